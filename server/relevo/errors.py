@@ -1,0 +1,35 @@
+"""Every error Relevo raises on purpose: a name, a sentence and a next step."""
+
+from __future__ import annotations
+
+
+class RelevoError(Exception):
+    """Something went wrong that a person can mend; `hint` says how."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".strip()
+
+
+class ConfigError(RelevoError):
+    """One or more settings are wrong; the message names all of them."""
+
+
+class EmbeddedError(RelevoError):
+    """The embedded PostgreSQL could not be found, made, started or reached."""
+
+
+class MigrationError(RelevoError):
+    """The schema and this version's migrations do not fit together."""
+
+
+class DatabaseUnavailableError(RelevoError):
+    """PostgreSQL did not answer; trying again later is right."""
+
+
+class UsageError(RelevoError):
+    """The command was asked for something that does not exist."""
