@@ -33,3 +33,15 @@ class DatabaseUnavailableError(RelevoError):
 
 class UsageError(RelevoError):
     """The command was asked for something that does not exist."""
+
+
+class LostLeaseError(RelevoError):
+    """Another process took over the fleet-wide cycle this run held."""
+
+
+class OwnershipLostError(RelevoError):
+    """A claim is no longer this worker's; `reason` says why, and nothing more may be sent for it."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message, hint="The deliveries go on elsewhere; hand in known answers as evidence.")
+        self.reason = reason

@@ -1,0 +1,65 @@
+# Every target installs what it needs into .venv, here in the checkout, and does nothing twice.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.SUFFIXES:
+
+# The interpreter .venv is made with; empty: the first of python3.14 … python3.11, python3 that fits.
+PYTHON ?=
+# For run-cycle; for any relevo command; for pytest.
+CYCLE ?=
+ARGS ?=
+PYTEST_ARGS ?=
+
+.PHONY: help run tick run-cycle migrate psql test check fmt clean installed installed-dev cycle-named
+
+help: ## say what each target does
+	@echo 'Usage: make TARGET'
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo 'Settings come from the environment or .env. Words for the command: make tick ARGS="--runners reaper";'
+	@echo 'for pytest: make test PYTEST_ARGS="-k reaper". Another Python: make test PYTHON=python3.12'
+
+run: installed ## run every cycle until Ctrl-C (without DATABASE_URL: on an embedded PostgreSQL)
+	@.venv/bin/relevo run $(ARGS)
+
+tick: installed ## run the cycles of a tick once, in order, and exit
+	@.venv/bin/relevo tick $(ARGS)
+
+run-cycle: cycle-named installed ## run one cycle once: make run-cycle CYCLE=reaper
+	@.venv/bin/relevo run-cycle $(CYCLE) $(ARGS)
+
+migrate: installed ## bring the database's schema up to date
+	@.venv/bin/relevo migrate $(ARGS)
+
+# In a process group of its own: Ctrl-C then belongs to psql, and make does not die under it.
+psql: installed ## open psql on the same database
+	@if [ -t 0 ]; then set -m; fi; .venv/bin/relevo psql $(ARGS); exit $$?
+
+test: installed-dev ## run the tests
+	@.venv/bin/pytest $(PYTEST_ARGS)
+
+check: installed-dev ## check format, lint and types, then run the tests
+	@.venv/bin/ruff format --check
+	@.venv/bin/ruff check
+	@.venv/bin/mypy
+	@.venv/bin/pytest $(PYTEST_ARGS)
+
+fmt: installed-dev ## format the code and mend what the linter can mend
+	@.venv/bin/ruff check --fix-only --quiet
+	@.venv/bin/ruff format
+
+clean: ## remove .venv, caches and build output; .relevo (your data) stays
+	@rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@find server scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	@if [ -e .relevo ]; then echo 'Left alone: .relevo, the data of the embedded PostgreSQL (rm -rf .relevo removes it).'; fi
+
+installed:
+	@PYTHON='$(PYTHON)' sh scripts/install.sh run
+
+installed-dev:
+	@PYTHON='$(PYTHON)' sh scripts/install.sh dev
+
+cycle-named:
+	@$(if $(strip $(CYCLE)),:,$(error Which cycle? Name it, for example: make run-cycle CYCLE=reaper))

@@ -1,0 +1,66 @@
+"""What operators do: pause and resume cycles, set what differs per event type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from psycopg.rows import dict_row
+
+from relevo import queries
+from relevo.config import Settings
+from relevo.db import Database
+from relevo.errors import UsageError
+
+_SQL = queries.load("actions")
+
+
+def pause(database: Database, cycle: str, reason: str) -> None:
+    """Switch a cycle off in the whole fleet; runs in progress come to their end."""
+    reason = " ".join(reason.split())[:300]
+    if not reason:
+        raise UsageError("A pause needs a reason.", hint="Say why with --reason, for whoever finds it at 3 a.m.")
+    with database.connection() as connection:
+        connection.execute(_SQL["pause_cycle"], {"cycle": cycle, "reason": reason})
+
+
+def resume(database: Database, cycle: str) -> bool:
+    """Switch a cycle on again; tell whether it was paused."""
+    with database.connection() as connection:
+        return connection.execute(_SQL["resume_cycle"], {"cycle": cycle}).fetchone() is not None
+
+
+def set_event_type(
+    database: Database,
+    settings: Settings,
+    event_type: str,
+    *,
+    lease_ms: int | None = None,
+    max_attempts: int | None = None,
+    retry_base_ms: int | None = None,
+    retry_max_ms: int | None = None,
+    retry_jitter_ms: int | None = None,
+) -> None:
+    """Set what differs for one event type; None means the setting. It applies at the next claim, without a restart."""
+    if lease_ms is not None and lease_ms <= 2 * settings.push_request_timeout_ms:
+        raise UsageError(
+            f"A lease of {lease_ms} ms is too short for requests of up to {settings.push_request_timeout_ms} ms.",
+            hint="Choose more than twice PUSH_REQUEST_TIMEOUT_MS.",
+        )
+    with database.connection() as connection:
+        connection.execute(
+            _SQL["set_event_type"],
+            {
+                "event_type": event_type,
+                "lease_ms": lease_ms,
+                "max_attempts": max_attempts,
+                "retry_base_ms": retry_base_ms,
+                "retry_max_ms": retry_max_ms,
+                "retry_jitter_ms": retry_jitter_ms,
+            },
+        )
+
+
+def event_types(database: Database) -> list[dict[str, Any]]:
+    """Return the event types that differ from the settings."""
+    with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(_SQL["list_event_types"]).fetchall()

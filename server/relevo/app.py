@@ -1,0 +1,94 @@
+"""Assembly: the only place that knows which parts make up a running Relevo."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from relevo import embedded
+from relevo.claims import Claims
+from relevo.config import Settings
+from relevo.cycles import cleanup, reaper
+from relevo.db import Database
+from relevo.errors import UsageError
+from relevo.heartbeat import Heartbeat
+from relevo.runner import Runner
+from relevo.runs import Cycle, Middleware
+from relevo.singleton import Singletons
+from relevo.workers import Role, Worker, make_worker_id
+
+CycleMaker = Callable[[Settings, Claims], Cycle]
+"""Makes a cycle for the registry out of the settings and the worker's claims."""
+
+
+@dataclass(frozen=True)
+class App:
+    """The assembled parts of one process."""
+
+    settings: Settings
+    database: Database
+    worker: Worker
+    heartbeat: Heartbeat
+    claims: Claims
+    runner: Runner
+    registry: dict[str, Cycle]
+
+    def cycles(self, names: Sequence[str] | None = None) -> list[Cycle]:
+        """Return the cycles of these names (or name:source), in this order, or all; an unknown name is refused."""
+        if not names:
+            return list(self.registry.values())
+        chosen: dict[str, Cycle] = {}
+        for name in names:
+            found = {key: cycle for key, cycle in self.registry.items() if name in (key, cycle.name)}
+            if not found:
+                known = sorted({cycle.name for cycle in self.registry.values()})
+                raise UsageError(f"There is no cycle {name}.", hint=f"Known: {', '.join(known)}.")
+            chosen |= found
+        return list(chosen.values())
+
+
+@contextmanager
+def database(settings: Settings, application_name: str = "relevo") -> Iterator[Database]:
+    """Open the configured database, or the embedded one while no DATABASE_URL is set."""
+    if settings.database_url is not None:
+        opened = Database(
+            settings.database_url, settings.database_direct_url or settings.database_url, settings, application_name
+        )
+        try:
+            yield opened
+        finally:
+            opened.close()
+        return
+    with embedded.acquire(settings.relevo_data_dir / "postgres", settings.relevo_postgres_bin) as server:
+        opened = Database(server.dsn, server.dsn, settings, application_name)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+
+@contextmanager
+def build(
+    settings: Settings,
+    *,
+    role: Role = "run",
+    middlewares: Sequence[Middleware] = (),
+    cycles: Sequence[CycleMaker] = (),
+) -> Iterator[App]:
+    """Assemble a process that can run cycles; `cycles` are added to Relevo's own."""
+    worker_id = make_worker_id(settings)
+    with database(settings, f"relevo {worker_id}") as opened:
+        heartbeat = Heartbeat(opened, worker_id, settings.outbox_lease_heartbeat_ms)
+        claims = Claims(opened, settings, worker_id, heartbeat)
+        singletons = Singletons(opened, settings, worker_id, heartbeat)
+        patience_s = math.inf if role == "run" else settings.outbox_lease_duration_ms / 1000
+        runner = Runner(opened, settings, worker_id, singletons, middlewares=middlewares, patience_s=patience_s)
+        own = [reaper.cycle(settings), cleanup.cycle(settings)]
+        registry = {cycle.key: cycle for cycle in [*own, *(make(settings, claims) for make in cycles)]}
+        worker = Worker(opened, settings, worker_id)
+        try:
+            yield App(settings, opened, worker, heartbeat, claims, runner, registry)
+        finally:
+            heartbeat.stop()

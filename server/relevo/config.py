@@ -1,0 +1,624 @@
+"""Every setting: its name, its meaning, its bounds. No other module reads the environment."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, cast, get_args
+from zoneinfo import ZoneInfo
+
+import annotated_types
+from apscheduler.triggers.cron import CronTrigger
+from dotenv.parser import parse_stream
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from relevo.errors import ConfigError
+from relevo.logs import scrub
+
+ENV_FILE = Path(".env")
+_MAX_QUOTED = 100
+Source = Literal["environment", ".env", "derived", "default"]
+
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+
+
+def _address(text: str) -> str:
+    if not _is_address(text):
+        wanted = "must be a PostgreSQL address such as postgresql://user:password@host:5432/database"
+        raise ValueError(f"{wanted}, special characters in the password percent-encoded")
+    return text
+
+
+def _is_address(text: str) -> bool:
+    # libpq's own complaint may quote parts of a password, so it is not passed on.
+    try:
+        parts = conninfo_to_dict(text)
+    except (ProgrammingError, UnicodeError):
+        return False
+    # An unescaped @ or : in a password ends up here, and would be printed when connecting fails.
+    host, ports = str(parts.get("host") or ""), str(parts.get("port") or "")
+    return "@" not in host[1:] and all(port.isdecimal() for port in ports.split(",") if port)
+
+
+def _cron(text: str) -> str:
+    try:
+        trigger = CronTrigger.from_crontab(text, timezone=UTC)
+    except ValueError:
+        raise ValueError("must be a cron expression of five fields such as 17 3 * * *") from None
+    if trigger.get_next_fire_time(None, datetime(2024, 1, 1, tzinfo=UTC)) is None:
+        raise ValueError("must be a cron expression that some day meets, such as 17 3 * * *")
+    return text
+
+
+def _timezone(text: str) -> str:
+    try:
+        ZoneInfo(text)
+    except (KeyError, ValueError, OSError):
+        raise ValueError("must be the name of a time zone such as America/Santiago") from None
+    return text
+
+
+def _worker_id(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._:-]{1,100}", text):
+        raise ValueError("must be 1 to 100 characters out of A-Z a-z 0-9 . _ : -")
+    return text
+
+
+def _names(given: object) -> object:
+    if not isinstance(given, str):
+        return given
+    names = tuple(name.strip() for name in given.split(",") if name.strip())
+    if not names:
+        raise ValueError("must be names separated by commas")
+    return names
+
+
+def _lower(given: object) -> object:
+    return given.lower() if isinstance(given, str) else given
+
+
+def _folder(path: Path) -> Path:
+    with _unreachable("must be a folder that can be reached"):
+        path = path.expanduser()
+        if path.exists() and not path.is_dir():
+            raise ValueError("must be a folder, not a file")
+        return path
+
+
+def _existing_folder(path: Path) -> Path:
+    with _unreachable("must be a folder that exists"):
+        path = path.expanduser()
+        if not path.is_dir():
+            raise ValueError("must be a folder that exists")
+        return path
+
+
+@contextmanager
+def _unreachable(complaint: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError):
+        raise ValueError(complaint) from None
+
+
+Address = Annotated[str, AfterValidator(_address)]
+Cron = Annotated[str, AfterValidator(_cron)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
+LogFormat = Annotated[Literal["console", "json"], BeforeValidator(_lower)]
+
+
+class Ceiling(NamedTuple):
+    """A default that gives way: `nominal`, but never more than a `part`-th of the setting `of`."""
+
+    nominal: int
+    of: str
+    part: int
+
+    def __call__(self, data: dict[str, Any]) -> int:
+        """Return the default that fits the settings validated so far."""
+        return min(self.nominal, int(data[self.of]) // self.part)
+
+    def __str__(self) -> str:
+        share = self.of.upper() if self.part == 1 else f"{self.of.upper()} / {self.part}"
+        return f"{self.nominal}, at most {share}"
+
+
+class SameAs(NamedTuple):
+    """A default that is another setting's value."""
+
+    of: str
+
+    def __call__(self, data: dict[str, Any]) -> Any:
+        """Return the other setting's value."""
+        return data[self.of]
+
+    def __str__(self) -> str:
+        return f"same as {self.of.upper()}"
+
+
+def _setting(meaning: str, default: Any = None, **bounds: Any) -> Any:
+    if isinstance(default, Ceiling | SameAs):
+        return Field(default_factory=cast("Any", default), description=meaning, **bounds)
+    return Field(default, description=meaning, **bounds)
+
+
+def _number(meaning: str, default: int | Ceiling | None, low: int, high: int) -> Any:
+    return _setting(meaning, default, ge=low, le=high)
+
+
+def _of_lease(nominal: int, part: int) -> Ceiling:
+    return Ceiling(nominal, "outbox_lease_duration_ms", part)
+
+
+class Settings(BaseSettings):
+    """All settings of one process, validated and frozen; made by `load`."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    # What a default refers to stands before it.
+    database_url: Address | None = _setting(
+        "The PostgreSQL to use, maybe through PgBouncer in transaction mode; without it one is embedded."
+    )
+    database_direct_url: Address | None = _setting(
+        "The same database without a pooler in between, for LISTEN and migrations.", SameAs("database_url")
+    )
+    database_max_connections: int = _number(
+        "Connections one replica may open in all: one listens, one extends leases, the rest are a pool.",
+        8,
+        4,
+        100,
+    )
+    database_connect_timeout_ms: int = _number(
+        "How long opening a connection may take, in milliseconds.", 5 * SECOND, 10, 5 * MINUTE
+    )
+    relevo_data_dir: Annotated[Path, AfterValidator(_folder)] = _setting(
+        "The folder in which the embedded PostgreSQL lives.", Path(".relevo")
+    )
+    relevo_postgres_bin: Annotated[Path, AfterValidator(_existing_folder)] | None = _setting(
+        "The folder with the PostgreSQL programs to embed; without it they are looked for."
+    )
+
+    outbox_lease_duration_ms: int = _number(
+        "How long a claim is held without a heartbeat before others may take it over, in milliseconds.",
+        MINUTE,
+        300,
+        HOUR,
+    )
+    outbox_lease_heartbeat_ms: int = _number(
+        "How often a claim's lease is extended, in milliseconds.", _of_lease(15 * SECOND, 4), 10, HOUR
+    )
+    database_statement_timeout_ms: int = _number(
+        "How long one statement may run, in milliseconds.", _of_lease(15 * SECOND, 4), 10, HOUR
+    )
+    database_lock_timeout_ms: int = _number(
+        "How long one statement may wait for a lock, in milliseconds.", _of_lease(5 * SECOND, 4), 10, HOUR
+    )
+    database_idle_transaction_timeout_ms: int = _number(
+        "How long a transaction may sit idle before PostgreSQL ends it, in milliseconds.",
+        _of_lease(10 * SECOND, 4),
+        10,
+        HOUR,
+    )
+    push_request_timeout_ms: int = _number(
+        "How long one request to the push service may take, in milliseconds.",
+        _of_lease(10 * SECOND, 4),
+        10,
+        HOUR,
+    )
+    outbox_batch_size: int = _number("How many deliveries one claim takes at most.", 1_000, 1, 10_000)
+    outbox_poison_lapses: int = _number(
+        "A delivery whose claim lapsed this often without being sent ends as failed.", 5, 2, 100
+    )
+    outbox_suspect_lapses: int = _number(
+        "From this many lapses on a delivery is claimed alone.", Ceiling(2, "outbox_poison_lapses", 2), 1, 99
+    )
+    outbox_max_attempts: int = _number("How often a delivery is tried before it ends as failed.", 9, 1, 100)
+    outbox_retry_max_ms: int = _number("The longest wait between two attempts, in milliseconds.", HOUR, 1, 7 * DAY)
+    outbox_retry_base_ms: int = _number(
+        "The wait before the second attempt, doubled for each one after it, in milliseconds.",
+        Ceiling(MINUTE, "outbox_retry_max_ms", 1),
+        1,
+        7 * DAY,
+    )
+    outbox_retry_jitter_ms: int = _number(
+        "Up to this much is added to each wait between attempts, in milliseconds.", 500, 0, HOUR
+    )
+
+    outbox_worker_enabled: bool = _setting("Whether `relevo run` starts any cycle at all.", True)
+    worker_id: Annotated[str, AfterValidator(_worker_id)] | None = _setting(
+        "This replica's name, different from every other's; without it each start makes its own."
+    )
+    worker_cycles: Names | None = _setting("The cycles this replica runs, separated by commas; without it all.")
+    worker_shutdown_timeout_ms: int = _number(
+        "How long work in flight may go on after a request to stop, in milliseconds.",
+        _of_lease(30 * SECOND, 1),
+        0,
+        HOUR,
+    )
+    worker_busy_loop_delay_ms: int = _number(
+        "The pause after a run that found work, in milliseconds.", 250, 0, 10 * MINUTE
+    )
+    worker_idle_backoff_max_ms: int = _number(
+        "The longest pause after runs that found nothing, in milliseconds.", 30 * SECOND, 1, HOUR
+    )
+    worker_idle_backoff_min_ms: int = _number(
+        "The pause after the first run that found nothing, doubled for each one after it, in milliseconds.",
+        Ceiling(SECOND, "worker_idle_backoff_max_ms", 1),
+        1,
+        HOUR,
+    )
+    worker_idle_backoff_jitter_ms: int = _number(
+        "Up to this much is added to each pause, in milliseconds.", 500, 0, 10 * MINUTE
+    )
+    worker_tick_loop_error_backoff_ms: int = _number(
+        "The pause after a run that failed, in milliseconds.", 30 * SECOND, 0, HOUR
+    )
+    worker_tick_loop_max_jitter_ms: int = _number(
+        "Up to this much is added to the pause after a run that failed, in milliseconds.",
+        2 * SECOND,
+        0,
+        10 * MINUTE,
+    )
+
+    worker_tick_runners: Names = _setting(
+        "The cycles `relevo tick` runs, in this order, separated by commas.", ("reaper", "cleanup")
+    )
+    worker_tick_overall_max_ms: int = _number("How long one tick may take in all, in milliseconds.", 480_000, 1, DAY)
+    worker_tick_runner_max_ms: int = _number(
+        "How long each cycle of a tick may take, in milliseconds.",
+        Ceiling(MINUTE, "worker_tick_overall_max_ms", 1),
+        1,
+        DAY,
+    )
+    worker_tick_runner_max_items: int = _number(
+        "How many items each cycle of a tick may process.", 100_000, 1, 1_000_000_000
+    )
+    worker_tick_shard_count: int | None = _number(
+        "Into how many shards ticks divide the deliveries; goes with WORKER_TICK_SHARD_INDEX.",
+        None,
+        1,
+        10_000,
+    )
+    worker_tick_shard_index: int | None = _number(
+        "Which shard this tick processes, counted from 0; goes with WORKER_TICK_SHARD_COUNT.", None, 0, 9_999
+    )
+
+    reaper_interval_ms: int = _number(
+        "How often expired claims are taken back, in milliseconds.", _of_lease(10 * SECOND, 2), 10, HOUR
+    )
+    cleanup_cron: Cron = _setting("When the nightly cleanup runs, as a cron expression.", "17 3 * * *")
+    worker_timezone: Annotated[str, AfterValidator(_timezone)] = _setting(
+        "The time zone in which cron expressions are read.", "America/Santiago"
+    )
+    worker_misfire_grace_ms: int = _number(
+        "How late a scheduled run may still start, in milliseconds.", HOUR, 10, 7 * DAY
+    )
+    partitions_ahead_months: int = _number("How many months of partitions exist ahead of today.", 2, 1, 24)
+    runs_retention_days: int = _number("For how many days finished runs are kept in worker_runs.", 90, 1, 3_650)
+
+    log_level: LogLevel = _setting("The least important lines to log: debug, info, warning or error.", "info")
+    log_format: LogFormat = _setting("How lines are logged: console for the eye, json for machines.", "console")
+
+    # Not settings: what `load` noticed.
+    sources: Mapping[str, Source] = {}
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 the signature is pydantic's
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take values from `load` alone, which also remembers where each came from."""
+        return (init_settings,)
+
+    def __repr_args__(self) -> Iterator[tuple[str, str]]:
+        return ((name, _show(getattr(self, name))) for name in _fields(type(self)))
+
+
+class SettingRow(NamedTuple):
+    """One setting as a person reads it."""
+
+    name: str
+    value: str
+    default: str
+    meaning: str
+    source: Source
+
+
+class Limit(NamedTuple):
+    """A number that must stay below, or at, a part of another."""
+
+    name: str
+    of: str
+    part: int = 1
+    may_equal: bool = False
+
+    def holds(self, settings: Settings) -> bool:
+        """Say whether the two settings fit together."""
+        value, ceiling = getattr(settings, self.name) * self.part, getattr(settings, self.of)
+        return bool(value <= ceiling if self.may_equal else value < ceiling)
+
+    def complaint(self, settings: Settings) -> str:
+        """Say which setting is wrong and what would be right."""
+        share = {1: "", 2: "half of ", 3: "a third of "}[self.part]
+        bound = f"{'at most' if self.may_equal else 'less than'} {share}{self.of.upper()}"
+        return f"must be {bound} ({getattr(settings, self.of)}), got {getattr(settings, self.name)}"
+
+
+LIMITS = (
+    Limit("outbox_lease_heartbeat_ms", "outbox_lease_duration_ms", 3),
+    Limit("database_statement_timeout_ms", "outbox_lease_duration_ms", 3),
+    Limit("database_lock_timeout_ms", "outbox_lease_duration_ms", 3),
+    Limit("database_idle_transaction_timeout_ms", "outbox_lease_duration_ms", 3),
+    Limit("push_request_timeout_ms", "outbox_lease_duration_ms", 2),
+    Limit("worker_shutdown_timeout_ms", "outbox_lease_duration_ms", may_equal=True),
+    Limit("reaper_interval_ms", "outbox_lease_duration_ms"),
+    Limit("outbox_suspect_lapses", "outbox_poison_lapses"),
+    Limit("outbox_retry_base_ms", "outbox_retry_max_ms", may_equal=True),
+    Limit("worker_idle_backoff_min_ms", "worker_idle_backoff_max_ms", may_equal=True),
+    Limit("worker_tick_runner_max_ms", "worker_tick_overall_max_ms", may_equal=True),
+)
+
+# Knobs of the systems Relevo follows that it does not have, and why.
+_ONE_NAME = "one knob has one name here: {}"
+NOT_ADOPTED: dict[str, str] = {
+    "PDF_RENDER_CONCURRENCY": "Relevo renders no PDF",
+    "WORKER_API_BASE_URL": "cycles meet in table state; none calls an HTTP service of its own",
+    "WORKER_API_SERVICE_TOKEN": "cycles meet in table state; none calls an HTTP service of its own",
+    "OUTBOX_WORKER_POLL_MS": _ONE_NAME.format("WORKER_IDLE_BACKOFF_MIN_MS to WORKER_IDLE_BACKOFF_MAX_MS"),
+    "OUTBOX_WORKER_BATCH_SIZE": _ONE_NAME.format("OUTBOX_BATCH_SIZE"),
+    "OUTBOX_WORKER_MAX_ATTEMPTS": _ONE_NAME.format("OUTBOX_MAX_ATTEMPTS"),
+    "OUTBOX_WORKER_PROCESSING_TIMEOUT_MS": _ONE_NAME.format("OUTBOX_LEASE_DURATION_MS"),
+    "OUTBOX_WORKER_RETRY_BASE_MS": _ONE_NAME.format("OUTBOX_RETRY_BASE_MS"),
+    "OUTBOX_WORKER_RETRY_MAX_MS": _ONE_NAME.format("OUTBOX_RETRY_MAX_MS"),
+    "workerId": _ONE_NAME.format("WORKER_ID"),
+    "pollIntervalMs": _ONE_NAME.format("WORKER_IDLE_BACKOFF_MAX_MS"),
+    "nextJobDelayMs": _ONE_NAME.format("WORKER_BUSY_LOOP_DELAY_MS"),
+    "leaseMs": _ONE_NAME.format("OUTBOX_LEASE_DURATION_MS"),
+    "renewIntervalMs": _ONE_NAME.format("OUTBOX_LEASE_HEARTBEAT_MS"),
+    "initialDelayMs": _ONE_NAME.format("OUTBOX_RETRY_BASE_MS"),
+    "maxDelayMs": _ONE_NAME.format("OUTBOX_RETRY_MAX_MS"),
+    "multiplier": "waits between attempts always double",
+    "worker:scheduler:invoiceReminders": "fleet-wide cycles hold a lease row, not an advisory lock",
+    "worker:scheduler:classesBilling": "fleet-wide cycles hold a lease row, not an advisory lock",
+}
+
+# Adopted knobs whose default is another one here, and why.
+DIFFERS: dict[str, str] = {
+    "OUTBOX_WORKER_ENABLED": "on, not off: one command must be enough to see the relay run",
+    "OUTBOX_BATCH_SIZE": "1000, not 50: pushes leave in requests of 100, so a claim feeds several",
+    "OUTBOX_MAX_ATTEMPTS": "9, not 3: a push service's outage may last hours",
+    "OUTBOX_RETRY_BASE_MS": "60000, not 5000: waits of 1, 2, 4 … minutes spare a push service in trouble",
+    "OUTBOX_RETRY_MAX_MS": "3600000, not 120000: waits grow to an hour",
+    "WORKER_TICK_RUNNERS": "Relevo's own cycles",
+    "WORKER_TICK_RUNNER_MAX_ITEMS": "100000, not 200: an item is one push, not one document",
+}
+
+
+class _Given(NamedTuple):
+    value: str
+    source: Source
+
+
+def load(environ: Mapping[str, str] | None = None, env_file: Path | None = ENV_FILE) -> Settings:
+    """Read, check and freeze the settings, or complain once about all that is wrong."""
+    environ = os.environ if environ is None else environ
+    in_file, problems = _read_env_file(env_file)
+    given = _gather(environ, in_file)
+    values: dict[str, Any] = {name: each.value for name, each in given.items()}
+    wrong = _field_complaints(given)
+    settings = Settings(
+        **{name: value for name, value in values.items() if name not in wrong},
+        sources={name: each.source for name, each in given.items()},
+        warnings=_strangers({**in_file, **environ}),
+    )
+    related = {**_limit_complaints(settings), **_pair_complaints(settings)}
+    problems += [_complain(name, wrong[name], given) for name in values if name in wrong]
+    problems += [_complain(names[0], text, given) for names, text in related.items() if wrong.keys().isdisjoint(names)]
+    if problems:
+        raise _error(problems)
+    return settings
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return this process's environment with some more in it, for a program we start."""
+    return {**os.environ, **more}
+
+
+def describe(settings: Settings) -> list[SettingRow]:
+    """List every setting with its value, default, meaning and where its value came from."""
+    return [
+        SettingRow(
+            name.upper(),
+            _show(getattr(settings, name)),
+            _default(field),
+            field.description or "",
+            _source(settings, name, field),
+        )
+        for name, field in _fields(type(settings)).items()
+    ]
+
+
+def example() -> str:
+    """Write the `.env.example`: every setting with its meaning, its default commented out."""
+    head = (
+        "# Every setting of Relevo and its default. Copy this to .env and uncomment what should differ;\n"
+        "# variables of the environment win over .env, and an empty value counts as unset.\n"
+    )
+    return "\n".join([head, *(_example(name, field) for name, field in _fields(Settings).items())])
+
+
+def _example(name: str, field: FieldInfo) -> str:
+    default, meaning = field.default_factory, f"# {field.description}"
+    if bounds := _bounds(field):
+        meaning += f" From {bounds[0]} to {bounds[1]}."
+    if default:
+        meaning += f"\n# Default: {default}."
+    value = default.nominal if isinstance(default, Ceiling) else "" if default else _default(field)
+    return f"{meaning}\n# {name.upper()}={value}\n"
+
+
+def _fields(model: type[Settings]) -> dict[str, FieldInfo]:
+    return {name: field for name, field in model.model_fields.items() if field.description}
+
+
+def _read_env_file(path: Path | None) -> tuple[dict[str, str], list[str]]:
+    """Return what the file holds, and a complaint for each line that cannot be read."""
+    if path is None:
+        return {}, []
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            bindings = list(parse_stream(file))
+    except FileNotFoundError:
+        return {}, []
+    except (OSError, UnicodeDecodeError) as error:
+        return {}, [f"{path} must be a readable text file, got {type(error).__name__}"]
+    broken = [each.original.line for each in bindings if each.error or (each.key and each.value is None)]
+    values = {each.key: each.value for each in bindings if each.key and each.value is not None}
+    return values, [f"{path} line {line} must be NAME=value" for line in broken]
+
+
+def _gather(environ: Mapping[str, str], in_file: Mapping[str, str]) -> dict[str, _Given]:
+    """Pick our settings out of both, the environment first; an empty value counts as unset."""
+    places: tuple[tuple[Source, Mapping[str, str]], ...] = (("environment", environ), (".env", in_file))
+    given: dict[str, _Given] = {}
+    for name in _fields(Settings):
+        for source, place in places:
+            value = place.get(name.upper(), "").strip()
+            if value:
+                given[name] = _Given(value, source)
+                break
+    return given
+
+
+def _field_complaints(given: Mapping[str, _Given]) -> dict[str, str]:
+    values: dict[str, Any] = {name: each.value for name, each in given.items()}
+    try:
+        Settings(**values)
+    except ValidationError as error:
+        # Defaults are right by themselves; they fail only along with the setting they refer to.
+        found = {str(each["loc"][0]): each.get("ctx", {}).get("error") for each in error.errors()}
+        return {name: _explain(name, found[name], values[name]) for name in values if name in found}
+    return {}
+
+
+def _explain(name: str, reason: object, value: str) -> str:
+    field = Settings.model_fields[name]
+    wanted = str(reason) if isinstance(reason, ValueError) else f"must be {_wanted(field, value)}"
+    return wanted if _is_secret(field) else f"{wanted}, got {_quote(value)}"
+
+
+def _wanted(field: FieldInfo, value: str) -> str:
+    if bounds := _bounds(field):
+        whole = "" if _is_whole(value) else "a whole number "
+        return f"{whole}between {bounds[0]} and {bounds[1]}"
+    if field.annotation is bool:
+        return "true or false"
+    choices = [str(each) for each in get_args(field.annotation) if isinstance(each, str)]
+    return f"one of {', '.join(choices)}" if choices else "text"
+
+
+def _bounds(field: FieldInfo) -> tuple[object, object] | None:
+    low = [each.ge for each in field.metadata if isinstance(each, annotated_types.Ge)]
+    high = [each.le for each in field.metadata if isinstance(each, annotated_types.Le)]
+    return (low[0], high[0]) if low and high else None
+
+
+def _is_secret(field: FieldInfo) -> bool:
+    kinds = {field.annotation, *get_args(field.annotation)}
+    return bool(kinds & {Address, SecretStr})
+
+
+def _quote(value: str) -> str:
+    return value if _is_whole(value) else repr(scrub(value[:_MAX_QUOTED]))
+
+
+def _is_whole(value: str) -> bool:
+    return len(value) <= _MAX_QUOTED and re.fullmatch(r"[+-]?\d+", value) is not None
+
+
+def _limit_complaints(settings: Settings) -> dict[tuple[str, ...], str]:
+    return {(each.name, each.of): each.complaint(settings) for each in LIMITS if not each.holds(settings)}
+
+
+def _pair_complaints(settings: Settings) -> dict[tuple[str, ...], str]:
+    index, count = settings.worker_tick_shard_index, settings.worker_tick_shard_count
+    shard = ("worker_tick_shard_index", "worker_tick_shard_count")
+    found: dict[tuple[str, ...], str] = {}
+    if index is None and count is not None:
+        found[shard] = f"must be set along with WORKER_TICK_SHARD_COUNT ({count})"
+    if index is not None and count is None:
+        found[shard[::-1]] = f"must be set along with WORKER_TICK_SHARD_INDEX ({index})"
+    if index is not None and count is not None and index >= count:
+        found[shard] = f"must be less than WORKER_TICK_SHARD_COUNT ({count}), got {index}"
+    if settings.database_direct_url and not settings.database_url:
+        found["database_url", "database_direct_url"] = "must be set along with DATABASE_DIRECT_URL"
+    return found
+
+
+def _complain(name: str, text: str, given: Mapping[str, _Given]) -> str:
+    in_file = name in given and given[name].source == ".env"
+    return f"{name.upper()} {text}{' (in .env)' if in_file else ''}"
+
+
+def _error(problems: Sequence[str]) -> ConfigError:
+    if len(problems) == 1:
+        return ConfigError(f"{problems[0]}.", hint="Change it in the environment or in .env.")
+    listed = "".join(f"\n- {problem}." for problem in problems)
+    return ConfigError(f"{len(problems)} settings are wrong in the environment or in .env:{listed}")
+
+
+def _strangers(names: Mapping[str, str]) -> tuple[str, ...]:
+    """Warn of variables that are nearly ours, or a relative's: they have no effect."""
+    ours = [name.upper() for name in _fields(Settings)]
+    families = {name.partition("_")[0] for name in ours}
+    warnings = []
+    for name in sorted(set(names) - set(ours)):
+        near = difflib.get_close_matches(name.upper(), ours, n=1, cutoff=0.85)
+        if name in NOT_ADOPTED:
+            warnings.append(f"{name} has no effect; {NOT_ADOPTED[name]}.")
+        elif near and name.upper().partition("_")[0] in families:
+            warnings.append(f"{name} has no effect; did you mean {near[0]}?")
+    return tuple(warnings)
+
+
+def _show(value: object) -> str:
+    match value:
+        case None:
+            return "not set"
+        case SecretStr():
+            return "set"
+        case bool():
+            return "true" if value else "false"
+        case tuple():
+            return ",".join(map(str, value))
+        case _:
+            return scrub(str(value))
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default_factory:
+        return str(field.default_factory)
+    return "" if field.default is None else _show(field.default)
+
+
+def _source(settings: Settings, name: str, field: FieldInfo) -> Source:
+    if name in settings.sources:
+        return settings.sources[name]
+    default, value = field.default_factory, getattr(settings, name)
+    nominal = default.nominal if isinstance(default, Ceiling) else None
+    return "derived" if default and value != nominal else "default"

@@ -1,0 +1,1 @@
+"""The cycles: each file is one duty, each step one bounded batch."""

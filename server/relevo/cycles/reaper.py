@@ -1,0 +1,93 @@
+"""Reaper: take back expired claims, notice silent workers, end the runs they left behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+
+import structlog
+
+from relevo import queries
+from relevo.claims import end_claim
+from relevo.config import Settings
+from relevo.db import Connection
+from relevo.model import Step
+from relevo.runs import Cycle, Run
+from relevo.triggers import Every
+
+_SQL = queries.load("reaper")
+_WAKE = queries.load("wakeups")
+_log = structlog.get_logger("relevo.reaper")
+_CLAIMS_PER_STEP = 50
+
+
+def cycle(settings: Settings) -> Cycle:
+    """Return the reaper for the registry: on every replica, for a fleet without one is not healthy."""
+    return Cycle("reaper", Every(settings.reaper_interval_ms, settings.worker_idle_backoff_jitter_ms), step)
+
+
+def step(run: Run) -> Step:
+    """Take back some expired claims, each in its own transaction, and look for lost workers."""
+    counts: Counter[str] = Counter()
+    reaped = 0
+    while reaped < _CLAIMS_PER_STEP and run.may_go_on():
+        with run.transaction() as connection:
+            taken = reap_one(connection, run.settings)
+        if taken is None:
+            break
+        counts += taken
+        reaped += 1
+    with run.transaction() as connection:
+        counts += bury(connection)
+    return Step(dict(counts), items=counts.total(), more=reaped == _CLAIMS_PER_STEP)
+
+
+def reap_one(connection: Connection, settings: Settings, now: datetime | None = None) -> Counter[str] | None:
+    """Take back the claim that expired first; return what became of its deliveries, or None if none has expired."""
+    row = connection.execute(_SQL["pick_expired_claim"], {"now": now}).fetchone()
+    if row is None:
+        return None
+    token, worker_id, cycle_name, days, ids, overdue, held_for = row
+    ended = end_claim(connection, settings, token, days, ids, lapsed=True, now=now)
+    if not ids:  # a barred token, never a claim
+        return Counter()
+    connection.execute(_SQL["tell_reaped"], {"token": token, "cycle": cycle_name})
+    ambiguous = ended.pop("ambiguous", 0)
+    _log.warning(
+        "claim_reaped",
+        claim=str(token),
+        former_worker=worker_id,
+        of_cycle=cycle_name,
+        deliveries=ended.total(),
+        ambiguous=ambiguous,
+        overdue_ms=round(overdue.total_seconds() * 1000),
+        held_ms=round(held_for.total_seconds() * 1000),
+    )
+    return Counter(
+        claims_reaped=1,
+        deliveries_recovered=ended["pending"] + ended["retryable"],
+        deliveries_ambiguous=ambiguous,
+        deliveries_dead=ended["failed"],
+        deliveries_unknown=ended["unknown"],
+        deliveries_closed_by_late_ticket=ended["sent"],
+        stale_ms=round(overdue.total_seconds() * 1000),
+    )
+
+
+def bury(connection: Connection, now: datetime | None = None) -> Counter[str]:
+    """Notice workers that died in silence and end their runs; wake the singletons whose slot is free again."""
+    lost = connection.execute(_SQL["mark_lost_workers"], {"now": now}).fetchall()
+    for worker_id, hostname, pid, last_seen_at in lost:
+        _log.error(
+            "worker_lost",
+            lost_worker=worker_id,
+            hostname=hostname,
+            pid=pid,
+            last_seen_at=last_seen_at.isoformat(),
+        )
+    abandoned = connection.execute(_SQL["abandon_runs"], {"now": now}).fetchall()
+    for run_id, cycle_name, source, worker_id, slot_at in abandoned:
+        _log.warning("run_abandoned", abandoned_run=run_id, of_cycle=cycle_name, source=source, former_worker=worker_id)
+        if slot_at is not None:
+            connection.execute(_WAKE["send_wake"], {"cycle": cycle_name})
+    return Counter(workers_lost=len(lost), runs_abandoned=len(abandoned))

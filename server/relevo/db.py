@@ -1,0 +1,161 @@
+"""The door to PostgreSQL: a bounded pool, bounded transactions, and one sentence per change of its state."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import structlog
+from psycopg import errors as pg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+
+from relevo import queries
+from relevo.config import Settings
+from relevo.errors import DatabaseUnavailableError
+from relevo.logs import normalise_error
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+"""A psycopg connection in autocommit; transactions are opened explicitly."""
+
+_SQL = queries.load("db")
+_log = structlog.get_logger("relevo.db")
+
+# A connection whose server is gone, going, or no longer the primary.
+_UNAVAILABLE = (
+    pg.AdminShutdown,
+    pg.CrashShutdown,
+    pg.CannotConnectNow,
+    pg.ReadOnlySqlTransaction,
+    pg.TooManyConnections,
+    pg.IdleInTransactionSessionTimeout,
+)
+_RESERVED = 2  # the heartbeat's and the listener's own connections
+
+
+def is_unavailable(error: BaseException) -> bool:
+    """Tell whether an error means that the server did not answer, as opposed to refusing what was asked."""
+    if isinstance(error, DatabaseUnavailableError | PoolTimeout | PoolClosed | _UNAVAILABLE):
+        return True
+    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and error.sqlstate is None
+
+
+def conninfo(dsn: str, settings: Settings, application_name: str) -> str:
+    """Complete a DSN with the limits every connection of ours has, leaving alone what it already says."""
+    limits: dict[str, Any] = {
+        "application_name": application_name[:60],
+        "connect_timeout": max(2, settings.database_connect_timeout_ms // 1000),
+        "keepalives_idle": 5,
+        "keepalives_interval": 2,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 10_000,
+    }
+    given = conninfo_to_dict(dsn)
+    return make_conninfo(dsn, **{key: value for key, value in limits.items() if key not in given})
+
+
+def psql_call(dsn: str, command: str | None) -> tuple[list[str], dict[str, str]]:
+    """Return psql's arguments and what its environment needs more; the password is in no argument list."""
+    given = conninfo_to_dict(dsn)
+    more = {"PGOPTIONS": "-c search_path=relevo,public", "PGAPPNAME": "relevo psql"}
+    if password := given.pop("password", None):
+        more["PGPASSWORD"] = str(password)
+    return ["-d", make_conninfo("", **given), *(["-c", command] if command else [])], more
+
+
+class Database:
+    """All connections of one process: a pool for work, and single ones for the heartbeat and the listener."""
+
+    def __init__(self, dsn: str, direct_dsn: str, settings: Settings, application_name: str = "relevo") -> None:
+        self._settings = settings
+        self._dsn = conninfo(dsn, settings, application_name)
+        self._direct_dsn = conninfo(direct_dsn, settings, application_name)
+        self._down = False
+        self._state = threading.Lock()
+        self._pool: ConnectionPool[Connection] = ConnectionPool(
+            self._dsn,
+            min_size=0,
+            max_size=settings.database_max_connections - _RESERVED,
+            kwargs={"autocommit": True, "prepare_threshold": None},
+            timeout=settings.database_connect_timeout_ms / 1000,
+            reconnect_timeout=settings.database_connect_timeout_ms / 1000,
+            max_idle=60,
+            check=ConnectionPool.check_connection,
+            open=True,
+            name="relevo",
+        )
+
+    def close(self) -> None:
+        """Close the pool; connections in use are closed when they are given back."""
+        self._pool.close(timeout=1)
+
+    def single(self) -> Connection:
+        """Open a connection of its own, outside the pool, for the heartbeat."""
+        return self._connect(self._dsn)
+
+    def direct(self) -> Connection:
+        """Open a connection by the direct DSN: LISTEN and migrations do not work through a transaction pooler."""
+        return self._connect(self._direct_dsn)
+
+    def _connect(self, dsn: str) -> Connection:
+        with self.watch():
+            return psycopg.connect(dsn, autocommit=True, prepare_threshold=None)
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """Lend a pooled connection in autocommit: for a single statement."""
+        with self.watch(), self._pool.connection() as connection:
+            yield connection
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Lend a pooled connection inside a transaction whose statements, locks and pauses are bounded."""
+        with self.connection() as connection, connection.transaction():
+            self.bound(connection)
+            yield connection
+
+    def bound(self, connection: Connection) -> None:
+        """Bound the open transaction below a third of the lease."""
+        connection.execute(
+            _SQL["bound_transaction"],
+            {
+                "statement_ms": self._settings.database_statement_timeout_ms,
+                "lock_ms": self._settings.database_lock_timeout_ms,
+                "idle_ms": self._settings.database_idle_transaction_timeout_ms,
+            },
+        )
+
+    def ping(self) -> int:
+        """Ask the server for its version number; raises if it does not answer."""
+        with self.connection() as connection:
+            row = connection.execute(_SQL["ask_version"]).fetchone()
+        return int(row[0]) if row else 0
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Turn every way of not answering into DatabaseUnavailableError, and say so once per change of state."""
+        try:
+            yield
+        except Exception as error:
+            if not is_unavailable(error):
+                raise
+            self._note(down=True, detail=normalise_error(error))
+            if isinstance(error, DatabaseUnavailableError):
+                raise
+            raise DatabaseUnavailableError(
+                f"PostgreSQL did not answer ({normalise_error(error, 200)}).",
+                hint="Is it running, and does DATABASE_URL lead to it?",
+            ) from error
+        else:
+            self._note(down=False)
+
+    def _note(self, *, down: bool, detail: str = "") -> None:
+        with self._state:
+            changed, self._down = down != self._down, down
+        if changed and down:
+            _log.warning("database_unreachable", detail=detail)
+        elif changed:
+            _log.info("database_reachable")

@@ -1,0 +1,11 @@
+"""A PostgreSQL of our own: found, made, started for its users and stopped after the last of them.
+
+Every user holds a shared lock on the folder. A guardian process owns the server and stops it once it
+gets that lock for itself, which the kernel grants when the last user is gone, however it went.
+"""
+
+from __future__ import annotations
+
+from relevo.embedded.client import Embedded, acquire
+
+__all__ = ["Embedded", "acquire"]

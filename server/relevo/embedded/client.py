@@ -1,0 +1,201 @@
+"""How a process becomes a user of the embedded server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import relevo
+from relevo.embedded import binaries as programs
+from relevo.embedded import cluster, state, trouble
+from relevo.embedded.layout import Layout
+from relevo.embedded.locks import Lock
+from relevo.errors import EmbeddedError
+
+BEAT_S = 0.02
+GUARDIANS = 3
+DETACH_S = 30.0
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A running server and our hold on it; the hold lasts until release() or the end of the process."""
+
+    folder: Path
+    bin: Path
+    port: int
+    version: int
+    dsn: str = field(repr=False)
+    _users: Lock = field(repr=False, compare=False)
+
+    def release(self) -> None:
+        """Use it no longer; the server stops soon after its last user. Twice is fine."""
+        self._users.close()
+
+    def inheritable(self) -> int:
+        """Let a program we exec hold the server up in our place; gives the descriptor that does it."""
+        os.set_inheritable(self._users.fd, True)
+        return self._users.fd
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def acquire(
+    folder: Path,
+    binaries: Path | None = None,
+    wait_s: float = 60,
+    *,
+    settings: Mapping[str, str] | None = None,
+    linger_s: float = 1.0,
+) -> Embedded:
+    """Make sure that the server with its data in `folder` runs, and that it runs as long as we need it.
+
+    Programs, settings and linger are those of whoever starts the server; a running one is taken as it is.
+    """
+    cluster.check_settings(settings or {})
+    layout = Layout(folder.expanduser().absolute())
+    arrival = _Arrival(layout, binaries, settings or {}, linger_s)
+    with trouble.in_words(layout.folder):
+        _make_folder(layout)
+        users = Lock(layout.users_lock)
+        try:
+            return arrival.meet(users, wait_s)
+        except BaseException:
+            users.close()
+            raise
+
+
+def _make_folder(layout: Layout) -> None:
+    """The folder, for our eyes only; the guardian closes it off, so it must not be someone else's."""
+    layout.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    inside = {entry.name for entry in layout.folder.iterdir()} - {"lost+found"}
+    if inside and not inside & {layout.users_lock.name, layout.data.name}:
+        raise EmbeddedError(
+            f"{layout.folder} holds other files ({sorted(inside)[0]} for one) and no embedded server.",
+            hint="Choose an empty folder, or one that does not exist yet.",
+        )
+
+
+@dataclass
+class _Arrival:
+    """A user on its way to the server: it finds a guardian, or starts one, and waits for its word."""
+
+    layout: Layout
+    binaries: Path | None
+    settings: Mapping[str, str]
+    linger_s: float
+    waiting: bool = False
+    guardians_started: int = 0
+
+    def meet(self, users: Lock, wait_s: float) -> Embedded:
+        """Hold the users' lock, then look, until the server answers or our patience ends."""
+        until = time.monotonic() + wait_s
+        while time.monotonic() < until:
+            # Refused while a guardian shuts down: it keeps the lock for itself to its very end.
+            if users.try_shared():
+                self._still_ours(users)
+                ready = self._look()
+                if ready and (met := self._greet(ready, users)):
+                    return met
+            time.sleep(BEAT_S)
+        said = trouble.quote(trouble.tail(self.layout.postgres_log), self.layout)
+        raise EmbeddedError(
+            f"The embedded PostgreSQL in {self.layout.folder} was not ready after {wait_s:g} s.{said}",
+            hint=f"See {self.layout.guardian_log} and {self.layout.postgres_log}, or wait longer.",
+        )
+
+    def _still_ours(self, users: Lock) -> None:
+        if not users.in_place():
+            raise EmbeddedError(f"{self.layout.folder} was removed while we waited for its server.", hint="Try again.")
+
+    def _look(self) -> state.State | None:
+        """The state of a ready server. We look and start under a lock, so that no state is stale."""
+        with Lock(self.layout.start_lock) as start, Lock(self.layout.guardian_lock) as guardian:
+            if not start.try_exclusive():
+                return None
+            unguarded = guardian.try_exclusive()
+            said = state.read(self.layout.state)
+            if said and said.status == "failed" and self.waiting:
+                raise EmbeddedError(said.message, hint=said.hint)
+            if unguarded:
+                self._start_guardian(guardian)
+                said = None
+            # What a guardian says that failed before we came is meant for others.
+            self.waiting = said is None or said.status != "failed"
+            return said if said and said.status == "ready" else None
+
+    def _greet(self, ready: state.State, users: Lock) -> Embedded | None:
+        """Hand out a server only after it has answered, with our database in it."""
+        # Here and not above: the guardian shares this package, and starts in half the time without the driver.
+        from relevo.embedded import database  # noqa: PLC0415
+
+        password = self.layout.password.read_text().strip()
+        if not database.ensure(ready.port, password, self.layout.password):
+            return None
+        return Embedded(
+            folder=self.layout.folder,
+            bin=Path(ready.bin),
+            port=ready.port,
+            version=ready.version,
+            dsn=database.dsn(ready.port, password),
+            _users=users,
+        )
+
+    def _start_guardian(self, lock: Lock) -> None:
+        """Start a guardian that inherits its lock from us, and forget what an earlier one said."""
+        if self.guardians_started == GUARDIANS:
+            raise self._speechless()
+        self.guardians_started += 1
+        folder = programs.find(self.binaries)
+        self.layout.state.unlink(missing_ok=True)
+        with cluster.open_log(self.layout.guardian_log) as log:
+            try:
+                subprocess.run(
+                    self._guardian_command(folder, lock),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd="/",
+                    env=_with_our_code(),
+                    pass_fds=(lock.fd,),
+                    start_new_session=True,
+                    timeout=DETACH_S,
+                    check=True,
+                )
+            except OSError as error:
+                raise EmbeddedError(f"{sys.executable} cannot be started: {error}.", hint=programs.GET_ONE) from error
+            except subprocess.SubprocessError as error:
+                raise self._speechless() from error
+
+    def _guardian_command(self, folder: Path, lock: Lock) -> list[str]:
+        # -P: a file in the current folder must not stand in for a module of the same name.
+        command = [sys.executable, "-P", "-m", "relevo.embedded.guardian", str(self.layout.folder)]
+        command += ["--bin", str(folder), "--lock-fd", str(lock.fd), "--linger", str(self.linger_s)]
+        return [*command, *(f"--set={name}={value}" for name, value in self.settings.items())]
+
+    def _speechless(self) -> EmbeddedError:
+        """The guardian left without a word; a full disk takes even that from it."""
+        if trouble.nearly_full(self.layout.folder):
+            return trouble.disk_full(self.layout.folder)
+        said = trouble.quote(trouble.tail(self.layout.guardian_log), self.layout)
+        return EmbeddedError(
+            f"The guardian of the embedded PostgreSQL in {self.layout.folder} ended without a word.{said}",
+            hint=f"See {self.layout.guardian_log}.",
+        )
+
+
+def _with_our_code() -> dict[str, str]:
+    """The environment, in which the guardian finds the same package that runs here."""
+    root = str(Path(relevo.__file__).resolve().parent.parent)
+    known = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([root, known] if known else [root])}

@@ -1,0 +1,82 @@
+"""What operators read: runs, workers, cycles, claims, health."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import errors as pg
+from psycopg.rows import dict_row
+
+from relevo import queries
+from relevo.config import Settings
+from relevo.db import Database
+from relevo.errors import MigrationError
+
+_SQL = queries.load("insights")
+MAX_LIMIT = 1_000
+
+Row = dict[str, Any]
+
+
+def _rows(database: Database, statement: str, **parameters: object) -> list[Row]:
+    try:
+        with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+            return cursor.execute(_SQL[statement], parameters).fetchall()
+    except (pg.UndefinedTable, pg.InvalidSchemaName, pg.UndefinedColumn) as error:
+        raise MigrationError(
+            "This database has no relevo schema of this version.", hint="Run `relevo migrate`."
+        ) from error
+
+
+def runs(database: Database, *, cycle: str | None = None, outcome: str | None = None, limit: int = 20) -> list[Row]:
+    """Return runs, newest first."""
+    return _rows(database, "list_runs", cycle=cycle, outcome=outcome, limit=min(limit, MAX_LIMIT))
+
+
+@dataclass(frozen=True)
+class Health:
+    """Whether the fleet is well, and if not, why."""
+
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether nothing is wrong."""
+        return not self.problems
+
+
+@dataclass(frozen=True)
+class Status:
+    """The fleet at a glance."""
+
+    workers: list[Row]
+    cycles: list[Row]
+    claims: Row
+    health: Health
+
+
+def status(database: Database, settings: Settings) -> Status:
+    """Return the fleet at a glance."""
+    return Status(
+        _rows(database, "list_workers", limit=50),
+        _rows(database, "list_cycles"),
+        _rows(database, "sum_claims")[0],
+        health(database, settings),
+    )
+
+
+def health(database: Database, settings: Settings) -> Health:
+    """A fleet in which no reaper ran for three intervals is not healthy: nobody takes back what the dead held."""
+    row = _rows(database, "read_health")[0]
+    limit_s = 3 * settings.reaper_interval_ms / 1000
+    problems = []
+    if row["reaper_quiet_s"] is None:
+        problems.append("no reaper has ever run; start `relevo run`")
+    elif row["reaper_quiet_s"] > limit_s:
+        problems.append(
+            f"no reaper has run for {row['reaper_quiet_s']:.0f} s (limit {limit_s:.0f} s); start `relevo run`"
+        )
+    if row["oldest_expired_s"] is not None and row["oldest_expired_s"] > limit_s:
+        problems.append(f"an expired claim has been waiting for a reaper for {row['oldest_expired_s']:.0f} s")
+    return Health(tuple(problems))

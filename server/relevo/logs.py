@@ -1,0 +1,173 @@
+"""One log line per thing that happened, in JSON or for the eye, with nothing secret in it."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import sys
+from collections.abc import Mapping
+from datetime import date
+from typing import Any, Literal, TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from relevo.errors import RelevoError
+
+MAX_TEXT = 2_000
+MAX_DEPTH = 8
+# Beyond this nothing is even looked at: what is kept is far shorter.
+_MAX_SCANNED = 10_000
+_QUIET = ("apscheduler", "psycopg.pool")
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_SECRET_NAME = r"\w*(?:password|passwd|secret|access_?token|ticket)"  # noqa: S105 a pattern, not a password
+_IN_QUERY = re.compile(rf"([?&]{_SECRET_NAME}=)[^&\s]+", re.IGNORECASE)
+# Greedy up to the last @: a password may hold an unescaped one, and hiding too much is the safe side.
+_IN_URL = re.compile(r"(://[^\s:/?#]*:)\S*@")
+_IN_PAIR = re.compile(
+    rf"((?<![?&\w]){_SECRET_NAME}(?:\s*=\s*|\\*[\"']\s*:\s*))"
+    r"(?:([\"'])(?:(?!\2)[^\\]|\\.)*\2?|(?:\\.|\S)+)",
+    re.IGNORECASE | re.DOTALL,
+)
+_BEARER = re.compile(r"\b(bearer\s+)\S+", re.IGNORECASE)
+_PUSH_TOKEN = re.compile(r"(Expo(?:nent)?PushToken)(?:\[|%5B)([^\]\s%…]{0,4})[^\]\s%]*(?:\]|%5D)?", re.IGNORECASE)
+
+_SECRET_KEY = re.compile(r"password|passwd|secret|access_?token|authorization", re.IGNORECASE)
+# A ticket may be a credential (ChileCompra's) or a count; ids of Expo's tickets are neither.
+_TICKET_KEY = re.compile(r"ticket(?!s?_ids?\b)", re.IGNORECASE)
+
+
+def scrub(text: str) -> str:
+    """Return the text without passwords, bearer tokens, whole push tokens and control characters."""
+    text = _CONTROL.sub(" ", text)
+    text = _IN_QUERY.sub(r"\1***", text)
+    text = _IN_URL.sub(r"\1***@", text)
+    text = _IN_PAIR.sub(lambda pair: f"{pair[1]}{pair[2] or ''}***{pair[2] or ''}", text)
+    text = _BEARER.sub(r"\1***", text)
+    return _PUSH_TOKEN.sub(r"\1[\2…]", text)
+
+
+def normalise_error(error: BaseException, limit: int = 500) -> str:
+    """Say in one scrubbed line of at most `limit` characters what went wrong."""
+    said = " ".join(str(error).encode("utf-8", "replace").decode()[:_MAX_SCANNED].split())
+    if isinstance(error, RelevoError):
+        return _shorten(scrub(said), limit)
+    name = type(error).__name__
+    return _shorten(f"{name}: {scrub(said)}" if said else name, limit)
+
+
+def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Leave only plain, bounded values without secrets in the event (a structlog processor)."""
+    return {str(key): _clean_entry(str(key), value, MAX_DEPTH) for key, value in event.items()}
+
+
+def configure(level: str, fmt: Literal["console", "json"], stream: TextIO | None = None) -> None:
+    """Send structlog's and the standard library's lines through one scrubbing handler."""
+    out = stream or sys.stderr
+    number = logging.getLevelNamesMapping()[level.upper()]
+    structlog.configure(
+        processors=[*_gathering(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    _install(_handler(out, number, _renderer(fmt, colours=out.isatty())), number)
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Our own handler, told apart from those of an embedding program or a test."""
+
+
+def _gathering() -> list[Processor]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info,
+    ]
+
+
+def _handler(out: TextIO, level: int, renderer: Processor) -> _Handler:
+    handler = _Handler(out)
+    handler.setLevel(level)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *_gathering()],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, redact, _lead, renderer],
+        )
+    )
+    return handler
+
+
+def _renderer(fmt: str, *, colours: bool) -> Processor:
+    if fmt == "json":
+        return structlog.processors.JSONRenderer()
+    return structlog.dev.ConsoleRenderer(
+        colors=colours, timestamp_key="ts", exception_formatter=structlog.dev.plain_traceback
+    )
+
+
+def _install(handler: _Handler, level: int) -> None:
+    root = logging.getLogger()
+    for old in [each for each in root.handlers if isinstance(each, _Handler)]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(level)
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _lead(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    first = {key: event[key] for key in ("ts", "level", "event") if key in event}
+    return {**first, **event}
+
+
+def _clean_entry(key: str, value: Any, depth: int) -> Any:
+    if key in {"exception", "stack"}:
+        return _keep_ends(scrub(str(value)), MAX_TEXT)
+    if _is_secret(key, value):
+        return "***"
+    return _clean(value, depth)
+
+
+def _is_secret(key: str, value: Any) -> bool:
+    if value is None or isinstance(value, bool):
+        return False
+    return bool(_SECRET_KEY.search(key) or (_TICKET_KEY.search(key) and not isinstance(value, int | float)))
+
+
+def _clean(value: Any, depth: int) -> Any:
+    match value:
+        case None | bool() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case Mapping() | list() | tuple() | set() | frozenset():
+            return _clean_all(value, depth - 1) if depth else "…"
+        case date():
+            return value.isoformat()
+        case BaseException():
+            return normalise_error(value, MAX_TEXT)
+        case _:
+            return _shorten(scrub(str(value)[:_MAX_SCANNED]), MAX_TEXT)
+
+
+def _clean_all(values: Any, depth: int) -> Any:
+    if isinstance(values, Mapping):
+        return {scrub(str(key)): _clean_entry(str(key), value, depth) for key, value in values.items()}
+    return [_clean(value, depth) for value in values]
+
+
+def _shorten(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _keep_ends(text: str, limit: int) -> str:
+    """Shorten a traceback in its middle: its last lines say what happened."""
+    if len(text) <= limit:
+        return text
+    head = limit // 4
+    return f"{text[:head]}\n…\n{text[-(limit - head - 3) :]}"

@@ -1,0 +1,126 @@
+"""The words of Relevo: frozen values that modules hand to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Literal
+from uuid import UUID
+
+Trigger = Literal["schedule", "wake-up", "tick", "manual"]
+Outcome = Literal["idle", "ok", "partial", "failed", "skipped"]
+Lane = Literal["urgent", "bulk"]
+LossReason = Literal["taken_by_another_worker", "already_completed", "not_found", "error"]
+Status = Literal[
+    "sent",
+    "retryable",
+    "ok",
+    "unconfirmed",
+    "invalid",
+    "failed",
+    "expired",
+    "skipped",
+    "cancelled",
+    "unknown",
+]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of `count` disjoint parts of all deliveries, by their installation's hash."""
+
+    index: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long a run may take and how many items it may process."""
+
+    max_ms: int
+    max_items: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one bounded batch of a cycle did, and whether more seems to be waiting."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    items: int = 0
+    more: bool = False
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """How one call of the runner ended."""
+
+    cycle: str
+    outcome: Outcome
+    run_id: int | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    reason: str = ""
+    error: str = ""
+    more: bool = False
+    look_again_in_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A claimed delivery: what is needed to decide about it without another look."""
+
+    event_day: date
+    id: int
+    notification_event_id: int
+    installation_id: UUID
+    event_type: str
+    provider: str
+    project: str
+    lane: Lane
+    at_most_once: bool
+    status: str
+    attempt_count: int
+    lapse_count: int
+    deadline_at: datetime | None
+
+
+@dataclass(frozen=True)
+class PushRequest:
+    """The deliveries that are to travel in one POST."""
+
+    id: UUID
+    deliveries: tuple[Delivery, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the journal says of a delivery: send it, or settle it as it says."""
+
+    event_day: date
+    id: int
+    verdict: Literal["send", "sent", "expired"]
+    ticket_id: str | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of one delivery; `attempted` says whether a request was started for it."""
+
+    event_day: date
+    id: int
+    status: Status
+    attempted: bool = True
+    ticket_id: str | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+    retry_after_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """How many deliveries were written per status, and what became of answers that came too late."""
+
+    written: Mapping[str, int]
+    closed_late: int = 0
+    kept_as_evidence: int = 0

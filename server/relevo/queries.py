@@ -1,0 +1,38 @@
+"""The named statements of `sql/`: loaded once, looked up by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+_BLOCK = re.compile(r"^-- name: (?P<name>[a-z_]+)\n(?P<body>.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
+
+
+def sql_root() -> Path:
+    """Return the folder of SQL files: inside an installed wheel, or the checkout's own."""
+    packaged = Path(__file__).parent / "sql"
+    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "sql"
+
+
+class Statements(Mapping[str, bytes]):
+    """The statements of one file, by name."""
+
+    def __init__(self, text: str) -> None:
+        self._by_name = {m["name"]: m["body"].strip().encode() for m in _BLOCK.finditer(text)}
+
+    def __getitem__(self, name: str) -> bytes:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+
+@cache
+def load(step: str) -> Statements:
+    """Load `sql/queries/<step>.sql`."""
+    return Statements((sql_root() / "queries" / f"{step}.sql").read_text(encoding="utf-8"))

@@ -1,0 +1,249 @@
+"""The one function that starts a cycle: lock, pause switch, lease and slot, middlewares, a row, a log line."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import structlog
+from psycopg.types.json import Jsonb
+
+from relevo import queries
+from relevo.config import Settings
+from relevo.db import Connection, Database
+from relevo.errors import DatabaseUnavailableError
+from relevo.logs import normalise_error
+from relevo.model import Budget, Outcome, Report, Shard, Trigger
+from relevo.runs import Cycle, Ending, Middleware, Run, RunContext, run_row
+from relevo.singleton import NotHeld, Singletons
+
+_SQL = queries.load("runner")
+_log = structlog.get_logger("relevo.runner")
+_FINISH_RETRY_S = 1.0
+
+
+class Runner:
+    """Runs cycles for one process; schedule, wake-up, tick and hand all come through `run`."""
+
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        worker_id: str,
+        singletons: Singletons,
+        *,
+        middlewares: Sequence[Middleware] = (),
+        patience_s: float = math.inf,
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._worker_id = worker_id
+        self._singletons = singletons
+        self._middlewares = tuple(middlewares)
+        self._patience_s = patience_s
+        self._locks: dict[str, threading.Lock] = {}
+        self._told_skips: dict[str, datetime] = {}
+        self.stopping = threading.Event()
+
+    def run(
+        self,
+        cycle: Cycle,
+        trigger: Trigger,
+        *,
+        budget: Budget | None = None,
+        shard: Shard | None = None,
+        by_slot: bool | None = None,
+    ) -> Report:
+        """Run a cycle once, unless it is running here, held elsewhere, paused, or its slot is filled.
+
+        Scheduled singletons fill slots; a run by hand does not, unless `by_slot` asks for it.
+        Raises DatabaseUnavailableError only if nothing was begun.
+        """
+        if not self._settings.outbox_worker_enabled:
+            return self._skip(cycle, trigger, "OUTBOX_WORKER_ENABLED is false")
+        lock = self._locks.setdefault(cycle.key, threading.Lock())
+        if not lock.acquire(blocking=False):
+            return self._skip(cycle, trigger, "already running in this process")
+        try:
+            return self._round(cycle, trigger, budget=budget or cycle.budget, shard=shard, by_slot=by_slot)
+        finally:
+            lock.release()
+
+    def _round(
+        self, cycle: Cycle, trigger: Trigger, *, budget: Budget, shard: Shard | None, by_slot: bool | None
+    ) -> Report:
+        context, paused = self._open(cycle, trigger, by_slot)
+        if paused is not None:
+            return self._skip(cycle, trigger, f"paused: {paused}", context)
+        held = None
+        if cycle.singleton:
+            taken = self._singletons.acquire(run_row(context))
+            if isinstance(taken, NotHeld):
+                return self._skip(cycle, trigger, taken.reason, context, taken.look_again_in_s)
+            held = taken
+        run = Run(
+            context,
+            self._settings,
+            self._database,
+            budget,
+            shard,
+            held,
+            self.stopping,
+            begun=held is not None,
+        )
+        with structlog.contextvars.bound_contextvars(run_id=context.run_id, cycle=cycle.key, worker_id=self._worker_id):
+            ending = self._guarded(cycle, run)
+            return self._finish(run, ending)
+
+    def _open(self, cycle: Cycle, trigger: Trigger, by_slot: bool | None) -> tuple[RunContext, str | None]:
+        with self._database.connection() as connection:
+            row = connection.execute(_SQL["open_round"], {"cycle": cycle.name}).fetchone()
+        assert row is not None
+        run_id, started_at, paused = row
+        slotted = cycle.singleton and (trigger in ("schedule", "wake-up") if by_slot is None else by_slot)
+        slot_at = cycle.timing.slot_at(started_at) if slotted else None
+        return RunContext(run_id, cycle.name, cycle.source, trigger, self._worker_id, slot_at, started_at), paused
+
+    def _guarded(self, cycle: Cycle, run: Run) -> Ending:
+        """Run the middlewares around the steps; whatever is raised becomes a failed ending."""
+        totals: Counter[str] = Counter()
+
+        def steps() -> Ending:
+            return _loop(cycle, run, totals)
+
+        call = steps
+        for middleware in reversed(self._middlewares):
+            call = _wrapped(middleware, run.context, call)
+        try:
+            return call()
+        except Exception as error:  # noqa: BLE001 whatever a cycle raises is the run's failure, written down
+            _log.debug("run_raised", exc_info=True)
+            return Ending("failed", dict(totals), normalise_error(error))
+
+    def _finish(self, run: Run, ending: Ending) -> Report:
+        """Write the ending down, waiting for the database if need be, and say it in one line."""
+        worth_a_row = run.begun or ending.outcome in ("failed", "partial")
+        outcome = "ok" if ending.outcome == "idle" and worth_a_row else ending.outcome
+        kept = self._write_patiently(run, ending, outcome if worth_a_row else None)
+        if worth_a_row:
+            level = _log.error if outcome == "failed" else _log.info
+            level(
+                "run_finished",
+                trigger=run.context.trigger,
+                outcome=outcome,
+                duration_ms=round((time.monotonic() - run.started) * 1000),
+                counts=ending.counts,
+                **({"error": ending.error} if ending.error else {}),
+                **({} if kept else {"row": "not written: the run was abandoned or the database is gone"}),
+            )
+        return Report(
+            run.context.cycle,
+            ending.outcome,
+            run.context.run_id if worth_a_row else None,
+            ending.counts,
+            error=ending.error,
+            more=ending.more,
+        )
+
+    def _write_patiently(self, run: Run, ending: Ending, outcome: str | None) -> bool:
+        give_up = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return self._write(run, ending, outcome)
+            except DatabaseUnavailableError:
+                if time.monotonic() > give_up or self.stopping.wait(_FINISH_RETRY_S):
+                    return False
+
+    def _write(self, run: Run, ending: Ending, outcome: str | None) -> bool:
+        with self._database.transaction() as connection:
+            key = {"cycle": run.context.cycle, "source": run.context.source}
+            connection.execute(_SQL["count_round"], key | {"idle": outcome is None})
+            if outcome is None:
+                kept = True
+            else:
+                kept = self._write_row(connection, run.context, outcome, counts=ending.counts, error=ending.error)
+        if run.held is not None:
+            self._singletons.release(run.held)
+        return kept
+
+    def _write_row(
+        self,
+        connection: Connection,
+        context: RunContext,
+        outcome: str,
+        *,
+        counts: dict[str, int] | None = None,
+        reason: str = "",
+        error: str = "",
+    ) -> bool:
+        parameters = run_row(context) | {
+            "outcome": outcome,
+            "reason": reason[:300] or None,
+            "counts": Jsonb(counts or {}),
+            "error_message": error[:500] or None,
+        }
+        return connection.execute(_SQL["finish_run"], parameters).fetchone() is not None
+
+    def _skip(
+        self,
+        cycle: Cycle,
+        trigger: Trigger,
+        reason: str,
+        context: RunContext | None = None,
+        look_again_in_s: float | None = None,
+    ) -> Report:
+        """Tell why nothing ran: a row where somebody asked or a slot went by, a count for wake-ups."""
+        if context is None:
+            context, _ = self._open(cycle, trigger, None)
+        if trigger == "wake-up":
+            with self._database.connection() as connection:
+                connection.execute(_SQL["count_skipped_wakeup"], {"cycle": cycle.name, "source": cycle.source})
+        elif trigger in ("manual", "tick") or self._untold_slot(cycle, context):
+            with self._database.connection() as connection:
+                self._write_row(connection, context, "skipped", reason=reason)
+            _log.info(
+                "run_skipped",
+                run_id=context.run_id,
+                cycle=cycle.key,
+                worker_id=self._worker_id,
+                trigger=trigger,
+                outcome="skipped",
+                reason=reason,
+            )
+        return Report(cycle.name, "skipped", context.run_id, reason=reason, look_again_in_s=look_again_in_s)
+
+    def sleep(self, cycle: Cycle, *, asleep: bool) -> None:
+        """Say in table state whether this cycle's workers want to be knocked up by `enqueue`."""
+        with self._database.connection() as connection:
+            connection.execute(_SQL["set_asleep"], {"cycle": cycle.name, "asleep": asleep})
+
+    def _untold_slot(self, cycle: Cycle, context: RunContext) -> bool:
+        """Tell of each slot that went by once, however often this process looked at it."""
+        if context.slot_at is None or self._told_skips.get(cycle.key) == context.slot_at:
+            return False
+        self._told_skips[cycle.key] = context.slot_at
+        return True
+
+
+def _wrapped(middleware: Middleware, context: RunContext, call: Callable[[], Ending]) -> Callable[[], Ending]:
+    return lambda: middleware(context, call)
+
+
+def _loop(cycle: Cycle, run: Run, totals: Counter[str]) -> Ending:
+    """Take steps until one comes up short, a budget is spent, or the process stops."""
+    problems: list[str] = []
+    more = True
+    while more and run.may_go_on():
+        step = cycle.step(run)
+        totals.update({name: count for name, count in step.counts.items() if count})
+        run.items += step.items
+        problems += step.problems
+        more = step.more
+        if step.items or step.counts or step.problems:
+            run.begin_work()
+    outcome: Outcome = "partial" if problems else "ok" if run.items or totals else "idle"
+    return Ending(outcome, dict(totals), "; ".join(problems)[:500], more)

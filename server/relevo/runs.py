@@ -1,0 +1,126 @@
+"""What a cycle sees: its place in the registry, the run it is in, fenced transactions, limits, when to stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from relevo import queries
+from relevo.config import Settings
+from relevo.db import Connection, Database
+from relevo.errors import LostLeaseError
+from relevo.model import Budget, Outcome, Shard, Step, Trigger
+from relevo.singleton import Held
+from relevo.triggers import Timing
+
+_SQL = queries.load("runner")
+
+BUDGET = Budget(max_ms=600_000, max_items=1_000_000)
+"""A scheduled run hands over after this much, so that it is written down and the next begins."""
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """A cycle of the registry: its name, when it runs, who may run it at once, its budget, and one step of its work."""
+
+    name: str
+    timing: Timing
+    step: Callable[[Run], Step]
+    singleton: bool = False
+    source: str = ""
+    wakeable: bool = False
+    budget: Budget = BUDGET
+
+    @property
+    def key(self) -> str:
+        """Return its name with its source, unique in the registry."""
+        return f"{self.name}:{self.source}" if self.source else self.name
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What a middleware may know of the run it wraps."""
+
+    run_id: int
+    cycle: str
+    source: str
+    trigger: Trigger
+    worker_id: str
+    slot_at: datetime | None
+    started_at: datetime
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What a run came to, before it is written down."""
+
+    outcome: Outcome
+    counts: dict[str, int] = field(default_factory=dict)
+    error: str = ""
+    more: bool = False
+
+
+Middleware = Callable[[RunContext, Callable[[], Ending]], Ending]
+"""Wraps a run: does something, calls `next()`, does something, returns its ending."""
+
+
+@dataclass
+class Run:
+    """A run as its steps see it: fenced transactions, limits, and when to stop."""
+
+    context: RunContext
+    settings: Settings
+    database: Database
+    budget: Budget
+    shard: Shard | None
+    held: Held | None
+    stopping: threading.Event
+    begun: bool = False
+    items: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Open a bounded transaction; a singleton's first reads its term, so that a former holder writes nothing."""
+        with self.database.transaction() as connection:
+            if self.held is not None:
+                self.held.fence(connection)
+            yield connection
+
+    def begin_work(self) -> None:
+        """Say that there is work: from now on the run has a row. Calling it again does nothing."""
+        if self.begun:
+            return
+        with self.transaction() as connection:
+            connection.execute(_SQL["begin_run"], run_row(self.context))
+        self.begun = True
+
+    @property
+    def items_left(self) -> int:
+        """How many items this run may still process."""
+        return max(0, self.budget.max_items - self.items)
+
+    def may_go_on(self) -> bool:
+        """Tell whether another step may begin."""
+        if self.held is not None and self.held.lost.is_set():
+            raise LostLeaseError(f"{self.context.cycle} was taken over by another process.")
+        spent_ms = (time.monotonic() - self.started) * 1000
+        return not self.stopping.is_set() and self.items_left > 0 and spent_ms < self.budget.max_ms
+
+
+def run_row(context: RunContext) -> dict[str, Any]:
+    """Return the columns of a run's row that are known from its start."""
+    return {
+        "run_id": context.run_id,
+        "cycle": context.cycle,
+        "source": context.source,
+        "slot_at": context.slot_at,
+        "trigger": context.trigger,
+        "worker_id": context.worker_id,
+        "started_at": context.started_at,
+    }

@@ -1,0 +1,176 @@
+"""APScheduler owns time: every start is one of its jobs, and pacing moves the job's next run."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import structlog
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.jobstores.base import JobLookupError
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from relevo.config import Settings
+from relevo.errors import DatabaseUnavailableError
+from relevo.model import Outcome, Report
+from relevo.policy import Pace, pause_ms
+from relevo.runner import Runner
+from relevo.runs import Cycle
+
+_log = structlog.get_logger("relevo.scheduler")
+
+
+@dataclass
+class _Clock:
+    """What the scheduler remembers of one cycle between its rounds."""
+
+    cycle: Cycle
+    running: bool = False
+    woken: bool = False
+    again: bool = False
+    asleep: bool = False
+    last: Outcome | None = None
+    streak: int = 0
+
+
+def pace_of(settings: Settings) -> Pace:
+    """Return the pauses between rounds that the settings ask for."""
+    return Pace(
+        busy_ms=settings.worker_busy_loop_delay_ms,
+        idle_min_ms=settings.worker_idle_backoff_min_ms,
+        idle_max_ms=settings.worker_idle_backoff_max_ms,
+        idle_jitter_ms=settings.worker_idle_backoff_jitter_ms,
+        error_ms=settings.worker_tick_loop_error_backoff_ms,
+        error_jitter_ms=settings.worker_tick_loop_max_jitter_ms,
+    )
+
+
+class Scheduler:
+    """Runs the registry's cycles in time, wakes them up, and drains them."""
+
+    def __init__(self, runner: Runner, cycles: Sequence[Cycle], settings: Settings) -> None:
+        self._runner = runner
+        self._pace = pace_of(settings)
+        self._jitter_s = settings.worker_idle_backoff_jitter_ms / 1000
+        self._guard = threading.Condition()
+        self._clocks = {cycle.key: _Clock(cycle) for cycle in cycles}
+        self._stopping = False
+        self._aps = BackgroundScheduler(
+            timezone=UTC,
+            executors={"default": ThreadPoolExecutor(max(1, len(cycles)))},
+            job_defaults={
+                "max_instances": 1,
+                "coalesce": True,
+                "misfire_grace_time": max(1, settings.worker_misfire_grace_ms // 1000),
+            },
+        )
+
+    def start(self) -> None:
+        """Start time; every cycle runs at once, then at its own pace."""
+        for key, clock in self._clocks.items():
+            trigger = clock.cycle.timing.apscheduler()
+            self._aps.add_job(self._fire, trigger, args=[key], id=key, next_run_time=datetime.now(UTC))
+        self._aps.start()
+
+    def wake(self, cycle_name: str) -> None:
+        """Run a cycle as soon as possible; during a run, right after it. Many calls are one."""
+        with self._guard:
+            clocks = [clock for clock in self._clocks.values() if clock.cycle.name == cycle_name]
+            for clock in clocks:
+                clock.again = clock.running
+                clock.woken = True
+            due = [clock for clock in clocks if not clock.running]
+        for clock in due:
+            self._move(clock.cycle.key, 0.0)
+
+    def stop(self, timeout_s: float) -> bool:
+        """Start nothing new, let what runs come to an end; tell whether it did in time."""
+        with self._guard:
+            self._stopping = True
+        self._runner.stopping.set()
+        self._aps.pause()
+        deadline = time.monotonic() + timeout_s
+        with self._guard:
+            while any(clock.running for clock in self._clocks.values()) and (left := deadline - time.monotonic()) > 0:
+                self._guard.wait(left)
+            drained = not any(clock.running for clock in self._clocks.values())
+        self._aps.shutdown(wait=drained)
+        return drained
+
+    def _fire(self, key: str) -> None:
+        clock = self._clocks[key]
+        with self._guard:
+            if self._stopping:
+                return
+            clock.running, clock.again = True, False
+            woken, clock.woken = clock.woken, False
+        pause_s = 0.0
+        try:
+            report = self._run(clock.cycle, woken=woken)
+            pause_s = self._pause_s(clock, report)
+        finally:
+            with self._guard:
+                clock.running = False
+                pause_s = 0.0 if clock.again else pause_s
+                self._guard.notify_all()
+        self._move(key, pause_s)
+
+    def _run(self, cycle: Cycle, *, woken: bool) -> Report:
+        try:
+            return self._runner.run(cycle, "wake-up" if woken else "schedule")
+        except DatabaseUnavailableError as error:
+            return Report(cycle.name, "failed", error=str(error))  # said once by the database's own watch
+        except Exception as error:  # noqa: BLE001 one cycle's surprise must not stop the others' time
+            _log.exception("round_failed", cycle=cycle.key)
+            return Report(cycle.name, "failed", error=type(error).__name__)
+
+    def _pause_s(self, clock: _Clock, report: Report) -> float:
+        clock.streak = clock.streak + 1 if report.outcome == clock.last else 1
+        clock.last = report.outcome
+        if report.look_again_in_s is not None:
+            return report.look_again_in_s
+        if clock.cycle.singleton and report.outcome != "failed":
+            return self._until_next_slot_s(clock.cycle)
+        if clock.cycle.wakeable and self._settle_down(clock, report):
+            return 0.0
+        ceiling_ms = clock.cycle.timing.ceiling_ms
+        chance = random.random()  # noqa: S311 jitter needs no secrecy
+        return (
+            pause_ms(
+                report.outcome,
+                more=report.more,
+                streak=clock.streak,
+                ceiling_ms=ceiling_ms,
+                pace=self._pace,
+                chance=chance,
+            )
+            / 1000
+        )
+
+    def _until_next_slot_s(self, cycle: Cycle) -> float:
+        now = datetime.now(UTC)
+        jitter = random.random() * self._jitter_s  # noqa: S311
+        return (cycle.timing.next_slot(now) - now).total_seconds() + jitter
+
+    def _settle_down(self, clock: _Clock, report: Report) -> bool:
+        """Tell the fleet before sleeping and after waking; True asks for one more look before the first sleep."""
+        idle = report.outcome == "idle"
+        if report.outcome == "failed" or idle == clock.asleep:
+            return False
+        with suppress(DatabaseUnavailableError):
+            self._runner.sleep(clock.cycle, asleep=idle)
+            clock.asleep = idle
+            return idle
+        return False
+
+    def _move(self, key: str, pause_s: float) -> None:
+        with self._guard:
+            if self._stopping:
+                return
+        with suppress(JobLookupError):
+            self._aps.modify_job(key, next_run_time=datetime.now(UTC) + timedelta(seconds=pause_s))

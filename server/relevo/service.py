@@ -1,0 +1,156 @@
+"""A process's life: wait for the database, migrate, register, run until told to stop, drain, say goodbye."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+import structlog
+
+from relevo import migrate
+from relevo.app import App
+from relevo.errors import DatabaseUnavailableError
+from relevo.model import Budget, Report, Shard
+from relevo.runs import Cycle
+from relevo.scheduler import Scheduler
+from relevo.triggers import Cron
+from relevo.wakeups import Listener
+from relevo.workers import Role
+
+_log = structlog.get_logger("relevo.service")
+_WAIT_MAX_S = 15.0
+
+
+class Signals:
+    """The first SIGINT or SIGTERM asks to stop; the second ends the process at once."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self.name = ""
+
+    def install(self) -> None:
+        """Catch the signals; only the main thread may."""
+        signal.signal(signal.SIGINT, self._caught)
+        signal.signal(signal.SIGTERM, self._caught)
+
+    def _caught(self, number: int, _frame: FrameType | None) -> None:
+        name = signal.Signals(number).name
+        if self.stop.is_set():
+            self._end_at_once(number, name)
+        self.name = name
+        self.stop.set()
+
+    def _end_at_once(self, number: int, name: str) -> NoReturn:
+        _log.warning("worker_ended_at_once", signal=name, hint="what was in flight is taken back by a reaper")
+        os._exit(128 + number)
+
+
+def serve(app: App, names: Sequence[str] | None = None) -> bool:
+    """Run the chosen cycles until a signal; tell whether everything in flight came to its end in time."""
+    cycles = app.cycles(names or app.settings.worker_cycles)
+    if not app.settings.outbox_worker_enabled:
+        cycles = []
+        _log.warning("no_cycles_started", why="OUTBOX_WORKER_ENABLED is false")
+    signals = Signals()
+    signals.install()
+    if not _ready(app, signals, cycles):
+        return True
+    scheduler = Scheduler(app.runner, cycles, app.settings)
+    listener = Listener(
+        app.database, on_wake=scheduler.wake, on_lost=app.heartbeat.suspect, on_change=app.worker.note_wakeups
+    )
+    app.heartbeat.start()
+    listener.start()
+    scheduler.start()
+    while not signals.stop.wait(0.5):  # short waits: a signal is handled between them
+        pass
+    return _drain(app, scheduler, listener, signals)
+
+
+def _ready(app: App, signals: Signals, cycles: Sequence[Cycle]) -> bool:
+    """Keep trying until the database answers, is migrated and knows this worker; False if told to stop before."""
+    pause = 0.5
+    while not signals.stop.is_set():
+        try:
+            for migration in migrate.prepare(app.database):
+                _log.info("migrated", migration=str(migration))
+            app.worker.register("run", [cycle.key for cycle in cycles])
+        except DatabaseUnavailableError:
+            pause = min(pause * 2, _WAIT_MAX_S)
+            signals.stop.wait(pause)
+        else:
+            return True
+    return False
+
+
+def _drain(app: App, scheduler: Scheduler, listener: Listener, signals: Signals) -> bool:
+    try:
+        app.worker.stopping(signals.name)
+    except DatabaseUnavailableError:
+        _log.warning("goodbye_not_written")
+    drained = scheduler.stop(app.settings.worker_shutdown_timeout_ms / 1000)
+    if not drained:
+        _log.error("stop_timed_out", hint="what was in flight is taken back by a reaper")
+    listener.stop()
+    app.heartbeat.stop()
+    try:
+        app.worker.stopped()
+    except DatabaseUnavailableError:
+        _log.warning("goodbye_not_written")
+    return drained
+
+
+@contextmanager
+def one_shot(app: App, role: Role, cycles: Sequence[Cycle]) -> Iterator[None]:
+    """Register a process that runs cycles once and leaves; a signal lets the current step come to its end."""
+    signals = Signals()
+    signals.stop = app.runner.stopping
+    signals.install()
+    migrate.prepare(app.database)
+    app.worker.register(role, [cycle.key for cycle in cycles])
+    app.heartbeat.start()
+    try:
+        yield
+    finally:
+        app.heartbeat.stop()
+        try:
+            app.worker.stopped()
+        except DatabaseUnavailableError:
+            _log.warning("goodbye_not_written")
+
+
+def run_cycle(app: App, name: str) -> list[Report]:
+    """Run one cycle by hand, every source of it, one after the other."""
+    cycles = app.cycles([name])
+    with one_shot(app, "run-cycle", cycles):
+        return [app.runner.run(cycle, "manual") for cycle in cycles]
+
+
+def tick(app: App, names: Sequence[str] | None = None, shard: Shard | None = None) -> list[Report]:
+    """Run the chosen cycles once, in order, within their budgets; a cron cycle not named runs only for a free slot."""
+    settings = app.settings
+    cycles = app.cycles(names or settings.worker_tick_runners)
+    deadline = time.monotonic() + settings.worker_tick_overall_max_ms / 1000
+    reports = []
+    with one_shot(app, "tick", cycles):
+        for cycle in cycles:
+            left_ms = int((deadline - time.monotonic()) * 1000)
+            if left_ms <= 0 or app.runner.stopping.is_set():
+                why = (
+                    "the tick was told to stop"
+                    if app.runner.stopping.is_set()
+                    else "the tick's overall budget is spent"
+                )
+                reports.append(Report(cycle.name, "skipped", reason=why))
+                _log.warning("run_skipped", cycle=cycle.key, trigger="tick", reason=why)
+                continue
+            budget = Budget(min(left_ms, settings.worker_tick_runner_max_ms), settings.worker_tick_runner_max_items)
+            by_slot = names is None and isinstance(cycle.timing, Cron)
+            reports.append(app.runner.run(cycle, "tick", budget=budget, shard=shard, by_slot=by_slot))
+    return reports

@@ -1,0 +1,79 @@
+"""When a cycle runs: every so often or by cron; and which slot a moment belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from apscheduler.triggers.base import BaseTrigger
+from apscheduler.triggers.cron import CronTrigger
+from apscheduler.triggers.interval import IntervalTrigger
+
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True)
+class Every:
+    """An interval; its slots are counted from the epoch, so every replica sees the same ones."""
+
+    interval_ms: int
+    jitter_ms: int = 0
+
+    @property
+    def ceiling_ms(self) -> int:
+        """Return the longest pause between two rounds."""
+        return self.interval_ms
+
+    def slot_at(self, now: datetime) -> datetime:
+        """Return the start of the slot that `now` lies in."""
+        step = timedelta(milliseconds=self.interval_ms)
+        epoch = datetime.fromtimestamp(0, UTC)
+        return epoch + step * ((now - epoch) // step)
+
+    def next_slot(self, now: datetime) -> datetime:
+        """Return the start of the slot after the one that `now` lies in."""
+        return self.slot_at(now) + timedelta(milliseconds=self.interval_ms)
+
+    def apscheduler(self) -> BaseTrigger:
+        """Return the APScheduler trigger."""
+        seconds = self.interval_ms / 1000
+        jitter = min(self.jitter_ms / 1000, seconds / 2) or None
+        return IntervalTrigger(seconds=seconds, timezone=UTC, jitter=jitter)
+
+
+@dataclass(frozen=True)
+class Cron:
+    """A cron expression in a time zone; a slot is a time it names."""
+
+    expression: str
+    timezone: str
+
+    @property
+    def ceiling_ms(self) -> int:
+        """Return the longest pause after an error: a nightly cycle that failed is tried again within the hour."""
+        return _DAY_MS // 24
+
+    def slot_at(self, now: datetime) -> datetime:
+        """Return the last time the expression named, `now` included."""
+        trigger = self.apscheduler()
+        for hours in (1, 24, 8 * 24, 32 * 24, 366 * 24, 5 * 366 * 24):
+            latest: datetime | None = None
+            fire: datetime | None = trigger.get_next_fire_time(None, now - timedelta(hours=hours))
+            while fire is not None and fire <= now:
+                latest, fire = fire, trigger.get_next_fire_time(fire, fire + timedelta(microseconds=1))
+            if latest is not None:
+                return latest.astimezone(UTC)
+        return now
+
+    def next_slot(self, now: datetime) -> datetime:
+        """Return the next time the expression names, after `now`."""
+        fire: datetime | None = self.apscheduler().get_next_fire_time(None, now + timedelta(microseconds=1))
+        return fire.astimezone(UTC) if fire is not None else now + timedelta(days=366)
+
+    def apscheduler(self) -> BaseTrigger:
+        """Return the APScheduler trigger."""
+        return CronTrigger.from_crontab(self.expression, timezone=ZoneInfo(self.timezone))
+
+
+Timing = Every | Cron

@@ -1,0 +1,128 @@
+"""Wake-ups by LISTEN/NOTIFY, proven by a self-test; while they cannot be heard, polling is enough."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Literal
+from uuid import UUID, uuid4
+
+import psycopg
+import structlog
+
+from relevo import queries
+from relevo.db import Connection, Database
+from relevo.errors import DatabaseUnavailableError, RelevoError
+
+_SQL = queries.load("wakeups")
+_log = structlog.get_logger("relevo.wakeups")
+
+_TEST_EVERY_S = 30.0
+_TEST_WAIT_S = 3.0
+_RETRY_MAX_S = 15.0
+
+Hearing = Literal["listening", "polling"]
+
+
+class Deaf(RelevoError):  # noqa: N818 a state of affairs, told by name
+    """The listener's own test call did not arrive."""
+
+
+class Listener:
+    """One thread and one direct connection that pass on what the fleet calls out."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        on_wake: Callable[[str], None],
+        on_lost: Callable[[UUID], None],
+        on_change: Callable[[Hearing], None],
+        test_every_s: float = _TEST_EVERY_S,
+        test_wait_s: float = _TEST_WAIT_S,
+    ) -> None:
+        self._database = database
+        self._on_wake = on_wake
+        self._on_lost = on_lost
+        self._on_change = on_change
+        self._test_every_s = test_every_s
+        self._test_wait_s = test_wait_s
+        self._hearing: Hearing | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="relevo-listener", daemon=True)
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop listening."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout=5)
+
+    def _loop(self) -> None:
+        pause = 0.5
+        while not self._stop.is_set():
+            try:
+                self._listen()
+            except (RelevoError, psycopg.Error) as error:
+                heard = self._hearing == "listening"
+                self._change("polling", str(error))
+                pause = 0.5 if heard else min(pause * 2, _RETRY_MAX_S)
+                self._stop.wait(pause)
+
+    def _listen(self) -> None:
+        with self._database.direct() as connection:
+            for name in ("listen_wake", "listen_lost", "listen_selftest"):
+                connection.execute(_SQL[name])
+            while not self._stop.is_set():
+                self._prove(connection)
+                self._change("listening")
+                self._hear(connection, time.monotonic() + self._test_every_s)
+
+    def _prove(self, connection: Connection) -> None:
+        """Call ourselves the way others would, and wait until the call is heard."""
+        nonce = uuid4().hex
+        with self._database.connection() as caller:
+            caller.execute(_SQL["send_selftest"], {"nonce": nonce})
+        if not self._hear(connection, time.monotonic() + self._test_wait_s, until=nonce):
+            raise Deaf(
+                "A test call was sent and not heard.",
+                hint="LISTEN does not work through PgBouncer: set DATABASE_DIRECT_URL.",
+            )
+
+    def _hear(self, connection: Connection, deadline: float, until: str | None = None) -> bool:
+        """Pass on calls until the deadline, a stop, or our own test call."""
+        while not self._stop.is_set() and (left := deadline - time.monotonic()) > 0:
+            for call in connection.notifies(timeout=min(left, 0.25), stop_after=1):
+                if call.channel == "relevo_selftest":
+                    if call.payload == until:
+                        return True
+                else:
+                    self._pass_on(call.channel, call.payload)
+        return until is None
+
+    def _pass_on(self, channel: str, payload: str) -> None:
+        if channel == "relevo_wake":
+            self._on_wake(payload)
+        elif channel == "relevo_lost":
+            try:
+                token = UUID(payload)
+            except ValueError:
+                return  # anyone may NOTIFY; what is no token concerns nobody
+            self._on_lost(token)
+
+    def _change(self, hearing: Hearing, detail: str = "") -> None:
+        if hearing == self._hearing:
+            return
+        self._hearing = hearing
+        if hearing == "polling":
+            _log.warning("wakeups_degraded", detail=detail, fallback="polling")
+        else:
+            _log.info("wakeups_listening")
+        try:
+            self._on_change(hearing)
+        except DatabaseUnavailableError:
+            self._hearing = None  # told again with the next look

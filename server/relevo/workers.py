@@ -1,0 +1,69 @@
+"""A worker's life in table state: registered, seen, stopping, stopped; silence is noticed by whoever reaps."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from typing import Literal
+from uuid import uuid4
+
+import structlog
+
+from relevo import __version__, queries
+from relevo.config import Settings
+from relevo.db import Database
+
+Role = Literal["run", "tick", "run-cycle"]
+
+_SQL = queries.load("workers")
+_log = structlog.get_logger("relevo.workers")
+
+
+def make_worker_id(settings: Settings) -> str:
+    """Return WORKER_ID, or a name that no other start has."""
+    return settings.worker_id or f"{socket.gethostname()[:60]}:{os.getpid()}:{uuid4().hex[:8]}"
+
+
+class Worker:
+    """This process's row in `workers`."""
+
+    def __init__(self, database: Database, settings: Settings, worker_id: str) -> None:
+        self._database = database
+        self._settings = settings
+        self.worker_id = worker_id
+
+    def register(self, role: Role, cycles: Sequence[str]) -> None:
+        """Say that this process has started and which cycles it runs."""
+        with self._database.connection() as connection:
+            connection.execute(
+                _SQL["register_worker"],
+                {
+                    "worker_id": self.worker_id,
+                    "hostname": socket.gethostname(),
+                    "pid": os.getpid(),
+                    "version": __version__,
+                    "role": role,
+                    "cycles": list(cycles),
+                    "lease_ms": self._settings.outbox_lease_duration_ms,
+                    "now": None,
+                },
+            )
+        _log.info("worker_started", worker_id=self.worker_id, role=role, cycles=list(cycles), version=__version__)
+
+    def note_wakeups(self, wakeups: Literal["listening", "polling"]) -> None:
+        """Say whether wake-ups are heard."""
+        with self._database.connection() as connection:
+            connection.execute(_SQL["note_wakeups"], {"worker_id": self.worker_id, "wakeups": wakeups})
+
+    def stopping(self, why: str) -> None:
+        """Say that this process has begun to stop."""
+        _log.info("worker_stopping", worker_id=self.worker_id, why=why)
+        with self._database.connection() as connection:
+            connection.execute(_SQL["note_stopping"], {"worker_id": self.worker_id, "now": None})
+
+    def stopped(self) -> None:
+        """Say goodbye."""
+        with self._database.connection() as connection:
+            connection.execute(_SQL["note_stopped"], {"worker_id": self.worker_id, "now": None})
+        _log.info("worker_stopped", worker_id=self.worker_id)

@@ -1,0 +1,24 @@
+-- name: pause_cycle
+-- Switches a cycle off in the whole fleet, with a reason.
+insert into relevo.cycle_state as s (cycle, source, paused_at, paused_reason)
+values (%(cycle)s, '', now(), %(reason)s)
+on conflict (cycle, source) do update set paused_at = excluded.paused_at, paused_reason = excluded.paused_reason;
+
+-- name: resume_cycle
+-- Switches a paused cycle on again; returns nothing if it was not paused.
+update relevo.cycle_state set paused_at = null, paused_reason = null
+ where cycle = %(cycle)s and source = '' and paused_at is not null
+returning cycle;
+
+-- name: set_event_type
+-- Sets what differs for one event type; it applies at the next claim and settle.
+insert into relevo.event_types (event_type, lease_ms, max_attempts, retry_base_ms, retry_max_ms, retry_jitter_ms)
+values (%(event_type)s, %(lease_ms)s, %(max_attempts)s, %(retry_base_ms)s, %(retry_max_ms)s, %(retry_jitter_ms)s)
+on conflict (event_type) do update
+   set lease_ms = excluded.lease_ms, max_attempts = excluded.max_attempts, retry_base_ms = excluded.retry_base_ms,
+       retry_max_ms = excluded.retry_max_ms, retry_jitter_ms = excluded.retry_jitter_ms, updated_at = now();
+
+-- name: list_event_types
+-- Lists the event types that differ from the settings.
+select t.event_type, t.lease_ms, t.max_attempts, t.retry_base_ms, t.retry_max_ms, t.retry_jitter_ms, t.updated_at
+  from relevo.event_types t order by t.event_type;

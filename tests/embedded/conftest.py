@@ -1,0 +1,240 @@
+"""People for these tests: users of an embedded server in processes of their own, and a folder each."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from relevo.embedded import Embedded, acquire, binaries, state
+from relevo.embedded.layout import Layout
+from relevo.embedded.locks import Lock
+
+FAST = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "16MB", "max_connections": "20"}
+SERVER = Path(__file__).parents[2] / "server"
+
+PROGRAM = """
+import json, os, signal, sys
+from pathlib import Path
+from relevo.embedded import acquire
+from relevo.errors import EmbeddedError
+
+asked = json.loads(sys.argv[1])
+if asked["drains"]:
+    signal.signal(signal.SIGINT, lambda *_: print(json.dumps({"interrupted": True}), flush=True))
+try:
+    server = acquire(Path(asked["folder"]), Path(asked["bin"]), asked["wait_s"], settings=asked["settings"],
+                     linger_s=asked["linger_s"])
+except EmbeddedError as error:
+    print(json.dumps({"error": error.message, "hint": error.hint}), flush=True)
+    sys.exit(1)
+print(json.dumps({"dsn": server.dsn, "port": server.port}), flush=True)
+if asked["becomes"]:
+    server.inheritable()
+    os.execvp(asked["becomes"][0], asked["becomes"])
+sys.stdin.read()
+"""
+
+
+@dataclass
+class User:
+    """A process that acquires a server, says so, and holds it until it is told to end."""
+
+    process: subprocess.Popen[bytes]
+
+    def says(self, within: float = 30) -> dict[str, Any]:
+        """The next line it prints."""
+        assert self.process.stdout is not None
+        with selectors.DefaultSelector() as ready:
+            ready.register(self.process.stdout, selectors.EVENT_READ)
+            assert ready.select(within), "the user said nothing in time"
+        line = self.process.stdout.readline()
+        assert line, "the user ended without a word"
+        return dict(json.loads(line))
+
+    def meets(self) -> str:
+        """The address of the server it was given."""
+        said = self.says()
+        assert "dsn" in said, said
+        return str(said["dsn"])
+
+    def ends(self) -> None:
+        """Leave in order."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(10)
+
+    def dies(self) -> None:
+        """Leave without a chance to tidy up."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(10)
+
+    def tidy(self) -> None:
+        """Whatever happened: no process and no pipe stays."""
+        self.process.kill()
+        self.process.wait(10)
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+@dataclass
+class Scene:
+    """One test's folders and everyone in them."""
+
+    bin: Path
+    users: list[User] = field(default_factory=list)
+    servers: list[Embedded] = field(default_factory=list)
+    folders: set[Path] = field(default_factory=set)
+
+    def acquire(self, folder: Path, **asked: Any) -> Embedded:
+        """Become a user in this very process."""
+        self.folders.add(folder)
+        wanted = {"binaries": self.bin, "wait_s": 30, "settings": FAST, "linger_s": 0.2, **asked}
+        self.servers.append(acquire(folder, **wanted))
+        return self.servers[-1]
+
+    def user(
+        self,
+        folder: Path,
+        *,
+        drains: bool = False,
+        becomes: Sequence[str] = (),
+        python: Sequence[str] = (sys.executable,),
+        env: Mapping[str, str] = {},
+        **asked: Any,
+    ) -> User:
+        """Start a user in a process, and process group, of its own."""
+        self.folders.add(folder)
+        wanted = {"bin": str(self.bin), "wait_s": 30, "settings": FAST, "linger_s": 0.2, **asked}
+        wanted |= {"folder": str(folder), "drains": drains, "becomes": list(becomes)}
+        process = subprocess.Popen(
+            [*python, "-c", PROGRAM, json.dumps(wanted)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            process_group=0,
+            env={**os.environ, "PYTHONPATH": str(SERVER), **env},
+        )
+        self.users.append(User(process))
+        return self.users[-1]
+
+    def state(self, folder: Path) -> state.State:
+        """What the guardian said last."""
+        said = state.read(Layout(folder).state)
+        assert said is not None
+        return said
+
+    def tidy(self) -> None:
+        """Everyone leaves, and every server must follow."""
+        for server in self.servers:
+            server.release()
+        for user in self.users:
+            user.tidy()
+        for folder in self.folders:
+            if folder.exists():
+                eventually(lambda folder=folder: unguarded(folder), "the guardian stayed after its last user")
+
+
+def eventually(holds: Callable[[], object], otherwise: str, within: float = 15) -> None:
+    """Wait for something to become true."""
+    until = time.monotonic() + within
+    while not holds():
+        assert time.monotonic() < until, otherwise
+        time.sleep(0.02)
+
+
+def unguarded(folder: Path) -> bool:
+    """Are the guardian and all processes of the server gone?"""
+    layout = Layout(folder)
+    with Lock(layout.guardian_lock) as guardian, Lock(layout.server_lock) as server:
+        return guardian.try_exclusive() and server.try_exclusive()
+
+
+def answers(dsn: str) -> bool:
+    """Does a server take our connection and run a statement?"""
+    try:
+        with psycopg.connect(dsn, connect_timeout=2) as connection:
+            return connection.execute("select 1").fetchone() == (1,)
+    except psycopg.OperationalError:
+        return False
+
+
+@pytest.fixture(scope="session", name="found")
+def _found() -> Path:
+    """The programs that a user who asks for none in particular gets."""
+    return binaries.find()
+
+
+@pytest.fixture
+def scene(found: Path) -> Iterator[Scene]:
+    """A stage that is empty again after the test."""
+    stage = Scene(found)
+    try:
+        yield stage
+    finally:
+        stage.tidy()
+
+
+@pytest.fixture(scope="session")
+def made(found: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which a server once ran; initdb is half a second, a copy is a tenth."""
+    folder = tmp_path_factory.mktemp("made") / "postgres"
+    acquire(folder, found, 60, settings=FAST, linger_s=0).release()
+    eventually(lambda: unguarded(folder), "the guardian stayed after its last user")
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    """A folder of our own with a server's data in it."""
+    target = tmp_path / "postgres"
+    shutil.copytree(made, target)
+    for name in ("port", "guardian.log", "postgres.log", "state.json"):
+        (target / name).unlink()
+    return target
+
+
+@pytest.fixture
+def common(tmp_path: Path) -> Iterator[Path]:
+    """A folder that every user of this machine can reach, unlike pytest's."""
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        yield Path(place)
+
+
+@pytest.fixture
+def tools(common: Path) -> Path:
+    """A PATH with a shell's bare necessities: neither unshare nor setpriv."""
+    place = common / "tools"
+    place.mkdir()
+    for name in ("sh", "true"):
+        (place / name).symlink_to(str(shutil.which(name)))
+    return place
+
+
+@pytest.fixture(name="eventually")
+def _eventually() -> Callable[..., None]:
+    return eventually
+
+
+@pytest.fixture(name="unguarded")
+def _unguarded() -> Callable[[Path], bool]:
+    return unguarded
+
+
+@pytest.fixture(name="answers")
+def _answers() -> Callable[[str], bool]:
+    return answers

@@ -1,0 +1,275 @@
+"""The house stands: imports go down, adapters have one door, SQL lives in sql/, all has its place."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "server" / "relevo"
+
+# Top to bottom: a module may import from its own floor and from those below it.
+FLOORS = (
+    ("cli", "http"),
+    ("app", "scheduler", "__init__"),
+    ("insights", "actions", "restore"),
+    ("runner",),
+    ("cycles",),
+    ("enqueue", "claims", "singleton", "workers", "wakeups"),
+    ("sources", "providers", "archives", "embedded"),
+    ("db", "queries", "migrate"),
+    ("config", "logs"),
+    ("model", "policy", "ports", "errors"),
+)
+HEIGHT = {module: -depth for depth, floor in enumerate(FLOORS) for module in floor}
+ADAPTERS = {"sources", "providers", "archives"}
+ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
+
+# In capitals the first word tells; in small letters, which prose uses too, it takes one or two more.
+SQL = re.compile(
+    r"\s*(?:(?:SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|NOTIFY|LISTEN)\s"
+    r"|select\s|insert\s+into\s|update\s+\S+\s+(?:\w+\s+)?set\s|delete\s+from\s|with\s+\S+\s+as\s"
+    r"|(?:create|alter)\s+(?:or\s+replace\s+)?(?:table|index|schema|view|function|role|database|type)\s)"
+)
+
+TOP_LEVEL = {
+    ".ci",
+    ".github",
+    ".gitignore",
+    "CHANGELOG.md",
+    "LICENSE",
+    "Makefile",
+    "README.md",
+    "constraints.txt",
+    "pyproject.toml",
+    "scripts",
+    "server",
+    "sql",
+    "tests",
+}
+
+
+def modules() -> Iterator[tuple[Path, ast.Module]]:
+    """Yield every file of the package below server/relevo, parsed."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path.relative_to(PACKAGE), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def unit(path: Path) -> str:
+    """Return what stands on a floor: the module, or for a file in a folder the folder."""
+    return Path(path.parts[0]).stem
+
+
+def imported_units(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and unit of every import from the package, wherever in the file it stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{origin(path, node)}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            package, *rest = name.split(".")
+            if package == "relevo" and rest != ["__version__"]:
+                yield node.lineno, rest[0] if rest and is_unit(rest[0]) else "__init__"
+
+
+def origin(path: Path, node: ast.ImportFrom) -> str:
+    """Return the absolute name of what an import takes from."""
+    if node.level == 0:
+        return node.module or ""
+    parents = ["relevo", *path.parent.parts]
+    above = parents[: len(parents) - node.level + 1]
+    return ".".join([*above, *(node.module or "").split(".")]).rstrip(".")
+
+
+def is_unit(name: str) -> bool:
+    """Tell a module from a mere name that the package's door exports."""
+    return name in HEIGHT or (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").is_file()
+
+
+def complaints_about_imports(path: Path, tree: ast.Module) -> Iterator[str]:
+    """Name the imports that go up, or that name an adapter outside app.py."""
+    here = unit(path)
+    for line, there in imported_units(path, tree):
+        if {here, there} <= HEIGHT.keys() and HEIGHT[there] > HEIGHT[here]:
+            yield f"{path}:{line}: {here} stands below {there} and must not import from it"
+        if there in ADAPTERS and here not in {there, "app"}:
+            yield f"{path}:{line}: only app.py names adapters; {here} gets {there} through a port"
+
+
+def complaints_about_environment(path: Path, tree: ast.Module) -> Iterator[str]:
+    """Name every look at the environment outside config.py."""
+    if path == Path("config.py"):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            taken = {node.attr} if isinstance(node.value, ast.Name) and node.value.id == "os" else set()
+        elif isinstance(node, ast.ImportFrom):
+            taken = {alias.name for alias in node.names} if node.module == "os" else set()
+        else:
+            continue
+        for name in sorted(taken & ENVIRONMENT):
+            yield f"{path}:{node.lineno}: os.{name} belongs in config.py, which alone reads the environment"
+
+
+def complaints_about_sql(path: Path, tree: ast.Module) -> Iterator[str]:
+    """Name every string that starts like a statement; docstrings may speak about them."""
+    for line, text in strings(tree):
+        if SQL.match(text):
+            yield f"{path}:{line}: SQL lives in sql/queries, not in Python: {text.strip()[:40]!r}"
+
+
+def strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and text of every string but docstrings; the gaps of f-strings are filled with a letter."""
+    passed_by = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            passed_by |= {id(part) for part in node.values}
+            parts = [str(part.value) if isinstance(part, ast.Constant) else "x" for part in node.values]
+            yield node.lineno, "".join(parts)
+        elif isinstance(node, ast.Constant) and id(node) not in passed_by:
+            text = node.value.decode(errors="replace") if isinstance(node.value, bytes) else node.value
+            yield node.lineno, str(text)
+
+
+def test_every_module_stands_on_a_floor() -> None:
+    """A new module is placed on a floor before anything else."""
+    homeless = sorted({unit(path) for path, _ in modules()} - HEIGHT.keys())
+    assert not homeless, f"{', '.join(homeless)}: place it on a floor in FLOORS, as high as its imports need"
+
+
+def test_imports_go_down() -> None:
+    """No module imports from a floor above it, and only app.py names adapters."""
+    complaints = [line for path, tree in modules() for line in complaints_about_imports(path, tree)]
+    assert not complaints, "\n".join(complaints)
+
+
+def test_only_config_reads_the_environment() -> None:
+    """Settings are read in one place."""
+    complaints = [line for path, tree in modules() for line in complaints_about_environment(path, tree)]
+    assert not complaints, "\n".join(complaints)
+
+
+def test_no_sql_in_python() -> None:
+    """Statements live in sql/, where they have a name and a sentence."""
+    complaints = [line for path, tree in modules() for line in complaints_about_sql(path, tree)]
+    assert not complaints, "\n".join(complaints)
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "complaint"),
+    [
+        ("db.py", "from relevo.cli import main", "stands below cli"),
+        ("db.py", "def f():\n    from relevo import runner", "stands below runner"),
+        ("db.py", "from . import app", "stands below app"),
+        ("db.py", "from relevo import Event", "stands below __init__"),
+        ("cycles/reaper.py", "from ..runner import run", "stands below runner"),
+        ("cycles/ingest.py", "import relevo.sources.sample", "only app.py names adapters"),
+        ("cli.py", "from relevo.providers import expo", "only app.py names adapters"),
+        ("providers/expo.py", "from relevo.sources import sample", "only app.py names adapters"),
+        ("db.py", "import os\nos.environ['X']", "os.environ belongs in config.py"),
+        ("db.py", "from os import getenv", "os.getenv belongs in config.py"),
+        ("db.py", "run('SELECT 1')", "SQL lives in sql/queries"),
+        ("db.py", "run(f'''\n  update {table} set x = 1''')", "SQL lives in sql/queries"),
+        ("db.py", "run(b'delete from relevo.runs')", "SQL lives in sql/queries"),
+        ("cli.py", "from relevo import __version__, app\nfrom relevo.cycles import reaper", ""),
+        ("app.py", "from relevo.providers.expo import Expo", ""),
+        ("providers/expo.py", "from . import chunks\nfrom relevo.ports import PushProvider", ""),
+        ("wakeups.py", '"""LISTEN on the direct DSN."""\nlog("listen degraded", "Select a cycle.")', ""),
+    ],
+)
+def test_the_rules_bite(path: str, source: str, complaint: str) -> None:
+    """Each rule finds its offence, and leaves good code in peace."""
+    rules = (complaints_about_imports, complaints_about_environment, complaints_about_sql)
+    found = [line for rule in rules for line in rule(Path(path), ast.parse(source))]
+    assert [complaint in line for line in found] == ([True] if complaint else []), found
+
+
+def test_only_known_entries_at_the_top() -> None:
+    """The first thing a newcomer sees is short; a new entry at the top is decided on here."""
+    unknown = sorted(top_level() - TOP_LEVEL)
+    assert not unknown, f"{', '.join(unknown)}: move it into a folder, or add it to TOP_LEVEL on purpose"
+
+
+def top_level() -> set[str]:
+    """Return the first part of every tracked path; in a copy without its history, what is there."""
+    git = shutil.which("git")
+    if not git or not (ROOT / ".git").exists():
+        ignored = (ROOT / ".gitignore").read_text().replace("/", "").split()
+        return {path.name for path in ROOT.iterdir()} - set(ignored)
+    command = [git, "-c", f"safe.directory={ROOT}", "ls-files", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return {name.split("/")[0] for name in listed.split("\0") if name}
+
+
+def test_every_test_says_what_must_hold() -> None:
+    """Each test carries a docstring."""
+    silent = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if node.name.startswith("test_") and not ast.get_docstring(node)
+    ]
+    assert not silent, "say in a docstring what must hold:\n" + "\n".join(silent)
+
+
+def complaints_about_statements(text: str) -> Iterator[str]:
+    """Name the blocks of a queries file that are not a name, a sentence and a statement, in that order."""
+    head, *blocks = re.split(r"^-- name:", text, flags=re.MULTILINE)
+    if strip_comments(head):
+        yield "the file starts with SQL that has no `-- name:` line"
+    names = [block.split("\n")[0].strip() for block in blocks]
+    for name, block in zip(names, blocks, strict=True):
+        if not re.fullmatch(r"[a-z]+(_[a-z0-9]+)+", name):
+            yield f"{name or '(empty)'}: a name is verb_object, as in claim_due"
+        if names.count(name) > 1:
+            yield f"{name}: this name is given twice"
+        sentence = re.match(r".*\n((?:-- .*\n)*)", block)
+        if not sentence or not re.match(r"-- [A-Z](?:.|\n)*\.\n\Z", sentence[1]):
+            yield f"{name}: one sentence in comments must follow the name, from a capital to a full stop"
+        if not strip_comments(block.partition("\n")[2]):
+            yield f"{name}: there is no statement below it"
+
+
+def strip_comments(text: str) -> str:
+    """Return what is left of SQL without its comment lines."""
+    return re.sub(r"^\s*--.*$", "", text, flags=re.MULTILINE).strip()
+
+
+def test_every_statement_has_a_name_and_a_sentence() -> None:
+    """In sql/queries each block is `-- name: verb_object`, one sentence, the statement."""
+    files = sorted((ROOT / "sql" / "queries").glob("*.sql"))
+    assert files, "sql/queries holds no statements"
+    complaints = [
+        f"{path.name}: {line}"
+        for path in files
+        for line in complaints_about_statements(path.read_text(encoding="utf-8"))
+    ]
+    assert not complaints, "\n".join(complaints)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("select 1;\n-- name: ask_one\n-- Asks.\nselect 1;\n", "starts with SQL"),
+        ("-- name: claim\n-- Claims.\nselect 1;\n", "verb_object"),
+        ("-- name: ask_one\nselect 1;\n", "one sentence"),
+        ("-- name: ask_one\n-- asks for one\nselect 1;\n", "one sentence"),
+        ("-- name: ask_one\n-- Asks for one.\n\n-- name: ask_two\n-- Asks.\nselect 2;\n", "no statement"),
+        ("-- name: ask_one\n-- Asks.\nselect 1;\n-- name: ask_two\n\n-- Asks.\nselect 2;\n", "one sentence"),
+        ("-- A word ahead.\n\n-- name: ask_one\n-- Asks,\n-- in two lines.\nselect 1; -- why\n", ""),
+    ],
+)
+def test_the_rule_for_statements_bites(text: str, complaint: str) -> None:
+    """Each fault of form is found, and good form passes."""
+    found = list(complaints_about_statements(text))
+    assert [complaint in line for line in found] == ([True] if complaint else []), found
