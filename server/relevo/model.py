@@ -64,6 +64,7 @@ class Report:
     error: str = ""
     more: bool = False
     look_again_in_s: float | None = None
+    next_slot_in_s: float | None = None
 
 
 @dataclass(frozen=True)

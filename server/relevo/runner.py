@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import structlog
@@ -76,15 +77,25 @@ class Runner:
     def _round(
         self, cycle: Cycle, trigger: Trigger, *, budget: Budget, shard: Shard | None, by_slot: bool | None
     ) -> Report:
+        began = time.monotonic()
         context, paused = self._open(cycle, trigger, by_slot)
         if paused is not None:
-            return self._skip(cycle, trigger, f"paused: {paused}", context)
+            again_s = self._settings.worker_idle_backoff_max_ms / 1000 if cycle.singleton else None
+            return self._skip(cycle, trigger, f"paused: {paused}", context, again_s)
+        report = self._attempt(cycle, context, budget, shard)
+        if not cycle.singleton:
+            return report
+        wait = cycle.timing.next_slot(context.started_at) - context.started_at  # by the database's clock
+        return replace(report, next_slot_in_s=max(0.0, wait.total_seconds() - (time.monotonic() - began)))
+
+    def _attempt(self, cycle: Cycle, context: RunContext, budget: Budget, shard: Shard | None) -> Report:
         held = None
         if cycle.singleton:
             taken = self._singletons.acquire(run_row(context))
             if isinstance(taken, NotHeld):
-                return self._skip(cycle, trigger, taken.reason, context, taken.look_again_in_s)
+                return self._skip(cycle, context.trigger, taken.reason, context, taken.look_again_in_s)
             held = taken
+            self._untold_slot(cycle, context)  # a slot of our own is no news later
         run = Run(
             context,
             self._settings,

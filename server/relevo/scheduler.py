@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 from apscheduler.executors.pool import ThreadPoolExecutor
-from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from relevo.config import Settings
@@ -32,7 +31,6 @@ class _Clock:
     cycle: Cycle
     running: bool = False
     woken: bool = False
-    again: bool = False
     asleep: bool = False
     last: Outcome | None = None
     streak: int = 0
@@ -80,13 +78,11 @@ class Scheduler:
     def wake(self, cycle_name: str) -> None:
         """Run a cycle as soon as possible; during a run, right after it. Many calls are one."""
         with self._guard:
-            clocks = [clock for clock in self._clocks.values() if clock.cycle.name == cycle_name]
-            for clock in clocks:
-                clock.again = clock.running
-                clock.woken = True
-            due = [clock for clock in clocks if not clock.running]
-        for clock in due:
-            self._move(clock.cycle.key, 0.0)
+            for clock in self._clocks.values():
+                if clock.cycle.name == cycle_name:
+                    clock.woken = True
+                    if not clock.running:
+                        self._move(clock, 0.0)
 
     def stop(self, timeout_s: float) -> bool:
         """Start nothing new, let what runs come to an end; tell whether it did in time."""
@@ -107,7 +103,8 @@ class Scheduler:
         with self._guard:
             if self._stopping:
                 return
-            clock.running, clock.again = True, False
+            self._aps.pause_job(key)  # its next run is decided by how this one ends
+            clock.running = True
             woken, clock.woken = clock.woken, False
         pause_s = 0.0
         try:
@@ -116,9 +113,8 @@ class Scheduler:
         finally:
             with self._guard:
                 clock.running = False
-                pause_s = 0.0 if clock.again else pause_s
+                self._move(clock, 0.0 if clock.woken else pause_s)
                 self._guard.notify_all()
-        self._move(key, pause_s)
 
     def _run(self, cycle: Cycle, *, woken: bool) -> Report:
         try:
@@ -134,12 +130,12 @@ class Scheduler:
         clock.last = report.outcome
         if report.look_again_in_s is not None:
             return report.look_again_in_s
-        if clock.cycle.singleton and report.outcome != "failed":
-            return self._until_next_slot_s(clock.cycle)
+        chance = random.random()  # noqa: S311 jitter needs no secrecy
+        if report.next_slot_in_s is not None and report.outcome != "failed":
+            return report.next_slot_in_s + self._jitter_s * chance
         if clock.cycle.wakeable and self._settle_down(clock, report):
             return 0.0
         ceiling_ms = clock.cycle.timing.ceiling_ms
-        chance = random.random()  # noqa: S311 jitter needs no secrecy
         return (
             pause_ms(
                 report.outcome,
@@ -152,11 +148,6 @@ class Scheduler:
             / 1000
         )
 
-    def _until_next_slot_s(self, cycle: Cycle) -> float:
-        now = datetime.now(UTC)
-        jitter = random.random() * self._jitter_s  # noqa: S311
-        return (cycle.timing.next_slot(now) - now).total_seconds() + jitter
-
     def _settle_down(self, clock: _Clock, report: Report) -> bool:
         """Tell the fleet before sleeping and after waking; True asks for one more look before the first sleep."""
         idle = report.outcome == "idle"
@@ -168,9 +159,7 @@ class Scheduler:
             return idle
         return False
 
-    def _move(self, key: str, pause_s: float) -> None:
-        with self._guard:
-            if self._stopping:
-                return
-        with suppress(JobLookupError):
-            self._aps.modify_job(key, next_run_time=datetime.now(UTC) + timedelta(seconds=pause_s))
+    def _move(self, clock: _Clock, pause_s: float) -> None:
+        """Set when a cycle's job runs next; the caller holds the guard."""
+        if not self._stopping:
+            self._aps.modify_job(clock.cycle.key, next_run_time=datetime.now(UTC) + timedelta(seconds=pause_s))

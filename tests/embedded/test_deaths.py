@@ -67,6 +67,7 @@ def test_a_dead_server_comes_back(scene: Any, folder: Path, eventually: Any, ans
     server = scene.acquire(folder)
     before = scene.state(folder)
     with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("drop table if exists kept")
         connection.execute("create table kept as select 7 as n")
     os.kill(before.pid, blow)
     eventually(lambda: scene.state(folder).pid != before.pid, "PostgreSQL was not started again")

@@ -58,7 +58,7 @@ def listener(port: int = 0) -> socket.socket:
 
 def test_the_port_is_remembered(scene: Any, folder: Path, eventually: Any, unguarded: Any) -> None:
     """A server that comes back is where it was."""
-    first = scene.acquire(folder, linger_s=0)
+    first = scene.acquire(folder)
     first.release()
     eventually(lambda: unguarded(folder), "the server stayed")
     assert scene.acquire(folder).port == first.port
@@ -109,7 +109,7 @@ def test_no_room_to_start(scene: Any, small_disk: Path, folder: Path) -> None:
     grow = ["mount", "-o", "remount,size=200m", str(small_disk)]
     subprocess.run(grow, check=True)
     target = small_disk / "postgres"
-    shutil.copytree(folder, target)
+    subprocess.run(["cp", "-a", str(folder), str(target)], check=True)
     with suppress(OSError), (small_disk / "ballast").open("wb", buffering=0) as ballast:
         while ballast.write(b"\0" * 65536):
             pass
@@ -145,10 +145,10 @@ def test_a_server_that_ends_at_once(scene: Any, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["port", "listen_addresses"])
-def test_some_settings_are_ours(scene: Any, folder: Path, name: str) -> None:
+def test_some_settings_are_ours(scene: Any, tmp_path: Path, name: str) -> None:
     """Nobody opens the server to the world by a setting."""
     with pytest.raises(EmbeddedError, match=f"{name} cannot be set"):
-        scene.acquire(folder, settings={name: "*"})
+        scene.acquire(tmp_path / "postgres", settings={name: "*"})
 
 
 def test_data_of_another_version(scene: Any, folder: Path, tmp_path: Path) -> None:
@@ -160,14 +160,14 @@ def test_data_of_another_version(scene: Any, folder: Path, tmp_path: Path) -> No
     assert "dump" in caught.value.hint
 
 
-def test_data_really_made_by_another_version(scene: Any, tmp_path: Path) -> None:
+def test_data_really_made_by_another_version(scene: Any, tmp_path: Path, eventually: Any, unguarded: Any) -> None:
     """The same with two real ones: the error finds the fitting programs, and with them it works."""
     others = [folder for folder in binaries.candidates() if binaries.version(folder) in (15, 16, 17)]
     if not others:
         pytest.skip("there is one PostgreSQL on this machine")
     folder = tmp_path / "postgres"
-    scene.acquire(folder, binaries=others[0], linger_s=0).release()
-    scene.tidy()
+    scene.acquire(folder, binaries=others[0]).release()
+    eventually(lambda: unguarded(folder), "the server stayed")
     with pytest.raises(EmbeddedError, match="needs PostgreSQL") as caught:
         scene.acquire(folder)
     assert str(others[0]) in caught.value.hint
@@ -235,6 +235,8 @@ def test_a_long_log_is_begun_anew(scene: Any, folder: Path) -> None:
     """The server's log does not grow forever."""
     with (folder / "postgres.log").open("wb") as log:
         log.truncate(11 * 1024 * 1024)
+    with pytest.raises(EmbeddedError, match="plenty"):
+        scene.acquire(folder, settings={"shared_buffers": "plenty"})
     scene.acquire(folder)
     assert 0 < (folder / "postgres.log").stat().st_size < 100_000
 

@@ -110,10 +110,10 @@ for _ in range(8):
     settings = {"fsync": "off", "shared_buffers": "16MB", "max_connections": "20"}
     with acquire(Path(sys.argv[1]), Path(sys.argv[2]), 30, settings=settings, linger_s=0) as server:
         with psycopg.connect(server.dsn) as connection:
-            time.sleep(random.uniform(0, 0.1))
+            time.sleep(random.uniform(0, 0.03))
             connection.execute("select 1")
         psycopg.connect(server.dsn).close()
-    time.sleep(random.uniform(0, 0.15))
+    time.sleep(random.uniform(0, 0.3))
 """
 
 
@@ -121,16 +121,16 @@ def test_nobody_meets_a_dying_server(scene: Any, folder: Path) -> None:
     """Users that arrive in the very moment of the shutdown wait for the next server instead."""
     scene.folders.add(folder)
     command = [sys.executable, "-c", STORM, str(folder), str(scene.bin)]
-    users = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    users = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     said = [user.communicate(timeout=60)[1] for user in users]
-    assert [user.returncode for user in users] == [0, 0, 0], said
+    assert [user.returncode for user in users] == [0, 0], said
     stops = (folder / "guardian.log").read_text().count("PostgreSQL stopped, exit code 0")
-    assert stops > 3, "the storm never hit a shutdown"
+    assert stops >= 3, "the storm never hit a shutdown"
 
 
 def test_ctrl_c_does_not_reach_the_server(scene: Any, folder: Path, answers: Any) -> None:
     """A user that is interrupted with its whole process group can still finish its work."""
-    user = scene.user(folder, drains=True, linger_s=0)
+    user = scene.user(folder, drains=True)
     met = user.meets()
     before = scene.state(folder)
     os.killpg(user.process.pid, signal.SIGINT)
@@ -144,7 +144,7 @@ def test_a_program_we_become_holds_the_server(
     scene: Any, folder: Path, answers: Any, eventually: Any, unguarded: Any
 ) -> None:
     """After inheritable() and exec the new program is the user, to its end."""
-    user = scene.user(folder, becomes=["cat"], linger_s=0)
+    user = scene.user(folder, becomes=["cat"])
     met = user.meets()
     time.sleep(0.5)
     assert answers(met)
@@ -154,7 +154,7 @@ def test_a_program_we_become_holds_the_server(
 
 def test_a_child_does_not_hold_the_server(scene: Any, folder: Path, eventually: Any, unguarded: Any) -> None:
     """Programs a user merely starts are no users."""
-    server = scene.acquire(folder, linger_s=0)
+    server = scene.acquire(folder)
     with subprocess.Popen(["sleep", "30"], close_fds=False) as child:
         server.release()
         eventually(lambda: unguarded(folder), "a child held the server", within=5)
@@ -240,7 +240,7 @@ def test_root_without_namespaces_lends_the_folder_to_nobody(
     folder = common / "postgres"
     nobody, root = (str(tools), 65534, 0o710), (os.environ["PATH"], 0, 0o700)
     for path, owner, mode in (nobody, root, nobody):
-        user = scene.user(folder, env={"PATH": path}, linger_s=0)
+        user = scene.user(folder, env={"PATH": path})
         psycopg.connect(user.meets()).close()
         assert (folder / "data" / "PG_VERSION").stat().st_uid == owner
         assert stat.S_IMODE(folder.stat().st_mode) == mode

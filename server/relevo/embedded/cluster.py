@@ -117,6 +117,7 @@ def open_log(path: Path) -> BinaryIO:
     log = path.open("ab")
     if log.tell() > LOG_LIMIT:
         log.truncate(0)
+        log.seek(0)
     return log
 
 

@@ -160,9 +160,9 @@ class Guardian:
 
     def _launch(self, port: int) -> None:
         """Start the server and wait until it takes connections; its users' patience is the only limit."""
-        start = self._log_end()
         with self._server_lock() as lock:
             cluster.remove_stale_pid(self.layout)
+            start = self._log_end()
             command = cluster.postgres_command(self.bin, self.layout, port, self.settings)
             self.server = self._spawn(command, lock)
         if not self.end_with_us:
@@ -232,10 +232,14 @@ class Guardian:
         until = time.monotonic() + seconds
         while True:
             time.sleep(BEAT_S)
-            if self.told_to_go or not self.lock.in_place() or self._abandoned():
+            if self.told_to_go or self._uprooted() or self._abandoned():
                 raise _Leave
             if time.monotonic() >= until:
                 return
+
+    def _uprooted(self) -> bool:
+        """Was the folder, or a lock in it, removed under us? Then others may already have begun anew."""
+        return not (self.lock.in_place() and self.users.in_place())
 
     def _abandoned(self) -> bool:
         """Has nobody used the server for a while? If so we keep the users' lock, and newcomers wait."""
@@ -261,8 +265,9 @@ class Guardian:
             log.warning("cannot write %s: %s", self.layout.state, error)
 
     def _log_end(self) -> int:
-        path = self.layout.postgres_log
-        return path.stat().st_size if path.exists() else 0
+        """Where the words of what we start next will begin."""
+        with cluster.open_log(self.layout.postgres_log) as log_file:
+            return log_file.tell()
 
     def _on_signal(self, *_: object) -> None:
         self.told_to_go = True

@@ -1,0 +1,175 @@
+"""A real PostgreSQL for every test: one server a session, one database a test, cloned from a migrated template."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import structlog
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from relevo import app, config, embedded, migrate
+from relevo.config import Settings
+from relevo.db import Database
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+REQUIRE_ALL = os.environ.get("RELEVO_TEST_REQUIRE_ALL") == "1"
+OPTIONAL_PARTS = {"pgbouncer": "pgbouncer (Debian: apt-get install pgbouncer)"}
+_not_run: dict[str, int] = {}
+_numbers = itertools.count(1)
+
+# A developer's own settings must not reach the tests.
+for _name in [row.name for row in config.describe(Settings())]:
+    os.environ.pop(_name, None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register what strict markers need."""
+    config.addinivalue_line("markers", "needs(part): runs only where an optional system part is found")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests whose optional part is missing, unless its absence is to be a failure."""
+    kept, left_out = [], []
+    for item in items:
+        missing = [m.args[0] for m in item.iter_markers("needs") if shutil.which(m.args[0], path=_search_path()) is None]
+        for part in missing:
+            _not_run[part] = _not_run.get(part, 0) + 1
+        (left_out if missing and not REQUIRE_ALL else kept).append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name what was not run, and what to install for it."""
+    for part, count in _not_run.items():
+        terminalreporter.write_line(f"not run: install {OPTIONAL_PARTS[part]} for {count} more tests")
+
+
+def _search_path() -> str:
+    return os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+
+
+def find_part(part: str) -> str:
+    """Return the path of an optional part; its absence is a failure here."""
+    found = shutil.which(part, path=_search_path())
+    assert found, f"install {OPTIONAL_PARTS[part]}"
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _quiet_logs() -> Iterator[None]:
+    """Each test starts with structlog as it comes and no leftover context."""
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+    yield
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[embedded.Embedded]:
+    """The session's PostgreSQL; not durable, for its data dies with the session."""
+    folder = Path(tempfile.mkdtemp(prefix="relevo-tests-"))
+    quick = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200"}
+    chosen = os.environ.get("RELEVO_TEST_POSTGRES_BIN")
+    try:
+        with embedded.acquire(folder / "postgres", Path(chosen) if chosen else None, settings=quick) as running:
+            yield running
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def admin(server: embedded.Embedded) -> Iterator[psycopg.Connection[Any]]:
+    """A superuser's connection to the server's maintenance database."""
+    with psycopg.connect(make_conninfo(server.dsn, dbname="postgres"), autocommit=True) as connection:
+        yield connection
+
+
+def _create(admin: psycopg.Connection[Any], server: embedded.Embedded, name: str, template: str) -> str:
+    statement = sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template))
+    admin.execute(statement)
+    return f"postgresql://{server.dsn.split('://', 1)[1].rsplit('/', 1)[0]}/{name}"
+
+
+def _drop(admin: psycopg.Connection[Any], name: str) -> None:
+    admin.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
+
+
+@pytest.fixture(scope="session")
+def template(server: embedded.Embedded, admin: psycopg.Connection[Any]) -> str:
+    """The name of a database that is migrated once and cloned for each test."""
+    dsn = _create(admin, server, "relevo_template", "template1")
+    opened = Database(dsn, dsn, config.load({}, None))
+    migrate.migrate(opened)
+    opened.close()
+    return "relevo_template"
+
+
+@pytest.fixture
+def empty_database(server: embedded.Embedded, admin: psycopg.Connection[Any]) -> Iterator[str]:
+    """The DSN of a fresh database without a schema."""
+    name = f"empty_{next(_numbers)}"
+    yield _create(admin, server, name, "template1")
+    _drop(admin, name)
+
+
+@pytest.fixture
+def dsn(server: embedded.Embedded, admin: psycopg.Connection[Any], template: str) -> Iterator[str]:
+    """The DSN of a fresh, migrated database."""
+    name = f"test_{next(_numbers)}"
+    yield _create(admin, server, name, template)
+    _drop(admin, name)
+
+
+@pytest.fixture
+def conn(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    """An observer's connection to the test's database, in autocommit."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def make_settings(dsn: str) -> Callable[..., Settings]:
+    """Make settings for the test's database: `make_settings(outbox_batch_size=10)`."""
+
+    def make(**changes: object) -> Settings:
+        environ = {"DATABASE_URL": dsn} | {name.upper(): str(value) for name, value in changes.items()}
+        return config.load(environ, None)
+
+    return make
+
+
+@pytest.fixture
+def settings(make_settings: Callable[..., Settings]) -> Settings:
+    """Default settings for the test's database."""
+    return make_settings()
+
+
+@pytest.fixture
+def build(make_settings: Callable[..., Settings]) -> Iterator[Callable[..., app.App]]:
+    """Assemble registered workers: `build(worker_id="a", cycles=[...], outbox_lease_duration_ms=900)`; closed at the end."""
+    opened: list[Any] = []
+
+    def make(*, role: str = "run", cycles: Any = (), middlewares: Any = (), **changes: object) -> app.App:
+        context = app.build(make_settings(**changes), role=role, cycles=cycles, middlewares=middlewares)  # type: ignore[arg-type]
+        built = context.__enter__()
+        opened.append(context)
+        built.worker.register("run", [cycle.key for cycle in built.cycles()])
+        return built
+
+    yield make
+    for context in reversed(opened):
+        context.__exit__(None, None, None)
