@@ -24,7 +24,13 @@ from relevo.db import Database
 sys.path.insert(0, str(Path(__file__).parent))
 
 REQUIRE_ALL = os.environ.get("RELEVO_TEST_REQUIRE_ALL") == "1"
-OPTIONAL_PARTS = {"pgbouncer": "pgbouncer (Debian: apt-get install pgbouncer)"}
+# What no package brings: how to tell that it is here, and what to do for it.
+OPTIONAL_PARTS: dict[str, tuple[Callable[[], bool], str]] = {
+    "pgbouncer": (lambda: _where("pgbouncer") is not None, "install pgbouncer (Debian: apt-get install pgbouncer)"),
+    "ps": (lambda: _where("ps") is not None, "install ps (Debian: apt-get install procps)"),
+    "linux": (lambda: sys.platform == "linux", "run on Linux"),
+    "root": (lambda: os.geteuid() == 0, "run as root"),
+}
 _not_run: dict[str, int] = {}
 _numbers = itertools.count(1)
 
@@ -42,7 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out tests whose optional part is missing, unless its absence is to be a failure."""
     kept, left_out = [], []
     for item in items:
-        missing = [m.args[0] for m in item.iter_markers("needs") if shutil.which(m.args[0], path=_search_path()) is None]
+        missing = [m.args[0] for m in item.iter_markers("needs") if not OPTIONAL_PARTS[m.args[0]][0]()]
         for part in missing:
             _not_run[part] = _not_run.get(part, 0) + 1
         (left_out if missing and not REQUIRE_ALL else kept).append(item)
@@ -54,17 +60,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name what was not run, and what to install for it."""
     for part, count in _not_run.items():
-        terminalreporter.write_line(f"not run: install {OPTIONAL_PARTS[part]} for {count} more tests")
+        terminalreporter.write_line(f"not run: {OPTIONAL_PARTS[part][1]} for {count} more tests")
 
 
-def _search_path() -> str:
-    return os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+def _where(program: str) -> str | None:
+    return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]))
 
 
 def find_part(part: str) -> str:
     """Return the path of an optional part; its absence is a failure here."""
-    found = shutil.which(part, path=_search_path())
-    assert found, f"install {OPTIONAL_PARTS[part]}"
+    found = _where(part)
+    assert found, OPTIONAL_PARTS[part][1]
     return found
 
 
@@ -160,7 +166,7 @@ def settings(make_settings: Callable[..., Settings]) -> Settings:
 
 @pytest.fixture
 def build(make_settings: Callable[..., Settings]) -> Iterator[Callable[..., app.App]]:
-    """Assemble registered workers: `build(worker_id="a", cycles=[...], outbox_lease_duration_ms=900)`; closed at the end."""
+    """Assemble registered workers, closed at the end: `build(worker_id="a", outbox_lease_duration_ms=900)`."""
     opened: list[Any] = []
 
     def make(*, role: str = "run", cycles: Any = (), middlewares: Any = (), **changes: object) -> app.App:

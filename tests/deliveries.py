@@ -27,18 +27,16 @@ def add_deliveries(
     lapses: int = 0,
 ) -> list[int]:
     """Insert open deliveries of one event to new installations and return their ids."""
+    fixed, status = (day, event, event_type), "retryable" if attempts else "pending"
     with conn.cursor() as cursor:
         cursor.executemany(
             """
-            insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type,
+            insert into relevo.notification_deliveries (event_day, notification_event_id, event_type, installation_id,
               project, lane, next_attempt_at, deadline_at, at_most_once, attempt_count, lapse_count, status)
             values (%s, %s, %s, %s, %s, %s, coalesce(%s, now()), %s, %s, %s, %s, %s) returning id
             """,
             [
-                (
-                    day, event, uuid4(), event_type, project, lane, due, deadline, at_most_once, attempts, lapses,
-                    "retryable" if attempts else "pending",
-                )  # fmt: skip
+                (*fixed, uuid4(), project, lane, due, deadline, at_most_once, attempts, lapses, status)
                 for _ in range(count)
             ],
             returning=True,

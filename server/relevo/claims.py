@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
@@ -36,8 +37,8 @@ class Claim:
 
     @property
     def days(self) -> list[date]:
-        """The event days of its deliveries, each once."""
-        return sorted({delivery.event_day for delivery in self.deliveries})
+        """The event days of its deliveries, in the order of their ids."""
+        return [delivery.event_day for delivery in self.deliveries]
 
     @property
     def ids(self) -> list[int]:
@@ -45,7 +46,9 @@ class Claim:
         return [delivery.id for delivery in self.deliveries]
 
     def lose(self, reason: LossReason, detail: str) -> None:
-        """Learn from the heartbeat that the claim is gone."""
+        """Learn that the claim is gone; the first reason stays."""
+        if self.loss is not None:
+            return
         self.loss = (reason, detail)
         _log.warning("claim_lost", claim=str(self.token), reason=reason, detail=detail, deliveries=len(self.deliveries))
 
@@ -77,13 +80,14 @@ class Claims:
     ) -> Claim | None:
         """Take up to `limit` due deliveries of one project and lane, oldest first, or None if nothing is due."""
         token = uuid4()
+        most = self._settings.outbox_batch_size
         parameters = {
             "token": token,
             "worker_id": self._worker_id,
             "cycle": cycle,
             "project": project,
             "lane": lane,
-            "limit": min(limit or self._settings.outbox_batch_size, self._settings.outbox_batch_size),
+            "limit": most if limit is None else min(limit, most),
             "shard_index": shard.index if shard else None,
             "shard_count": shard.count if shard else None,
             "lease_ms": self._settings.outbox_lease_duration_ms,
@@ -99,8 +103,14 @@ class Claims:
             self._heartbeat.hold_claim(claim.token, claim)
         return claim
 
-    def _take(self, token: UUID, cycle: str, parameters: dict[str, Any]) -> Claim | None:
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
         with self._database.transaction() as connection:
+            connection.execute(_SQL["plan_by_key"])
+            yield connection
+
+    def _take(self, token: UUID, cycle: str, parameters: dict[str, Any]) -> Claim | None:
+        with self._transaction() as connection:
             chosen = self._lease_class(connection, parameters)
             if chosen is None:
                 return None
@@ -115,8 +125,7 @@ class Claims:
             if not batch:
                 return None
             claim = Claim(token, cycle, chosen.lease_ms, tuple(batch))
-            keys = {"days": [d.event_day for d in batch], "ids": claim.ids}
-            connection.execute(_SQL["claim_picked"], asked | keys | {"distinct_days": claim.days})
+            connection.execute(_SQL["claim_picked"], asked | {"days": claim.days, "ids": claim.ids})
         return claim
 
     def _lease_class(self, connection: Connection, parameters: dict[str, Any]) -> LeaseClass | None:
@@ -128,8 +137,12 @@ class Claims:
         return lease_class(oldest[0], leases, default_ms) if oldest else None
 
     def _adopt(self, token: UUID, cycle: str, parameters: dict[str, Any]) -> Claim | None:
-        """After a lost COMMIT answer: bar the token if its claim does not stand, else read it back and go on."""
-        with self._database.transaction() as connection:
+        """After a lost COMMIT answer: bar the token if its claim does not stand, else read it back and go on.
+
+        A COMMIT still on its way is waited for; PostgreSQL ends the transaction if it does not come.
+        """
+        with self._transaction() as connection:
+            connection.execute(_SQL["wait_for_locks"])
             if connection.execute(_SQL["bar_claim"], parameters).fetchone() is not None:
                 return None
             row = connection.execute(_SQL["read_claim"], {"token": token}).fetchone()
@@ -137,7 +150,7 @@ class Claims:
                 return None
             lease_ms, days, ids = row
             with connection.cursor(row_factory=class_row(Delivery)) as cursor:
-                keys = {"token": token, "days": sorted(set(days)), "ids": ids}
+                keys = {"token": token, "days": days, "ids": ids}
                 deliveries = cursor.execute(_SQL["adopt_claim"], keys).fetchall()
         _log.info("claim_adopted", claim=str(token), deliveries=len(deliveries))
         return Claim(token, cycle, lease_ms, tuple(deliveries))
@@ -149,30 +162,26 @@ class Claims:
         """
         claim.check()
         keys = [(request.id, d.event_day, d.id) for request in wave for d in request.deliveries]
-        with (
-            self._database.transaction() as connection,
-            connection.cursor(row_factory=class_row(Verdict)) as cursor,
-        ):
-            verdicts = cursor.execute(
+        with self._transaction() as connection, connection.cursor(row_factory=class_row(Verdict)) as cursor:
+            rows = cursor.execute(
                 _SQL["journal_wave"],
                 {
                     "token": claim.token,
                     "request_ids": [key[0] for key in keys],
                     "days": [key[1] for key in keys],
-                    "distinct_days": sorted({key[1] for key in keys}),
                     "ids": [key[2] for key in keys],
                     "timeout_ms": self._settings.push_request_timeout_ms,
                     "now": now,
                 },
             ).fetchall()
-            reason = None if verdicts else explain_loss(connection, claim.token, claim)
+            reason = None if rows else explain_loss(connection, claim.token, claim)
         if reason is not None:
             claim.lose(
                 reason,
                 "Too little of its lease is left." if reason == "error" else "The journal found it ended.",
             )
             claim.check()
-        return verdicts
+        return [verdict for verdict in rows if verdict.id is not None]
 
     def settle(
         self,
@@ -202,7 +211,7 @@ class Claims:
             "retry_jitter_ms": settings.outbox_retry_jitter_ms,
             "now": now,
         }
-        with self._database.transaction() as connection:
+        with self._transaction() as connection:
             connection.execute(_SQL["lock_claim"], {"token": claim.token})
             written = dict(connection.execute(_SQL["settle_deliveries"], parameters).fetchall())
             if sum(written.values()) == len(answers):
@@ -214,26 +223,23 @@ class Claims:
         """Hand back what is left of a claim: nothing is spent for what was never journalled."""
         self._heartbeat.drop(claim.token)
         with self._database.transaction() as connection:
-            return end_claim(connection, self._settings, claim.token, claim.days, claim.ids, lapsed=False, now=now)
+            return end_claim(connection, self._settings, claim.token, lapsed=False, now=now)
 
 
 def end_claim(
     connection: Connection,
     settings: Settings,
     token: UUID,
-    days: Sequence[date],
-    ids: Sequence[int],
     *,
     lapsed: bool,
     now: datetime | None = None,
 ) -> Counter[str]:
     """End a claim inside the caller's transaction; return how many deliveries became what, `ambiguous` beside them."""
+    connection.execute(_SQL["plan_by_key"])
     rows = connection.execute(
         _SQL["end_claim"],
         {
             "token": token,
-            "days": sorted(set(days)),
-            "ids": list(ids),
             "lapsed": lapsed,
             "poison_lapses": settings.outbox_poison_lapses,
             "max_attempts": settings.outbox_max_attempts,

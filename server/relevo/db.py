@@ -24,8 +24,11 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 _SQL = queries.load("db")
 _log = structlog.get_logger("relevo.db")
 
-# A connection whose server is gone, going, or no longer the primary.
+# The server is gone, going, or no longer the primary.
 _UNAVAILABLE = (
+    DatabaseUnavailableError,
+    PoolTimeout,
+    PoolClosed,
     pg.AdminShutdown,
     pg.CrashShutdown,
     pg.CannotConnectNow,
@@ -33,14 +36,19 @@ _UNAVAILABLE = (
     pg.TooManyConnections,
     pg.IdleInTransactionSessionTimeout,
 )
+# These say that the server cannot be used for now; any other is the loss of one connection.
+_GONE = (PoolTimeout, pg.CannotConnectNow, pg.ReadOnlySqlTransaction, pg.TooManyConnections)
 _RESERVED = 2  # the heartbeat's and the listener's own connections
 
 
 def is_unavailable(error: BaseException) -> bool:
     """Tell whether an error means that the server did not answer, as opposed to refusing what was asked."""
-    if isinstance(error, DatabaseUnavailableError | PoolTimeout | PoolClosed | _UNAVAILABLE):
+    if isinstance(error, _UNAVAILABLE):
         return True
-    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and error.sqlstate is None
+    if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return False
+    # Class 08 is the connection itself: it is how PgBouncer says that the server behind it is gone.
+    return error.sqlstate is None or error.sqlstate.startswith("08")
 
 
 def conninfo(dsn: str, settings: Settings, application_name: str) -> str:
@@ -55,6 +63,11 @@ def conninfo(dsn: str, settings: Settings, application_name: str) -> str:
     }
     given = conninfo_to_dict(dsn)
     return make_conninfo(dsn, **{key: value for key, value in limits.items() if key not in given})
+
+
+def _read_committed(connection: Connection) -> None:
+    """Transactions look again after they waited for a lock, whatever the database's default is."""
+    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
 
 
 def psql_call(dsn: str, command: str | None) -> tuple[list[str], dict[str, str]]:
@@ -84,6 +97,7 @@ class Database:
             reconnect_timeout=settings.database_connect_timeout_ms / 1000,
             max_idle=60,
             check=ConnectionPool.check_connection,
+            configure=_read_committed,
             open=True,
             name="relevo",
         )
@@ -101,8 +115,10 @@ class Database:
         return self._connect(self._direct_dsn)
 
     def _connect(self, dsn: str) -> Connection:
-        with self.watch():
-            return psycopg.connect(dsn, autocommit=True, prepare_threshold=None)
+        with self.watch(connecting=True):
+            connection = psycopg.connect(dsn, autocommit=True, prepare_threshold=None)
+        _read_committed(connection)
+        return connection
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
@@ -135,22 +151,34 @@ class Database:
         return int(row[0]) if row else 0
 
     @contextmanager
-    def watch(self) -> Iterator[None]:
-        """Turn every way of not answering into DatabaseUnavailableError, and say so once per change of state."""
+    def watch(self, *, connecting: bool = False) -> Iterator[None]:
+        """Turn every way of not answering into DatabaseUnavailableError, and say so once per change of state.
+
+        A lost connection alone does not mean that the server is gone; opening one does not mean that it answers.
+        """
         try:
             yield
+        except DatabaseUnavailableError:
+            raise  # said further in
         except Exception as error:
             if not is_unavailable(error):
                 raise
-            self._note(down=True, detail=normalise_error(error))
-            if isinstance(error, DatabaseUnavailableError):
-                raise
+            if connecting or isinstance(error, _GONE):
+                self._note(down=True, detail=normalise_error(error))
+                raise DatabaseUnavailableError(
+                    f"PostgreSQL did not answer ({normalise_error(error, 200)}).",
+                    hint="Is it running, and does DATABASE_URL lead to it?",
+                ) from error
+            if not self._down:
+                _log.warning("connection_lost", detail=normalise_error(error))
+            self._pool.drain()  # it seldom dies alone, and the pool would find out about each of the others in turn
             raise DatabaseUnavailableError(
-                f"PostgreSQL did not answer ({normalise_error(error, 200)}).",
-                hint="Is it running, and does DATABASE_URL lead to it?",
+                f"The connection to PostgreSQL was lost ({normalise_error(error, 200)}).",
+                hint="The next try opens another.",
             ) from error
         else:
-            self._note(down=False)
+            if not connecting:
+                self._note(down=False)
 
     def _note(self, *, down: bool, detail: str = "") -> None:
         with self._state:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import date
 from typing import Protocol
 from uuid import UUID
 
+import psycopg
 import structlog
 
 from relevo import queries
@@ -21,6 +26,7 @@ _WORKERS = queries.load("workers")
 _log = structlog.get_logger("relevo.heartbeat")
 
 _RETRY_S = 1.0
+_PATIENCE_S = 1.0  # even the shortest interval leaves a busy server this long to answer
 
 
 class Lease(Protocol):
@@ -41,7 +47,7 @@ class ClaimLease(Lease, Protocol):
 
     @property
     def days(self) -> list[date]:
-        """The event days of its deliveries."""
+        """The event days of its deliveries, in the order of their ids."""
         ...
 
     @property
@@ -60,6 +66,7 @@ class Heartbeat:
         self._connection: Connection | None = None
         self._claims: dict[UUID, ClaimLease] = {}
         self._cycles: dict[UUID, Lease] = {}
+        self._due = 0.0
         self._guard = threading.Lock()
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -75,19 +82,25 @@ class Heartbeat:
         self._wake.set()
         if self._thread.ident is not None:
             self._thread.join(timeout=10)
-        self._disconnect()
+        if not self._thread.is_alive():
+            self._disconnect()
 
     def hold_claim(self, token: UUID, claim: ClaimLease) -> None:
         """Keep a claim alive until `drop`."""
         with self._guard:
             self._claims[token] = claim
-        self._wake.set()
+            self._hurry_for(claim)
 
     def hold_cycle(self, holder: UUID, lease: Lease) -> None:
         """Keep a fleet-wide cycle's lease alive until `drop`."""
         with self._guard:
             self._cycles[holder] = lease
-        self._wake.set()
+            self._hurry_for(lease)
+
+    def _hurry_for(self, lease: Lease) -> None:
+        """Beat at once if the next beat would come too late for a new lease."""
+        if time.monotonic() + _pause_of(lease) < self._due:
+            self._wake.set()
 
     def drop(self, key: UUID) -> None:
         """Stop keeping a claim or a cycle's lease alive."""
@@ -103,18 +116,17 @@ class Heartbeat:
             self._wake.set()
 
     def _loop(self) -> None:
-        due = 0.0
         while not self._stop.is_set():
-            self._wake.wait(timeout=max(0.0, due - time.monotonic()))
+            self._wake.wait(timeout=max(0.0, self._due - time.monotonic()))
             self._wake.clear()
             if self._stop.is_set():
                 return
-            due = time.monotonic() + (self._pause_s() if self._beat_or_lose() else _RETRY_S)
+            alive = self._beat_or_lose()
+            with self._guard:
+                self._due = time.monotonic() + (self._pause_s() if alive else _RETRY_S)
 
     def _pause_s(self) -> float:
-        with self._guard:
-            leases = [lease.lease_ms for lease in (*self._claims.values(), *self._cycles.values())]
-        return min([self._interval_s, *(ms / 4000 for ms in leases)])
+        return min([self._interval_s, *map(_pause_of, (*self._claims.values(), *self._cycles.values()))])
 
     def _beat_or_lose(self) -> bool:
         """Beat; after a failure once more on a fresh connection; then give everything up, for nobody knows."""
@@ -140,11 +152,12 @@ class Heartbeat:
         """Extend all leases in one short transaction and tell the losers."""
         with self._guard:
             claims, cycles = dict(self._claims), dict(self._cycles)
+            patience_s = max(self._pause_s(), _PATIENCE_S)
         lost: list[tuple[UUID, Lease, LossReason, str]] = []
         with self._database.watch():
             if self._connection is None:
                 self._connection = self._database.single()
-            with self._connection.transaction():
+            with _cut_after(patience_s, self._connection), self._connection.transaction():
                 self._database.bound(self._connection)
                 self._say_alive(self._connection)
                 lost += self._renew_claims(self._connection, claims)
@@ -193,9 +206,32 @@ class Heartbeat:
             self._connection = None
 
 
+def _pause_of(lease: Lease) -> float:
+    return lease.lease_ms / 4000
+
+
+@contextmanager
+def _cut_after(seconds: float, connection: Connection) -> Iterator[None]:
+    """Cut the connection if the block takes longer: a server that froze would keep the heartbeat waiting for ever."""
+    timer = threading.Timer(seconds, _cut, [connection])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def _cut(connection: Connection) -> None:
+    with suppress(OSError, psycopg.OperationalError), socket.socket(fileno=os.dup(connection.fileno())) as twin:
+        twin.shutdown(socket.SHUT_RDWR)
+
+
 def explain_loss(connection: Connection, token: UUID, claim: ClaimLease) -> LossReason:
     """Tell why a claim is no longer ours; `error` means that it stands, but may not be used any more."""
     parameters = {"token": token, "days": claim.days, "ids": claim.ids}
+    connection.execute(_CLAIMS["plan_by_key"])
     row = connection.execute(_CLAIMS["explain_loss"], parameters).fetchone()
     reason: LossReason = row[0] if row else "not_found"
     return reason

@@ -11,18 +11,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import psycopg
 from psycopg import errors as pg
 
 from relevo import __version__, queries
-from relevo.db import Connection, Database
+from relevo.db import Connection, Database, is_unavailable
 from relevo.errors import MigrationError
 from relevo.logs import normalise_error
 
 _SQL = queries.load("migrate")
 _FILE = re.compile(r"^(?P<version>\d{4})_(?P<name>[a-z0-9_]+)\.sql$")
-_NEEDS = re.compile(rb"\A-- needs relevo (?P<version>\d+\.\d+\.\d+)\r?\n")
+_NEEDS = re.compile(rb"\A-- needs relevo (?P<version>\d+\.\d+\.\d+)\n")
 _LOCK_WAIT_MS = 30_000
 
 
@@ -37,8 +38,21 @@ class Migration:
 
     @property
     def checksum(self) -> str:
-        """Return the hash that the ledger remembers, the same for Unix and Windows line ends."""
-        return hashlib.sha256(self.body.replace(b"\r\n", b"\n")).hexdigest()
+        """Return the hash that the ledger remembers."""
+        return hashlib.sha256(self.body).hexdigest()
+
+    def __str__(self) -> str:
+        return f"{self.version:04}_{self.name}"
+
+
+class Applied(NamedTuple):
+    """One line of the ledger."""
+
+    version: int
+    name: str
+    checksum: str
+    needs: str
+    applied_by: str
 
     def __str__(self) -> str:
         return f"{self.version:04}_{self.name}"
@@ -58,7 +72,8 @@ def available(folder: Path | None = None) -> list[Migration]:
 
 
 def _read(path: Path) -> Migration:
-    named, body = _FILE.match(path.name), path.read_bytes()
+    # The same bytes, and so the same checksum and schema, from Unix and Windows checkouts.
+    named, body = _FILE.match(path.name), path.read_bytes().replace(b"\r\n", b"\n")
     if not named:
         raise MigrationError(f"{path.name} is not named like 0001_what_it_does.sql.", hint="Rename it.")
     needs = _NEEDS.match(body)
@@ -72,83 +87,110 @@ def _read(path: Path) -> Migration:
 
 def plan(database: Database, known: Sequence[Migration] | None = None) -> list[Migration]:
     """Return what `migrate` would run, in order; changes nothing."""
-    with database.direct() as connection:
+    with database.watch(), database.direct() as connection:
         return _pending(connection, available() if known is None else known)
 
 
-def migrate(database: Database, known: Sequence[Migration] | None = None) -> list[Migration]:
+def migrate(
+    database: Database, known: Sequence[Migration] | None = None, *, lock_wait_ms: int = _LOCK_WAIT_MS
+) -> list[Migration]:
     """Bring the schema up to date, each migration in its own transaction, and return what was run."""
-    known = available() if known is None else known
-    done: list[Migration] = []
-    with database.direct() as connection:
-        pending = _pending(connection, known)
-        while pending:
-            with connection.transaction():
-                _take_turn(connection)
-                pending = _pending(connection, known)
-                if pending:
-                    _apply(connection, pending[0])
-            done += pending[:1]
-            pending = pending[1:]
-    return done
+    return _catch_up(database, available() if known is None else known, lock_wait_ms, newer_may_serve=False)
 
 
 def prepare(database: Database, known: Sequence[Migration] | None = None) -> list[Migration]:
     """Migrate before work begins; a newer schema is fine as long as it still serves this version."""
-    known = available() if known is None else known
-    with database.direct() as connection:
-        newer = [row for row in _applied(connection) if row[0] > len(known)]
-    for version, name, _, needs, applied_by in newer:
-        if _ordered(needs) > _ordered(__version__):
-            raise MigrationError(
-                f"The database has migration {version:04}_{name}, applied by relevo {applied_by}, "
-                f"which needs relevo {needs} or newer; this is {__version__}.",
-                hint="Upgrade this replica.",
-            )
-    return [] if newer else migrate(database, known)
+    return _catch_up(database, available() if known is None else known, _LOCK_WAIT_MS, newer_may_serve=True)
 
 
-def _take_turn(connection: Connection) -> None:
+def _catch_up(
+    database: Database, known: Sequence[Migration], lock_wait_ms: int, *, newer_may_serve: bool
+) -> list[Migration]:
+    done: list[Migration] = []
+    with database.watch(), database.direct() as connection:
+        while _pending(connection, known, newer_may_serve=newer_may_serve):
+            with connection.transaction():
+                _take_turn(connection, lock_wait_ms)
+                ahead = _pending(connection, known, newer_may_serve=newer_may_serve)[:1]
+                for migration in ahead:
+                    _apply(connection, migration)
+            done += ahead
+    return done
+
+
+def _take_turn(connection: Connection, lock_wait_ms: int) -> None:
     try:
-        connection.execute(_SQL["bound_migration"], {"lock_ms": _LOCK_WAIT_MS})
+        connection.execute(_SQL["bound_migration"], {"lock_ms": lock_wait_ms})
         connection.execute(_SQL["lock_migrations"])
     except pg.LockNotAvailable as error:
         raise MigrationError(
-            f"Another process has been migrating for more than {_LOCK_WAIT_MS // 1000} s.", hint="Try again later."
+            f"Another process has been migrating for more than {lock_wait_ms / 1000:g} s.", hint="Try again later."
         ) from error
-    connection.execute(_SQL["create_schema"])
-    connection.execute(_SQL["create_ledger"])
+    try:
+        # Asked first: "if not exists" wants the right to create even where there is nothing left to create.
+        if not _is_there(connection, "find_schema"):
+            connection.execute(_SQL["create_schema"])
+        if not _is_there(connection, "find_ledger"):
+            connection.execute(_SQL["create_ledger"])
+    except pg.InsufficientPrivilege as error:
+        raise MigrationError(
+            f"This role may not make the schema relevo: {normalise_error(error)}",
+            hint="Run `relevo migrate` as a role that may; others need no right to create once it has run.",
+        ) from error
 
 
-def _applied(connection: Connection) -> list[tuple[int, str, str, str, str]]:
-    found = connection.execute(_SQL["find_ledger"]).fetchone()
-    return connection.execute(_SQL["list_applied"]).fetchall() if found and found[0] else []
+def _is_there(connection: Connection, find: str) -> bool:
+    return connection.execute(_SQL[find]).fetchone() == (True,)
 
 
-def _pending(connection: Connection, known: Sequence[Migration]) -> list[Migration]:
-    """Compare the ledger with the files; refuse what was edited and what this version does not know."""
-    by_version = {migration.version: migration for migration in known}
+def _applied(connection: Connection) -> list[Applied]:
+    if not _is_there(connection, "find_ledger"):
+        return []
+    return [Applied(*row) for row in connection.execute(_SQL["list_applied"])]
+
+
+def _pending(connection: Connection, known: Sequence[Migration], *, newer_may_serve: bool = False) -> list[Migration]:
+    """Compare the ledger with the files; refuse what was edited and what is too new for this version."""
+    files = {migration.version: migration for migration in known}
     applied = _applied(connection)
-    for version, name, checksum, _, applied_by in applied:
-        if version not in by_version:
+    for row in applied:
+        if row.version in files:
+            _refuse_edited(row, files[row.version])
+        elif newer_may_serve:
+            _refuse_unfit(row)
+        else:
             raise MigrationError(
-                f"The database has migration {version:04}_{name}, applied by relevo {applied_by}, "
+                f"The database has migration {row}, applied by relevo {row.applied_by}, "
                 f"which relevo {__version__} does not know.",
                 hint="Migrate with a version at least as new as the database.",
             )
-        if by_version[version].checksum != checksum:
-            raise MigrationError(
-                f"Migration {version:04}_{name} was edited after it was applied by relevo {applied_by}.",
-                hint="Restore the file; put the change into a new migration.",
-            )
-    newest = max((row[0] for row in applied), default=0)
+    newest = max((row.version for row in applied), default=0)
     return [migration for migration in known if migration.version > newest]
+
+
+def _refuse_edited(row: Applied, file: Migration) -> None:
+    if row.checksum != file.checksum:
+        raise MigrationError(
+            f"Migration {row} was edited after it was applied by relevo {row.applied_by}.",
+            hint="Restore the file; put the change into a new migration.",
+        )
+
+
+def _refuse_unfit(row: Applied) -> None:
+    if _ordered(row.needs) > _ordered(__version__):
+        raise MigrationError(
+            f"The database has migration {row}, applied by relevo {row.applied_by}, "
+            f"which needs relevo {row.needs} or newer; this is {__version__}.",
+            hint="Upgrade this replica.",
+        )
 
 
 def _apply(connection: Connection, migration: Migration) -> None:
     try:
         connection.execute(migration.body)
     except psycopg.Error as error:
+        if is_unavailable(error):
+            raise
         raise MigrationError(
             f"Migration {migration} failed and was undone: {normalise_error(error)}",
             hint="Nothing of it was kept; mend the cause and run `relevo migrate` again.",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+import psycopg
 import structlog
 from psycopg.types.json import Jsonb
 
@@ -17,7 +18,7 @@ from relevo import queries
 from relevo.config import Settings
 from relevo.db import Connection, Database
 from relevo.errors import DatabaseUnavailableError
-from relevo.logs import normalise_error
+from relevo.logs import normalise_error, scrub
 from relevo.model import Budget, Outcome, Report, Shard, Trigger
 from relevo.runs import Cycle, Ending, Middleware, Run, RunContext, run_row
 from relevo.singleton import NotHeld, Singletons
@@ -65,10 +66,10 @@ class Runner:
         Raises DatabaseUnavailableError only if nothing was begun.
         """
         if not self._settings.outbox_worker_enabled:
-            return self._skip(cycle, trigger, "OUTBOX_WORKER_ENABLED is false")
+            return self.skip(cycle, trigger, "OUTBOX_WORKER_ENABLED is false")
         lock = self._locks.setdefault(cycle.key, threading.Lock())
         if not lock.acquire(blocking=False):
-            return self._skip(cycle, trigger, "already running in this process")
+            return self.skip(cycle, trigger, "already running in this process")
         try:
             return self._round(cycle, trigger, budget=budget or cycle.budget, shard=shard, by_slot=by_slot)
         finally:
@@ -81,7 +82,7 @@ class Runner:
         context, paused = self._open(cycle, trigger, by_slot)
         if paused is not None:
             again_s = self._settings.worker_idle_backoff_max_ms / 1000 if cycle.singleton else None
-            return self._skip(cycle, trigger, f"paused: {paused}", context, again_s)
+            return self.skip(cycle, trigger, f"paused: {paused}", context, again_s)
         report = self._attempt(cycle, context, budget, shard)
         if not cycle.singleton:
             return report
@@ -93,7 +94,7 @@ class Runner:
         if cycle.singleton:
             taken = self._singletons.acquire(run_row(context))
             if isinstance(taken, NotHeld):
-                return self._skip(cycle, context.trigger, taken.reason, context, taken.look_again_in_s)
+                return self.skip(cycle, context.trigger, taken.reason, context, taken.look_again_in_s)
             held = taken
             self._untold_slot(cycle, context)  # a slot of our own is no news later
         run = Run(
@@ -107,8 +108,11 @@ class Runner:
             begun=held is not None,
         )
         with structlog.contextvars.bound_contextvars(run_id=context.run_id, cycle=cycle.key, worker_id=self._worker_id):
-            ending = self._guarded(cycle, run)
-            return self._finish(run, ending)
+            try:
+                return self._finish(run, self._guarded(cycle, run))
+            finally:
+                if held is not None:  # whatever happened, nobody keeps the lease of a run that is over
+                    self._singletons.forget(held)
 
     def _open(self, cycle: Cycle, trigger: Trigger, by_slot: bool | None) -> tuple[RunContext, str | None]:
         with self._database.connection() as connection:
@@ -130,8 +134,8 @@ class Runner:
         for middleware in reversed(self._middlewares):
             call = _wrapped(middleware, run.context, call)
         try:
-            return call()
-        except Exception as error:  # noqa: BLE001 whatever a cycle raises is the run's failure, written down
+            return _ending(call())
+        except (Exception, SystemExit) as error:  # noqa: BLE001 whatever a cycle raises is the run's failure, written down
             _log.debug("run_raised", exc_info=True)
             return Ending("failed", dict(totals), normalise_error(error))
 
@@ -165,20 +169,22 @@ class Runner:
         while True:
             try:
                 return self._write(run, ending, outcome)
-            except DatabaseUnavailableError:
+            except (DatabaseUnavailableError, psycopg.OperationalError):  # gone, or a lock was not to be had in time
                 if time.monotonic() > give_up or self.stopping.wait(_FINISH_RETRY_S):
                     return False
 
     def _write(self, run: Run, ending: Ending, outcome: str | None) -> bool:
+        context, reason = run.context, ""
+        if ending.more and context.slot_at is not None:  # a slot is filled once its work is done
+            context, reason = replace(context, slot_at=None), "handed its slot over: more work is waiting"
         with self._database.transaction() as connection:
-            key = {"cycle": run.context.cycle, "source": run.context.source}
+            key = {"cycle": context.cycle, "source": context.source}
             connection.execute(_SQL["count_round"], key | {"idle": outcome is None})
-            if outcome is None:
-                kept = True
-            else:
-                kept = self._write_row(connection, run.context, outcome, counts=ending.counts, error=ending.error)
-        if run.held is not None:
-            self._singletons.release(run.held)
+            kept = outcome is None or self._write_row(
+                connection, context, outcome, counts=ending.counts, reason=reason, error=ending.error
+            )
+            if run.held is not None:
+                self._singletons.release(connection, run.held)
         return kept
 
     def _write_row(
@@ -191,6 +197,8 @@ class Runner:
         reason: str = "",
         error: str = "",
     ) -> bool:
+        if outcome == "failed" and not error:
+            error = "no reason was given"
         parameters = run_row(context) | {
             "outcome": outcome,
             "reason": reason[:300] or None,
@@ -199,7 +207,7 @@ class Runner:
         }
         return connection.execute(_SQL["finish_run"], parameters).fetchone() is not None
 
-    def _skip(
+    def skip(
         self,
         cycle: Cycle,
         trigger: Trigger,
@@ -254,7 +262,13 @@ def _loop(cycle: Cycle, run: Run, totals: Counter[str]) -> Ending:
         run.items += step.items
         problems += step.problems
         more = step.more
-        if step.items or step.counts or step.problems:
+        if step.items or any(step.counts.values()) or step.problems:
             run.begin_work()
     outcome: Outcome = "partial" if problems else "ok" if run.items or totals else "idle"
-    return Ending(outcome, dict(totals), "; ".join(problems)[:500], more)
+    return Ending(outcome, dict(totals), scrub("; ".join(problems))[:500], more)
+
+
+def _ending(returned: object) -> Ending:
+    if not isinstance(returned, Ending):
+        raise TypeError(f"a middleware must return what next() returned, not {type(returned).__name__}")
+    return returned

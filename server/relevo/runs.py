@@ -108,7 +108,7 @@ class Run:
     def may_go_on(self) -> bool:
         """Tell whether another step may begin."""
         if self.held is not None and self.held.lost.is_set():
-            raise LostLeaseError(f"{self.context.cycle} was taken over by another process.")
+            raise LostLeaseError(f"{self.context.cycle} lost its lease; another process may run it now.")
         spent_ms = (time.monotonic() - self.started) * 1000
         return not self.stopping.is_set() and self.items_left > 0 and spent_ms < self.budget.max_ms
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import structlog
+from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED, JobExecutionEvent
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
@@ -67,6 +68,8 @@ class Scheduler:
                 "misfire_grace_time": max(1, settings.worker_misfire_grace_ms // 1000),
             },
         )
+        # A job moved from within would be due while it still counts as running, and be skipped.
+        self._aps.add_listener(self._ended, EVENT_JOB_EXECUTED | EVENT_JOB_ERROR)
 
     def start(self) -> None:
         """Start time; every cycle runs at once, then at its own pace."""
@@ -98,23 +101,24 @@ class Scheduler:
         self._aps.shutdown(wait=drained)
         return drained
 
-    def _fire(self, key: str) -> None:
+    def _fire(self, key: str) -> float | None:
+        """Run a round of a cycle; return the pause after it, in seconds."""
         clock = self._clocks[key]
         with self._guard:
             if self._stopping:
-                return
+                return None
             self._aps.pause_job(key)  # its next run is decided by how this one ends
             clock.running = True
             woken, clock.woken = clock.woken, False
-        pause_s = 0.0
-        try:
-            report = self._run(clock.cycle, woken=woken)
-            pause_s = self._pause_s(clock, report)
-        finally:
-            with self._guard:
-                clock.running = False
-                self._move(clock, 0.0 if clock.woken else pause_s)
-                self._guard.notify_all()
+        return self._pause_s(clock, self._run(clock.cycle, woken=woken))
+
+    def _ended(self, event: JobExecutionEvent) -> None:
+        clock = self._clocks[event.job_id]
+        pause_s = self._pace.error_ms / 1000 if event.retval is None else event.retval
+        with self._guard:
+            clock.running = False
+            self._move(clock, 0.0 if clock.woken else pause_s)
+            self._guard.notify_all()
 
     def _run(self, cycle: Cycle, *, woken: bool) -> Report:
         try:
@@ -131,7 +135,7 @@ class Scheduler:
         if report.look_again_in_s is not None:
             return report.look_again_in_s
         chance = random.random()  # noqa: S311 jitter needs no secrecy
-        if report.next_slot_in_s is not None and report.outcome != "failed":
+        if report.next_slot_in_s is not None and report.outcome != "failed" and not report.more:
             return report.next_slot_in_s + self._jitter_s * chance
         if clock.cycle.wakeable and self._settle_down(clock, report):
             return 0.0
@@ -149,14 +153,17 @@ class Scheduler:
         )
 
     def _settle_down(self, clock: _Clock, report: Report) -> bool:
-        """Tell the fleet before sleeping and after waking; True asks for one more look before the first sleep."""
-        idle = report.outcome == "idle"
-        if report.outcome == "failed" or idle == clock.asleep:
+        """Tell the fleet whether this cycle sleeps; True asks for one more look before the first sleep.
+
+        Told after every round: the flag is the fleet's, and another replica may have died and left it wrong.
+        """
+        if report.outcome == "failed":
             return False
+        idle, slept = report.outcome == "idle", clock.asleep
         with suppress(DatabaseUnavailableError):
             self._runner.sleep(clock.cycle, asleep=idle)
             clock.asleep = idle
-            return idle
+            return idle and not slept
         return False
 
     def _move(self, clock: _Clock, pause_s: float) -> None:

@@ -147,8 +147,7 @@ def tick(app: App, names: Sequence[str] | None = None, shard: Shard | None = Non
                     if app.runner.stopping.is_set()
                     else "the tick's overall budget is spent"
                 )
-                reports.append(Report(cycle.name, "skipped", reason=why))
-                _log.warning("run_skipped", cycle=cycle.key, trigger="tick", reason=why)
+                reports.append(app.runner.skip(cycle, "tick", why))
                 continue
             budget = Budget(min(left_ms, settings.worker_tick_runner_max_ms), settings.worker_tick_runner_max_items)
             by_slot = names is None and isinstance(cycle.timing, Cron)

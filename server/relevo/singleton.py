@@ -114,10 +114,11 @@ class Singletons:
             return NotHeld(f"slot {slot} is filled", None)
         return NotHeld(f"slot {slot} failed just now and is tried again later", max(0.05, row[0] + 0.05))
 
-    def release(self, held: Held) -> None:
-        """Give the lease back, so that the next run need not wait for its end."""
+    def release(self, connection: Connection, held: Held) -> None:
+        """Give the lease back with the transaction that ends the run, so that the next need not wait."""
+        self.forget(held)
+        connection.execute(_SQL["release_lease"], {"cycle": held.cycle, "source": held.source, "holder": held.holder})
+
+    def forget(self, held: Held) -> None:
+        """Stop keeping a lease alive; left alone, it lapses."""
         self._heartbeat.drop(held.holder)
-        with self._database.transaction() as connection:
-            connection.execute(
-                _SQL["release_lease"], {"cycle": held.cycle, "source": held.source, "holder": held.holder}
-            )

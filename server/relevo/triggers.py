@@ -11,6 +11,7 @@ from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
 _DAY_MS = 86_400_000
+_TINY = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -58,22 +59,26 @@ class Cron:
         """Return the last time the expression named, `now` included."""
         trigger = self.apscheduler()
         for hours in (1, 24, 8 * 24, 32 * 24, 366 * 24, 5 * 366 * 24):
-            latest: datetime | None = None
-            fire: datetime | None = trigger.get_next_fire_time(None, now - timedelta(hours=hours))
+            latest, fire = None, _first_fire(trigger, now - timedelta(hours=hours))
             while fire is not None and fire <= now:
-                latest, fire = fire, trigger.get_next_fire_time(fire, fire + timedelta(microseconds=1))
+                latest, fire = fire, _first_fire(trigger, fire + _TINY)
             if latest is not None:
-                return latest.astimezone(UTC)
+                return latest
         return now
 
     def next_slot(self, now: datetime) -> datetime:
         """Return the next time the expression names, after `now`."""
-        fire: datetime | None = self.apscheduler().get_next_fire_time(None, now + timedelta(microseconds=1))
-        return fire.astimezone(UTC) if fire is not None else now + timedelta(days=366)
+        return _first_fire(self.apscheduler(), now + _TINY) or now + timedelta(days=366)
 
     def apscheduler(self) -> BaseTrigger:
         """Return the APScheduler trigger."""
         return CronTrigger.from_crontab(self.expression, timezone=ZoneInfo(self.timezone))
+
+
+def _first_fire(trigger: BaseTrigger, moment: datetime) -> datetime | None:
+    """Return the first fire at or after a moment, in UTC: a sum in local time would lose which of two equal hours it is."""
+    fire: datetime | None = trigger.get_next_fire_time(None, moment.astimezone(UTC))
+    return fire and fire.astimezone(UTC)
 
 
 Timing = Every | Cron

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal
 from uuid import UUID, uuid4
 
@@ -13,7 +14,7 @@ import structlog
 
 from relevo import queries
 from relevo.db import Connection, Database
-from relevo.errors import DatabaseUnavailableError, RelevoError
+from relevo.errors import RelevoError
 
 _SQL = queries.load("wakeups")
 _log = structlog.get_logger("relevo.wakeups")
@@ -49,6 +50,7 @@ class Listener:
         self._test_every_s = test_every_s
         self._test_wait_s = test_wait_s
         self._hearing: Hearing | None = None
+        self._told: Hearing | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="relevo-listener", daemon=True)
 
@@ -68,13 +70,15 @@ class Listener:
             try:
                 self._listen()
             except (RelevoError, psycopg.Error) as error:
+                if self._stop.is_set():
+                    return
                 heard = self._hearing == "listening"
                 self._change("polling", str(error))
                 pause = 0.5 if heard else min(pause * 2, _RETRY_MAX_S)
                 self._stop.wait(pause)
 
     def _listen(self) -> None:
-        with self._database.direct() as connection:
+        with self._database.watch(), self._database.direct() as connection:
             for name in ("listen_wake", "listen_lost", "listen_selftest"):
                 connection.execute(_SQL[name])
             while not self._stop.is_set():
@@ -96,12 +100,14 @@ class Listener:
     def _hear(self, connection: Connection, deadline: float, until: str | None = None) -> bool:
         """Pass on calls until the deadline, a stop, or our own test call."""
         while not self._stop.is_set() and (left := deadline - time.monotonic()) > 0:
-            for call in connection.notifies(timeout=min(left, 0.25), stop_after=1):
+            heard = False
+            for call in connection.notifies(timeout=min(left, 0.25), stop_after=1):  # to its end: calls come in packets
                 if call.channel == "relevo_selftest":
-                    if call.payload == until:
-                        return True
+                    heard = heard or call.payload == until
                 else:
                     self._pass_on(call.channel, call.payload)
+            if heard:
+                return True
         return until is None
 
     def _pass_on(self, channel: str, payload: str) -> None:
@@ -115,14 +121,14 @@ class Listener:
             self._on_lost(token)
 
     def _change(self, hearing: Hearing, detail: str = "") -> None:
-        if hearing == self._hearing:
-            return
-        self._hearing = hearing
-        if hearing == "polling":
-            _log.warning("wakeups_degraded", detail=detail, fallback="polling")
-        else:
-            _log.info("wakeups_listening")
-        try:
-            self._on_change(hearing)
-        except DatabaseUnavailableError:
-            self._hearing = None  # told again with the next look
+        """Log a change once; tell it in table state too, with the next look if that fails."""
+        if hearing != self._hearing:
+            self._hearing = hearing
+            if hearing == "polling":
+                _log.warning("wakeups_degraded", detail=detail, fallback="polling")
+            else:
+                _log.info("wakeups_listening")
+        if hearing != self._told:
+            with suppress(RelevoError, psycopg.Error):
+                self._on_change(hearing)
+                self._told = hearing

@@ -1,9 +1,15 @@
+-- name: plan_by_key
+-- Makes this transaction go by keys and by the due index: after a burst statistics are stale, and a scan would touch every row.
+select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
+       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+       set_config('random_page_cost', '0', true), set_config('jit', 'off', true);
+
 -- name: list_leases
 -- Lists the event types that have a lease of their own.
 select t.event_type, t.lease_ms from relevo.event_types t where t.lease_ms is not null;
 
 -- name: find_oldest_type
--- Finds the type of the oldest due delivery; its lease decides which types the next batch may hold.
+-- Locks the oldest due delivery that nobody else is taking; its type's lease decides which types the next batch may hold.
 select d.event_type
   from relevo.notification_deliveries d
  where d.status in ('pending', 'retryable') and d.project = %(project)s and d.lane = %(lane)s
@@ -11,7 +17,8 @@ select d.event_type
    and (%(shard_count)s::int is null
         or ((uuid_hash_extended(d.installation_id, 0) %% %(shard_count)s::int) + %(shard_count)s::int) %% %(shard_count)s::int = %(shard_index)s::int)
  order by d.next_attempt_at, d.id
- limit 1;
+ limit 1
+   for update skip locked;
 
 -- name: pick_due
 -- Locks up to limit due deliveries of one project, lane, lease class and shard, oldest first, passing by what others hold.
@@ -29,7 +36,7 @@ select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_ty
    for update skip locked;
 
 -- name: claim_picked
--- Marks the picked deliveries with the claim's token and writes the claim; the rows are locked by this transaction.
+-- Writes the claim and marks the picked deliveries with its token; the rows are locked by this transaction.
 with claim as (
   insert into relevo.claims (token, worker_id, cycle, claimed_at, lease_ms, leased_until, days, ids)
   values (%(token)s, %(worker_id)s, %(cycle)s, coalesce(%(now)s::timestamptz, now()), %(lease_ms)s,
@@ -37,9 +44,14 @@ with claim as (
   returning token
 )
 update relevo.notification_deliveries d
-   set claim_token = %(token)s, updated_at = coalesce(%(now)s::timestamptz, now())
- where d.event_day = any (%(distinct_days)s::date[]) and d.id = any (%(ids)s::bigint[])
-   and exists (select from claim);
+   set claim_token = claim.token, updated_at = coalesce(%(now)s::timestamptz, now())
+  from claim
+  cross join unnest(%(days)s::date[], %(ids)s::bigint[]) as k(event_day, id)
+ where d.event_day = k.event_day and d.id = k.id;
+
+-- name: wait_for_locks
+-- Lets this transaction wait for a lock as long as a statement may run: longer than a silent transaction may hold it.
+select set_config('lock_timeout', '0', true);
 
 -- name: bar_claim
 -- Makes a token unusable unless its claim already stands, so that a COMMIT still on its way cannot land after we looked.
@@ -57,8 +69,10 @@ select c.lease_ms, c.days, c.ids from relevo.claims c where c.token = %(token)s 
 -- Reads back the deliveries of a claim whose COMMIT answer was lost.
 select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane,
        d.at_most_once, d.status, d.attempt_count, d.lapse_count, d.deadline_at
-  from relevo.notification_deliveries d
- where d.event_day = any (%(days)s::date[]) and d.id = any (%(ids)s::bigint[]) and d.claim_token = %(token)s
+  from unnest(%(days)s::date[], %(ids)s::bigint[]) as k(event_day, id)
+  cross join lateral (select * from relevo.notification_deliveries d
+                       where d.event_day = k.event_day and d.id = k.id and d.claim_token = %(token)s
+                      offset 0) d
  order by d.next_attempt_at, d.id;
 
 -- name: journal_wave
@@ -70,30 +84,34 @@ with live as materialized (
      and c.leased_until > coalesce(%(now)s::timestamptz, now()) + %(timeout_ms)s * interval '1 millisecond'
      for key share
 ), held as materialized (
-  select d.event_day, d.id,
-         case when d.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'expired'
-              when t.ticket_id is not null then 'sent'
+  select w.request_id, w.event_day, w.id,
+         case when t.ticket_id is not null then 'sent'
+              when d.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'expired'
               else 'send' end as verdict,
          t.ticket_id
     from live
-    cross join relevo.notification_deliveries d
+    cross join unnest(%(request_ids)s::uuid[], %(days)s::date[], %(ids)s::bigint[]) as w(request_id, event_day, id)
+    cross join lateral (select d.deadline_at, d.provider_ticket_id
+                          from relevo.notification_deliveries d
+                         where d.event_day = w.event_day and d.id = w.id and d.claim_token = live.token
+                        offset 0) d
     left join lateral (select l.ticket_id from relevo.late_tickets l
-                        where l.event_day = d.event_day and l.delivery_id = d.id and l.ticket_id is distinct from d.provider_ticket_id
+                        where l.event_day = w.event_day and l.delivery_id = w.id and l.ticket_id is distinct from d.provider_ticket_id
                         order by l.recorded_at desc limit 1) t on true
-   where d.event_day = any (%(distinct_days)s::date[]) and d.id = any (%(ids)s::bigint[]) and d.claim_token = %(token)s
 ), journalled as (
   insert into relevo.push_requests (request_day, id, claim_token, worker_id, journalled_at, days, ids)
-  select (coalesce(%(now)s::timestamptz, now()) at time zone 'UTC')::date, w.request_id, live.token, live.worker_id,
-         coalesce(%(now)s::timestamptz, now()), array_agg(w.event_day), array_agg(w.id)
+  select (coalesce(%(now)s::timestamptz, now()) at time zone 'UTC')::date, h.request_id, live.token, live.worker_id,
+         coalesce(%(now)s::timestamptz, now()), array_agg(h.event_day), array_agg(h.id)
     from live
-    cross join unnest(%(request_ids)s::uuid[], %(days)s::date[], %(ids)s::bigint[]) as w(request_id, event_day, id)
-   where w.id = any (array(select h.id from held h where h.verdict = 'send'))
-   group by w.request_id, live.token, live.worker_id
+    cross join held h
+   where h.verdict = 'send'
+   group by h.request_id, live.token, live.worker_id
 )
-select h.event_day, h.id, h.verdict, h.ticket_id from held h;
+-- one empty row from a live claim that no longer holds any of them, no row without one
+select h.event_day, h.id, h.verdict, h.ticket_id from live left join held h on true;
 
 -- name: renew_claims
--- Extends the live claims of this process, none beyond three times its lease, and returns the ones still held.
+-- Extends the claims of this process, but none that was held for three times its lease, and returns the ones still held.
 update relevo.claims c
    set leased_until = coalesce(%(now)s::timestamptz, now()) + c.lease_ms * interval '1 millisecond'
  where c.token = any (%(tokens)s::uuid[])
@@ -103,11 +121,13 @@ returning c.token;
 -- name: explain_loss
 -- Tells why a claim is no longer ours: its deliveries are gone, finished, or in other hands.
 select case when exists (select from relevo.claims c where c.token = %(token)s) then 'error'
-            when count(d.id) = 0 then 'not_found'
+            when count(*) = 0 then 'not_found'
             when bool_and(d.completed_at is not null) then 'already_completed'
             else 'taken_by_another_worker' end as reason
-  from relevo.notification_deliveries d
- where d.event_day = any (%(days)s::date[]) and d.id = any (%(ids)s::bigint[]);
+  from unnest(%(days)s::date[], %(ids)s::bigint[]) as k(event_day, id)
+  cross join lateral (select d.completed_at from relevo.notification_deliveries d
+                       where d.event_day = k.event_day and d.id = k.id
+                      offset 0) d;
 
 -- name: lock_claim
 -- Keeps a reaper from ending the claim while its outcomes are written; finds nothing once it was taken back.
@@ -120,6 +140,7 @@ with answer as materialized (
     from unnest(%(days)s::date[], %(ids)s::bigint[], %(statuses)s::text[], %(attempted)s::boolean[], %(tickets)s::text[],
                 %(codes)s::text[], %(messages)s::text[], %(floors_ms)s::bigint[])
       as a(event_day, id, status, attempted, ticket_id, code, message, floor_ms)
+   order by a.event_day, a.id -- every writer locks deliveries in this order: no deadlock
 ), held as materialized (
   select a.*, d.claim_token, d.deadline_at,
          d.attempt_count + a.attempted::int as attempts,
@@ -129,7 +150,7 @@ with answer as materialized (
            coalesce(t.retry_max_ms, greatest(%(retry_max_ms)s, t.retry_base_ms))::bigint,
            coalesce(t.retry_jitter_ms, %(retry_jitter_ms)s)::bigint, a.floor_ms, random()) as retry_at
     from answer a
-    -- offset 0 keeps this a lookup by key: flattened, stale statistics turn it into batch x batch comparisons
+    -- here and elsewhere offset 0 keeps this a lookup by key: flattened, it can become batch x batch comparisons
     cross join lateral (select d.claim_token, d.deadline_at, d.attempt_count, d.event_type
                           from relevo.notification_deliveries d
                          where d.event_day = a.event_day and d.id = a.id and d.claim_token = %(token)s
@@ -140,6 +161,7 @@ with answer as materialized (
          case when h.status <> 'retryable' then h.status
               when h.attempts >= h.max_attempts then 'failed'
               when h.retry_at >= h.deadline_at then 'expired'
+              when h.attempts = 0 then 'pending'
               else 'retryable' end as final_status
     from held h
 ), written as (
@@ -148,9 +170,9 @@ with answer as materialized (
          attempt_count = v.attempts,
          lapse_count = 0,
          claim_token = null,
-         next_attempt_at = case when v.final_status = 'retryable' then v.retry_at end,
+         next_attempt_at = case when v.final_status in ('pending', 'retryable') then v.retry_at end,
          last_attempt_at = case when v.attempted then coalesce(%(now)s::timestamptz, now()) else d.last_attempt_at end,
-         completed_at = case when v.final_status not in ('sent', 'retryable') then coalesce(%(now)s::timestamptz, now()) end,
+         completed_at = case when v.final_status not in ('pending', 'retryable', 'sent') then coalesce(%(now)s::timestamptz, now()) end,
          updated_at = coalesce(%(now)s::timestamptz, now()),
          last_error_code = case when v.final_status = 'sent' then null else coalesce(v.code, d.last_error_code) end,
          last_error_message = case when v.final_status = 'sent' then null else coalesce(v.message, d.last_error_message) end,
@@ -171,27 +193,27 @@ select w.status, count(*)::int as deliveries from written w group by w.status;
 -- name: keep_late_tickets
 -- Keeps tickets that arrived after their claim was lost: they close an unclaimed open delivery or stop its next send.
 with late as materialized (
-  select a.event_day, a.id, a.ticket_id
-    from unnest(%(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[]) as a(event_day, id, ticket_id)
-    left join lateral (select d.claim_token, d.provider_ticket_id
+  select a.event_day, a.id, a.ticket_id, d.claim_token is null and d.status in ('pending', 'retryable', 'unknown') as closable
+    from (select * from unnest(%(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[]) as u(event_day, id, ticket_id)
+           where u.ticket_id is not null order by u.event_day, u.id) a
+    left join lateral (select d.claim_token, d.status, d.provider_ticket_id
                          from relevo.notification_deliveries d
                         where d.event_day = a.event_day and d.id = a.id
-                       offset 0) d on true
-   where a.ticket_id is not null and d.provider_ticket_id is distinct from a.ticket_id
+                          for no key update) d on true
+   where d.provider_ticket_id is distinct from a.ticket_id
 ), closed as (
   update relevo.notification_deliveries d
      set status = 'sent', provider_ticket_id = l.ticket_id, next_attempt_at = null, completed_at = null,
          last_attempt_at = coalesce(%(now)s::timestamptz, now()), updated_at = coalesce(%(now)s::timestamptz, now()),
          last_error_code = null, last_error_message = null
     from late l
-   where d.event_day = l.event_day and d.id = l.id
-     and d.claim_token is null and d.status in ('pending', 'retryable', 'unknown')
-  returning d.id
+   where d.event_day = l.event_day and d.id = l.id and l.closable
+  returning d.event_day, d.id
 ), kept as (
   insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at)
   select l.event_day, l.id, l.ticket_id, %(token)s, coalesce(%(now)s::timestamptz, now())
     from late l
-   where l.id <> all (array(select c.id from closed c))
+   where (l.event_day, l.id) not in (select c.event_day, c.id from closed c)
   on conflict do nothing
   returning delivery_id
 )
@@ -200,21 +222,27 @@ select (select count(*) from closed)::int as closed, (select count(*) from kept)
 -- name: end_claim
 -- Ends a claim: what was never journalled is due again, what was journalled and not answered is ambiguous.
 with gone as (
-  delete from relevo.claims c where c.token = %(token)s returning c.token
-), asked as materialized (
-  select u.id, max(r.journalled_at) as journalled_at
-    from relevo.push_requests r
-    cross join unnest(r.ids) as u(id)
-   where r.claim_token = %(token)s and r.answered_at is null
-   group by u.id
+  delete from relevo.claims c where c.token = %(token)s returning c.token, c.days, c.ids
+), keys as materialized (
+  select k.event_day, k.id, max(k.journalled_at) as journalled_at
+    from (select u.event_day, u.id, null::timestamptz as journalled_at
+            from gone cross join unnest(gone.days, gone.ids) as u(event_day, id)
+          union all
+          select u.event_day, u.id, r.journalled_at
+            from relevo.push_requests r cross join unnest(r.days, r.ids) as u(event_day, id)
+           where r.claim_token = %(token)s and r.answered_at is null) k
+   group by k.event_day, k.id
+   order by k.event_day, k.id
 ), held as materialized (
   select d.event_day, d.id, d.claim_token, d.event_type, d.status, d.attempt_count, d.lapse_count, d.at_most_once, d.next_attempt_at,
-         (select a.journalled_at from asked a where a.id = d.id) as journalled_at,
+         k.journalled_at,
          (select l.ticket_id from relevo.late_tickets l where l.event_day = d.event_day and l.delivery_id = d.id
              and l.ticket_id is distinct from d.provider_ticket_id order by l.recorded_at desc limit 1) as late_ticket
-    from relevo.notification_deliveries d
-   where d.event_day = any (%(days)s::date[]) and d.id = any (%(ids)s::bigint[]) and d.claim_token = %(token)s
-     and exists (select from gone)
+    from gone
+    cross join keys k
+    cross join lateral (select * from relevo.notification_deliveries d
+                         where d.event_day = k.event_day and d.id = k.id and d.claim_token = gone.token
+                        offset 0) d
 ), verdict as materialized (
   select h.event_day, h.id, h.claim_token, h.next_attempt_at, h.journalled_at, h.late_ticket,
          h.attempt_count + (h.journalled_at is not null)::int as attempts,

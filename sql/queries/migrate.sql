@@ -2,13 +2,17 @@
 -- Lets one process migrate at a time; a transaction lock, so it also holds through a transaction pooler.
 select pg_advisory_xact_lock(hashtextextended('relevo.migrate', 0));
 
+-- name: find_schema
+-- Tells whether the schema is there, maybe made by an administrator for a role that may not make one.
+select to_regnamespace('relevo') is not null;
+
 -- name: create_schema
 -- Makes the schema, once.
-create schema if not exists relevo;
+create schema relevo;
 
 -- name: create_ledger
 -- Makes the ledger of applied migrations, once; needs is the oldest relevo that works on the schema after it.
-create table if not exists relevo.schema_migrations (
+create table relevo.schema_migrations (
   version    integer primary key,
   name       text not null,
   checksum   text not null,

@@ -1,6 +1,6 @@
 -- name: pick_expired_claim
 -- Locks the claim that expired first, passing by those another reaper is taking back.
-select c.token, c.worker_id, c.cycle, c.days, c.ids,
+select c.token, c.worker_id, c.cycle, cardinality(c.ids) as deliveries,
        coalesce(%(now)s::timestamptz, now()) - c.leased_until as overdue,
        coalesce(%(now)s::timestamptz, now()) - c.claimed_at as held_for
   from relevo.claims c
@@ -14,10 +14,10 @@ select c.token, c.worker_id, c.cycle, c.days, c.ids,
 select pg_notify('relevo_lost', %(token)s::text), pg_notify('relevo_wake', %(cycle)s);
 
 -- name: mark_lost_workers
--- Notices the workers that fell silent for longer than their lease without saying goodbye.
+-- Notices the workers that fell silent for longer than their lease without saying goodbye; whoever asks lives.
 update relevo.workers w
    set lost_at = coalesce(%(now)s::timestamptz, now())
- where w.stopped_at is null and w.lost_at is null
+ where w.stopped_at is null and w.lost_at is null and w.worker_id <> %(worker_id)s
    and w.last_seen_at + w.lease_ms * interval '1 millisecond' < coalesce(%(now)s::timestamptz, now())
 returning w.worker_id, w.hostname, w.pid, w.last_seen_at;
 

@@ -38,12 +38,12 @@ update relevo.worker_runs r
 returning r.id, r.worker_id;
 
 -- name: finish_run
--- Writes the end of a run, begun or not yet written; an abandoned run stays abandoned.
+-- Writes the end of a run, begun or not yet written, maybe without the slot it took; an abandoned run stays abandoned.
 insert into relevo.worker_runs (id, cycle, source, slot_at, trigger, worker_id, started_at, finished_at, outcome, reason, counts, error_message)
 values (%(run_id)s, %(cycle)s, %(source)s, %(slot_at)s, %(trigger)s, %(worker_id)s, %(started_at)s, clock_timestamp(),
         %(outcome)s, %(reason)s, %(counts)s, %(error_message)s)
 on conflict (id) do update
-   set finished_at = excluded.finished_at, outcome = excluded.outcome, reason = excluded.reason,
+   set slot_at = excluded.slot_at, finished_at = excluded.finished_at, outcome = excluded.outcome, reason = excluded.reason,
        counts = excluded.counts, error_message = excluded.error_message
  where relevo.worker_runs.outcome = 'running'
 returning id;

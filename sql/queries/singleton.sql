@@ -38,7 +38,7 @@ update relevo.cycle_leases l
 returning l.holder;
 
 -- name: release_lease
--- Gives a lease back; the row stays, so that terms only ever rise.
+-- Gives a lease back, holder and all: a heartbeat under way must not revive it. The row stays, so that terms only ever rise.
 update relevo.cycle_leases
-   set leased_until = now()
+   set leased_until = now(), holder = gen_random_uuid()
  where cycle = %(cycle)s and source = %(source)s and holder = %(holder)s;

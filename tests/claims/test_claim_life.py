@@ -5,12 +5,11 @@ from __future__ import annotations
 from uuid import uuid4
 
 from deliveries import add_deliveries, one, states
-
 from relevo.model import Answer, PushRequest
 
 
 def test_a_claim_travels_from_due_to_sent(build, conn) -> None:
-    """Claim, journal, settle and release: the deliveries end sent, unclaimed, with their ticket, and the claim is gone."""
+    """Claim, journal, settle and release: all end sent, unclaimed, with their ticket, and the claim is gone."""
     ids = add_deliveries(conn, 3)
     worker = build()
     claim = worker.claims.claim("dispatch", "default", "bulk")

@@ -24,7 +24,6 @@ from relevo.embedded.layout import Layout
 from relevo.embedded.locks import Lock
 
 FAST = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "16MB", "max_connections": "20"}
-SERVER = Path(__file__).parents[2] / "server"
 
 PROGRAM = """
 import json, os, signal, sys
@@ -126,7 +125,7 @@ class Scene:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             process_group=0,
-            env={**os.environ, "PYTHONPATH": str(SERVER), **env},
+            env={**os.environ, **env},
         )
         self.users.append(User(process))
         return self.users[-1]

@@ -126,6 +126,26 @@ def test_a_stale_pid_file_with_a_living_stranger(scene: Any, folder: Path, answe
     assert stale.read_text().splitlines()[0] == str(scene.state(folder).pid)
 
 
+@pytest.mark.needs("ps")
+def test_a_server_is_known_without_proc(scene: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no /proc, ps tells our server from a stranger with its process id."""
+    scene.acquire(folder)
+    monkeypatch.setattr(cluster, "PROC", folder / "nowhere")
+    assert cluster.running(Layout(folder)) == scene.state(folder).pid
+    assert not cluster._serves(os.getpid(), folder / "data")
+
+
+def test_locks_removed_by_hand(scene: Any, folder: Path, answers: Any) -> None:
+    """Whoever takes lock files for stale under a running server gets a new one; old users find it too."""
+    old = scene.acquire(folder)
+    for lock in folder.glob("*.lock"):
+        lock.unlink()
+    new = scene.acquire(folder)
+    time.sleep(0.5)
+    assert new.dsn == old.dsn
+    assert answers(new.dsn)
+
+
 def test_a_server_started_by_hand_is_left_alone(scene: Any, folder: Path, eventually: Any) -> None:
     """Someone's own postgres on our data is not ours to stop, and never gets a second one beside it."""
     layout = Layout(folder)

@@ -184,7 +184,7 @@ def test_a_folder_open_to_others_is_closed(scene: Any, folder: Path) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="no /proc/net on this system")
+@pytest.mark.needs("linux")
 def test_it_listens_on_loopback_only(scene: Any, folder: Path) -> None:
     """The kernel knows one listener on the port, on 127.0.0.1, and there is no socket file."""
     server = scene.acquire(folder)
@@ -208,7 +208,7 @@ def reach(command: list[str]) -> bool:
     return subprocess.run([*command, "-c", "import relevo, psycopg"], capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="all other tests ran as an ordinary user")
+@pytest.mark.needs("root")
 def test_an_ordinary_user_can_run_it(
     scene: Any, common: Path, eventually: Any, unguarded: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,7 +232,7 @@ def test_an_ordinary_user_can_run_it(
     eventually(lambda: unguarded(folder), "the server stayed after its last user", within=5)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root needs another user")
+@pytest.mark.needs("root")
 def test_root_without_namespaces_lends_the_folder_to_nobody(
     scene: Any, common: Path, tools: Path, eventually: Any, unguarded: Any
 ) -> None:

@@ -209,13 +209,13 @@ class TestConfigure:
         assert len(text) < 2_500
 
     def test_levels(self, out: io.StringIO) -> None:
-        """Lines below the level are not written, whoever logs them; chatty libraries only warn."""
+        """Lines below the level are not written, whoever logs them; of chatty libraries only errors are."""
         logs.configure("info", "json", out)
         structlog.get_logger().debug("no")
         logging.getLogger("some.library").debug("no")
         logging.getLogger("apscheduler.scheduler").info("no")
-        logging.getLogger("psycopg.pool").info("no")
-        logging.getLogger("psycopg.pool").warning("yes")
+        logging.getLogger("psycopg.pool").warning("no")
+        logging.getLogger("psycopg.pool").error("yes")
         assert [line["event"] for line in lines(out)] == ["yes"]
 
     def test_a_strict_level_holds_for_libraries_too(self, out: io.StringIO) -> None:

@@ -19,6 +19,7 @@ _SQL = queries.load("reaper")
 _WAKE = queries.load("wakeups")
 _log = structlog.get_logger("relevo.reaper")
 _CLAIMS_PER_STEP = 50
+_TAKEN_BACK = ("deliveries_recovered", "deliveries_dead", "deliveries_unknown", "deliveries_closed_by_late_ticket")
 
 
 def cycle(settings: Settings) -> Cycle:
@@ -38,8 +39,8 @@ def step(run: Run) -> Step:
         counts += taken
         reaped += 1
     with run.transaction() as connection:
-        counts += bury(connection)
-    return Step(dict(counts), items=counts.total(), more=reaped == _CLAIMS_PER_STEP)
+        counts += bury(connection, run.context.worker_id)
+    return Step(dict(counts), items=sum(counts[name] for name in _TAKEN_BACK), more=reaped == _CLAIMS_PER_STEP)
 
 
 def reap_one(connection: Connection, settings: Settings, now: datetime | None = None) -> Counter[str] | None:
@@ -47,9 +48,9 @@ def reap_one(connection: Connection, settings: Settings, now: datetime | None = 
     row = connection.execute(_SQL["pick_expired_claim"], {"now": now}).fetchone()
     if row is None:
         return None
-    token, worker_id, cycle_name, days, ids, overdue, held_for = row
-    ended = end_claim(connection, settings, token, days, ids, lapsed=True, now=now)
-    if not ids:  # a barred token, never a claim
+    token, worker_id, cycle_name, deliveries, overdue, held_for = row
+    ended = end_claim(connection, settings, token, lapsed=True, now=now)
+    if not deliveries:  # a barred token, never a claim
         return Counter()
     connection.execute(_SQL["tell_reaped"], {"token": token, "cycle": cycle_name})
     ambiguous = ended.pop("ambiguous", 0)
@@ -74,20 +75,20 @@ def reap_one(connection: Connection, settings: Settings, now: datetime | None = 
     )
 
 
-def bury(connection: Connection, now: datetime | None = None) -> Counter[str]:
-    """Notice workers that died in silence and end their runs; wake the singletons whose slot is free again."""
-    lost = connection.execute(_SQL["mark_lost_workers"], {"now": now}).fetchall()
-    for worker_id, hostname, pid, last_seen_at in lost:
+def bury(connection: Connection, worker_id: str, now: datetime | None = None) -> Counter[str]:
+    """Notice other workers that died in silence and end their runs; wake the singletons whose slot is free again."""
+    lost = connection.execute(_SQL["mark_lost_workers"], {"worker_id": worker_id, "now": now}).fetchall()
+    for lost_worker, hostname, pid, last_seen_at in lost:
         _log.error(
             "worker_lost",
-            lost_worker=worker_id,
+            lost_worker=lost_worker,
             hostname=hostname,
             pid=pid,
             last_seen_at=last_seen_at.isoformat(),
         )
     abandoned = connection.execute(_SQL["abandon_runs"], {"now": now}).fetchall()
-    for run_id, cycle_name, source, worker_id, slot_at in abandoned:
-        _log.warning("run_abandoned", abandoned_run=run_id, of_cycle=cycle_name, source=source, former_worker=worker_id)
+    for run_id, cycle_name, source, former, slot_at in abandoned:
+        _log.warning("run_abandoned", abandoned_run=run_id, of_cycle=cycle_name, source=source, former_worker=former)
         if slot_at is not None:
             connection.execute(_WAKE["send_wake"], {"cycle": cycle_name})
     return Counter(workers_lost=len(lost), runs_abandoned=len(abandoned))

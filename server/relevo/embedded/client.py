@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-import relevo
 from relevo.embedded import binaries as programs
 from relevo.embedded import cluster, state, trouble
 from relevo.embedded.layout import Layout
@@ -173,7 +172,8 @@ class _Arrival:
                     check=True,
                 )
             except OSError as error:
-                raise EmbeddedError(f"{sys.executable} cannot be started: {error}.", hint=programs.GET_ONE) from error
+                hint = "Check that this Python can be run by this user."
+                raise EmbeddedError(f"{sys.executable} cannot be started: {error}.", hint=hint) from error
             except subprocess.SubprocessError as error:
                 raise self._speechless() from error
 
@@ -196,6 +196,6 @@ class _Arrival:
 
 def _with_our_code() -> dict[str, str]:
     """The environment, in which the guardian finds the same package that runs here."""
-    root = str(Path(relevo.__file__).resolve().parent.parent)
+    root = str(Path(__file__).resolve().parents[2])
     known = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join([root, known] if known else [root])}

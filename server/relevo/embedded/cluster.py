@@ -23,6 +23,7 @@ DEFAULTS = {"max_connections": "100", "shared_buffers": "128MB", "timezone": "UT
 # The contract with our users rests on these.
 RESERVED = {"data_directory", "listen_addresses", "port", "unix_socket_directories"}
 STATUS_LINE = 7
+PROC = Path("/proc")
 
 
 def check_settings(settings: Mapping[str, str]) -> None:
@@ -180,12 +181,12 @@ def _pid_lines(layout: Layout) -> list[str]:
 
 def _serves(pid: int, data: Path) -> bool:
     """Is this process a postgres on the data folder? A server's current folder is its data folder."""
-    proc = Path("/proc") / str(pid)
-    if Path("/proc/self").exists():
+    if PROC.exists():
+        proc = PROC / str(pid)
         try:
             return (proc / "cwd").samefile(data) and (proc / "comm").read_text().startswith("post")
         except OSError:
             return False
-    command = ["ps", "-o", "args=", "-p", str(pid)]
+    command = ["ps", "-ww", "-o", "args=", "-p", str(pid)]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     return "postgres" in said and str(data) in said

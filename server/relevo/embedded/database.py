@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import psycopg
 
+from relevo import queries
 from relevo.errors import EmbeddedError
 
 NAME = "relevo"
@@ -36,8 +37,7 @@ def _create(port: int, password: str) -> bool:
     """Make the database, unless someone else just did."""
     try:
         with psycopg.connect(dsn(port, password, "postgres"), autocommit=True, connect_timeout=2) as maker:
-            # The one statement outside sql/: there is no database yet to run a migration in.
-            maker.execute("create database relevo")
+            maker.execute(queries.load("embedded")["create_database"])
     except psycopg.errors.DuplicateDatabase:
         return True
     except psycopg.OperationalError:

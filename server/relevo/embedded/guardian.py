@@ -33,6 +33,7 @@ RESTARTS = 5
 FIRST_BACKOFF_S = 0.1
 STEADY_S = 60.0
 PORT_ATTEMPTS = 3
+STRANGER_S = 2.0
 PATIENCE = ((signal.SIGINT, 60.0), (signal.SIGQUIT, 10.0), (signal.SIGKILL, 10.0))
 
 
@@ -161,6 +162,7 @@ class Guardian:
     def _launch(self, port: int) -> None:
         """Start the server and wait until it takes connections; its users' patience is the only limit."""
         with self._server_lock() as lock:
+            self._await_stranger()
             cluster.remove_stale_pid(self.layout)
             start = self._log_end()
             command = cluster.postgres_command(self.bin, self.layout, port, self.settings)
@@ -209,6 +211,12 @@ class Guardian:
                     os.kill(pid, signal.SIGINT)
             self._pause()
         return lock
+
+    def _await_stranger(self) -> None:
+        """A server that holds no lock of ours may be on its way out, say after the locks were removed by hand."""
+        until = time.monotonic() + STRANGER_S
+        while time.monotonic() < until and cluster.running(self.layout):
+            self._pause()
 
     def _stop(self) -> None:
         """Stop the server, quickly but in order; less politely if it does not listen."""

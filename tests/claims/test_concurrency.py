@@ -1,0 +1,195 @@
+"""Many at once: claims are disjoint, bounded and fenced whatever happens at the same time."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from claiming import LEASE, NOW, SECOND, add, answers, claims_in, journal, late_tickets_in, reap, take
+from deliveries import TODAY, states
+
+from relevo import queries
+
+RENEW = queries.load("claims")["renew_claims"]
+DEADLINE_S = 30
+
+
+@pytest.fixture
+def at_once():
+    """Run calls at the same moment, each in a thread, and return their results; an error of any is raised."""
+
+    def run(*calls):
+        line = threading.Barrier(len(calls), timeout=DEADLINE_S)
+
+        def start(call):
+            line.wait()
+            return call()
+
+        with ThreadPoolExecutor(len(calls)) as pool:
+            return [future.result(DEADLINE_S) for future in [pool.submit(start, call) for call in calls]]
+
+    return run
+
+
+def test_eight_claimers_get_disjoint_batches(build, conn, at_once) -> None:
+    """Eight workers drain one queue at once: no delivery is claimed twice, none is left, no batch exceeds its limit."""
+    conn.execute(
+        """insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, next_attempt_at)
+           select %s, 1, gen_random_uuid(), 'tender.new', %s from generate_series(1, 4000)""",
+        [TODAY, NOW],
+    )
+    workers = [build(worker_id=f"worker-{n}", outbox_batch_size=100) for n in range(8)]
+
+    def drain(worker):
+        batches = []
+        while (claim := worker.claims.claim("dispatch", "default", "bulk", now=NOW)) is not None:
+            batches.append(claim.ids)
+        return batches
+
+    results = at_once(*[lambda worker=worker: drain(worker) for worker in workers])
+    batches = [batch for result in results for batch in result]
+    assert max(map(len, batches)) <= 100
+    claimed = Counter(delivery for batch in batches for delivery in batch)
+    assert (len(claimed), max(claimed.values())) == (4000, 1)
+    listed = conn.execute("select count(*) from relevo.claims c cross join unnest(c.ids)").fetchone()
+    held = conn.execute(
+        """select count(*) from relevo.notification_deliveries d
+             join relevo.claims c on c.token = d.claim_token and d.id = any (c.ids)"""
+    ).fetchone()
+    assert listed == held == (4000,)
+
+
+def test_a_limit_holds_while_deliveries_come_and_go(build, conn, at_once) -> None:
+    """While others claim and hand back without pause, no claim takes more than it asked for, and nothing is lost."""
+    add(conn, 300)
+    workers = [build(worker_id=f"worker-{n}") for n in range(4)]
+
+    def take_and_return(worker):
+        sizes = []
+        for _ in range(25):
+            claim = worker.claims.claim("dispatch", "default", "bulk", limit=10, now=NOW)
+            if claim is not None:
+                sizes.append(len(claim.ids))
+                worker.claims.release(claim, NOW)
+        return sizes
+
+    results = at_once(*[lambda worker=worker: take_and_return(worker) for worker in workers])
+    assert max(size for sizes in results for size in sizes) <= 10
+    assert (states(conn), claims_in(conn)) == ({"pending": 300}, [])
+    assert conn.execute("select max(lapse_count) from relevo.notification_deliveries").fetchone() == (0,)
+
+
+def test_settle_and_reap_at_once_write_once(build, conn, at_once) -> None:
+    """Whoever comes first writes all of a claim's deliveries, the other none of them; they never deadlock."""
+    worker, other = build(), build()
+    for round_number in range(40):
+        add(conn, 20, event=round_number)
+        claim = take(worker)
+        settlement, reaped = at_once(
+            lambda claim=claim: worker.claims.settle(claim, list(reversed(answers(claim, "skipped", attempted=False))), now=NOW),
+            lambda: reap(other, NOW + LEASE),
+        )
+        settled, recovered = settlement.written.get("skipped", 0), reaped["deliveries_recovered"]
+        assert (settled, recovered) in [(20, 0), (0, 20)]
+        reap(other, NOW + LEASE)  # the settled claim's empty shell
+        conn.execute("delete from relevo.notification_deliveries where status = 'pending'")
+    assert claims_in(conn) == []
+
+
+def test_settle_in_parts_and_reap_at_once(build, conn, at_once) -> None:
+    """Waves settled from several threads race a reaper: each delivery is written by exactly one of them."""
+    worker, other = build(), build()
+    for round_number in range(15):
+        add(conn, 30, event=round_number)
+        claim = take(worker)
+        given = answers(claim, "skipped", attempted=False)
+        parts = [given[n::3] for n in range(3)]
+        *settlements, reaped = at_once(
+            *[lambda part=part, claim=claim: worker.claims.settle(claim, part, now=NOW) for part in parts],
+            lambda: reap(other, NOW + LEASE),
+        )
+        settled = sum(s.written.get("skipped", 0) for s in settlements)
+        assert settled % 10 == 0
+        assert settled + reaped["deliveries_recovered"] == 30
+        reap(other, NOW + LEASE)
+        conn.execute("delete from relevo.notification_deliveries where status = 'pending'")
+
+
+def test_two_late_settlers_do_not_deadlock(build, conn, at_once) -> None:
+    """Two lost claims hand in tickets for the same deliveries, in opposite order: one closes each, the other is kept."""
+    worker, other = build(), build()
+    for round_number in range(15):
+        add(conn, 50, event=round_number)
+        first = take(worker)
+        journal(worker, first)
+        reap(worker, NOW + LEASE)
+        again = NOW + 2 * LEASE
+        second = take(other, again)
+        journal(other, second, again)
+        reap(worker, again + LEASE)
+        results = at_once(
+            lambda: worker.claims.settle(first, answers(first), now=again + LEASE),
+            lambda: other.claims.settle(second, list(reversed(answers(second))), now=again + LEASE),
+        )
+        assert sum(r.closed_late for r in results) == 50
+        assert sum(r.kept_as_evidence for r in results) == 50
+        assert len(late_tickets_in(conn)) == 50
+        conn.execute("delete from relevo.late_tickets")
+        conn.execute("delete from relevo.notification_deliveries")
+
+
+def test_a_late_settler_and_a_claimer_at_once(build, conn, at_once) -> None:
+    """A late ticket closes a delivery or waits for its new holder: it is never lost between the two."""
+    worker, other = build(), build()
+    for round_number in range(20):
+        add(conn, 10, event=round_number)
+        claim = take(worker)
+        journal(worker, claim)
+        reap(worker, NOW + LEASE)
+        due = NOW + 2 * LEASE
+        settlement, fresh = at_once(
+            lambda claim=claim: worker.claims.settle(claim, answers(claim), now=due),
+            lambda: other.claims.claim("dispatch", "default", "bulk", now=due),
+        )
+        taken = len(fresh.ids) if fresh else 0
+        assert (settlement.closed_late, settlement.kept_as_evidence) == (10 - taken, taken)
+        if fresh is not None:
+            assert other.claims.release(fresh, due)["sent"] == taken
+        assert states(conn) == {"sent": 10}
+        conn.execute("delete from relevo.notification_deliveries")
+
+
+def test_several_reapers_share_the_work(build, conn, at_once) -> None:
+    """Reapers at once take back each claim exactly once."""
+    add(conn, 60)
+    worker = build()
+    for _ in range(20):
+        take(worker, limit=3)
+    reapers = [build() for _ in range(4)]
+    results = at_once(*[lambda reaper=reaper: reap(reaper, NOW + LEASE) for reaper in reapers])
+    assert sum(r["claims_reaped"] for r in results) == 20
+    assert sum(r["deliveries_recovered"] for r in results) == 60
+    assert conn.execute("select distinct lapse_count from relevo.notification_deliveries").fetchall() == [(1,)]
+
+
+def test_a_beat_and_a_reaper_at_once_agree(build, conn, at_once) -> None:
+    """At the moment of expiry either the lease is extended or the claim is taken back, never both."""
+    add(conn, 1)
+    worker, other = build(), build()
+    expiry = NOW
+    for _ in range(30):
+        claim = take(worker, expiry)
+        expiry += LEASE
+
+        def renew(claim=claim, now=expiry):
+            with worker.database.connection() as connection:
+                return connection.execute(RENEW, {"tokens": [claim.token], "now": now}).fetchall()
+
+        renewed, reaped = at_once(renew, lambda now=expiry: reap(other, now))
+        assert (len(renewed), reaped["claims_reaped"]) in [(1, 0), (0, 1)]
+        assert claims_in(conn) == [row[0] for row in renewed]
+        worker.claims.release(claim, expiry)
+        conn.execute("update relevo.notification_deliveries set lapse_count = 0")
+        expiry += SECOND

@@ -1,0 +1,282 @@
+"""The heartbeat: leases live while their holder works, and a holder whose claim is gone learns why, in time."""
+
+from __future__ import annotations
+
+import time
+from uuid import uuid4
+
+import psycopg
+import pytest
+from claiming import LATER, LEASE, NOW, SECOND, add, claims_in, eventually, reap, take
+from deliveries import one
+from proxy import Proxy
+
+from relevo import queries
+from relevo.cycles.reaper import reap_one
+from relevo.errors import OwnershipLostError
+from relevo.model import PushRequest
+from relevo.wakeups import Listener
+
+SHORT = {"outbox_lease_duration_ms": 1_600, "database_connect_timeout_ms": 2_000}
+RENEW = queries.load("claims")["renew_claims"]
+
+
+@pytest.fixture
+def proxy(dsn):
+    """A proxy in front of the test's database."""
+    with Proxy(dsn) as running:
+        yield running
+
+
+def busy_in_sql(worker) -> None:
+    """Keep the main thread inside one long statement."""
+    with worker.database.connection() as connection:
+        connection.execute("select pg_sleep(2)")
+
+
+def busy_in_python(_worker) -> None:
+    """Keep the main thread computing."""
+    until = time.monotonic() + 2
+    while time.monotonic() < until:
+        sum(range(10_000))
+
+
+@pytest.mark.parametrize("busy", [busy_in_sql, busy_in_python])
+def test_a_lease_outlives_its_length_while_the_holder_is_busy(build, conn, busy) -> None:
+    """A thread and a connection of its own extend the lease while the holder does something long."""
+    add(conn, 2)
+    worker = build(**SHORT)
+    worker.heartbeat.start()
+    claim = take(worker, None)
+    busy(worker)
+    claim.check()
+    with worker.database.transaction() as connection:
+        assert reap_one(connection, worker.settings) is None
+    ((left,),) = conn.execute("select leased_until - now() from relevo.claims").fetchall()
+    assert left > SECOND / 2
+
+
+def test_a_lease_shorter_than_usual_does_not_wait_for_the_usual_beat(build, conn) -> None:
+    """A type's short lease is extended in time though the heartbeat's own interval is long."""
+    conn.execute("insert into relevo.event_types (event_type, lease_ms) values ('hasty', 1200)")
+    add(conn, 1, event_type="hasty")
+    worker = build()
+    worker.heartbeat.start()
+    eventually(lambda: worker.heartbeat._due > time.monotonic() + 10)
+    claim = take(worker, None)
+    assert claim.lease_ms == 1200
+    first = one(conn, claim.ids[0])["locked_until"]
+    eventually(lambda: one(conn, claim.ids[0])["locked_until"] > first + 2 * SECOND)
+    claim.check()
+
+
+def test_a_beat_says_that_the_worker_lives(build, conn) -> None:
+    """Each beat renews the worker's last-seen, claims or not."""
+    worker = build(worker_id="worker-a")
+    conn.execute("update relevo.workers set last_seen_at = now() - interval '1 hour', lost_at = now()")
+    worker.heartbeat.beat()
+    assert conn.execute("select last_seen_at > now() - interval '1 minute', lost_at from relevo.workers").fetchall() == [
+        (True, None)
+    ]
+
+
+def test_renewal_ends_at_three_leases(build, conn) -> None:
+    """A claim is extended by its lease while it is younger than three of them, and not once more."""
+    add(conn, 1)
+    worker = build()
+    claim = take(worker)
+    for at in (NOW + SECOND, NOW + 2 * LEASE, NOW + 3 * LEASE - SECOND):
+        assert conn.execute(RENEW, {"tokens": [claim.token], "now": at}).fetchall() == [(claim.token,)]
+        assert one(conn, claim.ids[0])["locked_until"] == at + LEASE
+    for at in (NOW + 3 * LEASE, NOW + 30 * LEASE):
+        assert conn.execute(RENEW, {"tokens": [claim.token], "now": at}).fetchall() == []
+    assert one(conn, claim.ids[0])["locked_until"] == NOW + 4 * LEASE - SECOND
+
+
+def test_a_claim_held_for_three_leases_is_aborted(build, conn) -> None:
+    """Its holder learns `error` before the next request, and the claim is left to the reaper."""
+    add(conn, 1)
+    worker = build()
+    claim = take(worker, None)
+    conn.execute("update relevo.claims set claimed_at = claimed_at - interval '3 minutes'")
+    worker.heartbeat.beat()
+    with pytest.raises(OwnershipLostError, match="three times its lease") as lost:
+        claim.check()
+    assert lost.value.reason == "error"
+    with pytest.raises(OwnershipLostError):
+        worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)])
+    assert claims_in(conn) == [claim.token]
+
+
+COMPLETE = """update relevo.notification_deliveries
+                 set status = 'cancelled', completed_at = now(), next_attempt_at = null, claim_token = null"""
+LOSSES = {
+    "taken_by_another_worker": ["update relevo.notification_deliveries set claim_token = null", "delete from relevo.claims"],
+    "already_completed": [COMPLETE, "delete from relevo.claims"],
+    "not_found": ["delete from relevo.notification_deliveries", "delete from relevo.claims"],
+    "error": ["update relevo.claims set claimed_at = claimed_at - interval '1 day'"],
+}
+
+
+@pytest.mark.parametrize("reason", LOSSES)
+@pytest.mark.parametrize("noticed_by", ["heartbeat", "journal"])
+def test_a_loss_has_a_reason(build, conn, reason, noticed_by) -> None:
+    """Whoever looks first, heartbeat or journal, tells the holder which of the four things happened."""
+    add(conn, 3)
+    worker = build()
+    claim = take(worker, None)
+    for statement in LOSSES[reason]:
+        conn.execute(statement.encode())
+    if noticed_by == "heartbeat":
+        worker.heartbeat.beat()
+    else:
+        later = LATER if reason == "error" else None
+        with pytest.raises(OwnershipLostError):
+            worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)], later)
+    with pytest.raises(OwnershipLostError) as lost:
+        claim.check()
+    assert lost.value.reason == reason
+
+
+def test_one_loss_is_not_all(build, conn) -> None:
+    """Among several claims only the lost one is aborted; one handed back in good order hears nothing."""
+    add(conn, 3)
+    worker = build()
+    lost, kept, returned = (take(worker, None, limit=1) for _ in range(3))
+    conn.execute("delete from relevo.claims where token = any (%s)", [[lost.token, returned.token]])
+    worker.heartbeat.drop(returned.token)
+    worker.heartbeat.beat()
+    assert lost.loss is not None
+    kept.check()
+    returned.check()
+
+
+def test_a_loss_is_learned_once(build, conn) -> None:
+    """The first reason stays; what is found later does not replace it."""
+    add(conn, 1)
+    worker = build()
+    claim = take(worker, None)
+    reap(worker, LATER)
+    worker.heartbeat.beat()
+    conn.execute("delete from relevo.notification_deliveries")
+    worker.heartbeat.beat()
+    claim.lose("error", "again")
+    assert claim.loss == ("taken_by_another_worker", "The heartbeat found it ended.")
+
+
+def test_an_unreachable_database_stops_the_sending(build, conn, proxy) -> None:
+    """When the heartbeat cannot reach the database every claim is lost as `error`, well before its lease ends."""
+    add(conn, 2)
+    worker = build(database_url=proxy.dsn, outbox_lease_duration_ms=20_000, outbox_lease_heartbeat_ms=200)
+    worker.heartbeat.start()
+    claims = [take(worker, None, limit=1) for _ in range(2)]
+    proxy.shut()
+    eventually(lambda: all(claim.loss for claim in claims), 5)
+    for claim in claims:
+        with pytest.raises(OwnershipLostError, match="could not reach the database") as lost:
+            claim.check()
+        assert lost.value.reason == "error"
+    assert len(claims_in(conn)) == 2
+
+
+def test_a_frozen_database_stops_the_sending_too(build, conn, proxy) -> None:
+    """A server that keeps connections open and answers nothing is noticed; after it thaws, the heart beats on."""
+    add(conn, 1)
+    worker = build(
+        database_url=proxy.dsn,
+        outbox_lease_duration_ms=20_000,
+        outbox_lease_heartbeat_ms=200,
+        database_connect_timeout_ms=2_000,
+    )
+    worker.heartbeat.start()
+    claim = take(worker, None)
+    eventually(lambda: worker.heartbeat._connection is not None)
+    proxy.freeze()
+    eventually(lambda: claim.loss, 8)
+    assert claim.loss[0] == "error"
+    proxy.thaw()
+    conn.execute("update relevo.workers set last_seen_at = now() - interval '1 hour'")
+    eventually(lambda: conn.execute("select last_seen_at > now() - interval '1 minute' from relevo.workers").fetchone()[0])
+
+
+def test_a_killed_connection_is_replaced_within_the_beat(build, conn) -> None:
+    """Its backend terminated, the heartbeat connects anew at once and loses nothing."""
+    add(conn, 1)
+    worker = build()
+    claim = take(worker, None)
+    worker.heartbeat.beat()
+    pid = worker.heartbeat._connection.info.backend_pid
+    conn.execute("select pg_terminate_backend(%s, 5000)", [pid])
+    before = one(conn, claim.ids[0])["locked_until"]
+    assert worker.heartbeat._beat_or_lose()
+    assert worker.heartbeat._connection.info.backend_pid != pid
+    assert one(conn, claim.ids[0])["locked_until"] > before
+    claim.check()
+
+
+def test_connections_cut_under_way_are_replaced(build, conn, proxy) -> None:
+    """However often connections break, a claim is kept while new ones can be made."""
+    add(conn, 1)
+    worker = build(database_url=proxy.dsn, outbox_lease_duration_ms=4_000, outbox_lease_heartbeat_ms=100)
+    proxy.latency_s = 0.005
+    worker.heartbeat.start()
+    claim = take(worker, None)
+    for _ in range(5):
+        proxy.cut()
+        for _ in range(2):  # the second renewal proves that the first was answered
+            first = one(conn, claim.ids[0])["locked_until"]
+            eventually(lambda before=first: one(conn, claim.ids[0])["locked_until"] > before)
+    claim.check()
+
+
+def test_the_reapers_call_aborts_before_the_next_beat(build, conn) -> None:
+    """Reaping tells the former holder, who learns it long before its next regular heartbeat."""
+    add(conn, 1)
+    worker, reaper = build(), build()
+    hearing: list[str] = []
+    listener = Listener(
+        worker.database, on_wake=hearing.append, on_lost=worker.heartbeat.suspect, on_change=hearing.append
+    )
+    worker.heartbeat.start()
+    listener.start()
+    try:
+        eventually(lambda: "listening" in hearing)
+        eventually(lambda: worker.heartbeat._due > time.monotonic() + 10)  # the next regular beat is far away
+        claim = take(worker, None)
+        began = time.monotonic()
+        reap(reaper, LATER)
+        eventually(lambda: claim.loss, 5)
+        assert worker.heartbeat._due > began + 10
+        assert claim.loss[0] == "taken_by_another_worker"
+        eventually(lambda: "dispatch" in hearing)
+    finally:
+        listener.stop()
+
+
+def test_a_call_about_another_workers_claim_is_ignored(build, conn) -> None:
+    """A suspicion about a claim that is not ours, or already handed back, does not even cause a beat."""
+    worker = build()
+    worker.heartbeat.suspect(uuid4())
+    assert not worker.heartbeat._wake.is_set()
+
+
+def test_a_renewal_waits_for_a_reaper_and_then_finds_nothing(build, conn, dsn) -> None:
+    """A beat that meets a reaper at work waits for it, and the claim is lost, not resurrected."""
+    add(conn, 1)
+    worker = build()
+    claim = take(worker, None)
+    with psycopg.connect(dsn) as other:
+        other.execute("select from relevo.claims for update")
+        other.execute("update relevo.notification_deliveries set claim_token = null")
+        other.execute("delete from relevo.claims")
+        worker.heartbeat.start()
+        eventually(
+            lambda: conn.execute(
+                "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+            ).fetchone()[0]
+        )
+        assert claim.loss is None
+        other.commit()
+    eventually(lambda: claim.loss)
+    assert claim.loss[0] == "taken_by_another_worker"
+    assert claims_in(conn) == []

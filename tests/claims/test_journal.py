@@ -1,0 +1,174 @@
+"""The journal: the fence before each request, which records exactly what may be sent."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+from claiming import HTTP_TIMEOUT, LEASE, NOW, SECOND, add, answers, claims_in, journal, reap, take, ticket_of
+from deliveries import one, states
+
+from relevo.errors import OwnershipLostError
+from relevo.model import PushRequest
+
+
+def journalled(conn):
+    """Return what the journal holds: the ids of each request."""
+    return dict(conn.execute("select id, ids from relevo.push_requests").fetchall())
+
+
+def test_it_records_a_wave_as_it_will_be_sent(build, conn) -> None:
+    """One wave of several requests: each is a row with its deliveries, by whom and for which claim, unanswered."""
+    add(conn, 5)
+    worker = build(worker_id="worker-a")
+    claim = take(worker)
+    wave = [PushRequest(uuid4(), claim.deliveries[:2]), PushRequest(uuid4(), claim.deliveries[2:])]
+    verdicts = worker.claims.journal(claim, wave, NOW)
+    assert {(v.id, v.verdict, v.ticket_id) for v in verdicts} == {(d, "send", None) for d in claim.ids}
+    assert {key: sorted(ids) for key, ids in journalled(conn).items()} == {
+        request.id: sorted(d.id for d in request.deliveries) for request in wave
+    }
+    rows = conn.execute(
+        "select distinct claim_token, worker_id, journalled_at, answered_at, request_day from relevo.push_requests"
+    ).fetchall()
+    assert rows == [(claim.token, "worker-a", NOW, None, NOW.date())]
+
+
+def test_answers_close_their_requests_only(build, conn) -> None:
+    """A settle marks the requests it brings answers for, and no other."""
+    add(conn, 2)
+    worker = build()
+    claim = take(worker)
+    first, second = (journal(worker, claim, deliveries=[delivery]) for delivery in claim.deliveries)
+    worker.claims.settle(claim, answers(claim)[:1], [first.id], NOW + SECOND)
+    rows = dict(conn.execute("select id, answered_at from relevo.push_requests").fetchall())
+    assert rows == {first.id: NOW + SECOND, second.id: None}
+
+
+def test_it_refuses_a_claim_that_was_taken_back(build, conn) -> None:
+    """Nothing is journalled for a reaped claim, and its holder learns why; asking again does not change the answer."""
+    add(conn, 1)
+    worker = build()
+    claim = take(worker)
+    reap(worker, NOW + LEASE)
+    for _ in range(2):
+        with pytest.raises(OwnershipLostError) as lost:
+            worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)], NOW + LEASE)
+        assert lost.value.reason == "taken_by_another_worker"
+    assert journalled(conn) == {}
+
+
+def test_it_refuses_a_claim_another_claim_followed(build, conn) -> None:
+    """The deliveries are in another claim of the same worker: the first one may not send them."""
+    add(conn, 1)
+    worker = build()
+    stale = take(worker)
+    reap(worker, NOW + LEASE)
+    fresh = take(worker, NOW + LEASE)
+    with pytest.raises(OwnershipLostError):
+        worker.claims.journal(stale, [PushRequest(uuid4(), stale.deliveries)], NOW + LEASE)
+    journal(worker, fresh, NOW + LEASE)
+
+
+@pytest.mark.parametrize("left", [-LEASE, 0 * SECOND, SECOND, HTTP_TIMEOUT])
+def test_it_needs_more_lease_than_a_request_may_take(build, conn, left) -> None:
+    """With no more lease left than one HTTP timeout nothing may be sent, though the claim still stands."""
+    add(conn, 1)
+    worker = build()
+    claim = take(worker)
+    with pytest.raises(OwnershipLostError) as lost:
+        worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)], NOW + LEASE - left)
+    assert lost.value.reason == "error"
+    assert "Too little of its lease is left." in str(lost.value)
+    assert (journalled(conn), claims_in(conn)) == ({}, [claim.token])
+
+
+def test_a_little_more_lease_is_enough(build, conn) -> None:
+    """One microsecond more than an HTTP timeout is enough."""
+    add(conn, 1)
+    worker = build()
+    journal(worker, take(worker), NOW + LEASE - HTTP_TIMEOUT - SECOND / 1_000_000)
+
+
+def test_it_skips_what_has_expired(build, conn) -> None:
+    """A delivery whose deadline has come is not journalled; the rest of its request is."""
+    (late,) = add(conn, 1, deadline=NOW)
+    (timely,) = add(conn, 1, deadline=NOW + SECOND)
+    worker = build()
+    claim = take(worker)
+    request = PushRequest(uuid4(), claim.deliveries)
+    verdicts = {v.id: v.verdict for v in worker.claims.journal(claim, [request], NOW)}
+    assert verdicts == {late: "expired", timely: "send"}
+    assert journalled(conn) == {request.id: [timely]}
+
+
+def test_a_request_of_expired_deliveries_is_none(build, conn) -> None:
+    """If nothing of a request may be sent, there is no request; settling the verdict is enough."""
+    add(conn, 2, deadline=NOW)
+    worker = build()
+    claim = take(worker)
+    verdicts = worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)], NOW)
+    assert {v.verdict for v in verdicts} == {"expired"}
+    assert journalled(conn) == {}
+    worker.claims.settle(claim, answers(claim, "expired", attempted=False), now=NOW)
+    assert states(conn) == {"expired": 2}
+
+
+def test_it_leaves_out_what_others_finished(build, conn) -> None:
+    """A delivery that was cancelled under the claim is not journalled; the claim itself is not lost by it."""
+    cancelled, kept = add(conn, 2)
+    worker = build()
+    claim = take(worker)
+    cancel = """update relevo.notification_deliveries
+                   set status = 'cancelled', completed_at = now(), next_attempt_at = null, claim_token = null
+                 where id = %s"""
+    conn.execute(cancel, [cancelled])
+    request = PushRequest(uuid4(), claim.deliveries)
+    assert [(v.id, v.verdict) for v in worker.claims.journal(claim, [request], NOW)] == [(kept, "send")]
+    conn.execute(cancel, [kept])
+    assert worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)], NOW) == []
+    assert journalled(conn) == {request.id: [kept]}
+    claim.check()
+
+
+def test_it_leaves_out_what_the_claim_never_held(build, conn) -> None:
+    """Deliveries of another claim in the wave are neither journalled nor sent."""
+    add(conn, 2)
+    worker = build()
+    mine, other = take(worker, limit=1), take(worker, limit=1)
+    request = PushRequest(uuid4(), mine.deliveries + other.deliveries)
+    assert [v.id for v in worker.claims.journal(mine, [request], NOW)] == mine.ids
+    assert journalled(conn) == {request.id: mine.ids}
+
+
+def test_an_empty_wave_is_no_loss(build, conn) -> None:
+    """Asking about nothing answers nothing."""
+    add(conn, 1)
+    worker = build()
+    claim = take(worker)
+    assert worker.claims.journal(claim, [], NOW) == []
+    claim.check()
+
+
+def test_a_claim_lost_between_journal_and_settle(build, conn) -> None:
+    """The answer comes after the reaper: not written, but kept as a ticket that closes the delivery."""
+    (delivery,) = add(conn, 1)
+    worker, other = build(), build()
+    claim = take(worker)
+    request = journal(worker, claim)
+    reap(other, NOW + LEASE)
+    settlement = worker.claims.settle(claim, answers(claim), [request.id], NOW + LEASE)
+    assert (settlement.written, settlement.closed_late) == ({}, 1)
+    assert one(conn, delivery)["provider_ticket_id"] == ticket_of(claim, delivery)
+    assert conn.execute("select count(*) from relevo.push_requests where answered_at is null").fetchone() == (0,)
+
+
+def test_a_reaper_cannot_end_a_claim_while_it_is_journalled(build, conn, dsn) -> None:
+    """A reaper passes by a claim whose journal is being written, and takes it, ambiguous, once that is done."""
+    add(conn, 1)
+    worker = build()
+    claim = take(worker)
+    with conn.transaction():
+        conn.execute("select from relevo.claims where token = %s for key share", [claim.token])
+        assert reap(worker, NOW + LEASE) == {}
+    assert reap(worker, NOW + LEASE)["claims_reaped"] == 1

@@ -1,0 +1,159 @@
+"""The states of a delivery: what settling writes into each, and what the schema refuses."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import psycopg
+import pytest
+from claiming import MINUTE, NOW, SECOND, add, answers, journal, send, take
+from deliveries import one
+
+from relevo.model import Status
+
+FINAL = {"ok", "unconfirmed", "invalid", "failed", "expired", "skipped", "cancelled", "unknown"}
+
+
+@pytest.mark.parametrize("status", get_args(Status))
+def test_settling_writes_a_state_with_its_timestamps(build, conn, status) -> None:
+    """Each state a settle can write has the timestamps that belong to it, and the delivery is nobody's any more."""
+    (delivery,) = add(conn, 1)
+    worker = build()
+    claim = take(worker)
+    request = journal(worker, claim)
+    ticket = "ticket" if status in ("sent", "ok", "unconfirmed") else None
+    answer = answers(claim, status, ticket_id=ticket, error_code="Fault", error_message="A fault.")
+    later = NOW + SECOND
+    assert worker.claims.settle(claim, answer, [request.id], later).written == {status: 1}
+    row = one(conn, delivery)
+    assert (row["status"], row["claim_token"], row["provider_ticket_id"]) == (status, None, ticket)
+    assert (row["attempt_count"], row["last_attempt_at"], row["updated_at"]) == (1, later, later)
+    assert row["completed_at"] == (later if status in FINAL else None)
+    if status == "retryable":
+        assert MINUTE <= row["next_attempt_at"] - later <= MINUTE + SECOND / 2
+    else:
+        assert row["next_attempt_at"] is None
+    fault = (None, None) if status == "sent" else ("Fault", "A fault.")
+    assert (row["last_error_code"], row["last_error_message"]) == fault
+
+
+def test_what_was_not_attempted_counts_no_attempt(build, conn) -> None:
+    """An answer without a request spends no attempt, whether it is final or asks for a later try."""
+    first, second, third = add(conn, 2) + add(conn, 1, attempts=3)
+    worker = build()
+    claim = take(worker)
+    skipped, postponed, again = answers(claim, "skipped", attempted=False)
+    later = answers(claim, "retryable", attempted=False, retry_after_ms=600_000)[1:]
+    assert worker.claims.settle(claim, [skipped, *later], now=NOW).written == {"skipped": 1, "pending": 1, "retryable": 1}
+    assert (one(conn, first)["attempt_count"], one(conn, first)["last_attempt_at"]) == (0, None)
+    assert (one(conn, second)["status"], one(conn, second)["attempt_count"]) == ("pending", 0)
+    assert one(conn, second)["next_attempt_at"] == NOW + 10 * MINUTE
+    assert (one(conn, third)["status"], one(conn, third)["attempt_count"]) == ("retryable", 3)
+    assert (postponed.id, again.id) == (second, third)
+
+
+def test_errors_are_bounded_and_forgotten_once_sent(build, conn) -> None:
+    """A long error is cut to what the schema holds; a later success leaves no trace of it."""
+    (delivery,) = add(conn, 1)
+    worker = build()
+    send(worker, take(worker), "retryable", error_code="c" * 1000, error_message="m" * 10_000)
+    row = one(conn, delivery)
+    assert (row["last_error_code"], row["last_error_message"]) == ("c" * 100, "m" * 500)
+    due = row["next_attempt_at"]
+    send(worker, take(worker, due), "sent", due)
+    row = one(conn, delivery)
+    assert (row["last_error_code"], row["last_error_message"], row["attempt_count"]) == (None, None, 2)
+
+
+def test_processing_is_being_claimed(build, conn) -> None:
+    """A delivery is processing exactly while a claim holds it, and the view says whose and until when."""
+    (delivery,) = add(conn, 1)
+    worker = build(worker_id="worker-a")
+    assert not one(conn, delivery)["processing"]
+    claim = take(worker)
+    row = one(conn, delivery)
+    assert (row["processing"], row["status"], row["locked_by"]) == (True, "pending", "worker-a")
+    assert (row["locked_at"], row["locked_until"]) == (NOW, NOW + MINUTE)
+    worker.claims.release(claim, NOW)
+    row = one(conn, delivery)
+    assert (row["processing"], row["locked_by"], row["locked_at"]) == (False, None, None)
+
+
+def test_the_view_offers_the_columns_operators_know(conn) -> None:
+    """Every column the seed names can be selected from the view of deliveries."""
+    conn.execute(
+        """select provider, status, attempt_count, next_attempt_at, locked_at, locked_by, completed_at, last_attempt_at,
+                  updated_at, last_error_code, last_error_message, provider_ticket_id, provider_receipt_id
+             from relevo.deliveries"""
+    )
+
+
+DELIVERY, CLAIM, REQUEST = "update relevo.notification_deliveries set ", "update relevo.claims set ", "update relevo.push_requests set "
+LATE, TYPE = "update relevo.late_tickets set ", "update relevo.event_types set "
+IMPOSSIBLE = {
+    # a state and its timestamps
+    "final_exactly_when_completed": DELIVERY + "status = 'failed', next_attempt_at = null",
+    "open_has_a_next_attempt": DELIVERY + "next_attempt_at = null",
+    "final_has_no_next_attempt": DELIVERY + "status = 'failed', completed_at = now()",
+    "final_is_unclaimed": DELIVERY
+    + "status = 'failed', completed_at = now(), next_attempt_at = null, claim_token = gen_random_uuid()",
+    "sent_has_a_ticket": DELIVERY + "status = 'sent', next_attempt_at = null",
+    "retryable_was_attempted": DELIVERY + "status = 'retryable'",
+    # words outside their set, numbers and texts outside their bounds
+    "notification_deliveries_status_check": DELIVERY + "status = 'processing'",
+    "notification_deliveries_lane_check": DELIVERY + "lane = 'slow'",
+    "notification_deliveries_attempt_count_check": DELIVERY + "attempt_count = 101",
+    "notification_deliveries_lapse_count_check": DELIVERY + "lapse_count = -1",
+    "notification_deliveries_event_type_check": DELIVERY + "event_type = ''",
+    "notification_deliveries_provider_check": DELIVERY + "provider = repeat('x', 41)",
+    "notification_deliveries_project_check": DELIVERY + "project = repeat('x', 201)",
+    "notification_deliveries_last_error_code_check": DELIVERY + "last_error_code = repeat('x', 101)",
+    "notification_deliveries_last_error_message_check": DELIVERY + "last_error_message = repeat('x', 501)",
+    "notification_deliveries_provider_ticket_id_check": DELIVERY + "provider_ticket_id = repeat('x', 201)",
+    "notification_deliveries_provider_receipt_id_check": DELIVERY + "provider_receipt_id = ''",
+    "claims_lease_ms_check": CLAIM + "lease_ms = 0",
+    "claims_check": CLAIM + "ids = ids || 1::bigint",
+    "push_requests_check": REQUEST + "ids = '{}', days = '{}'",
+    "late_tickets_ticket_id_check": LATE + "ticket_id = ''",
+    "event_types_event_type_check": TYPE + "event_type = ''",
+    "event_types_lease_ms_check": TYPE + "lease_ms = 99",
+    "event_types_max_attempts_check": TYPE + "max_attempts = 101",
+    "event_types_retry_base_ms_check": TYPE + "retry_base_ms = 0",
+    "event_types_retry_max_ms_check": TYPE + "retry_max_ms = 0",
+    "event_types_retry_jitter_ms_check": TYPE + "retry_jitter_ms = -1",
+    "event_types_check": TYPE + "retry_base_ms = 2, retry_max_ms = 1",
+}
+
+
+def test_the_schema_refuses_every_impossible_state(build, conn) -> None:
+    """Each CHECK of deliveries, claims, journal, late tickets and event types refuses what it is there for."""
+    add(conn, 1)
+    worker = build()
+    claim = take(worker)
+    journal(worker, claim)
+    conn.execute("insert into relevo.event_types (event_type) values ('tender.new')")
+    conn.execute(
+        "insert into relevo.late_tickets values (current_date, 1, 'ticket', gen_random_uuid(), now())",
+    )
+    for constraint, statement in IMPOSSIBLE.items():
+        with pytest.raises(psycopg.errors.CheckViolation) as refused:
+            conn.execute(statement.encode())
+        assert refused.value.diag.constraint_name == constraint
+    tables = ("notification_deliveries", "claims", "push_requests", "late_tickets", "event_types")
+    checks = conn.execute(
+        "select conname from pg_constraint where contype = 'c' and conrelid = any (%s::regclass[])",
+        [[f"relevo.{name}" for name in tables]],
+    ).fetchall()
+    assert {row[0] for row in checks} == set(IMPOSSIBLE)
+
+
+def test_one_installation_gets_an_event_once(conn) -> None:
+    """A second delivery of the same event to the same installation is refused by the schema."""
+    (delivery,) = add(conn, 1)
+    row = one(conn, delivery)
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        conn.execute(
+            """insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type)
+               values (%(event_day)s, %(notification_event_id)s, %(installation_id)s, 'other.type')""",
+            row,
+        )

@@ -1,0 +1,69 @@
+"""Databases to migrate, and migrations to migrate them with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from processes import Process, Processes
+from relevo import config, migrate
+from relevo.db import Database
+from relevo.migrate import Migration
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+
+
+@pytest.fixture
+def open_database() -> Iterator[Callable[..., Database]]:
+    """Open the door to a database as relevo does: `open_database(dsn)`; closed at the end."""
+    opened: list[Database] = []
+
+    def make(dsn: str, **settings: object) -> Database:
+        given = {name.upper(): str(value) for name, value in settings.items()}
+        opened.append(Database(dsn, dsn, config.load(given, None)))
+        return opened[-1]
+
+    yield make
+    for database in opened:
+        database.close()
+
+
+@pytest.fixture
+def database(open_database: Callable[..., Database], empty_database: str) -> Database:
+    """The door to a database without a schema."""
+    return open_database(empty_database)
+
+
+@pytest.fixture
+def look(empty_database: str) -> Iterator[psycopg.Connection[Any]]:
+    """An observer's connection to the database without a schema, in autocommit."""
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def beyond() -> Callable[..., list[Migration]]:
+    """Return the real migrations and some more after them: `beyond("create table …", needs="0.1.0")`."""
+
+    def add(*bodies: str, needs: str = "0.1.0") -> list[Migration]:
+        real = migrate.available()
+        more = [
+            Migration(number, f"more_{number}", needs, f"-- needs relevo {needs}\n{body}\n".encode())
+            for number, body in enumerate(bodies, start=len(real) + 1)
+        ]
+        return [*real, *more]
+
+    return add
+
+
+@pytest.fixture
+def command(empty_database: str, tmp_path: Path) -> Iterator[Callable[..., Process]]:
+    """Start `relevo` on the database without a schema: `command("migrate", "--plan").ends()`."""
+    started = Processes(empty_database, tmp_path)
+    yield started.relevo
+    started.close()

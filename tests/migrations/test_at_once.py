@@ -1,0 +1,94 @@
+"""However many processes migrate at once, each migration is applied once, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from processes import eventually
+from relevo import migrate
+from relevo.errors import MigrationError
+
+TURN = "select pg_advisory_xact_lock(hashtextextended('relevo.migrate', 0))"
+
+
+def versions(look) -> list[int]:
+    """Return the ledger's versions."""
+    return [row[0] for row in look.execute("select version from relevo.schema_migrations order by version")]
+
+
+def test_two_processes_migrate_an_empty_database(command, empty_database, look) -> None:
+    """Two commands started together both succeed, and between them run every migration exactly once."""
+    with psycopg.connect(empty_database) as starter:
+        starter.execute(TURN)  # both come to the door before it opens
+        both = [command("migrate"), command("migrate")]
+        waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+        eventually(lambda: look.execute(waiting).fetchone() == (2,), "both stand at the door")
+    assert [process.ends() for process in both] == [0, 0], [process.stderr for process in both]
+    ran = [line for process in both for line in process.stdout.splitlines() if line.startswith("ran ")]
+    assert sorted(ran) == [f"ran {migration}" for migration in migrate.available()]
+    assert versions(look) == [migration.version for migration in migrate.available()]
+
+
+@pytest.mark.parametrize("isolation", ["read committed", "repeatable read", "serializable"])
+def test_eight_threads_migrate_an_empty_database(open_database, empty_database, look, beyond, isolation) -> None:
+    """Eight callers share the work without an error and without a double, whatever the database's default isolation."""
+    look.execute(f"alter database {look.info.dbname} set default_transaction_isolation = '{isolation}'")
+    known = beyond(*(f"create table relevo.more_{n} (id int); select pg_sleep(0.02);" for n in range(6)))
+    databases = [open_database(empty_database) for _ in range(8)]
+    together = threading.Barrier(len(databases))
+
+    def run(database) -> list[str]:
+        together.wait(30)
+        return [str(migration) for migration in migrate.migrate(database, known)]
+
+    with ThreadPoolExecutor(len(databases)) as threads:
+        ran = [name for done in threads.map(run, databases, timeout=60) for name in done]
+    assert sorted(ran) == [str(migration) for migration in known]
+    assert versions(look) == [migration.version for migration in known]
+
+
+def test_waiting_for_a_turn_is_bounded(database, empty_database, look) -> None:
+    """While somebody else holds the lock, migrate gives up after its patience, says so, and has changed nothing."""
+    with psycopg.connect(empty_database) as holder:
+        holder.execute(TURN)
+        started = time.monotonic()
+        with pytest.raises(
+            MigrationError, match=r"Another process has been migrating for more than 0\.3 s\. Try again"
+        ):
+            migrate.migrate(database, lock_wait_ms=300)
+        assert 0.3 <= time.monotonic() - started < 10
+    assert look.execute("select to_regnamespace('relevo')").fetchone() == (None,)
+    assert migrate.migrate(database) == migrate.available()
+
+
+def test_a_short_patience_of_the_role_does_not_cut_a_migration(database, look, beyond) -> None:
+    """A statement timeout set for the database bounds neither the wait for a turn nor a long migration."""
+    look.execute(f"alter database {look.info.dbname} set statement_timeout = '200ms'")
+    slow = beyond("select pg_sleep(0.5);")
+    assert migrate.migrate(database, slow) == slow
+
+
+def test_a_killed_migrator_holds_nobody_up(empty_database, database, look, beyond, tmp_path) -> None:
+    """Killed in the middle of a migration, a process leaves no half; the next one waits for the server to notice."""
+    program = (
+        "import sys; from relevo import config, migrate; from relevo.db import Database\n"
+        "known = migrate.available(); body = b'create table relevo.half (id int); select pg_sleep(1)'\n"
+        "known.append(migrate.Migration(len(known) + 1, 'slow', '0.1.0', body))\n"
+        "migrate.migrate(Database(sys.argv[1], sys.argv[1], config.load({}, None)), known)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program, empty_database], cwd=tmp_path)
+    asleep = "select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'"
+    try:
+        eventually(lambda: look.execute(asleep).fetchone() == (1,), "the migration begins")
+    finally:
+        process.kill()
+        process.wait(10)
+    whole = beyond("create table relevo.half (id int);")
+    assert migrate.migrate(database, whole) == whole[-1:]

@@ -1,0 +1,168 @@
+"""Plain forward-only files with recorded checksums: what is applied, what is refused, and in which words."""
+
+from __future__ import annotations
+
+import pytest
+
+from relevo import __version__, migrate
+from relevo.errors import DatabaseUnavailableError, MigrationError
+
+FIRST = "-- needs relevo 0.1.0\ncreate table relevo.first (id int);\n"
+
+
+def applied(look) -> list[tuple[int, str]]:
+    """Return the ledger's versions and names."""
+    return look.execute("select version, name from relevo.schema_migrations order by version").fetchall()
+
+
+def has(look, relation: str) -> bool:
+    """Tell whether a table is there."""
+    return look.execute("select to_regclass(%s) is not null", [relation]).fetchone()[0]
+
+
+def test_every_file_is_applied_once_and_written_down(database, look) -> None:
+    """The ledger holds each file's number, name, checksum, need and who applied it; a second call has nothing to do."""
+    files = migrate.available()
+    assert files
+    assert migrate.migrate(database) == files
+    rows = look.execute(
+        "select version, name, checksum, needs, applied_by from relevo.schema_migrations order by version"
+    )
+    assert rows.fetchall() == [(m.version, m.name, m.checksum, m.needs, __version__) for m in files]
+    assert migrate.migrate(database) == []
+    assert migrate.prepare(database) == []
+
+
+def test_only_what_is_new_is_run(database, look, beyond) -> None:
+    """After an upgrade the files that were applied before are left alone."""
+    migrate.migrate(database)
+    known = beyond("create table relevo.one (id int);", "create table relevo.two (id int);")
+    assert migrate.prepare(database, known) == known[-2:]
+    assert has(look, "relevo.two")
+
+
+def test_the_plan_shows_what_would_run_and_changes_nothing(command, look) -> None:
+    """`relevo migrate --plan` names every pending file, leaves no trace, and after migrating says that all is done."""
+    planned = command("migrate", "--plan")
+    assert planned.ends() == 0, planned.stderr
+    assert planned.stdout.split() == [word for m in migrate.available() for word in ("would", "run", str(m))]
+    assert look.execute("select to_regnamespace('relevo')").fetchone() == (None,)
+
+    ran = command("migrate")
+    assert ran.ends() == 0, ran.stderr
+    assert ran.stdout == planned.stdout.replace("would run", "ran")
+    nothing = command("migrate", "--plan")
+    assert nothing.ends() == 0
+    assert "up to date" in nothing.stdout
+
+
+def test_an_edited_file_is_refused_in_words(database, look, beyond) -> None:
+    """A changed file is named, with who applied it and what to do; neither migrate, plan nor prepare goes on."""
+    migrate.migrate(database, beyond("create table relevo.one (id int);"))
+    edited = beyond("create table relevo.one (id bigint);", "create table relevo.two (id int);")
+    for attempt in (migrate.migrate, migrate.plan, migrate.prepare):
+        with pytest.raises(MigrationError, match=rf"0003_more_3 was edited .* by relevo {__version__}.*new migration"):
+            attempt(database, edited)
+    assert not has(look, "relevo.two")
+
+
+def test_an_edited_file_is_refused_below_a_newer_schema_too(database, beyond) -> None:
+    """A newer schema that would serve does not hide that one of our own files was changed."""
+    migrate.migrate(database, beyond("select 1;", "select 2;"))
+    with pytest.raises(MigrationError, match="0003_more_3 was edited"):
+        migrate.prepare(database, beyond("select 3;"))
+
+
+def test_migrate_refuses_a_schema_it_does_not_know(command, database, beyond) -> None:
+    """An older version's `relevo migrate` fails with the unknown migration's name and what to do instead."""
+    migrate.migrate(database, beyond("select 1;"))
+    refused = command("migrate")
+    assert refused.ends() == 1
+    assert "0003_more_3" in refused.stderr
+    assert f"relevo {__version__} does not know" in refused.stderr
+    assert "at least as new as the database" in refused.stderr
+
+
+def test_an_older_version_works_on_a_newer_schema_that_serves_it(command, database, beyond) -> None:
+    """What `relevo run` asks for accepts a newer schema whose need is at most our version, and changes nothing."""
+    migrate.migrate(database, beyond("select 1;", needs=__version__))
+    assert migrate.prepare(database) == []
+    ran = command("run-cycle", "reaper")
+    assert ran.ends() == 0, ran.stderr
+
+
+def test_an_older_version_refuses_a_newer_schema_that_left_it_behind(command, database, beyond) -> None:
+    """If any newer migration needs more than our version, the replica is told to upgrade and does not start."""
+    migrate.migrate(database, beyond("select 1;", "select 2;", needs="0.10.0"))
+    with pytest.raises(MigrationError, match=rf"0003_more_3.* needs relevo 0\.10\.0 or newer; this is {__version__}"):
+        migrate.prepare(database)
+    refused = command("run")
+    assert refused.ends() == 1
+    assert "Upgrade this replica" in refused.stderr
+
+
+def test_a_failing_migration_leaves_nothing_behind(database, look, beyond) -> None:
+    """What a file did before it failed is undone, the ones before it stand, and a mended file goes on from there."""
+    broken = beyond("create table relevo.one (id int);", "create table relevo.two (id int); select 1 / 0;")
+    with pytest.raises(
+        MigrationError, match=r"0004_more_4 failed and was undone: .*division by zero.*run `relevo migrate`"
+    ):
+        migrate.migrate(database, broken)
+    assert has(look, "relevo.one")
+    assert not has(look, "relevo.two")
+    assert applied(look)[-1] == (3, "more_3")
+    mended = beyond("create table relevo.one (id int);", "create table relevo.two (id int);")
+    assert migrate.migrate(database, mended) == mended[-1:]
+
+
+def test_a_failing_first_migration_leaves_not_even_the_schema(database, look, beyond) -> None:
+    """On an empty database the failure of the very first file leaves an empty database."""
+    [first, *_] = beyond()
+    broken = migrate.Migration(1, first.name, first.needs, first.body + b"select 1 / 0;")
+    with pytest.raises(MigrationError, match="0001_runtime failed"):
+        migrate.migrate(database, [broken])
+    assert look.execute("select to_regnamespace('relevo')").fetchone() == (None,)
+
+
+def test_a_server_that_goes_away_is_told_apart_from_a_broken_file(database, look, beyond) -> None:
+    """A connection lost in the middle is DatabaseUnavailableError, so that a replica tries again; nothing was kept."""
+    cut = "create table relevo.cut (id int); select pg_terminate_backend(pg_backend_pid());"
+    with pytest.raises(DatabaseUnavailableError):
+        migrate.prepare(database, beyond(cut))
+    assert not has(look, "relevo.cut")
+    whole = beyond("create table relevo.cut (id int);")
+    assert migrate.prepare(database, whole) == whole[-1:]
+
+
+@pytest.mark.parametrize(
+    ("files", "complaint"),
+    [
+        ({"0001_a.sql": FIRST, "0003_c.sql": FIRST}, r"0003_c stands where 0002 is expected.*without gaps or doubles"),
+        ({"0001_a.sql": FIRST, "0001_b.sql": FIRST}, "0001_b stands where 0002 is expected"),
+        ({"0002_b.sql": FIRST}, "0002_b stands where 0001 is expected"),
+        ({"0001_a.sql": FIRST, "2_b.sql": FIRST}, r"2_b\.sql is not named like 0001_what_it_does\.sql.*Rename"),
+        ({"0001-a.sql": FIRST}, r"0001-a\.sql is not named like"),
+        ({"0001_A.sql": FIRST}, r"0001_A\.sql is not named like"),
+        ({"0001_a.sql": "create table x ();\n"}, r"0001_a\.sql does not say which relevo.*-- needs relevo 0\.1\.0"),
+        ({"0001_a.sql": "-- needs relevo 1.0\nselect 1;\n"}, "does not say which relevo"),
+        ({"0001_a.sql": "\n-- needs relevo 0.1.0\nselect 1;\n"}, "does not say which relevo"),
+    ],
+    ids=["gap", "double", "no first", "short number", "dash", "capital", "no need", "short need", "need too low"],
+)
+def test_a_folder_in_disorder_is_refused_in_words(files, complaint, tmp_path) -> None:
+    """A gap, a double, a bad name or a missing first line is named before any database is touched."""
+    for name, body in files.items():
+        (tmp_path / name).write_text(body)
+    with pytest.raises(MigrationError, match=complaint):
+        migrate.available(tmp_path)
+
+
+def test_line_ends_do_not_matter(database, look, tmp_path) -> None:
+    """A checkout with Windows line ends has the same checksums and makes the same schema."""
+    for path in (migrate.queries.sql_root() / "migrations").glob("*.sql"):
+        (tmp_path / path.name).write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    windows = migrate.available(tmp_path)
+    assert [m.checksum for m in windows] == [m.checksum for m in migrate.available()]
+    assert migrate.migrate(database, windows) == windows
+    assert migrate.migrate(database) == []
+    assert look.execute("select count(*) from pg_proc where prosrc like %s", ["%\r%"]).fetchone() == (0,)

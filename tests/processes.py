@@ -1,0 +1,145 @@
+"""Real processes for tests: started with settings in their environment, heard by their JSON log, always ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+RELEVO = Path(sys.executable).with_name("relevo")
+RELAY = Path(__file__).parent / "programs" / "relay.py"
+PATIENCE_S = 20.0
+
+T = TypeVar("T")
+
+
+def eventually(look: Callable[[], T], what: str, within: float = PATIENCE_S, every: float = 0.03) -> T:
+    """Look again and again until something true is seen, and return it; say what was missing after the deadline."""
+    deadline = time.monotonic() + within
+    while True:
+        if seen := look():
+            return seen
+        assert time.monotonic() < deadline, f"not within {within} s: {what}"
+        time.sleep(every)
+
+
+def never(look: Callable[[], object], what: str, during: float, every: float = 0.05) -> None:
+    """Look again and again for a while; what must not happen does not."""
+    deadline = time.monotonic() + during
+    while time.monotonic() < deadline:
+        seen = look()
+        assert not seen, f"{what}: {seen}"
+        time.sleep(every)
+
+
+class Process:
+    """A program under test: its log lines as they come, its signals, its end."""
+
+    def __init__(self, arguments: list[str], environ: Mapping[str, str], folder: Path, name: str) -> None:
+        self.name = name
+        self._log, self._out = folder / f"{name}.log", folder / f"{name}.out"
+        with self._log.open("wb") as log, self._out.open("wb") as out:
+            self._popen = subprocess.Popen(
+                arguments, stdin=subprocess.DEVNULL, stdout=out, stderr=log, env=dict(environ), cwd=folder
+            )
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._popen.pid
+
+    @property
+    def stdout(self) -> str:
+        """What it printed so far."""
+        return self._out.read_text(encoding="utf-8")
+
+    @property
+    def stderr(self) -> str:
+        """What it logged and complained about so far."""
+        return self._log.read_text(encoding="utf-8")
+
+    def lines(self, event: str | None = None, **fields: object) -> list[dict[str, Any]]:
+        """The log lines so far, of one event and with these fields if asked."""
+        whole = [json.loads(line) for line in self.stderr.splitlines() if line.startswith("{") and line.endswith("}")]
+        return [
+            line
+            for line in whole
+            if event in (None, line["event"]) and all(line.get(key) == value for key, value in fields.items())
+        ]
+
+    def hears(self, event: str, within: float = PATIENCE_S, **fields: object) -> dict[str, Any]:
+        """Wait for a log line and return the first such one."""
+
+        def look() -> list[dict[str, Any]]:
+            found = self.lines(event, **fields)
+            assert found or self._popen.poll() is None, f"{self.name} ended without {event} {fields}:\n{self.stderr}"
+            return found
+
+        return eventually(look, f"{event} {fields} of {self.name}, which said:\n{self.stderr}", within)[0]
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._popen.send_signal(number)
+
+    def pause(self) -> None:
+        """Stop it in its tracks, and wait until the kernel says that it stands."""
+        self.signal(signal.SIGSTOP)
+        eventually(lambda: Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T", "it stands")
+
+    def go_on(self) -> None:
+        """Let a paused process go on."""
+        self.signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it without a chance to say anything, and wait until it is gone."""
+        self._popen.kill()
+        self._popen.wait(PATIENCE_S)
+
+    def ends(self, within: float = PATIENCE_S) -> int:
+        """Wait for its end and return its exit code."""
+        try:
+            return self._popen.wait(within)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} did not end within {within} s and said:\n{self.stderr}") from None
+
+    def stops(self, within: float = PATIENCE_S) -> int:
+        """Ask it to stop and return its exit code."""
+        self.signal(signal.SIGTERM)
+        return self.ends(within)
+
+
+class Processes:
+    """The processes of one test; none outlives it."""
+
+    def __init__(self, dsn: str, folder: Path) -> None:
+        self._dsn = dsn
+        self._folder = folder
+        self._started: list[Process] = []
+
+    def relevo(self, *arguments: str, **settings: object) -> Process:
+        """Start the command `relevo` itself; settings are keyword arguments."""
+        return self._start([str(RELEVO), *arguments], settings)
+
+    def relay(self, *arguments: str, probes: list[dict[str, Any]], **settings: object) -> Process:
+        """Start `relevo` with probe cycles beside its own; see programs/relay.py."""
+        return self._start([sys.executable, str(RELAY), *arguments], {"probes": json.dumps(probes), **settings})
+
+    def _start(self, arguments: list[str], settings: Mapping[str, object]) -> Process:
+        own = {"PATH": os.environ["PATH"], "HOME": str(self._folder), "COLUMNS": "250", "PYTHONUNBUFFERED": "1"}
+        chosen = {"database_url": self._dsn, "log_format": "json", **settings}
+        environ = own | {name.upper(): str(value) for name, value in chosen.items()}
+        words = "-".join(Path(word).name for word in arguments[-2:])[-40:]
+        process = Process(arguments, environ, self._folder, f"{len(self._started) + 1}-{words}")
+        self._started.append(process)
+        return process
+
+    def close(self) -> None:
+        """End whatever still runs."""
+        for process in self._started:
+            process.kill()

@@ -1,0 +1,205 @@
+"""A database that is not there yet, goes away, restarts or drops connections: no crash, one word per change, and on it goes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from processes import Process, Processes, eventually, never
+from programs import relay as program
+from proxy import Proxy
+from relevo import embedded
+
+LEASE_MS = 2_000
+HASTY: dict[str, Any] = {
+    "outbox_lease_duration_ms": LEASE_MS,
+    "database_connect_timeout_ms": 500,
+    "worker_tick_loop_error_backoff_ms": 200,
+    "worker_tick_loop_max_jitter_ms": 0,
+    "worker_idle_backoff_jitter_ms": 20,
+}
+BUSY = {"name": "busy", "every_ms": 300, "singleton": False, "hold_ms": 700}
+NIGHTLY = {"name": "nightly", "cron": "17 3 * * *", "hold_ms": 700}
+
+
+def states(process: Process) -> list[str]:
+    """The changes of the database's state that a process told."""
+    return [line["event"] for line in process.lines() if line["event"].startswith("database_")]
+
+
+def complaints(process: Process) -> list[str]:
+    """What else it complained about, other than by the lines that belong to an outage."""
+    expected = {"database_unreachable", "connection_lost", "wakeups_degraded", "lease_lost", "run_finished"}
+    return [
+        line["event"]
+        for line in process.lines()
+        if line["level"] in ("warning", "error", "critical") and line["event"] not in expected
+    ]
+
+
+def test_a_database_that_comes_late_is_waited_for(processes, dsn: str, runs) -> None:
+    """Gone at start: the worker keeps trying, says so once, and works once the database is there."""
+    with Proxy(dsn) as proxy:
+        proxy.shut()
+        worker = processes.relevo("run", **HASTY | {"database_url": proxy.dsn})
+        worker.hears("database_unreachable")
+        never(lambda: worker.lines("worker_started"), "it started without a database", during=1.5)
+        proxy.open()
+        worker.hears("worker_started")
+        eventually(lambda: runs("cleanup", "ok"), "its cycles run")
+        assert states(worker) == ["database_unreachable", "database_reachable"]
+        assert complaints(worker) == []
+        assert worker.stops() == 0
+
+
+def test_who_waits_for_a_database_can_be_stopped(processes, dsn: str) -> None:
+    """Before the database ever answered, SIGTERM ends the worker in good order."""
+    with Proxy(dsn) as proxy:
+        proxy.shut()
+        worker = processes.relevo("run", **HASTY | {"database_url": proxy.dsn})
+        worker.hears("database_unreachable")
+        assert worker.stops() == 0
+
+
+def test_one_shot_commands_do_not_wait_for_ever(processes, dsn: str) -> None:
+    """run-cycle, tick and status without a database fail with a sentence and a next step."""
+    with Proxy(dsn) as proxy:
+        proxy.shut()
+        asked = [
+            processes.relevo(*words, **HASTY | {"database_url": proxy.dsn})
+            for words in (("run-cycle", "reaper"), ("tick",), ("status",))
+        ]
+        for process in asked:
+            assert process.ends() == 1
+            assert "relevo: PostgreSQL did not answer" in process.stderr
+            assert "DATABASE_URL" in process.stderr
+            assert "Traceback" not in process.stderr
+
+
+def goes_on(worker: Process, rows: Any, since: Any) -> None:
+    """Check that after an outage everything that was in flight is closed and every cycle goes on."""
+    eventually(
+        lambda: not rows("select 1 from relevo.worker_runs where outcome = 'running' and started_at < %s", [since]),
+        "what was in flight is finished",
+    )
+    for cycle in ("busy", "nightly"):
+        eventually(
+            lambda cycle=cycle: rows(
+                "select 1 from relevo.worker_runs where outcome = 'ok' and cycle = %s and finished_at > %s", [cycle, since]
+            ),
+            f"{cycle} goes on",
+        )
+    eventually(
+        lambda: rows("select 1 from relevo.cycle_state where cycle = 'reaper' and last_round_at > %s", [since]),
+        "the reaper goes on",
+    )
+    flying = rows(
+        "select outcome, error_message from relevo.worker_runs where started_at < %s and finished_at > %s", [since, since]
+    )
+    assert flying, "nothing was in flight"
+    assert {row["outcome"] for row in flying} <= {"failed", "ok"}, flying
+    assert rows("select 1 from relevo.workers where lost_at is not null") == []
+    assert complaints(worker) == []
+
+
+def test_an_outage_in_flight(processes, dsn: str, probed, rows, conn) -> None:
+    """The database goes for longer than the lease: no crash, one word for the loss and one for the return, nothing left open."""
+    with Proxy(dsn) as proxy:
+        worker = processes.relay("run", probes=[BUSY, NIGHTLY], **HASTY | {"database_url": proxy.dsn})
+        worker.hears("probe_holds", probe="busy")
+        worker.hears("probe_holds", probe="nightly")
+        [since] = conn.execute("select clock_timestamp()").fetchone()
+        proxy.shut()
+        time.sleep(LEASE_MS / 1000 + 0.5)
+        proxy.open()
+        goes_on(worker, rows, since)
+        assert states(worker) == ["database_unreachable", "database_reachable"]
+        assert [line["event"] for line in worker.lines() if line["event"].startswith("wakeups_")] == [
+            "wakeups_listening",
+            "wakeups_degraded",
+            "wakeups_listening",
+        ]
+        assert worker.stops() == 0
+
+
+def test_all_connections_terminated_at_once(processes, probed, rows, conn) -> None:
+    """Backends terminated by an administrator are replaced; the database was never gone, and nobody says so."""
+    worker = processes.relay("run", probes=[BUSY, NIGHTLY], **HASTY)
+    worker.hears("probe_holds", probe="busy")
+    worker.hears("probe_holds", probe="nightly")
+    [since] = conn.execute("select clock_timestamp()").fetchone()
+    conn.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity"
+        " where datname = current_database() and pid <> pg_backend_pid()"
+    )
+    goes_on(worker, rows, since)
+    print(worker.stderr)
+    assert states(worker) == []
+    assert worker.stops() == 0
+
+
+def test_the_server_restarts_in_flight(tmp_path: Path) -> None:
+    """PostgreSQL is killed and comes back: the worker tells of both once, goes on, and closes what was in flight."""
+    quick = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "16MB"}
+    chosen = os.environ.get("RELEVO_TEST_POSTGRES_BIN")
+    with embedded.acquire(tmp_path / "postgres", Path(chosen) if chosen else None, settings=quick) as server:
+        started = Processes(server.dsn, tmp_path)
+        try:
+            with psycopg.connect(server.dsn, autocommit=True) as conn:
+                conn.execute(program.TABLES)
+            worker = started.relay("run", probes=[BUSY, NIGHTLY], **HASTY)
+            worker.hears("probe_holds", probe="busy", within=30)
+            worker.hears("probe_holds", probe="nightly")
+            with psycopg.connect(server.dsn, autocommit=True) as conn:
+                [since] = conn.execute("select clock_timestamp()").fetchone()
+            postmaster = int((tmp_path / "postgres" / "data" / "postmaster.pid").read_text().split()[0])
+            os.kill(postmaster, signal.SIGKILL)
+
+            def rows(query: str, parameters: Any = ()) -> list[dict[str, Any]]:
+                try:
+                    with psycopg.connect(server.dsn, autocommit=True, row_factory=psycopg.rows.dict_row) as conn:
+                        return conn.execute(query, parameters).fetchall()
+                except psycopg.OperationalError:
+                    return []
+
+            worker.hears("database_unreachable")
+            worker.hears("database_reachable")
+            goes_on(worker, rows, since)
+            assert states(worker) == ["database_unreachable", "database_reachable"]
+            assert worker.stops() == 0
+        finally:
+            started.close()
+
+
+@pytest.mark.parametrize("limit", [4, 6])
+def test_a_replica_never_opens_more_connections_than_it_may(processes, probed, rows, limit: int) -> None:
+    """However many cycles are busy at once, and while listening and beating, the budget of connections holds."""
+    crowd = [
+        {"name": f"crowd-{n}", "every_ms": 10, "singleton": n % 2 == 0, "hold_ms": 60, "hold_inside": True}
+        for n in range(8)
+    ]
+    worker = processes.relay(
+        "run",
+        probes=crowd,
+        worker_id="w-1",
+        database_max_connections=limit,
+        worker_busy_loop_delay_ms=1,
+        outbox_lease_duration_ms=6_000,
+    )
+    worker.hears("worker_started")
+    worker.hears("wakeups_listening")
+    seen: list[int] = []
+    deadline = time.monotonic() + 2.5
+    while time.monotonic() < deadline:
+        [row] = rows("select count(*)::int as n from pg_stat_activity where application_name = 'relevo w-1'")
+        seen.append(row["n"])
+        time.sleep(0.005)
+    assert max(seen) == limit
+    assert len({row["cycle"] for row in rows("select cycle from public.probe")}) == len(crowd)
+    assert worker.stops() == 0

@@ -1,0 +1,315 @@
+"""APScheduler owns time: the first run, the follow-up, the backoffs, and wake-ups that are neither dropped nor doubled."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from apscheduler.triggers.cron import CronTrigger
+from apscheduler.triggers.interval import IntervalTrigger
+from processes import eventually, never
+
+from relevo.app import App
+from relevo.model import Budget, Step
+from relevo.runs import Cycle, Run
+from relevo.scheduler import Scheduler
+from relevo.triggers import Cron, Every
+
+MINUTE = 60_000
+Schedule = Callable[..., tuple[App, Scheduler]]
+
+
+class Rounds:
+    """A cycle's step that notes when and why it ran, and does as it is told."""
+
+    def __init__(self, step: Callable[[Run], Step] = lambda _run: Step()) -> None:
+        self.times: list[float] = []
+        self.triggers: list[str] = []
+        self._step = step
+
+    def __call__(self, run: Run) -> Step:
+        self.times.append(time.monotonic())
+        self.triggers.append(run.context.trigger)
+        return self._step(run)
+
+    def wait(self, count: int, within: float = 10.0) -> None:
+        """Wait for this many rounds."""
+        eventually(lambda: len(self.times) >= count, f"{count} rounds, saw {len(self.times)}", within, every=0.002)
+
+    @property
+    def pauses(self) -> list[float]:
+        """The seconds between the rounds."""
+        return [later - earlier for earlier, later in zip(self.times, self.times[1:], strict=False)]
+
+
+@pytest.fixture
+def schedule(build) -> Iterator[Schedule]:
+    """Start a scheduler with these cycles and settings in this process; stopped at the end."""
+    started: list[Scheduler] = []
+
+    def make(*cycles: Cycle, **settings: object) -> tuple[App, Scheduler]:
+        built = build(**settings)
+        scheduler = Scheduler(built.runner, cycles, built.settings)
+        scheduler.start()
+        started.append(scheduler)
+        return built, scheduler
+
+    yield make
+    for scheduler in started:
+        scheduler.stop(10)
+
+
+def test_the_first_run_is_at_once(schedule: Schedule) -> None:
+    """Whatever its interval, cron or singleton, a cycle runs as soon as the process is up."""
+    seen = {name: Rounds() for name in ("hourly", "nightly", "all")}
+    schedule(
+        Cycle("hourly", Every(60 * MINUTE), seen["hourly"], singleton=True),
+        Cycle("nightly", Cron("17 3 * * *", "America/Santiago"), seen["nightly"], singleton=True),
+        Cycle("all", Every(60 * MINUTE), seen["all"]),
+    )
+    for rounds in seen.values():
+        rounds.wait(1, within=3)
+        assert rounds.triggers == ["schedule"]
+
+
+def test_work_is_followed_up_fast_and_idleness_slowly(schedule: Schedule) -> None:
+    """While there is work rounds follow at the busy pause; without, the pause doubles from its floor to its cap."""
+    rounds = Rounds(lambda _run: Step({"done": 1}, items=1) if len(rounds.times) <= 5 else Step())
+    schedule(
+        Cycle("probe", Every(MINUTE), rounds),
+        worker_busy_loop_delay_ms=20,
+        worker_idle_backoff_min_ms=100,
+        worker_idle_backoff_max_ms=400,
+        worker_idle_backoff_jitter_ms=0,
+    )
+    rounds.wait(10)
+    busy, idle = rounds.pauses[:5], rounds.pauses[5:9]
+    assert all(0.02 <= pause for pause in busy), busy
+    assert sorted(busy)[2] < 0.1, busy
+    for pause, floor in zip(idle, (0.1, 0.2, 0.4, 0.4), strict=True):
+        assert floor <= pause < floor + 0.3, idle
+
+
+def test_idle_pauses_are_jittered_and_end_with_the_interval(schedule: Schedule) -> None:
+    """Two idle replicas drift apart by their jitter, but no pause is longer than the cycle's interval."""
+    rounds = Rounds()
+    schedule(
+        Cycle("probe", Every(200), rounds),
+        worker_idle_backoff_min_ms=50,
+        worker_idle_backoff_max_ms=50,
+        worker_idle_backoff_jitter_ms=400,
+    )
+    rounds.wait(16)
+    assert sorted(rounds.pauses)[12] < 0.3, rounds.pauses
+    assert max(rounds.pauses) - min(rounds.pauses) > 0.03, rounds.pauses
+
+
+def test_an_error_is_followed_by_a_long_growing_pause(schedule: Schedule, said) -> None:
+    """A failed round is tried again after the error pause, doubled each time; a success ends the streak."""
+
+    def fail(_run: Run) -> Step:
+        if len(rounds.times) <= 3:
+            raise RuntimeError("not yet")
+        return Step()
+
+    rounds = Rounds(fail)
+    schedule(
+        Cycle("probe", Every(MINUTE), rounds),
+        worker_tick_loop_error_backoff_ms=150,
+        worker_tick_loop_max_jitter_ms=0,
+        worker_idle_backoff_min_ms=10,
+        worker_idle_backoff_jitter_ms=0,
+    )
+    rounds.wait(5)
+    for pause, floor in zip(rounds.pauses, (0.15, 0.3, 0.6, 0.01), strict=False):
+        assert floor <= pause < floor + 0.3, rounds.pauses
+
+
+def test_a_cycle_that_exits_is_a_failure_too(schedule: Schedule, said, runs) -> None:
+    """Even SystemExit out of a step neither stops the cycle's time nor makes it spin, and it is written down."""
+
+    def leave(_run: Run) -> Step:
+        raise SystemExit(3)
+
+    rounds = Rounds(leave)
+    schedule(
+        Cycle("probe", Every(MINUTE), rounds), worker_tick_loop_error_backoff_ms=200, worker_tick_loop_max_jitter_ms=0
+    )
+    rounds.wait(3)
+    assert all(0.2 <= pause for pause in rounds.pauses), rounds.pauses
+    assert [row["error_message"] for row in runs("probe", "failed")][:2] == ["SystemExit: 3"] * 2
+
+
+def test_every_start_is_an_apscheduler_job(schedule: Schedule) -> None:
+    """Each cycle is one job: one instance, coalesced, an explicit misfire grace, and its own trigger in its own zone."""
+    hold = threading.Event()
+    rounds = Rounds(lambda _run: Step() if hold.wait(10) else Step())
+    _, scheduler = schedule(
+        Cycle("interval", Every(90_000, jitter_ms=500), rounds),
+        Cycle("nightly", Cron("17 3 * * *", "America/Santiago"), rounds, singleton=True),
+        worker_misfire_grace_ms=1_234_000,
+    )
+    jobs = {job.id: job for job in scheduler._aps.get_jobs()}
+    assert set(jobs) == {"interval", "nightly"}
+    for job in jobs.values():
+        assert (job.max_instances, job.coalesce, job.misfire_grace_time) == (1, True, 1_234)
+    interval, nightly = jobs["interval"].trigger, jobs["nightly"].trigger
+    assert isinstance(interval, IntervalTrigger)
+    assert (interval.interval.total_seconds(), interval.jitter) == (90, 0.5)
+    assert isinstance(nightly, CronTrigger)
+    assert str(nightly.timezone) == "America/Santiago"
+    fire = nightly.get_next_fire_time(None, datetime(2026, 4, 4, 12, tzinfo=UTC))
+    assert fire.astimezone(UTC) == datetime(2026, 4, 5, 7, 17, tzinfo=UTC)
+    hold.set()
+
+
+def test_a_run_longer_than_its_interval_is_neither_doubled_nor_complained_about(schedule: Schedule, said) -> None:
+    """While a round lasts over several intervals nothing else starts, and nobody logs a line about it."""
+    rounds = Rounds(lambda _run: time.sleep(0.5) or Step())  # type: ignore[func-returns-value]
+    schedule(Cycle("probe", Every(100), rounds))
+    rounds.wait(3)
+    assert min(rounds.pauses) >= 0.5
+    assert [line for line in said() if line["level"] not in ("info", "debug")] == []
+
+
+def test_a_wake_up_runs_a_sleeping_cycle_at_once(schedule: Schedule) -> None:
+    """A wake-up does not wait for the pause to end, and the run says what woke it."""
+    rounds = Rounds()
+    _, scheduler = schedule(
+        Cycle("probe", Every(MINUTE), rounds), worker_idle_backoff_min_ms=30_000, worker_idle_backoff_jitter_ms=0
+    )
+    rounds.wait(1)
+    time.sleep(0.1)
+    scheduler.wake("probe")
+    rounds.wait(2, within=2)
+    assert rounds.triggers == ["schedule", "wake-up"]
+
+
+def test_no_wake_up_during_a_run_is_dropped(schedule: Schedule, request) -> None:
+    """A wake-up that comes at any moment of a run, its very end included, is followed by another run."""
+    began = threading.Event()
+
+    def step(_run: Run) -> Step:
+        began.set()
+        time.sleep(0.003)
+        return Step()
+
+    rounds = Rounds(step)
+    _, scheduler = schedule(
+        Cycle("probe", Every(MINUTE), rounds), worker_idle_backoff_min_ms=30_000, worker_idle_backoff_jitter_ms=0
+    )
+    rounds.wait(1)
+    restless = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads take turns at every opportunity
+    request.addfinalizer(lambda: sys.setswitchinterval(restless))
+    for number in range(150):
+        # From the middle of the run on, in steps of a fraction of a millisecond, well beyond its end.
+        began.clear()
+        scheduler.wake("probe")
+        assert began.wait(3), f"wake-up {number} was dropped"
+        time.sleep(number % 75 * 0.0003)
+
+
+def test_many_wake_ups_are_one(schedule: Schedule) -> None:
+    """A hundred wake-ups during a run are one more run."""
+    hold, began = threading.Event(), threading.Event()
+
+    def step(_run: Run) -> Step:
+        began.set()
+        hold.wait(10)
+        return Step()
+
+    rounds = Rounds(step)
+    _, scheduler = schedule(
+        Cycle("probe", Every(MINUTE), rounds), worker_idle_backoff_min_ms=30_000, worker_idle_backoff_jitter_ms=0
+    )
+    assert began.wait(5)
+    for _ in range(100):
+        scheduler.wake("probe")
+    hold.set()
+    rounds.wait(2)
+    never(lambda: len(rounds.times) > 2, "a wake-up was run twice", during=0.4)
+
+
+def test_a_wake_up_concerns_its_cycle_alone(schedule: Schedule) -> None:
+    """All sources of the named cycle wake, no other cycle does, and an unknown name is nobody's business."""
+    names = {"ingest:a": Rounds(), "ingest:b": Rounds(), "other": Rounds()}
+    _, scheduler = schedule(
+        *(
+            Cycle(key.partition(":")[0], Every(MINUTE), rounds, source=key.partition(":")[2])
+            for key, rounds in names.items()
+        ),
+        worker_idle_backoff_min_ms=30_000,
+    )
+    for rounds in names.values():
+        rounds.wait(1)
+    time.sleep(0.1)
+    scheduler.wake("nobody")
+    scheduler.wake("ingest")
+    names["ingest:a"].wait(2)
+    names["ingest:b"].wait(2)
+    assert len(names["other"].times) == 1
+
+
+def test_a_slot_whose_work_outlasts_the_budget_is_followed_up(schedule: Schedule, runs) -> None:
+    """A nightly run that hands over after its budget goes on at once; the run that ends the work fills the slot."""
+    rounds = Rounds(lambda _run: Step({"done": 1}, items=1, more=len(rounds.times) < 5))
+    schedule(
+        Cycle(
+            "nightly", Cron("17 3 * * *", "America/Santiago"), rounds, singleton=True, budget=Budget(MINUTE, max_items=2)
+        ),
+        worker_busy_loop_delay_ms=10,
+    )
+    rounds.wait(5)
+    eventually(lambda: len(runs("nightly", "ok")) == 3, "three runs that are written down")
+    assert [row["counts"]["done"] for row in runs("nightly")] == [2, 2, 1]
+    assert [row["slot_at"] is not None for row in runs("nightly")] == [False, False, True]
+    assert [row["reason"] is not None for row in runs("nightly")] == [True, True, False]
+    never(lambda: len(rounds.times) > 5, "the work was done, but it ran again", during=0.3)
+
+
+def test_what_a_wakeable_cycle_says_about_its_sleep(schedule: Schedule, conn) -> None:
+    """Idle, it sets the fleet's flag and looks once more before it sleeps; with work it clears the flag."""
+    work: list[int] = []
+    rounds = Rounds(lambda _run: Step({"done": 1}, items=1) if work and work.pop() else Step())
+    _, scheduler = schedule(
+        Cycle("probe", Every(MINUTE), rounds, wakeable=True),
+        worker_busy_loop_delay_ms=600,
+        worker_idle_backoff_min_ms=30_000,
+        worker_idle_backoff_jitter_ms=0,
+    )
+
+    def asleep() -> Any:
+        return conn.execute("select asleep from relevo.cycle_state where cycle = 'probe'").fetchone()
+
+    rounds.wait(2)  # one that found nothing, and one more look
+    assert asleep() == (True,)
+    never(lambda: len(rounds.times) > 2, "it looked a third time", during=0.2)
+    work.append(1)
+    scheduler.wake("probe")
+    eventually(lambda: asleep() == (False,), "the flag is cleared by work")
+    eventually(lambda: asleep() == (True,), "the flag is set again")
+    rounds.wait(5)  # the one with work, one without, and one more look
+    assert len(rounds.times) == 5
+
+
+def test_a_flag_left_behind_is_set_right_by_who_sleeps(schedule: Schedule, conn) -> None:
+    """If a replica died busy, the flag says awake while everyone sleeps; the next idle round puts that right."""
+    rounds = Rounds()
+    schedule(
+        Cycle("probe", Every(300), rounds, wakeable=True),
+        worker_idle_backoff_min_ms=200,
+        worker_idle_backoff_jitter_ms=0,
+    )
+    rounds.wait(2)
+    conn.execute("update relevo.cycle_state set asleep = false where cycle = 'probe'")
+    eventually(
+        lambda: conn.execute("select asleep from relevo.cycle_state where cycle = 'probe'").fetchone() == (True,),
+        "the flag is set again",
+        within=3,
+    )

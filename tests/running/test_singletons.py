@@ -1,0 +1,267 @@
+"""Fleet-wide cycles: one at a time and once per slot, whoever is killed, paused or asked by hand."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from processes import eventually, never
+from relevo.errors import LostLeaseError
+from relevo.model import Step
+from relevo.runs import Cycle, Run
+from relevo.scheduler import Scheduler
+from relevo.triggers import Cron, Every
+
+LEASE_MS = 2_000
+LEASE = timedelta(milliseconds=LEASE_MS)
+MARGIN = timedelta(milliseconds=900)  # for two busy cores
+FLEET: dict[str, Any] = {"outbox_lease_duration_ms": LEASE_MS, "worker_idle_backoff_jitter_ms": 20}
+NIGHTLY = {"name": "nightly", "cron": "17 3 * * *"}
+
+
+def nightly(step: Any) -> Cycle:
+    """Make a fleet-wide cycle whose slot is last night."""
+    return Cycle("nightly", Cron("17 3 * * *", "America/Santiago"), step, singleton=True)
+
+
+def lease(conn: Any, cycle: str = "nightly") -> Any:
+    """Read who holds a cycle and until when."""
+    return conn.execute("select worker_id, leased_until from relevo.cycle_leases where cycle = %s", [cycle]).fetchone()
+
+
+def test_three_replicas_are_not_three_times_as_often(processes, probed, runs) -> None:
+    """Last night's slot runs once, and an interval's slots once each, however many replicas there are."""
+    probes = [NIGHTLY | {"hold_ms": 300}, {"name": "ingest", "every_ms": 1_000, "hold_ms": 50}]
+    with ExitStack() as stack:
+        fleet = [processes.relay("run", probes=probes, worker_id=f"w-{n}", **FLEET) for n in range(3)]
+        for replica in fleet:
+            stack.callback(replica.stops)
+        for replica in fleet:
+            replica.hears("worker_started")
+        eventually(lambda: len(runs("ingest", "ok")) >= 4, "four slots of the interval")
+    slots = [row["slot_at"] for row in runs("ingest", "ok")]
+    assert len(set(slots)) == len(slots)
+    assert {later - earlier for earlier, later in zip(slots, slots[1:], strict=False)} == {timedelta(seconds=1)}
+    assert Counter(row["word"] for row in probed("nightly")) == {"begin": 1, "end": 1}
+    [filled] = runs("nightly", "ok")
+    skipped = runs("nightly", "skipped")
+    assert {row["worker_id"] for row in skipped} == {"w-0", "w-1", "w-2"} - {filled["worker_id"]}
+    assert len(skipped) == 2
+    assert all(row["reason"].startswith(("locked by worker", "slot ")) for row in skipped)
+    assert {row["slot_at"] for row in skipped} == {filled["slot_at"]}
+
+
+def test_a_killed_night_is_run_by_another_within_a_lease(processes, probed, conn, runs) -> None:
+    """SIGKILL in the middle: the run ends abandoned, and another replica runs the same slot within one lease, once."""
+    probe = NIGHTLY | {"hold_ms": 1_200}
+    fleet = {n: processes.relay("run", probes=[probe], worker_id=n, **FLEET) for n in ("w-1", "w-2", "w-3")}
+    for replica in fleet.values():
+        replica.hears("worker_started")
+    [first] = eventually(lambda: probed("nightly", "begin"), "somebody began")
+    victim = fleet.pop(first["worker_id"])
+    victim.kill()
+    [killed_at] = conn.execute("select clock_timestamp()").fetchone()
+    begun = eventually(lambda: probed("nightly", "begin")[1:], "another took over")[0]
+    [taken] = [row for row in runs("nightly") if row["id"] == begun["run_id"]]
+    assert taken["started_at"] - killed_at <= LEASE + MARGIN
+    [filled] = eventually(lambda: runs("nightly", "ok"), "the night was finished")
+    [abandoned] = runs("nightly", "abandoned")
+    assert (abandoned["worker_id"], abandoned["slot_at"]) == (first["worker_id"], filled["slot_at"])
+    assert first["worker_id"] in abandoned["error_message"]
+    never(lambda: len(probed("nightly", "begin")) > 2, "it ran a third time", during=0.5)
+    assert [row["worker_id"] for row in probed("nightly", "end")] == [filled["worker_id"]]
+
+
+@pytest.mark.parametrize("hold_inside", [False, True], ids=["between transactions", "inside a transaction"])
+def test_a_paused_holder_cannot_write(processes, probed, conn, runs, hold_inside: bool) -> None:
+    """SIGSTOP for longer than the lease: another takes over unhindered; after SIGCONT the first one writes nothing."""
+    paused = processes.relay(
+        "run", probes=[NIGHTLY | {"hold_ms": 4_000, "hold_inside": hold_inside}], worker_id="paused", **FLEET
+    )
+    paused.hears("probe_holds")
+    paused.pause()
+    _, leased_until = lease(conn)
+    processes.relay("run", probes=[NIGHTLY], worker_id="successor", **FLEET)
+    [filled] = eventually(lambda: runs("nightly", "ok"), "the successor ran the slot")
+    assert filled["worker_id"] == "successor"
+    assert filled["started_at"] - leased_until < MARGIN, "takeover had to wait"
+    time.sleep(0.2)
+    paused.go_on()
+    line = paused.hears("run_finished", cycle="nightly")
+    assert (line["outcome"], line["row"]) == ("failed", "not written: the run was abandoned or the database is gone")
+    if not hold_inside:
+        assert "nightly was taken over by another process" in line["error"]
+    written = [(row["worker_id"], row["word"]) for row in probed("nightly")]
+    assert written == [*([] if hold_inside else [("paused", "begin")]), ("successor", "begin"), ("successor", "end")]
+    [abandoned] = runs("nightly", "abandoned")
+    assert (abandoned["id"], abandoned["worker_id"], abandoned["slot_at"]) == (
+        line["run_id"],
+        "paused",
+        filled["slot_at"],
+    )
+    assert abandoned["counts"] == {}
+    never(lambda: len(runs("nightly", "ok")) > 1 or runs("nightly", "failed"), "it was written after all", during=0.5)
+    print(paused.stderr)
+    assert paused.stops() == 0
+
+
+def test_by_hand_cannot_overlap_a_running_singleton(processes, probed, runs) -> None:
+    """`relevo run-cycle` in another process is skipped with a row, a reason and exit code 3 while a replica holds it."""
+    holder = processes.relay("run", probes=[{"name": "cleanup", "around_ms": 3_000}], worker_id="holder", **FLEET)
+    holder.hears("middleware_holds")
+    manual = processes.relevo("run-cycle", "cleanup", worker_id="manual", **FLEET)
+    assert manual.ends() == 3
+    assert "locked by worker holder" in manual.stdout
+    [row] = runs("cleanup", "skipped")
+    assert (row["trigger"], row["worker_id"], row["reason"]) == ("manual", "manual", "locked by worker holder")
+    assert manual.hears("run_skipped")["run_id"] == row["id"]
+    assert [row["outcome"] for row in runs("cleanup")] == ["running", "skipped"]
+
+
+def test_a_replica_waits_for_a_run_by_hand(processes, probed, runs) -> None:
+    """A run by hand fills no slot: the replica that met it looks again when the lease is given back, and fills it."""
+    manual = processes.relay(
+        "run-cycle", "cleanup", probes=[{"name": "cleanup", "around_ms": 2_500}], worker_id="manual", **FLEET
+    )
+    manual.hears("middleware_holds")
+    replica = processes.relevo("run", worker_id="replica", **FLEET)
+    assert replica.hears("run_skipped", cycle="cleanup")["reason"] == "locked by worker manual"
+    filled = eventually(lambda: [row for row in runs("cleanup", "ok") if row["worker_id"] == "replica"], "it ran")[0]
+    [by_hand] = [row for row in runs("cleanup", "ok") if row["worker_id"] == "manual"]
+    assert manual.ends() == 0
+    assert by_hand["finished_at"] <= filled["started_at"]
+    assert (by_hand["slot_at"], filled["slot_at"] is not None) == (None, True)
+
+
+def test_a_long_run_keeps_its_lease(build, runs) -> None:
+    """A run that lasts several leases is never overlapped: the heartbeat extends what it holds."""
+    one = build(worker_id="one", outbox_lease_duration_ms=1_200)
+    two = build(worker_id="two", outbox_lease_duration_ms=1_200)
+    one.heartbeat.start()
+    done = threading.Event()
+
+    def step(_run: Run) -> Step:
+        time.sleep(3)
+        return Step({"done": 1}, items=1)
+
+    thread = threading.Thread(target=lambda: (one.runner.run(nightly(step), "schedule"), done.set()))
+    thread.start()
+    eventually(lambda: runs("nightly", "running"), "it began")
+    while not done.wait(0.1):
+        asked = two.runner.run(nightly(step), "wake-up")
+        assert asked.outcome == "skipped", "it was overlapped"
+        assert asked.reason == "locked by worker one" or done.wait(1)
+    thread.join()
+    assert [row["worker_id"] for row in runs("nightly", "ok")] == ["one"]
+
+
+def test_a_taken_over_holder_finds_nothing_to_hold_on_to(build, conn, probed) -> None:
+    """The first statement of a holder's every transaction is its fence: after a takeover it raises and nothing is written."""
+    one, two = build(worker_id="one"), build(worker_id="two")
+    seen: list[type[BaseException]] = []
+
+    def step(run: Run) -> Step:
+        if run.context.worker_id == "two":
+            return Step({"done": 1}, items=1)
+        with run.transaction() as connection:
+            connection.execute("insert into public.probe (cycle, word) values ('nightly', 'before')")
+        conn.execute("update relevo.cycle_leases set leased_until = now()")
+        assert two.runner.run(nightly(step), "schedule").outcome == "ok"
+        try:
+            with run.transaction() as connection:
+                connection.execute("insert into public.probe (cycle, word) values ('nightly', 'after')")
+        except LostLeaseError as error:
+            seen.append(type(error))
+            raise
+        return Step()
+
+    report = one.runner.run(nightly(step), "schedule")
+    assert (report.outcome, seen) == ("failed", [LostLeaseError])
+    assert [row["word"] for row in probed("nightly")] == ["before"]
+    assert conn.execute("select outcome, worker_id from relevo.worker_runs order by id").fetchall() == [
+        ("abandoned", "one"),
+        ("ok", "two"),
+    ]
+
+
+def test_a_holder_takes_no_step_after_its_lease_was_lost(build) -> None:
+    """A run learns between two steps that its lease is gone, whatever the reason, and fails."""
+    worker = build()
+    steps: list[int] = []
+
+    def step(run: Run) -> Step:
+        steps.append(1)
+        assert run.held is not None
+        run.held.lose("error", "The heartbeat could not reach the database.")
+        return Step({"done": 1}, items=1, more=True)
+
+    report = worker.runner.run(nightly(step), "schedule")
+    assert (report.outcome, len(steps)) == ("failed", 1)
+    assert "lost its lease" in report.error
+
+
+def test_a_lease_given_back_is_free_at_once_and_for_good(build, conn) -> None:
+    """After a run the next need not wait, terms only rise, and a heartbeat that was under way does not revive the lease."""
+    one, two = build(worker_id="one"), build(worker_id="two")
+    held: list[Any] = []
+    step = lambda run: held.append(run.held) or Step()  # noqa: E731
+    assert one.runner.run(nightly(step), "manual").outcome == "idle"
+    one.heartbeat.hold_cycle(held[0].holder, held[0])
+    one.heartbeat.beat()  # as if it had looked before the lease was given back
+    assert held[0].lost.is_set()
+    assert two.runner.run(nightly(step), "manual").outcome == "idle"
+    assert one.runner.run(nightly(step), "manual").outcome == "idle"
+    assert [each.term for each in held] == [1, 2, 3]
+    assert conn.execute("select term from relevo.cycle_terms").fetchone() == (3,)
+
+
+def test_a_failed_slot_is_tried_again_later_by_one(build, conn, runs, said) -> None:
+    """A slot that failed is retried after a growing pause, by one replica at a time, until it is filled."""
+    inside: list[str] = []
+
+    def step(run: Run) -> Step:
+        inside.append(run.context.worker_id)
+        assert len(inside) == 1, "two at once"
+        time.sleep(0.05)
+        inside.clear()
+        if len(runs("nightly", "failed")) < 2:
+            raise RuntimeError("not yet")
+        return Step({"done": 1}, items=1)
+
+    with ExitStack() as stack:
+        for name in ("one", "two", "three"):
+            worker = build(
+                worker_id=name, outbox_lease_duration_ms=LEASE_MS, worker_tick_loop_error_backoff_ms=400,
+                worker_tick_loop_max_jitter_ms=0,
+            )  # fmt: skip
+            scheduler = Scheduler(worker.runner, [nightly(step)], worker.settings)
+            scheduler.start()
+            stack.callback(scheduler.stop, 5)
+        eventually(lambda: runs("nightly", "ok"), "the slot was filled")
+        never(lambda: len(runs("nightly", "ok")) > 1, "it was filled twice", during=0.3)
+    tries = [row for row in runs("nightly") if row["outcome"] != "skipped"]
+    assert [row["outcome"] for row in tries] == ["failed", "failed", "ok"]
+    assert len({row["slot_at"] for row in tries}) == 1
+    pauses = [
+        (later["started_at"] - earlier["finished_at"]).total_seconds()
+        for earlier, later in zip(tries, tries[1:], strict=False)
+    ]
+    assert pauses[0] >= 0.4
+    assert pauses[1] >= 0.8
+    assert max(pauses) < 3
+
+
+def test_an_interval_slot_is_not_run_again_within_it(build, runs) -> None:
+    """Two replicas and a restarted one, all within the same hour, run an hourly singleton once."""
+    hourly = Cycle("hourly", Every(3_600_000), lambda _run: Step({"done": 1}, items=1), singleton=True)
+    outcomes = [build(worker_id=name).runner.run(hourly, "schedule").outcome for name in ("one", "two", "one-again")]
+    assert outcomes == ["ok", "skipped", "skipped"]
+    by_hand = build(worker_id="hand").runner.run(hourly, "manual")
+    assert by_hand.outcome == "ok", "a person who asks for it gets it"
+    assert len(runs("hourly", "ok")) == 2

@@ -1,0 +1,136 @@
+"""A signal to stop: nothing new begins, what is in flight may end, and the second signal means now."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from processes import eventually, never
+from proxy import Proxy
+
+LONG = {"name": "long", "every_ms": 200, "singleton": False}
+QUICK = {"name": "quick", "every_ms": 100, "singleton": False}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_is_in_flight_may_end(processes, probed, rows, runs, number: signal.Signals) -> None:
+    """After SIGTERM or SIGINT the running step comes to its end, nothing new starts, and the exit code is 0."""
+    worker = processes.relay("run", probes=[LONG | {"hold_ms": 1_200}, QUICK], worker_id="w-1")
+    worker.hears("probe_holds", probe="long")
+    eventually(lambda: probed("quick"), "quick runs too")
+    worker.signal(number)
+    assert worker.hears("worker_stopping")["why"] == number.name
+    eventually(lambda: rows("select 1 from relevo.workers where stopping_at is not null and stopped_at is null"), "stopping")
+    begun = len(probed("quick", "begin"))
+    assert worker.ends() == 0
+    assert len(probed("quick", "begin")) <= begun + 1  # one may have begun just before the signal
+    assert [row["word"] for row in probed("long")] == ["begin", "end"]
+    assert [row["outcome"] for row in runs("long")] == ["ok"]
+    [row] = rows("select stopping_at, stopped_at, lost_at from relevo.workers")
+    assert row["stopping_at"] <= row["stopped_at"]
+    assert row["lost_at"] is None
+    assert worker.lines()[-1]["event"] == "worker_stopped"
+    assert rows("select 1 from relevo.worker_runs where outcome = 'running'") == []
+
+
+def test_a_long_run_ends_with_its_step(processes, probed, runs) -> None:
+    """A run of many steps takes no further one after the signal and is written down with what it did."""
+    worker = processes.relay("run", probes=[LONG | {"hold_ms": 200, "steps": 1_000}])
+    eventually(lambda: len(probed("long", "end")) >= 2, "some steps")
+    assert worker.stops(within=5) == 0
+    [row] = runs("long")
+    assert row["outcome"] == "ok"
+    assert row["counts"]["notifications_sent"] == len(probed("long", "end")) == len(probed("long", "begin")) < 100
+
+
+def test_what_does_not_end_in_time_is_left_behind(processes, probed, rows, runs) -> None:
+    """Beyond WORKER_SHUTDOWN_TIMEOUT_MS the process says so and leaves with 1; a reaper closes the run it left."""
+    worker = processes.relay(
+        "run", probes=[LONG | {"hold_ms": 30_000}], worker_id="w-1", worker_shutdown_timeout_ms=300
+    )
+    worker.hears("probe_holds")
+    began = time.monotonic()
+    assert worker.stops(within=10) == 1
+    assert time.monotonic() - began < 5
+    assert worker.hears("stop_timed_out")["level"] == "error"
+    assert rows("select stopped_at is not null as stopped from relevo.workers") == [{"stopped": True}]
+    assert [row["outcome"] for row in runs("long")] == []  # its first step never ended, so there was nothing to tell
+
+
+def test_a_run_left_behind_is_closed_by_a_reaper(processes, probed, runs) -> None:
+    """The row of a run that was left behind does not stay open: the next reaper ends it as abandoned."""
+    worker = processes.relay(
+        "run",
+        probes=[{"name": "nightly", "cron": "17 3 * * *", "hold_ms": 30_000}],
+        worker_id="w-1",
+        worker_shutdown_timeout_ms=100,
+    )
+    worker.hears("probe_holds")
+    assert worker.stops(within=10) == 1
+    assert [row["outcome"] for row in runs("nightly")] == ["running"]
+    reaper = processes.relevo("run-cycle", "reaper")
+    assert reaper.ends() == 0
+    [row] = runs("nightly")
+    assert (row["outcome"], row["finished_at"] is not None) == ("abandoned", True)
+    assert "w-1" in row["error_message"]
+    assert "runs_abandoned=1" in reaper.stdout
+
+
+def test_the_second_signal_ends_at_once(processes, probed) -> None:
+    """Whoever cannot wait sends another signal: it is logged, and the process is gone."""
+    worker = processes.relay("run", probes=[LONG | {"hold_ms": 30_000}])
+    worker.hears("probe_holds")
+    worker.signal(signal.SIGINT)
+    worker.hears("worker_stopping", why="SIGINT")
+    never(lambda: worker.lines("worker_stopped"), "it did not wait for what is in flight", during=0.3)
+    worker.signal(signal.SIGTERM)
+    assert worker.ends(within=3) == 128 + signal.SIGTERM
+    assert worker.hears("worker_ended_at_once")["signal"] == "SIGTERM"
+
+
+def test_stopping_without_a_database(processes, probed, dsn: str) -> None:
+    """A worker whose database is gone still stops in good order and within its time, with a word about the goodbye."""
+    with Proxy(dsn) as proxy:
+        worker = processes.relay(
+            "run",
+            probes=[LONG | {"hold_ms": 300}],
+            database_url=proxy.dsn,
+            database_connect_timeout_ms=500,
+            outbox_lease_duration_ms=4_000,
+        )
+        worker.hears("probe_holds")
+        proxy.shut()
+        worker.hears("database_unreachable")
+        assert worker.stops(within=10) == 0
+        assert worker.lines("goodbye_not_written")
+        assert "Traceback" not in worker.stderr
+
+
+def test_nothing_new_begins_while_the_goodbye_waits(processes, probed, dsn: str) -> None:
+    """From the signal on no cycle starts, even if writing the goodbye down takes its time."""
+    with Proxy(dsn) as proxy:
+        worker = processes.relay("run", probes=[QUICK], database_url=proxy.dsn, worker_busy_loop_delay_ms=1)
+        eventually(lambda: len(probed("quick", "end")) > 2, "it runs")
+        proxy.latency_s = 0.1  # every word to the database takes a while now
+        worker.signal(signal.SIGTERM)
+        worker.hears("worker_stopping")
+        assert worker.ends() == 0
+        stopping = worker.lines("worker_stopping")[0]["ts"]
+        begun = [line["ts"] for line in worker.lines("middleware_saw", of_cycle="quick") if line["ts"] > stopping]
+        assert len(begun) <= 1, "a round that was being opened may begin, no other"
+
+
+@pytest.mark.parametrize("command", [("run-cycle", "slow"), ("tick", "--runners", "slow,quick")])
+def test_one_shot_commands_stop_with_their_step(processes, probed, runs, command: tuple[str, ...]) -> None:
+    """A signal lets the current step of run-cycle or tick end; what comes after it is skipped with a reason."""
+    slow = {"name": "slow", "every_ms": 1_000, "singleton": False, "hold_ms": 500, "steps": 1_000}
+    worker = processes.relay(*command, probes=[slow, QUICK])
+    worker.hears("probe_holds")
+    assert worker.stops(within=5) == 0
+    [row] = runs("slow")
+    assert (row["outcome"], row["counts"]["notifications_sent"] < 10) == ("ok", True)
+    assert [row["word"] for row in probed("slow")][-1] == "end"
+    if command[0] == "tick":
+        assert [(row["outcome"], row["reason"]) for row in runs("quick")] == [("skipped", "the tick was told to stop")]

@@ -1,0 +1,162 @@
+"""Wake-ups: heard promptly, proven by a self-test, sent only to sleepers, and never needed for correctness."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from processes import Process, eventually, never
+from relevo.wakeups import Listener
+
+# Nothing but a wake-up makes this cycle look again within a test.
+SLEEPER = {"name": "sleeper", "every_ms": 3_600_000, "singleton": False, "wakeable": True, "takes_work": True}
+SLOW = {"worker_idle_backoff_min_ms": 600_000, "worker_idle_backoff_max_ms": 600_000}
+
+
+@pytest.fixture
+def hear(dsn: str) -> Iterator[Any]:
+    """Hear who is woken by a statement: `hear("select …")` returns the names called out."""
+    with psycopg.connect(dsn, autocommit=True) as ear, psycopg.connect(dsn, autocommit=True) as caller:
+        ear.execute("listen relevo_wake")
+
+        def calls(statement: str) -> list[str]:
+            caller.execute(statement)
+            caller.execute("select pg_notify('relevo_wake', 'end')")
+            heard: list[str] = []
+            while not heard or heard[-1] != "end":
+                heard += [call.payload for call in ear.notifies(timeout=5, stop_after=1)]
+            return heard[:-1]
+
+        yield calls
+
+
+@pytest.mark.parametrize(
+    ("asleep", "expected"), [("true", ["probe"]), ("false", []), (None, [])], ids=["asleep", "awake", "never seen"]
+)
+def test_wake_knocks_only_at_a_sleeper_s_door(conn, hear, asleep: str | None, expected: list[str]) -> None:
+    """relevo.wake() notifies while the fleet's row says asleep, and costs no NOTIFY otherwise."""
+    if asleep is not None:
+        conn.execute(f"insert into relevo.cycle_state (cycle, asleep) values ('probe', {asleep}), ('other', true)")
+    assert hear("select relevo.wake('probe')") == expected
+
+
+def test_wake_waits_for_the_commit(conn, hear) -> None:
+    """A knock in a transaction that is rolled back is never heard; many knocks in one transaction are one."""
+    conn.execute("insert into relevo.cycle_state (cycle, asleep) values ('probe', true)")
+    assert hear("begin; select relevo.wake('probe'); rollback") == []
+    assert hear("begin; select relevo.wake('probe') from generate_series(1, 100); commit") == ["probe"]
+
+
+def test_no_call_is_lost_to_the_self_test(build, conn, dsn: str) -> None:
+    """While the listener tests itself all the time, every call of others still arrives, in order."""
+    woken: list[str] = []
+    lost: list[UUID] = []
+    changes: list[str] = []
+    listener = Listener(
+        build().database, on_wake=woken.append, on_lost=lost.append, on_change=changes.append, test_every_s=0.001
+    )
+    listener.start()
+    try:
+        eventually(lambda: changes == ["listening"], "the self-test was heard")
+        token = uuid4()
+        for number in range(400):
+            conn.execute("select pg_notify('relevo_wake', %s)", [str(number)])
+        conn.execute("select pg_notify('relevo_lost', 'no token'), pg_notify('relevo_lost', %s)", [str(token)])
+        eventually(lambda: lost == [token], "the last call")
+        assert woken == [str(number) for number in range(400)]
+        assert changes == ["listening"]
+    finally:
+        listener.stop()
+
+
+def backends(conn: psycopg.Connection[Any]) -> list[int]:
+    """Find the listeners' backends."""
+    return [
+        row[0]
+        for row in conn.execute(
+            "select pid from pg_stat_activity where datname = current_database() and query like '%listen relevo_selftest%'"
+            " and pid <> pg_backend_pid()"
+        )
+    ]
+
+
+def listening(process: Process, conn: psycopg.Connection[Any]) -> None:
+    """Wait until a process hears, has seen that there is no work, and sleeps."""
+    process.hears("wakeups_listening")
+    eventually(
+        lambda: conn.execute("select 1 from relevo.cycle_state where cycle = 'sleeper' and asleep").fetchone(),
+        "the cycle sleeps",
+    )
+    time.sleep(0.3)  # its one more look is over too
+
+
+def test_a_call_runs_a_sleeping_cycle_and_a_deaf_listener_recovers(processes, probed, conn, rows) -> None:
+    """Work is taken at once after a knock; a listener whose backend dies says so once, recovers, says so, and hears."""
+    relay = processes.relay("run", probes=[SLEEPER], worker_id="w-1", **SLOW)
+
+    def knock(total: int) -> None:
+        began = time.monotonic()
+        with conn.transaction():
+            conn.execute("insert into public.probe_work (cycle) select 'sleeper' from generate_series(1, 3)")
+            conn.execute("select relevo.wake('sleeper')")
+        eventually(lambda: len(probed("sleeper", "took")) == total, "the work was taken", within=10)
+        assert time.monotonic() - began < 3
+
+    listening(relay, conn)
+    knock(3)
+    listening(relay, conn)
+    assert rows("select wakeups from relevo.workers") == [{"wakeups": "listening"}]
+    [pid] = backends(conn)
+    conn.execute("select pg_terminate_backend(%s)", [pid])
+    eventually(lambda: rows("select wakeups from relevo.workers") == [{"wakeups": "polling"}], "polling is told", every=0.01)
+    eventually(lambda: rows("select wakeups from relevo.workers") == [{"wakeups": "listening"}], "hearing is told")
+    knock(6)
+    assert {row["trigger"] for row in probed("sleeper")} == {"wake-up"}
+    assert [line["event"] for line in relay.lines() if line["event"].startswith("wakeups_")] == [
+        "wakeups_listening",
+        "wakeups_degraded",
+        "wakeups_listening",
+    ]
+    assert relay.stops() == 0
+
+
+def test_without_wake_ups_polling_is_enough(processes, probed, conn) -> None:
+    """Work that nobody knocked for is found by the next look."""
+    sleeper = SLEEPER | {"every_ms": 400}
+    relay = processes.relay("run", probes=[sleeper], worker_idle_backoff_min_ms=300)
+    relay.hears("worker_started")
+    conn.execute("insert into public.probe_work (cycle) values ('sleeper')")
+    eventually(lambda: probed("sleeper", "took"), "polling found it")
+
+
+def test_nothing_but_a_worker_processes_rows(probed, conn, rows, dsn: str) -> None:
+    """Importing all of Relevo and enqueueing work opens no connection, starts no thread and runs no cycle."""
+    conn.execute("insert into public.probe_work (cycle) values ('sleeper')")
+    conn.execute("select relevo.wake('sleeper')")
+    program = (
+        "import importlib, pkgutil, threading, relevo\n"
+        "for module in pkgutil.walk_packages(relevo.__path__, 'relevo.'): importlib.import_module(module.name)\n"
+        "print(threading.active_count())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"DATABASE_URL": dsn, "PATH": str(Path(sys.executable).parent)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert done.stdout.strip() == "1", done.stderr
+    never(lambda: probed("sleeper"), "somebody took it", during=0.3)
+    assert rows("select * from relevo.workers") == []
+    assert rows("select * from relevo.worker_runs") == []
+    assert threading.active_count() == 1
