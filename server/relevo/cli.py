@@ -87,7 +87,8 @@ def run(
     settings = _settings()
     with app.build(settings, role="run") as built:
         drained = service.serve(built, _names(cycles))
-    raise typer.Exit(OK if drained else FAILED)
+    if not drained:
+        os._exit(FAILED)  # an ordinary exit would wait for the threads that did not end in time
 
 
 @cli.command()
@@ -226,10 +227,10 @@ def pause(
     """Switch a cycle off in every replica; runs in progress come to their end."""
     settings = _settings()
     with app.build(settings, role="run-cycle") as built:
-        built.cycles([cycle])
+        name = built.cycles([cycle])[0].name  # the switch is the cycle's, whichever of its sources was named
         migrate.prepare(built.database)
-        actions.pause(built.database, cycle, reason)
-    out.print(f"{cycle} is paused in the whole fleet. `relevo resume {cycle}` switches it on again.")
+        actions.pause(built.database, name, reason)
+    out.print(f"{name} is paused in the whole fleet. `relevo resume {name}` switches it on again.")
 
 
 @cli.command()
@@ -237,10 +238,10 @@ def resume(cycle: Annotated[str, typer.Argument(help="The cycle to switch on aga
     """Switch a paused cycle on again."""
     settings = _settings()
     with app.build(settings, role="run-cycle") as built:
-        built.cycles([cycle])
+        name = built.cycles([cycle])[0].name
         migrate.prepare(built.database)
-        was_paused = actions.resume(built.database, cycle)
-    out.print(f"{cycle} is on again." if was_paused else f"{cycle} was not paused.")
+        was_paused = actions.resume(built.database, name)
+    out.print(f"{name} is on again." if was_paused else f"{name} was not paused.")
 
 
 @cli.command(name="event-type")

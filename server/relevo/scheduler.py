@@ -87,12 +87,16 @@ class Scheduler:
                     if not clock.running:
                         self._move(clock, 0.0)
 
-    def stop(self, timeout_s: float) -> bool:
-        """Start nothing new, let what runs come to an end; tell whether it did in time."""
+    def halt(self) -> None:
+        """Start nothing new from now on; what runs takes no further step."""
         with self._guard:
             self._stopping = True
         self._runner.stopping.set()
         self._aps.pause()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Start nothing new, let what runs come to an end; tell whether it did in time."""
+        self.halt()
         deadline = time.monotonic() + timeout_s
         with self._guard:
             while any(clock.running for clock in self._clocks.values()) and (left := deadline - time.monotonic()) > 0:

@@ -6,11 +6,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
+import psycopg
 import structlog
 
 from relevo import migrate
@@ -90,20 +91,23 @@ def _ready(app: App, signals: Signals, cycles: Sequence[Cycle]) -> bool:
 
 
 def _drain(app: App, scheduler: Scheduler, listener: Listener, signals: Signals) -> bool:
-    try:
-        app.worker.stopping(signals.name)
-    except DatabaseUnavailableError:
-        _log.warning("goodbye_not_written")
-    drained = scheduler.stop(app.settings.worker_shutdown_timeout_ms / 1000)
+    deadline = time.monotonic() + app.settings.worker_shutdown_timeout_ms / 1000
+    scheduler.halt()
+    _say_goodbye(lambda: app.worker.stopping(signals.name))
+    drained = scheduler.stop(deadline - time.monotonic())
     if not drained:
         _log.error("stop_timed_out", hint="what was in flight is taken back by a reaper")
     listener.stop()
     app.heartbeat.stop()
-    try:
-        app.worker.stopped()
-    except DatabaseUnavailableError:
-        _log.warning("goodbye_not_written")
+    _say_goodbye(app.worker.stopped)
     return drained
+
+
+def _say_goodbye(word: Callable[[], None]) -> None:
+    try:
+        word()
+    except (DatabaseUnavailableError, psycopg.Error):  # a reaper notices that we are gone
+        _log.warning("goodbye_not_written")
 
 
 @contextmanager
@@ -119,10 +123,7 @@ def one_shot(app: App, role: Role, cycles: Sequence[Cycle]) -> Iterator[None]:
         yield
     finally:
         app.heartbeat.stop()
-        try:
-            app.worker.stopped()
-        except DatabaseUnavailableError:
-            _log.warning("goodbye_not_written")
+        _say_goodbye(app.worker.stopped)
 
 
 def run_cycle(app: App, name: str) -> list[Report]:

@@ -76,7 +76,7 @@ class Cron:
 
 
 def _first_fire(trigger: BaseTrigger, moment: datetime) -> datetime | None:
-    """Return the first fire at or after a moment, in UTC: a sum in local time would lose which of two equal hours it is."""
+    """Return the first fire at or after a moment, in UTC: sums in local time forget which of two equal hours it is."""
     fire: datetime | None = trigger.get_next_fire_time(None, moment.astimezone(UTC))
     return fire and fire.astimezone(UTC)
 

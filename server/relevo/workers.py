@@ -59,11 +59,11 @@ class Worker:
     def stopping(self, why: str) -> None:
         """Say that this process has begun to stop."""
         _log.info("worker_stopping", worker_id=self.worker_id, why=why)
-        with self._database.connection() as connection:
+        with self._database.transaction() as connection:
             connection.execute(_SQL["note_stopping"], {"worker_id": self.worker_id, "now": None})
 
     def stopped(self) -> None:
         """Say goodbye."""
-        with self._database.connection() as connection:
+        with self._database.transaction() as connection:
             connection.execute(_SQL["note_stopped"], {"worker_id": self.worker_id, "now": None})
         _log.info("worker_stopped", worker_id=self.worker_id)

@@ -14,7 +14,7 @@ from claiming import HTTP_TIMEOUT, MINUTE, NOW, SECOND, add, reap
 from deliveries import TODAY
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from relevo import queries
 from relevo.app import App
@@ -218,10 +218,28 @@ OUTCOMES = ("sent", "sent", "retryable", "retryable", "failed", "invalid", "unkn
 NOT_BEGUN = ("skipped", "cancelled", "expired", "retryable")
 
 
+HANDLE, WORKER, SOME = st.integers(0, 5), st.integers(0, 2), st.integers(1, 63)
+ANSWERS = st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=6)
+
+
+def claimed(machine: Machine) -> bool:
+    """Something was claimed before."""
+    return bool(machine.held)
+
+
+def asked(machine: Machine) -> bool:
+    """Some request was started before."""
+    return any(handle.requests for handle in machine.held)
+
+
+def idle(machine: Machine) -> bool:
+    """Few deliveries are open: a short queue is claimed again and again."""
+    return sum(row.status in OPEN for row in machine.model.rows.values()) < 8
+
+
 class Machine(RuleBasedStateMachine):
     """Three workers on one database; each rule is one thing that may happen next."""
 
-    handles: Bundle[Handle] = Bundle("handles")
     conn: psycopg.Connection[Any]
     workers: list[App]
 
@@ -231,12 +249,19 @@ class Machine(RuleBasedStateMachine):
         self.held: list[Handle] = []
         for table in ("notification_deliveries", "claims", "push_requests", "late_tickets"):
             self.conn.execute(f"delete from relevo.{table}".encode())
+        self._add(4, "tender.new")
 
     def teardown(self) -> None:
         """Forget the example's claims."""
         for handle in self.held:
             handle.worker.heartbeat.drop(handle.token)
 
+    def handle(self, number: int, *, asked: bool = False) -> Handle:
+        """Choose among the youngest claims, those that stand and those that were lost."""
+        found = [handle for handle in self.held if handle.requests or not asked]
+        return found[-1 - number % len(found)]
+
+    @precondition(idle)
     @rule(
         count=st.integers(1, 6),
         event_type=st.sampled_from(["tender.new", "tender.new", "slow"]),
@@ -245,27 +270,59 @@ class Machine(RuleBasedStateMachine):
     )
     def add(self, count: int, event_type: str, at_most_once: bool, deadline: timedelta | None) -> None:
         """Fan-out makes deliveries."""
+        self._add(count, event_type, at_most_once=at_most_once, deadline=deadline)
+
+    def _add(self, count: int, event_type: str, *, at_most_once: bool = False, deadline: timedelta | None = None) -> None:
         now, until = self.model.now, self.model.now + deadline if deadline else None
         columns = {"event_type": event_type, "at_most_once": at_most_once, "deadline": until, "due": now}
         for key in add(self.conn, count, **columns):
             self.model.rows[key] = Row(event_type, at_most_once, until, now)
 
-    @rule(target=handles, worker=st.integers(0, 2), limit=st.integers(1, 6), answer_lost=st.booleans())
-    def claim(self, worker: int, limit: int, answer_lost: bool) -> Any:
-        """A worker claims; the answer to its COMMIT may be lost, then it adopts what it finds."""
-        app, expected = self.workers[worker], self.model.pick(limit)
-        if answer_lost:
+    @rule(worker=WORKER, limit=st.integers(1, 6), commit=st.sampled_from(["answered", "answer lost", "lost"]))
+    def claim(self, worker: int, limit: int, commit: str) -> None:
+        """A worker claims; if the answer to its COMMIT is lost it adopts what it finds, and bars the token if that is nothing."""
+        if commit == "lost":
+            self._lose_commit(self.workers[worker])
+        else:
+            self._claim(self.workers[worker], limit, adopted=commit == "answer lost")
+
+    def _claim(self, app: App, limit: int = 6, *, adopted: bool = False) -> Handle | None:
+        expected = self.model.pick(limit)
+        if adopted:
             claim = self._claim_and_adopt(app, limit)
         else:
             claim = app.claims.claim("dispatch", "default", "bulk", limit=limit, now=self.model.now)
         if claim is None:
             assert expected[0] == []
-            return multiple()
+            return None
         assert (claim.ids, claim.lease_ms) == expected
         self.model.claim(claim.token, claim.ids, claim.lease_ms)
-        handle = Handle(app, claim)
-        self.held.append(handle)
+        self.held.append(Handle(app, claim))
+        return self.held[-1]
+
+    @rule(worker=WORKER, dies=st.booleans())
+    def send(self, worker: int, dies: bool) -> None:
+        """A worker claims and starts a request with all it got; maybe it dies over it."""
+        self._send(self.workers[worker], dies=dies)
+
+    def _send(self, app: App, *, dies: bool = False) -> Handle | None:
+        handle = self._claim(app)
+        if handle is not None:
+            self._journal(handle, handle.claim.deliveries, obey=True)
+            handle.crashed = dies
         return handle
+
+    @rule(slow=WORKER, other=WORKER, resends=st.booleans(), number=HANDLE, outcomes=ANSWERS)
+    def overtake(self, slow: int, other: int, resends: bool, number: int, outcomes: list[str]) -> None:
+        """A slow worker loses its claim, another takes the deliveries and maybe sends them; then the slow one's answer comes."""
+        handle = self._send(self.workers[slow], dies=True)
+        self._advance_to_the_next_lease()
+        self._advance_to_the_next_attempt()
+        (self._send if resends else self._claim)(self.workers[other])
+        if handle is not None and handle.requests:
+            self._answer(handle, 0, ["sent"])
+        if asked(self):
+            self._answer(self.handle(number, asked=True), 0, outcomes)
 
     def _asked(self, app: App, limit: int) -> dict[str, Any]:
         worker = {"worker_id": app.worker.worker_id, "cycle": "dispatch", "lease_ms": LEASES["tender.new"]}
@@ -282,22 +339,25 @@ class Machine(RuleBasedStateMachine):
         app.heartbeat.hold_claim(adopted.token, adopted)
         return adopted
 
-    @rule(worker=st.integers(0, 2))
-    def lose_commit(self, worker: int) -> None:
-        """A worker's COMMIT is lost; it bars the token, and a zombie that still wants to use it cannot."""
-        app = self.workers[worker]
+    def _lose_commit(self, app: App) -> None:
         asked = self._asked(app, 1)
         assert app.claims._adopt(asked["token"], "dispatch", asked) is None
         self.model.claim(asked["token"], [], LEASES["tender.new"])
-        free = [key for key, row in self.model.rows.items() if row.token is None][:3]
+        free = [key for key, row in self.model.rows.items() if row.token is None][:3]  # what a zombie still wants to claim
         with pytest.raises(psycopg.errors.UniqueViolation):
             self.conn.execute(SQL["claim_picked"], asked | {"ids": free, "days": [TODAY] * len(free)})
 
-    @rule(handle=handles, mask=st.integers(1, 63), obey=st.booleans())
-    def journal(self, handle: Handle, mask: int, obey: bool) -> None:
+    @precondition(claimed)
+    @rule(number=HANDLE, mask=SOME, obey=st.booleans())
+    def journal(self, number: int, mask: int, obey: bool) -> None:
         """A worker, maybe a slow one that has lost its claim, wants to send; maybe it settles what needs no sending."""
-        claim = handle.claim
-        request = PushRequest(uuid4(), tuple(d for n, d in enumerate(claim.deliveries) if mask >> n & 1))
+        handle = self.handle(number)
+        begun = {d.id for request in handle.requests for d in request.deliveries}
+        chosen = [d for n, d in enumerate(handle.claim.deliveries) if mask >> n & 1 and d.id not in begun]
+        self._journal(handle, tuple(chosen), obey=obey)
+
+    def _journal(self, handle: Handle, deliveries: tuple[Delivery, ...], *, obey: bool) -> None:
+        claim, request = handle.claim, PushRequest(uuid4(), deliveries)
         if claim.loss is not None or not self.model.may_journal(claim.token):
             reason = claim.loss[0] if claim.loss else self.model.loss(claim.token, claim.ids)
             with pytest.raises(OwnershipLostError) as lost:
@@ -316,32 +376,38 @@ class Machine(RuleBasedStateMachine):
             done = [v for v in verdicts if v.verdict != "send"]
             self._settle(handle, [Answer(v.event_day, v.id, v.verdict, False, v.ticket_id) for v in done], [])
 
-    @rule(handle=handles, which=st.integers(0, 20), outcomes=st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=6))
-    def answer(self, handle: Handle, which: int, outcomes: list[str]) -> None:
+    @precondition(asked)
+    @rule(number=HANDLE, which=st.integers(0, 3), outcomes=ANSWERS)
+    def answer(self, number: int, which: int, outcomes: list[str]) -> None:
         """The answer to a request comes in, in time, or long after its claim was lost, or twice with another result."""
-        if handle.requests:
-            request = handle.requests[which % len(handle.requests)]
-            ticket = f"{request.id.hex[:8]}-{{}}"
-            answers = [
-                self._answered(d, outcomes[n % len(outcomes)], ticket.format(d.id), 90_000 * (which % 2))
-                for n, d in enumerate(request.deliveries)
-            ]
-            self._settle(handle, answers, [request.id])
+        self._answer(self.handle(number, asked=True), which, outcomes)
+
+    def _answer(self, handle: Handle, which: int, outcomes: list[str]) -> None:
+        request = handle.requests[which % len(handle.requests)]
+        answers = [
+            self._answered(d, outcomes[n % len(outcomes)], f"{request.id.hex[:8]}-{d.id}", 90_000 * (which % 2))
+            for n, d in enumerate(request.deliveries)
+        ]
+        self._settle(handle, answers, [request.id])
 
     def _answered(self, delivery: Delivery, status: Any, ticket: str, retry_after_ms: int) -> Answer:
         got = ticket if status == "sent" else None
         return Answer(delivery.event_day, delivery.id, status, True, got, retry_after_ms=retry_after_ms)
 
-    @rule(handle=handles, status=st.sampled_from(NOT_BEGUN), mask=st.integers(1, 63))
-    def decide_without_sending(self, handle: Handle, status: Any, mask: int) -> None:
+    @precondition(claimed)
+    @rule(number=HANDLE, status=st.sampled_from(NOT_BEGUN), mask=SOME)
+    def decide_without_sending(self, number: int, status: Any, mask: int) -> None:
         """A worker settles what it did not have to send, or must not send yet."""
+        handle = self.handle(number)
         begun = {d.id for request in handle.requests for d in request.deliveries}
         chosen = [d for n, d in enumerate(handle.claim.deliveries) if mask >> n & 1 and d.id not in begun]
         self._settle(handle, [Answer(d.event_day, d.id, status, attempted=False) for d in chosen], [])
 
-    @rule(handle=handles)
-    def settle_again(self, handle: Handle) -> None:
+    @precondition(claimed)
+    @rule(number=HANDLE)
+    def settle_again(self, number: int) -> None:
         """The answer to a settle was lost: the worker hands the same in once more."""
+        handle = self.handle(number)
         if handle.told:
             self._settle(handle, *handle.told[-1])
 
@@ -353,13 +419,15 @@ class Machine(RuleBasedStateMachine):
         expected = self.model.settle(handle.token, answers, requests)
         assert (settlement.written, settlement.closed_late, settlement.kept_as_evidence) == expected
 
-    @rule(handle=handles)
-    def release(self, handle: Handle) -> None:
+    @precondition(claimed)
+    @rule(number=HANDLE)
+    def release(self, number: int) -> None:
         """A worker hands back what is left, if anything is."""
+        handle = self.handle(number)
         counts = handle.worker.claims.release(handle.claim, self.model.now)
         assert +counts == +self.model.end(handle.token, lapsed=False, tickets=self._tickets())
 
-    @rule(worker=st.integers(0, 2))
+    @rule(worker=WORKER)
     def beat(self, worker: int) -> None:
         """A worker's heartbeat extends what it knows of, and finds out what it has lost."""
         alive = [h for h in self.held if h.worker is self.workers[worker] and not h.crashed]
@@ -370,11 +438,6 @@ class Machine(RuleBasedStateMachine):
         assert {row[0] for row in rows} == set(kept)
         for claim in kept.values():
             claim.leased_until = self.model.now + claim.lease
-
-    @rule(handle=handles)
-    def crash(self, handle: Handle) -> None:
-        """A worker dies, or is paused for so long that it may as well have: its claims are not extended any more."""
-        handle.crashed = True
 
     @rule()
     def reap(self) -> None:
@@ -392,10 +455,24 @@ class Machine(RuleBasedStateMachine):
         assert counts["deliveries_closed_by_late_ticket"] == ended["sent"]
         assert counts["deliveries_ambiguous"] == ended["ambiguous"]
 
-    @rule(by=st.sampled_from([SECOND, 30 * SECOND, MINUTE, 2 * MINUTE, 5 * MINUTE]))
-    def advance(self, by: timedelta) -> None:
-        """Time passes."""
-        self.model.now += by
+    @rule(to=st.sampled_from([SECOND, 30 * SECOND, "next lease", "next attempt", "next attempt"]))
+    def advance(self, to: timedelta | str) -> None:
+        """Time passes: a little, or until a lease is over and a reaper comes, or until some delivery is due."""
+        if to == "next lease":
+            self._advance_to_the_next_lease()
+        elif to == "next attempt":
+            self._advance_to_the_next_attempt()
+        else:
+            self.model.now += to
+
+    def _advance_to_the_next_lease(self) -> None:
+        ends = [claim.leased_until for claim in self.model.claims.values()]
+        self.model.now = max(self.model.now, min(ends, default=self.model.now))
+        self.reap()
+
+    def _advance_to_the_next_attempt(self) -> None:
+        due = [row.due for row in self.model.rows.values() if row.due is not None and row.token is None]
+        self.model.now = max(self.model.now, min(due, default=self.model.now))
 
     @rule(which=st.integers(0, 100), says=st.sampled_from(["ok", "unconfirmed", "retryable", "retryable"]))
     def receipt(self, which: int, says: str) -> None:

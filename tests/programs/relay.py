@@ -17,6 +17,7 @@ import structlog
 from relevo import app, cli
 from relevo.claims import Claims
 from relevo.config import Settings
+from relevo.db import Connection
 from relevo.model import Step
 from relevo.runs import Cycle, Ending, Run, RunContext
 from relevo.triggers import Cron, Every
@@ -97,11 +98,12 @@ class Probe:
             self.write(connection, run, word)
 
     @staticmethod
-    def write(connection: app.Database, run: Run, word: str) -> None:
+    def write(connection: Connection, run: Run, word: str) -> None:
         """Write one row of public.probe."""
         context = run.context
         connection.execute(
-            "insert into public.probe (cycle, worker_id, run_id, slot_at, trigger, word) values (%s, %s, %s, %s, %s, %s)",
+            "insert into public.probe (cycle, worker_id, run_id, slot_at, trigger, word)"
+            " values (%s, %s, %s, %s, %s, %s)",
             [context.cycle, context.worker_id, context.run_id, context.slot_at, context.trigger, word],
         )
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import psycopg
 import pytest
-from processes import Processes
-from programs import relay
 from psycopg.rows import dict_row
 
+from processes import Processes
+from programs import relay
 from relevo import logs
 
 Rows = Callable[..., list[dict[str, Any]]]
@@ -58,7 +58,9 @@ def probed(conn: psycopg.Connection[Any], rows: Rows) -> Rows:
     conn.execute(relay.TABLES)
 
     def read(cycle: str, word: str | None = None) -> list[dict[str, Any]]:
-        return rows("select * from public.probe where cycle = %s and word = coalesce(%s, word) order by id", [cycle, word])
+        return rows(
+            "select * from public.probe where cycle = %s and word = coalesce(%s, word) order by id", [cycle, word]
+        )
 
     return read
 

@@ -1,4 +1,4 @@
-"""A database that is not there yet, goes away, restarts or drops connections: no crash, one word per change, and on it goes."""
+"""A database that is late, goes away, restarts or drops connections: no crash, one word per change, and on it goes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
 
 from processes import Process, Processes, eventually, never
 from programs import relay as program
@@ -91,7 +90,8 @@ def goes_on(worker: Process, rows: Any, since: Any) -> None:
     for cycle in ("busy", "nightly"):
         eventually(
             lambda cycle=cycle: rows(
-                "select 1 from relevo.worker_runs where outcome = 'ok' and cycle = %s and finished_at > %s", [cycle, since]
+                "select 1 from relevo.worker_runs where outcome = 'ok' and cycle = %s and finished_at > %s",
+                [cycle, since],
             ),
             f"{cycle} goes on",
         )
@@ -100,7 +100,8 @@ def goes_on(worker: Process, rows: Any, since: Any) -> None:
         "the reaper goes on",
     )
     flying = rows(
-        "select outcome, error_message from relevo.worker_runs where started_at < %s and finished_at > %s", [since, since]
+        "select outcome, error_message from relevo.worker_runs where started_at < %s and finished_at > %s",
+        [since, since],
     )
     assert flying, "nothing was in flight"
     assert {row["outcome"] for row in flying} <= {"failed", "ok"}, flying
@@ -109,7 +110,7 @@ def goes_on(worker: Process, rows: Any, since: Any) -> None:
 
 
 def test_an_outage_in_flight(processes, dsn: str, probed, rows, conn) -> None:
-    """The database goes for longer than the lease: no crash, one word for the loss and one for the return, nothing left open."""
+    """Gone for longer than the lease: no crash, one word for the loss, one for the return, and nothing is left open."""
     with Proxy(dsn) as proxy:
         worker = processes.relay("run", probes=[BUSY, NIGHTLY], **HASTY | {"database_url": proxy.dsn})
         worker.hears("probe_holds", probe="busy")
@@ -139,7 +140,6 @@ def test_all_connections_terminated_at_once(processes, probed, rows, conn) -> No
         " where datname = current_database() and pid <> pg_backend_pid()"
     )
     goes_on(worker, rows, since)
-    print(worker.stderr)
     assert states(worker) == []
     assert worker.stops() == 0
 
@@ -177,8 +177,7 @@ def test_the_server_restarts_in_flight(tmp_path: Path) -> None:
             started.close()
 
 
-@pytest.mark.parametrize("limit", [4, 6])
-def test_a_replica_never_opens_more_connections_than_it_may(processes, probed, rows, limit: int) -> None:
+def test_a_replica_never_opens_more_connections_than_it_may(processes, probed, rows) -> None:
     """However many cycles are busy at once, and while listening and beating, the budget of connections holds."""
     crowd = [
         {"name": f"crowd-{n}", "every_ms": 10, "singleton": n % 2 == 0, "hold_ms": 60, "hold_inside": True}
@@ -188,18 +187,18 @@ def test_a_replica_never_opens_more_connections_than_it_may(processes, probed, r
         "run",
         probes=crowd,
         worker_id="w-1",
-        database_max_connections=limit,
+        database_max_connections=5,
         worker_busy_loop_delay_ms=1,
         outbox_lease_duration_ms=6_000,
     )
     worker.hears("worker_started")
     worker.hears("wakeups_listening")
     seen: list[int] = []
-    deadline = time.monotonic() + 2.5
+    deadline = time.monotonic() + 2
     while time.monotonic() < deadline:
         [row] = rows("select count(*)::int as n from pg_stat_activity where application_name = 'relevo w-1'")
         seen.append(row["n"])
         time.sleep(0.005)
-    assert max(seen) == limit
+    assert max(seen) == 5
     assert len({row["cycle"] for row in rows("select cycle from public.probe")}) == len(crowd)
     assert worker.stops() == 0

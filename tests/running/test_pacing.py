@@ -1,4 +1,4 @@
-"""APScheduler owns time: the first run, the follow-up, the backoffs, and wake-ups that are neither dropped nor doubled."""
+"""APScheduler owns time: first run, follow-up, backoffs, and wake-ups that are neither dropped nor doubled."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
-from processes import eventually, never
 
+from processes import eventually, never
 from relevo.app import App
 from relevo.model import Budget, Step
 from relevo.runs import Cycle, Run
@@ -33,6 +33,7 @@ class Rounds:
         self._step = step
 
     def __call__(self, run: Run) -> Step:
+        """Take a step."""
         self.times.append(time.monotonic())
         self.triggers.append(run.context.trigger)
         return self._step(run)
@@ -89,7 +90,7 @@ def test_work_is_followed_up_fast_and_idleness_slowly(schedule: Schedule) -> Non
     )
     rounds.wait(10)
     busy, idle = rounds.pauses[:5], rounds.pauses[5:9]
-    assert all(0.02 <= pause for pause in busy), busy
+    assert all(pause >= 0.02 for pause in busy), busy
     assert sorted(busy)[2] < 0.1, busy
     for pause, floor in zip(idle, (0.1, 0.2, 0.4, 0.4), strict=True):
         assert floor <= pause < floor + 0.3, idle
@@ -104,8 +105,8 @@ def test_idle_pauses_are_jittered_and_end_with_the_interval(schedule: Schedule) 
         worker_idle_backoff_max_ms=50,
         worker_idle_backoff_jitter_ms=400,
     )
-    rounds.wait(16)
-    assert sorted(rounds.pauses)[12] < 0.3, rounds.pauses
+    rounds.wait(11)
+    assert sorted(rounds.pauses)[7] < 0.3, rounds.pauses
     assert max(rounds.pauses) - min(rounds.pauses) > 0.03, rounds.pauses
 
 
@@ -141,14 +142,14 @@ def test_a_cycle_that_exits_is_a_failure_too(schedule: Schedule, said, runs) -> 
         Cycle("probe", Every(MINUTE), rounds), worker_tick_loop_error_backoff_ms=200, worker_tick_loop_max_jitter_ms=0
     )
     rounds.wait(3)
-    assert all(0.2 <= pause for pause in rounds.pauses), rounds.pauses
+    assert all(pause >= 0.2 for pause in rounds.pauses), rounds.pauses
     assert [row["error_message"] for row in runs("probe", "failed")][:2] == ["SystemExit: 3"] * 2
 
 
 def test_every_start_is_an_apscheduler_job(schedule: Schedule) -> None:
-    """Each cycle is one job: one instance, coalesced, an explicit misfire grace, and its own trigger in its own zone."""
+    """Each cycle is one job: one instance, coalesced, an explicit misfire grace, its own trigger in its own zone."""
     hold = threading.Event()
-    rounds = Rounds(lambda _run: Step() if hold.wait(10) else Step())
+    rounds = Rounds(lambda _run: Step(more=not hold.wait(10)))
     _, scheduler = schedule(
         Cycle("interval", Every(90_000, jitter_ms=500), rounds),
         Cycle("nightly", Cron("17 3 * * *", "America/Santiago"), rounds, singleton=True),
@@ -261,7 +262,11 @@ def test_a_slot_whose_work_outlasts_the_budget_is_followed_up(schedule: Schedule
     rounds = Rounds(lambda _run: Step({"done": 1}, items=1, more=len(rounds.times) < 5))
     schedule(
         Cycle(
-            "nightly", Cron("17 3 * * *", "America/Santiago"), rounds, singleton=True, budget=Budget(MINUTE, max_items=2)
+            "nightly",
+            Cron("17 3 * * *", "America/Santiago"),
+            rounds,
+            singleton=True,
+            budget=Budget(MINUTE, max_items=2),
         ),
         worker_busy_loop_delay_ms=10,
     )

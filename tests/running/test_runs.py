@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 import structlog
-from processes import eventually
 
+from processes import eventually
 from relevo.errors import RelevoError
 from relevo.model import Budget, Step
 from relevo.runs import Cycle, Ending, Run, RunContext
@@ -124,7 +124,10 @@ def test_problems_make_a_run_partial(build, runs, said) -> None:
     ("error", "message"),
     [
         (ValueError("bad\n\tthing\x00here"), "ValueError: bad thing here"),
-        (ConnectionError("postgresql://app:hunter2@db/x refused"), "ConnectionError: postgresql://app:***@db/x refused"),
+        (
+            ConnectionError("postgresql://app:hunter2@db/x refused"),
+            "ConnectionError: postgresql://app:***@db/x refused",
+        ),
         (RelevoError("The source is closed.", hint="Try later."), "The source is closed. Try later."),
         (KeyError(), "KeyError"),
         (RelevoError(""), "no reason was given"),
@@ -132,7 +135,7 @@ def test_problems_make_a_run_partial(build, runs, said) -> None:
     ],
 )
 def test_a_failure_is_a_row_with_a_clean_bounded_error(build, runs, said, error: Exception, message: str) -> None:
-    """Whatever is raised becomes a failed row and an error line: one line of text, no secrets, at most 500 characters."""
+    """Whatever is raised becomes a failed row and an error line: one line, no secrets, at most 500 characters."""
     report = build().runner.run(cycle(failing(error)), "schedule")
     [row] = runs("probe")
     assert (report.outcome, row["outcome"], row["error_message"]) == ("failed", "failed", message)
@@ -194,7 +197,7 @@ def test_middlewares_wrap_a_run_in_order(build, rows) -> None:
 
 @pytest.mark.parametrize("singleton", [True, False])
 @pytest.mark.parametrize("when", ["before", "after", "returns nothing"])
-def test_a_middleware_that_breaks_fails_the_run(build, runs, rows, said, when: str, singleton: bool) -> None:
+def test_a_middleware_that_breaks_fails_the_run(build, rows, said, when: str, singleton: bool) -> None:
     """Raising before or after next(), or forgetting to return its ending, is the run's failure; no lease is kept."""
 
     def broken(_context: RunContext, following: Callable[[], Ending]) -> Ending:
@@ -208,7 +211,7 @@ def test_a_middleware_that_breaks_fails_the_run(build, runs, rows, said, when: s
     report = build(middlewares=[broken]).runner.run(
         cycle(lambda _run: Step({"done": 1}, items=1), singleton=singleton), "manual"
     )
-    [row] = runs("probe")
+    [row] = rows("select * from relevo.worker_runs")
     assert (report.outcome, row["outcome"]) == ("failed", "failed")
     assert row["error_message"].startswith(f"RuntimeError: broken {when}" if when != "returns nothing" else "TypeError")
     assert row["counts"] == ({} if when == "before" else {"done": 1})
@@ -242,7 +245,9 @@ def test_a_second_thread_cannot_overlap_a_run(build, runs, rows, said, trigger: 
     assert (skipped["trigger"], skipped["outcome"], skipped["reason"]) == (trigger, "skipped", asked.reason)
     assert state(rows)["wakeups_skipped"] == 1
     [line] = said("run_skipped")
-    assert line.items() >= {"cycle": "probe", "trigger": trigger, "reason": asked.reason, "run_id": skipped["id"]}.items()
+    assert (
+        line.items() >= {"cycle": "probe", "trigger": trigger, "reason": asked.reason, "run_id": skipped["id"]}.items()
+    )
     assert worker.runner.run(cycle(lambda _run: Step()), "manual").outcome == "idle", "afterwards the lock is free"
 
 
@@ -267,7 +272,7 @@ def test_sources_of_a_cycle_do_not_lock_each_other(build) -> None:
 
 
 def test_a_slot_that_went_by_is_told_once(build, runs) -> None:
-    """A replica that finds a slot filled writes one skip with the reason, however often it looks; woken, none at all."""
+    """A replica that finds a slot filled writes one skip with the reason, however often it looks; woken, none."""
     nightly = Cycle("nightly", Cron("17 3 * * *", "America/Santiago"), lambda _run: Step(), singleton=True)
     one, two = build(worker_id="one"), build(worker_id="two")
     assert one.runner.run(nightly, "schedule").outcome == "idle"
@@ -343,7 +348,8 @@ def test_an_ending_waits_for_a_lock(build, conn, dsn: str, runs) -> None:
 def test_the_schema_refuses_impossible_runs(conn) -> None:
     """No running run has an end, no skip lacks a reason, no failure its error, and errors are bounded."""
     insert = (
-        "insert into relevo.worker_runs (cycle, trigger, worker_id, started_at, finished_at, outcome, reason, error_message)"
+        "insert into relevo.worker_runs"
+        " (cycle, trigger, worker_id, started_at, finished_at, outcome, reason, error_message)"
         " values ('probe', 'manual', 'w', now(), %s, %s, %s, %s)"
     )
     for values in (

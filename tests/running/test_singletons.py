@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -44,10 +45,10 @@ def test_three_replicas_are_not_three_times_as_often(processes, probed, runs) ->
             stack.callback(replica.stops)
         for replica in fleet:
             replica.hears("worker_started")
-        eventually(lambda: len(runs("ingest", "ok")) >= 4, "four slots of the interval")
+        eventually(lambda: len(runs("ingest", "ok")) >= 3, "three slots of the interval")
     slots = [row["slot_at"] for row in runs("ingest", "ok")]
     assert len(set(slots)) == len(slots)
-    assert {later - earlier for earlier, later in zip(slots, slots[1:], strict=False)} == {timedelta(seconds=1)}
+    assert {later - earlier for earlier, later in pairwise(slots)} == {timedelta(seconds=1)}
     assert Counter(row["word"] for row in probed("nightly")) == {"begin": 1, "end": 1}
     [filled] = runs("nightly", "ok")
     skipped = runs("nightly", "skipped")
@@ -59,7 +60,7 @@ def test_three_replicas_are_not_three_times_as_often(processes, probed, runs) ->
 
 def test_a_killed_night_is_run_by_another_within_a_lease(processes, probed, conn, runs) -> None:
     """SIGKILL in the middle: the run ends abandoned, and another replica runs the same slot within one lease, once."""
-    probe = NIGHTLY | {"hold_ms": 1_200}
+    probe = NIGHTLY | {"hold_ms": 800}
     fleet = {n: processes.relay("run", probes=[probe], worker_id=n, **FLEET) for n in ("w-1", "w-2", "w-3")}
     for replica in fleet.values():
         replica.hears("worker_started")
@@ -82,7 +83,7 @@ def test_a_killed_night_is_run_by_another_within_a_lease(processes, probed, conn
 def test_a_paused_holder_cannot_write(processes, probed, conn, runs, hold_inside: bool) -> None:
     """SIGSTOP for longer than the lease: another takes over unhindered; after SIGCONT the first one writes nothing."""
     paused = processes.relay(
-        "run", probes=[NIGHTLY | {"hold_ms": 4_000, "hold_inside": hold_inside}], worker_id="paused", **FLEET
+        "run", probes=[NIGHTLY | {"hold_ms": 1_500, "hold_inside": hold_inside}], worker_id="paused", **FLEET
     )
     paused.hears("probe_holds")
     paused.pause()
@@ -107,12 +108,11 @@ def test_a_paused_holder_cannot_write(processes, probed, conn, runs, hold_inside
     )
     assert abandoned["counts"] == {}
     never(lambda: len(runs("nightly", "ok")) > 1 or runs("nightly", "failed"), "it was written after all", during=0.5)
-    print(paused.stderr)
     assert paused.stops() == 0
 
 
 def test_by_hand_cannot_overlap_a_running_singleton(processes, probed, runs) -> None:
-    """`relevo run-cycle` in another process is skipped with a row, a reason and exit code 3 while a replica holds it."""
+    """`relevo run-cycle` in another process is skipped with a row, a reason and exit code 3 meanwhile."""
     holder = processes.relay("run", probes=[{"name": "cleanup", "around_ms": 3_000}], worker_id="holder", **FLEET)
     holder.hears("middleware_holds")
     manual = processes.relevo("run-cycle", "cleanup", worker_id="manual", **FLEET)
@@ -147,7 +147,7 @@ def test_a_long_run_keeps_its_lease(build, runs) -> None:
     done = threading.Event()
 
     def step(_run: Run) -> Step:
-        time.sleep(3)
+        time.sleep(2.5)
         return Step({"done": 1}, items=1)
 
     thread = threading.Thread(target=lambda: (one.runner.run(nightly(step), "schedule"), done.set()))
@@ -162,7 +162,7 @@ def test_a_long_run_keeps_its_lease(build, runs) -> None:
 
 
 def test_a_taken_over_holder_finds_nothing_to_hold_on_to(build, conn, probed) -> None:
-    """The first statement of a holder's every transaction is its fence: after a takeover it raises and nothing is written."""
+    """Every transaction of a holder begins with its fence: after a takeover that raises, and nothing is written."""
     one, two = build(worker_id="one"), build(worker_id="two")
     seen: list[type[BaseException]] = []
 
@@ -207,7 +207,7 @@ def test_a_holder_takes_no_step_after_its_lease_was_lost(build) -> None:
 
 
 def test_a_lease_given_back_is_free_at_once_and_for_good(build, conn) -> None:
-    """After a run the next need not wait, terms only rise, and a heartbeat that was under way does not revive the lease."""
+    """After a run the next need not wait, terms only rise, and a heartbeat under way does not revive the lease."""
     one, two = build(worker_id="one"), build(worker_id="two")
     held: list[Any] = []
     step = lambda run: held.append(run.held) or Step()  # noqa: E731
@@ -248,10 +248,7 @@ def test_a_failed_slot_is_tried_again_later_by_one(build, conn, runs, said) -> N
     tries = [row for row in runs("nightly") if row["outcome"] != "skipped"]
     assert [row["outcome"] for row in tries] == ["failed", "failed", "ok"]
     assert len({row["slot_at"] for row in tries}) == 1
-    pauses = [
-        (later["started_at"] - earlier["finished_at"]).total_seconds()
-        for earlier, later in zip(tries, tries[1:], strict=False)
-    ]
+    pauses = [(later["started_at"] - earlier["finished_at"]).total_seconds() for earlier, later in pairwise(tries)]
     assert pauses[0] >= 0.4
     assert pauses[1] >= 0.8
     assert max(pauses) < 3

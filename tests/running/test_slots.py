@@ -14,7 +14,9 @@ from relevo.triggers import Cron, Every
 
 SANTIAGO = "America/Santiago"
 NIGHTLY = Cron("17 3 * * *", SANTIAGO)
-PACE = Pace(busy_ms=250, idle_min_ms=1_000, idle_max_ms=30_000, idle_jitter_ms=500, error_ms=30_000, error_jitter_ms=2_000)
+PACE = Pace(
+    busy_ms=250, idle_min_ms=1_000, idle_max_ms=30_000, idle_jitter_ms=500, error_ms=30_000, error_jitter_ms=2_000
+)
 
 
 def utc(text: str) -> datetime:
@@ -24,18 +26,20 @@ def utc(text: str) -> datetime:
 
 @pytest.mark.parametrize("interval_ms", [250, 1_000, 7_000, 120_000, 86_400_000])
 def test_interval_slots_are_those_of_date_bin(conn, interval_ms: int) -> None:
-    """An interval's slot is the database's date_bin from the epoch, so every replica sees the same one at any moment."""
+    """An interval's slot is the database's date_bin from the epoch, so every replica sees the same one."""
     every = Every(interval_ms)
     for now in (utc("2026-04-05T02:59:59.999999"), utc("2026-09-06T04:00:00"), utc("1999-12-31T23:59:59")):
         binned = conn.execute(
             "select date_bin(%s * interval '1 ms', %s, 'epoch'::timestamptz)", [interval_ms, now]
         ).fetchone()
         assert binned == (every.slot_at(now),)
-        assert every.slot_at(now) <= now < every.next_slot(now) == every.slot_at(now) + timedelta(milliseconds=interval_ms)
+        assert (
+            every.slot_at(now) <= now < every.next_slot(now) == every.slot_at(now) + timedelta(milliseconds=interval_ms)
+        )
 
 
 def test_an_interval_slot_does_not_depend_on_who_asks_when() -> None:
-    """Two replicas that look anywhere within the same two minutes speak of the same slot; a moment later of the next."""
+    """Two replicas that look anywhere within the same two minutes speak of one slot; a moment later of the next."""
     every = Every(120_000)
     start = utc("2026-01-01T10:00:00")
     seen = {every.slot_at(start + timedelta(seconds=s)) for s in (0, 0.001, 59, 119.999)}
@@ -89,30 +93,31 @@ def test_slots_are_utc_whatever_zone_the_moment_comes_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "more", "streak", "ceiling_ms", "chance", "expected"),
+    ("round_", "streak", "ceiling_ms", "chance", "expected"),
     [
-        ("ok", True, 1, 60_000, 0.0, 250),  # work was found: soon again
-        ("ok", False, 9, 60_000, 0.0, 250),
-        ("partial", False, 1, 60_000, 0.0, 250),
-        ("ok", False, 1, 60_000, 1.0, 500),  # with jitter, at most as much again
-        ("idle", True, 5, 60_000, 0.0, 250),  # stopped by its budget before it found anything
-        ("idle", False, 1, 60_000, 0.0, 1_000),  # idle: the floor, doubled round by round
-        ("idle", False, 2, 60_000, 0.0, 2_000),
-        ("idle", False, 5, 60_000, 0.0, 16_000),
-        ("idle", False, 6, 60_000, 0.0, 30_000),  # up to the maximum
-        ("idle", False, 600, 60_000, 1.0, 30_500),  # plus jitter
-        ("idle", False, 600, 10_000, 1.0, 10_000),  # and never beyond the cycle's own interval
-        ("skipped", False, 3, 60_000, 0.0, 4_000),
-        ("failed", False, 1, 60_000, 0.0, 30_000),  # failed: long, doubled up to the interval
-        ("failed", False, 1, 60_000, 1.0, 32_000),
-        ("failed", False, 9, 60_000, 0.0, 60_000),
-        ("failed", True, 9, 10_000, 0.0, 30_000),  # but never shorter than the setting
+        (("ok", True), 1, 60_000, 0.0, 250),  # work was found: soon again
+        (("ok", False), 9, 60_000, 0.0, 250),
+        (("partial", False), 1, 60_000, 0.0, 250),
+        (("ok", False), 1, 60_000, 1.0, 500),  # with jitter, at most as much again
+        (("idle", True), 5, 60_000, 0.0, 250),  # stopped by its budget before it found anything
+        (("idle", False), 1, 60_000, 0.0, 1_000),  # idle: the floor, doubled round by round
+        (("idle", False), 2, 60_000, 0.0, 2_000),
+        (("idle", False), 5, 60_000, 0.0, 16_000),
+        (("idle", False), 6, 60_000, 0.0, 30_000),  # up to the maximum
+        (("idle", False), 600, 60_000, 1.0, 30_500),  # plus jitter
+        (("idle", False), 600, 10_000, 1.0, 10_000),  # and never beyond the cycle's own interval
+        (("skipped", False), 3, 60_000, 0.0, 4_000),
+        (("failed", False), 1, 60_000, 0.0, 30_000),  # failed: long, doubled up to the interval
+        (("failed", False), 1, 60_000, 1.0, 32_000),
+        (("failed", False), 9, 60_000, 0.0, 60_000),
+        (("failed", True), 9, 10_000, 0.0, 30_000),  # but never shorter than the setting
     ],
 )
 def test_the_pause_after_a_round(
-    outcome: Outcome, more: bool, streak: int, ceiling_ms: int, chance: float, expected: float
+    round_: tuple[Outcome, bool], streak: int, ceiling_ms: int, chance: float, expected: float
 ) -> None:
     """Short after work, growing while idle, long after an error, each with its jitter and its cap."""
+    outcome, more = round_
     assert pause_ms(outcome, more=more, streak=streak, ceiling_ms=ceiling_ms, pace=PACE, chance=chance) == expected
 
 

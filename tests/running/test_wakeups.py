@@ -83,8 +83,8 @@ def backends(conn: psycopg.Connection[Any]) -> list[int]:
     return [
         row[0]
         for row in conn.execute(
-            "select pid from pg_stat_activity where datname = current_database() and query like '%listen relevo_selftest%'"
-            " and pid <> pg_backend_pid()"
+            "select pid from pg_stat_activity where datname = current_database()"
+            " and query like '%listen relevo_selftest%' and pid <> pg_backend_pid()"
         )
     ]
 
@@ -117,7 +117,9 @@ def test_a_call_runs_a_sleeping_cycle_and_a_deaf_listener_recovers(processes, pr
     assert rows("select wakeups from relevo.workers") == [{"wakeups": "listening"}]
     [pid] = backends(conn)
     conn.execute("select pg_terminate_backend(%s)", [pid])
-    eventually(lambda: rows("select wakeups from relevo.workers") == [{"wakeups": "polling"}], "polling is told", every=0.01)
+    eventually(
+        lambda: rows("select wakeups from relevo.workers") == [{"wakeups": "polling"}], "polling is told", every=0.01
+    )
     eventually(lambda: rows("select wakeups from relevo.workers") == [{"wakeups": "listening"}], "hearing is told")
     knock(6)
     assert {row["trigger"] for row in probed("sleeper")} == {"wake-up"}

@@ -1,0 +1,267 @@
+"""What an operator types: run, run-cycle, pause, resume, runs, status, and the exit codes they are told."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from processes import eventually, never
+from relevo import cli, logs
+from relevo.errors import UsageError
+
+QUICK = {"name": "quick", "every_ms": 100, "singleton": False}
+Ask = Callable[..., Result]
+
+
+@pytest.fixture
+def ask(dsn: str) -> Iterator[Ask]:
+    """Ask the command line in this process: `ask("runs", "--json")`."""
+
+    def run(*words: str, **settings: object) -> Result:
+        environ = {"DATABASE_URL": dsn, "COLUMNS": "250"} | {name.upper(): str(v) for name, v in settings.items()}
+        return CliRunner().invoke(cli.cli, words, env=environ)
+
+    yield run
+    root = logging.getLogger()
+    for handler in [each for each in root.handlers if isinstance(each, logs._Handler)]:
+        root.removeHandler(handler)
+
+
+def add_run(conn: Any, cycle: str, outcome: str, **values: Any) -> int:
+    """Insert a run as the runner would have left it."""
+    columns = {
+        "cycle": cycle, "outcome": outcome, "trigger": "schedule", "worker_id": "w-1", "started_at": "now",
+        "finished_at": None if outcome == "running" else "now",
+        "error_message": "it broke" if outcome in ("failed", "abandoned") else None,
+        "reason": "because" if outcome == "skipped" else None,
+    } | values  # fmt: skip
+    names, marks = ", ".join(columns), ", ".join(["%s"] * len(columns))
+    row = conn.execute(
+        f"insert into relevo.worker_runs ({names}) values ({marks}) returning id", list(columns.values())
+    ).fetchone()
+    return int(row[0])
+
+
+def test_all_triggers_come_through_one_runner(processes, probed, conn) -> None:
+    """Schedule, wake-up, tick and run-cycle pass the same middlewares: there is one way to start a cycle."""
+    sleeper = QUICK | {"name": "sleeper", "every_ms": 3_600_000, "hold_ms": 1}
+    slow = {"worker_busy_loop_delay_ms": 600_000, "worker_idle_backoff_jitter_ms": 0}
+    replica = processes.relay("run", probes=[sleeper], **slow)
+    once = [
+        processes.relay(*words, probes=[sleeper])
+        for words in (("tick", "--runners", "sleeper"), ("run-cycle", "sleeper"))
+    ]
+    replica.hears("wakeups_listening")
+    replica.hears("run_finished", cycle="sleeper")
+    conn.execute("notify relevo_wake, 'sleeper'")
+    eventually(lambda: len(replica.lines("middleware_saw", of_cycle="sleeper")) >= 2, "woken")
+    assert [process.ends() for process in once] == [0, 0]
+    seen = [
+        line["trigger"] for process in (replica, *once) for line in process.lines("middleware_saw", of_cycle="sleeper")
+    ]
+    assert seen == ["schedule", "wake-up", "tick", "manual"]
+    eventually(lambda: len(probed("sleeper", "end")) == 4, "each of them did its work")
+
+
+def test_a_worker_switched_off_starts_nothing(processes, rows, runs, conn) -> None:
+    """OUTBOX_WORKER_ENABLED=false: run stays up without a cycle and stops in order; tick and run-cycle are skipped."""
+    idle = processes.relevo("run", outbox_worker_enabled="false", worker_id="idle", reaper_interval_ms=50)
+    once = [
+        processes.relevo(*words, outbox_worker_enabled="false")
+        for words in (("run-cycle", "reaper"), ("tick", "--runners", "reaper,cleanup"))
+    ]
+    assert "OUTBOX_WORKER_ENABLED" in idle.hears("no_cycles_started")["why"]
+    assert [process.ends() for process in once] == [3, 3]
+    assert "OUTBOX_WORKER_ENABLED is false" in once[0].stdout
+    conn.execute("notify relevo_wake, 'reaper'")
+    never(lambda: rows("select 1 from relevo.cycle_state where rounds > 0"), "a round was made", during=0.5)
+    assert sorted((row["trigger"], row["outcome"]) for row in runs("reaper")) == [
+        ("manual", "skipped"),
+        ("tick", "skipped"),
+    ]
+    assert [row["reason"] for row in runs("cleanup")] == ["OUTBOX_WORKER_ENABLED is false"]
+    assert rows("select cycles, wakeups from relevo.workers where worker_id = 'idle'") == [
+        {"cycles": [], "wakeups": "listening"}
+    ]
+    assert idle.stops() == 0
+
+
+def test_specialised_replicas(processes, rows) -> None:
+    """`run --cycles` and WORKER_CYCLES choose which cycles a replica runs; the option wins."""
+    chosen = processes.relevo("run", "--cycles", "reaper", worker_cycles="cleanup")
+    by_setting = processes.relevo("run", worker_cycles="cleanup")
+    assert chosen.hears("worker_started")["cycles"] == ["reaper"]
+    assert by_setting.hears("worker_started")["cycles"] == ["cleanup"]
+    by_setting.hears("run_finished", cycle="cleanup")
+    assert chosen.lines(cycle="cleanup") == []
+    assert [process.stops() for process in (chosen, by_setting)] == [0, 0]
+
+
+def test_unknown_words_are_wrong_usage(processes, ask: Ask, rows) -> None:
+    """A cycle or an outcome that does not exist is refused with exit code 2 and what is known, before anything runs."""
+    asked = [processes.relevo(*words) for words in (("run", "--cycles", "reaper,nope"), ("run-cycle", "nope"))]
+    for words in (
+        ("tick", "--runners", "nope"),
+        ("pause", "nope", "--reason", "x"),
+        ("resume", "nope"),
+        ("pause", "cleanup", "--reason", "  "),
+        ("runs", "--outcome", "nope"),
+    ):
+        assert isinstance(ask(*words).exception, UsageError), words
+    assert ask("pause", "cleanup").exit_code == 2
+    for process in asked:
+        assert process.ends() == 2, process.stderr
+        assert process.stderr.splitlines() == ["relevo: There is no cycle nope.", "Known: cleanup, reaper."]
+    assert rows("select 1 from relevo.workers") == []
+    assert rows("select 1 from relevo.cycle_state where paused_at is not null") == []
+
+
+def test_exit_codes_of_a_run_by_hand(processes, probed, runs) -> None:
+    """run-cycle says 0 for success, 1 for a failure, 3 for a skip, each with its row; several sources all run."""
+    ok = QUICK | {"name": "fine"}
+    sources = [QUICK | {"name": "many", "source": source} for source in ("a", "b")]
+    failing = QUICK | {"name": "broken", "fails": 9}
+    asked = {name: processes.relay("run-cycle", name, probes=[ok, failing, *sources])
+             for name in ("fine", "broken", "many", "many:b")}  # fmt: skip
+    assert {name: process.ends() for name, process in asked.items()} == {"fine": 0, "broken": 1, "many": 0, "many:b": 0}
+    assert "notifications_sent=1" in asked["fine"].stdout
+    assert "probe broken was told to fail" in asked["broken"].stdout
+    assert [row["outcome"] for row in runs("broken")] == ["failed"]
+    assert sorted(row["source"] for row in runs("many", "ok")) == ["a", "b", "b"]
+
+
+def test_a_pause_holds_for_every_replica_and_every_hand(processes, probed, runs, ask) -> None:
+    """A paused cycle starts nowhere until it is resumed: not by time, by hand or by tick; what runs may end."""
+    probes = [QUICK | {"hold_ms": 60}]
+    replica = processes.relay("run", probes=probes)
+    eventually(lambda: probed("quick", "end"), "it runs")
+    assert processes.relay("pause", "quick", "--reason", "the  source\nis ill", probes=probes).ends() == 0
+    eventually(lambda: len(probed("quick", "begin")) == len(probed("quick", "end")), "what ran came to its end")
+    so_far = len(probed("quick"))
+    by_hand = [
+        processes.relay(*words, probes=probes) for words in (("run-cycle", "quick"), ("tick", "--runners", "quick"))
+    ]
+    assert [process.ends() for process in by_hand] == [3, 3]
+    assert "paused: the source is ill" in by_hand[0].stdout
+    assert {(row["trigger"], row["reason"]) for row in runs("quick", "skipped")} == {
+        ("manual", "paused: the source is ill"),
+        ("tick", "paused: the source is ill"),
+    }
+    assert len(probed("quick")) == so_far
+    assert "paused: the source is ill" in ask("status").output
+    resumed = processes.relay("resume", "quick", probes=probes)
+    assert resumed.ends() == 0
+    assert "is on again" in resumed.stdout
+    eventually(lambda: len(probed("quick")) > so_far, "it runs again")
+    assert "was not paused" in ask("resume", "cleanup").output
+    assert replica.stops() == 0
+
+
+def test_a_source_s_name_pauses_its_cycle(processes, rows) -> None:
+    """The switch is the cycle's: asked for one source of it, all of it is paused, and the answer says so."""
+    probes = [QUICK | {"name": "many", "source": source} for source in ("a", "b")]
+    paused = processes.relay("pause", "many:a", "--reason", "ill", probes=probes)
+    assert paused.ends() == 0
+    assert paused.stdout.startswith("many is paused")
+    assert rows("select cycle from relevo.cycle_state where paused_at is not null") == [{"cycle": "many"}]
+
+
+def test_a_paused_slot_is_told_and_made_up_for(build, runs, conn) -> None:
+    """A night that falls into a pause is a skip with the operator's reason, and is run once the pause is over."""
+    worker = build()
+    conn.execute(
+        "insert into relevo.cycle_state (cycle, paused_at, paused_reason) values ('cleanup', now(), 'moving house')"
+    )
+    for _ in range(3):
+        report = worker.runner.run(worker.registry["cleanup"], "schedule")
+        assert report.outcome == "skipped"
+        assert report.look_again_in_s is not None
+    conn.execute("update relevo.cycle_state set paused_at = null, paused_reason = null")
+    assert worker.runner.run(worker.registry["cleanup"], "schedule").outcome == "idle"
+    skipped, filled = runs("cleanup")
+    assert (skipped["outcome"], skipped["reason"]) == ("skipped", "paused: moving house")
+    assert skipped["slot_at"] == filled["slot_at"] is not None
+
+
+def test_runs_tells_what_ran(ask: Ask, conn) -> None:
+    """`relevo runs`: newest first, by cycle, outcome and number, as a table or as JSON lines; empty, a next step."""
+    empty = ask("runs")
+    assert (empty.exit_code, "relevo run" in empty.output) == (0, True)
+    assert ask("runs", "--json").output == ""
+    add_run(conn, "ingest", "ok", source="chilecompra", counts='{"licitaciones_new": 3, "zero": 0}')
+    failed = add_run(conn, "cleanup", "failed", error_message="PostgreSQL [bold]said[/] no")
+    running = add_run(conn, "cleanup", "running")
+    table = ask("runs").output
+    assert [line.split()[1] for line in table.splitlines()[1:]] == ["cleanup", "cleanup", "ingest:chilecompra"]
+    assert "licitaciones_new=3" in table
+    assert "zero" not in table
+    assert "PostgreSQL [bold]said[/] no" in table
+    rows = [json.loads(line) for line in ask("runs", "--cycle", "cleanup", "--json").output.splitlines()]
+    assert [row["id"] for row in rows] == [running, failed]
+    assert rows[1].items() >= {"outcome": "failed", "trigger": "schedule", "worker_id": "w-1", "counts": {}}.items()
+    only = [json.loads(line)["id"] for line in ask("runs", "--outcome", "failed", "--json").output.splitlines()]
+    assert only == [failed]
+    assert len(ask("runs", "--limit", "1", "--json").output.splitlines()) == 1
+    assert ask("runs", "--limit", "0").exit_code == 2
+
+
+def test_status_before_anything_ran(ask: Ask) -> None:
+    """An empty fleet is not healthy, and is told what to do."""
+    seen = ask("status")
+    assert seen.exit_code == 1
+    for words in ("No cycle has run yet", "No worker has been seen", "no reaper has ever run", "relevo run"):
+        assert words in seen.output
+    [line] = ask("status", "--json").output.splitlines()
+    told = json.loads(line)
+    assert (told["cycles"], told["workers"], told["claims"]["claims"]) == ([], [], 0)
+    assert told["health"] == ["no reaper has ever run; start `relevo run`"]
+
+
+def test_status_of_a_living_fleet(ask: Ask, build, conn) -> None:
+    """Cycles, workers, claims, and the word healthy; workers that fell silent, stopped or were lost are shown so."""
+    for name in ("alive", "silent", "stopped", "lost", "stopping"):
+        worker = build(worker_id=name)
+    worker.runner.run(worker.registry["reaper"], "manual")
+    worker.runner.run(worker.registry["cleanup"], "manual")
+    conn.execute("update relevo.workers set last_seen_at = now() - interval '2 minutes' where worker_id = 'silent'")
+    conn.execute("update relevo.workers set stopped_at = now() where worker_id = 'stopped'")
+    conn.execute("update relevo.workers set lost_at = now() where worker_id = 'lost'")
+    conn.execute("update relevo.workers set stopping_at = now() where worker_id = 'stopping'")
+    seen = ask("status")
+    assert seen.exit_code == 0, seen.output
+    assert "Healthy." in seen.output
+    [line] = ask("status", "--json").output.splitlines()
+    told = json.loads(line)
+    assert {row["worker_id"]: row["state"] for row in told["workers"]} == {
+        name: name for name in ("alive", "silent", "stopped", "lost", "stopping")
+    }
+    assert [(row["cycle"], row["rounds"], row["last_outcome"]) for row in told["cycles"]] == [
+        ("cleanup", 1, "ok"),
+        ("reaper", 1, None),
+    ]
+
+
+def test_a_fleet_without_a_reaper_is_not_healthy(ask: Ask, build, conn) -> None:
+    """If no reaper made a round for three intervals, status says so and its exit code is 1; up to then it is 0."""
+    worker = build()
+    worker.runner.run(worker.registry["reaper"], "schedule")
+    late = "update relevo.cycle_state set last_round_at = now() - %s * interval '1 ms' where cycle = 'reaper'"
+    conn.execute(late, [3 * 4_000 - 2_000])
+    assert ask("status", reaper_interval_ms=4_000).exit_code == 0
+    conn.execute(late, [3 * 4_000 + 100])
+    seen = ask("status", reaper_interval_ms=4_000)
+    assert seen.exit_code == 1
+    assert "no reaper has run for 12 s (limit 12 s)" in seen.output
+
+
+def test_a_database_without_the_schema_is_told_apart(processes, empty_database: str) -> None:
+    """runs and status on a database that was never migrated say what to do instead of failing on a missing table."""
+    asked = [processes.relevo(word, database_url=empty_database) for word in ("runs", "status")]
+    for process in asked:
+        assert process.ends() == 1
+        assert "Run `relevo migrate`" in process.stderr

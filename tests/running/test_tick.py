@@ -1,0 +1,158 @@
+"""Tick: chosen cycles once, in order, within budgets of time and items, and then it leaves."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from relevo import service
+from relevo.app import App
+from relevo.model import Shard, Step
+from relevo.runs import Cycle, Run
+from relevo.triggers import Cron, Every
+
+
+@pytest.fixture
+def tick(build) -> Iterator[Any]:
+    """Tick in this process with these cycles added: `tick(cycles, names, shard, **settings)`; signals are put back."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def run(
+        cycles: list[Cycle], names: list[str] | None = None, shard: Shard | None = None, **settings: object
+    ) -> list[Any]:
+        makers = [lambda _settings, _claims, cycle=cycle: cycle for cycle in cycles]
+        worker: App = build(role="tick", cycles=makers, **settings)
+        return service.tick(worker, names, shard)
+
+    yield run
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def steps(seen: list[Any], *, seconds: float = 0.0, items: int = 1, more: bool = False) -> Any:
+    """Make a step that notes its run and does as told."""
+
+    def step(run: Run) -> Step:
+        seen.append(run)
+        time.sleep(seconds)
+        return Step({"done": items}, items=items, more=more)
+
+    return step
+
+
+def test_the_default_tick_begins_with_the_reaper(tick, rows) -> None:
+    """Without a word the tick runs WORKER_TICK_RUNNERS in their order, the reaper first."""
+    reports = tick([])
+    assert [(report.cycle, report.outcome) for report in reports] == [("reaper", "idle"), ("cleanup", "idle")]
+    [worker] = rows("select role, cycles, stopped_at is not null as stopped from relevo.workers")
+    assert worker == {"role": "tick", "cycles": ["reaper", "cleanup"], "stopped": True}
+    assert rows("select cycle, trigger, outcome from relevo.worker_runs") == [
+        {"cycle": "cleanup", "trigger": "tick", "outcome": "ok"}
+    ]
+
+
+def test_runners_run_in_the_order_asked_for(tick) -> None:
+    """The order is the setting's or the command's, not the registry's; cycles not asked for stay out."""
+    seen: list[Run] = []
+    cycles = [Cycle(name, Every(1_000), steps(seen)) for name in ("a", "b", "c")]
+    tick(cycles, worker_tick_runners="c,a")
+    tick(cycles, names=["b", "c"])
+    assert [run.context.cycle for run in seen] == ["c", "a", "b", "c"]
+    assert {run.context.trigger for run in seen} == {"tick"}
+
+
+def test_the_overall_budget_ends_a_tick(tick, runs) -> None:
+    """What the overall budget leaves no time for is skipped with a row; the runner in between gets what is left."""
+    seen: list[Run] = []
+    cycles = [
+        Cycle("first", Every(1_000), steps(seen, seconds=0.12)),
+        Cycle("second", Every(1_000), steps(seen, seconds=0.12, more=True)),
+        Cycle("third", Every(1_000), steps(seen)),
+    ]
+    reports = tick(cycles, worker_tick_runners="first,second,third", worker_tick_overall_max_ms=400)
+    assert [report.outcome for report in reports] == ["ok", "ok", "skipped"]
+    first, second = seen[0].budget.max_ms, seen[1].budget.max_ms
+    assert first <= 400
+    assert second <= first - 120
+    assert 2 <= reports[1].counts["done"] <= 4
+    [row] = runs("third")
+    assert (row["outcome"], row["trigger"], row["reason"]) == ("skipped", "tick", "the tick's overall budget is spent")
+
+
+def test_each_runner_has_budgets_of_its_own(tick) -> None:
+    """A runner takes no step after its milliseconds or items are spent, and the next runner still gets its turn."""
+    timed: list[Run] = []
+    counted: list[Run] = []
+    last: list[Run] = []
+    cycles = [
+        Cycle("timed", Every(1_000), steps(timed, seconds=0.05, more=True)),
+        Cycle("counted", Every(1_000), steps(counted, items=10, more=True)),
+        Cycle("last", Every(1_000), steps(last)),
+    ]
+    reports = tick(
+        cycles,
+        worker_tick_runners="timed,counted,last",
+        worker_tick_runner_max_ms=220,
+        worker_tick_runner_max_items=25,
+    )
+    assert [report.outcome for report in reports] == ["ok", "ok", "ok"]
+    assert 1 <= len(timed) <= 5
+    assert (len(counted), reports[1].counts, reports[1].more) == (3, {"done": 30}, True)
+    assert (counted[0].budget.max_ms, counted[0].budget.max_items) == (220, 25)
+    assert len(last) == 1
+
+
+def test_a_cron_cycle_ticks_only_for_a_free_slot(tick, runs) -> None:
+    """The second tick of a night leaves the nightly cycle alone and says why; named, it runs all the same."""
+    seen: list[Run] = []
+    nightly = Cycle("nightly", Cron("17 3 * * *", "America/Santiago"), steps(seen), singleton=True)
+    outcomes = [tick([nightly], worker_tick_runners="nightly")[0].outcome for _ in range(2)]
+    named = tick([nightly], names=["nightly"])[0].outcome
+    assert (outcomes, named, len(seen)) == (["ok", "skipped"], "ok", 2)
+    filled, skipped, by_name = runs("nightly")
+    assert filled["slot_at"] is not None
+    assert skipped["reason"].endswith("is filled")
+    assert (by_name["outcome"], by_name["slot_at"]) == ("ok", None)
+
+
+def test_the_next_tick_goes_on_with_a_slot_that_was_too_much_for_one(tick, runs) -> None:
+    """A night's work that needs several ticks is not cut off after the first: its slot is filled when it is done."""
+    seen: list[Run] = []
+
+    def step(run: Run) -> Step:
+        seen.append(run)
+        return Step({"done": 1}, items=1, more=len(seen) < 3)
+
+    nightly = Cycle("nightly", Cron("17 3 * * *", "America/Santiago"), step, singleton=True)
+    for _ in range(4):
+        tick([nightly], worker_tick_runners="nightly", worker_tick_runner_max_items=1)
+    assert [row["outcome"] for row in runs("nightly")] == ["ok", "ok", "ok", "skipped"]
+    assert [row["slot_at"] is not None for row in runs("nightly")] == [False, False, True, True]
+
+
+def test_the_shard_reaches_the_run(tick) -> None:
+    """A tick for one shard of several tells its cycles which one; without, there is none."""
+    seen: list[Run] = []
+    cycle = Cycle("probe", Every(1_000), steps(seen))
+    tick([cycle], names=["probe"], shard=Shard(2, 5))
+    tick([cycle], names=["probe"])
+    assert [run.shard for run in seen] == [Shard(2, 5), None]
+
+
+def test_the_shard_may_come_from_the_settings(processes, rows) -> None:
+    """Half a shard, or an index that is not below its count, is wrong usage: nothing runs."""
+    wrong = [
+        processes.relevo("tick", "--shard-index", "1"),
+        processes.relevo("tick", "--shard-index", "2", "--shard-count", "2"),
+        processes.relevo("tick", worker_tick_shard_index=3, worker_tick_shard_count=3),
+    ]
+    right = processes.relevo("tick", worker_tick_shard_index=2, worker_tick_shard_count=3)
+    for process in wrong:
+        assert process.ends() == 2, process.stderr
+        assert "shard" in process.stderr.lower()
+    assert right.ends() == 0
+    assert len(rows("select 1 from relevo.workers")) == 1

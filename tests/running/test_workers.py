@@ -1,0 +1,141 @@
+"""Workers in table state: started, stopping, stopped; and a silent death that somebody notices, logs and counts."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+
+from processes import eventually, never
+from relevo.model import Step
+from relevo.runs import Cycle, Run
+from relevo.triggers import Every
+
+LEASE_MS = 1_500
+FLEET: dict[str, Any] = {"outbox_lease_duration_ms": LEASE_MS, "worker_idle_backoff_min_ms": 100}
+BUSY = {"name": "busy", "every_ms": 60_000, "singleton": False, "hold_ms": 600_000, "steps": 2}
+
+
+def test_a_life_in_good_order(processes, rows) -> None:
+    """Started, seen again and again, stopping, stopped: the row and the log tell the same story."""
+    worker = processes.relevo("run", "--cycles", "reaper", worker_id="w-1", **FLEET)
+    started = worker.hears("worker_started")
+    assert (started["worker_id"], started["cycles"], started["role"]) == ("w-1", ["reaper"], "run")
+    [first] = rows("select * from relevo.workers")
+    assert (first["pid"], first["role"], first["cycles"], first["lease_ms"]) == (
+        worker.pid,
+        "run",
+        ["reaper"],
+        LEASE_MS,
+    )
+    assert first["stopping_at"] is first["stopped_at"] is first["lost_at"] is None
+    eventually(
+        lambda: rows("select 1 from relevo.workers where last_seen_at > %s", [first["last_seen_at"]]), "seen again"
+    )
+    assert worker.stops() == 0
+    [last] = rows("select * from relevo.workers")
+    assert first["started_at"] <= last["stopping_at"] <= last["stopped_at"] == last["last_seen_at"]
+    assert last["lost_at"] is None
+    told = [line["event"] for line in worker.lines() if line["event"].startswith("worker_")]
+    assert told == ["worker_started", "worker_stopping", "worker_stopped"]
+
+
+def test_worker_ids_are_unique_per_start(processes, rows) -> None:
+    """Without WORKER_ID each start has its own; with it, a restart takes the row over and clears the past."""
+    once = [processes.relevo("run-cycle", "reaper", **more) for more in ({}, {}, {"worker_id": "same"})]
+    assert [process.ends() for process in once] == [0, 0, 0]
+    assert len(rows("select 1 from relevo.workers where stopped_at is not null")) == 3
+    again = processes.relevo("run", worker_id="same")
+    again.hears("worker_started")
+    assert len(rows("select 1 from relevo.workers")) == 3
+    [row] = rows("select * from relevo.workers where worker_id = 'same'")
+    assert (row["role"], row["pid"], row["stopped_at"]) == ("run", again.pid, None)
+
+
+def test_a_silent_death_is_noticed_logged_and_counted(processes, probed, rows, runs) -> None:
+    """After SIGKILL whoever reaps marks the worker lost, ends its runs, says so, and counts both in its own run."""
+    victim = processes.relay("run", "--cycles", "busy", probes=[BUSY | {"hold_ms": 200, "steps": 1_000}],
+                             worker_id="victim", **FLEET)  # fmt: skip
+    eventually(lambda: runs("busy", "running"), "its run stands there")
+    victim.kill()
+    survivor = processes.relevo("run", "--cycles", "reaper", worker_id="survivor", **FLEET)
+    line = survivor.hears("worker_lost")
+    assert (line["lost_worker"], line["pid"], line["level"]) == ("victim", victim.pid, "error")
+    [run] = eventually(lambda: runs("reaper", "ok"), "the reaper's own run")
+    assert run["counts"] == {"workers_lost": 1, "runs_abandoned": 1}
+    assert run["worker_id"] == "survivor"
+    [busy] = runs("busy")
+    assert (busy["outcome"], busy["worker_id"]) == ("abandoned", "victim")
+    assert busy["error_message"].startswith("worker victim was last seen at ")
+    assert survivor.hears("run_abandoned")["abandoned_run"] == busy["id"]
+    [row] = rows("select lost_at, last_seen_at, stopped_at from relevo.workers where worker_id = 'victim'")
+    assert (row["lost_at"] - row["last_seen_at"]).total_seconds() >= LEASE_MS / 1000
+    assert row["stopped_at"] is None
+    never(lambda: len(survivor.lines("worker_lost")) > 1, "it was noticed twice", during=0.5)
+    assert survivor.lines("worker_lost", lost_worker="survivor") == []
+
+
+def test_a_worker_that_comes_back_says_so(processes, probed, rows, runs) -> None:
+    """Paused for longer than its lease and given up, it lives again, knows it, and its run stays abandoned."""
+    sleeper = processes.relay(
+        "run", "--cycles", "busy", probes=[BUSY | {"hold_ms": 100, "steps": 1_000}], worker_id="sleeper", **FLEET
+    )
+    eventually(lambda: runs("busy", "running"), "its run stands there")
+    sleeper.pause()
+    other = processes.relevo("run", "--cycles", "reaper", worker_id="other", **FLEET)
+    assert other.hears("worker_lost")["lost_worker"] == "sleeper"
+    assert rows("select lost_at is not null as lost from relevo.workers where worker_id = 'sleeper'") == [
+        {"lost": True}
+    ]
+    sleeper.go_on()
+    assert sleeper.hears("worker_was_given_up")["worker_id"] == "sleeper"
+    eventually(lambda: rows("select 1 from relevo.workers where worker_id = 'sleeper' and lost_at is null"), "it lives")
+    assert sleeper.stops() == 0
+    line = sleeper.hears("run_finished", cycle="busy")
+    assert line["row"].startswith("not written")
+    assert [row["outcome"] for row in runs("busy")] == ["abandoned"]
+    [row] = rows("select stopped_at is not null as stopped, lost_at from relevo.workers where worker_id = 'sleeper'")
+    assert row == {"stopped": True, "lost_at": None}
+
+
+def test_a_reaper_does_not_bury_its_own(build, conn, rows) -> None:
+    """A process that was away for long and reaps before it beats again does not give itself up."""
+    worker = build(worker_id="w-1", outbox_lease_duration_ms=900)
+    conn.execute("update relevo.workers set last_seen_at = now() - interval '1 hour'")
+    report = worker.runner.run(worker.registry["reaper"], "schedule")
+    assert report.outcome == "idle"
+    assert rows("select lost_at from relevo.workers") == [{"lost_at": None}]
+
+
+def test_a_restart_under_the_same_name_ends_the_old_runs(build, conn, runs) -> None:
+    """With a fixed WORKER_ID the runs of the earlier start are over, although the name lives on."""
+    first = build(worker_id="same")
+
+    def die(run: Run) -> Step:
+        run.begin_work()
+        raise KeyboardInterrupt
+
+    with suppress(KeyboardInterrupt):
+        first.runner.run(Cycle("busy", Every(1_000), die), "schedule")
+    assert [row["outcome"] for row in runs("busy")] == ["running"]
+    second = build(worker_id="same")
+    second.runner.run(second.registry["reaper"], "schedule")
+    [row] = runs("busy")
+    assert (row["outcome"], row["worker_id"]) == ("abandoned", "same")
+
+
+def test_an_abandoned_slot_is_called_out(build, conn, dsn: str) -> None:
+    """Whoever ends a lost worker's slot run wakes the fleet, so that the slot need not wait to be looked at."""
+    build(worker_id="lost")
+    reaping = build(worker_id="reaping")
+    conn.execute(
+        "insert into relevo.worker_runs (cycle, slot_at, trigger, worker_id, started_at, outcome)"
+        " values ('nightly', now(), 'schedule', 'lost', now(), 'running')"
+    )
+    conn.execute("update relevo.workers set last_seen_at = now() - interval '1 hour' where worker_id = 'lost'")
+    with psycopg.connect(dsn, autocommit=True) as ear:
+        ear.execute("listen relevo_wake")
+        report = reaping.runner.run(reaping.registry["reaper"], "schedule")
+        assert report.counts == {"workers_lost": 1, "runs_abandoned": 1}
+        assert [call.payload for call in ear.notifies(timeout=5, stop_after=1)] == ["nightly"]
