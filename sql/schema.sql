@@ -5,8 +5,265 @@ set check_function_bodies = false;
 
 CREATE SCHEMA relevo;
 
+CREATE FUNCTION relevo.analyze_day(day date) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$ begin execute format('analyze relevo.%I', 'notification_deliveries' || to_char(day, '_YYYY_MM')); end $$;
+
+CREATE FUNCTION relevo.cancel(event_id bigint, reason text DEFAULT NULL::text) RETURNS boolean
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$ select relevo.end_event(event_id, 'cancelled', reason) $$;
+
+CREATE FUNCTION relevo.check_boolean(given jsonb, name text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if coalesce(jsonb_typeof(given -> name), 'null') not in ('null', 'boolean') then
+    perform relevo.refuse(format('%s must be true or false', name));
+  end if;
+end
+$$;
+
+CREATE FUNCTION relevo.check_event(event jsonb) RETURNS void
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+  wrong text;
+  matching jsonb := coalesce(nullif(event -> 'matching', 'null'), '{}');
+begin
+  if jsonb_typeof(event) is distinct from 'object' then
+    perform relevo.refuse('an event must be a JSON object');
+  end if;
+  select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(event) as k
+   where k <> all (array['type', 'key', 'title', 'body', 'data', 'push', 'audience', 'installations', 'matching', 'category', 'lane',
+                         'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id']);
+  if wrong is not null then
+    perform relevo.refuse(format('an event has no field %s', wrong));
+  end if;
+  for wrong in select k from unnest(array['type', 'key', 'title']) as k where coalesce(btrim(event ->> k), '') = '' loop
+    perform relevo.refuse(format('%s must be given', wrong));
+  end loop;
+  perform relevo.check_texts(event, '{"type": 100, "key": 300, "title": 500, "category": 100}');
+  perform relevo.check_texts(event, '{"body": 2000}', 0);
+  for wrong in select k from unnest(array['data', 'push', 'matching']) as k
+                where event ? k and event -> k <> 'null' and jsonb_typeof(event -> k) <> 'object' loop
+    perform relevo.refuse(format('%s must be a JSON object', wrong));
+  end loop;
+  if coalesce(event ->> 'audience', '') <> all (array['everyone', 'installations', 'matching']) then
+    perform relevo.refuse('audience must be everyone, installations or matching');
+  end if;
+  if (event ->> 'audience' = 'installations') <> (coalesce(jsonb_typeof(event -> 'installations'), 'null') = 'array') then
+    perform relevo.refuse('installations must be a list exactly when audience is installations');
+  end if;
+  if event ->> 'audience' = 'installations' and jsonb_array_length(event -> 'installations') not between 1 and 100000 then
+    perform relevo.refuse('installations must name between 1 and 100000 of them');
+  end if;
+  select i.each into wrong from jsonb_array_elements_text(coalesce(nullif(event -> 'installations', 'null'), '[]')) as i(each)
+   where coalesce(i.each, '') !~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' limit 1;
+  if found then
+    perform relevo.refuse(format('installations must be UUIDs, got %s', coalesce(left(wrong, 60), 'null')));
+  end if;
+  if event ->> 'audience' = 'matching' and coalesce(jsonb_typeof(event -> 'matching'), 'null') <> 'object' then
+    perform relevo.refuse('matching must say what the event is about when audience is matching');
+  end if;
+  select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(matching) as k
+   where k <> all (array['rubros', 'region', 'tipo', 'monto', 'moneda', 'text']);
+  if wrong is not null then
+    perform relevo.refuse(format('matching has no field %s', wrong));
+  end if;
+  perform relevo.check_list(matching, 'rubros', 2000, 100, 'matching.');
+  perform relevo.check_texts(matching, '{"region": 200, "tipo": 100, "text": 20000}', 0, 'matching.');
+  perform relevo.check_number(matching, 'monto', 0, 999999999999999999, place => 'matching.');
+  if coalesce(nullif(matching -> 'moneda', 'null') #>> '{}', 'CLP') !~ '^[A-Z]{3}$' then
+    perform relevo.refuse('matching.moneda must be a currency of three capital letters, such as CLP');
+  end if;
+  if coalesce(event ->> 'lane', 'bulk') <> all (array['urgent', 'bulk']) then
+    perform relevo.refuse('lane must be urgent or bulk');
+  end if;
+  perform relevo.check_boolean(event, 'at_most_once');
+  perform relevo.check_number(event, 'ttl_s', 1, 2419200, whole => true);
+  perform relevo.check_number(event, 'licitacion_id', 1, 9223372036854775807, whole => true);
+  if relevo.push_bytes(event ->> 'title', coalesce(event ->> 'body', ''), coalesce(nullif(event -> 'data', 'null'), '{}'),
+                       coalesce(nullif(event -> 'push', 'null'), '{}')) > 4096 then
+    perform relevo.refuse('title, body, data and push together must fit into 4096 bytes once rendered');
+  end if;
+end
+$_$;
+
+CREATE FUNCTION relevo.check_list(given jsonb, name text, most integer, chars integer, place text DEFAULT ''::text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  list jsonb := coalesce(given -> name, 'null');
+begin
+  if list = 'null' then
+    return;
+  end if;
+  if jsonb_typeof(list) = 'array' and jsonb_array_length(list) <= most then
+    if not exists (select from jsonb_array_elements(list) as l(each)
+                    where jsonb_typeof(l.each) <> 'string' or length(l.each #>> '{}') not between 1 and chars) then
+      return;
+    end if;
+  end if;
+  perform relevo.refuse(format('%s%s must be a list of at most %s texts of 1 to %s characters', place, name, most, chars));
+end
+$$;
+
+CREATE FUNCTION relevo.check_number(given jsonb, name text, low numeric, high numeric, whole boolean DEFAULT false, place text DEFAULT ''::text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if coalesce(given -> name, 'null') = 'null' then
+    return;
+  end if;
+  if jsonb_typeof(given -> name) = 'number' then
+    if (given ->> name)::numeric between low and high and (not whole or (given ->> name)::numeric % 1 = 0) then
+      return;
+    end if;
+  end if;
+  perform relevo.refuse(format('%s%s must be a %snumber between %s and %s', place, name, case when whole then 'whole ' else '' end, low, high));
+end
+$$;
+
+CREATE FUNCTION relevo.check_texts(given jsonb, limits jsonb, fewest integer DEFAULT 1, place text DEFAULT ''::text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  wrong text;
+begin
+  for wrong in select l.key from jsonb_each_text(limits) as l(key, most)
+                where coalesce(given -> l.key, 'null') <> 'null'
+                  and (jsonb_typeof(given -> l.key) <> 'string' or length(given ->> l.key) not between fewest and l.most::int) loop
+    perform relevo.refuse(format('%s%s must be text of %s to %s characters', place, wrong, fewest, limits ->> wrong));
+  end loop;
+end
+$$;
+
+CREATE FUNCTION relevo.complete(event_id bigint, reason text DEFAULT NULL::text) RETURNS boolean
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$ select relevo.end_event(event_id, 'completed', reason) $$;
+
+CREATE FUNCTION relevo.complete_installation(installation uuid) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  update relevo.device_installations set handled_before = now(), updated_at = now() where installation_id = installation;
+  return found;
+end
+$$;
+
+CREATE FUNCTION relevo.delete_events(event_ids bigint[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  gone relevo.notification_events;
+  deleted int := 0;
+begin
+  for gone in delete from relevo.notification_events where id = any (event_ids) returning * loop
+    -- locked in the order of every writer, so that a settle under way and this do not wait for each other
+    perform from relevo.notification_deliveries d
+     where d.event_day = gone.event_day and d.notification_event_id = gone.id order by d.event_day, d.id for update;
+    delete from relevo.notification_deliveries where event_day = gone.event_day and notification_event_id = gone.id;
+    delete from relevo.event_progress where event_id = gone.id;
+    delete from relevo.event_progress_deltas where event_id = gone.id;
+    deleted := deleted + 1;
+  end loop;
+  return deleted;
+end
+$$;
+
+CREATE FUNCTION relevo.end_event(id_of_event bigint, ending text, reason text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  update relevo.notification_events
+     set state = ending, ended_at = now(), end_reason = left(nullif(btrim(reason), ''), 300), updated_at = now()
+   where id = id_of_event and ended_at is null;
+  if not found then
+    return false;
+  end if;
+  perform relevo.wake('fanout');
+  return true;
+end
+$$;
+
+CREATE FUNCTION relevo.enqueue(event jsonb) RETURNS TABLE(event_id bigint, created boolean, same_content boolean)
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$ select * from relevo.enqueue_many(jsonb_build_array(event)) $$;
+
+CREATE FUNCTION relevo.enqueue_many(events jsonb) RETURNS TABLE(event_id bigint, created boolean, same_content boolean)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  event jsonb;
+  kind relevo.event_types;
+  hash text;
+  at timestamptz;
+  until timestamptz;
+  made boolean := false;
+begin
+  if jsonb_typeof(events) is distinct from 'array' or jsonb_array_length(events) > 100000 then
+    perform relevo.refuse('events must be a list of at most 100000 events');
+  end if;
+  for event in select e from jsonb_array_elements(events) as e loop
+    perform relevo.check_event(event);
+    hash := encode(sha256(convert_to(jsonb_strip_nulls(event)::text, 'UTF8')), 'hex');
+    kind := null;
+    select t.* into kind from relevo.event_types t where t.event_type = event ->> 'type';
+    at := coalesce(relevo.event_time(event, 'scheduled_at'), now());
+    until := coalesce(relevo.event_time(event, 'deadline_at'), at + coalesce((event ->> 'ttl_s')::int, kind.ttl_s) * interval '1 second');
+    loop
+      select n.id, n.content_hash = hash into event_id, same_content from relevo.notification_events n
+       where n.event_type = event ->> 'type' and n.event_key = event ->> 'key';
+      created := not found;
+      exit when not created;
+      if until <= greatest(at, now()) then
+        perform relevo.refuse(format('deadline_at must lie after now and after scheduled_at, got %s', until));
+      end if;
+      insert into relevo.notification_events as n (event_type, event_key, licitacion_id, title, body, data, push, audience, category,
+        lane, at_most_once, scheduled_at, deadline_at, match_rubros, match_region, match_tipo, match_monto, match_moneda, match_words,
+        content_hash)
+      values (event ->> 'type', event ->> 'key', (event ->> 'licitacion_id')::bigint, event ->> 'title', coalesce(event ->> 'body', ''),
+        coalesce(nullif(event -> 'data', 'null'), '{}'), coalesce(nullif(event -> 'push', 'null'), '{}'),
+        event ->> 'audience', event ->> 'category',
+        coalesce(event ->> 'lane', kind.lane, 'bulk'), coalesce((event ->> 'at_most_once')::boolean, kind.at_most_once, false), at, until,
+        array(select jsonb_array_elements_text(coalesce(nullif(event #> '{matching,rubros}', 'null'), '[]'))),
+        relevo.region_key(event #>> '{matching,region}'), event #>> '{matching,tipo}',
+        (event #>> '{matching,monto}')::numeric, event #>> '{matching,moneda}', relevo.words(event #>> '{matching,text}'), hash)
+      on conflict (event_type, event_key) do nothing
+      returning n.id into event_id;
+      exit when found;
+      -- somebody else was faster; only a new statement sees whose it is
+    end loop;
+    if created then
+      made := true;
+      same_content := true;
+      insert into relevo.event_audience (event_id, installation_id)
+      select enqueue_many.event_id, i::uuid from jsonb_array_elements_text(coalesce(nullif(event -> 'installations', 'null'), '[]')) as i
+      on conflict do nothing;
+    end if;
+    return next;
+  end loop;
+  if made then
+    perform relevo.wake('fanout');
+  end if;
+end
+$$;
+
 CREATE FUNCTION relevo.ensure_partitions(first_month date, months integer) RETURNS integer
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 declare
@@ -15,12 +272,14 @@ declare
   partition_name text;
   made int := 0;
 begin
-  perform pg_advisory_xact_lock(hashtextextended('relevo.ensure_partitions', 0));
   foreach parent in array array['notification_deliveries', 'push_requests'] loop
     for i in 0 .. months - 1 loop
       month_start := (date_trunc('month', first_month::timestamp) + make_interval(months => i))::date;
       partition_name := parent || to_char(month_start, '_YYYY_MM');
       continue when to_regclass(format('relevo.%I', partition_name)) is not null;
+      perform pg_advisory_xact_lock(hashtextextended('relevo.ensure_partitions', 0));
+      -- made by another while we waited? Asked of the table, for to_regclass remembers its first answer
+      continue when exists (select from pg_class c where c.relnamespace = 'relevo'::regnamespace and c.relname = partition_name);
       execute format('create table relevo.%I (like relevo.%I including defaults including constraints) with '
         '(fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, '
         'autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0, '
@@ -34,9 +293,420 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.prefixes(codes text[]) RETURNS text[]
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN ARRAY(SELECT DISTINCT "left"(c.code, n.n) AS "left" FROM (unnest(prefixes.codes) c(code) CROSS JOIN generate_series(1, 20) n(n)) WHERE (n.n <= length(c.code)));
+
+CREATE TABLE relevo.notification_events (
+    id bigint NOT NULL,
+    event_type text NOT NULL,
+    event_key text NOT NULL,
+    licitacion_id bigint,
+    title text NOT NULL,
+    body text DEFAULT ''::text NOT NULL,
+    data jsonb DEFAULT '{}'::jsonb NOT NULL,
+    push jsonb DEFAULT '{}'::jsonb NOT NULL,
+    audience text NOT NULL,
+    category text,
+    lane text DEFAULT 'bulk'::text NOT NULL,
+    at_most_once boolean DEFAULT false NOT NULL,
+    scheduled_at timestamp with time zone DEFAULT now() NOT NULL,
+    deadline_at timestamp with time zone,
+    match_rubros text[] DEFAULT '{}'::text[] NOT NULL,
+    match_region text,
+    match_tipo text,
+    match_monto numeric(20,2),
+    match_moneda text,
+    match_words text,
+    match_prefixes text[] GENERATED ALWAYS AS (relevo.prefixes(match_rubros)) STORED,
+    content_hash text NOT NULL,
+    state text DEFAULT 'waiting'::text NOT NULL,
+    event_day date,
+    fanout_started_at timestamp with time zone,
+    fanout_upto bigint,
+    fanout_cursor bigint DEFAULT 0 NOT NULL,
+    fanout_finished_at timestamp with time zone,
+    targets_selected bigint DEFAULT 0 NOT NULL,
+    deliveries_created bigint DEFAULT 0 NOT NULL,
+    ended_at timestamp with time zone,
+    end_reason text,
+    swept_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT notification_events_audience_check CHECK ((audience = ANY (ARRAY['everyone'::text, 'installations'::text, 'matching'::text]))),
+    CONSTRAINT notification_events_body_check CHECK ((length(body) <= 2000)),
+    CONSTRAINT notification_events_category_check CHECK (((length(category) >= 1) AND (length(category) <= 100))),
+    CONSTRAINT notification_events_check CHECK (((event_day IS NULL) = (fanout_started_at IS NULL))),
+    CONSTRAINT notification_events_check1 CHECK (((event_day IS NULL) = (fanout_upto IS NULL))),
+    CONSTRAINT notification_events_check2 CHECK (((state <> ALL (ARRAY['fanning'::text, 'fanned'::text])) OR (event_day IS NOT NULL))),
+    CONSTRAINT notification_events_check3 CHECK (((state <> 'fanned'::text) OR (fanout_finished_at IS NOT NULL))),
+    CONSTRAINT notification_events_check4 CHECK (((state = ANY (ARRAY['cancelled'::text, 'completed'::text])) = (ended_at IS NOT NULL))),
+    CONSTRAINT notification_events_check5 CHECK (((deadline_at IS NULL) OR (deadline_at > scheduled_at))),
+    CONSTRAINT notification_events_data_check CHECK ((jsonb_typeof(data) = 'object'::text)),
+    CONSTRAINT notification_events_end_reason_check CHECK (((length(end_reason) >= 1) AND (length(end_reason) <= 300))),
+    CONSTRAINT notification_events_event_key_check CHECK (((length(event_key) >= 1) AND (length(event_key) <= 300))),
+    CONSTRAINT notification_events_event_type_check CHECK (((length(event_type) >= 1) AND (length(event_type) <= 100))),
+    CONSTRAINT notification_events_lane_check CHECK ((lane = ANY (ARRAY['urgent'::text, 'bulk'::text]))),
+    CONSTRAINT notification_events_push_check CHECK ((jsonb_typeof(push) = 'object'::text)),
+    CONSTRAINT notification_events_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'fanning'::text, 'fanned'::text, 'cancelled'::text, 'completed'::text]))),
+    CONSTRAINT notification_events_title_check CHECK (((length(title) >= 1) AND (length(title) <= 500)))
+);
+
+COMMENT ON TABLE relevo.notification_events IS 'One thing worth telling; its fan-out writes event_day once and its cursor with every slice.';
+
+CREATE FUNCTION relevo.event_buckets(e relevo.notification_events) RETURNS text[]
+    LANGUAGE sql IMMUTABLE
+    AS $$
+  select array(
+    select '*'
+    union select 'k:' || w.word from unnest(string_to_array(btrim(coalesce(e.match_words, '')), ' ')) as w(word) where w.word <> ''
+    union select 'r:' || r.prefix from unnest(e.match_prefixes) as r(prefix)
+    union select 'g:' || e.match_region where e.match_region is not null
+    union select 't:' || relevo.text_key(btrim(e.match_tipo)) where e.match_tipo is not null)
+$$;
+
+CREATE FUNCTION relevo.event_time(event jsonb, name text) RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+  given timestamptz;
+begin
+  if jsonb_typeof(event -> name) is not distinct from 'null' or not event ? name then
+    return null;
+  end if;
+  begin
+    given := (event ->> name)::timestamptz;
+  exception when others then
+    given := null;
+  end;
+  if given is null or event ->> name !~* '^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)$' then
+    perform relevo.refuse(format('%s must be a time with its zone, such as 2026-11-15T09:00:00Z, got %s', name, left(event ->> name, 60)));
+  end if;
+  if given not between '2000-01-01Z' and '2200-01-01Z' then
+    perform relevo.refuse(format('%s must lie between the years 2000 and 2200, got %s', name, given));
+  end if;
+  return given;
+end
+$_$;
+
+CREATE FUNCTION relevo.get_event(id_of_event bigint) RETURNS jsonb
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+  select jsonb_build_object('id', e.id, 'type', e.event_type, 'key', e.event_key, 'state', e.state, 'title', e.title, 'body', e.body,
+           'audience', e.audience, 'category', e.category, 'lane', e.lane, 'at_most_once', e.at_most_once,
+           'created_at', e.created_at, 'scheduled_at', e.scheduled_at, 'deadline_at', e.deadline_at,
+           'fanout_started_at', e.fanout_started_at, 'fanout_finished_at', e.fanout_finished_at,
+           'ended_at', e.ended_at, 'end_reason', e.end_reason, 'targets_selected', e.targets_selected,
+           'deliveries_created', e.deliveries_created, 'licitacion_id', e.licitacion_id,
+           'deliveries', coalesce((select jsonb_object_agg(s.status, s.n) from (
+              select p.status, sum(p.deliveries) as n from (
+                select f.status, f.deliveries from relevo.event_progress f where f.event_id = e.id
+                union all
+                select d.status, d.deliveries from relevo.event_progress_deltas d where d.event_id = e.id) p
+               group by p.status having sum(p.deliveries) <> 0) s), '{}'))
+    from relevo.notification_events e where e.id = id_of_event
+$$;
+
+CREATE FUNCTION relevo.grant_door(role_name text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  door text;
+begin
+  execute format('grant usage on schema relevo to %I', role_name);
+  foreach door in array array['enqueue(jsonb)', 'enqueue_many(jsonb)', 'cancel(bigint, text)', 'complete(bigint, text)',
+      'complete_installation(uuid)', 'delete_events(bigint[])', 'get_event(bigint)', 'register_installation(jsonb)', 'set_preference(uuid, text, jsonb)'] loop
+    execute format('grant execute on function relevo.%s to %I', door, role_name);
+  end loop;
+end
+$$;
+
+CREATE FUNCTION relevo.index_preferences() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if tg_op <> 'INSERT' then
+    delete from relevo.preference_index x using gone g where x.installation_id = g.installation_id and x.name = g.name;
+  end if;
+  if tg_op <> 'DELETE' then
+    insert into relevo.preference_index (bucket, seq, installation_id, name, sure)
+    select b.bucket, i.seq, i.installation_id, p.name, b.sure
+      from come c
+      join relevo.notification_preferences p on p.installation_id = c.installation_id and p.name = c.name
+      join relevo.device_installations i on i.installation_id = c.installation_id
+      cross join lateral relevo.preference_buckets(p) b
+    on conflict do nothing;
+  end if;
+  return null;
+end
+$$;
+
+CREATE FUNCTION relevo.text_key(x text) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN lower((regexp_replace(NORMALIZE(x, NFD), '[\u0300-\u036f]'::text, ''::text, 'g'::text) COLLATE "C"));
+
+CREATE FUNCTION relevo.words(x text) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN ((' '::text || btrim(regexp_replace(relevo.text_key(x), '[\u0001-\u002f\u003a-\u0060\u007b-\u00bf\u00d7\u00f7\u2000-\u2bff\u2e00-\u2e7f\u3000-\u303f\ufe00-\ufe0f\U0001f000-\U0001faff]+'::text, ' '::text, 'g'::text))) || ' '::text);
+
+CREATE FUNCTION relevo.keyword_patterns(keywords text[]) RETURNS text[]
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN ARRAY(SELECT (('%'::text || relevo.words(k.word)) || '%'::text) FROM unnest(keyword_patterns.keywords) k(word) WHERE (btrim(relevo.words(k.word)) <> ''::text));
+
+CREATE TABLE relevo.device_installations (
+    installation_id uuid DEFAULT gen_random_uuid() NOT NULL,
+    seq bigint NOT NULL,
+    token text,
+    token_version integer DEFAULT 1 NOT NULL,
+    provider text DEFAULT 'expo'::text NOT NULL,
+    project text DEFAULT 'default'::text NOT NULL,
+    platform text DEFAULT 'unknown'::text NOT NULL,
+    locale text,
+    owner text,
+    active boolean DEFAULT true NOT NULL,
+    push_capable boolean DEFAULT true NOT NULL,
+    permission text DEFAULT 'granted'::text NOT NULL,
+    invalidated_at timestamp with time zone,
+    invalid_reason text,
+    opt_outs text[] DEFAULT '{}'::text[] NOT NULL,
+    registered_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    handled_before timestamp with time zone,
+    CONSTRAINT device_installations_check CHECK (((invalidated_at IS NULL) = (invalid_reason IS NULL))),
+    CONSTRAINT device_installations_invalid_reason_check CHECK (((length(invalid_reason) >= 1) AND (length(invalid_reason) <= 100))),
+    CONSTRAINT device_installations_locale_check CHECK (((length(locale) >= 1) AND (length(locale) <= 35))),
+    CONSTRAINT device_installations_opt_outs_check CHECK ((cardinality(opt_outs) <= 100)),
+    CONSTRAINT device_installations_owner_check CHECK (((length(owner) >= 1) AND (length(owner) <= 200))),
+    CONSTRAINT device_installations_permission_check CHECK ((permission = ANY (ARRAY['granted'::text, 'denied'::text, 'undetermined'::text]))),
+    CONSTRAINT device_installations_platform_check CHECK ((platform = ANY (ARRAY['ios'::text, 'android'::text, 'unknown'::text]))),
+    CONSTRAINT device_installations_project_check CHECK (((length(project) >= 1) AND (length(project) <= 200))),
+    CONSTRAINT device_installations_provider_check CHECK (((length(provider) >= 1) AND (length(provider) <= 40))),
+    CONSTRAINT device_installations_token_check CHECK (((length(token) >= 1) AND (length(token) <= 200)))
+);
+
+COMMENT ON TABLE relevo.device_installations IS 'An app on a phone. Deliveries know only its random id; deleting this row forgets the person.';
+
+CREATE FUNCTION relevo.may_receive(i relevo.device_installations) RETURNS boolean
+    LANGUAGE sql STABLE
+    RETURN ((i).active AND (i).push_capable AND ((i).permission = 'granted'::text) AND ((i).invalidated_at IS NULL) AND ((i).token IS NOT NULL));
+
+CREATE FUNCTION relevo.region_key(x text) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN NULLIF(regexp_replace(btrim(relevo.words(x)), '^(region )?(del? )?(la |los |las |el )?'::text, ''::text), ''::text);
+
+CREATE TABLE relevo.notification_preferences (
+    installation_id uuid NOT NULL,
+    name text DEFAULT 'default'::text NOT NULL,
+    enabled boolean DEFAULT true NOT NULL,
+    rubro_prefix text,
+    tipo text,
+    region text,
+    monto_min numeric(20,2),
+    monto_max numeric(20,2),
+    moneda text,
+    keywords text[],
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    region_key text GENERATED ALWAYS AS (relevo.region_key(region)) STORED,
+    patterns text[] GENERATED ALWAYS AS (relevo.keyword_patterns(keywords)) STORED,
+    CONSTRAINT notification_preferences_check CHECK ((monto_min <= monto_max)),
+    CONSTRAINT notification_preferences_check1 CHECK ((((monto_min IS NULL) AND (monto_max IS NULL)) OR (moneda IS NOT NULL))),
+    CONSTRAINT notification_preferences_keywords_check CHECK (((cardinality(keywords) >= 1) AND (cardinality(keywords) <= 20) AND (octet_length(array_to_string(keywords, ''::text)) <= 8000))),
+    CONSTRAINT notification_preferences_moneda_check CHECK ((moneda ~ '^[A-Z]{3}$'::text)),
+    CONSTRAINT notification_preferences_monto_max_check CHECK ((monto_max >= (0)::numeric)),
+    CONSTRAINT notification_preferences_monto_min_check CHECK ((monto_min >= (0)::numeric)),
+    CONSTRAINT notification_preferences_name_check CHECK (((length(name) >= 1) AND (length(name) <= 100))),
+    CONSTRAINT notification_preferences_region_check CHECK (((length(region) >= 1) AND (length(region) <= 200))),
+    CONSTRAINT notification_preferences_rubro_prefix_check CHECK ((rubro_prefix ~ '^[0-9A-Za-z-]{1,20}$'::text)),
+    CONSTRAINT notification_preferences_tipo_check CHECK (((length(tipo) >= 1) AND (length(tipo) <= 100)))
+);
+
+COMMENT ON TABLE relevo.notification_preferences IS 'What an installation asked for; null is a wildcard, several are joined by or, no row means no pushes.';
+
+CREATE FUNCTION relevo.preference_buckets(p relevo.notification_preferences) RETURNS TABLE(bucket text, sure boolean)
+    LANGUAGE sql IMMUTABLE
+    AS $$
+  select 'k:' || split_part(w.words, ' ', 1),
+         bool_or(position(' ' in w.words) = 0)
+           and p.rubro_prefix is null and p.region is null and p.tipo is null and p.monto_min is null and p.monto_max is null
+    from (select btrim(relevo.words(k.word)) as words from unnest(p.keywords) as k(word)) w
+   where p.enabled and p.keywords is not null and w.words <> ''
+   group by 1
+  union all
+  select case when p.rubro_prefix is not null then 'r:' || p.rubro_prefix
+              when p.region is not null then 'g:' || coalesce(p.region_key, '')
+              when p.tipo is not null then 't:' || relevo.text_key(btrim(p.tipo))
+              else '*' end,
+         num_nonnulls(p.rubro_prefix, p.region, p.tipo) <= 1 and p.monto_min is null and p.monto_max is null
+   where p.enabled and p.keywords is null
+$$;
+
+CREATE FUNCTION relevo.preference_matches(p relevo.notification_preferences, e relevo.notification_events) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    RETURN ((p).enabled AND (((p).rubro_prefix IS NULL) OR COALESCE(((p).rubro_prefix = ANY ((e).match_prefixes)), false)) AND (((p).tipo IS NULL) OR COALESCE((relevo.text_key(btrim((p).tipo)) = relevo.text_key(btrim((e).match_tipo))), false)) AND (((p).region IS NULL) OR COALESCE(((p).region_key = (e).match_region), false)) AND (((p).monto_min IS NULL) OR COALESCE((((e).match_monto >= (p).monto_min) AND ((e).match_moneda = (p).moneda)), false)) AND (((p).monto_max IS NULL) OR COALESCE((((e).match_monto <= (p).monto_max) AND ((e).match_moneda = (p).moneda)), false)) AND (((p).keywords IS NULL) OR COALESCE(((e).match_words ~~ ANY ((p).patterns)), false)));
+
+CREATE FUNCTION relevo.push_bytes(title text, body text, data jsonb, push jsonb) RETURNS integer
+    LANGUAGE sql IMMUTABLE
+    RETURN octet_length(((push || jsonb_build_object('to', repeat('x'::text, 64), 'title', title, 'body', body, 'ttl', 2419200, 'priority', 'high', 'sound', 'default', 'tag', repeat('x'::text, 40), 'collapseId', repeat('x'::text, 40), 'data', (data || jsonb_build_object('notificationEventId', '9223372036854775807'::bigint, 'notificationDeliveryId', '9223372036854775807'::bigint, 'installationId', '00000000-0000-0000-0000-000000000000', 'pushProvider', 'expo')))))::text);
+
+CREATE FUNCTION relevo.refuse(complaint text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$ begin raise exception using errcode = 'invalid_parameter_value', message = complaint; end $$;
+
+CREATE FUNCTION relevo.register_installation(installation jsonb) RETURNS uuid
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+  wrong text;
+  id uuid;
+  known boolean;
+  given_token text := installation ->> 'token';
+begin
+  if jsonb_typeof(installation) is distinct from 'object' then
+    perform relevo.refuse('an installation must be a JSON object');
+  end if;
+  select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(installation) as k
+   where k <> all (array['installation_id', 'token', 'provider', 'project', 'platform', 'locale', 'owner', 'push_capable', 'permission', 'opt_outs']);
+  if wrong is not null then
+    perform relevo.refuse(format('an installation has no field %s', wrong));
+  end if;
+  perform relevo.check_texts(installation, '{"installation_id": 36, "provider": 40, "project": 200, "locale": 35, "owner": 200}');
+  perform relevo.check_boolean(installation, 'push_capable');
+  perform relevo.check_list(installation, 'opt_outs', 100, 100);
+  if coalesce(installation ->> 'platform', 'unknown') <> all (array['ios', 'android', 'unknown']) then
+    perform relevo.refuse('platform must be ios, android or unknown');
+  end if;
+  if coalesce(installation ->> 'permission', 'granted') <> all (array['granted', 'denied', 'undetermined']) then
+    perform relevo.refuse('permission must be granted, denied or undetermined');
+  end if;
+  begin
+    id := coalesce((installation ->> 'installation_id')::uuid, gen_random_uuid());
+  exception when others then
+    perform relevo.refuse('installation_id must be a UUID');
+  end;
+  if given_token !~ '^(Expo(nent)?PushToken\[[^][[:space:]]{1,150}\]|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$' then
+    perform relevo.refuse('token must look like ExponentPushToken[...], ExpoPushToken[...] or a UUID');
+  end if;
+  -- two phones that claim one token at once take turns here, and then two that swap theirs
+  perform pg_advisory_xact_lock(hashtextextended('relevo.token:' || given_token, 0)) where given_token is not null;
+  perform from relevo.device_installations i where i.installation_id = id or i.token = given_token order by i.installation_id for update;
+  known := exists (select from relevo.device_installations i where i.installation_id = id);
+  update relevo.device_installations
+     set token = null, token_version = token_version + 1, invalidated_at = now(), invalid_reason = 'token_moved', updated_at = now()
+   where token = given_token and installation_id <> id;
+  insert into relevo.device_installations as i (installation_id, token, provider, project, platform, locale, owner, push_capable, permission, opt_outs)
+  values (id, given_token, coalesce(installation ->> 'provider', 'expo'), coalesce(installation ->> 'project', 'default'),
+          coalesce(installation ->> 'platform', 'unknown'), installation ->> 'locale', installation ->> 'owner',
+          coalesce((installation ->> 'push_capable')::boolean, true), coalesce(installation ->> 'permission', 'granted'),
+          array(select jsonb_array_elements_text(coalesce(nullif(installation -> 'opt_outs', 'null'), '[]'))))
+  on conflict (installation_id) do update
+     set token = case when installation ? 'token' then excluded.token else i.token end,
+         token_version = i.token_version + (installation ? 'token' and i.token is distinct from excluded.token)::int,
+         provider = case when installation ? 'provider' then excluded.provider else i.provider end,
+         project = case when installation ? 'project' then excluded.project else i.project end,
+         platform = case when installation ? 'platform' then excluded.platform else i.platform end,
+         locale = case when installation ? 'locale' then excluded.locale else i.locale end,
+         owner = case when installation ? 'owner' then excluded.owner else i.owner end,
+         opt_outs = case when installation ? 'opt_outs' then excluded.opt_outs else i.opt_outs end,
+         push_capable = excluded.push_capable, permission = excluded.permission,
+         active = true, updated_at = now(),
+         invalidated_at = case when installation ? 'token' then null else i.invalidated_at end,
+         invalid_reason = case when installation ? 'token' then null else i.invalid_reason end;
+  -- only the first time: whoever removed it since wants no pushes, however often the app registers
+  insert into relevo.notification_preferences (installation_id, name) select id, 'default' where not known on conflict do nothing;
+  return id;
+end
+$_$;
+
 CREATE FUNCTION relevo.retry_delay(attempts integer, base_ms bigint, max_ms bigint, jitter_ms bigint, floor_ms bigint, chance double precision) RETURNS interval
     LANGUAGE sql IMMUTABLE
     RETURN (GREATEST((LEAST(((base_ms)::double precision * ((2)::double precision ^ (LEAST((GREATEST(attempts, 1) - 1), 40))::double precision)), (max_ms)::double precision) + ((jitter_ms)::double precision * chance)), (floor_ms)::double precision) * '00:00:00.001'::interval);
+
+CREATE FUNCTION relevo.set_preference(installation uuid, preference_name text, preference jsonb) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+  wrong text;
+begin
+  if preference is null or preference = 'null' then
+    delete from relevo.notification_preferences where installation_id = installation and name = preference_name;
+    return found;
+  end if;
+  if jsonb_typeof(preference) <> 'object' then
+    perform relevo.refuse('a preference must be a JSON object');
+  end if;
+  select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(preference) as k
+   where k <> all (array['enabled', 'rubro_prefix', 'tipo', 'region', 'monto_min', 'monto_max', 'moneda', 'keywords']);
+  if wrong is not null then
+    perform relevo.refuse(format('a preference has no field %s', wrong));
+  end if;
+  perform relevo.check_texts(jsonb_build_object('name', preference_name), '{"name": 100}');
+  perform relevo.check_texts(preference, '{"tipo": 100, "region": 200}');
+  perform relevo.check_boolean(preference, 'enabled');
+  perform relevo.check_number(preference, 'monto_min', 0, 999999999999999999);
+  perform relevo.check_number(preference, 'monto_max', 0, 999999999999999999);
+  perform relevo.check_list(preference, 'keywords', 20, 100);
+  if (preference ->> 'monto_min')::numeric > (preference ->> 'monto_max')::numeric then
+    perform relevo.refuse('monto_min must not be above monto_max');
+  end if;
+  if coalesce(preference ->> 'moneda', 'CLP') !~ '^[A-Z]{3}$' then
+    perform relevo.refuse('moneda must be a currency of three capital letters, such as CLP');
+  end if;
+  if coalesce(preference ->> 'rubro_prefix', '0') !~ '^[0-9A-Za-z-]{1,20}$' then
+    perform relevo.refuse('rubro_prefix must be the first 1 to 20 letters, digits or dashes of a code');
+  end if;
+  if not exists (select from relevo.device_installations i where i.installation_id = installation) then
+    perform relevo.refuse(format('there is no installation %s; register it first', installation));
+  end if;
+  insert into relevo.notification_preferences (installation_id, name, enabled, rubro_prefix, tipo, region, monto_min, monto_max, moneda, keywords)
+  select installation, preference_name, coalesce(r.enabled, true), r.rubro_prefix, r.tipo, r.region, r.monto_min, r.monto_max,
+         coalesce(r.moneda, case when r.monto_min is not null or r.monto_max is not null then 'CLP' end), nullif(r.keywords, '{}')
+    from jsonb_to_record(preference) as r(enabled boolean, rubro_prefix text, tipo text, region text, monto_min numeric, monto_max numeric,
+                                          moneda text, keywords text[])
+  on conflict (installation_id, name) do update
+     set enabled = excluded.enabled, rubro_prefix = excluded.rubro_prefix, tipo = excluded.tipo, region = excluded.region,
+         monto_min = excluded.monto_min, monto_max = excluded.monto_max, moneda = excluded.moneda, keywords = excluded.keywords,
+         updated_at = now();
+  return true;
+end
+$_$;
+
+CREATE FUNCTION relevo.slice_targets(event_id bigint, kind text, buckets text[], after_seq bigint, upto_seq bigint) RETURNS TABLE(installation_id uuid, project text, provider text)
+    LANGUAGE sql STABLE
+    AS $$
+  select i.installation_id, i.project, i.provider
+    from relevo.notification_events e
+    cross join (
+      select distinct x.seq
+        from relevo.notification_events e
+        join relevo.preference_index x on x.bucket = any (slice_targets.buckets) and x.seq > after_seq and x.seq <= upto_seq
+       where slice_targets.kind = 'matching' and e.id = slice_targets.event_id
+         and (x.sure or exists (select from relevo.notification_preferences p
+                                  where p.installation_id = x.installation_id and p.name = x.name
+                                    and relevo.preference_matches(p, e)))) c
+    join relevo.device_installations i on i.seq = c.seq and i.seq > after_seq and i.seq <= upto_seq
+   where slice_targets.kind = 'matching' and e.id = slice_targets.event_id
+     and relevo.may_receive(i) and (e.category is null or e.category <> all (i.opt_outs))
+  union all
+  select i.installation_id, i.project, i.provider
+    from relevo.notification_events e
+    join relevo.device_installations i on i.seq > after_seq and i.seq <= upto_seq
+   where slice_targets.kind = 'everyone' and e.id = slice_targets.event_id
+     and relevo.may_receive(i) and (e.category is null or e.category <> all (i.opt_outs))
+  union all
+  select i.installation_id, i.project, i.provider
+    from relevo.notification_events e
+    join relevo.event_audience a on a.event_id = e.id
+    join relevo.device_installations i on i.installation_id = a.installation_id and i.seq > after_seq and i.seq <= upto_seq
+   where slice_targets.kind = 'installations' and e.id = slice_targets.event_id
+     and relevo.may_receive(i) and (e.category is null or e.category <> all (i.opt_outs))
+$$;
 
 CREATE FUNCTION relevo.wake(cycle_name text) RETURNS void
     LANGUAGE sql
@@ -169,7 +839,6 @@ CREATE VIEW relevo.deliveries AS
     d.status,
     d.attempt_count,
     d.lapse_count,
-    d.claim_token,
     d.next_attempt_at,
     d.deadline_at,
     d.last_attempt_at,
@@ -180,12 +849,53 @@ CREATE VIEW relevo.deliveries AS
     d.last_error_message,
     d.provider_ticket_id,
     d.provider_receipt_id,
+    d.claim_token,
     c.claimed_at AS locked_at,
     c.worker_id AS locked_by,
     c.leased_until AS locked_until,
     (c.token IS NOT NULL) AS processing
    FROM (relevo.notification_deliveries d
      LEFT JOIN relevo.claims c ON ((c.token = d.claim_token)));
+
+ALTER TABLE relevo.device_installations ALTER COLUMN seq ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME relevo.device_installations_seq_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE relevo.event_audience (
+    event_id bigint NOT NULL,
+    installation_id uuid NOT NULL
+);
+
+COMMENT ON TABLE relevo.event_audience IS 'The given installations of a personal event.';
+
+CREATE TABLE relevo.event_progress (
+    event_id bigint NOT NULL,
+    status text NOT NULL,
+    deliveries bigint NOT NULL
+);
+
+CREATE TABLE relevo.event_progress_deltas (
+    id bigint NOT NULL,
+    event_id bigint NOT NULL,
+    status text NOT NULL,
+    deliveries integer NOT NULL
+);
+
+COMMENT ON TABLE relevo.event_progress_deltas IS 'Changes of an event''s counts, written with the change itself and folded by the reaper, so that nobody counts deliveries.';
+
+ALTER TABLE relevo.event_progress_deltas ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME relevo.event_progress_deltas_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 
 CREATE TABLE relevo.event_types (
     event_type text NOT NULL,
@@ -195,16 +905,48 @@ CREATE TABLE relevo.event_types (
     retry_max_ms integer,
     retry_jitter_ms integer,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    at_most_once boolean,
+    lane text,
+    ttl_s integer,
     CONSTRAINT event_types_check CHECK (((retry_base_ms IS NULL) OR (retry_max_ms IS NULL) OR (retry_base_ms <= retry_max_ms))),
     CONSTRAINT event_types_event_type_check CHECK (((length(event_type) >= 1) AND (length(event_type) <= 100))),
+    CONSTRAINT event_types_lane_check CHECK ((lane = ANY (ARRAY['urgent'::text, 'bulk'::text]))),
     CONSTRAINT event_types_lease_ms_check CHECK (((lease_ms >= 100) AND (lease_ms <= 3600000))),
     CONSTRAINT event_types_max_attempts_check CHECK (((max_attempts >= 1) AND (max_attempts <= 100))),
     CONSTRAINT event_types_retry_base_ms_check CHECK (((retry_base_ms >= 1) AND (retry_base_ms <= 86400000))),
     CONSTRAINT event_types_retry_jitter_ms_check CHECK (((retry_jitter_ms >= 0) AND (retry_jitter_ms <= 3600000))),
-    CONSTRAINT event_types_retry_max_ms_check CHECK (((retry_max_ms >= 1) AND (retry_max_ms <= 86400000)))
+    CONSTRAINT event_types_retry_max_ms_check CHECK (((retry_max_ms >= 1) AND (retry_max_ms <= 86400000))),
+    CONSTRAINT event_types_ttl_s_check CHECK (((ttl_s >= 1) AND (ttl_s <= 2419200)))
 );
 
 COMMENT ON TABLE relevo.event_types IS 'What differs per event type; null means the setting. Read at every claim and settle, so a change needs no restart.';
+
+CREATE TABLE relevo.ingest_rejects (
+    id bigint NOT NULL,
+    source text NOT NULL,
+    place text NOT NULL,
+    external_id text,
+    reason text NOT NULL,
+    attempts integer DEFAULT 1 NOT NULL,
+    retry_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    resolved_at timestamp with time zone,
+    CONSTRAINT ingest_rejects_external_id_check CHECK (((length(external_id) >= 1) AND (length(external_id) <= 300))),
+    CONSTRAINT ingest_rejects_place_check CHECK (((length(place) >= 1) AND (length(place) <= 1000))),
+    CONSTRAINT ingest_rejects_reason_check CHECK (((length(reason) >= 1) AND (length(reason) <= 500)))
+);
+
+COMMENT ON TABLE relevo.ingest_rejects IS 'What a source offered and could not be used: why, and where it lies, so that it can be tried again.';
+
+ALTER TABLE relevo.ingest_rejects ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME relevo.ingest_rejects_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 
 CREATE TABLE relevo.late_tickets (
     event_day date NOT NULL,
@@ -216,6 +958,91 @@ CREATE TABLE relevo.late_tickets (
 );
 
 COMMENT ON TABLE relevo.late_tickets IS 'Answers that came after their claim was lost; they stop the next send of that delivery.';
+
+CREATE TABLE relevo.licitacion_registry (
+    namespace text NOT NULL,
+    external_id text NOT NULL,
+    source text NOT NULL,
+    claimed_at timestamp with time zone DEFAULT now() NOT NULL,
+    announced boolean DEFAULT false NOT NULL,
+    CONSTRAINT licitacion_registry_external_id_check CHECK (((length(external_id) >= 1) AND (length(external_id) <= 300))),
+    CONSTRAINT licitacion_registry_namespace_check CHECK (((length(namespace) >= 1) AND (length(namespace) <= 100)))
+);
+
+COMMENT ON TABLE relevo.licitacion_registry IS 'Every item ever seen, by its register''s name for it; never retired, for it is what dedups.';
+
+CREATE TABLE relevo.licitaciones (
+    id bigint NOT NULL,
+    namespace text NOT NULL,
+    external_id text NOT NULL,
+    nombre text NOT NULL,
+    descripcion text,
+    organismo text,
+    region text,
+    tipo text,
+    estado text,
+    monto numeric(20,2),
+    moneda text,
+    monto_label text,
+    rubros text[] DEFAULT '{}'::text[] NOT NULL,
+    rubro_scheme text,
+    publicada_at timestamp with time zone,
+    cierra_at timestamp with time zone,
+    url text,
+    sources text[] NOT NULL,
+    fingerprint text NOT NULL,
+    notificada boolean DEFAULT false NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT licitaciones_cierra_at_check CHECK (((cierra_at >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (cierra_at <= '2200-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT licitaciones_descripcion_check CHECK (((length(descripcion) >= 1) AND (length(descripcion) <= 20000))),
+    CONSTRAINT licitaciones_estado_check CHECK (((length(estado) >= 1) AND (length(estado) <= 100))),
+    CONSTRAINT licitaciones_external_id_check CHECK (((length(external_id) >= 1) AND (length(external_id) <= 300))),
+    CONSTRAINT licitaciones_fingerprint_check CHECK (((length(fingerprint) >= 1) AND (length(fingerprint) <= 500))),
+    CONSTRAINT licitaciones_moneda_check CHECK ((moneda ~ '^[A-Z]{3}$'::text)),
+    CONSTRAINT licitaciones_monto_check CHECK ((monto >= (0)::numeric)),
+    CONSTRAINT licitaciones_monto_label_check CHECK (((length(monto_label) >= 1) AND (length(monto_label) <= 100))),
+    CONSTRAINT licitaciones_namespace_check CHECK (((length(namespace) >= 1) AND (length(namespace) <= 100))),
+    CONSTRAINT licitaciones_nombre_check CHECK (((length(nombre) >= 1) AND (length(nombre) <= 2000))),
+    CONSTRAINT licitaciones_organismo_check CHECK (((length(organismo) >= 1) AND (length(organismo) <= 500))),
+    CONSTRAINT licitaciones_publicada_at_check CHECK (((publicada_at >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (publicada_at <= '2200-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT licitaciones_region_check CHECK (((length(region) >= 1) AND (length(region) <= 200))),
+    CONSTRAINT licitaciones_rubro_scheme_check CHECK (((length(rubro_scheme) >= 1) AND (length(rubro_scheme) <= 50))),
+    CONSTRAINT licitaciones_rubros_check CHECK ((cardinality(rubros) <= 2000)),
+    CONSTRAINT licitaciones_sources_check CHECK (((cardinality(sources) >= 1) AND (cardinality(sources) <= 20))),
+    CONSTRAINT licitaciones_tipo_check CHECK (((length(tipo) >= 1) AND (length(tipo) <= 100))),
+    CONSTRAINT licitaciones_url_check CHECK (((length(url) >= 1) AND (length(url) <= 2000)))
+);
+
+COMMENT ON TABLE relevo.licitaciones IS 'One tender, merged from every source that tells of it.';
+
+ALTER TABLE relevo.licitaciones ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME relevo.licitaciones_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE relevo.notification_events ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME relevo.notification_events_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE relevo.preference_index (
+    bucket text NOT NULL,
+    seq bigint NOT NULL,
+    installation_id uuid NOT NULL,
+    name text NOT NULL,
+    sure boolean NOT NULL
+);
+
+COMMENT ON TABLE relevo.preference_index IS 'Each enabled preference under its most selective dimension: keyword, else rubro, region, tipo, else everything; sure if that alone decides.';
 
 CREATE TABLE relevo.push_requests (
     request_day date NOT NULL,
@@ -247,6 +1074,35 @@ CREATE TABLE relevo.schema_migrations (
     applied_at timestamp with time zone DEFAULT now() NOT NULL,
     applied_by text NOT NULL
 );
+
+CREATE TABLE relevo.source_lanes (
+    lane text NOT NULL,
+    day date NOT NULL,
+    requests integer NOT NULL,
+    pace_ms integer NOT NULL,
+    not_before timestamp with time zone NOT NULL,
+    CONSTRAINT source_lanes_lane_check CHECK (((length(lane) >= 1) AND (length(lane) <= 100))),
+    CONSTRAINT source_lanes_pace_ms_check CHECK (((pace_ms >= 0) AND (pace_ms <= 3600000))),
+    CONSTRAINT source_lanes_requests_check CHECK ((requests >= 0))
+);
+
+COMMENT ON TABLE relevo.source_lanes IS 'One serial lane per credential, shared by the fleet: today''s requests, the pace, and when the next may start.';
+
+CREATE TABLE relevo.source_state (
+    source text NOT NULL,
+    cursor jsonb DEFAULT '{}'::jsonb NOT NULL,
+    seeded_at timestamp with time zone,
+    last_outcome text,
+    last_detail text,
+    last_asked_at timestamp with time zone,
+    last_ok_at timestamp with time zone,
+    CONSTRAINT source_state_cursor_check CHECK (((jsonb_typeof(cursor) = 'object'::text) AND (octet_length((cursor)::text) <= 1000000))),
+    CONSTRAINT source_state_last_detail_check CHECK ((length(last_detail) <= 500)),
+    CONSTRAINT source_state_last_outcome_check CHECK ((last_outcome = ANY (ARRAY['ok'::text, 'unchanged'::text, 'unavailable'::text, 'rejected'::text]))),
+    CONSTRAINT source_state_source_check CHECK (((length(source) >= 1) AND (length(source) <= 100)))
+);
+
+COMMENT ON TABLE relevo.source_state IS 'How far each source was read, whether its first silent pass is over, and how its last answer was.';
 
 CREATE TABLE relevo.worker_runs (
     id bigint DEFAULT nextval('relevo.run_ids'::regclass) NOT NULL,
@@ -323,11 +1179,41 @@ ALTER TABLE ONLY relevo.cycle_state
 ALTER TABLE ONLY relevo.cycle_terms
     ADD CONSTRAINT cycle_terms_pkey PRIMARY KEY (cycle, source);
 
+ALTER TABLE ONLY relevo.device_installations
+    ADD CONSTRAINT device_installations_pkey PRIMARY KEY (installation_id);
+
+ALTER TABLE ONLY relevo.device_installations
+    ADD CONSTRAINT device_installations_seq_key UNIQUE (seq);
+
+ALTER TABLE ONLY relevo.event_audience
+    ADD CONSTRAINT event_audience_pkey PRIMARY KEY (event_id, installation_id);
+
+ALTER TABLE ONLY relevo.event_progress_deltas
+    ADD CONSTRAINT event_progress_deltas_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY relevo.event_progress
+    ADD CONSTRAINT event_progress_pkey PRIMARY KEY (event_id, status);
+
 ALTER TABLE ONLY relevo.event_types
     ADD CONSTRAINT event_types_pkey PRIMARY KEY (event_type);
 
+ALTER TABLE ONLY relevo.ingest_rejects
+    ADD CONSTRAINT ingest_rejects_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY relevo.ingest_rejects
+    ADD CONSTRAINT ingest_rejects_source_place_key UNIQUE (source, place);
+
 ALTER TABLE ONLY relevo.late_tickets
     ADD CONSTRAINT late_tickets_pkey PRIMARY KEY (event_day, delivery_id, ticket_id);
+
+ALTER TABLE ONLY relevo.licitacion_registry
+    ADD CONSTRAINT licitacion_registry_pkey PRIMARY KEY (namespace, external_id);
+
+ALTER TABLE ONLY relevo.licitaciones
+    ADD CONSTRAINT licitaciones_namespace_external_id_key UNIQUE (namespace, external_id);
+
+ALTER TABLE ONLY relevo.licitaciones
+    ADD CONSTRAINT licitaciones_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY relevo.notification_deliveries
     ADD CONSTRAINT notification_deliveries_event_day_notification_event_id_ins_key UNIQUE (event_day, notification_event_id, installation_id);
@@ -335,11 +1221,29 @@ ALTER TABLE ONLY relevo.notification_deliveries
 ALTER TABLE ONLY relevo.notification_deliveries
     ADD CONSTRAINT notification_deliveries_pkey PRIMARY KEY (event_day, id);
 
+ALTER TABLE ONLY relevo.notification_events
+    ADD CONSTRAINT notification_events_event_type_event_key_key UNIQUE (event_type, event_key);
+
+ALTER TABLE ONLY relevo.notification_events
+    ADD CONSTRAINT notification_events_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY relevo.notification_preferences
+    ADD CONSTRAINT notification_preferences_pkey PRIMARY KEY (installation_id, name);
+
+ALTER TABLE ONLY relevo.preference_index
+    ADD CONSTRAINT preference_index_pkey PRIMARY KEY (bucket, seq, name);
+
 ALTER TABLE ONLY relevo.push_requests
     ADD CONSTRAINT push_requests_pkey PRIMARY KEY (request_day, id);
 
 ALTER TABLE ONLY relevo.schema_migrations
     ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (version);
+
+ALTER TABLE ONLY relevo.source_lanes
+    ADD CONSTRAINT source_lanes_pkey PRIMARY KEY (lane);
+
+ALTER TABLE ONLY relevo.source_state
+    ADD CONSTRAINT source_state_pkey PRIMARY KEY (source);
 
 ALTER TABLE ONLY relevo.worker_runs
     ADD CONSTRAINT worker_runs_pkey PRIMARY KEY (id);
@@ -347,7 +1251,23 @@ ALTER TABLE ONLY relevo.worker_runs
 ALTER TABLE ONLY relevo.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (worker_id);
 
+CREATE INDEX device_installations_owner ON relevo.device_installations USING btree (owner) WHERE (owner IS NOT NULL);
+
+CREATE UNIQUE INDEX device_installations_token ON relevo.device_installations USING btree (token) WHERE (token IS NOT NULL);
+
+CREATE INDEX event_progress_deltas_event ON relevo.event_progress_deltas USING btree (event_id);
+
+CREATE INDEX ingest_rejects_open ON relevo.ingest_rejects USING btree (source, retry_at) WHERE (resolved_at IS NULL);
+
 CREATE INDEX notification_deliveries_due ON ONLY relevo.notification_deliveries USING btree (project, lane, next_attempt_at, id) WHERE (status = ANY (ARRAY['pending'::text, 'retryable'::text]));
+
+CREATE INDEX notification_events_due ON relevo.notification_events USING btree (lane DESC, scheduled_at, id) WHERE (state = ANY (ARRAY['waiting'::text, 'fanning'::text]));
+
+CREATE INDEX notification_events_ending ON relevo.notification_events USING btree (updated_at, id) WHERE ((ended_at IS NOT NULL) AND (swept_at IS NULL));
+
+CREATE INDEX notification_events_item ON relevo.notification_events USING btree (licitacion_id) WHERE (licitacion_id IS NOT NULL);
+
+CREATE INDEX preference_index_owner ON relevo.preference_index USING btree (installation_id, name);
 
 CREATE INDEX push_requests_unanswered ON ONLY relevo.push_requests USING btree (claim_token) WHERE (answered_at IS NULL);
 
@@ -358,3 +1278,15 @@ CREATE INDEX worker_runs_open ON relevo.worker_runs USING btree (worker_id) WHER
 CREATE INDEX worker_runs_recent ON relevo.worker_runs USING btree (started_at DESC, id DESC);
 
 CREATE UNIQUE INDEX worker_runs_slot ON relevo.worker_runs USING btree (cycle, source, slot_at) WHERE ((slot_at IS NOT NULL) AND (outcome = ANY (ARRAY['running'::text, 'ok'::text, 'partial'::text])));
+
+CREATE TRIGGER index_deleted AFTER DELETE ON relevo.notification_preferences REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION relevo.index_preferences();
+
+CREATE TRIGGER index_inserted AFTER INSERT ON relevo.notification_preferences REFERENCING NEW TABLE AS come FOR EACH STATEMENT EXECUTE FUNCTION relevo.index_preferences();
+
+CREATE TRIGGER index_updated AFTER UPDATE ON relevo.notification_preferences REFERENCING OLD TABLE AS gone NEW TABLE AS come FOR EACH STATEMENT EXECUTE FUNCTION relevo.index_preferences();
+
+ALTER TABLE ONLY relevo.event_audience
+    ADD CONSTRAINT event_audience_event_id_fkey FOREIGN KEY (event_id) REFERENCES relevo.notification_events(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY relevo.notification_preferences
+    ADD CONSTRAINT notification_preferences_installation_id_fkey FOREIGN KEY (installation_id) REFERENCES relevo.device_installations(installation_id) ON DELETE CASCADE;

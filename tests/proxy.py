@@ -23,8 +23,7 @@ import struct
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -53,14 +52,14 @@ class Proxy:
         self._held: _Link | None = None
         self.latency_s = 0.0
 
-    def __enter__(self) -> Proxy:
+    def __enter__(self) -> Self:
         self._thread.start()
         self._server = self._call(asyncio.start_server(self._accept, "127.0.0.1", 0))
         self._port = self._server.sockets[0].getsockname()[1]
         self.thaw()
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._call(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(DEADLINE_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from psycopg import errors as pg
 from psycopg.rows import dict_row
 
 from relevo import queries
@@ -64,3 +65,18 @@ def event_types(database: Database) -> list[dict[str, Any]]:
     """Return the event types that differ from the settings."""
     with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(_SQL["list_event_types"]).fetchall()
+
+
+def retry_rejects(database: Database, *, source: str | None = None, reject_id: int | None = None) -> int:
+    """Make rejects due at once; return how many."""
+    with database.connection() as connection:
+        return connection.execute(_SQL["retry_rejects"], {"source": source, "reject_id": reject_id}).rowcount
+
+
+def grant(database: Database, role: str) -> None:
+    """Let a role of the database use the app's door, and nothing else."""
+    try:
+        with database.connection() as connection:
+            connection.execute(_SQL["grant_door"], {"role": role})
+    except pg.UndefinedObject as error:
+        raise UsageError(f"There is no role {role} in this database.", hint="Create it first: CREATE ROLE …") from error

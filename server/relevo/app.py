@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from relevo import embedded
+from relevo import embedded, rendering
 from relevo.claims import Claims
 from relevo.config import Settings
-from relevo.cycles import cleanup, reaper
+from relevo.cycles import cleanup, fanout, ingest, reaper
 from relevo.db import Database
 from relevo.errors import UsageError
 from relevo.heartbeat import Heartbeat
+from relevo.ports import Renderer, Source
 from relevo.runner import Runner
 from relevo.runs import Cycle, Middleware
 from relevo.singleton import Singletons
+from relevo.sources.chilecompra import ChileCompra
+from relevo.sources.chilecompra_web import ChileCompraWeb
+from relevo.sources.folder import Folder
+from relevo.sources.ocds import Ocds
 from relevo.workers import Role, Worker, make_worker_id
 
 CycleMaker = Callable[[Settings, Claims], Cycle]
@@ -69,6 +74,16 @@ def database(settings: Settings, application_name: str = "relevo") -> Iterator[D
             opened.close()
 
 
+def _sources(settings: Settings) -> list[Source]:
+    makers: dict[str, Callable[[Settings], Source]] = {
+        "chilecompra": ChileCompra,
+        "chilecompra-web": ChileCompraWeb,
+        "ocds": Ocds,
+        "folder": Folder,
+    }
+    return [makers[name](settings) for name in settings.sources]
+
+
 @contextmanager
 def build(
     settings: Settings,
@@ -76,8 +91,9 @@ def build(
     role: Role = "run",
     middlewares: Sequence[Middleware] = (),
     cycles: Sequence[CycleMaker] = (),
+    renderers: Mapping[str, Renderer] | None = None,
 ) -> Iterator[App]:
-    """Assemble a process that can run cycles; `cycles` are added to Relevo's own."""
+    """Assemble a process that can run cycles; `cycles` join Relevo's own, `renderers` replace its own by event type."""
     worker_id = make_worker_id(settings)
     with database(settings, f"relevo {worker_id}") as opened:
         heartbeat = Heartbeat(opened, worker_id, settings.outbox_lease_heartbeat_ms)
@@ -85,7 +101,13 @@ def build(
         singletons = Singletons(opened, settings, worker_id, heartbeat)
         patience_s = math.inf if role == "run" else settings.outbox_lease_duration_ms / 1000
         runner = Runner(opened, settings, worker_id, singletons, middlewares=middlewares, patience_s=patience_s)
-        own = [reaper.cycle(settings), cleanup.cycle(settings)]
+        render = (renderers or {}).get(ingest.EVENT_TYPE, rendering.tender)
+        own = [
+            reaper.cycle(settings),
+            *(ingest.cycle(settings, source, render) for source in _sources(settings)),
+            fanout.cycle(settings),
+            cleanup.cycle(settings),
+        ]
         registry = {cycle.key: cycle for cycle in [*own, *(make(settings, claims) for make in cycles)]}
         worker = Worker(opened, settings, worker_id)
         try:

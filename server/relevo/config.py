@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, cast, get_args
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import annotated_types
@@ -26,7 +27,9 @@ from relevo.logs import scrub
 
 ENV_FILE = Path(".env")
 _MAX_QUOTED = 100
-Source = Literal["environment", ".env", "derived", "default"]
+Origin = Literal["environment", ".env", "derived", "default"]
+SOURCES = ("chilecompra", "chilecompra-web", "ocds", "folder")
+NO_SOURCES = "none"
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
@@ -82,6 +85,32 @@ def _names(given: object) -> object:
     return names
 
 
+def _sources(names: tuple[str, ...]) -> tuple[str, ...]:
+    chosen = tuple(dict.fromkeys(names))
+    if chosen == (NO_SOURCES,):
+        return ()
+    if not set(chosen) <= set(SOURCES):
+        raise ValueError(f"must be names out of {', '.join(SOURCES)}, or {NO_SOURCES}")
+    return chosen
+
+
+def _web_address(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        fits = False
+    if not fits or re.search(r"[\s\x00-\x1f\x7f]", text):
+        raise ValueError("must be a web address such as https://example.org/path")
+    return text
+
+
+def _namespace(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._:-]{1,100}", text):
+        raise ValueError("must be 1 to 100 characters out of A-Z a-z 0-9 . _ : -")
+    return text
+
+
 def _lower(given: object) -> object:
     return given.lower() if isinstance(given, str) else given
 
@@ -113,6 +142,8 @@ def _unreachable(complaint: str) -> Iterator[None]:
 Address = Annotated[str, AfterValidator(_address)]
 Cron = Annotated[str, AfterValidator(_cron)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+WebAddress = Annotated[str, AfterValidator(_web_address)]
+ExistingFolder = Annotated[Path, AfterValidator(_existing_folder)]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
 LogFormat = Annotated[Literal["console", "json"], BeforeValidator(_lower)]
 
@@ -146,14 +177,39 @@ class SameAs(NamedTuple):
         return f"same as {self.of.upper()}"
 
 
+class Configured(NamedTuple):
+    """A default that names the sources which the settings before it speak of; with no setting at all, the sample."""
+
+    nominal: tuple[str, ...]
+
+    def __call__(self, data: dict[str, Any]) -> tuple[str, ...]:
+        """Return the sources that something was said about."""
+        said = {
+            "chilecompra": data["chilecompra_ticket"],
+            "chilecompra-web": data["chilecompra_web_enabled"],
+            "ocds": data["ocds_url"] or data["ocds_folder"],
+            "folder": data["folder_source_dir"],
+        }
+        found = tuple(name for name, value in said.items() if value)
+        # Invented tenders are for the embedded demo alone, never for somebody's real database.
+        return found or (self.nominal if data["database_url"] is None else ())
+
+    def __str__(self) -> str:
+        return f"those whose ticket, address or folder is set; without DATABASE_URL {','.join(self.nominal)}"
+
+
 def _setting(meaning: str, default: Any = None, **bounds: Any) -> Any:
-    if isinstance(default, Ceiling | SameAs):
+    if isinstance(default, Ceiling | SameAs | Configured):
         return Field(default_factory=cast("Any", default), description=meaning, **bounds)
     return Field(default, description=meaning, **bounds)
 
 
 def _number(meaning: str, default: int | Ceiling | None, low: int, high: int) -> Any:
     return _setting(meaning, default, ge=low, le=high)
+
+
+def _own_interval(what: str) -> Any:
+    return _number(f"How often {what}, in minutes; without it as WORKER_INTERVAL_MINUTES says.", None, 1, 1_440)
 
 
 def _of_lease(nominal: int, part: int) -> Ceiling:
@@ -293,8 +349,62 @@ class Settings(BaseSettings):
         "Which shard this tick processes, counted from 0; goes with WORKER_TICK_SHARD_COUNT.", None, 0, 9_999
     )
 
+    chilecompra_ticket: SecretStr | None = _setting("The ticket with which ChileCompra's API is asked.")
+    chilecompra_base_url: WebAddress = _setting(
+        "The address of ChileCompra's API.", "https://api.mercadopublico.cl/servicios/v1/publico"
+    )
+    chilecompra_pace_ms: int = _number(
+        "The pause between two requests to ChileCompra, longer while it complains, in milliseconds.",
+        3_500,
+        0,
+        10 * MINUTE,
+    )
+    chilecompra_daily_limit: int = _number(
+        "How many requests a day one ticket may make, counted for the whole fleet.", 10_000, 1, 1_000_000
+    )
+    chilecompra_web_enabled: bool = _setting("Whether Mercado Público's search page may be read as a source.", False)
+    chilecompra_web_base_url: WebAddress = _setting(
+        "The address of Mercado Público's search page.", "https://www.mercadopublico.cl/BuscarLicitacion"
+    )
+    ocds_url: WebAddress | None = _setting("The address of OCDS packages; their links to the next page are followed.")
+    ocds_folder: ExistingFolder | None = _setting("A folder with OCDS packages, instead of OCDS_URL.")
+    ocds_namespace: Annotated[str, AfterValidator(_namespace)] | None = _setting(
+        "The register the OCDS tenders belong to; without it their ocid's prefix, and chilecompra for Chile's."
+    )
+    folder_source_dir: ExistingFolder | None = _setting(
+        "The folder in which JSON lines files with tenders are dropped; without it a bundled sample is read."
+    )
+    sources: Annotated[Names, AfterValidator(_sources)] = _setting(
+        f"Where tenders come from, separated by commas: {', '.join(SOURCES)}, or {NO_SOURCES}.",
+        Configured(("folder",)),
+    )
+    worker_interval_minutes: int = _number(
+        "How often each source is asked, in minutes, unless it has an interval of its own.", 2, 1, 1_440
+    )
+    chilecompra_interval_minutes: int | None = _own_interval("ChileCompra's API is asked")
+    chilecompra_web_interval_minutes: int | None = _own_interval("Mercado Público's search page is read")
+    ocds_interval_minutes: int | None = _own_interval("OCDS packages are asked for")
+    folder_interval_minutes: int | None = _own_interval("the folder is looked into")
+    ingest_catchup_days: int = _number("How many missed days are read after an outage.", 30, 1, 3_650)
+    ingest_notify_first_run: bool = _setting(
+        "Whether what a source tells on its very first run is announced too, rather than only stored.", False
+    )
+    http_timeout_ms: int = _number(
+        "How long one request to a source may take in all, in milliseconds.", 30 * SECOND, 10, 10 * MINUTE
+    )
+    http_max_bytes: int = _number(
+        "How many bytes one answer or file of a source may have, unpacked.", 50_000_000, 1_000, 2_000_000_000
+    )
+    http_allow_private: bool = _setting("Whether sources may lead to private, loopback or link-local addresses.", False)
+
     reaper_interval_ms: int = _number(
         "How often expired claims are taken back, in milliseconds.", _of_lease(10 * SECOND, 2), 10, HOUR
+    )
+    fanout_interval_minutes: int = _number(
+        "How often events are fanned out at the latest, in minutes; new ones wake it up.", 1, 1, 60
+    )
+    fanout_slice_size: int = _number(
+        "How many candidates one slice of a fan-out takes, committed together.", 10_000, 1, 100_000
     )
     cleanup_cron: Cron = _setting("When the nightly cleanup runs, as a cron expression.", "17 3 * * *")
     worker_timezone: Annotated[str, AfterValidator(_timezone)] = _setting(
@@ -310,7 +420,7 @@ class Settings(BaseSettings):
     log_format: LogFormat = _setting("How lines are logged: console for the eye, json for machines.", "console")
 
     # Not settings: what `load` noticed.
-    sources: Mapping[str, Source] = {}
+    origins: Mapping[str, Origin] = {}
     warnings: tuple[str, ...] = ()
 
     @classmethod
@@ -336,7 +446,7 @@ class SettingRow(NamedTuple):
     value: str
     default: str
     meaning: str
-    source: Source
+    source: Origin
 
 
 class Limit(NamedTuple):
@@ -411,7 +521,7 @@ DIFFERS: dict[str, str] = {
 
 class _Given(NamedTuple):
     value: str
-    source: Source
+    source: Origin
 
 
 def load(environ: Mapping[str, str] | None = None, env_file: Path | None = ENV_FILE) -> Settings:
@@ -423,7 +533,7 @@ def load(environ: Mapping[str, str] | None = None, env_file: Path | None = ENV_F
     wrong = _field_complaints(given)
     settings = Settings(
         **{name: value for name, value in values.items() if name not in wrong},
-        sources={name: each.source for name, each in given.items()},
+        origins={name: each.source for name, each in given.items()},
         warnings=_strangers({**in_file, **environ}),
     )
     related = {**_limit_complaints(settings), **_pair_complaints(settings)}
@@ -494,7 +604,7 @@ def _read_env_file(path: Path | None) -> tuple[dict[str, str], list[str]]:
 
 def _gather(environ: Mapping[str, str], in_file: Mapping[str, str]) -> dict[str, _Given]:
     """Pick our settings out of both, the environment first; an empty value counts as unset."""
-    places: tuple[tuple[Source, Mapping[str, str]], ...] = (("environment", environ), (".env", in_file))
+    places: tuple[tuple[Origin, Mapping[str, str]], ...] = (("environment", environ), (".env", in_file))
     given: dict[str, _Given] = {}
     for name in _fields(Settings):
         for source, place in places:
@@ -567,6 +677,22 @@ def _pair_complaints(settings: Settings) -> dict[tuple[str, ...], str]:
         found[shard] = f"must be less than WORKER_TICK_SHARD_COUNT ({count}), got {index}"
     if settings.database_direct_url and not settings.database_url:
         found["database_url", "database_direct_url"] = "must be set along with DATABASE_DIRECT_URL"
+    return {**found, **_source_complaints(settings)}
+
+
+def _source_complaints(settings: Settings) -> dict[tuple[str, ...], str]:
+    named, web = settings.sources, "chilecompra-web"
+    found: dict[tuple[str, ...], str] = {}
+    if "chilecompra" in named and not settings.chilecompra_ticket:
+        found["chilecompra_ticket", "sources"] = "must be set along with chilecompra in SOURCES"
+    if web in named and not settings.chilecompra_web_enabled:
+        found["chilecompra_web_enabled", "sources"] = f"must be true along with {web} in SOURCES"
+    if web not in named and settings.chilecompra_web_enabled:
+        found["sources", "chilecompra_web_enabled"] = f"must name {web} along with CHILECOMPRA_WEB_ENABLED (true)"
+    if "ocds" in named and not (settings.ocds_url or settings.ocds_folder):
+        found["ocds_url", "ocds_folder", "sources"] = "or OCDS_FOLDER must be set along with ocds in SOURCES"
+    if settings.ocds_url and settings.ocds_folder:
+        found["ocds_url", "ocds_folder"] = "must not be set along with OCDS_FOLDER"
     return found
 
 
@@ -616,9 +742,9 @@ def _default(field: FieldInfo) -> str:
     return "" if field.default is None else _show(field.default)
 
 
-def _source(settings: Settings, name: str, field: FieldInfo) -> Source:
-    if name in settings.sources:
-        return settings.sources[name]
+def _source(settings: Settings, name: str, field: FieldInfo) -> Origin:
+    if name in settings.origins:
+        return settings.origins[name]
     default, value = field.default_factory, getattr(settings, name)
-    nominal = default.nominal if isinstance(default, Ceiling) else None
+    nominal = default.nominal if isinstance(default, Ceiling | Configured) else None
     return "derived" if default and value != nominal else "default"

@@ -27,6 +27,10 @@ class MigrationError(RelevoError):
     """The schema and this version's migrations do not fit together."""
 
 
+class MigrationBusyError(MigrationError):
+    """Another process has been migrating for longer than we waited; trying again later is right."""
+
+
 class DatabaseUnavailableError(RelevoError):
     """PostgreSQL did not answer; trying again later is right."""
 
@@ -45,3 +49,7 @@ class OwnershipLostError(RelevoError):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message, hint="The deliveries go on elsewhere; hand in known answers as evidence.")
         self.reason = reason
+
+
+class InvalidInputError(RelevoError):
+    """An event, installation or preference is not as it should be; the message names what."""

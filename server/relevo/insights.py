@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from psycopg import errors as pg
 from psycopg.rows import dict_row
 
-from relevo import queries
+from relevo import door, queries
 from relevo.config import Settings
 from relevo.db import Database
 from relevo.errors import MigrationError
@@ -34,6 +35,42 @@ def runs(database: Database, *, cycle: str | None = None, outcome: str | None = 
     return _rows(database, "list_runs", cycle=cycle, outcome=outcome, limit=min(limit, MAX_LIMIT))
 
 
+def events(
+    database: Database, *, event_type: str | None = None, state: str | None = None, limit: int = 20
+) -> list[Row]:
+    """Return events, newest first."""
+    return _rows(database, "list_events", event_type=event_type, state=state, limit=min(limit, MAX_LIMIT))
+
+
+@dataclass(frozen=True)
+class Story:
+    """The saga of one event: what happened when, how far its deliveries are, what went wrong."""
+
+    event: Mapping[str, Any]
+    moments: list[Row]
+    errors: list[Row]
+
+
+def story(database: Database, event_id: int) -> Story | None:
+    """Return the saga of one event, or None if there is none."""
+    with database.connection() as connection:
+        status = door.get(connection, event_id)
+    if status is None:
+        return None
+    moments = _rows(database, "read_story", event_id=event_id)
+    return Story(status.raw, moments, _rows(database, "list_event_errors", event_id=event_id))
+
+
+def installations(database: Database, *, project: str | None = None, limit: int = 20) -> list[Row]:
+    """Return installations, newest first, their tokens shortened."""
+    return _rows(database, "list_installations", project=project, limit=min(limit, MAX_LIMIT))
+
+
+def rejects(database: Database, *, source: str | None = None, limit: int = 20) -> list[Row]:
+    """Return what sources offered and could not be used."""
+    return _rows(database, "list_rejects", source=source, limit=min(limit, MAX_LIMIT))
+
+
 @dataclass(frozen=True)
 class Health:
     """Whether the fleet is well, and if not, why."""
@@ -53,6 +90,7 @@ class Status:
     workers: list[Row]
     cycles: list[Row]
     claims: Row
+    sources: list[Row]
     health: Health
 
 
@@ -62,6 +100,7 @@ def status(database: Database, settings: Settings) -> Status:
         _rows(database, "list_workers", limit=50),
         _rows(database, "list_cycles"),
         _rows(database, "sum_claims")[0],
+        _rows(database, "list_sources"),
         health(database, settings),
     )
 

@@ -18,7 +18,7 @@ from psycopg import errors as pg
 
 from relevo import __version__, queries
 from relevo.db import Connection, Database, is_unavailable
-from relevo.errors import MigrationError
+from relevo.errors import MigrationBusyError, MigrationError
 from relevo.logs import normalise_error
 
 _SQL = queries.load("migrate")
@@ -123,7 +123,7 @@ def _take_turn(connection: Connection, lock_wait_ms: int) -> None:
         connection.execute(_SQL["bound_migration"], {"lock_ms": lock_wait_ms})
         connection.execute(_SQL["lock_migrations"])
     except pg.LockNotAvailable as error:
-        raise MigrationError(
+        raise MigrationBusyError(
             f"Another process has been migrating for more than {lock_wait_ms / 1000:g} s.", hint="Try again later."
         ) from error
     try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Literal
+from decimal import Decimal
+from typing import Any, Literal
 from uuid import UUID
 
 Trigger = Literal["schedule", "wake-up", "tick", "manual"]
@@ -100,7 +101,7 @@ class Verdict:
 
     event_day: date
     id: int
-    verdict: Literal["send", "sent", "expired"]
+    verdict: Literal["send", "sent", "expired", "cancelled"]
     ticket_id: str | None
 
 
@@ -125,3 +126,58 @@ class Settlement:
     written: Mapping[str, int]
     closed_late: int = 0
     kept_as_evidence: int = 0
+
+
+@dataclass(frozen=True)
+class Item:
+    """A tender as one source tells of it; what the source does not say is None."""
+
+    namespace: str
+    external_id: str
+    nombre: str
+    fingerprint: str
+    """Changes exactly when what the source said has changed in a way worth reading again."""
+    descripcion: str | None = None
+    organismo: str | None = None
+    region: str | None = None
+    tipo: str | None = None
+    estado: str | None = None
+    monto: Decimal | None = None
+    moneda: str | None = None
+    monto_label: str | None = None
+    rubros: tuple[str, ...] = ()
+    rubro_scheme: str | None = None
+    publicada_at: datetime | None = None
+    cierra_at: datetime | None = None
+    url: str | None = None
+    announces: bool = True
+    """Whether it is open for offers, so that a new one is worth an event."""
+    withdrawn: bool = False
+    """Whether it was revoked or suspended, so that what has not gone out is cancelled."""
+
+
+@dataclass(frozen=True)
+class Reject:
+    """What a source offered and could not be used: where it lies and why."""
+
+    place: str
+    reason: str
+    external_id: str | None = None
+    retry: bool = False
+    """Whether trying again later may help without anybody mending it."""
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What a source answered; "could not ask" (unavailable, rejected) is never "nothing new" (unchanged, ok)."""
+
+    outcome: Literal["ok", "unchanged", "unavailable", "rejected"]
+    cursor: Mapping[str, Any]
+    """Where to go on; committed together with the items."""
+    items: tuple[Item, ...] = ()
+    rejects: tuple[Reject, ...] = ()
+    resolved: tuple[str, ...] = ()
+    """Places of earlier rejects that are mended now."""
+    detail: str = ""
+    more: bool = False
+    """Whether the source has more to say at once."""

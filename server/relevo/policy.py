@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, time
+from decimal import Decimal
+from zoneinfo import ZoneInfo
 
-from relevo.model import Delivery, Outcome
+from relevo.model import Delivery, Item, Outcome
+
+_SANTIAGO = ZoneInfo("America/Santiago")
+_WHOLE_DAY = (time(0, 0), time(23, 59, 59))
+_MAX_FINGERPRINT = 64
+_MAX_RUBROS = 2_000
 
 
 @dataclass(frozen=True)
@@ -61,3 +70,98 @@ def lease_class(oldest: str, leases: Mapping[str, int], default_ms: int) -> Leas
         others = tuple(sorted(name for name, ms in leases.items() if ms != default_ms))
         return LeaseClass(lease_ms, without=others or None)
     return LeaseClass(lease_ms, only=tuple(sorted(name for name, ms in leases.items() if ms == lease_ms)))
+
+
+def merge(stored: Item, told: Item) -> Item:
+    """Join what is known of an item with what a source tells of it now: field by field, the more complete value wins.
+
+    - What is not told (None, empty) never erases what is stored.
+    - State, dates, place and names: the newer telling wins, unless it says less: a name or description cut short
+      is not taken for a new one, nor a bare day for a stored time on that day.
+    - Money travels together: amount, currency and label come from one telling, and one with an amount beats a label.
+    - Rubros of one scheme are joined, the longer list first; of two schemes the longer list stays.
+    - `announces` and `withdrawn` are the newer telling's, for they are its judgement of the state.
+    - The fingerprint keeps the mark of each teller, so that each recognises what it said last.
+    """
+    monto, moneda, label = _money(stored, told)
+    rubros, scheme = _rubros(stored, told)
+    return replace(
+        told,
+        namespace=stored.namespace,
+        external_id=stored.external_id,
+        nombre=_longer(stored.nombre, told.nombre) or stored.nombre,
+        fingerprint=join_marks(stored.fingerprint, told.fingerprint),
+        descripcion=_longer(stored.descripcion, told.descripcion),
+        organismo=told.organismo or stored.organismo,
+        region=told.region or stored.region,
+        tipo=told.tipo or stored.tipo,
+        estado=told.estado or stored.estado,
+        monto=monto,
+        moneda=moneda,
+        monto_label=label,
+        rubros=rubros,
+        rubro_scheme=scheme,
+        publicada_at=_finer(stored.publicada_at, told.publicada_at),
+        cierra_at=_finer(stored.cierra_at, told.cierra_at),
+        url=told.url or stored.url,
+    )
+
+
+def one_each(items: Iterable[Item]) -> tuple[Item, ...]:
+    """Merge tellings of the same item, in the order they were told."""
+    found: dict[tuple[str, str], Item] = {}
+    for item in items:
+        key = (item.namespace, item.external_id)
+        found[key] = merge(found[key], item) if key in found else item
+    return tuple(found.values())
+
+
+def mark(teller: str, *said: object) -> str:
+    """Return a teller's mark for what it said: short, and different for other words."""
+    words = "\x1f".join("" if each is None else str(each) for each in said)
+    return f"{teller}:{hashlib.sha256(words.encode('utf-8', 'replace')).hexdigest()[:8]}"
+
+
+def mark_of(fingerprint: str, teller: str) -> str | None:
+    """Return a teller's own mark out of a stored fingerprint."""
+    return next((each for each in fingerprint.split() if each.startswith(f"{teller}:")), None)
+
+
+def join_marks(stored: str, told: str) -> str:
+    """Put a teller's new mark beside those of the other tellers, the newest first."""
+    tellers = {each.partition(":")[0] for each in told.split()}
+    kept = [*told.split(), *(each for each in stored.split() if each.partition(":")[0] not in tellers)]
+    while len(kept) > 1 and len(" ".join(kept)) > _MAX_FINGERPRINT:
+        kept.pop()
+    return " ".join(kept)[:_MAX_FINGERPRINT]
+
+
+def _longer(stored: str | None, told: str | None) -> str | None:
+    if not told or (stored and stored.startswith(told)):
+        return stored
+    return told
+
+
+def _finer(stored: datetime | None, told: datetime | None) -> datetime | None:
+    if stored is None or told is None:
+        return told or stored
+    here, there = told.astimezone(_SANTIAGO), stored.astimezone(_SANTIAGO)
+    coarse = here.time().replace(microsecond=0) in _WHOLE_DAY
+    return stored if coarse and here.date() == there.date() else told
+
+
+def _money(stored: Item, told: Item) -> tuple[Decimal | None, str | None, str | None]:
+    if told.monto is not None:
+        same = (told.monto, told.moneda or stored.moneda) == (stored.monto, stored.moneda)
+        return told.monto, told.moneda or stored.moneda, told.monto_label or (stored.monto_label if same else None)
+    if stored.monto is not None:
+        return stored.monto, stored.moneda, stored.monto_label
+    return None, told.moneda or stored.moneda, told.monto_label or stored.monto_label
+
+
+def _rubros(stored: Item, told: Item) -> tuple[tuple[str, ...], str | None]:
+    long, short = (stored, told) if len(stored.rubros) > len(told.rubros) else (told, stored)
+    if long.rubros and short.rubros and long.rubro_scheme and short.rubro_scheme not in (None, long.rubro_scheme):
+        return long.rubros, long.rubro_scheme
+    joined = tuple(dict.fromkeys([*long.rubros, *short.rubros]))[:_MAX_RUBROS]
+    return joined, long.rubro_scheme or short.rubro_scheme

@@ -264,7 +264,8 @@ def _loop(cycle: Cycle, run: Run, totals: Counter[str]) -> Ending:
         more = step.more
         if step.items or any(step.counts.values()) or step.problems:
             run.begin_work()
-    outcome: Outcome = "partial" if problems else "ok" if run.items or totals else "idle"
+    worked = bool(run.items or totals)
+    outcome: Outcome = ("partial" if worked else "failed") if problems else "ok" if worked else "idle"
     return Ending(outcome, dict(totals), scrub("; ".join(problems))[:500], more)
 
 

@@ -14,9 +14,9 @@ from typing import NoReturn
 import psycopg
 import structlog
 
-from relevo import migrate
+from relevo import demo, migrate
 from relevo.app import App
-from relevo.errors import DatabaseUnavailableError
+from relevo.errors import DatabaseUnavailableError, MigrationBusyError
 from relevo.model import Budget, Report, Shard
 from relevo.runs import Cycle
 from relevo.scheduler import Scheduler
@@ -81,8 +81,10 @@ def _ready(app: App, signals: Signals, cycles: Sequence[Cycle]) -> bool:
         try:
             for migration in migrate.prepare(app.database):
                 _log.info("migrated", migration=str(migration))
+            if demo.wanted(app.settings):
+                demo.register_phones(app.database)
             app.worker.register("run", [cycle.key for cycle in cycles])
-        except DatabaseUnavailableError:
+        except (DatabaseUnavailableError, MigrationBusyError):
             pause = min(pause * 2, _WAIT_MAX_S)
             signals.stop.wait(pause)
         else:

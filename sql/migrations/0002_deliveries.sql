@@ -90,7 +90,10 @@ comment on table relevo.late_tickets is 'Answers that came after their claim was
 
 -- Seed columns spelled out: a delivery with the claim that holds it.
 create view relevo.deliveries as
-select d.*, c.claimed_at as locked_at, c.worker_id as locked_by, c.leased_until as locked_until, (c.token is not null) as processing
+select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane, d.at_most_once,
+       d.status, d.attempt_count, d.lapse_count, d.next_attempt_at, d.deadline_at, d.last_attempt_at, d.completed_at, d.created_at,
+       d.updated_at, d.last_error_code, d.last_error_message, d.provider_ticket_id, d.provider_receipt_id, d.claim_token,
+       c.claimed_at as locked_at, c.worker_id as locked_by, c.leased_until as locked_until, (c.token is not null) as processing
   from relevo.notification_deliveries d
   left join relevo.claims c on c.token = d.claim_token;
 
@@ -102,7 +105,7 @@ create function relevo.retry_delay(attempts int, base_ms bigint, max_ms bigint, 
 
 -- Makes the monthly partitions of deliveries and journal from first_month on, says how many were new; safe to call at once.
 create function relevo.ensure_partitions(first_month date, months int) returns int
-  language plpgsql volatile
+  language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp
 as $$
 declare
@@ -111,12 +114,14 @@ declare
   partition_name text;
   made int := 0;
 begin
-  perform pg_advisory_xact_lock(hashtextextended('relevo.ensure_partitions', 0));
   foreach parent in array array['notification_deliveries', 'push_requests'] loop
     for i in 0 .. months - 1 loop
       month_start := (date_trunc('month', first_month::timestamp) + make_interval(months => i))::date;
       partition_name := parent || to_char(month_start, '_YYYY_MM');
       continue when to_regclass(format('relevo.%I', partition_name)) is not null;
+      perform pg_advisory_xact_lock(hashtextextended('relevo.ensure_partitions', 0));
+      -- made by another while we waited? Asked of the table, for to_regclass remembers its first answer
+      continue when exists (select from pg_class c where c.relnamespace = 'relevo'::regnamespace and c.relname = partition_name);
       execute format('create table relevo.%I (like relevo.%I including defaults including constraints) with '
         '(fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, '
         'autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0, '

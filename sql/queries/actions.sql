@@ -22,3 +22,12 @@ on conflict (event_type) do update
 -- Lists the event types that differ from the settings.
 select t.event_type, t.lease_ms, t.max_attempts, t.retry_base_ms, t.retry_max_ms, t.retry_jitter_ms, t.updated_at
   from relevo.event_types t order by t.event_type;
+
+-- name: retry_rejects
+-- Makes rejects due at once, so that the next pass of their source tries them again.
+update relevo.ingest_rejects set retry_at = now(), updated_at = now()
+ where resolved_at is null and (%(source)s::text is null or source = %(source)s) and (%(reject_id)s::bigint is null or id = %(reject_id)s);
+
+-- name: grant_door
+-- Lets a role of the database enqueue, cancel, complete, delete, read events and register installations, and nothing else.
+select relevo.grant_door(%(role)s);

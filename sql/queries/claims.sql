@@ -39,8 +39,8 @@ select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_ty
 -- Writes the claim and marks the picked deliveries with its token; the rows are locked by this transaction.
 with claim as (
   insert into relevo.claims (token, worker_id, cycle, claimed_at, lease_ms, leased_until, days, ids)
-  values (%(token)s, %(worker_id)s, %(cycle)s, coalesce(%(now)s::timestamptz, now()), %(lease_ms)s,
-          coalesce(%(now)s::timestamptz, now()) + %(lease_ms)s * interval '1 millisecond', %(days)s, %(ids)s)
+  values (%(token)s, %(worker_id)s, %(cycle)s, coalesce(%(now)s::timestamptz, now()), %(lease_ms)s::int,
+          coalesce(%(now)s::timestamptz, now()) + %(lease_ms)s::int * interval '1 millisecond', %(days)s, %(ids)s)
   returning token
 )
 update relevo.notification_deliveries d
@@ -56,8 +56,8 @@ select set_config('lock_timeout', '0', true);
 -- name: bar_claim
 -- Makes a token unusable unless its claim already stands, so that a COMMIT still on its way cannot land after we looked.
 insert into relevo.claims (token, worker_id, cycle, claimed_at, lease_ms, leased_until, days, ids)
-values (%(token)s, %(worker_id)s, %(cycle)s, coalesce(%(now)s::timestamptz, now()), %(lease_ms)s,
-        coalesce(%(now)s::timestamptz, now()) + %(lease_ms)s * interval '1 millisecond', '{}', '{}')
+values (%(token)s, %(worker_id)s, %(cycle)s, coalesce(%(now)s::timestamptz, now()), %(lease_ms)s::int,
+        coalesce(%(now)s::timestamptz, now()) + %(lease_ms)s::int * interval '1 millisecond', '{}', '{}')
 on conflict (token) do nothing
 returning token;
 
@@ -87,14 +87,17 @@ with live as materialized (
   select w.request_id, w.event_day, w.id,
          case when t.ticket_id is not null then 'sent'
               when d.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'expired'
+              when e.ended_at is not null or i.handled_before >= d.created_at then 'cancelled'
               else 'send' end as verdict,
          t.ticket_id
     from live
     cross join unnest(%(request_ids)s::uuid[], %(days)s::date[], %(ids)s::bigint[]) as w(request_id, event_day, id)
-    cross join lateral (select d.deadline_at, d.provider_ticket_id
+    cross join lateral (select d.deadline_at, d.provider_ticket_id, d.notification_event_id, d.installation_id, d.created_at
                           from relevo.notification_deliveries d
                          where d.event_day = w.event_day and d.id = w.id and d.claim_token = live.token
                         offset 0) d
+    left join relevo.notification_events e on e.id = d.notification_event_id
+    left join relevo.device_installations i on i.installation_id = d.installation_id
     left join lateral (select l.ticket_id from relevo.late_tickets l
                         where l.event_day = w.event_day and l.delivery_id = w.id and l.ticket_id is distinct from d.provider_ticket_id
                         order by l.recorded_at desc limit 1) t on true
@@ -120,9 +123,9 @@ returning c.token;
 
 -- name: explain_loss
 -- Tells why a claim is no longer ours: its deliveries are gone, finished, or in other hands.
-select case when exists (select from relevo.claims c where c.token = %(token)s) then 'error'
-            when count(*) = 0 then 'not_found'
+select case when count(*) = 0 then 'not_found'
             when bool_and(d.completed_at is not null) then 'already_completed'
+            when exists (select from relevo.claims c where c.token = %(token)s) then 'error'
             else 'taken_by_another_worker' end as reason
   from unnest(%(days)s::date[], %(ids)s::bigint[]) as k(event_day, id)
   cross join lateral (select d.completed_at from relevo.notification_deliveries d
@@ -142,7 +145,7 @@ with answer as materialized (
       as a(event_day, id, status, attempted, ticket_id, code, message, floor_ms)
    order by a.event_day, a.id -- every writer locks deliveries in this order: no deadlock
 ), held as materialized (
-  select a.*, d.claim_token, d.deadline_at,
+  select a.*, d.claim_token, d.deadline_at, d.notification_event_id as event_id, d.status as former_status,
          d.attempt_count + a.attempted::int as attempts,
          coalesce(t.max_attempts, %(max_attempts)s) as max_attempts,
          coalesce(%(now)s::timestamptz, now()) + relevo.retry_delay(
@@ -151,7 +154,7 @@ with answer as materialized (
            coalesce(t.retry_jitter_ms, %(retry_jitter_ms)s)::bigint, a.floor_ms, random()) as retry_at
     from answer a
     -- here and elsewhere offset 0 keeps this a lookup by key: flattened, it can become batch x batch comparisons
-    cross join lateral (select d.claim_token, d.deadline_at, d.attempt_count, d.event_type
+    cross join lateral (select d.claim_token, d.deadline_at, d.attempt_count, d.event_type, d.notification_event_id, d.status
                           from relevo.notification_deliveries d
                          where d.event_day = a.event_day and d.id = a.id and d.claim_token = %(token)s
                         offset 0) d
@@ -179,7 +182,15 @@ with answer as materialized (
          provider_ticket_id = coalesce(v.ticket_id, d.provider_ticket_id)
     from verdict v
    where d.event_day = v.event_day and d.id = v.id and d.claim_token = v.claim_token
-  returning d.status
+  returning d.status, v.event_id, v.former_status
+), told as (
+  insert into relevo.event_progress_deltas (event_id, status, deliveries)
+  select m.event_id, m.status, sum(m.n)::int
+    from (select w.event_id, w.status, 1 as n from written w
+          union all
+          select w.event_id, w.former_status, -1 from written w) m
+   group by m.event_id, m.status
+  having sum(m.n) <> 0
 ), answered as (
   update relevo.push_requests r
      set answered_at = coalesce(%(now)s::timestamptz, now())
@@ -193,10 +204,11 @@ select w.status, count(*)::int as deliveries from written w group by w.status;
 -- name: keep_late_tickets
 -- Keeps tickets that arrived after their claim was lost: they close an unclaimed open delivery or stop its next send.
 with late as materialized (
-  select a.event_day, a.id, a.ticket_id, d.claim_token is null and d.status in ('pending', 'retryable', 'unknown') as closable
+  select a.event_day, a.id, a.ticket_id, d.notification_event_id as event_id, d.status as former_status,
+         d.claim_token is null and d.status in ('pending', 'retryable', 'unknown') as closable
     from (select * from unnest(%(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[]) as u(event_day, id, ticket_id)
            where u.ticket_id is not null order by u.event_day, u.id) a
-    left join lateral (select d.claim_token, d.status, d.provider_ticket_id
+    left join lateral (select d.claim_token, d.status, d.provider_ticket_id, d.notification_event_id
                          from relevo.notification_deliveries d
                         where d.event_day = a.event_day and d.id = a.id
                           for no key update) d on true
@@ -208,7 +220,14 @@ with late as materialized (
          last_error_code = null, last_error_message = null
     from late l
    where d.event_day = l.event_day and d.id = l.id and l.closable
-  returning d.event_day, d.id
+  returning d.event_day, d.id, l.event_id, l.former_status
+), told as (
+  insert into relevo.event_progress_deltas (event_id, status, deliveries)
+  select m.event_id, m.status, sum(m.n)::int
+    from (select c.event_id, 'sent' as status, 1 as n from closed c
+          union all
+          select c.event_id, c.former_status, -1 from closed c) m
+   group by m.event_id, m.status
 ), kept as (
   insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at)
   select l.event_day, l.id, l.ticket_id, %(token)s, coalesce(%(now)s::timestamptz, now())
@@ -235,6 +254,7 @@ with gone as (
    order by k.event_day, k.id
 ), held as materialized (
   select d.event_day, d.id, d.claim_token, d.event_type, d.status, d.attempt_count, d.lapse_count, d.at_most_once, d.next_attempt_at,
+         d.notification_event_id as event_id,
          k.journalled_at,
          (select l.ticket_id from relevo.late_tickets l where l.event_day = d.event_day and l.delivery_id = d.id
              and l.ticket_id is distinct from d.provider_ticket_id order by l.recorded_at desc limit 1) as late_ticket
@@ -244,7 +264,7 @@ with gone as (
                          where d.event_day = k.event_day and d.id = k.id and d.claim_token = gone.token
                         offset 0) d
 ), verdict as materialized (
-  select h.event_day, h.id, h.claim_token, h.next_attempt_at, h.journalled_at, h.late_ticket,
+  select h.event_day, h.id, h.claim_token, h.next_attempt_at, h.journalled_at, h.late_ticket, h.event_id, h.status as former_status,
          h.attempt_count + (h.journalled_at is not null)::int as attempts,
          h.lapse_count + (%(lapsed)s and h.journalled_at is null)::int as lapses,
          case when h.late_ticket is not null then 'sent'
@@ -278,7 +298,15 @@ with gone as (
                                    else d.last_error_message end
     from verdict v
    where d.event_day = v.event_day and d.id = v.id and d.claim_token = v.claim_token
-  returning d.status, v.journalled_at is not null as ambiguous
+  returning d.status, v.journalled_at is not null as ambiguous, v.event_id, v.former_status
+), told as (
+  insert into relevo.event_progress_deltas (event_id, status, deliveries)
+  select m.event_id, m.status, sum(m.n)::int
+    from (select w.event_id, w.status, 1 as n from written w
+          union all
+          select w.event_id, w.former_status, -1 from written w) m
+   group by m.event_id, m.status
+  having sum(m.n) <> 0
 ), used as (
   delete from relevo.late_tickets l using verdict v
    where l.event_day = v.event_day and l.delivery_id = v.id and l.ticket_id = v.late_ticket

@@ -48,3 +48,71 @@ select (select extract(epoch from now() - s.last_round_at)::float8
           from relevo.cycle_state s where s.cycle = 'reaper' and s.source = '') as reaper_quiet_s,
        (select extract(epoch from now() - min(c.leased_until))::float8
           from relevo.claims c where c.leased_until <= now()) as oldest_expired_s;
+
+-- name: list_events
+-- Lists events, newest first, by type and state if asked.
+select e.id, e.event_type, e.event_key, e.state, e.title, e.body, e.audience, e.lane, e.created_at, e.scheduled_at, e.deadline_at,
+       e.targets_selected, e.deliveries_created, e.end_reason
+  from relevo.notification_events e
+ where (%(event_type)s::text is null or e.event_type = %(event_type)s)
+   and (%(state)s::text is null or e.state = %(state)s)
+ order by e.id desc
+ limit %(limit)s;
+
+-- name: read_story
+-- Tells the saga of one event as moments in time: its item, its enqueueing, its fan-out, its end.
+select s.at, s.what, s.detail
+  from relevo.notification_events e
+  left join relevo.licitaciones l on l.id = e.licitacion_id
+  left join relevo.licitacion_registry r on r.namespace = l.namespace and r.external_id = l.external_id
+  cross join lateral (values
+    (l.publicada_at, 'tender published', concat_ws(', ', l.external_id, l.organismo)),
+    (r.claimed_at, 'tender first seen', concat('by ', r.source)),
+    (e.created_at, 'event enqueued', concat_ws(' ', e.event_type, e.event_key)),
+    (case when e.scheduled_at > e.created_at then e.scheduled_at end, 'scheduled', null),
+    (e.fanout_started_at, 'fan-out began', concat('for installations registered until then, as of ', e.event_day)),
+    (e.fanout_finished_at, 'fan-out finished', concat(e.targets_selected, ' targets, ', e.deliveries_created, ' deliveries')),
+    (e.ended_at, e.state, e.end_reason),
+    (e.swept_at, 'open deliveries ended', null),
+    (e.deadline_at, 'deadline', null)) as s(at, what, detail)
+ where e.id = %(event_id)s and s.at is not null
+ order by s.at, s.what;
+
+-- name: list_event_errors
+-- Lists what went wrong in an event's deliveries, most frequent first, out of a bounded sample.
+select x.status, x.last_error_code, count(*)::int as deliveries, min(x.last_error_message) as example
+  from (select d.status, d.last_error_code, d.last_error_message
+          from relevo.notification_events e
+          join relevo.notification_deliveries d on d.event_day = e.event_day and d.notification_event_id = e.id
+         where e.id = %(event_id)s and d.last_error_code is not null
+         limit 10000) x
+ group by x.status, x.last_error_code
+ order by count(*) desc
+ limit 10;
+
+-- name: list_installations
+-- Lists installations, newest first, their tokens shortened, with what they asked for.
+select i.installation_id, i.seq, left(i.token, 22) || '…' as token, i.token_version, i.project, i.platform, i.registered_at,
+       relevo.may_receive(i) as receives,
+       case when i.invalidated_at is not null then i.invalid_reason when not i.active then 'inactive'
+            when i.permission <> 'granted' then 'permission ' || i.permission when i.token is null then 'no token'
+            when not i.push_capable then 'not push capable' end as why_not,
+       (select count(*)::int from relevo.notification_preferences p where p.installation_id = i.installation_id and p.enabled) as preferences
+  from relevo.device_installations i
+ where (%(project)s::text is null or i.project = %(project)s)
+ order by i.seq desc
+ limit %(limit)s;
+
+-- name: list_rejects
+-- Lists what sources offered and could not be used, newest first.
+select r.id, r.source, r.place, r.external_id, r.reason, r.attempts, r.retry_at, r.created_at, r.updated_at
+  from relevo.ingest_rejects r
+ where r.resolved_at is null and (%(source)s::text is null or r.source = %(source)s)
+ order by r.updated_at desc, r.id desc
+ limit %(limit)s;
+
+-- name: list_sources
+-- Lists the sources with their last answer.
+select s.source, s.last_outcome, s.last_detail, s.last_asked_at, s.last_ok_at, s.seeded_at,
+       extract(epoch from now() - s.last_ok_at)::float8 as since_ok_s
+  from relevo.source_state s order by s.source;

@@ -32,3 +32,17 @@ update relevo.worker_runs r
  where r.id = o.id and r.outcome = 'running'
    and (w.worker_id is null or w.lost_at is not null or w.stopped_at is not null or w.started_at > r.started_at)
 returning r.id, r.cycle, r.source, r.worker_id, r.slot_at;
+
+-- name: fold_progress
+-- Folds a batch of the changes of events' counts into their sums, so that reading an event stays cheap.
+with oldest as materialized (
+  select d.id from relevo.event_progress_deltas d order by d.id limit %(limit)s for update skip locked
+), taken as (
+  delete from relevo.event_progress_deltas x using oldest o where x.id = o.id
+  returning x.event_id, x.status, x.deliveries
+), folded as (
+  insert into relevo.event_progress as p (event_id, status, deliveries)
+  select t.event_id, t.status, sum(t.deliveries) from taken t group by t.event_id, t.status order by t.event_id, t.status
+  on conflict (event_id, status) do update set deliveries = p.deliveries + excluded.deliveries
+)
+select count(*)::int from taken;

@@ -3,7 +3,7 @@
 insert into relevo.cycle_leases as l (cycle, source, holder, worker_id, term, lease_ms, leased_until)
 values (%(cycle)s, %(source)s, %(holder)s, %(worker_id)s,
         coalesce((select t.term from relevo.cycle_terms t where t.cycle = %(cycle)s and t.source = %(source)s), 0) + 1,
-        %(lease_ms)s, now() + %(lease_ms)s * interval '1 millisecond')
+        %(lease_ms)s::int, now() + %(lease_ms)s::int * interval '1 millisecond')
 on conflict (cycle, source) do update
    set holder = excluded.holder, worker_id = excluded.worker_id, term = l.term + 1,
        lease_ms = excluded.lease_ms, leased_until = excluded.leased_until

@@ -10,8 +10,8 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
-from deliveries import TODAY, add_deliveries
 
+from deliveries import TODAY, add_deliveries
 from relevo.app import App
 from relevo.claims import Claim
 from relevo.cycles.reaper import reap_one
@@ -50,7 +50,10 @@ def journal(
 
 def answers(claim: Claim, status: Status = "sent", **values: Any) -> list[Answer]:
     """Give the same answer for each delivery of a claim; a ticket of its own if it was sent."""
-    ticket: Callable[[Delivery], str | None] = lambda d: ticket_of(claim, d.id) if status == "sent" else None
+
+    def ticket(d: Delivery) -> str | None:
+        return ticket_of(claim, d.id) if status == "sent" else None
+
     return [Answer(d.event_day, d.id, status, **{"ticket_id": ticket(d), **values}) for d in claim.deliveries]
 
 

@@ -9,9 +9,9 @@ from uuid import uuid4
 import psycopg
 import pytest
 from claiming import LEASE, MINUTE, NOW, add, answers, claims_in, eventually, journal, reap, take
+
 from deliveries import TODAY, one, states
 from proxy import Proxy
-
 from relevo import queries
 from relevo.errors import DatabaseUnavailableError
 
@@ -30,7 +30,7 @@ def proxy(dsn):
 def in_background():
     """Run something in a thread; its result is waited for at the end."""
     with ThreadPoolExecutor(4) as pool:
-        yield lambda call, *args: pool.submit(call, *args)
+        yield pool.submit
 
 
 def blocked(conn) -> bool:
@@ -44,7 +44,9 @@ def assert_whole(conn, claim, ids) -> None:
     assert claim.ids == ids
     assert claims_in(conn) == [claim.token]
     assert conn.execute("select ids from relevo.claims").fetchone()[0] == ids
-    held = conn.execute("select id from relevo.notification_deliveries where claim_token = %s order by id", [claim.token])
+    held = conn.execute(
+        "select id from relevo.notification_deliveries where claim_token = %s order by id", [claim.token]
+    )
     assert [row[0] for row in held.fetchall()] == ids
 
 
@@ -103,9 +105,7 @@ def test_a_commit_that_is_late_is_waited_for(build, conn, proxy, in_background) 
 def test_a_commit_that_does_not_come_is_not_waited_for_for_ever(build, conn, proxy, in_background) -> None:
     """A transaction that sits idle is ended by PostgreSQL; adoption waits longer than that, and bars the token."""
     ids = add(conn, 5)
-    worker = build(
-        database_url=proxy.dsn, database_idle_transaction_timeout_ms=600, database_lock_timeout_ms=100
-    )
+    worker = build(database_url=proxy.dsn, database_idle_transaction_timeout_ms=600, database_lock_timeout_ms=100)
     proxy.hold_commit(after=CLAIMS)
     claiming: Future = in_background(take, worker)
     proxy.wait_until_hit()
@@ -199,7 +199,9 @@ def test_a_settle_whose_answer_was_lost_is_settled_again(build, conn, proxy) -> 
     assert states(conn) == {"sent": 4}
     again = worker.claims.settle(claim, answers(claim), [request.id], NOW)
     assert (again.written, again.closed_late, again.kept_as_evidence) == ({}, 0, 0)
-    assert {row[0] for row in conn.execute("select attempt_count from relevo.notification_deliveries").fetchall()} == {1}
+    assert {row[0] for row in conn.execute("select attempt_count from relevo.notification_deliveries").fetchall()} == {
+        1
+    }
 
 
 def test_a_settle_that_never_arrived_is_settled_again(build, conn, proxy) -> None:

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from claiming import LEASE, NOW, SECOND, add, answers, claims_in, journal, late_tickets_in, reap, take
-from deliveries import TODAY, states
 
+from deliveries import TODAY, states
 from relevo import queries
 
 RENEW = queries.load("claims")["renew_claims"]
@@ -88,7 +88,9 @@ def test_settle_and_reap_at_once_write_once(build, conn, at_once) -> None:
         add(conn, 20, event=round_number)
         claim = take(worker)
         settlement, reaped = at_once(
-            lambda claim=claim: worker.claims.settle(claim, list(reversed(answers(claim, "skipped", attempted=False))), now=NOW),
+            lambda claim=claim: worker.claims.settle(
+                claim, list(reversed(answers(claim, "skipped", attempted=False))), now=NOW
+            ),
             lambda: reap(other, NOW + LEASE),
         )
         settled, recovered = settlement.written.get("skipped", 0), reaped["deliveries_recovered"]

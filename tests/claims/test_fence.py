@@ -6,8 +6,8 @@ import threading
 
 import pytest
 from claiming import HTTP_TIMEOUT, LEASE, NOW, SECOND, add, answers, claims_in, journal, reap, send, take
-from deliveries import one, states
 
+from deliveries import one, states
 from relevo import actions, queries
 from relevo.cycles import reaper
 from relevo.runs import BUDGET, Run, RunContext
@@ -37,7 +37,9 @@ def test_the_fence_is_per_claim_not_per_worker(build, conn) -> None:
     assert fresh.ids == stale.ids == [delivery]
     assert worker.claims.settle(stale, answers(stale, "failed"), now=AFTER_LEASE).written == {}
     assert one(conn, delivery)["claim_token"] == fresh.token
-    assert worker.claims.settle(fresh, answers(fresh, "skipped", attempted=False), now=AFTER_LEASE).written == {"skipped": 1}
+    assert worker.claims.settle(fresh, answers(fresh, "skipped", attempted=False), now=AFTER_LEASE).written == {
+        "skipped": 1
+    }
 
 
 def test_a_claim_cannot_settle_what_it_never_held(build, conn) -> None:
@@ -229,7 +231,13 @@ def test_a_barred_token_is_reaped_without_a_word(build, conn) -> None:
     bar = queries.load("claims")["bar_claim"]
     conn.execute(
         bar,
-        {"token": "00000000-0000-4000-8000-000000000001", "worker_id": "a", "cycle": "dispatch", "lease_ms": 60_000, "now": NOW},
+        {
+            "token": "00000000-0000-4000-8000-000000000001",
+            "worker_id": "a",
+            "cycle": "dispatch",
+            "lease_ms": 60_000,
+            "now": NOW,
+        },
     )
     assert len(claims_in(conn)) == 1
     assert reap(worker, AFTER_LEASE) == {}

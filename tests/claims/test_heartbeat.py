@@ -8,9 +8,9 @@ from uuid import uuid4
 import psycopg
 import pytest
 from claiming import LATER, LEASE, NOW, SECOND, add, claims_in, eventually, reap, take
+
 from deliveries import one
 from proxy import Proxy
-
 from relevo import queries
 from relevo.cycles.reaper import reap_one
 from relevo.errors import OwnershipLostError
@@ -75,9 +75,9 @@ def test_a_beat_says_that_the_worker_lives(build, conn) -> None:
     worker = build(worker_id="worker-a")
     conn.execute("update relevo.workers set last_seen_at = now() - interval '1 hour', lost_at = now()")
     worker.heartbeat.beat()
-    assert conn.execute("select last_seen_at > now() - interval '1 minute', lost_at from relevo.workers").fetchall() == [
-        (True, None)
-    ]
+    assert conn.execute(
+        "select last_seen_at > now() - interval '1 minute', lost_at from relevo.workers"
+    ).fetchall() == [(True, None)]
 
 
 def test_renewal_ends_at_three_leases(build, conn) -> None:
@@ -111,7 +111,10 @@ def test_a_claim_held_for_three_leases_is_aborted(build, conn) -> None:
 COMPLETE = """update relevo.notification_deliveries
                  set status = 'cancelled', completed_at = now(), next_attempt_at = null, claim_token = null"""
 LOSSES = {
-    "taken_by_another_worker": ["update relevo.notification_deliveries set claim_token = null", "delete from relevo.claims"],
+    "taken_by_another_worker": [
+        "update relevo.notification_deliveries set claim_token = null",
+        "delete from relevo.claims",
+    ],
     "already_completed": [COMPLETE, "delete from relevo.claims"],
     "not_found": ["delete from relevo.notification_deliveries", "delete from relevo.claims"],
     "error": ["update relevo.claims set claimed_at = claimed_at - interval '1 day'"],
@@ -196,7 +199,9 @@ def test_a_frozen_database_stops_the_sending_too(build, conn, proxy) -> None:
     assert claim.loss[0] == "error"
     proxy.thaw()
     conn.execute("update relevo.workers set last_seen_at = now() - interval '1 hour'")
-    eventually(lambda: conn.execute("select last_seen_at > now() - interval '1 minute' from relevo.workers").fetchone()[0])
+    eventually(
+        lambda: conn.execute("select last_seen_at > now() - interval '1 minute' from relevo.workers").fetchone()[0]
+    )
 
 
 def test_a_killed_connection_is_replaced_within_the_beat(build, conn) -> None:

@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 from claiming import HTTP_TIMEOUT, LEASE, NOW, SECOND, add, answers, claims_in, journal, reap, take, ticket_of
-from deliveries import one, states
 
+from deliveries import one, states
 from relevo.errors import OwnershipLostError
 from relevo.model import PushRequest
 

@@ -19,8 +19,8 @@ from claiming import (
     take,
     ticket_of,
 )
-from deliveries import one
 
+from deliveries import one
 from relevo.model import Answer, PushRequest
 
 REAPED_AT = NOW + LEASE

@@ -11,11 +11,11 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 from claiming import HTTP_TIMEOUT, MINUTE, NOW, SECOND, add, reap
-from deliveries import TODAY
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from deliveries import TODAY
 from relevo import queries
 from relevo.app import App
 from relevo.claims import Claim
@@ -90,7 +90,9 @@ class Model:
 
     def pick(self, limit: int) -> tuple[list[int], int]:
         """Choose the next batch and its lease: due, unclaimed, oldest first, of one lease; a suspect alone."""
-        free = [key for key, row in self.rows.items() if row.status in OPEN and row.token is None and row.due <= self.now]
+        free = [
+            key for key, row in self.rows.items() if row.status in OPEN and row.token is None and row.due <= self.now
+        ]
         free.sort(key=lambda key: (self.rows[key].due, key))
         lease = LEASES[self.rows[free[0]].event_type] if free else 0
         picked = [key for key in free if LEASES[self.rows[key].event_type] == lease][:limit]
@@ -272,7 +274,9 @@ class Machine(RuleBasedStateMachine):
         """Fan-out makes deliveries."""
         self._add(count, event_type, at_most_once=at_most_once, deadline=deadline)
 
-    def _add(self, count: int, event_type: str, *, at_most_once: bool = False, deadline: timedelta | None = None) -> None:
+    def _add(
+        self, count: int, event_type: str, *, at_most_once: bool = False, deadline: timedelta | None = None
+    ) -> None:
         now, until = self.model.now, self.model.now + deadline if deadline else None
         columns = {"event_type": event_type, "at_most_once": at_most_once, "deadline": until, "due": now}
         for key in add(self.conn, count, **columns):
@@ -343,7 +347,9 @@ class Machine(RuleBasedStateMachine):
         asked = self._asked(app, 1)
         assert app.claims._adopt(asked["token"], "dispatch", asked) is None
         self.model.claim(asked["token"], [], LEASES["tender.new"])
-        free = [key for key, row in self.model.rows.items() if row.token is None][:3]  # what a zombie still wants to claim
+        free = [key for key, row in self.model.rows.items() if row.token is None][
+            :3
+        ]  # what a zombie still wants to claim
         with pytest.raises(psycopg.errors.UniqueViolation):
             self.conn.execute(SQL["claim_picked"], asked | {"ids": free, "days": [TODAY] * len(free)})
 
@@ -434,7 +440,9 @@ class Machine(RuleBasedStateMachine):
         tokens = [h.token for h in alive]
         rows = self.conn.execute(SQL["renew_claims"], {"tokens": tokens, "now": self.model.now}).fetchall()
         standing = {token: self.model.claims[token] for token in tokens if token in self.model.claims}
-        kept = {token: claim for token, claim in standing.items() if self.model.now < claim.claimed_at + 3 * claim.lease}
+        kept = {
+            token: claim for token, claim in standing.items() if self.model.now < claim.claimed_at + 3 * claim.lease
+        }
         assert {row[0] for row in rows} == set(kept)
         for claim in kept.values():
             claim.leased_until = self.model.now + claim.lease

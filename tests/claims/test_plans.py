@@ -10,9 +10,9 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 from claiming import NOW, answers, journal, take
-from deliveries import TODAY
 from psycopg.conninfo import make_conninfo
 
+from deliveries import TODAY
 from relevo import app, config, queries
 
 SQL = queries.load("claims")
@@ -103,7 +103,9 @@ def explain(conn: psycopg.Connection[Any], name: str, parameters: dict[str, Any]
     root = nodes[0]
     buffers = sum(root.get(f"Shared {kind} Blocks", 0) for kind in ("Hit", "Read"))
     scans = [_seen(node) for node in nodes if "Scan" in node["Node Type"] and "Relation Name" in node]
-    outline = "\n".join(f"{_seen(n):>9.0f} {n['Node Type']} {n.get('Relation Name', '')} {n.get('Index Name', '')}" for n in nodes)
+    outline = "\n".join(
+        f"{_seen(n):>9.0f} {n['Node Type']} {n.get('Relation Name', '')} {n.get('Index Name', '')}" for n in nodes
+    )
     return Cost(sum(scans), max(map(_seen, nodes)), buffers, outline)
 
 

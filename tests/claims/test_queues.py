@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 from claiming import LEASE, MINUTE, NOW, SECOND, add, claims_in, take
-from deliveries import TODAY, one
 
+from deliveries import TODAY, one
 from relevo import actions
 from relevo.model import Delivery, Shard
 from relevo.policy import LeaseClass, batch_of, lease_class
@@ -136,7 +136,7 @@ def test_a_shard_and_a_lease_class_together(build, conn) -> None:
 
 
 def _delivery(delivery_id: int, lapses: int) -> Delivery:
-    values = {name: None for name in Delivery.__dataclass_fields__}
+    values = dict.fromkeys(Delivery.__dataclass_fields__)
     return Delivery(**{**values, "id": delivery_id, "lapse_count": lapses})
 
 

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 from claiming import MINUTE, NOW, SECOND, add, answers, journal, send, take
-from deliveries import one
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from deliveries import one
 from relevo import actions
 
 WAITS = [1, 2, 4, 8, 16, 32, 60, 60]

@@ -7,8 +7,8 @@ from typing import get_args
 import psycopg
 import pytest
 from claiming import MINUTE, NOW, SECOND, add, answers, journal, send, take
-from deliveries import one
 
+from deliveries import one
 from relevo.model import Status
 
 FINAL = {"ok", "unconfirmed", "invalid", "failed", "expired", "skipped", "cancelled", "unknown"}
@@ -44,7 +44,11 @@ def test_what_was_not_attempted_counts_no_attempt(build, conn) -> None:
     claim = take(worker)
     skipped, postponed, again = answers(claim, "skipped", attempted=False)
     later = answers(claim, "retryable", attempted=False, retry_after_ms=600_000)[1:]
-    assert worker.claims.settle(claim, [skipped, *later], now=NOW).written == {"skipped": 1, "pending": 1, "retryable": 1}
+    assert worker.claims.settle(claim, [skipped, *later], now=NOW).written == {
+        "skipped": 1,
+        "pending": 1,
+        "retryable": 1,
+    }
     assert (one(conn, first)["attempt_count"], one(conn, first)["last_attempt_at"]) == (0, None)
     assert (one(conn, second)["status"], one(conn, second)["attempt_count"]) == ("pending", 0)
     assert one(conn, second)["next_attempt_at"] == NOW + 10 * MINUTE
@@ -88,7 +92,11 @@ def test_the_view_offers_the_columns_operators_know(conn) -> None:
     )
 
 
-DELIVERY, CLAIM, REQUEST = "update relevo.notification_deliveries set ", "update relevo.claims set ", "update relevo.push_requests set "
+DELIVERY, CLAIM, REQUEST = (
+    "update relevo.notification_deliveries set ",
+    "update relevo.claims set ",
+    "update relevo.push_requests set ",
+)
 LATE, TYPE = "update relevo.late_tickets set ", "update relevo.event_types set "
 IMPOSSIBLE = {
     # a state and its timestamps

@@ -17,16 +17,16 @@ PACKAGE = ROOT / "server" / "relevo"
 # Top to bottom: a module may import from its own floor and from those below it.
 FLOORS = (
     ("cli", "http"),
-    ("service",),
+    ("service", "demo"),
     ("app", "scheduler", "__init__"),
     ("insights", "actions", "restore"),
     ("runner",),
     ("cycles",),
-    ("enqueue", "runs", "claims", "singleton", "heartbeat", "workers", "wakeups"),
+    ("door", "runs", "claims", "singleton", "heartbeat", "workers", "wakeups"),
     ("sources", "providers", "archives", "embedded"),
     ("db", "queries", "migrate"),
     ("config", "logs"),
-    ("model", "policy", "triggers", "ports", "errors"),
+    ("model", "policy", "rendering", "triggers", "ports", "errors"),
 )
 HEIGHT = {module: -depth for depth, floor in enumerate(FLOORS) for module in floor}
 ADAPTERS = {"sources", "providers", "archives"}

@@ -9,6 +9,9 @@ from relevo.errors import DatabaseUnavailableError, MigrationError
 
 FIRST = "-- needs relevo 0.1.0\ncreate table relevo.first (id int);\n"
 
+HERE = len(migrate.available())
+FIRST_MORE, SECOND_MORE = (f"{HERE + n:04}_more_{HERE + n}" for n in (1, 2))
+
 
 def applied(look) -> list[tuple[int, str]]:
     """Return the ledger's versions and names."""
@@ -61,7 +64,7 @@ def test_an_edited_file_is_refused_in_words(database, look, beyond) -> None:
     migrate.migrate(database, beyond("create table relevo.one (id int);"))
     edited = beyond("create table relevo.one (id bigint);", "create table relevo.two (id int);")
     for attempt in (migrate.migrate, migrate.plan, migrate.prepare):
-        with pytest.raises(MigrationError, match=rf"0003_more_3 was edited .* by relevo {__version__}.*new migration"):
+        with pytest.raises(MigrationError, match=rf"{FIRST_MORE} was edited .* by relevo {__version__}.*new migration"):
             attempt(database, edited)
     assert not has(look, "relevo.two")
 
@@ -69,7 +72,7 @@ def test_an_edited_file_is_refused_in_words(database, look, beyond) -> None:
 def test_an_edited_file_is_refused_below_a_newer_schema_too(database, beyond) -> None:
     """A newer schema that would serve does not hide that one of our own files was changed."""
     migrate.migrate(database, beyond("select 1;", "select 2;"))
-    with pytest.raises(MigrationError, match="0003_more_3 was edited"):
+    with pytest.raises(MigrationError, match=f"{FIRST_MORE} was edited"):
         migrate.prepare(database, beyond("select 3;"))
 
 
@@ -78,7 +81,7 @@ def test_migrate_refuses_a_schema_it_does_not_know(command, database, beyond) ->
     migrate.migrate(database, beyond("select 1;"))
     refused = command("migrate")
     assert refused.ends() == 1
-    assert "0003_more_3" in refused.stderr
+    assert FIRST_MORE in refused.stderr
     assert f"relevo {__version__} does not know" in refused.stderr
     assert "at least as new as the database" in refused.stderr
 
@@ -94,7 +97,7 @@ def test_an_older_version_works_on_a_newer_schema_that_serves_it(command, databa
 def test_an_older_version_refuses_a_newer_schema_that_left_it_behind(command, database, beyond) -> None:
     """If any newer migration needs more than our version, the replica is told to upgrade and does not start."""
     migrate.migrate(database, beyond("select 1;", "select 2;", needs="0.10.0"))
-    with pytest.raises(MigrationError, match=rf"0003_more_3.* needs relevo 0\.10\.0 or newer; this is {__version__}"):
+    with pytest.raises(MigrationError, match=rf"{FIRST_MORE}.* needs relevo 0\.10\.0 or newer; this is {__version__}"):
         migrate.prepare(database)
     refused = command("run")
     assert refused.ends() == 1
@@ -105,12 +108,12 @@ def test_a_failing_migration_leaves_nothing_behind(database, look, beyond) -> No
     """What a file did before it failed is undone, the ones before it stand, and a mended file goes on from there."""
     broken = beyond("create table relevo.one (id int);", "create table relevo.two (id int); select 1 / 0;")
     with pytest.raises(
-        MigrationError, match=r"0004_more_4 failed and was undone: .*division by zero.*run `relevo migrate`"
+        MigrationError, match=rf"{SECOND_MORE} failed and was undone: .*division by zero.*run `relevo migrate`"
     ):
         migrate.migrate(database, broken)
     assert has(look, "relevo.one")
     assert not has(look, "relevo.two")
-    assert applied(look)[-1] == (3, "more_3")
+    assert applied(look)[-1] == (HERE + 1, f"more_{HERE + 1}")
     mended = beyond("create table relevo.one (id int);", "create table relevo.two (id int);")
     assert migrate.migrate(database, mended) == mended[-1:]
 

@@ -232,6 +232,18 @@ class TestComplaints:
             ("RELEVO_DATA_DIR", "x" * 5000, "a folder that can be reached"),
             ("RELEVO_DATA_DIR", "~nobody-of-that-name/x", "a folder that can be reached"),
             ("RELEVO_POSTGRES_BIN", "/no/such/folder", "a folder that exists, got '/no/such/folder'"),
+            (
+                "SOURCES",
+                "folder,rss",
+                "names out of chilecompra, chilecompra-web, ocds, folder, or none, got 'folder,rss'",
+            ),
+            ("SOURCES", "none,folder", "names out of chilecompra, chilecompra-web, ocds, folder, or none"),
+            ("OCDS_URL", "example.org/x", "a web address such as https://example.org/path, got 'example.org/x'"),
+            ("OCDS_URL", "https://example.org:port/", "a web address such as"),
+            ("CHILECOMPRA_BASE_URL", "ftp://example.org", "a web address such as"),
+            ("OCDS_NAMESPACE", "a b", "1 to 100 characters out of"),
+            ("OCDS_FOLDER", "/no/such/folder", "a folder that exists"),
+            ("INGEST_CATCHUP_DAYS", "0", "between 1 and 3650, got 0"),
         ],
     )
     def test_what_would_be_right(self, name: str, value: str, right: str) -> None:
@@ -327,6 +339,17 @@ class TestRelations:
                 {"DATABASE_DIRECT_URL": "postgresql://h/d"},
                 "DATABASE_URL must be set along with DATABASE_DIRECT_URL",
             ),
+            ({"SOURCES": "chilecompra"}, "CHILECOMPRA_TICKET must be set along with chilecompra in SOURCES"),
+            (
+                {"SOURCES": "chilecompra-web"},
+                "CHILECOMPRA_WEB_ENABLED must be true along with chilecompra-web in SOURCES",
+            ),
+            (
+                {"SOURCES": "folder", "CHILECOMPRA_WEB_ENABLED": "true"},
+                "SOURCES must name chilecompra-web along with CHILECOMPRA_WEB_ENABLED (true)",
+            ),
+            ({"SOURCES": "ocds"}, "OCDS_URL or OCDS_FOLDER must be set along with ocds in SOURCES"),
+            ({"OCDS_URL": "https://h/d", "OCDS_FOLDER": "/"}, "OCDS_URL must not be set along with OCDS_FOLDER"),
         ],
     )
     def test_what_belongs_together(self, given: dict[str, str], wanted: str) -> None:
@@ -350,7 +373,7 @@ class TestRelations:
         assert followers
         told = {each.name: each.value for each in followers}
         assert load(**{name: str(low)}, **told) == settings.model_copy(
-            update={"sources": dict.fromkeys([name.lower(), *map(str.lower, told)], "environment")}
+            update={"origins": dict.fromkeys([name.lower(), *map(str.lower, told)], "environment")}
         )
 
     def test_raising_the_lease_keeps_the_defaults(self) -> None:
@@ -364,6 +387,32 @@ class TestRelations:
         assert load(DATABASE_URL="postgresql://h/d").database_direct_url == "postgresql://h/d"
 
 
+class TestSources:
+    """Which sources are read."""
+
+    @pytest.mark.parametrize(
+        ("given", "sources"),
+        [
+            ({}, ("folder",)),
+            ({"CHILECOMPRA_TICKET": "t"}, ("chilecompra",)),
+            ({"CHILECOMPRA_TICKET": "t", "CHILECOMPRA_WEB_ENABLED": "true"}, ("chilecompra", "chilecompra-web")),
+            ({"OCDS_URL": "https://h/d"}, ("ocds",)),
+            ({"OCDS_FOLDER": "/", "FOLDER_SOURCE_DIR": "/"}, ("ocds", "folder")),
+            ({"CHILECOMPRA_TICKET": "t", "SOURCES": "folder , folder"}, ("folder",)),
+            ({"SOURCES": "none"}, ()),
+        ],
+    )
+    def test_those_that_are_spoken_of(self, given: dict[str, str], sources: tuple[str, ...]) -> None:
+        """SOURCES decides; without it those whose ticket, address or folder is set, and else the bundled sample."""
+        assert load(**given).sources == sources
+
+    def test_the_ticket_does_not_show(self) -> None:
+        """The ticket is a secret."""
+        settings = load(CHILECOMPRA_TICKET="hunter2")
+        assert "hunter2" not in f"{settings!r} {config.describe(settings)}"
+        assert row(settings, "CHILECOMPRA_TICKET").value == "set"
+
+
 class TestWarnings:
     """Variables without effect are pointed out, not refused."""
 
@@ -375,17 +424,11 @@ class TestWarnings:
     def test_a_knob_of_a_relative(self) -> None:
         """A knob that was not adopted says why and what to use."""
         [warning] = load(OUTBOX_WORKER_MAX_ATTEMPTS="5").warnings
-        assert (
-            warning
-            == "OUTBOX_WORKER_MAX_ATTEMPTS has no effect; one knob has one name here: OUTBOX_MAX_ATTEMPTS."
-        )
+        assert warning == "OUTBOX_WORKER_MAX_ATTEMPTS has no effect; one knob has one name here: OUTBOX_MAX_ATTEMPTS."
 
     def test_strangers_are_left_alone(self) -> None:
         """Other programs' variables, also of our families, cause nothing."""
-        assert (
-            load(PATH="/bin", DATABASE_POOL="5", WORKER_THREADS="2", RELEVO_TESTS="1", LOG_DIR="x").warnings
-            == ()
-        )
+        assert load(PATH="/bin", DATABASE_POOL="5", WORKER_THREADS="2", RELEVO_TESTS="1", LOG_DIR="x").warnings == ()
 
 
 class TestDescribe:
@@ -395,7 +438,7 @@ class TestDescribe:
         """All settings are listed, each with one sentence."""
         rows = config.describe(load())
         assert {each.name.lower() for each in rows} == set(config.Settings.model_fields) - {
-            "sources",
+            "origins",
             "warnings",
         }
         assert all(each.meaning[0].isupper() and each.meaning.endswith(".") for each in rows)

@@ -1,4 +1,4 @@
-"""Reaper: take back expired claims, notice silent workers, end the runs they left behind."""
+"""Reaper: take back expired claims, notice silent workers, end the runs they left behind, fold events' counts."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ _SQL = queries.load("reaper")
 _WAKE = queries.load("wakeups")
 _log = structlog.get_logger("relevo.reaper")
 _CLAIMS_PER_STEP = 50
+_FOLDS_PER_STEP = 10_000
 _TAKEN_BACK = ("deliveries_recovered", "deliveries_dead", "deliveries_unknown", "deliveries_closed_by_late_ticket")
 
 
@@ -39,8 +40,11 @@ def step(run: Run) -> Step:
         counts += taken
         reaped += 1
     with run.transaction() as connection:
+        folded = connection.execute(_SQL["fold_progress"], {"limit": _FOLDS_PER_STEP}).fetchone()
+    with run.transaction() as connection:
         counts += bury(connection, run.context.worker_id)
-    return Step(dict(counts), items=sum(counts[name] for name in _TAKEN_BACK), more=reaped == _CLAIMS_PER_STEP)
+    more = reaped == _CLAIMS_PER_STEP or folded == (_FOLDS_PER_STEP,)
+    return Step(dict(counts), items=sum(counts[name] for name in _TAKEN_BACK), more=more)
 
 
 def reap_one(connection: Connection, settings: Settings, now: datetime | None = None) -> Counter[str] | None:

@@ -1,82 +1,36 @@
-"""The command `relevo`.
-
-Exit codes: 0 success, 1 failed, 2 wrong usage or settings, 3 skipped because locked, paused or switched off.
-"""
+"""Commands that run cycles, and tell what ran."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Annotated, Any, NoReturn
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
 
-import psycopg
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from relevo import __version__, actions, app, config, embedded, insights, logs, migrate, service
+from relevo import actions, app, insights, migrate, service
+from relevo.cli.common import (
+    FAILED,
+    OK,
+    SKIPPED,
+    AsJson,
+    Limit,
+    coloured,
+    counted,
+    in_words,
+    load_settings,
+    make_table,
+    open_database,
+    out,
+    print_json,
+    split_names,
+)
 from relevo.config import Settings
-from relevo.db import Database, psql_call
-from relevo.errors import ConfigError, RelevoError, UsageError
+from relevo.errors import UsageError
 from relevo.model import Report, Shard
 
-OK, FAILED, USAGE, SKIPPED = 0, 1, 2, 3
-
-cli = typer.Typer(
-    name="relevo",
-    help="A relay that carries events to phones and never drops the baton.",
-    epilog="Exit codes: 0 success, 1 failed, 2 wrong usage or settings, 3 skipped (locked, paused or switched off).",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
-
-Limit = Annotated[int, typer.Option(min=1, max=insights.MAX_LIMIT, help="How many to show.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
-
-
-def main() -> None:
-    """Run the command line; every error on purpose is one sentence and a next step."""
-    try:
-        cli()
-    except (ConfigError, UsageError) as error:
-        _complain(error, USAGE)
-    except RelevoError as error:
-        _complain(error, FAILED)
-    except psycopg.Error as error:
-        _complain(RelevoError(f"PostgreSQL refused: {logs.normalise_error(error)}"), FAILED)
-
-
-def _complain(error: RelevoError, code: int) -> NoReturn:
-    err.print(f"[bold red]relevo:[/] {escape(error.message)}")
-    if error.hint:
-        err.print(f"[dim]{escape(error.hint)}[/]")
-    sys.exit(code)
-
-
-def _settings() -> Settings:
-    settings = config.load()
-    logs.configure(settings.log_level, settings.log_format)
-    for warning in settings.warnings:
-        err.print(f"[yellow]relevo:[/] {escape(warning)}")
-    return settings
-
-
-@contextmanager
-def _database(settings: Settings) -> Iterator[Database]:
-    with app.database(settings) as database:
-        yield database
-
-
-def _names(csv: str | None) -> list[str] | None:
-    names = [name.strip() for name in (csv or "").split(",") if name.strip()]
-    return names or None
+cli = typer.Typer()
 
 
 @cli.command()
@@ -84,9 +38,9 @@ def run(
     cycles: Annotated[str | None, typer.Option(help="Only these cycles, separated by commas.")] = None,
 ) -> None:
     """Run the cycles until SIGINT or SIGTERM; a second signal ends at once."""
-    settings = _settings()
+    settings = load_settings()
     with app.build(settings, role="run") as built:
-        drained = service.serve(built, _names(cycles))
+        drained = service.serve(built, split_names(cycles))
     if not drained:
         os._exit(FAILED)  # an ordinary exit would wait for the threads that did not end in time
 
@@ -100,10 +54,10 @@ def tick(
     shard_count: Annotated[int | None, typer.Option(min=1, max=10_000, help="Of how many shards.")] = None,
 ) -> None:
     """Run the chosen cycles once, in order, within their budgets, and leave."""
-    settings = _settings()
+    settings = load_settings()
     shard = _shard(settings, shard_index, shard_count)
     with app.build(settings, role="tick") as built:
-        reports = service.tick(built, _names(runners), shard)
+        reports = service.tick(built, split_names(runners), shard)
     _tell(reports)
 
 
@@ -120,17 +74,17 @@ def _shard(settings: Settings, index: int | None, count: int | None) -> Shard | 
 @cli.command(name="run-cycle")
 def run_cycle(name: Annotated[str, typer.Argument(help="The cycle's name, e.g. reaper.")]) -> None:
     """Run one cycle once, by hand."""
-    settings = _settings()
+    settings = load_settings()
     with app.build(settings, role="run-cycle") as built:
         reports = service.run_cycle(built, name)
     _tell(reports)
 
 
 def _tell(reports: Sequence[Report]) -> NoReturn:
-    table = _table("cycle", "outcome", "counts", "why")
+    table = make_table("cycle", "outcome", "counts", "why", wide=("counts", "why"))
     for report in reports:
         table.add_row(
-            report.cycle, _coloured(report.outcome), _counts(report.counts), escape(report.reason or report.error)
+            report.cycle, coloured(report.outcome), counted(report.counts), escape(report.reason or report.error)
         )
     out.print(table)
     outcomes = {report.outcome for report in reports}
@@ -150,22 +104,24 @@ def runs(
     outcomes = ("running", "ok", "partial", "failed", "skipped", "abandoned")
     if outcome is not None and outcome not in outcomes:
         raise UsageError(f"There is no outcome {outcome}.", hint=f"Known: {', '.join(outcomes)}.")
-    settings = _settings()
-    with _database(settings) as database:
+    settings = load_settings()
+    with open_database(settings) as database:
         rows = insights.runs(database, cycle=cycle, outcome=outcome, limit=limit)
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
-    table = _table("run", "cycle", "trigger", "started (UTC)", "took", "outcome", "counts", "why")
+    table = make_table(
+        "run", "cycle", "trigger", "started (UTC)", "took", "outcome", "counts", "why", wide=("counts", "why")
+    )
     for row in rows:
         table.add_row(
             str(row["id"]),
             f"{row['cycle']}:{row['source']}" if row["source"] else row["cycle"],
             row["trigger"],
             f"{row['started_at']:%m-%d %H:%M:%S}",
-            _seconds(row["seconds"]),
-            _coloured(row["outcome"]),
-            _counts(row["counts"]),
+            in_words(row["seconds"]),
+            coloured(row["outcome"]),
+            counted(row["counts"]),
             escape(row["reason"] or row["error_message"] or ""),
         )
     out.print(table if rows else "No runs yet: start `relevo run`, or loosen the filter.")
@@ -174,12 +130,20 @@ def runs(
 @cli.command()
 def status(as_json: AsJson = False) -> None:
     """Show the fleet at a glance; exit code 1 while it is not healthy."""
-    settings = _settings()
-    with _database(settings) as database:
+    settings = load_settings()
+    with open_database(settings) as database:
         seen = insights.status(database, settings)
     if as_json:
-        _print_json(
-            [{"health": seen.health.problems, "claims": seen.claims, "cycles": seen.cycles, "workers": seen.workers}]
+        print_json(
+            [
+                {
+                    "health": seen.health.problems,
+                    "claims": seen.claims,
+                    "sources": seen.sources,
+                    "cycles": seen.cycles,
+                    "workers": seen.workers,
+                }
+            ]
         )
     else:
         _print_status(seen)
@@ -187,7 +151,7 @@ def status(as_json: AsJson = False) -> None:
 
 
 def _print_status(seen: insights.Status) -> None:
-    cycles = _table("cycle", "rounds", "idle", "last round", "last run", "now", title="Cycles")
+    cycles = make_table("cycle", "rounds", "idle", "last round", "last run", "now", title="Cycles", wide=("now",))
     for row in seen.cycles:
         now = f"paused: {escape(row['paused_reason'])}" if row["paused_reason"] else ""
         now = now or (f"held by {row['held_by']}" if row["held_by"] else "")
@@ -195,22 +159,34 @@ def _print_status(seen: insights.Status) -> None:
             f"{row['cycle']}:{row['source']}" if row["source"] else row["cycle"],
             str(row["rounds"]),
             str(row["idle_rounds"]),
-            f"{_seconds(row['quiet_s'])} ago" if row["quiet_s"] is not None else "never",
-            _coloured(row["last_outcome"]) if row["last_outcome"] else "none",
+            f"{in_words(row['quiet_s'])} ago" if row["quiet_s"] is not None else "never",
+            coloured(row["last_outcome"]) if row["last_outcome"] else "none",
             now,
         )
-    workers = _table("worker", "state", "role", "cycles", "wake-ups", "seen", title="Workers")
+    workers = make_table(
+        "worker", "state", "role", "cycles", "wake-ups", "seen", title="Workers", wide=("worker", "cycles")
+    )
     for row in seen.workers:
         workers.add_row(
             row["worker_id"],
-            _coloured(row["state"]),
+            coloured(row["state"]),
             row["role"],
             ", ".join(row["cycles"]),
             row["wakeups"],
-            f"{_seconds(row['silent_s'])} ago",
+            f"{in_words(row['silent_s'])} ago",
         )
     out.print(cycles if seen.cycles else "No cycle has run yet: start `relevo run`.")
     out.print(workers if seen.workers else "No worker has been seen.")
+    if seen.sources:
+        sources = make_table("source", "last answer", "last ok", "detail", title="Sources", wide=("detail",))
+        for row in seen.sources:
+            sources.add_row(
+                row["source"],
+                coloured(row["last_outcome"]) if row["last_outcome"] else "none",
+                f"{in_words(row['since_ok_s'])} ago" if row["since_ok_s"] is not None else "never",
+                escape(row["last_detail"] or ""),
+            )
+        out.print(sources)
     claims = seen.claims
     out.print(f"Claims: {claims['claims']} holding {claims['deliveries']} deliveries, {claims['expired']} expired.")
     for problem in seen.health.problems:
@@ -225,7 +201,7 @@ def pause(
     reason: Annotated[str, typer.Option(help="Why, for whoever finds it at 3 a.m.")],
 ) -> None:
     """Switch a cycle off in every replica; runs in progress come to their end."""
-    settings = _settings()
+    settings = load_settings()
     with app.build(settings, role="run-cycle") as built:
         name = built.cycles([cycle])[0].name  # the switch is the cycle's, whichever of its sources was named
         migrate.prepare(built.database)
@@ -236,7 +212,7 @@ def pause(
 @cli.command()
 def resume(cycle: Annotated[str, typer.Argument(help="The cycle to switch on again.")]) -> None:
     """Switch a paused cycle on again."""
-    settings = _settings()
+    settings = load_settings()
     with app.build(settings, role="run-cycle") as built:
         name = built.cycles([cycle])[0].name
         migrate.prepare(built.database)
@@ -245,7 +221,7 @@ def resume(cycle: Annotated[str, typer.Argument(help="The cycle to switch on aga
 
 
 @cli.command(name="event-type")
-def event_type(  # noqa: PLR0917 typer's parameters are options
+def event_type(  # noqa: PLR0917 typer options
     name: Annotated[str | None, typer.Argument(help="The event type; without it all are listed.")] = None,
     lease_ms: Annotated[int | None, typer.Option(min=100, max=3_600_000, help="Its own lease.")] = None,
     max_attempts: Annotated[int | None, typer.Option(min=1, max=100, help="Its own cap of attempts.")] = None,
@@ -257,8 +233,8 @@ def event_type(  # noqa: PLR0917 typer's parameters are options
 
     It lives in table state and applies at the next claim, without a restart.
     """
-    settings = _settings()
-    with _database(settings) as database:
+    settings = load_settings()
+    with open_database(settings) as database:
         migrate.prepare(database)
         if name is not None:
             actions.set_event_type(
@@ -273,98 +249,7 @@ def event_type(  # noqa: PLR0917 typer's parameters are options
             )
         rows = actions.event_types(database)
     columns = ("event_type", "lease_ms", "max_attempts", "retry_base_ms", "retry_max_ms", "retry_jitter_ms")
-    table = _table(*columns)
+    table = make_table(*columns)
     for row in rows:
         table.add_row(*("as set" if row[column] is None else escape(str(row[column])) for column in columns))
     out.print(table if rows else "No event type differs from the settings.")
-
-
-@cli.command(name="migrate")
-def migrate_command(
-    plan: Annotated[bool, typer.Option("--plan", help="Only show what would run.")] = False,
-) -> None:
-    """Bring the database's schema up to date."""
-    settings = _settings()
-    with _database(settings) as database:
-        chosen = migrate.plan(database) if plan else migrate.migrate(database)
-    for migration in chosen:
-        out.print(f"{'would run' if plan else 'ran'} {migration}")
-    if not chosen:
-        out.print("The schema is up to date.")
-
-
-@cli.command(name="config")
-def show_config(as_json: AsJson = False) -> None:
-    """Show every setting: name, value, default, meaning, and where the value came from."""
-    rows = config.describe(_settings())
-    if as_json:
-        _print_json([row._asdict() for row in rows])
-        return
-    table = _table("setting", "value", "default", "from", "meaning")
-    for row in rows:
-        table.add_row(row.name, escape(str(row.value)), escape(str(row.default)), row.source, escape(row.meaning))
-    out.print(table)
-
-
-@cli.command()
-def psql(command: Annotated[str | None, typer.Option("--command", "-c", help="Run this and leave.")] = None) -> None:
-    """Open psql on the database, with Relevo's tables on the search path."""
-    settings = _settings()
-    if settings.database_url is not None:
-        program, dsn = "psql", settings.database_direct_url or settings.database_url
-    else:
-        server = embedded.acquire(settings.relevo_data_dir / "postgres", settings.relevo_postgres_bin)
-        server.inheritable()
-        program, dsn = str(server.bin / "psql"), server.dsn
-    arguments, more = psql_call(dsn, command)
-    try:
-        os.execvpe(program, ["psql", *arguments], config.environment(**more))  # noqa: S606 psql takes our place
-    except FileNotFoundError:
-        raise UsageError("There is no psql on this machine.", hint="Install the package postgresql-client.") from None
-
-
-@cli.command()
-def version() -> None:
-    """Show the version."""
-    out.print(__version__)
-
-
-def _table(*columns: str, title: str | None = None) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
-_COLOURS = {
-    **dict.fromkeys(("ok", "alive"), "green"),
-    **dict.fromkeys(("idle", "stopped"), "dim"),
-    **dict.fromkeys(("partial", "skipped", "stopping", "silent"), "yellow"),
-    **dict.fromkeys(("failed", "abandoned", "lost"), "bold red"),
-    "running": "cyan",
-}
-
-
-def _coloured(word: str) -> str:
-    return f"[{_COLOURS.get(word, 'default')}]{word}[/]"
-
-
-def _counts(counts: Any) -> str:
-    return " ".join(f"{name}={count}" for name, count in sorted(counts.items()) if count)
-
-
-def _seconds(seconds: float) -> str:
-    if seconds < 10:  # noqa: PLR2004 below ten seconds the decimals tell something
-        return f"{seconds:.2f} s"
-    if seconds < 600:  # noqa: PLR2004
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"  # noqa: PLR2004
-
-
-def _print_json(rows: Sequence[Any]) -> None:
-    for row in rows:
-        sys.stdout.write(json.dumps(row, default=str, ensure_ascii=False) + "\n")
-
-
-if __name__ == "__main__":
-    main()

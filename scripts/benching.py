@@ -1,0 +1,71 @@
+"""What the benchmarks share: a durable server of their own, medians, a table, and a JSON file in .relevo/bench/."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from relevo import config, embedded, migrate
+from relevo.config import Settings
+from relevo.db import Database
+
+RESULTS = Path(".relevo") / "bench"
+_console = Console(highlight=False)
+
+
+@contextmanager
+def fresh_database(**settings: object) -> Iterator[tuple[str, Settings]]:
+    """Start a durable server in a temporary folder, migrate it, and hand out its DSN and settings for it."""
+    with tempfile.TemporaryDirectory(prefix="relevo-bench-") as folder:
+        server = embedded.acquire(
+            Path(folder) / "postgres", settings={"shared_buffers": "512MB", "max_wal_size": "4GB"}
+        )
+        with server:
+            environ = {"DATABASE_URL": server.dsn} | {name.upper(): str(value) for name, value in settings.items()}
+            loaded = config.load(environ, None)
+            database = Database(server.dsn, server.dsn, loaded)
+            migrate.migrate(database)
+            database.close()
+            yield server.dsn, loaded
+
+
+def timed(work: Callable[[], Any]) -> float:
+    """Return how many seconds some work took."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def rss_mb() -> float:
+    """Return the peak memory of this process so far, in MB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1024 if sys.platform != "darwin" else peak / 1024 / 1024
+
+
+def say(sentence: str) -> None:
+    """Tell what is going on."""
+    _console.print(sentence, style="dim")
+
+
+def publish(name: str, rows: list[tuple[str, str, str]], figures: Mapping[str, float]) -> None:
+    """Print the table and write the figures."""
+    table = Table(
+        "what", "measured", "asked for", title=f"bench-{name}", title_justify="left", box=None, pad_edge=False
+    )
+    for row in rows:
+        table.add_row(*row)
+    _console.print(table)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    target = RESULTS / f"{name}.json"
+    target.write_text(json.dumps({key: round(value, 4) for key, value in figures.items()}, indent=2) + "\n")
+    _console.print(f"Written to {target}", style="dim")

@@ -1,0 +1,37 @@
+"""The command `relevo`.
+
+Exit codes: 0 success, 1 failed, 2 wrong usage or settings, 3 skipped because locked, paused or switched off.
+"""
+
+from __future__ import annotations
+
+import psycopg
+import typer
+
+from relevo import logs
+from relevo.cli import events, running, setting_up
+from relevo.cli.common import FAILED, USAGE, complain
+from relevo.errors import ConfigError, InvalidInputError, RelevoError, UsageError
+
+cli = typer.Typer(
+    name="relevo",
+    help="A relay that carries events to phones and never drops the baton.",
+    epilog="Exit codes: 0 success, 1 failed, 2 wrong usage or settings, 3 skipped (locked, paused or switched off).",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for part in (running, events, setting_up):
+    cli.add_typer(part.cli)
+
+
+def main() -> None:
+    """Run the command line; every error on purpose is one sentence and a next step."""
+    try:
+        cli()
+    except (ConfigError, UsageError, InvalidInputError) as error:
+        complain(error, USAGE)
+    except RelevoError as error:
+        complain(error, FAILED)
+    except psycopg.Error as error:
+        complain(RelevoError(f"PostgreSQL refused: {logs.normalise_error(error)}"), FAILED)

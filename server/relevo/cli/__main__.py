@@ -1,0 +1,5 @@
+"""`python -m relevo.cli` is the command `relevo`."""
+
+from relevo.cli import main
+
+main()

@@ -1,0 +1,104 @@
+"""What the commands share: settings, the database, tables, exit codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from relevo import app, config, insights, logs
+from relevo.config import Settings
+from relevo.db import Database
+from relevo.errors import RelevoError
+
+OK, FAILED, USAGE, SKIPPED = 0, 1, 2, 3
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+Limit = Annotated[int, typer.Option(min=1, max=insights.MAX_LIMIT, help="How many to show.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
+
+
+def complain(error: RelevoError, code: int) -> NoReturn:
+    """Tell an error in a sentence and a next step, and leave."""
+    err.print(f"[bold red]relevo:[/] {escape(error.message)}")
+    if error.hint:
+        err.print(f"[dim]{escape(error.hint)}[/]")
+    sys.exit(code)
+
+
+def load_settings() -> Settings:
+    """Load the settings, set up the logs, pass on what looks like a slip."""
+    settings = config.load()
+    logs.configure(settings.log_level, settings.log_format)
+    for warning in settings.warnings:
+        err.print(f"[yellow]relevo:[/] {escape(warning)}")
+    return settings
+
+
+@contextmanager
+def open_database(settings: Settings) -> Iterator[Database]:
+    """Open the configured database, or the embedded one."""
+    with app.database(settings) as database:
+        yield database
+
+
+def split_names(csv: str | None) -> list[str] | None:
+    """Split a comma-separated option; nothing given is None."""
+    names = [name.strip() for name in (csv or "").split(",") if name.strip()]
+    return names or None
+
+
+def make_table(*columns: str, title: str | None = None, wide: Sequence[str] = ()) -> Table:
+    """Make a plain table; only its wide columns fold when the window is narrow."""
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=column not in wide)
+    return table
+
+
+_COLOURS = {
+    **dict.fromkeys(("ok", "alive", "fanned", "unchanged"), "green"),
+    **dict.fromkeys(("idle", "stopped"), "dim"),
+    **dict.fromkeys(("partial", "skipped", "stopping", "silent", "cancelled", "unavailable"), "yellow"),
+    **dict.fromkeys(("failed", "abandoned", "lost", "rejected"), "bold red"),
+    **dict.fromkeys(("running", "fanning"), "cyan"),
+}
+
+
+def coloured(word: str) -> str:
+    """Colour a state or an outcome."""
+    return f"[{_COLOURS.get(word, 'default')}]{word}[/]"
+
+
+def counted(counts: Any) -> str:
+    """Write the counts that are not zero in one line."""
+    return " ".join(f"{name}={count}" for name, count in sorted(counts.items()) if count)
+
+
+def shortened(text: str, limit: int = 80) -> str:
+    """Cut a text to fit a table."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def in_words(seconds: float) -> str:
+    """Write a duration so that it can be read at a glance."""
+    if seconds < 10:  # noqa: PLR2004 below ten seconds the decimals tell something
+        return f"{seconds:.2f} s"
+    if seconds < 600:  # noqa: PLR2004
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"  # noqa: PLR2004
+
+
+def print_json(rows: Sequence[Any]) -> None:
+    """Print one JSON object per line."""
+    for row in rows:
+        sys.stdout.write(json.dumps(row, default=str, ensure_ascii=False) + "\n")

@@ -1,0 +1,208 @@
+"""Commands about events, installations and what sources offered."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+from rich.markup import escape
+
+from relevo import actions, door, insights, migrate
+from relevo.cli.common import (
+    AsJson,
+    Limit,
+    coloured,
+    counted,
+    load_settings,
+    make_table,
+    open_database,
+    out,
+    print_json,
+    shortened,
+)
+from relevo.errors import UsageError
+
+cli = typer.Typer()
+
+
+@cli.command()
+def enqueue(  # noqa: PLR0917 typer options
+    event_type: Annotated[str, typer.Argument(metavar="TYPE", help="The event's type.")],
+    key: Annotated[str, typer.Argument(help="Its key: the same type and key again is the same event.")],
+    title: Annotated[str, typer.Option(help="What the push says first.")],
+    body: Annotated[str, typer.Option(help="What it says then.")] = "",
+    to: Annotated[
+        list[UUID] | None, typer.Option(help="An installation; may be given again. Without: everyone.")
+    ] = None,
+    category: Annotated[str | None, typer.Option(help="Those who opted out of it are left out.")] = None,
+    at: Annotated[datetime | None, typer.Option(help="When to send it (UTC); default now.")] = None,
+    ttl_s: Annotated[int | None, typer.Option(min=1, max=2_419_200, help="Seconds until it is pointless.")] = None,
+    urgent: Annotated[bool, typer.Option("--urgent", help="Overtakes what is not.")] = False,
+    data: Annotated[str, typer.Option(help="A JSON object for the app.")] = "{}",
+) -> None:
+    """Enqueue an event for everyone, or for given installations."""
+    settings = load_settings()
+    event = door.Event(
+        event_type,
+        key,
+        title,
+        body,
+        data=_json_object(data),
+        audience=tuple(to) if to else "everyone",
+        category=category,
+        lane="urgent" if urgent else None,
+        scheduled_at=at.replace(tzinfo=UTC) if at else None,
+        ttl_s=ttl_s,
+    )
+    with open_database(settings) as database, database.connection() as connection:
+        done = door.enqueue(connection, event)
+    if done.created:
+        out.print(f"Enqueued as event {done.event_id}.")
+    else:
+        same = "and says the same" if done.same_content else "and says something else; nothing was changed"
+        out.print(f"Event {done.event_id} has this type and key already, {same}.")
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"--data is not JSON: {error}.", hint='It must look like {"screen": "inbox"}.') from error
+    if not isinstance(given, dict):
+        raise UsageError("--data must be a JSON object.", hint='It must look like {"screen": "inbox"}.')
+    return given
+
+
+@cli.command()
+def cancel(
+    event_id: Annotated[int, typer.Argument(help="The event.")],
+    reason: Annotated[str, typer.Option(help="Why.")] = "",
+) -> None:
+    """End an event: nothing of it is sent any more."""
+    settings = load_settings()
+    with open_database(settings) as database, database.connection() as connection:
+        if door.get(connection, event_id) is None:
+            raise UsageError(f"There is no event {event_id}.", hint="`relevo events` lists them.")
+        cancelled = door.cancel(connection, event_id, reason)
+    out.print(f"Event {event_id} is cancelled." if cancelled else f"Event {event_id} had ended before.")
+
+
+@cli.command()
+def events(
+    event_type: Annotated[str | None, typer.Option("--type", help="Only this type.")] = None,
+    state: Annotated[
+        str | None, typer.Option(help="Only this state: waiting, fanning, fanned, cancelled, completed.")
+    ] = None,
+    limit: Limit = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show events, newest first."""
+    states = ("waiting", "fanning", "fanned", "cancelled", "completed")
+    if state is not None and state not in states:
+        raise UsageError(f"There is no state {state}.", hint=f"Known: {', '.join(states)}.")
+    settings = load_settings()
+    with open_database(settings) as database:
+        rows = insights.events(database, event_type=event_type, state=state, limit=limit)
+    if as_json:
+        print_json(rows)
+        return
+    table = make_table("event", "type", "state", "created (UTC)", "deliveries", "body", wide=("body",))
+    for row in rows:
+        table.add_row(
+            str(row["id"]),
+            escape(row["event_type"]),
+            coloured(row["state"]),
+            f"{row['created_at']:%m-%d %H:%M:%S}",
+            str(row["deliveries_created"]),
+            escape(shortened(row["body"] or row["title"])),
+        )
+    out.print(table if rows else "No events yet.")
+
+
+@cli.command()
+def event(event_id: Annotated[int, typer.Argument(help="The event.")], as_json: AsJson = False) -> None:
+    """Tell the saga of one event as a timeline."""
+    settings = load_settings()
+    with open_database(settings) as database:
+        told = insights.story(database, event_id)
+    if told is None:
+        raise UsageError(f"There is no event {event_id}.", hint="`relevo events` lists them.")
+    if as_json:
+        print_json([{"event": told.event, "moments": told.moments, "errors": told.errors}])
+        return
+    out.print(f"[bold]{escape(told.event['title'])}[/]  {escape(told.event['body'])}")
+    moments = make_table("when (UTC)", "what", "", wide=("",))
+    for row in told.moments:
+        moments.add_row(f"{row['at']:%Y-%m-%d %H:%M:%S}", row["what"], escape(row["detail"] or ""))
+    out.print(moments)
+    out.print(f"Deliveries: {counted(told.event['deliveries']) or 'none'}")
+    for row in told.errors:
+        example = escape(shortened(row["example"] or ""))
+        out.print(f"  {row['deliveries']} {row['status']} with {escape(row['last_error_code'])}: {example}")
+
+
+@cli.command()
+def installations(
+    project: Annotated[str | None, typer.Option(help="Only this project.")] = None,
+    limit: Limit = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show installations, newest first, their tokens shortened."""
+    settings = load_settings()
+    with open_database(settings) as database:
+        rows = insights.installations(database, project=project, limit=limit)
+    if as_json:
+        print_json(rows)
+        return
+    table = make_table(
+        "installation", "token", "project", "platform", "preferences", "receives", wide=("token", "receives")
+    )
+    for row in rows:
+        receives = "[green]yes[/]" if row["receives"] else f"[yellow]no: {row['why_not']}[/]"
+        table.add_row(
+            str(row["installation_id"]),
+            escape(row["token"] or ""),
+            escape(row["project"]),
+            row["platform"],
+            str(row["preferences"]),
+            receives,
+        )
+    out.print(table if rows else "No installations yet: `select relevo.register_installation(…)` registers one.")
+
+
+@cli.command()
+def rejects(
+    source: Annotated[str | None, typer.Option(help="Only of this source.")] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Let the next pass try them again.")] = False,
+    reject_id: Annotated[int | None, typer.Option("--id", help="With --retry: only this one.")] = None,
+    limit: Limit = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show what sources offered and could not be used, or have it tried again."""
+    settings = load_settings()
+    with open_database(settings) as database:
+        if retry:
+            count = actions.retry_rejects(database, source=source, reject_id=reject_id)
+            out.print(f"{count} will be tried again with the next pass of their source.")
+            return
+        rows = insights.rejects(database, source=source, limit=limit)
+    if as_json:
+        print_json(rows)
+        return
+    table = make_table("reject", "source", "place", "tries", "reason", wide=("place", "reason"))
+    for row in rows:
+        table.add_row(str(row["id"]), row["source"], escape(row["place"]), str(row["attempts"]), escape(row["reason"]))
+    out.print(table if rows else "Nothing was rejected.")
+
+
+@cli.command()
+def grant(role: Annotated[str, typer.Argument(help="A role of the database.")]) -> None:
+    """Let a role use the app's door (enqueue and its kin), and nothing else of Relevo."""
+    settings = load_settings()
+    with open_database(settings) as database:
+        migrate.prepare(database)
+        actions.grant(database, role)
+    out.print(f"{role} may now call relevo.enqueue and its kin.")

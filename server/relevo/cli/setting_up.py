@@ -1,0 +1,66 @@
+"""Commands about the schema, the settings and the database itself."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from relevo import __version__, config, embedded, migrate
+from relevo.cli.common import AsJson, load_settings, make_table, open_database, out, print_json
+from relevo.db import psql_call
+from relevo.errors import UsageError
+
+cli = typer.Typer()
+
+
+@cli.command(name="migrate")
+def migrate_command(
+    plan: Annotated[bool, typer.Option("--plan", help="Only show what would run.")] = False,
+) -> None:
+    """Bring the database's schema up to date."""
+    settings = load_settings()
+    with open_database(settings) as database:
+        chosen = migrate.plan(database) if plan else migrate.migrate(database)
+    for migration in chosen:
+        out.print(f"{'would run' if plan else 'ran'} {migration}")
+    if not chosen:
+        out.print("The schema is up to date.")
+
+
+@cli.command(name="config")
+def show_config(as_json: AsJson = False) -> None:
+    """Show every setting: name, value, default, meaning, and where the value came from."""
+    rows = config.describe(load_settings())
+    if as_json:
+        print_json([row._asdict() for row in rows])
+        return
+    table = make_table("setting", "value", "default", "from", "meaning", wide=("value", "default", "meaning"))
+    for row in rows:
+        table.add_row(row.name, escape(str(row.value)), escape(str(row.default)), row.source, escape(row.meaning))
+    out.print(table)
+
+
+@cli.command()
+def psql(command: Annotated[str | None, typer.Option("--command", "-c", help="Run this and leave.")] = None) -> None:
+    """Open psql on the database, with Relevo's tables on the search path."""
+    settings = load_settings()
+    if settings.database_url is not None:
+        program, dsn = "psql", settings.database_direct_url or settings.database_url
+    else:
+        server = embedded.acquire(settings.relevo_data_dir / "postgres", settings.relevo_postgres_bin)
+        server.inheritable()
+        program, dsn = str(server.bin / "psql"), server.dsn
+    arguments, more = psql_call(dsn, command)
+    try:
+        os.execvpe(program, ["psql", *arguments], config.environment(**more))  # noqa: S606 psql takes our place
+    except FileNotFoundError:
+        raise UsageError("There is no psql on this machine.", hint="Install the package postgresql-client.") from None
+
+
+@cli.command()
+def version() -> None:
+    """Show the version."""
+    out.print(__version__)

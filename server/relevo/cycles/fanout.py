@@ -1,0 +1,119 @@
+"""Fan-out: an event becomes one delivery per installation that asked for it, slice by slice, each with its cursor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from psycopg import errors as pg
+from psycopg.rows import class_row
+
+from relevo import queries
+from relevo.config import Settings
+from relevo.db import Connection
+from relevo.model import Step
+from relevo.runs import Cycle, Run
+from relevo.triggers import Every
+
+_SQL = queries.load("fanout")
+_BURST = 10_000
+
+
+@dataclass(frozen=True)
+class Fanning:
+    """An event on its way to its deliveries, locked by this transaction."""
+
+    id: int
+    event_type: str
+    audience: str
+    event_day: date | None
+    fanout_upto: int | None
+    fanout_cursor: int
+    buckets: list[str] | None
+    too_late: bool
+
+
+def cycle(settings: Settings) -> Cycle:
+    """Return fan-out for the registry: on every replica, each at another event."""
+    timing = Every(settings.fanout_interval_minutes * 60_000, settings.worker_idle_backoff_jitter_ms)
+    return Cycle("fanout", timing, step, wakeable=True)
+
+
+def step(run: Run) -> Step:
+    """Make one slice of the next due event, or end some deliveries of an ended one."""
+    with run.transaction() as connection:
+        event = _pick(connection)
+        if event is not None:
+            return _slice(run, connection, event)
+    with run.transaction() as connection:
+        return _sweep(run, connection)
+
+
+def _pick(connection: Connection) -> Fanning | None:
+    with connection.cursor(row_factory=class_row(Fanning)) as cursor:
+        return cursor.execute(_SQL["pick_event"], {"now": None}).fetchone()
+
+
+def _slice(run: Run, connection: Connection, event: Fanning) -> Step:
+    if event.too_late and event.event_day is None:
+        connection.execute(_SQL["expire_event"], {"event_id": event.id, "now": None})
+        return Step({"events_expired": 1}, items=1, more=True)
+    day, upto = _begin(connection, event) if event.event_day is None else (event.event_day, event.fanout_upto)
+    connection.execute(_SQL["ensure_partition"], {"day": day})
+    slice_of = {
+        "event_id": event.id,
+        "audience": event.audience,
+        "buckets": event.buckets,
+        "after_seq": event.fanout_cursor,
+        "upto_seq": upto,
+        "limit": run.settings.fanout_slice_size,
+        "now": None,
+    }
+    bound = connection.execute(_SQL[f"bound_{event.audience}"], slice_of).fetchone()
+    finished = bound is None
+    slice_of["upto_seq"] = upto if bound is None else bound[0]
+    targets, created = _create(connection, slice_of)
+    ending = slice_of | {"targets": targets, "created": created, "finished": finished}
+    total = connection.execute(_SQL["advance_event"], ending).fetchone()
+    if finished and total is not None and total[0] >= _BURST:
+        connection.execute(_SQL["refresh_statistics"], {"day": day})
+    if created:
+        connection.execute(_SQL["wake_dispatch"])
+    counts = {"targets_selected": targets, "deliveries_created": created, "events_fanned_out": int(finished)}
+    return Step(counts, items=max(1, created), more=True)
+
+
+def _begin(connection: Connection, event: Fanning) -> tuple[date, int]:
+    row = connection.execute(_SQL["begin_fanout"], {"event_id": event.id, "now": None}).fetchone()
+    assert row is not None  # its row is locked by this transaction
+    return row[0], row[1]
+
+
+def _create(connection: Connection, slice_of: dict[str, Any]) -> tuple[int, int]:
+    """Insert plainly; only if a delivery is there already, which no crash can cause, step aside for it."""
+    try:
+        with connection.transaction():
+            created = connection.execute(_SQL["create_deliveries"], slice_of).rowcount
+    except pg.UniqueViolation:
+        created = connection.execute(_SQL["create_deliveries_gently"], slice_of).rowcount
+        row = connection.execute(_SQL["count_targets"], slice_of).fetchone()
+        return (row[0] if row else created), created
+    return created, created
+
+
+def _sweep(run: Run, connection: Connection) -> Step:
+    """End what is left of a cancelled or completed event; what is claimed is ended by its holder."""
+    row = connection.execute(_SQL["pick_ended_event"], {"run_started_at": run.context.started_at}).fetchone()
+    if row is None:
+        return Step()
+    limit = run.settings.fanout_slice_size
+    ending = {"event_id": row[0], "day": row[1], "limit": limit, "now": None}
+    ended = connection.execute(_SQL["cancel_deliveries"], ending).fetchone()
+    cancelled = ended[0] if ended else 0
+    if cancelled == limit:
+        return Step({"deliveries_cancelled": cancelled}, items=cancelled, more=True)
+    swept = connection.execute(_SQL["mark_swept"], ending).fetchone()
+    counts = {"deliveries_cancelled": cancelled, "events_ended": int(swept is not None and swept[0])}
+    found = {name: count for name, count in counts.items() if count}  # nothing but claimed ones left is nothing done
+    return Step(found, items=sum(found.values()), more=True)

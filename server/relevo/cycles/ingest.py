@@ -1,0 +1,249 @@
+"""Ingest: what a source tells becomes items and events; registry, item, event and cursor commit together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+import structlog
+from psycopg.rows import class_row, dict_row
+from psycopg.types.json import Jsonb
+
+from relevo import queries
+from relevo.config import Settings
+from relevo.db import Connection
+from relevo.logs import scrub
+from relevo.model import Fetched, Item, Reject, Step
+from relevo.policy import merge
+from relevo.ports import LaneClosed, Renderer, Source
+from relevo.runs import Cycle, Run
+from relevo.triggers import Every
+
+_SQL = queries.load("ingest")
+_log = structlog.get_logger("relevo.ingest")
+
+EVENT_TYPE = "new_licitacion"
+_MAX_TEXT = 20_000
+
+Key = tuple[str, str]
+
+
+def cycle(settings: Settings, source: Source, render: Renderer) -> Cycle:
+    """Return the ingest of one source for the registry: one in the fleet, once per slot."""
+    timing = Every(source.interval_ms, settings.worker_idle_backoff_jitter_ms)
+    return Cycle("ingest", timing, Ingest(source, render), singleton=True, source=source.name)
+
+
+@dataclass(frozen=True)
+class Ingest:
+    """One step of one source: ask outside any transaction, then write everything in one."""
+
+    source: Source
+    render: Renderer
+
+    def __call__(self, run: Run) -> Step:
+        """Fetch the next batch and commit it with its cursor."""
+        with run.transaction() as connection, connection.cursor(row_factory=dict_row) as cursor:
+            state = cursor.execute(_SQL["read_source"], {"source": self.source.name}).fetchone()
+        assert state is not None
+        fetched = self.source.fetch(state["cursor"], DatabaseDesk(run, self.source.name))
+        with run.transaction() as connection:
+            counts = self._write(connection, fetched, state["seeded_at"])
+        return self._step(fetched, counts)
+
+    def _write(self, connection: Connection, fetched: Fetched, seeded_at: datetime | None) -> dict[str, int]:
+        counts = {"licitaciones_found": len(fetched.items)}
+        if fetched.items:
+            counts |= self._write_items(connection, fetched.items, seeded_at)
+        counts |= self._write_rejects(connection, fetched)
+        first_pass_over = fetched.outcome in ("ok", "unchanged") and not fetched.more
+        connection.execute(
+            _SQL["save_source"],
+            {
+                "source": self.source.name,
+                "cursor": Jsonb(dict(fetched.cursor)),
+                "seeded": first_pass_over,
+                "outcome": fetched.outcome,
+                "detail": scrub(fetched.detail),
+            },
+        )
+        return counts
+
+    def _write_items(self, connection: Connection, items: Sequence[Item], seeded_at: datetime | None) -> dict[str, int]:
+        told = {(item.namespace, item.external_id): item for item in items}
+        keys = _keys(told) | {"source": self.source.name}
+        claimed = connection.execute(_SQL["claim_registry"], keys).fetchall()
+        with connection.cursor(row_factory=dict_row) as cursor:
+            stored = {(row["namespace"], row["external_id"]): row for row in cursor.execute(_SQL["read_items"], keys)}
+        merged = {key: merge(_item(stored[key]), item) if key in stored else item for key, item in told.items()}
+        saving = {"source": self.source.name, "items": Jsonb([_as_json(item) for item in merged.values()])}
+        changed = {(row[1], row[2]): row[0] for row in connection.execute(_SQL["save_items"], saving)}
+        ids: dict[Key, int] = {key: row["id"] for key, row in stored.items()} | changed
+        events = self._announce(connection, merged, ids, seeded_at)
+        self._refresh(connection, {key: merged[key] for key in changed if key in stored}, ids)
+        withdrawn = [ids[key] for key, item in merged.items() if item.withdrawn and key in stored]
+        cancelled = connection.execute(_SQL["cancel_withdrawn"], {"item_ids": withdrawn, "event_type": EVENT_TYPE})
+        return {
+            "licitaciones_new": len(claimed),
+            "licitaciones_changed": len([key for key in changed if key in stored]),
+            "events_created": events,
+            "events_cancelled": cancelled.rowcount if withdrawn else 0,
+        }
+
+    def _announce(
+        self, connection: Connection, items: Mapping[Key, Item], ids: Mapping[Key, int], seeded_at: datetime | None
+    ) -> int:
+        """Enqueue an event for each open item that was never announced, unless this is a silent first pass."""
+        if self.source.seeds_silently and seeded_at is None:
+            return 0
+        now = connection.execute(_SQL["read_now"]).fetchone()
+        assert now is not None
+        open_items = {
+            key: item
+            for key, item in items.items()
+            if item.announces and not item.withdrawn and (item.cierra_at is None or item.cierra_at > now[0])
+        }
+        since = seeded_at if self.source.seeds_silently else None
+        marked = connection.execute(_SQL["mark_announced"], _keys(open_items) | {"seeded_at": since}).fetchall()
+        events = [self._event(open_items[key], ids[key]) for key in ((row[0], row[1]) for row in marked)]
+        if not events:
+            return 0
+        rows = connection.execute(_SQL["enqueue_events"], {"events": Jsonb(events)}).fetchall()
+        return sum(created for _, created in rows)
+
+    def _refresh(self, connection: Connection, items: Mapping[Key, Item], ids: Mapping[Key, int]) -> None:
+        rows = []
+        for key, item in items.items():
+            event = self._event(item, ids[key])
+            rows.append(event | event["matching"])
+        if rows:
+            connection.execute(_SQL["refresh_events"], {"events": Jsonb(rows), "event_type": EVENT_TYPE})
+
+    def _event(self, item: Item, item_id: int) -> dict[str, Any]:
+        title, body = self.render(item)
+        return {
+            "type": EVENT_TYPE,
+            "key": f"{item.namespace}:{item.external_id}"[:300],
+            "licitacion_id": item_id,
+            "title": title,
+            "body": body,
+            "data": {"type": EVENT_TYPE, "licitacionId": item_id, "codigo": item.external_id},
+            "push": {"sound": "default", "priority": "high"},
+            "audience": "matching",
+            "deadline_at": item.cierra_at.isoformat() if item.cierra_at else None,
+            "matching": {
+                "rubros": list(item.rubros),
+                "region": item.region,
+                "tipo": item.tipo,
+                "monto": float(item.monto) if item.monto is not None else None,
+                "moneda": item.moneda,
+                "text": f"{item.nombre} {item.descripcion or ''}"[:_MAX_TEXT],
+            },
+        }
+
+    def _write_rejects(self, connection: Connection, fetched: Fetched) -> dict[str, int]:
+        if fetched.rejects:
+            connection.execute(
+                _SQL["keep_rejects"],
+                {
+                    "source": self.source.name,
+                    "places": [scrub(reject.place)[:1000] for reject in fetched.rejects],
+                    "external_ids": [
+                        reject.external_id[:300] if reject.external_id else None for reject in fetched.rejects
+                    ],
+                    "reasons": [scrub(reject.reason)[:500] or "unusable" for reject in fetched.rejects],
+                    "retries": [reject.retry for reject in fetched.rejects],
+                },
+            )
+        if fetched.resolved:
+            places = [place[:1000] for place in fetched.resolved]
+            connection.execute(_SQL["resolve_rejects"], {"source": self.source.name, "places": places})
+        return {"rejected": len(fetched.rejects), "mended": len(fetched.resolved)}
+
+    def _step(self, fetched: Fetched, counts: dict[str, int]) -> Step:
+        if fetched.outcome in ("unavailable", "rejected"):
+            problem = f"{self.source.name} {fetched.outcome}: {scrub(fetched.detail)}"
+            return Step(counts, items=len(fetched.items), problems=(problem,))
+        items = len(fetched.items) + len(fetched.rejects) + len(fetched.resolved)
+        return Step(counts, items=items, more=fetched.more)
+
+
+@dataclass(frozen=True)
+class DatabaseDesk:
+    """What the ingest cycle lends a source, kept in table state so that restarts and replicas share it."""
+
+    run: Run
+    source: str
+
+    def now(self) -> datetime:
+        """Return the database's time."""
+        with self.run.database.connection() as connection:
+            row = connection.execute(_SQL["read_now"]).fetchone()
+        assert row is not None
+        now: datetime = row[0]
+        return now
+
+    def known(self, namespace: str, external_ids: Sequence[str]) -> Mapping[str, str]:
+        """Return the fingerprints of the items that are stored already."""
+        with self.run.database.connection() as connection:
+            asked = {"namespace": namespace, "external_ids": list(external_ids)}
+            return dict(connection.execute(_SQL["known_fingerprints"], asked).fetchall())
+
+    def take_turn(self, lane: str, *, pace_ms: int, daily_limit: int) -> None:
+        """Wait for this lane's next turn and count it."""
+        if self.run.stopping.is_set():
+            raise LaneClosed("this process is stopping")
+        with self.run.transaction() as connection:
+            row = connection.execute(
+                _SQL["take_turn"],
+                {
+                    "lane": lane,
+                    "pace_ms": pace_ms,
+                    "daily_limit": daily_limit,
+                    "timezone": self.run.settings.worker_timezone,
+                },
+            ).fetchone()
+        if row is None:
+            raise LaneClosed(f"today's {daily_limit} requests are spent")
+        deadline = time.monotonic() + row[0]
+        while (left := deadline - time.monotonic()) > 0:
+            self.run.may_go_on()  # raises if the lease was lost meanwhile
+            if self.run.stopping.wait(min(left, 0.5)):
+                raise LaneClosed("this process is stopping")
+
+    def slow_down(self, lane: str, *, pace_ms: int, pause_ms: int = 0) -> None:
+        """Set the lane's pace for the whole fleet, and let nobody ask before the pause is over."""
+        with self.run.transaction() as connection:
+            connection.execute(_SQL["slow_down"], {"lane": lane, "pace_ms": pace_ms, "pause_ms": pause_ms})
+
+    def pace_ms(self, lane: str, default_ms: int) -> int:
+        """Return the lane's present pace."""
+        with self.run.database.connection() as connection:
+            row = connection.execute(_SQL["read_pace"], {"lane": lane}).fetchone()
+        return int(row[0]) if row else default_ms
+
+    def rejects_due(self, limit: int) -> Sequence[Reject]:
+        """Return this source's rejects that are due to be tried again."""
+        asked = {"source": self.source, "limit": limit}
+        with self.run.database.connection() as connection, connection.cursor(row_factory=class_row(Reject)) as cursor:
+            return cursor.execute(_SQL["rejects_due"], asked).fetchall()
+
+
+def _keys(items: Mapping[Key, Item]) -> dict[str, Any]:
+    return {"namespaces": [key[0] for key in items], "external_ids": [key[1] for key in items]}
+
+
+def _item(row: Mapping[str, Any]) -> Item:
+    known = {name: value for name, value in row.items() if name != "id"}
+    return Item(**known | {"rubros": tuple(row["rubros"])})
+
+
+def _as_json(item: Item) -> dict[str, Any]:
+    plain = asdict(item)
+    for name in ("publicada_at", "cierra_at"):
+        plain[name] = plain[name].isoformat() if plain[name] else None
+    plain["monto"] = str(item.monto) if item.monto is not None else None
+    return plain

@@ -1,0 +1,237 @@
+"""The app's own door: enqueue, cancel, complete, wait, register; in the caller's transaction, committing nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal
+from uuid import UUID
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.rows import tuple_row
+from psycopg.types.json import Jsonb
+
+from relevo import queries
+from relevo.errors import InvalidInputError
+
+_SQL = queries.load("door")
+_FIRST_LOOK_S, _LAST_LOOK_S, _MAX_WAIT_S = 0.05, 1.0, 300.0
+
+Connection = psycopg.Connection[Any]
+
+
+@dataclass(frozen=True)
+class Matching:
+    """What an event is about, for an audience of installations whose preferences match."""
+
+    rubros: Sequence[str] = ()
+    region: str | None = None
+    tipo: str | None = None
+    monto: Decimal | int | float | None = None
+    moneda: str | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing worth telling. The same type and key again is the same event."""
+
+    type: str
+    key: str
+    title: str
+    body: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    push: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the push message: sound, badge, channelId, …"""
+    audience: Literal["everyone"] | Sequence[UUID] | Matching = "everyone"
+    category: str | None = None
+    """Installations that opted out of it are left out."""
+    lane: Literal["urgent", "bulk"] | None = None
+    at_most_once: bool | None = None
+    scheduled_at: datetime | None = None
+    deadline_at: datetime | None = None
+    ttl_s: int | None = None
+
+
+@dataclass(frozen=True)
+class Enqueued:
+    """The event's id, whether it is new, and, if not, whether the one that is there says the same."""
+
+    event_id: int
+    created: bool
+    same_content: bool = True
+
+
+@dataclass(frozen=True)
+class EventStatus:
+    """An event and how far it is, told without counting deliveries."""
+
+    id: int
+    type: str
+    key: str
+    state: Literal["waiting", "fanning", "fanned", "cancelled", "completed"]
+    deliveries: Mapping[str, int]
+    raw: Mapping[str, Any]
+
+    @property
+    def left_to_send(self) -> bool:
+        """Whether anything may still be sent."""
+        open_ones = self.deliveries.get("pending", 0) + self.deliveries.get("retryable", 0)
+        return self.state in ("waiting", "fanning") or open_ones > 0
+
+    @property
+    def left_to_confirm(self) -> bool:
+        """Whether anything may still be sent or confirmed."""
+        return self.left_to_send or self.deliveries.get("sent", 0) > 0
+
+
+@dataclass(frozen=True)
+class Installation:
+    """An app on a phone; None leaves what is stored as it is."""
+
+    token: str | None
+    installation_id: UUID | None = None
+    project: str | None = None
+    platform: Literal["ios", "android", "unknown"] | None = None
+    locale: str | None = None
+    owner: str | None = None
+    push_capable: bool = True
+    permission: Literal["granted", "denied", "undetermined"] = "granted"
+    opt_outs: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class Preference:
+    """What an installation asks for; None is a wildcard."""
+
+    enabled: bool = True
+    rubro_prefix: str | None = None
+    tipo: str | None = None
+    region: str | None = None
+    monto_min: Decimal | int | None = None
+    monto_max: Decimal | int | None = None
+    moneda: str | None = None
+    keywords: Sequence[str] | None = None
+
+
+def enqueue(conn: Connection, event: Event) -> Enqueued:
+    """Enqueue an event; it counts once the caller commits, and never if the caller rolls back."""
+    return Enqueued(*_ask(conn, "enqueue_event", event=Jsonb(_event(event))))
+
+
+def enqueue_many(conn: Connection, events: Sequence[Event]) -> list[Enqueued]:
+    """Enqueue many events in one statement, in order, with one notification."""
+    payload = Jsonb([_event(event) for event in events])
+    return [Enqueued(*row) for row in _rows(conn, "enqueue_many", events=payload)]
+
+
+def cancel(conn: Connection, event_id: int, reason: str = "") -> bool:
+    """End an event: nothing of it is sent any more. False if there is none, or it has ended before."""
+    return bool(_ask(conn, "cancel_event", event_id=event_id, reason=reason)[0])
+
+
+def complete(conn: Connection, what: int | UUID, reason: str = "") -> bool:
+    """Say that an event (by id), or all for one installation (by UUID), was handled elsewhere: the rest ends unsent."""
+    if isinstance(what, UUID):
+        return bool(_ask(conn, "complete_installation", installation_id=what)[0])
+    return bool(_ask(conn, "complete_event", event_id=what, reason=reason)[0])
+
+
+def delete(conn: Connection, event_ids: Sequence[int]) -> int:
+    """Delete events with their deliveries; return how many events there were."""
+    return int(_ask(conn, "delete_events", event_ids=list(event_ids))[0])
+
+
+def get(conn: Connection, event_id: int) -> EventStatus | None:
+    """Read an event and how far it is, or None if there is none."""
+    raw = _ask(conn, "get_event", event_id=event_id)[0]
+    if raw is None:
+        return None
+    return EventStatus(raw["id"], raw["type"], raw["key"], raw["state"], raw["deliveries"], raw)
+
+
+def wait(
+    conn: Connection, event_id: int, *, timeout_s: float = 15.0, until: Literal["sent", "confirmed"] = "sent"
+) -> EventStatus | None:
+    """Wait until nothing of an event is left to send (or to confirm); return how far it is when the time is over.
+
+    The event must have been committed, so the connection must not be inside a transaction.
+    """
+    if conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        raise InvalidInputError("wait needs a connection outside a transaction.", hint="Commit first, then wait.")
+    deadline = time.monotonic() + min(timeout_s, _MAX_WAIT_S)
+    pause = _FIRST_LOOK_S
+    while True:
+        status = get(conn, event_id)
+        if not conn.autocommit:
+            conn.rollback()  # ends the transaction that this look began, so that the next one sees more
+        left = status is not None and (status.left_to_send if until == "sent" else status.left_to_confirm)
+        if not left or time.monotonic() + pause > deadline:
+            return status
+        time.sleep(pause)
+        pause = min(pause * 1.5, _LAST_LOOK_S)
+
+
+def register(conn: Connection, installation: Installation) -> UUID:
+    """Register an installation: its token moves here from wherever it was, and pushes are on again."""
+    given = {name: value for name, value in vars(installation).items() if value is not None}
+    if installation.installation_id is not None:
+        given["installation_id"] = str(installation.installation_id)
+    if installation.opt_outs is not None:
+        given["opt_outs"] = list(installation.opt_outs)
+    registered: UUID = _ask(conn, "register_installation", installation=Jsonb(given))[0]
+    return registered
+
+
+def set_preference(conn: Connection, installation_id: UUID, name: str, preference: Preference | None) -> bool:
+    """Set one named preference of an installation; None removes it."""
+    given = None
+    if preference is not None:
+        plain = {key: value for key, value in vars(preference).items() if value is not None}
+        given = Jsonb({key: _number(value) for key, value in plain.items()})
+    return bool(_ask(conn, "set_preference", installation_id=installation_id, name=name, preference=given)[0])
+
+
+def _event(event: Event) -> dict[str, Any]:
+    plain = {name: value for name, value in vars(event).items() if value is not None and name != "audience"}
+    plain |= {name: plain[name].isoformat() for name in ("scheduled_at", "deadline_at") if name in plain}
+    match event.audience:
+        case "everyone":
+            return plain | {"audience": "everyone"}
+        case Matching() as about:
+            matching = {name: _number(value) for name, value in vars(about).items() if value is not None}
+            return plain | {"audience": "matching", "matching": matching}
+        case installations:
+            return plain | {"audience": "installations", "installations": [str(each) for each in installations]}
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return float(value) if value % 1 else int(value)
+    return list(value) if isinstance(value, tuple | list) else value
+
+
+class _refusals:  # noqa: N801 reads as a word where it is used
+    """Turns what the door's functions refuse into InvalidInputError."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, pg.DataError | pg.IntegrityError):
+            said = error.diag.message_primary or str(error)
+            raise InvalidInputError(f"{said}.", hint="Nothing was written; mend it and try again.") from error
+
+
+def _rows(conn: Connection, statement: str, **parameters: object) -> list[tuple[Any, ...]]:
+    with _refusals(), conn.cursor(row_factory=tuple_row) as cursor:  # whatever rows the app's connection makes
+        return cursor.execute(_SQL[statement], parameters).fetchall()
+
+
+def _ask(conn: Connection, statement: str, **parameters: object) -> tuple[Any, ...]:
+    (row,) = _rows(conn, statement, **parameters)
+    return row

@@ -1,0 +1,72 @@
+"""The plug points: Protocols that adapters fulfil, each with one contract suite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from relevo.model import Fetched, Item, Reject
+
+
+class LaneClosed(Exception):  # noqa: N818 a state of affairs: today's requests are spent, or we are stopping
+    """No request may be made in this lane now."""
+
+
+class Desk(Protocol):
+    """What the ingest cycle lends a source: what is known already, and its turn in the fleet's serial lane."""
+
+    def now(self) -> datetime:
+        """Return the database's time."""
+        ...
+
+    def known(self, namespace: str, external_ids: Sequence[str]) -> Mapping[str, str]:
+        """Return the fingerprints of the items that are stored already."""
+        ...
+
+    def take_turn(self, lane: str, *, pace_ms: int, daily_limit: int) -> None:
+        """Wait for this lane's next turn and count it; raises LaneClosed when the day is spent or we are stopping."""
+        ...
+
+    def slow_down(self, lane: str, *, pace_ms: int, pause_ms: int = 0) -> None:
+        """Set the lane's pace for the whole fleet, and let nobody ask before the pause is over."""
+        ...
+
+    def pace_ms(self, lane: str, default_ms: int) -> int:
+        """Return the lane's present pace."""
+        ...
+
+    def rejects_due(self, limit: int) -> Sequence[Reject]:
+        """Return this source's rejects that are due to be tried again."""
+        ...
+
+
+class Source(Protocol):
+    """Somewhere items come from."""
+
+    @property
+    def name(self) -> str:
+        """Its name, unique in the fleet."""
+        ...
+
+    @property
+    def interval_ms(self) -> int:
+        """How often it is asked."""
+        ...
+
+    @property
+    def seeds_silently(self) -> bool:
+        """Whether its very first pass only takes stock, so that nobody is told of what is old."""
+        ...
+
+    def fetch(self, cursor: Mapping[str, Any], desk: Desk) -> Fetched:
+        """Ask for the next bounded batch after the cursor; an empty cursor means the very first time."""
+        ...
+
+
+class Renderer(Protocol):
+    """Turns an item into the text of its push."""
+
+    def __call__(self, item: Item) -> tuple[str, str]:
+        """Return title and body."""
+        ...

@@ -1,0 +1,1 @@
+"""Where items come from: one file per adapter of the Source port."""

@@ -1,0 +1,460 @@
+"""ChileCompra's API: one list of summaries a day, one detail a tender, in one serial lane per ticket."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from typing import Any, Literal
+
+import structlog
+from pydantic import SecretStr
+
+from relevo.config import MINUTE, Settings
+from relevo.model import Fetched, Item, Reject
+from relevo.policy import mark, mark_of
+from relevo.ports import Desk, LaneClosed
+from relevo.sources import register, text
+from relevo.sources.http import Http, Reply, Trouble
+
+_log = structlog.get_logger("relevo.sources.chilecompra")
+
+TELLER = "api"
+DETAILS_PER_FETCH = 25
+ITEMS_PER_FETCH = 500
+LISTS_PER_FETCH = 5
+RETRIES_PER_FETCH = 5
+MAX_PACE_MS = MINUTE
+_TRIES = 4
+_LONGEST_WAIT_MS = MINUTE
+_RECOVERY = 0.95
+_DOWN_IN_A_ROW = 3
+_MAX_FAILED = 1_000
+_SCHEME = "UNSPSC"
+_PRODUCT = frozenset({"CodigoProducto", "CodigoCategoria"})
+_TENDER = frozenset({"CodigoExterno"})
+_OK, _NON_AUTHORITATIVE, _BAD_REQUEST, _TOO_MANY, _ERROR = 200, 203, 400, 429, 500
+_DENIED = (401, 403)
+
+
+class ChileCompra:
+    """The register of Chile's public tenders, asked with a ticket."""
+
+    name = "chilecompra"
+
+    def __init__(self, settings: Settings) -> None:
+        self._api = _Api(settings)
+        self._catchup = timedelta(days=settings.ingest_catchup_days)
+        self.seeds_silently = not settings.ingest_notify_first_run
+        self.interval_ms = (settings.chilecompra_interval_minutes or settings.worker_interval_minutes) * MINUTE
+
+    def fetch(self, cursor: Mapping[str, Any], desk: Desk) -> Fetched:
+        """Read today's list, what failed before, the days missed, and the details of what is new or changed."""
+        return _Pass(self._api, desk, cursor, self._catchup).run()
+
+
+class _Stop(Trouble):
+    """No further request makes sense in this batch."""
+
+
+class _Wrong(Trouble):
+    """This request will never be answered."""
+
+
+class _Api:
+    """Asks one request at a time, at the lane's pace, and understands every way to say no."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._http = Http(settings)
+        self._address = f"{settings.chilecompra_base_url.rstrip('/')}/licitaciones.json"
+        self._ticket = settings.chilecompra_ticket or SecretStr("none")
+        self.lane = f"chilecompra-{hashlib.sha256(self._secret().encode()).hexdigest()[:12]}"
+        self._pace_ms = settings.chilecompra_pace_ms
+        self._daily_limit = settings.chilecompra_daily_limit
+
+    def ask(self, desk: Desk, **query: str) -> list[Any]:
+        """Return the list that answers the query, or raise Trouble."""
+        for _ in range(_TRIES):
+            present_ms = desk.pace_ms(self.lane, self._pace_ms)
+            pace_ms = max(present_ms, self._pace_ms)
+            reply = self._take_turn_and_ask(desk, pace_ms, query)
+            said = judge(reply)
+            if said.kind == "ok":
+                # Back towards the chosen pace, a little after each answer.
+                wanted_ms = max(self._pace_ms, int(pace_ms * _RECOVERY))
+                if wanted_ms != present_ms:
+                    desk.slow_down(self.lane, pace_ms=wanted_ms)
+                return said.rows
+            if said.kind != "busy":
+                raise _trouble(said.kind, said.detail.replace(self._secret(), "***"))
+            pace_ms = min(max(pace_ms * 2, 1_000), max(MAX_PACE_MS, self._pace_ms))
+            pause_ms = max(reply.retry_after_ms(), pace_ms)
+            desk.slow_down(self.lane, pace_ms=pace_ms, pause_ms=pause_ms)
+            if pause_ms > _LONGEST_WAIT_MS:
+                raise _Stop("unavailable", f"it asks to wait {pause_ms // 1_000} s")
+        raise _Stop("unavailable", f"it complains of too many requests, {_TRIES} times in a row")
+
+    def _take_turn_and_ask(self, desk: Desk, pace_ms: int, query: Mapping[str, str]) -> Reply:
+        try:
+            desk.take_turn(self.lane, pace_ms=pace_ms, daily_limit=self._daily_limit)
+        except LaneClosed as closed:
+            raise _Stop("unavailable", str(closed) or "no request may be made now") from None
+        return self._http.get(self._address, {**query, "ticket": self._secret()})
+
+    def _secret(self) -> str:
+        return self._ticket.get_secret_value()
+
+
+@dataclass(frozen=True)
+class Said:
+    """What an answer of the API means."""
+
+    kind: Literal["ok", "ticket", "busy", "wrong", "down"]
+    rows: list[Any] = field(default_factory=list)
+    detail: str = ""
+
+
+def judge(reply: Reply) -> Said:
+    """Tell a list from each of the ways to say no; what is no list is never an empty one."""
+    document = text.loads(reply.body)
+    if not isinstance(document, dict):
+        return _judge_status(reply, _first_words(reply.body))
+    number, message = text.clean(document.get("Codigo"), 20), text.clean(document.get("Mensaje"), 200)
+    if number and message:
+        return _judge_code(reply, number, message)
+    if reply.status in (_OK, _NON_AUTHORITATIVE) and "Listado" in document:
+        rows = list(_rows(document["Listado"]))
+        if rows or not register.state_number(document.get("Cantidad")):
+            return Said("ok", rows)
+        return Said("down", detail="it counts tenders but lists none")
+    return _judge_status(reply, message or "")
+
+
+def _judge_code(reply: Reply, number: str, message: str) -> Said:
+    said, words = f"{number} {message}", message.casefold()
+    if number == "203":
+        return Said("ticket", detail=said)
+    if number == "10500" or "simult" in words:
+        return Said("busy", detail=said)
+    if number == "10300" or "mes inv" in words:
+        return Said("wrong", detail=said)
+    return _judge_status(reply, said)
+
+
+def _judge_status(reply: Reply, said: str) -> Said:
+    detail = f"HTTP {reply.status} {said}".strip()
+    if reply.status == _NON_AUTHORITATIVE or reply.status in _DENIED:
+        return Said("ticket", detail=detail)
+    if reply.status == _TOO_MANY:
+        return Said("busy", detail=detail)
+    if reply.status == _BAD_REQUEST or (reply.status == _ERROR and "mes inv" in said.casefold()):
+        return Said("wrong", detail=detail)
+    if reply.status == _OK:
+        return Said("down", detail="the answer is no list" if reply.body else "the answer is empty")
+    return Said("down", detail=detail)
+
+
+def _first_words(body: bytes) -> str:
+    return text.clean(re.sub(r"<[^>]*>?", " ", body[:400].decode("utf-8", "replace")), 80) or ""
+
+
+def _rows(listed: object) -> Iterator[Any]:
+    """Yield the entries of a list, also of one that a translation from XML has wrapped."""
+    if isinstance(listed, list):
+        yield from listed
+    else:
+        yield from text.within(listed, _TENDER)
+
+
+def _trouble(kind: str, detail: str) -> Trouble:
+    if kind == "ticket":
+        _log.error("chilecompra_refuses_us", detail=detail, hint="see CHILECOMPRA_TICKET; asked again next time")
+        return _Stop("rejected", f"ChileCompra refuses our credential: {detail}")
+    if kind == "wrong":
+        return _Wrong("rejected", f"ChileCompra refuses the request: {detail}")
+    return Trouble("unavailable", detail)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A row of a day's list."""
+
+    code: str
+    nombre: str
+    state: int | None
+    estado: str | None
+    cierra_at: datetime | None
+    """Known for published tenders only; for others the field means something else."""
+    mark: str
+
+    def is_open(self, now: datetime) -> bool:
+        """Say whether offers can be made."""
+        return self.estado == register.OPEN and (self.cierra_at is None or self.cierra_at > now)
+
+    def item(self) -> Item:
+        """Return what a summary alone says of a tender that is not open."""
+        return Item(
+            register.NAMESPACE,
+            self.code,
+            self.nombre,
+            self.mark,
+            tipo=register.tipo_of(self.code),
+            estado=self.estado,
+            cierra_at=self.cierra_at,
+            url=register.page_of(self.code),
+            announces=False,
+            withdrawn=self.estado in register.WITHDRAWN,
+        )
+
+
+def read_summary(row: object) -> Summary | None:
+    """Read a row of a day's list; None if it names no tender."""
+    code = register.tender_code(text.at(row, "CodigoExterno"))
+    if code is None:
+        return None
+    nombre = text.clean(text.at(row, "Nombre"), text.NOMBRE) or code
+    state, closes = text.at(row, "CodigoEstado"), text.at(row, "FechaCierre")
+    estado = register.state_name(state)
+    return Summary(
+        code,
+        nombre,
+        register.state_number(state),
+        estado,
+        text.moment(closes) if estado == register.OPEN else None,
+        mark(TELLER, text.clean(state, 20), nombre, text.clean(closes, 50)),
+    )
+
+
+def read_detail(row: Mapping[str, Any], now: datetime, told_mark: str | None = None) -> Item | None:
+    """Read a tender's detail, leaving out the people in it; None if it names no tender."""
+    summary = read_summary(row)
+    if summary is None:
+        return None
+    estado = summary.estado or register.state_name(row.get("Estado"))
+    if summary.state is not None and summary.state not in register.STATES:
+        estado = text.clean(row.get("Estado"), text.SHORT) or estado
+    closes = text.at(row, "Fechas", "FechaCierre") or row.get("FechaCierre")
+    cierra_at = text.moment(closes)
+    products = list(text.within(row.get("Items"), _PRODUCT))
+    rubros = text.codes([product.get(key) for product in products for key in ("CodigoProducto", "CodigoCategoria")])
+    return Item(
+        register.NAMESPACE,
+        summary.code,
+        summary.nombre,
+        told_mark or mark(TELLER, text.clean(row.get("CodigoEstado"), 20), summary.nombre, text.clean(closes, 50)),
+        descripcion=text.clean(row.get("Descripcion"), text.DESCRIPCION),
+        organismo=text.clean(text.at(row, "Comprador", "NombreOrganismo"), text.ORGANISMO)
+        or text.clean(text.at(row, "Comprador", "NombreUnidad"), text.ORGANISMO),
+        region=text.clean(text.at(row, "Comprador", "RegionUnidad"), text.REGION),
+        tipo=register.tipo_of(summary.code) or text.clean(row.get("Tipo"), text.SHORT),
+        estado=estado,
+        monto=text.amount(row.get("MontoEstimado")),
+        moneda=text.currency(row.get("Moneda")),
+        rubros=rubros,
+        rubro_scheme=_SCHEME if rubros else None,
+        publicada_at=text.moment(text.at(row, "Fechas", "FechaPublicacion")),
+        cierra_at=cierra_at,
+        url=register.page_of(summary.code),
+        announces=estado == register.OPEN and (cierra_at is None or cierra_at > now),
+        withdrawn=estado in register.WITHDRAWN,
+    )
+
+
+class _Pass:
+    """One bounded batch.
+
+    The cursor holds `complete`, the last day read on a later day; `failed`, the details that went wrong on days not
+    complete yet, so that they wait for their retry; and `refused`, days whose list will never be answered.
+    """
+
+    def __init__(self, api: _Api, desk: Desk, cursor: Mapping[str, Any], catchup: timedelta) -> None:
+        self._api = api
+        self._desk = desk
+        self._given = cursor
+        self._now = desk.now()
+        self._today = self._now.astimezone(text.SANTIAGO).date()
+        yesterday = self._today - timedelta(days=1)
+        last = _day(cursor.get("complete")) or yesterday
+        self._complete = min(max(last, yesterday - catchup), yesterday)
+        self._failed: dict[str, list[str]] = dict(cursor.get("failed") or {})
+        self._refused: list[str] = list(cursor.get("refused") or [])
+        self._items: dict[str, Item] = {}
+        self._rejects: dict[str, Reject] = {}
+        self._resolved: list[str] = []
+        self._details_left = DETAILS_PER_FETCH
+        self._lists_left = LISTS_PER_FETCH
+        self._down = 0
+        self._held: Trouble | None = None
+
+    def run(self) -> Fetched:
+        """Work until the batch is full, all is read, or trouble stops it."""
+        try:
+            more = self._work()
+        except Trouble as trouble:
+            return self._answer(trouble, more=True)
+        return self._answer(self._held, more=more)
+
+    def _work(self) -> bool:
+        summaries = self._list(self._today)
+        self._retry({each.code: each for each in summaries})
+        if not self._take(summaries, self._today):
+            return True
+        while (day := self._complete + timedelta(days=1)) < self._today:
+            if self._lists_left <= 0 or not self._details_left or not self._take(self._list(day), day):
+                return True
+            self._complete = day
+        return False
+
+    def _list(self, day: date) -> list[Summary]:
+        """Return the summaries of a day; a list that is refused for good is noted and not asked for again."""
+        if day.isoformat() in self._refused:
+            self._hold(day, "its list was refused before and is not asked for again")
+            return []
+        self._lists_left -= 1
+        try:
+            rows = self._api.ask(self._desk, fecha=f"{day:%d%m%Y}")
+        except _Wrong as wrong:
+            self._reject(f"fecha={day:%d%m%Y}", wrong.detail)
+            self._refused.append(day.isoformat())
+            self._hold(day, wrong.detail)
+            return []
+        return list(self._read(rows, day))
+
+    def _hold(self, day: date, why: str) -> None:
+        if day == self._today:
+            self._held = _Wrong("rejected", f"fecha={day:%d%m%Y}: {why}")
+
+    def _read(self, rows: Sequence[object], day: date) -> Iterator[Summary]:
+        for row in rows:
+            summary = read_summary(row)
+            if summary:
+                yield summary
+                continue
+            place = f"fecha={day:%d%m%Y} fila={hashlib.sha256(repr(row).encode()).hexdigest()[:8]}"
+            if place not in self._failed:
+                self._failed[place] = ["", day.isoformat()]
+                self._reject(place, "a row without a tender's code")
+
+    def _take(self, summaries: Sequence[Summary], day: date) -> bool:
+        """Take what is new or changed; False if the batch is full before the list is through."""
+        listed = {each.code: each for each in summaries}
+        known = self._desk.known(register.NAMESPACE, list(listed)) if listed else {}
+        changed = [each for each in listed.values() if mark_of(known.get(each.code, ""), TELLER) != each.mark]
+        # What closes or is withdrawn costs no request; what was never seen open is nobody's news.
+        for each in changed:
+            if each.code in known and each.code not in self._items and not each.is_open(self._now):
+                if len(self._items) >= ITEMS_PER_FETCH:
+                    return False
+                self._items[each.code] = each.item()
+        for each in changed:
+            if each.code in self._items or not each.is_open(self._now) or self._waits(each):
+                continue
+            if not self._details_left or len(self._items) >= ITEMS_PER_FETCH:
+                return False
+            self._details_left -= 1
+            self._detail(each.code, each.mark, day)
+        return True
+
+    def _waits(self, summary: Summary) -> bool:
+        return self._failed.get(summary.code, [""])[0] == summary.mark
+
+    def _detail(self, code: str, told_mark: str | None, day: date) -> bool:
+        """Fetch one detail; one that fails is kept for later and does not stop the rest."""
+        try:
+            item = self._ask_detail(code, told_mark)
+        except _Stop:
+            raise
+        except Trouble as trouble:
+            self._fail(code, told_mark, day, trouble)
+            return False
+        self._down = 0
+        self._failed.pop(code, None)
+        self._items[code] = item
+        return True
+
+    def _ask_detail(self, code: str, told_mark: str | None) -> Item:
+        rows = self._api.ask(self._desk, codigo=code)
+        for row in rows:
+            item = read_detail(row, self._now, told_mark) if isinstance(row, dict) else None
+            if item and item.external_id == code:
+                return item
+        raise Trouble("unavailable", "the answer does not hold this tender")
+
+    def _fail(self, code: str, told_mark: str | None, day: date, trouble: Trouble) -> None:
+        self._failed[code] = [told_mark or "", day.isoformat()]
+        self._reject(f"codigo={code}", trouble.detail, external_id=code, retry=not isinstance(trouble, _Wrong))
+        self._down = 0 if isinstance(trouble, _Wrong) else self._down + 1
+        if self._down >= _DOWN_IN_A_ROW:
+            raise _Stop("unavailable", f"{self._down} details in a row: {trouble.detail}")
+
+    def _retry(self, today: Mapping[str, Summary]) -> None:
+        """Try again what failed earlier and is due."""
+        for due in self._desk.rejects_due(RETRIES_PER_FETCH):
+            field_, _, value = due.place.partition("=")
+            day = _day(f"{value[4:8]}-{value[2:4]}-{value[:2]}") if field_ == "fecha" else None
+            if field_ == "codigo" and register.tender_code(value) == value:
+                told_mark = today[value].mark if value in today else self._failed.get(value, [None])[0]
+                if self._detail(value, told_mark or None, self._today):
+                    self._resolved.append(due.place)
+            elif day and len(value) == len("ddmmaaaa"):
+                self._retry_day(day, due.place)
+            else:
+                self._reject(due.place, due.reason)
+
+    def _retry_day(self, day: date, place: str) -> None:
+        self._refused = [each for each in self._refused if each != day.isoformat()]
+        if self._take(self._list(day), day) and place not in self._rejects:
+            self._resolved.append(place)
+            self._held = None if day == self._today else self._held
+
+    def _reject(self, place: str, reason: str, *, external_id: str | None = None, retry: bool = False) -> None:
+        self._rejects[place] = text.reject(place, reason, external_id=external_id, retry=retry)
+
+    def _answer(self, trouble: Trouble | None, *, more: bool) -> Fetched:
+        """Trouble after something was gathered is told next time: what was gathered is worth keeping first."""
+        detail = trouble.detail if trouble else ""
+        gathered = bool(self._items or self._resolved)
+        if trouble and trouble is self._held and not gathered:
+            return self._fetched(trouble.outcome, self._cursor(), detail, more=more)
+        if trouble and not gathered and not self._rejects:
+            return self._fetched(trouble.outcome, dict(self._given), detail, more=False)
+        more = more or trouble is not None
+        outcome: Literal["ok", "unchanged"] = "ok" if gathered or self._rejects or more else "unchanged"
+        return self._fetched(outcome, self._cursor(), detail, more=more)
+
+    def _fetched(
+        self,
+        outcome: Literal["ok", "unchanged", "unavailable", "rejected"],
+        cursor: Mapping[str, Any],
+        detail: str,
+        *,
+        more: bool,
+    ) -> Fetched:
+        return Fetched(
+            outcome,
+            cursor,
+            items=tuple(self._items.values()),
+            rejects=tuple(self._rejects.values()),
+            resolved=tuple(self._resolved),
+            detail=detail[:500],
+            more=more,
+        )
+
+    def _cursor(self) -> dict[str, Any]:
+        upto = self._complete.isoformat()
+        failed = {code: entry for code, entry in self._failed.items() if entry[1] > upto}
+        cursor: dict[str, Any] = {"complete": upto}
+        if failed:
+            cursor["failed"] = dict(list(failed.items())[-_MAX_FAILED:])
+        if refused := [day for day in self._refused if day > upto]:
+            cursor["refused"] = refused
+        return cursor
+
+
+def _day(value: object) -> date | None:
+    try:
+        return date.fromisoformat(str(value))
+    except ValueError:
+        return None

@@ -1,0 +1,282 @@
+"""Mercado Público's search page: its CSV export, or its cards when the export is refused; optional, blocks nobody."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping
+from html.parser import HTMLParser
+from typing import Any, Literal
+
+import structlog
+
+from relevo.config import MINUTE, Settings
+from relevo.model import Fetched, Item
+from relevo.policy import mark, mark_of, one_each
+from relevo.ports import Desk, LaneClosed
+from relevo.sources import register, text
+from relevo.sources.http import Http, Reply, Trouble
+
+_log = structlog.get_logger("relevo.sources.chilecompra_web")
+
+TELLER = "web"
+LANE = "chilecompra-web"
+ITEMS_PER_FETCH = 500
+PAGES_PER_FETCH = 10
+_COLUMNS = ("IDLicitacion", "NombreLicitacion", "Estado")
+_NEWEST_FIRST, _PUBLISHED = "3", "5"
+# Tenders with a published amount and those without are never in one answer.
+_HALVES = ("1", "0")
+_OK = 200
+_HIDDEN = re.compile(r"no\s+p[uú]blico", re.IGNORECASE)
+
+
+class ChileCompraWeb:
+    """What the public search shows: whole names, descriptions and amounts, but neither rubro nor region."""
+
+    name = "chilecompra-web"
+
+    def __init__(self, settings: Settings) -> None:
+        self._http = Http(settings)
+        self._base = settings.chilecompra_web_base_url.rstrip("/")
+        self._pace_ms = settings.chilecompra_pace_ms
+        self._daily_limit = settings.chilecompra_daily_limit
+        self.seeds_silently = not settings.ingest_notify_first_run
+        self.interval_ms = (settings.chilecompra_web_interval_minutes or settings.worker_interval_minutes) * MINUTE
+
+    def fetch(self, cursor: Mapping[str, Any], desk: Desk) -> Fetched:
+        """Read the newest published tenders of both halves; one half that fails does not hide the other."""
+        found: list[Item] = []
+        troubles: list[Trouble] = []
+        for half in _HALVES:
+            try:
+                self._open_session(desk)
+                found += self._half(half, desk)
+            except Trouble as trouble:
+                troubles.append(trouble)
+        new = _news(found, desk)
+        if troubles and not new:
+            worst = next((each for each in troubles if each.outcome == "rejected"), troubles[0])
+            return Fetched(worst.outcome, dict(cursor), detail=worst.detail[:500])
+        outcome: Literal["ok", "unchanged"] = "ok" if new else "unchanged"
+        detail = "; ".join(each.detail for each in troubles)[:500]
+        return Fetched(outcome, {}, items=tuple(new[:ITEMS_PER_FETCH]), detail=detail, more=len(new) > ITEMS_PER_FETCH)
+
+    def _half(self, half: str, desk: Desk) -> list[Item]:
+        try:
+            return self._exported(half, desk)
+        except Trouble as refused:
+            _log.info("export_refused", detail=refused.detail, fallback="cards")
+        return self._shown(half, desk)
+
+    def _open_session(self, desk: Desk) -> None:
+        """Get the anonymous cookie without which every list is empty."""
+        self._http.forget_cookies()
+        self._turn(desk)
+        _accept(self._http.get(self._base))
+
+    def _exported(self, half: str, desk: Desk) -> list[Item]:
+        self._turn(desk)
+        made = text.loads(_accept(self._http.post(f"{self._base}/Home/GenerarArchivo", _query(half, 0))).body)
+        ticket, name = text.clean(text.at(made, "FileGuid"), 100), text.clean(text.at(made, "nombreArchivo"), 200)
+        if text.at(made, "estado") is not True or not ticket:
+            raise Trouble("unavailable", "the search page refuses an export")
+        self._turn(desk)
+        wanted = {"fileGuid": ticket, "nombreArchivo": name or "ListaLicitaciones.csv"}
+        found = read_export(_accept(self._http.get(f"{self._base}/Home/Descargar", wanted)).body)
+        if not found:
+            raise Trouble("unavailable", "the export is empty, as it is for strangers")
+        return found
+
+    def _shown(self, half: str, desk: Desk) -> list[Item]:
+        """Turn the pages, newest first, until one shows nothing new."""
+        found: list[Item] = []
+        for page in range(PAGES_PER_FETCH):
+            self._turn(desk)
+            cards = read_cards(_accept(self._http.post(f"{self._base}/Home/Buscar", _query(half, page))).body)
+            if not cards and not page:
+                raise Trouble("unavailable", "the search page shows an empty list, as it does to strangers")
+            found += cards
+            if not _news(cards, desk):
+                break
+        return found
+
+    def _turn(self, desk: Desk) -> None:
+        try:
+            desk.take_turn(LANE, pace_ms=self._pace_ms, daily_limit=self._daily_limit)
+        except LaneClosed as closed:
+            raise Trouble("unavailable", str(closed) or "no request may be made now") from None
+
+
+def _query(half: str, page: int) -> dict[str, Any]:
+    # All sixteen fields, as the page itself sends them: other spellings are answered with an empty list.
+    return {
+        "textoBusqueda": "",
+        "idEstado": _PUBLISHED,
+        "codigoRegion": "-1",
+        "idTipoLicitacion": "-1",
+        "fechaInicio": None,
+        "fechaFin": None,
+        "registrosPorPagina": "10",
+        "idTipoFecha": [],
+        "idOrden": _NEWEST_FIRST,
+        "compradores": [],
+        "garantias": None,
+        "rubros": [],
+        "proveedores": [],
+        "montoEstimadoTipo": [0],
+        "esPublicoMontoEstimado": [half],
+        "pagina": page,
+    }
+
+
+def _accept(reply: Reply) -> Reply:
+    if reply.status == _OK:
+        return reply
+    raise Trouble("unavailable", f"the search page answers HTTP {reply.status}")
+
+
+def _news(items: list[Item], desk: Desk) -> list[Item]:
+    each = one_each(items)
+    known = desk.known(register.NAMESPACE, [item.external_id for item in each]) if each else {}
+    return [item for item in each if mark_of(known.get(item.external_id, ""), TELLER) != item.fingerprint]
+
+
+def read_export(body: bytes) -> list[Item]:
+    """Read the CSV export; an export that is none, or of which nothing can be read, is trouble and not an empty one."""
+    lines = csv.reader(
+        io.StringIO(body.decode("utf-8-sig", "replace"), newline=""), delimiter=";", quoting=csv.QUOTE_NONE
+    )
+    try:
+        head, *rows = [line for line in lines if any(map(str.strip, line))] or [[]]
+    except csv.Error:
+        raise Trouble("rejected", "the export is no CSV") from None
+    names = [name.strip() for name in head]
+    if not set(_COLUMNS) <= set(names):
+        raise Trouble(
+            "unavailable" if not body.strip() else "rejected", "the export has not the columns it used to have"
+        )
+    items = [item for row in rows if len(row) == len(names) and (item := _row(dict(zip(names, row, strict=True))))]
+    if rows and not items:
+        _log.error("export_unreadable", rows=len(rows))
+        raise Trouble("rejected", f"none of the export's {len(rows)} rows could be read")
+    return items
+
+
+def _row(row: Mapping[str, str]) -> Item | None:
+    return _item(
+        row["IDLicitacion"],
+        {
+            "nombre": row["NombreLicitacion"],
+            "descripcion": row.get("Descripcion"),
+            "organismo": row.get("Organismo"),
+            "estado": row["Estado"],
+            "monto": row.get("MontoLicitacion"),
+            "moneda": row.get("Moneda"),
+            "publicada": row.get("FechaPublicacion"),
+        },
+    )
+
+
+def _item(told_code: object, told: Mapping[str, str | None]) -> Item | None:
+    code = register.tender_code(told_code)
+    nombre = text.clean(told.get("nombre"), text.NOMBRE)
+    if not code or not nombre:
+        return None
+    estado = register.state_name(told.get("estado"))
+    label = text.clean(told.get("monto"), text.SHORT)
+    monto = text.amount(label)
+    return Item(
+        register.NAMESPACE,
+        code,
+        nombre,
+        mark(TELLER, code, *(text.clean(value, text.DESCRIPCION) for value in told.values())),
+        descripcion=text.clean(told.get("descripcion"), text.DESCRIPCION),
+        organismo=text.clean(told.get("organismo"), text.ORGANISMO),
+        tipo=register.tipo_of(code),
+        estado=estado,
+        monto=monto,
+        moneda=text.currency(told.get("moneda")) if monto else None,
+        monto_label=label if label and not monto and re.search(r"\d", label) and not _HIDDEN.search(label) else None,
+        publicada_at=text.moment(told.get("publicada")),
+        cierra_at=text.moment(told.get("cierre"), end_of_day=True),
+        url=register.page_of(code),
+        announces=estado == register.OPEN,
+        withdrawn=estado in register.WITHDRAWN,
+    )
+
+
+def read_cards(body: bytes) -> list[Item]:
+    """Read the cards of a page; cards of which none can be read are trouble."""
+    reader = _Cards()
+    reader.feed(body.decode("utf-8-sig", "replace"))
+    reader.close()
+    cards = [list(_lines(card)) for card in reader.cards]
+    items = [item for lines in cards if (item := _card(lines))]
+    if cards and not items:
+        _log.error("cards_unreadable", cards=len(cards))
+        raise Trouble("rejected", f"none of the page's {len(cards)} cards could be read")
+    return items
+
+
+def _card(lines: list[str]) -> Item | None:
+    """Read a card by its headings: the value follows its heading."""
+    told: dict[str, str | None] = {}
+    code = _after(lines, "id licitación")
+    place = lines.index(code) if code else 0
+    tail = lines[place + 1 :] if code else []
+    told["estado"] = next((line for line in tail[:3] if register.tipo_of(f"1-1-{line}26") is None), None)
+    body = tail[tail.index(told["estado"]) + 1 :] if told["estado"] in tail else []
+    headings = [number for number, line in enumerate(body) if line.casefold().startswith(("monto", "fecha de"))]
+    words = body[: headings[0]] if headings else body[:2]
+    told["nombre"] = words[0] if words else None
+    told["descripcion"] = " ".join(words[1:]) or None
+    told |= _amount_of(body)
+    told["publicada"] = _after(body, "fecha de publicación")
+    told["cierre"] = _after(body, "fecha de cierre")
+    rest = [line for line in body[_place(body, "fecha de cierre") + 2 :] if not line.startswith("(")]
+    told["organismo"] = rest[0] if rest and not rest[0].casefold().startswith("cantidad") else None
+    return _item(code, told)
+
+
+def _amount_of(lines: list[str]) -> dict[str, str | None]:
+    for number, line in enumerate(lines):
+        if line.casefold().startswith("monto"):
+            following = lines[number + 1 : number + 3]
+            sign = text.currency(following[0]) if following else None
+            value = next(iter(following[1:] if sign else following), None)
+            return {"monto": value, "moneda": sign or "CLP"}
+    return {"monto": None, "moneda": None}
+
+
+def _place(lines: list[str], heading: str) -> int:
+    fitting = (number for number, line in enumerate(lines) if line.casefold().startswith(heading))
+    return next(fitting, len(lines))
+
+
+def _after(lines: list[str], heading: str) -> str | None:
+    return next(iter(lines[_place(lines, heading) + 1 :]), None)
+
+
+def _lines(chunks: list[str]) -> Iterator[str]:
+    for chunk in chunks:
+        if line := text.clean(chunk, text.DESCRIPCION):
+            yield line
+
+
+class _Cards(HTMLParser):
+    """Gathers the texts of each card."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.cards: list[list[str]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        classes = (dict(attrs).get("class") or "").split()
+        if tag == "div" and "lic-bloq-wrap" in classes:
+            self.cards.append([])
+
+    def handle_data(self, data: str) -> None:
+        if self.cards:
+            self.cards[-1].append(data)

@@ -1,0 +1,298 @@
+"""Asking over HTTP with limits: time, size, redirects and where they may lead; secrets stay out of what is said."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Literal
+from urllib.parse import urljoin, urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import HTTPError
+
+from relevo import __version__
+from relevo.config import Settings
+
+USER_AGENT = f"relevo/{__version__}"
+MAX_REDIRECTS = 5
+_REDIRECTS = (301, 302, 303, 307, 308)
+_CONNECT_S = 10.0
+_CHUNK = 16_384
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_MAX_RETRY_AFTER_S = 86_400
+
+# urllib3 writes whole addresses, queries and all, into its lines.
+logging.getLogger("urllib3").setLevel(logging.ERROR)
+
+
+class Trouble(Exception):  # noqa: N818 an answer of its own: the source could not be asked
+    """A source could not be asked: `outcome` says whether trying again later may help."""
+
+    def __init__(self, outcome: Literal["unavailable", "rejected"], detail: str) -> None:
+        super().__init__(detail)
+        self.outcome = outcome
+        self.detail = detail
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+    url: str = field(repr=False)
+
+    def retry_after_ms(self) -> int:
+        """Return how long the server asks to wait, in seconds or until a date by its own clock; 0 if it does not."""
+        said = self.headers.get("retry-after", "").strip()[:40]
+        if said.isdecimal():
+            return min(int(said), _MAX_RETRY_AFTER_S) * 1_000
+        then, now = _date(said), _date(self.headers.get("date", ""))
+        wait = (then - now).total_seconds() if then and now else 0
+        return round(min(max(wait, 0), _MAX_RETRY_AFTER_S) * 1_000)
+
+
+class Http:
+    """One client: cookies are kept between requests, connections are not."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._limit_s = settings.http_timeout_ms / 1_000
+        self._max_bytes = settings.http_max_bytes
+        self._guard = _Guard(allow_private=settings.http_allow_private)
+        self._session = requests.Session()
+        # Neither proxies nor a .netrc of the environment: what is sent where is said in the settings alone.
+        self._session.trust_env = False
+        self._session.headers.clear()
+        self._session.headers.update(
+            {"User-Agent": USER_AGENT, "Accept-Encoding": "gzip, deflate", "Connection": "close"}
+        )
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, _Adapter(self._guard))
+
+    def get(self, url: str, query: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None) -> Reply:
+        """GET an address; raises Trouble when no whole answer came."""
+        return self._ask("GET", url, params=query, headers=headers)
+
+    def post(self, url: str, document: object, headers: Mapping[str, str] | None = None) -> Reply:
+        """POST a JSON document; raises Trouble when no whole answer came."""
+        return self._ask("POST", url, json=document, headers=headers)
+
+    def forget_cookies(self) -> None:
+        """Start as a stranger again."""
+        self._session.cookies.clear()
+
+    def _ask(self, method: str, url: str, **more: Any) -> Reply:
+        deadline = time.monotonic() + self._limit_s
+        for _ in range(MAX_REDIRECTS + 1):
+            reply, location = self._exchange(method, url, deadline, more)
+            if location is None:
+                return reply
+            url = _follow(url, location)
+            more.pop("params", None)
+            if reply.status in (301, 302, 303) and method != "GET":
+                method = "GET"
+                more.pop("json", None)
+        raise Trouble("rejected", f"it redirects more than {MAX_REDIRECTS} times")
+
+    def _exchange(self, method: str, url: str, deadline: float, more: Mapping[str, Any]) -> tuple[Reply, str | None]:
+        """Send one request; what went wrong is said in words of our own, for the library's repeat the address."""
+        left = max(deadline - time.monotonic(), 0.001)
+        trouble: Trouble | None = None
+        reply: Reply | None = None
+        location = None
+        with self._guard.cutting_off_after(left) as guard:
+            try:
+                limits = (min(left, _CONNECT_S), left)
+                with self._session.request(
+                    method, url, stream=True, allow_redirects=False, timeout=limits, **more
+                ) as got:
+                    reply = Reply(got.status_code, _lower(got.headers), self._read(got), got.url or url)
+                    location = got.headers.get("location") if got.status_code in _REDIRECTS else None
+            except Trouble as already:
+                trouble = already
+            except (requests.RequestException, HTTPError, OSError, ValueError) as error:
+                trouble = Trouble("unavailable", _plainly(error))
+            # A body without a length that is cut off looks whole.
+            if guard.cut:
+                trouble = Trouble("unavailable", f"no whole answer within {self._limit_s * 1_000:.0f} ms")
+            if guard.refused:
+                trouble = Trouble("rejected", guard.refused)
+        if trouble or reply is None:
+            raise Trouble((trouble or _NOTHING).outcome, (trouble or _NOTHING).detail) from None
+        return reply, location
+
+    def _read(self, response: requests.Response) -> bytes:
+        too_much = Trouble("rejected", f"the answer has more than {self._max_bytes} bytes (HTTP_MAX_BYTES)")
+        length = response.headers.get("content-length", "")
+        if length.isdecimal() and int(length[:20]) > self._max_bytes:
+            raise too_much
+        body = bytearray()
+        for chunk in response.iter_content(_CHUNK):
+            body += chunk
+            if len(body) > self._max_bytes:
+                raise too_much
+        return bytes(body)
+
+
+_NOTHING = Trouble("unavailable", "no answer")
+
+
+class _Guard:
+    """Sees every connection as it is made: refuses private addresses, and cuts it off when its time is over."""
+
+    def __init__(self, *, allow_private: bool) -> None:
+        self._allow_private = allow_private
+        self._lock = threading.Lock()
+        self._handle: socket.socket | None = None
+        self.cut = False
+        self.refused = ""
+
+    @contextmanager
+    def cutting_off_after(self, seconds: float) -> Iterator[_Guard]:
+        """Watch over one exchange."""
+        self.cut, self.refused = False, ""
+        timer = threading.Timer(seconds, self._cut_off)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield self
+        finally:
+            timer.cancel()
+            with self._lock:
+                if self._handle:
+                    self._handle.close()
+                self._handle = None
+
+    def connect(self, host: str, port: int | None, dial: Callable[[], socket.socket]) -> socket.socket:
+        """Make a connection, unless its address, looked up or met, is a private one."""
+        if not self._allow_private:
+            self._check(_addresses(host, port))
+        dialled = dial()
+        try:
+            if not self._allow_private:
+                self._check([dialled.getpeername()[0]])
+            # A second handle to the same connection: TLS takes the first one over.
+            with self._lock:
+                self._handle = dialled.dup()
+                if self.cut:
+                    self._handle.shutdown(socket.SHUT_RDWR)
+        except BaseException:
+            dialled.close()
+            raise
+        return dialled
+
+    def _check(self, addresses: list[str]) -> None:
+        if any(is_private(address) for address in addresses):
+            self.refused = "it leads to a private address, which HTTP_ALLOW_PRIVATE does not allow"
+            raise Trouble("rejected", self.refused)
+
+    def _cut_off(self) -> None:
+        with self._lock:
+            self.cut = True
+            if self._handle:
+                try:
+                    self._handle.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    return  # gone already
+
+
+class _Adapter(HTTPAdapter):
+    """Makes its connections under the guard's eyes."""
+
+    def __init__(self, guard: _Guard) -> None:
+        self._guard = guard
+        super().__init__(max_retries=0, pool_connections=1, pool_maxsize=1)
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = _guarded(self._guard)
+
+
+def _guarded(guard: _Guard) -> dict[str, type[HTTPConnectionPool]]:
+    class Plain(HTTPConnection):
+        def _new_conn(self) -> socket.socket:
+            return guard.connect(self.host, self.port, super()._new_conn)
+
+    class Secure(HTTPSConnection):
+        def _new_conn(self) -> socket.socket:
+            return guard.connect(self.host, self.port, super()._new_conn)
+
+    class PlainPool(HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    return {"http": PlainPool, "https": SecurePool}
+
+
+def is_private(address: str) -> bool:
+    """Say whether an address is not one of the public internet, also if it is wrapped into another kind."""
+    try:
+        met = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return True
+    if isinstance(met, ipaddress.IPv6Address):
+        wrapped = met.ipv4_mapped or met.sixtofour
+        if met in _NAT64:
+            wrapped = ipaddress.IPv4Address(int(met) & 0xFFFFFFFF)
+        if wrapped:
+            return is_private(str(wrapped))
+    return not met.is_global or met.is_multicast
+
+
+def _addresses(host: str, port: int | None) -> list[str]:
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []  # connecting says what is wrong
+    return [str(entry[4][0]) for entry in found]
+
+
+def _follow(url: str, location: str) -> str:
+    target = urljoin(url, location)
+    here, there = urlsplit(url), urlsplit(target)
+    if there.scheme not in ("http", "https") or not there.hostname:
+        raise Trouble("rejected", "it redirects to what is no web address")
+    if here.scheme == "https" and there.scheme == "http":
+        raise Trouble("rejected", "it redirects from https to http")
+    return target
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        read = parsedate_to_datetime(text)
+    except (TypeError, ValueError, IndexError):
+        return None
+    return read if read.tzinfo else read.replace(tzinfo=UTC)
+
+
+def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+_PLAINLY: tuple[tuple[type[Exception], str], ...] = (
+    (requests.ConnectTimeout, "connecting took too long"),
+    (requests.Timeout, "no answer in time"),
+    (requests.exceptions.SSLError, "its certificate or encryption is not acceptable"),
+    (requests.exceptions.ChunkedEncodingError, "the answer broke off"),
+    (requests.exceptions.ContentDecodingError, "the answer could not be unpacked"),
+    (requests.ConnectionError, "no connection, or it broke off"),
+)
+
+
+def _plainly(error: Exception) -> str:
+    known = (words for kind, words in _PLAINLY if isinstance(error, kind))
+    return next(known, f"no answer ({type(error).__name__})")

@@ -1,0 +1,161 @@
+"""What sources say, made fit to keep: clean text, whole moments, exact amounts; nothing here raises."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import datetime, time
+from decimal import Decimal, InvalidOperation
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from relevo.model import Reject
+
+SANTIAGO = ZoneInfo("America/Santiago")
+NOMBRE, DESCRIPCION, ORGANISMO, REGION, SHORT, URL, EXTERNAL_ID = 2_000, 20_000, 500, 200, 100, 2_000, 300
+MAX_RUBROS = 2_000
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u2028\u2029\ufeff]")
+_ISO = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?\s*(Z|[+-]\d\d(?::?\d\d)?)?)?", re.IGNORECASE
+)
+_CHILEAN = re.compile(r"(\d{1,2})[-/](\d{1,2})[-/](\d{4})(?:\s+(\d{1,2}):(\d\d)(?::(\d\d))?)?")
+_THOUSANDS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
+_COMMA = re.compile(r"\d+,\d+")
+_PLAIN = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3})?")
+_MOST = Decimal(10) ** 18
+_CURRENCIES = {"UF": "CLF", "PESO": "CLP", "PESO CHILENO": "CLP", "PESOS": "CLP", "DOLAR": "USD", "DÓLAR": "USD"}
+_CURRENCIES |= {"$": "CLP", "US$": "USD", "€": "EUR", "EURO": "EUR", "UNIDAD DE FOMENTO": "CLF"}
+
+
+def loads(body: bytes) -> Any:
+    """Read JSON with exact numbers, or return None if it is none."""
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = body.decode("latin-1")
+    try:
+        return json.loads(text, parse_float=Decimal, parse_constant=lambda _: None)
+    except (ValueError, RecursionError, ArithmeticError):
+        return None
+
+
+def clean(value: object, limit: int) -> str | None:
+    """Return text in one line without control characters, of at most `limit` characters; None if nothing is left."""
+    if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
+        return None
+    # A lone surrogate can be told in JSON but not be stored.
+    text = str(value).encode("utf-8", "replace").decode()
+    return " ".join(_CONTROL.sub(" ", text).split())[:limit].strip() or None
+
+
+def at(value: object, *path: str) -> Any:
+    """Follow keys down; None where the way ends."""
+    for key in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value
+
+
+def each(value: object) -> list[Any]:
+    """Return a list as it is, a lone thing as a list of one, and nothing as none."""
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def within(value: object, keys: frozenset[str], depth: int = 6) -> Iterator[dict[str, Any]]:
+    """Yield the outermost objects that have one of the keys, however lists and wrappers lie around them."""
+    if isinstance(value, dict):
+        if keys & value.keys():
+            yield value
+            return
+        value = list(value.values())
+    if isinstance(value, list) and depth:
+        for inner in value:
+            yield from within(inner, keys, depth - 1)
+
+
+def moment(
+    value: object, *, zone: ZoneInfo = SANTIAGO, end_of_day: bool = False, trust_offset: bool = True
+) -> datetime | None:
+    """Read a moment; without an offset, or with one that is not to be trusted, it is local time of the zone.
+
+    A bare day is its first second, or its last with `end_of_day`.
+    """
+    text = clean(value, 50) or ""
+    fields, offset = _fields(text)
+    if fields is None:
+        return None
+    year, month, day, hour, minute, second, micro = fields
+    try:
+        if hour is None:
+            local = datetime.combine(datetime(year, month, day), time(23, 59, 59) if end_of_day else time(0), zone)  # noqa: DTZ001
+        else:
+            local = datetime(year, month, day, hour, minute, second, micro, zone)
+        told = datetime.fromisoformat(f"{local:%Y-%m-%dT%H:%M:%S.%f}{offset}") if offset and trust_offset else local
+    except ValueError:
+        return None
+    return told if 1900 < told.year < 2199 else None  # noqa: PLR2004 beyond these lie only placeholders
+
+
+def _fields(text: str) -> tuple[tuple[int, int, int, Any, int, int, int] | None, str]:
+    if found := _ISO.fullmatch(text):
+        year, month, day, hour, minute, second, fraction, offset = found.groups()
+        micro = int((fraction or "0")[:6].ljust(6, "0"))
+        offset = "+00:00" if (offset or "").upper() == "Z" else (offset or "")
+        clock = None if hour is None else int(hour)
+        return (int(year), int(month), int(day), clock, int(minute or 0), int(second or 0), micro), offset
+    if found := _CHILEAN.fullmatch(text):
+        day, month, year, hour, minute, second = found.groups()
+        clock = None if hour is None else int(hour)
+        return (int(year), int(month), int(day), clock, int(minute or 0), int(second or 0), 0), ""
+    return None, ""
+
+
+def amount(value: object) -> Decimal | None:
+    """Read an amount of money, also "70.063,00"; what is not above zero says nothing."""
+    text = re.sub(r"^(?:US\$|[A-Z]{3}|[$€])\s*", "", (clean(value, 50) or "").replace(" ", ""))
+    if _THOUSANDS.fullmatch(text):
+        text = text.replace(".", "").replace(",", ".")
+    elif _COMMA.fullmatch(text):
+        text = text.replace(",", ".")
+    elif not _PLAIN.fullmatch(text):
+        return None
+    try:
+        read = Decimal(text).quantize(Decimal("0.01"))
+    except InvalidOperation:
+        return None
+    return read if 0 < read < _MOST else None
+
+
+def currency(value: object) -> str | None:
+    """Return a currency's code of three letters."""
+    text = (clean(value, 50) or "").upper()
+    text = _CURRENCIES.get(text, text)
+    return text if re.fullmatch(r"[A-Z]{3}", text) else None
+
+
+def code(value: object) -> str | None:
+    """Return a classification's code as text, without a blank or the .0 of a number that was a float once."""
+    text = (clean(value, 30) or "").replace(" ", "")
+    return re.sub(r"\.0+$", "", text) or None
+
+
+def codes(values: list[object]) -> tuple[str, ...]:
+    """Return the codes told, each once, in their order."""
+    return tuple(dict.fromkeys(found for value in values if (found := code(value))))[:MAX_RUBROS]
+
+
+def reject(place: str, reason: str, *, external_id: str | None = None, retry: bool = False) -> Reject:
+    """Return a reject that fits its table."""
+    said = clean(reason, 500) or "unusable"
+    return Reject(clean(place, 1_000) or "?", said, clean(external_id, EXTERNAL_ID), retry)
+
+
+def number(value: object) -> float | None:
+    """Read a small number, as demos tell them."""
+    told = clean(value, 20) or ""
+    return float(told) if re.fullmatch(r"-?\d{1,6}(?:\.\d+)?", told) else None

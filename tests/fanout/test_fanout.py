@@ -1,0 +1,423 @@
+"""Fan-out: an event becomes one delivery per installation that asked for it, whatever happens in between."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from phones import add_phones, event_row, fan_out, fan_out_to_the_end, one_step, prefer, reached
+from plans import rows_read
+from relevo import door, queries
+from relevo.door import Event, Matching
+
+NEWS = Matching(
+    text="aseo de oficinas", rubros=("76111500",), region="Región del Ñuble", tipo="LE", monto=100, moneda="CLP"
+)
+
+
+DROP_THE_MONTH = """
+do $$ begin execute 'drop table relevo.notification_deliveries' || to_char(now() at time zone 'UTC', '_YYYY_MM'); end $$
+"""
+
+
+class TestAudience:
+    """Who gets a delivery."""
+
+    def test_everyone_means_every_installation_that_may_receive(self, build, conn) -> None:
+        """Preferences play no part in an event for everyone."""
+        phones = add_phones(conn, 5)
+        made = door.enqueue(conn, Event("notice", "1", "Hello"))
+        fan_out(build())
+        assert reached(conn, made.event_id) == phones
+
+    def test_given_installations_and_nobody_else(self, build, conn) -> None:
+        """A personal event goes to the installations it names, once each, and unknown ones are passed by."""
+        phones = add_phones(conn, 5)
+        prefer(conn, phones, enabled=False)
+        named = [phones[3], phones[1], phones[3], uuid4()]
+        made = door.enqueue(conn, Event("message", "1", "For you", audience=named))
+        fan_out(build())
+        assert reached(conn, made.event_id) == [phones[1], phones[3]]
+
+    def test_matching_means_whoever_asked(self, build, conn) -> None:
+        """A matching event goes to the installations that asked for it, and no preference is no wildcard."""
+        phones = add_phones(conn, 6)
+        prefer(conn, phones[:1])
+        prefer(conn, phones[1:2], keywords=["aseo"])
+        prefer(conn, phones[2:3], rubro_prefix="7611")
+        prefer(conn, phones[3:4], region="ñuble", monto_min=101)
+        prefer(conn, phones[4:5], enabled=False)
+        made = door.enqueue(conn, Event("tender", "1", "Aseo", audience=NEWS))
+        fan_out(build())
+        assert reached(conn, made.event_id) == phones[:3]
+
+    def test_one_delivery_however_many_preferences_match(self, build, conn) -> None:
+        """Several preferences of one installation are joined by or, across slices too."""
+        phones = add_phones(conn, 7)
+        for name, asked in {"a": {}, "b": {"keywords": ["aseo", "oficinas"]}, "c": {"tipo": "LE"}}.items():
+            prefer(conn, phones, name, **asked)
+        made = door.enqueue(conn, Event("tender", "1", "Aseo", audience=NEWS))
+        fan_out_to_the_end(build(fanout_slice_size=3))
+        assert reached(conn, made.event_id) == phones
+
+    @pytest.mark.parametrize("audience", ["everyone", "installations", "matching"])
+    def test_who_may_not_receive_is_left_out(self, build, conn, audience: str) -> None:
+        """Inactive, incapable, not permitted, invalidated, without a token, opted out: none gets a delivery."""
+        good = add_phones(conn, 1)
+        others = [
+            add_phones(conn, 1, **why)[0]
+            for why in (
+                {"active": False},
+                {"push_capable": False},
+                {"permission": "denied"},
+                {"permission": "undetermined"},
+                {"invalidated_at": datetime.now(UTC), "invalid_reason": "DeviceNotRegistered"},
+                {"opt_outs": ["tips", "tenders"]},
+            )
+        ]
+        conn.execute("insert into relevo.device_installations (token) values (null)")
+        prefer(conn, [*good, *others])
+        whom = {"everyone": "everyone", "installations": [*good, *others], "matching": NEWS}[audience]
+        made = door.enqueue(conn, Event("tender", "1", "Aseo", audience=whom, category="tenders"))
+        other = door.enqueue(conn, Event("tender", "2", "Aseo", audience=whom, category="else"))
+        plain = door.enqueue(conn, Event("tender", "3", "Aseo", audience=whom))
+        fan_out(build())
+        assert reached(conn, made.event_id) == good
+        assert reached(conn, other.event_id) == reached(conn, plain.event_id) == [*good, others[-1]]
+
+    def test_nobody_is_an_audience_too(self, build, conn) -> None:
+        """An event that nobody asked for ends its fan-out with nothing made."""
+        made = door.enqueue(conn, Event("tender", "1", "Aseo", audience=NEWS))
+        report = fan_out(build())
+        assert report.counts == {"events_fanned_out": 1}
+        assert event_row(conn, made.event_id)["state"] == "fanned"
+
+    def test_a_delivery_carries_what_it_needs(self, build, conn) -> None:
+        """Type, lane, policy and deadline come from the event, project and provider from the installation."""
+        add_phones(conn, 1, project="other", provider="sandbox")
+        until = datetime.now(UTC) + timedelta(hours=1)
+        event = Event("call", "1", "Ring", lane="urgent", at_most_once=True, deadline_at=until)
+        made = door.enqueue(conn, event)
+        fan_out(build())
+        row = conn.execute(
+            "select event_type, lane, at_most_once, deadline_at, project, provider, status, notification_event_id,"
+            " event_day from relevo.notification_deliveries"
+        ).fetchone()
+        today = conn.execute("select (now() at time zone 'UTC')::date").fetchone()
+        assert row == ("call", "urgent", True, until, "other", "sandbox", "pending", made.event_id, today[0])
+
+    def test_event_types_give_what_the_event_leaves_open(self, conn) -> None:
+        """Lane, policy and time to live of a type hold where the event says nothing, and yield where it does."""
+        conn.execute(
+            "insert into relevo.event_types (event_type, lane, at_most_once, ttl_s) values ('call', 'urgent', true, 60)"
+        )
+        door.enqueue(conn, Event("call", "1", "Ring"))
+        door.enqueue(conn, Event("call", "2", "Ring", lane="bulk", at_most_once=False, ttl_s=120))
+        rows = conn.execute(
+            "select lane, at_most_once, extract(epoch from deadline_at - scheduled_at)::int"
+            " from relevo.notification_events order by id"
+        ).fetchall()
+        assert rows == [("urgent", True, 60), ("bulk", False, 120)]
+
+
+class TestSlices:
+    """An event for many is made in slices, each committed with its cursor."""
+
+    def test_slices_add_up(self, build, conn) -> None:
+        """Each step makes one slice, and the last one closes the fan-out."""
+        phones = add_phones(conn, 8)
+        made = door.enqueue(conn, Event("notice", "1", "Hello"))
+        app = build(fanout_slice_size=3)
+        for expected in (3, 6, 8):
+            assert one_step(app).more
+            assert len(reached(conn, made.event_id)) == expected
+        row = event_row(conn, made.event_id)
+        assert (row["state"], row["targets_selected"], row["deliveries_created"]) == ("fanned", 8, 8)
+        assert reached(conn, made.event_id) == phones
+        assert not one_step(app).more
+
+    @pytest.mark.parametrize("audience", ["everyone", "installations", "matching"])
+    def test_a_slice_may_end_exactly_at_the_last(self, build, conn, audience: str) -> None:
+        """Whatever the rest is, nobody is left out or doubled at the seams."""
+        app = build(fanout_slice_size=2)
+        phones: list[UUID] = []
+        for count in range(7):
+            whom = {"everyone": "everyone", "installations": [*phones, uuid4()], "matching": NEWS}[audience]
+            made = door.enqueue(conn, Event("tender", str(count), "Aseo", audience=whom))
+            fan_out_to_the_end(app)
+            assert reached(conn, made.event_id) == phones
+            assert event_row(conn, made.event_id)["state"] == "fanned"
+            phones += add_phones(conn, 1)
+            prefer(conn, phones[-1:], keywords=["aseo", "oficinas"])
+
+    def test_a_slice_that_is_undone_is_made_again(self, build, conn) -> None:
+        """A failure at any slice's commit leaves the slices before it, and a restart ends with one delivery each."""
+        phones = add_phones(conn, 8)
+        made = door.enqueue(conn, Event("notice", "1", "Hello"))
+        conn.execute(
+            """
+            create function break_it() returns trigger language plpgsql as $$ begin raise 'lights out'; end $$;
+            create constraint trigger break_it after update on relevo.notification_events
+              deferrable initially deferred for each row when (new.fanout_cursor > 3) execute function break_it()
+            """
+        )
+        app = build(fanout_slice_size=3)
+        report = app.runner.run(app.registry["fanout"], "manual")
+        assert report.outcome == "failed"
+        assert "lights out" in report.error
+        assert reached(conn, made.event_id) == phones[:3]
+        assert event_row(conn, made.event_id)["fanout_cursor"] == 3
+        conn.execute("drop function break_it cascade")
+        fan_out_to_the_end(build(fanout_slice_size=3))
+        assert reached(conn, made.event_id) == phones
+        status = door.get(conn, made.event_id)
+        assert status is not None
+        assert status.deliveries == {"pending": 8}
+
+    def test_who_registers_later_is_not_in(self, build, conn) -> None:
+        """The audience is whoever was registered when fan-out began."""
+        phones = add_phones(conn, 4)
+        made = door.enqueue(conn, Event("notice", "1", "Hello"))
+        app = build(fanout_slice_size=3)
+        one_step(app)
+        late = door.register(conn, door.Installation("ExponentPushToken[late]"))
+        fan_out_to_the_end(app)
+        assert reached(conn, made.event_id) == phones
+        again = door.enqueue(conn, Event("notice", "2", "Hello"))
+        fan_out_to_the_end(app)
+        assert reached(conn, again.event_id) == [*phones, late]
+
+    def test_a_preference_counts_as_of_its_slice(self, build, conn) -> None:
+        """What is changed before a phone's slice counts, what is changed after it does not."""
+        phones = add_phones(conn, 6)
+        prefer(conn, phones, keywords=["aseo"])
+        made = door.enqueue(conn, Event("tender", "1", "Aseo", audience=NEWS))
+        app = build(fanout_slice_size=3)
+        one_step(app)
+        prefer(conn, [phones[0], phones[5]], keywords=["puentes"])
+        prefer(conn, [phones[4]], enabled=False)
+        door.register(conn, door.Installation(None, phones[2], permission="denied"))
+        fan_out_to_the_end(app)
+        assert reached(conn, made.event_id) == phones[:4]
+
+    def test_the_day_is_written_once(self, build, conn) -> None:
+        """An event that fans out over midnight keeps the day on which it began."""
+        add_phones(conn, 4)
+        made = door.enqueue(conn, Event("notice", "1", "Hello"))
+        app = build(fanout_slice_size=3)
+        one_step(app)
+        yesterday = datetime.now(UTC).date() - timedelta(days=1)
+        conn.execute("update relevo.notification_events set event_day = %s", [yesterday])
+        conn.execute("update relevo.notification_deliveries set event_day = %s", [yesterday])
+        fan_out_to_the_end(app)
+        days = conn.execute("select distinct event_day from relevo.notification_deliveries").fetchall()
+        assert days == [(yesterday,)]
+        assert len(reached(conn, made.event_id)) == 4
+
+    def test_a_missing_partition_is_made(self, build, conn) -> None:
+        """If the month of an event's day has no partition, fan-out makes it before its slice."""
+        add_phones(conn, 2)
+        made = door.enqueue(conn, Event("notice", "1", "Hello"))
+        conn.execute(DROP_THE_MONTH)
+        fan_out(build())
+        assert len(reached(conn, made.event_id)) == 2
+
+    def test_what_is_there_already_is_stepped_aside_for(self, build, conn) -> None:
+        """If a delivery of the slice exists, only the missing ones are made; both numbers are told."""
+        phones = add_phones(conn, 5)
+        made = door.enqueue(conn, Event("notice", "1", "Hello"))
+        conn.execute(
+            """
+            insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type)
+            values ((now() at time zone 'UTC')::date, %s, %s, 'notice')
+            """,
+            [made.event_id, phones[1]],
+        )
+        report = fan_out(build(fanout_slice_size=3))
+        assert reached(conn, made.event_id) == phones
+        assert report.counts == {"targets_selected": 5, "deliveries_created": 4, "events_fanned_out": 1}
+        row = event_row(conn, made.event_id)
+        assert (row["targets_selected"], row["deliveries_created"]) == (5, 4)
+
+
+class TestOrder:
+    """What comes first, what waits, what comes too late."""
+
+    def test_urgent_first_then_the_oldest(self, build, conn) -> None:
+        """Urgent events overtake, and among equals the one that was due first goes first."""
+        add_phones(conn, 1)
+        now = datetime.now(UTC)
+        events = [
+            Event("notice", "late", "t", scheduled_at=now - timedelta(minutes=1)),
+            Event("notice", "early", "t", scheduled_at=now - timedelta(minutes=2)),
+            Event("call", "urgent late", "t", lane="urgent", scheduled_at=now - timedelta(seconds=1)),
+            Event("call", "urgent early", "t", lane="urgent", scheduled_at=now - timedelta(seconds=2)),
+            Event("call", "urgent later on", "t", lane="urgent", scheduled_at=now + timedelta(hours=1)),
+        ]
+        keys = {made.event_id: event.key for made, event in zip(door.enqueue_many(conn, events), events, strict=True)}
+        app = build()
+        order = []
+        for _ in range(4):
+            one_step(app)
+            newest = "select notification_event_id from relevo.notification_deliveries order by id desc limit 1"
+            order.append(keys[conn.execute(newest).fetchone()[0]])
+        assert order == ["urgent early", "urgent late", "early", "late"]
+        assert not one_step(app).more
+
+    def test_a_scheduled_event_waits_for_its_time(self, build, conn) -> None:
+        """Before its time nothing is made and the run is idle; when it is due it goes out like any other."""
+        add_phones(conn, 2)
+        made = door.enqueue(conn, Event("notice", "1", "t", scheduled_at=datetime.now(UTC) + timedelta(hours=1)))
+        app = build()
+        assert fan_out(app).outcome == "idle"
+        assert event_row(conn, made.event_id)["state"] == "waiting"
+        conn.execute("update relevo.notification_events set scheduled_at = now() - interval '1 second'")
+        fan_out(app)
+        assert len(reached(conn, made.event_id)) == 2
+
+    def test_too_late_is_said_and_nothing_made(self, build, conn) -> None:
+        """An event whose deadline passed before its fan-out ends with a reason and without a delivery."""
+        add_phones(conn, 2)
+        made = door.enqueue(conn, Event("notice", "1", "t", ttl_s=60))
+        conn.execute(
+            "update relevo.notification_events"
+            " set scheduled_at = now() - interval '2 minutes', deadline_at = now() - interval '1 minute'"
+        )
+        app = build()
+        assert fan_out(app).counts == {"events_expired": 1}
+        row = event_row(conn, made.event_id)
+        assert (row["state"], row["event_day"]) == ("cancelled", None)
+        assert "deadline" in row["end_reason"]
+        fan_out_to_the_end(app)
+        assert reached(conn, made.event_id) == []
+        assert event_row(conn, made.event_id)["swept_at"] is not None
+
+    def test_finding_the_next_event_reads_one_of_many(self, conn) -> None:
+        """With thousands of events waiting the next one is found by the index, not by sorting them all."""
+        door.enqueue_many(conn, [Event("notice", str(n), "t", audience=[uuid4()]) for n in range(3_000)])
+        assert rows_read(conn, queries.load("fanout")["pick_event"], {"now": None}) <= 3
+
+
+class TestTelling:
+    """What a run and an event tell of it."""
+
+    def test_counts_are_in_the_run(self, build, conn) -> None:
+        """The run's row tells targets and deliveries, to be selected as the seed's columns."""
+        add_phones(conn, 7)
+        door.enqueue_many(conn, [Event("notice", str(n), "t") for n in range(3)])
+        report = fan_out(build(fanout_slice_size=3))
+        row = conn.execute(
+            "select cycle, outcome, targets_selected, deliveries_created, counts from relevo.worker_runs where id = %s",
+            [report.run_id],
+        ).fetchone()
+        counts = {"targets_selected": 21, "deliveries_created": 21, "events_fanned_out": 3}
+        assert row == ("fanout", "ok", 21, 21, counts)
+
+    def test_an_idle_round_writes_no_row(self, build, conn) -> None:
+        """Nothing to do leaves no run behind."""
+        assert fan_out(build()).outcome == "idle"
+        assert conn.execute("select count(*) from relevo.worker_runs").fetchone() == (0,)
+
+    def test_progress_adds_up_without_counting(self, build, conn) -> None:
+        """An event tells how many deliveries it has from the slices' own notes, even if nobody can count them."""
+        add_phones(conn, 7)
+        made = door.enqueue(conn, Event("notice", "1", "t"))
+        app = build(fanout_slice_size=3)
+        told = []
+        for _ in range(3):
+            one_step(app)
+            status = door.get(conn, made.event_id)
+            assert status is not None
+            told.append((status.state, status.deliveries))
+        assert told == [("fanning", {"pending": 3}), ("fanning", {"pending": 6}), ("fanned", {"pending": 7})]
+        conn.execute("drop table relevo.notification_deliveries cascade")
+        status = door.get(conn, made.event_id)
+        assert status is not None
+        assert status.deliveries == {"pending": 7}
+        assert status.left_to_send
+
+    def test_dispatch_is_woken_after_the_first_slice_while_it_sleeps(self, build, conn) -> None:
+        """The first slice knocks at dispatch's door, if it sleeps; nobody is knocked at who is awake or got nothing."""
+        add_phones(conn, 4)
+        conn.execute("listen relevo_wake")
+        app = build(fanout_slice_size=3)
+        door.enqueue(conn, Event("notice", "awake", "t"))
+        fan_out_to_the_end(app)
+        assert heard(conn) == []
+        conn.execute("insert into relevo.cycle_state (cycle, asleep) values ('dispatch', true)")
+        door.enqueue(conn, Event("notice", "for nobody", "t", audience=[uuid4()]))
+        one_step(app)
+        assert heard(conn) == []
+        door.enqueue(conn, Event("notice", "asleep", "t"))
+        one_step(app)
+        assert heard(conn) == ["dispatch"]
+
+
+def heard(conn) -> list[str]:
+    """Return what was called out; what was committed before is here within the time of one more round trip."""
+    conn.execute("select 1")
+    return [call.payload for call in conn.notifies(timeout=0.1)]
+
+
+class TestFleet:
+    """Several workers at once."""
+
+    def test_two_workers_share_many_events(self, build, conn) -> None:
+        """Whoever takes what, each event reaches each of its phones once, and the counts add up."""
+        phones = add_phones(conn, 25)
+        prefer(conn, phones[:12], keywords=["aseo"])
+        events = [
+            Event(
+                "tender",
+                str(n),
+                "t",
+                audience=[NEWS, "everyone", phones[5:9]][n % 3],
+                lane="urgent" if n % 5 == 0 else None,
+            )
+            for n in range(45)
+        ]
+        made = door.enqueue_many(conn, events)
+        apps = [build(worker_id=name, fanout_slice_size=4) for name in ("a", "b")]
+        reports = []
+        threads = [threading.Thread(target=lambda app=app: reports.append(fan_out(app))) for app in apps]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=60)
+        expected = [phones[:12], phones, phones[5:9]]
+        for n, each in enumerate(made):
+            assert reached(conn, each.event_id) == expected[n % 3]
+            status = door.get(conn, each.event_id)
+            assert status is not None
+            assert (status.state, status.deliveries) == ("fanned", {"pending": len(expected[n % 3])})
+        total = 15 * (12 + 25 + 4)
+        assert sum(report.counts.get("deliveries_created", 0) for report in reports) == total
+        assert all(report.counts.get("deliveries_created") for report in reports), "both had a share"
+
+    def test_an_event_in_hand_is_passed_by(self, build, conn, dsn) -> None:
+        """While another replica is at an event, the next one is taken, and nobody waits."""
+        add_phones(conn, 1)
+        first, second = door.enqueue_many(conn, [Event("notice", str(n), "t") for n in range(2)])
+        with psycopg.connect(dsn) as other:
+            other.execute("select from relevo.notification_events where id = %s for update", [first.event_id])
+            fan_out(build())
+            assert [len(reached(conn, each.event_id)) for each in (first, second)] == [0, 1]
+        fan_out(build())
+        assert [len(reached(conn, each.event_id)) for each in (first, second)] == [1, 1]
+
+    def test_missing_partitions_are_made_by_two_at_once(self, build, conn) -> None:
+        """Two workers that miss the same month both go on."""
+        phones = add_phones(conn, 3)
+        made = door.enqueue_many(conn, [Event("notice", str(n), "t") for n in range(10)])
+        conn.execute(DROP_THE_MONTH)
+        apps = [build(worker_id=name) for name in ("a", "b")]
+        threads = [threading.Thread(target=fan_out, args=[app]) for app in apps]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=60)
+        assert [reached(conn, each.event_id) for each in made] == [phones] * 10

@@ -1,0 +1,109 @@
+"""What fan-out and the claim after it read: as much as they need, not as much as there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from phones import add_phones, event_row, fan_out_to_the_end, reached
+from plans import explain, nodes, rows_read
+from relevo import door, queries
+from relevo.app import App
+from relevo.door import Event, Matching
+
+FANOUT = queries.load("fanout")
+CLAIMS = queries.load("claims")
+MANY = 100_000
+NARROW = Matching(
+    text="ampliación sala cuna", rubros=("72131500",), region="Región del Ñuble", tipo="LE", monto=100, moneda="CLP"
+)
+NO_HELP_FROM_AUTOVACUUM = """
+do $$ begin
+  execute 'alter table relevo.notification_deliveries' || to_char(now() at time zone 'UTC', '_YYYY_MM')
+       || ' set (autovacuum_enabled = off)';
+end $$
+"""
+
+
+@pytest.fixture
+def many_phones(conn) -> psycopg.Connection[Any]:
+    """A hundred thousand phones, each with one preference, of which few concern the narrow event."""
+    for table in ("device_installations", "notification_preferences", "preference_index"):
+        conn.execute(f"alter table relevo.{table} set (autovacuum_enabled = off)")
+    add_phones(conn, MANY)
+    conn.execute(
+        """
+        insert into relevo.notification_preferences
+               (installation_id, keywords, rubro_prefix, region, tipo, monto_min, moneda)
+        select installation_id,
+               case seq % 4 when 0 then array[case seq % 20000 when 0 then 'Sala Cuna' else 'no' || seq % 997 end] end,
+               case seq % 4 when 1 then case seq % 20000 when 1 then '7213' else (10000000 + seq)::text end end,
+               case seq % 4 when 2 then case seq % 20000 when 2 then 'Ñuble' else 'Maule' end end,
+               case seq % 4 when 3 then case seq % 20000 when 3 then 'le' else 'LP' end end,
+               case seq % 40000 when 2 then 101 end, case seq % 40000 when 2 then 'CLP' end
+          from relevo.device_installations
+        """
+    )
+    return conn
+
+
+def test_a_narrow_event_reads_in_the_order_of_its_matches(many_phones, build) -> None:
+    """Among 100,000 phones an event with a few dozen matches reads a few rows each, with statistics and without."""
+    app = build()
+    compare(many_phones, app, "without statistics")
+    many_phones.execute("analyze relevo.device_installations, relevo.notification_preferences, relevo.preference_index")
+    compare(many_phones, app, "with statistics")
+
+
+def compare(conn: psycopg.Connection[Any], app: App, key: str) -> None:
+    """Look at what bound and insert read, then compare with how many there were to find."""
+    made = door.enqueue(conn, Event("tender", key, "Sala cuna", audience=NARROW))
+    conn.execute(FANOUT["begin_fanout"], {"event_id": made.event_id, "now": None})
+    ask = "select relevo.event_buckets(e) from relevo.notification_events e where e.id = %s"
+    buckets = conn.execute(ask, [made.event_id]).fetchone()[0]
+    asked = {
+        "event_id": made.event_id, "audience": "matching", "buckets": buckets,
+        "after_seq": 0, "upto_seq": MANY, "limit": 10_000, "now": None,
+    }  # fmt: skip
+    plan = explain(conn, FANOUT["create_deliveries"], asked)
+    assert "preference_index" in {node.get("Relation Name") for node in nodes(plan)}, "its targets must be in the plan"
+    read, bound = (rows_read(conn, FANOUT[name], asked) for name in ("create_deliveries", "bound_matching"))
+    fan_out_to_the_end(app)
+    matches = len(reached(conn, made.event_id))
+    assert 10 < matches < 50
+    assert read <= 8 * matches, plan
+    assert bound <= 2 * matches
+
+
+def test_the_claim_after_a_burst_reads_what_it_takes(build, conn) -> None:
+    """After 60,000 deliveries in slices of 10,000 a claim reads at most three times its batch."""
+    conn.execute(NO_HELP_FROM_AUTOVACUUM)
+    add_phones(conn, 60_000)
+    made = door.enqueue(conn, Event("notice", "1", "t"))
+    app = build(fanout_slice_size=10_000)
+    fan_out_to_the_end(app)
+    assert event_row(conn, made.event_id)["deliveries_created"] == 60_000
+    batch = app.settings.outbox_batch_size
+    asked = {
+        "project": "default", "lane": "bulk", "limit": batch, "only_types": None, "not_types": None,
+        "shard_index": None, "shard_count": None, "now": None,
+    }  # fmt: skip
+    assert rows_read(conn, CLAIMS["pick_due"], asked) <= 3 * batch
+    claim = app.claims.claim("dispatch", "default", "bulk")
+    assert claim is not None
+    assert len(claim.deliveries) == batch
+    assert rows_read(conn, CLAIMS["pick_due"], asked) <= 3 * batch, "with a batch claimed in front"
+
+
+def test_ending_a_small_event_among_many_goes_by_the_event(build, conn) -> None:
+    """Ending the deliveries of a small event, and looking whether any is left, does not read those of the others."""
+    add_phones(conn, 20_000)
+    door.enqueue(conn, Event("notice", "big", "t"))
+    small = door.enqueue(conn, Event("notice", "small", "t", audience=add_phones(conn, 5)))
+    fan_out_to_the_end(build())
+    day = event_row(conn, small.event_id)["event_day"]
+    asked = {"event_id": small.event_id, "day": day, "limit": 10_000, "now": None}
+    assert rows_read(conn, FANOUT["cancel_deliveries"], asked) <= 5 * 5
+    assert rows_read(conn, FANOUT["mark_swept"], asked) <= 5 + 5

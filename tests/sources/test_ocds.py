@@ -1,0 +1,422 @@
+"""OCDS: real packages of several countries, pages, errors inside 200, files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.server import Answer, Asked, FakeServer
+from relevo.model import Item
+from relevo.sources.ocds import MAX_STUCK, Ocds
+from sources.desk import FIXTURES, MemoryDesk, settings_for
+
+OCDS = FIXTURES / "ocds"
+COMPILED = {"tag": ["compiled"], "date": "2026-02-01T10:00:00Z", "tender": {"title": "Works", "status": "active"}}
+
+
+def read(tmp_path: Path, name: str, now: datetime = datetime(2010, 3, 20, tzinfo=UTC)) -> Item:
+    """Read one real file through the adapter."""
+    (tmp_path / name).write_bytes((OCDS / name).read_bytes())
+    [answer] = MemoryDesk(now).run(Ocds(settings_for(ocds_folder=tmp_path)))
+    [item] = answer.items
+    return item
+
+
+def release(
+    number: int, *, day: int = 1, title: str = "Works", status: str = "active", tag: str = "tender"
+) -> dict[str, Any]:
+    """Make a release of a fictional tender."""
+    return {
+        "ocid": f"ocds-abc123-{number}",
+        "id": f"{number}-{day}-{tag}",
+        "date": f"2026-02-{day:02}T10:00:00Z",
+        "tag": [tag],
+        "tender": {"id": str(number), "title": title, "status": status},
+    }
+
+
+class Pages(FakeServer):
+    """Documents by path."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pages: dict[str, Any] = {}
+        self.headers: dict[str, str] = {}
+
+    def answer(self, asked: Asked) -> Answer:
+        """Serve a page, 304 if the client has it."""
+        if self.headers.get("ETag") and asked.headers.get("if-none-match") == self.headers["ETag"]:
+            return Answer(304)
+        page = self.pages.get(asked.path)
+        if isinstance(page, Answer):
+            return page
+        return Answer(404, b"{}") if page is None else Answer(200, json.dumps(page).encode(), self.headers)
+
+    def paths(self) -> list[str]:
+        """Return what was asked for, and forget it."""
+        found = [asked.path for asked in self.asked]
+        self.asked.clear()
+        return found
+
+
+@pytest.fixture
+def pages() -> Iterator[Pages]:
+    """A publisher."""
+    with Pages() as server:
+        yield server
+
+
+@pytest.fixture
+def source(pages: Pages) -> Ocds:
+    """The adapter, pointed at it."""
+    return Ocds(settings_for(ocds_url=f"{pages.url}/1"))
+
+
+class TestRealPackages:
+    """What publishers really said."""
+
+    def test_chile_priced(self, tmp_path: Path) -> None:
+        """Chile's tender has the register's own name and namespace, and is told by its newest release."""
+        item = read(tmp_path, "chile_tender_1211839-44-LE26_priced_PARTIAL_first4releases.json")
+        assert (item.namespace, item.external_id, item.tipo) == ("chilecompra", "1211839-44-LE26", "LE")
+        assert (item.monto, item.moneda) == (Decimal(50_000_000), "CLP")
+        assert (item.rubros, item.rubro_scheme) == (("47121602",), "UNSPSC")
+        assert (item.region, item.organismo) == ("Región Metropolitana de Santiago", "CORP MUNIC EDUC SALUD Y ATENCION")
+        assert (item.estado, item.announces) == ("Cerrada", False)
+
+    def test_chile_unpriced(self, tmp_path: Path) -> None:
+        """Blanks are trimmed, and what Chile calls UTC is its local time."""
+        name = "chile_tender_5839-3-LP26_unpriced.json"
+        item = read(tmp_path, name, datetime(2026, 7, 11, tzinfo=UTC))
+        assert item.nombre.endswith("RECOLECCION DE ORINA")
+        assert item.region == "Región de Valparaíso"
+        assert (item.monto, item.estado, item.announces) == (None, "Publicada", True)
+        assert item.cierra_at == datetime(2026, 7, 30, 19, 30, tzinfo=UTC)
+
+    def test_a_package_by_the_book(self, tmp_path: Path) -> None:
+        """The standard's own example: CPV keeps its scheme, codes lose the tail of a number."""
+        item = read(tmp_path, "fictional_release_package_1.1_tender.json")
+        assert (item.namespace, item.external_id) == ("ocds-213czf", "ocds-213czf-000-00001")
+        assert (item.nombre, item.organismo) == ("Planned cycle lane improvements", "London Borough of Barnet")
+        assert (item.monto, item.moneda) == (Decimal(1_100_000), "GBP")
+        assert (item.rubros, item.rubro_scheme) == (("45233130", "45233162-2"), "CPV")
+        assert (item.region, item.tipo, item.announces) == ("London", "open", True)
+        assert item.cierra_at == datetime(2010, 4, 1, 18, tzinfo=UTC)
+        assert item.url == "http://example.com/tender-notices/ocds-213czf-000-00001-01.html"
+
+    def test_a_compiled_release(self, tmp_path: Path) -> None:
+        """Paraguay's completed tender announces nothing; its supplier's region is not its buyer's."""
+        item = read(tmp_path, "paraguay_dncp_release_package_1.1_193399.json")
+        assert (item.namespace, item.nombre, item.estado) == ("ocds-03ad3f", "Adquisición de Scanner", "complete")
+        assert (item.monto, item.moneda, item.region, item.announces) == (None, "PYG", None, False)
+        assert item.publicada_at == datetime(2010, 3, 15, 9, tzinfo=UTC)
+
+    def test_a_bare_release(self, tmp_path: Path) -> None:
+        """A release without a package counts too."""
+        item = read(tmp_path, "uk_contracts_finder_release_2016_BARE.json")
+        assert item.external_id == "ocds-b5fd17-2c435b84-adc8-11e6-9901-0019b9f3037b"
+        assert (item.monto, item.moneda, item.rubros) == (Decimal(17_788_589), "GBP", ("80000000",))
+        assert (item.estado, item.announces, item.tipo) == ("unsuccessful", False, "Open procedure")
+
+    @pytest.mark.parametrize("name", [path.name for path in sorted(OCDS.iterdir()) if "index" not in path.name])
+    def test_no_people_are_kept(self, tmp_path: Path, name: str) -> None:
+        """Contact points stay out."""
+        assert "REDACTED" not in repr(read(tmp_path, name))
+
+    def test_the_namespace_can_be_chosen(self, tmp_path: Path) -> None:
+        """OCDS_NAMESPACE wins over the ocid's prefix."""
+        (tmp_path / "a.json").write_text(json.dumps(release(1)))
+        desk = MemoryDesk()
+        desk.run(Ocds(settings_for(ocds_folder=tmp_path, ocds_namespace="mine")))
+        assert set(desk.items) == {("mine", "ocds-abc123-1")}
+
+
+class TestForms:
+    """Every form a release comes in."""
+
+    @pytest.mark.parametrize(
+        "document",
+        [
+            {"releases": [release(1)]},
+            {"records": [{"ocid": "ocds-abc123-1", "releases": [release(1)]}]},
+            {"records": [{"ocid": "ocds-abc123-1", "releases": [{"url": "u"}], "compiledRelease": release(1)}]},
+            {"records": [{"ocid": "ocds-abc123-1", "compiledRelease": COMPILED}]},
+            release(1),
+            [release(1)],
+            [{"releases": [release(1)]}],
+            {"results": [release(1)]},
+            {"results": [{"releases": [release(1)]}]},
+            {"data": [release(1)]},
+        ],
+    )  # fmt: skip
+    def test_each_is_found(self, pages: Pages, source: Ocds, desk: MemoryDesk, document: object) -> None:
+        """Release packages, record packages, compiled, bare and listed releases tell the same tender."""
+        pages.pages["/1"] = document
+        desk.run(source)
+        [item] = desk.items.values()
+        assert (item.external_id, item.nombre, item.announces) == ("ocds-abc123-1", "Works", True)
+
+    def test_one_item_per_ocid_told_by_the_newest(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+        """Several releases of a tender are one item; order in the file does not matter."""
+        pages.pages["/1"] = {"releases": [release(1, day=3, title="Third"), release(1, day=1, title="First")]}
+        [answer] = desk.run(source)
+        assert [item.nombre for item in answer.items] == ["Third"]
+
+    def test_an_older_release_does_not_undo_a_newer(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+        """A feed that shows the newest first tells old releases later: they change nothing."""
+        pages.pages["/1"] = {"releases": [release(1, day=5, status="complete", tag="award")], "links": {"next": "/2"}}
+        pages.pages["/2"] = {"releases": [release(1, day=1)]}
+        for _ in range(2):
+            desk.run(source)
+        [item] = desk.items.values()
+        assert (item.estado, item.announces) == ("complete", False)
+
+    def test_planning_is_not_told(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+        """Before the release tagged tender there is nothing to announce; then there is."""
+        pages.pages["/1"] = {"releases": [release(1, tag="planning", status="planned")]}
+        assert desk.run(source)[0].items == ()
+        pages.pages["/1"] = {"releases": [release(1, day=2)]}
+        [item] = desk.run(source)[0].items
+        assert item.announces
+
+    @pytest.mark.parametrize(
+        ("status", "tag"), [("cancelled", "tenderUpdate"), ("withdrawn", "tender"), ("active", "tenderCancellation")]
+    )
+    def test_cancelled_ones_are_withdrawn(
+        self, pages: Pages, source: Ocds, desk: MemoryDesk, status: str, tag: str
+    ) -> None:
+        """A cancelled tender cancels what has not gone out."""
+        pages.pages["/1"] = {"releases": [release(1)]}
+        desk.run(source)
+        pages.pages["/1"] = {"releases": [release(1, day=2, status=status, tag=tag)]}
+        [item] = desk.run(source)[0].items
+        assert (item.withdrawn, item.announces) == (True, False)
+
+    def test_what_is_over_announces_nothing(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+        """An active tender past its end is not open."""
+        over = release(1)
+        over["tender"]["tenderPeriod"] = {"endDate": "2026-02-08T00:00:00Z"}
+        pages.pages["/1"] = {"releases": [over]}
+        [item] = desk.run(source)[0].items
+        assert not item.announces
+
+    def test_two_schemes(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+        """Codes of two schemes are not mixed: UNSPSC stays where there is any."""
+        both = release(1)
+        kinds = [{"scheme": "CPV", "id": "45000000"}, {"scheme": "UNSPSC", "id": "72141003"}]
+        both["tender"]["items"] = [{"classification": kinds[0], "additionalClassifications": kinds[1:]}]
+        pages.pages["/1"] = {"releases": [both]}
+        [item] = desk.run(source)[0].items
+        assert (item.rubros, item.rubro_scheme) == (("72141003",), "UNSPSC")
+
+
+class TestPages:
+    """A publisher's pages."""
+
+    @pytest.mark.parametrize("link", [{"links": {"next": "/2"}}, {"next_url": "/2"}, {"next": "/2"}])
+    def test_the_next_page_is_followed(
+        self, pages: Pages, source: Ocds, desk: MemoryDesk, link: dict[str, Any]
+    ) -> None:
+        """Whatever a link to the next page is called, it is followed, relative or not."""
+        pages.pages["/1"] = {"releases": [release(1)]} | link
+        pages.pages["/2"] = {"releases": [release(2)]}
+        desk.run(source)
+        assert desk.told() == {"ocds-abc123-1", "ocds-abc123-2"}
+
+    def test_newest_first_stops_where_nothing_is_new(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+        """Once all is known, one page is enough to know it."""
+        for n in range(1, 9):
+            newest_first = [release(2 * (9 - n), day=20 - n), release(2 * (9 - n) - 1, day=19 - n)]
+            pages.pages[f"/{n}"] = {"releases": newest_first} | ({"links": {"next": f"/{n + 1}"}} if n < 8 else {})
+        desk.run(source)
+        assert len(desk.items) == 16
+        assert pages.paths() == [f"/{n}" for n in range(1, 9)]
+        assert desk.run(source)[-1].outcome == "unchanged"
+        assert pages.paths() == ["/1"]
+
+    def test_oldest_first_goes_on_at_the_end(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+        """A feed that grows at its end is read from its last page on."""
+        for n in range(1, 4):
+            pages.pages[f"/{n}"] = {"releases": [release(2 * n, day=2 * n), release(2 * n + 1, day=2 * n + 1)]}
+            pages.pages[f"/{n}"] |= {"links": {"next": f"/{n + 1}"}} if n < 3 else {}
+        desk.run(source)
+        pages.paths()
+        pages.pages["/3"]["links"] = {"next": "/4"}
+        pages.pages["/4"] = {"releases": [release(90, day=20), release(91, day=21)]}
+        desk.run(source)
+        assert pages.paths() == ["/3", "/4"]
+        assert len(desk.items) == 8
+
+    def test_unchanged(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+        """A publisher who knows ETags is asked with them, and 304 is unchanged."""
+        pages.headers = {"ETag": '"v1"', "Last-Modified": "Mon, 09 Feb 2026 12:00:00 GMT"}
+        pages.pages["/1"] = {"releases": [release(1)]}
+        desk.run(source)
+        [answer] = desk.run(source)
+        assert answer.outcome == "unchanged"
+        assert pages.asked[-1].headers["if-modified-since"] == "Mon, 09 Feb 2026 12:00:00 GMT"
+        pages.headers = {"ETag": '"v2"'}
+        pages.pages["/1"] = {"releases": [release(2)]}
+        desk.run(source)
+        assert len(desk.items) == 2
+
+    def test_pages_that_lead_in_a_circle(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+        """A page that names itself as the next one ends the pass."""
+        pages.pages["/1"] = {"releases": [release(1)], "links": {"next": "/1"}}
+        assert len(desk.run(source)) == 1
+
+    def test_trouble_in_the_middle_goes_on_there(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+        """What was read before a page that fails is kept, and the pass goes on with that page."""
+        pages.pages["/1"] = {"releases": [release(1)], "links": {"next": "/2"}}
+        pages.pages["/2"] = Answer(503, b"")
+        assert [answer.outcome for answer in desk.run(source)] == ["ok", "unavailable"]
+        pages.paths()
+        pages.pages["/2"] = {"releases": [release(2)]}
+        desk.run(source)
+        assert pages.paths() == ["/2"]
+        assert len(desk.items) == 2
+
+    def test_a_page_that_is_gone_does_not_block_for_ever(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+        """After a few failures the pass begins again."""
+        pages.pages["/1"] = {"releases": [release(1)], "links": {"next": "/2"}}
+        desk.run(source)
+        for _ in range(MAX_STUCK):
+            desk.run(source)
+        pages.pages["/1"] = {"releases": [release(3)]}
+        desk.run(source)
+        assert "ocds-abc123-3" in desk.told()
+
+    @pytest.mark.parametrize("name", ["ocds_http200_status404.json", "ocds_http200_status500.json"])
+    def test_errors_inside_200_are_no_data(self, pages: Pages, source: Ocds, desk: MemoryDesk, name: str) -> None:
+        """An error that comes as an answer is unavailable, with its words."""
+        pages.pages["/1"] = Answer(200, (FIXTURES / "errors" / name).read_bytes())
+        [answer] = desk.run(source)
+        assert answer.outcome == "unavailable"
+        assert answer.detail.startswith("it answers ")
+
+    @pytest.mark.parametrize(("answer", "outcome"), [
+        (Answer(503, b""), "unavailable"), (Answer(200, b"<html>"), "unavailable"), (Answer(200, b""), "unavailable"),
+        (Answer(403, b""), "rejected"), (Answer(401, b""), "rejected"), (Answer(429, b""), "unavailable"),
+    ])  # fmt: skip
+    def test_other_ways_to_say_no(
+        self, pages: Pages, source: Ocds, desk: MemoryDesk, answer: Answer, outcome: str
+    ) -> None:
+        """What is no package is never an empty one."""
+        pages.pages["/1"] = answer
+        assert desk.run(source)[0].outcome == outcome
+
+    def test_a_document_without_releases_is_rejected_once(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+        """JSON that holds no release is kept as a reject, told once, and resolved when it holds one."""
+        pages.pages["/1"] = {"hello": "world"}
+        assert [len(desk.run(source)[0].rejects) for _ in range(2)] == [1, 0]
+        pages.pages["/1"] = {"releases": [release(1)]}
+        desk.run(source)
+        assert not desk.rejects
+
+    def test_an_empty_package_is_nothing_new(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+        """A package that holds no release today is fine."""
+        pages.pages["/1"] = {"releases": []}
+        [answer] = desk.run(source)
+        assert (answer.outcome, answer.rejects) == ("unchanged", ())
+
+    def test_keys_in_the_address_are_not_repeated(self, pages: Pages, desk: MemoryDesk) -> None:
+        """A reject names its page without the query."""
+        pages.pages["/1"] = {"hello": "world"}
+        [answer] = desk.run(Ocds(settings_for(ocds_url=f"{pages.url}/1?key=hunter2")))
+        assert "hunter2" not in repr(answer.rejects)
+
+
+class TestChilesIndex:
+    """An index that only names packages."""
+
+    def index(self, pages: Pages) -> dict[str, Any]:
+        """Serve Chile's real index, its links turned to this server, and two of the packages."""
+        document = json.loads((OCDS / "chile_index_2026-07.json").read_text(encoding="utf-8"))
+        for entry in document["data"]:
+            entry["urlTender"] = f"{pages.url}/tender/{entry['ocid'][12:]}"
+            package = {"releases": [release(1) | {"ocid": entry["ocid"]}]}
+            pages.pages[f"/tender/{entry['ocid'][12:]}"] = package
+        pages.pages["/1"] = document
+        return document  # type: ignore[no-any-return]
+
+    def test_its_packages_are_fetched_once(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+        """Each tender the index names is fetched, and only once."""
+        self.index(pages)
+        desk.run(source)
+        assert len(desk.items) == 10
+        assert ("chilecompra", "5839-3-LP26") in desk.items
+        assert len(pages.paths()) == 11
+        desk.run(source)
+        assert pages.paths() == ["/1"]
+
+    def test_one_that_fails_is_retried_when_due(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+        """A package that fails is recorded and does not stop the rest."""
+        self.index(pages)
+        good = pages.pages["/tender/5839-3-LP26"]
+        pages.pages["/tender/5839-3-LP26"] = Answer(200, b'{"status": 500, "detail": "Error"}')
+        for _ in range(2):
+            desk.run(source)
+        assert len(desk.items) == 9
+        [reject] = desk.rejects.values()
+        assert reject.retry
+        pages.pages["/tender/5839-3-LP26"] = good
+        desk.due = set(desk.rejects)
+        desk.run(source)
+        assert len(desk.items) == 10
+        assert not desk.rejects
+
+
+class TestFiles:
+    """A folder of packages."""
+
+    def test_files_are_read_once_and_again_when_changed(self, tmp_path: Path, desk: MemoryDesk) -> None:
+        """A file is read when it is new or changed; other files are left alone."""
+        source = Ocds(settings_for(ocds_folder=tmp_path))
+        (tmp_path / "a.json").write_text(json.dumps({"releases": [release(1)]}))
+        (tmp_path / "notes.txt").write_text("not this")
+        (tmp_path / ".hidden.json").write_text("nor this")
+        desk.run(source)
+        assert desk.run(source)[-1].outcome == "unchanged"
+        (tmp_path / "a.json").write_text(json.dumps({"releases": [release(1, day=2, title="Changed")]}))
+        desk.run(source)
+        assert [item.nombre for item in desk.items.values()] == ["Changed"]
+
+    def test_lines(self, tmp_path: Path, desk: MemoryDesk) -> None:
+        """JSON lines hold one release or package each."""
+        (tmp_path / "a.jsonl").write_text("\n".join(json.dumps(release(n)) for n in range(1, 4)))
+        desk.run(Ocds(settings_for(ocds_folder=tmp_path)))
+        assert len(desk.items) == 3
+
+    def test_a_broken_file_is_rejected_and_mended(self, tmp_path: Path, desk: MemoryDesk) -> None:
+        """A file that is no JSON is a reject by its name, and resolved when it is."""
+        source = Ocds(settings_for(ocds_folder=tmp_path))
+        (tmp_path / "a.json").write_text('{"releases": [')
+        (tmp_path / "b.json").write_text(json.dumps(release(2)))
+        desk.run(source)
+        assert (set(desk.rejects), desk.told()) == ({"a.json"}, {"ocds-abc123-2"})
+        assert desk.run(source)[-1].outcome == "unchanged"
+        (tmp_path / "a.json").write_text(json.dumps(release(1)))
+        desk.run(source)
+        assert (desk.rejects, len(desk.items)) == ({}, 2)
+
+    def test_a_file_too_large(self, tmp_path: Path, desk: MemoryDesk) -> None:
+        """More than HTTP_MAX_BYTES are not read into memory."""
+        (tmp_path / "a.json").write_text(" " * 5_000)
+        desk.run(Ocds(settings_for(ocds_folder=tmp_path, http_max_bytes=1_000)))
+        assert "more than 1000 bytes" in desk.rejects["a.json"].reason
+
+
+def test_time_passes(pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+    """A tender that is told again unchanged after it closed is no news."""
+    open_one = release(1)
+    open_one["tender"]["tenderPeriod"] = {"endDate": "2026-02-11T00:00:00Z"}
+    pages.pages["/1"] = {"releases": [open_one]}
+    desk.run(source)
+    desk.time += timedelta(days=9)
+    assert desk.run(source)[0].outcome == "unchanged"
