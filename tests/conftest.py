@@ -22,15 +22,9 @@ from relevo.config import Settings
 from relevo.db import Database
 
 sys.path.insert(0, str(Path(__file__).parent))
+from parts import OPTIONAL_PARTS
 
 REQUIRE_ALL = os.environ.get("RELEVO_TEST_REQUIRE_ALL") == "1"
-# What no package brings: how to tell that it is here, and what to do for it.
-OPTIONAL_PARTS: dict[str, tuple[Callable[[], bool], str]] = {
-    "pgbouncer": (lambda: _where("pgbouncer") is not None, "install pgbouncer (Debian: apt-get install pgbouncer)"),
-    "ps": (lambda: _where("ps") is not None, "install ps (Debian: apt-get install procps)"),
-    "linux": (lambda: sys.platform == "linux", "run on Linux"),
-    "root": (lambda: os.geteuid() == 0, "run as root"),
-}
 _not_run: dict[str, int] = {}
 _numbers = itertools.count(1)
 
@@ -61,17 +55,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name what was not run, and what to install for it."""
     for part, count in _not_run.items():
         terminalreporter.write_line(f"not run: {OPTIONAL_PARTS[part][1]} for {count} more tests")
-
-
-def _where(program: str) -> str | None:
-    return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]))
-
-
-def find_part(part: str) -> str:
-    """Return the path of an optional part; its absence is a failure here."""
-    found = _where(part)
-    assert found, OPTIONAL_PARTS[part][1]
-    return found
 
 
 @pytest.fixture(autouse=True)

@@ -127,8 +127,10 @@ class Processes:
         return self._start([str(RELEVO), *arguments], settings)
 
     def relay(self, *arguments: str, probes: list[dict[str, Any]], **settings: object) -> Process:
-        """Start `relevo` with probe cycles beside its own; see programs/relay.py."""
-        return self._start([sys.executable, str(RELAY), *arguments], {"probes": json.dumps(probes), **settings})
+        """Start `relevo` with probe cycles beside reaper and cleanup; see programs/relay.py."""
+        cycles = ",".join(dict.fromkeys(["reaper", "cleanup", *(probe["name"] for probe in probes)]))
+        chosen = {"probes": json.dumps(probes), "worker_cycles": cycles, **settings}
+        return self._start([sys.executable, str(RELAY), *arguments], chosen)
 
     def _start(self, arguments: list[str], settings: Mapping[str, object]) -> Process:
         own = {"PATH": os.environ["PATH"], "HOME": str(self._folder), "COLUMNS": "250", "PYTHONUNBUFFERED": "1"}

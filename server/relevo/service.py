@@ -67,8 +67,8 @@ def serve(app: App, names: Sequence[str] | None = None) -> bool:
         app.database, on_wake=scheduler.wake, on_lost=app.heartbeat.suspect, on_change=app.worker.note_wakeups
     )
     app.heartbeat.start()
-    listener.start()
     scheduler.start()
+    listener.start()  # last: a wake-up finds every cycle's job
     while not signals.stop.wait(0.5):  # short waits: a signal is handled between them
         pass
     return _drain(app, scheduler, listener, signals)

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import structlog
+from psycopg.errors import LockNotAvailable, QueryCanceled
 
 from relevo import queries
 from relevo.config import Settings
@@ -20,6 +21,7 @@ _SQL = queries.load("singleton")
 _RUNS = queries.load("runner")
 _log = structlog.get_logger("relevo.singleton")
 _HOUR_MS = 3_600_000
+_LOOK_AGAIN_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,12 @@ class Singletons:
 
     def acquire(self, run: dict[str, Any]) -> Held | NotHeld:
         """Take lease, term and the slot, if it has one, in one transaction, and write the run's row with them."""
+        try:
+            return self._take(run)
+        except (LockNotAvailable, QueryCanceled):
+            return NotHeld("another process is taking it, or its former holder is still writing", _LOOK_AGAIN_S)
+
+    def _take(self, run: dict[str, Any]) -> Held | NotHeld:
         holder = uuid4()
         lease_ms = self._settings.outbox_lease_duration_ms
         key = {"cycle": run["cycle"], "source": run["source"]}

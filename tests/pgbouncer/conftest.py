@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from conftest import find_part
+from parts import find_part
 from processes import Processes
 from relevo import config, embedded
 from relevo.config import Settings

@@ -10,6 +10,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
+import psycopg
 import pytest
 
 from processes import eventually, never
@@ -38,15 +39,15 @@ def lease(conn: Any, cycle: str = "nightly") -> Any:
 
 def test_three_replicas_are_not_three_times_as_often(processes, probed, runs) -> None:
     """Last night's slot runs once, and an interval's slots once each, however many replicas there are."""
-    probes = [NIGHTLY | {"hold_ms": 300}, {"name": "ingest", "every_ms": 1_000, "hold_ms": 50}]
+    probes = [NIGHTLY | {"hold_ms": 300}, {"name": "gather", "every_ms": 1_000, "hold_ms": 50}]
     with ExitStack() as stack:
         fleet = [processes.relay("run", probes=probes, worker_id=f"w-{n}", **FLEET) for n in range(3)]
         for replica in fleet:
             stack.callback(replica.stops)
         for replica in fleet:
             replica.hears("worker_started")
-        eventually(lambda: len(runs("ingest", "ok")) >= 3, "three slots of the interval")
-    slots = [row["slot_at"] for row in runs("ingest", "ok")]
+        eventually(lambda: len(runs("gather", "ok")) >= 3, "three slots of the interval")
+    slots = [row["slot_at"] for row in runs("gather", "ok")]
     assert len(set(slots)) == len(slots)
     assert {later - earlier for earlier, later in pairwise(slots)} == {timedelta(seconds=1)}
     assert Counter(row["word"] for row in probed("nightly")) == {"begin": 1, "end": 1}
@@ -220,6 +221,20 @@ def test_a_lease_given_back_is_free_at_once_and_for_good(build, conn) -> None:
     assert one.runner.run(nightly(step), "manual").outcome == "idle"
     assert [each.term for each in held] == [1, 2, 3]
     assert conn.execute("select term from relevo.cycle_terms").fetchone() == (3,)
+
+
+def test_a_former_holder_that_still_writes_is_waited_for(build, conn, dsn: str, runs) -> None:
+    """A takeover that meets an open transaction of the former holder is a skip that looks again, not a failure."""
+    worker = build(outbox_lease_duration_ms=900)
+    step = lambda _run: Step()  # noqa: E731
+    worker.runner.run(nightly(step), "manual")
+    with psycopg.connect(dsn) as former:
+        former.execute("select term from relevo.cycle_terms for share")  # the fence of an open transaction
+        report = worker.runner.run(nightly(step), "schedule")
+        assert (report.outcome, report.look_again_in_s) == ("skipped", 1.0)
+        assert "still writing" in report.reason
+    assert worker.runner.run(nightly(step), "schedule").outcome == "idle"
+    assert [row["outcome"] for row in runs("nightly")] == ["ok", "skipped", "ok"]
 
 
 def test_a_failed_slot_is_tried_again_later_by_one(build, conn, runs, said) -> None:

@@ -77,6 +77,15 @@ def test_slots_only_go_forward_over_a_clock_change(expression: str, start: str) 
         now = following
 
 
+def test_the_registry_s_own_timing(build) -> None:
+    """By default the reaper runs every ten seconds everywhere, cleanup at 03:17 of Santiago once in the fleet."""
+    registry = build().registry
+    assert (registry["reaper"].timing.ceiling_ms, registry["reaper"].singleton) == (10_000, False)
+    assert (registry["cleanup"].timing, registry["cleanup"].singleton) == (NIGHTLY, True)
+    other = build(cleanup_cron="5 4 * * 0", worker_timezone="UTC").registry
+    assert other["cleanup"].timing == Cron("5 4 * * 0", "UTC")
+
+
 def test_rare_and_lately_begun_slots_are_found() -> None:
     """The slot of a cron that fires once in four years is its last date, however long ago."""
     leap = Cron("0 12 29 2 *", SANTIAGO)

@@ -1,0 +1,27 @@
+"""The parts of a machine that no package brings: how to tell that one is here, and what to do for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+
+
+def _where(program: str) -> str | None:
+    return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]))
+
+
+def find_part(part: str) -> str:
+    """Return the path of an optional part; its absence is a failure here."""
+    found = _where(part)
+    assert found, OPTIONAL_PARTS[part][1]
+    return found
+
+
+OPTIONAL_PARTS: dict[str, tuple[Callable[[], bool], str]] = {
+    "pgbouncer": (lambda: _where("pgbouncer") is not None, "install pgbouncer (Debian: apt-get install pgbouncer)"),
+    "ps": (lambda: _where("ps") is not None, "install ps (Debian: apt-get install procps)"),
+    "linux": (lambda: sys.platform == "linux", "run on Linux"),
+    "root": (lambda: os.geteuid() == 0, "run as root"),
+}
