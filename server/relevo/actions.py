@@ -40,6 +40,9 @@ def set_event_type(
     retry_base_ms: int | None = None,
     retry_max_ms: int | None = None,
     retry_jitter_ms: int | None = None,
+    ttl_s: int | None = None,
+    lane: str | None = None,
+    at_most_once: bool | None = None,
 ) -> None:
     """Set what differs for one event type; None means the setting. It applies at the next claim, without a restart."""
     if lease_ms is not None and lease_ms <= 2 * settings.push_request_timeout_ms:
@@ -57,6 +60,9 @@ def set_event_type(
                 "retry_base_ms": retry_base_ms,
                 "retry_max_ms": retry_max_ms,
                 "retry_jitter_ms": retry_jitter_ms,
+                "ttl_s": ttl_s,
+                "lane": lane,
+                "at_most_once": at_most_once,
             },
         )
 

@@ -327,7 +327,7 @@ class Settings(BaseSettings):
     )
 
     worker_tick_runners: Names = _setting(
-        "The cycles `relevo tick` runs, in this order, separated by commas.", ("reaper", "cleanup")
+        "The cycles `relevo tick` runs, in this order, separated by commas.", ("reaper", "ingest", "fanout", "cleanup")
     )
     worker_tick_overall_max_ms: int = _number("How long one tick may take in all, in milliseconds.", 480_000, 1, DAY)
     worker_tick_runner_max_ms: int = _number(

@@ -16,7 +16,7 @@ import structlog
 
 from relevo import demo, migrate
 from relevo.app import App
-from relevo.errors import DatabaseUnavailableError, MigrationBusyError
+from relevo.errors import DatabaseUnavailableError, MigrationBusyError, UsageError
 from relevo.model import Budget, Report, Shard
 from relevo.runs import Cycle
 from relevo.scheduler import Scheduler
@@ -131,6 +131,8 @@ def one_shot(app: App, role: Role, cycles: Sequence[Cycle]) -> Iterator[None]:
 def run_cycle(app: App, name: str) -> list[Report]:
     """Run one cycle by hand, every source of it, one after the other."""
     cycles = app.cycles([name])
+    if not cycles:
+        raise UsageError("There is no source to read.", hint="Name some in SOURCES, or set CHILECOMPRA_TICKET.")
     with one_shot(app, "run-cycle", cycles):
         return [app.runner.run(cycle, "manual") for cycle in cycles]
 

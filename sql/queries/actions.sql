@@ -11,16 +11,19 @@ update relevo.cycle_state set paused_at = null, paused_reason = null
 returning cycle;
 
 -- name: set_event_type
--- Sets what differs for one event type; it applies at the next claim and settle.
-insert into relevo.event_types (event_type, lease_ms, max_attempts, retry_base_ms, retry_max_ms, retry_jitter_ms)
-values (%(event_type)s, %(lease_ms)s, %(max_attempts)s, %(retry_base_ms)s, %(retry_max_ms)s, %(retry_jitter_ms)s)
+-- Sets what differs for one event type; it applies at the next enqueue, claim and settle.
+insert into relevo.event_types (event_type, lease_ms, max_attempts, retry_base_ms, retry_max_ms, retry_jitter_ms, ttl_s, lane, at_most_once)
+values (%(event_type)s, %(lease_ms)s, %(max_attempts)s, %(retry_base_ms)s, %(retry_max_ms)s, %(retry_jitter_ms)s, %(ttl_s)s, %(lane)s,
+        %(at_most_once)s)
 on conflict (event_type) do update
    set lease_ms = excluded.lease_ms, max_attempts = excluded.max_attempts, retry_base_ms = excluded.retry_base_ms,
-       retry_max_ms = excluded.retry_max_ms, retry_jitter_ms = excluded.retry_jitter_ms, updated_at = now();
+       retry_max_ms = excluded.retry_max_ms, retry_jitter_ms = excluded.retry_jitter_ms, ttl_s = excluded.ttl_s, lane = excluded.lane,
+       at_most_once = excluded.at_most_once, updated_at = now();
 
 -- name: list_event_types
 -- Lists the event types that differ from the settings.
-select t.event_type, t.lease_ms, t.max_attempts, t.retry_base_ms, t.retry_max_ms, t.retry_jitter_ms, t.updated_at
+select t.event_type, t.lease_ms, t.max_attempts, t.retry_base_ms, t.retry_max_ms, t.retry_jitter_ms, t.ttl_s, t.lane, t.at_most_once,
+       t.updated_at
   from relevo.event_types t order by t.event_type;
 
 -- name: retry_rejects

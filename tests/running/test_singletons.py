@@ -270,6 +270,28 @@ def test_a_failed_slot_is_tried_again_later_by_one(build, conn, runs, said) -> N
     assert max(pauses) < 3
 
 
+def test_another_replica_does_not_run_into_a_fresh_failure(build, conn, runs, said) -> None:
+    """Right after a failure the slot is closed to all for the error pause, doubled by the second; then it is open."""
+    broken = [True, True, False]
+
+    def step(_run: Run) -> Step:
+        if broken.pop(0):
+            raise RuntimeError("not yet")
+        return Step({"done": 1}, items=1)
+
+    one = build(worker_id="one", worker_tick_loop_error_backoff_ms=40_000)
+    two = build(worker_id="two", worker_tick_loop_error_backoff_ms=40_000)
+    for failing, other, pause_s in ((one, two, 40), (two, one, 80)):
+        assert failing.runner.run(nightly(step), "schedule").outcome == "failed"
+        asked = other.runner.run(nightly(step), "schedule")
+        assert (asked.outcome, asked.reason.endswith("failed just now and is tried again later")) == ("skipped", True)
+        assert asked.look_again_in_s is not None
+        assert pause_s - 5 < asked.look_again_in_s <= pause_s + 0.1
+        conn.execute("update relevo.worker_runs set finished_at = finished_at - %s * interval '1 s'", [pause_s])
+    assert one.runner.run(nightly(step), "schedule").outcome == "ok"
+    assert len(runs("nightly", "failed")) == 2
+
+
 def test_an_interval_slot_is_not_run_again_within_it(build, runs) -> None:
     """Two replicas and a restarted one, all within the same hour, run an hourly singleton once."""
     hourly = Cycle("hourly", Every(3_600_000), lambda _run: Step({"done": 1}, items=1), singleton=True)

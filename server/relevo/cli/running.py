@@ -28,7 +28,7 @@ from relevo.cli.common import (
 )
 from relevo.config import Settings
 from relevo.errors import UsageError
-from relevo.model import Report, Shard
+from relevo.model import Lane, Report, Shard
 
 cli = typer.Typer()
 
@@ -228,6 +228,13 @@ def event_type(  # noqa: PLR0917 typer options
     retry_base_ms: Annotated[int | None, typer.Option(min=1, max=86_400_000, help="Its own first pause.")] = None,
     retry_max_ms: Annotated[int | None, typer.Option(min=1, max=86_400_000, help="Its own longest pause.")] = None,
     retry_jitter_ms: Annotated[int | None, typer.Option(min=0, max=3_600_000, help="Its own jitter.")] = None,
+    ttl_s: Annotated[
+        int | None, typer.Option(min=1, max=2_419_200, help="Seconds until its events are pointless.")
+    ] = None,
+    lane: Annotated[Lane | None, typer.Option(help="Its lane: urgent overtakes bulk.")] = None,
+    at_most_once: Annotated[
+        bool | None, typer.Option("--at-most-once/--at-least-once", help="What to do when an answer was not seen.")
+    ] = None,
 ) -> None:
     """Set what differs for one event type (what is not given falls back to the settings), or list what differs.
 
@@ -246,10 +253,14 @@ def event_type(  # noqa: PLR0917 typer options
                 retry_base_ms=retry_base_ms,
                 retry_max_ms=retry_max_ms,
                 retry_jitter_ms=retry_jitter_ms,
+                ttl_s=ttl_s,
+                lane=lane,
+                at_most_once=at_most_once,
             )
         rows = actions.event_types(database)
-    columns = ("event_type", "lease_ms", "max_attempts", "retry_base_ms", "retry_max_ms", "retry_jitter_ms")
-    table = make_table(*columns)
+    table = make_table("event type", "what differs from the settings", wide=("what differs from the settings",))
     for row in rows:
-        table.add_row(*("as set" if row[column] is None else escape(str(row[column])) for column in columns))
+        differs = {name: value for name, value in row.items() if name not in ("event_type", "updated_at")}
+        told = " ".join(f"{name}={value}" for name, value in differs.items() if value is not None)
+        table.add_row(escape(row["event_type"]), escape(told) or "nothing")
     out.print(table if rows else "No event type differs from the settings.")

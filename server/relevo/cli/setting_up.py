@@ -31,8 +31,17 @@ def migrate_command(
 
 
 @cli.command(name="config")
-def show_config(as_json: AsJson = False) -> None:
+def show_config(
+    as_json: AsJson = False,
+    seeds: Annotated[
+        bool,
+        typer.Option("--seeds", help="Show instead which knobs of the systems Relevo follows differ or are missing."),
+    ] = False,
+) -> None:
     """Show every setting: name, value, default, meaning, and where the value came from."""
+    if seeds:
+        _show_seeds()
+        return
     rows = config.describe(load_settings())
     if as_json:
         print_json([row._asdict() for row in rows])
@@ -40,6 +49,15 @@ def show_config(as_json: AsJson = False) -> None:
     table = make_table("setting", "value", "default", "from", "meaning", wide=("value", "default", "meaning"))
     for row in rows:
         table.add_row(row.name, escape(str(row.value)), escape(str(row.default)), row.source, escape(row.meaning))
+    out.print(table)
+
+
+def _show_seeds() -> None:
+    table = make_table("knob", "here", wide=("here",))
+    for name, reason in config.DIFFERS.items():
+        table.add_row(name, f"default differs: {escape(reason)}")
+    for name, reason in config.NOT_ADOPTED.items():
+        table.add_row(name, f"not adopted: {escape(reason)}")
     out.print(table)
 
 
