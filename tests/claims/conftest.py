@@ -1,8 +1,41 @@
-"""Makes `claiming`, the helpers of these tests, importable."""
+"""One database for all tests of claims, emptied before each: quicker than a clone for each of some two hundred."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from relevo import embedded
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+EMPTY = """
+do $$ begin
+  perform pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid();
+  execute (select format('truncate %s', string_agg(oid::regclass::text, ', ')) from pg_class
+            where relnamespace = 'relevo'::regnamespace and relkind in ('r', 'p') and not relispartition
+              and relname <> 'schema_migrations');
+end $$
+"""
+
+
+@pytest.fixture(scope="session")
+def claims_dsn(server: embedded.Embedded, admin: psycopg.Connection[Any], template: str) -> Iterator[str]:
+    """The DSN of the database these tests share."""
+    admin.execute(f"create database claims template {template}".encode())
+    yield make_conninfo(server.dsn, dbname="claims")
+    admin.execute("drop database claims with (force)")
+
+
+@pytest.fixture
+def dsn(claims_dsn: str) -> str:
+    """The DSN of a migrated database without a row or a connection left in it."""
+    with psycopg.connect(claims_dsn, autocommit=True) as connection:
+        connection.execute(EMPTY)
+    return claims_dsn

@@ -6,13 +6,17 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
-from claiming import LEASE, NOW, SECOND, add, answers, claims_in, journal, late_tickets_in, reap, take
+from claiming import LEASE, NOW, SECOND, add, answers, claims_in, eventually, journal, late_tickets_in, reap, take
 
-from deliveries import TODAY, states
+from deliveries import TODAY, one, states
 from relevo import queries
+from relevo.claims import end_claim
+from relevo.errors import OwnershipLostError
 
 RENEW = queries.load("claims")["renew_claims"]
+PICK = queries.load("reaper")["pick_expired_claim"]
 DEADLINE_S = 30
 
 
@@ -195,3 +199,89 @@ def test_a_beat_and_a_reaper_at_once_agree(build, conn, at_once) -> None:
         worker.claims.release(claim, expiry)
         conn.execute("update relevo.notification_deliveries set lapse_count = 0")
         expiry += SECOND
+
+
+@pytest.fixture
+def other(dsn):
+    """Another session's open transaction."""
+    with psycopg.connect(dsn) as connection:
+        yield connection
+
+
+@pytest.fixture
+def meanwhile(conn):
+    """Begin a call in a thread, wait until it waits for a lock; calling the result returns what became of it."""
+    with ThreadPoolExecutor(1) as pool:
+
+        def begin(call, *args):
+            running = pool.submit(call, *args)
+            eventually(lambda: running.done() or conn.execute(WAITING).fetchone()[0])
+            assert not running.done(), "it did not wait"
+            return lambda: running.result(DEADLINE_S)
+
+        yield begin
+
+
+WAITING = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+CANCEL = """update relevo.notification_deliveries
+               set status = 'cancelled', completed_at = now(), next_attempt_at = null, claim_token = null
+             where id = %s"""
+
+
+def test_a_claim_does_not_wait_for_others(build, conn, other) -> None:
+    """Rows that somebody else has locked are passed by, not waited for."""
+    first, second, third = add(conn, 3)
+    other.execute("select from relevo.notification_deliveries where id = %s for update", [second])
+    assert take(build()).ids == [first, third]
+
+
+def test_a_settle_that_waited_looks_again(build, conn, other, meanwhile) -> None:
+    """A delivery cancelled while its settle waited for it stays cancelled: the token is checked where it is written."""
+    cancelled, kept = add(conn, 2)
+    worker = build()
+    claim = take(worker)
+    other.execute(CANCEL, [cancelled])
+    settling = meanwhile(lambda: worker.claims.settle(claim, answers(claim, "skipped", attempted=False), now=NOW))
+    other.commit()
+    assert settling().written == {"skipped": 1}
+    assert (one(conn, cancelled)["status"], one(conn, kept)["status"]) == ("cancelled", "skipped")
+
+
+def test_a_settle_waits_for_the_reaper_that_was_first(build, conn, other, meanwhile) -> None:
+    """A reaper at work on the claim is waited for; then nothing is written, and the tickets are evidence."""
+    add(conn, 3)
+    worker = build()
+    claim = take(worker)
+    request = journal(worker, claim)
+    assert other.execute(PICK, {"now": NOW + LEASE}).fetchone()[0] == claim.token
+    settling = meanwhile(lambda: worker.claims.settle(claim, answers(claim), [request.id], NOW + LEASE))
+    end_claim(other, worker.settings, claim.token, lapsed=True, now=NOW + LEASE)
+    other.commit()
+    assert (settling().written, settling().closed_late) == ({}, 3)
+
+
+def test_a_hand_back_that_waited_looks_again(build, conn, other, meanwhile) -> None:
+    """Answers written while the hand-back waited for them stay: only the rest is due again."""
+    sent, rest = add(conn, 2)
+    worker = build()
+    claim = take(worker)
+    other.execute("select from relevo.claims where token = %s for key share", [claim.token])
+    other.execute(CANCEL, [sent])
+    releasing = meanwhile(lambda: worker.claims.release(claim, NOW))
+    other.commit()
+    assert releasing()["pending"] == 1
+    assert (one(conn, sent)["status"], one(conn, rest)["status"]) == ("cancelled", "pending")
+
+
+def test_a_journal_waits_for_the_reaper_that_was_first(build, conn, other, meanwhile) -> None:
+    """The fence before a request waits for a reaper at work, and then lets nothing through."""
+    add(conn, 1)
+    worker = build()
+    claim = take(worker)
+    other.execute(PICK, {"now": NOW + LEASE})
+    journalling = meanwhile(lambda: journal(worker, claim))
+    end_claim(other, worker.settings, claim.token, lapsed=True, now=NOW + LEASE)
+    other.commit()
+    with pytest.raises(OwnershipLostError):
+        journalling()
+    assert conn.execute("select count(*) from relevo.push_requests").fetchone() == (0,)

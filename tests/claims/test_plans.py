@@ -21,7 +21,7 @@ BATCH = 1_000
 LOAD = """
 insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, project, status,
   attempt_count, next_attempt_at, completed_at, provider_ticket_id)
-select %(day)s::date - n %% 3, %(event)s, gen_random_uuid(), 'tender.new', case n %% 2 when 0 then 'default' else 'other' end,
+select %(day)s::date - n %% 3, %(event)s, lpad(to_hex(n), 32, '0')::uuid, 'tender.new', case n %% 2 when 0 then 'default' else 'other' end,
        case when %(done)s then 'ok' else 'pending' end, %(done)s::int,
        case when %(done)s then null else %(now)s::timestamptz - interval '1 hour' + n * interval '1 millisecond' end,
        case when %(done)s then %(now)s::timestamptz end, case when %(done)s then 'ticket' end

@@ -129,6 +129,8 @@ IMPOSSIBLE = {
     "event_types_retry_base_ms_check": TYPE + "retry_base_ms = 0",
     "event_types_retry_max_ms_check": TYPE + "retry_max_ms = 0",
     "event_types_retry_jitter_ms_check": TYPE + "retry_jitter_ms = -1",
+    "event_types_ttl_s_check": TYPE + "ttl_s = -1",
+    "event_types_lane_check": TYPE + "lane = 'slow'",
     "event_types_check": TYPE + "retry_base_ms = 2, retry_max_ms = 1",
 }
 
