@@ -141,6 +141,10 @@ class Processes:
         self._started.append(process)
         return process
 
+    def release(self) -> None:
+        """End every wait of the probes, now and later."""
+        (self._folder / "release").touch()
+
     def close(self) -> None:
         """End whatever still runs."""
         for process in self._started:

@@ -1,6 +1,7 @@
 """The command `relevo` with probe cycles beside its own: they write what they do into public.probe.
 
-PROBES is a JSON list of probes, each with the fields of `Probe`.
+PROBES is a JSON list of probes, each with the fields of `Probe`. Every wait of theirs is over once the current folder
+holds a file `release`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
 
@@ -29,6 +31,8 @@ create table if not exists public.probe (
 create table if not exists public.probe_work (id bigint generated always as identity primary key, cycle text);
 """
 
+RELEASE = Path("release")
+
 _log = structlog.get_logger("relay")
 
 
@@ -43,7 +47,7 @@ class Probe:
     wakeable: bool = False
     source: str = ""
     hold_ms: int = 0
-    """How long a step lasts, between its two writes."""
+    """How long a step lasts at most, between its two writes."""
     hold_inside: bool = False
     """Whether it lasts inside the transaction of the first write."""
     fails: int = 0
@@ -53,7 +57,7 @@ class Probe:
     takes_work: bool = False
     """Whether it only takes rows of public.probe_work, one per step, and is idle without."""
     around_ms: int = 0
-    """How long a middleware waits before the run's steps."""
+    """How long a middleware waits at most before the run's steps."""
 
     def cycle(self, settings: Settings, _claims: Claims) -> Cycle:
         """Make the cycle for the registry."""
@@ -83,12 +87,12 @@ class Probe:
             ).fetchone()
             if self.hold_inside:
                 _log.info("probe_holds", probe=self.name)
-                time.sleep(self.hold_ms / 1000)
+                wait(self.hold_ms)
         if failed and failed[0] < self.fails:
             raise RuntimeError(f"probe {self.name} was told to fail")
         if self.hold_ms and not self.hold_inside:
             _log.info("probe_holds", probe=self.name)
-            time.sleep(self.hold_ms / 1000)
+            wait(self.hold_ms)
         self.say(run, "end")
         return Step({"notifications_sent": 1}, items=1, more=run.items + 1 < self.steps)
 
@@ -108,6 +112,13 @@ class Probe:
         )
 
 
+def wait(milliseconds: int) -> None:
+    """Let time pass, but no longer than until the test says so."""
+    deadline = time.monotonic() + milliseconds / 1000
+    while not RELEASE.exists() and (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(left, 0.02))
+
+
 def tell(context: RunContext, following: Callable[[], Ending]) -> Ending:
     """Log every run from outside (a middleware)."""
     _log.info("middleware_saw", of_cycle=context.cycle, trigger=context.trigger)
@@ -119,7 +130,7 @@ def delay(probes: list[Probe], context: RunContext, following: Callable[[], Endi
     for probe in probes:
         if probe.name == context.cycle and probe.around_ms:
             _log.info("middleware_holds", of_cycle=context.cycle)
-            time.sleep(probe.around_ms / 1000)
+            wait(probe.around_ms)
     return following()
 
 

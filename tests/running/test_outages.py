@@ -24,7 +24,7 @@ HASTY: dict[str, Any] = {
     "worker_idle_backoff_jitter_ms": 20,
 }
 BUSY = {"name": "busy", "every_ms": 300, "singleton": False, "hold_ms": 700}
-NIGHTLY = {"name": "nightly", "cron": "17 3 * * *", "hold_ms": 700}
+NIGHTLY = {"name": "nightly", "cron": "17 3 * * *", "hold_ms": 1_200}
 
 
 def states(process: Process) -> list[str]:

@@ -61,7 +61,7 @@ def test_three_replicas_are_not_three_times_as_often(processes, probed, runs) ->
 
 def test_a_killed_night_is_run_by_another_within_a_lease(processes, probed, conn, runs) -> None:
     """SIGKILL in the middle: the run ends abandoned, and another replica runs the same slot within one lease, once."""
-    probe = NIGHTLY | {"hold_ms": 800}
+    probe = NIGHTLY | {"hold_ms": 20_000}
     fleet = {n: processes.relay("run", probes=[probe], worker_id=n, **FLEET) for n in ("w-1", "w-2", "w-3")}
     for replica in fleet.values():
         replica.hears("worker_started")
@@ -70,6 +70,7 @@ def test_a_killed_night_is_run_by_another_within_a_lease(processes, probed, conn
     victim.kill()
     [killed_at] = conn.execute("select clock_timestamp()").fetchone()
     begun = eventually(lambda: probed("nightly", "begin")[1:], "another took over")[0]
+    processes.release()
     [taken] = [row for row in runs("nightly") if row["id"] == begun["run_id"]]
     assert taken["started_at"] - killed_at <= LEASE + MARGIN
     [filled] = eventually(lambda: runs("nightly", "ok"), "the night was finished")
@@ -115,7 +116,7 @@ def test_a_paused_holder_cannot_write(processes, probed, conn, runs, hold_inside
 
 def test_by_hand_cannot_overlap_a_running_singleton(processes, probed, runs) -> None:
     """`relevo run-cycle` in another process is skipped with a row, a reason and exit code 3 meanwhile."""
-    holder = processes.relay("run", probes=[{"name": "cleanup", "around_ms": 3_000}], worker_id="holder", **FLEET)
+    holder = processes.relay("run", probes=[{"name": "cleanup", "around_ms": 20_000}], worker_id="holder", **FLEET)
     holder.hears("middleware_holds")
     manual = processes.relevo("run-cycle", "cleanup", worker_id="manual", **FLEET)
     assert manual.ends() == 3
@@ -129,11 +130,12 @@ def test_by_hand_cannot_overlap_a_running_singleton(processes, probed, runs) -> 
 def test_a_replica_waits_for_a_run_by_hand(processes, probed, runs) -> None:
     """A run by hand fills no slot: the replica that met it looks again when the lease is given back, and fills it."""
     manual = processes.relay(
-        "run-cycle", "cleanup", probes=[{"name": "cleanup", "around_ms": 2_500}], worker_id="manual", **FLEET
+        "run-cycle", "cleanup", probes=[{"name": "cleanup", "around_ms": 20_000}], worker_id="manual", **FLEET
     )
     manual.hears("middleware_holds")
     replica = processes.relevo("run", worker_id="replica", **FLEET)
     assert replica.hears("run_skipped", cycle="cleanup")["reason"] == "locked by worker manual"
+    processes.release()
     filled = eventually(lambda: [row for row in runs("cleanup", "ok") if row["worker_id"] == "replica"], "it ran")[0]
     [by_hand] = [row for row in runs("cleanup", "ok") if row["worker_id"] == "manual"]
     assert manual.ends() == 0

@@ -18,7 +18,7 @@ QUICK = {"name": "quick", "every_ms": 100, "singleton": False}
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_what_is_in_flight_may_end(processes, probed, rows, runs, number: signal.Signals) -> None:
     """After SIGTERM or SIGINT the running step comes to its end, nothing new starts, and the exit code is 0."""
-    worker = processes.relay("run", probes=[LONG | {"hold_ms": 1_200}, QUICK], worker_id="w-1")
+    worker = processes.relay("run", probes=[LONG | {"hold_ms": 20_000}, QUICK], worker_id="w-1")
     worker.hears("probe_holds", probe="long")
     eventually(lambda: probed("quick"), "quick runs too")
     worker.signal(number)
@@ -27,6 +27,8 @@ def test_what_is_in_flight_may_end(processes, probed, rows, runs, number: signal
         lambda: rows("select 1 from relevo.workers where stopping_at is not null and stopped_at is null"), "stopping"
     )
     begun = len(probed("quick", "begin"))
+    never(lambda: worker.lines("worker_stopped"), "it did not wait for what is in flight", during=0.3)
+    processes.release()
     assert worker.ends() == 0
     assert len(probed("quick", "begin")) <= begun + 1  # one may have begun just before the signal
     assert [row["word"] for row in probed("long")] == ["begin", "end"]
