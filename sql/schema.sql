@@ -17,7 +17,6 @@ CREATE FUNCTION relevo.cancel(event_id bigint, reason text DEFAULT NULL::text) R
 
 CREATE FUNCTION relevo.check_boolean(given jsonb, name text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 begin
   if coalesce(jsonb_typeof(given -> name), 'null') not in ('null', 'boolean') then
@@ -28,7 +27,6 @@ $$;
 
 CREATE FUNCTION relevo.check_event(event jsonb) RETURNS void
     LANGUAGE plpgsql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $_$
 declare
   wrong text;
@@ -95,7 +93,6 @@ $_$;
 
 CREATE FUNCTION relevo.check_list(given jsonb, name text, most integer, chars integer, place text DEFAULT ''::text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 declare
   list jsonb := coalesce(given -> name, 'null');
@@ -115,7 +112,6 @@ $$;
 
 CREATE FUNCTION relevo.check_number(given jsonb, name text, low numeric, high numeric, whole boolean DEFAULT false, place text DEFAULT ''::text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 begin
   if coalesce(given -> name, 'null') = 'null' then
@@ -132,7 +128,6 @@ $$;
 
 CREATE FUNCTION relevo.check_texts(given jsonb, limits jsonb, fewest integer DEFAULT 1, place text DEFAULT ''::text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 declare
   wrong text;
@@ -367,7 +362,6 @@ $$;
 
 CREATE FUNCTION relevo.event_time(event jsonb, name text) RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $_$
 declare
   given timestamptz;
@@ -416,6 +410,9 @@ CREATE FUNCTION relevo.grant_door(role_name text) RETURNS void
 declare
   door text;
 begin
+  if not exists (select from pg_roles r where r.rolname = role_name) then
+    raise exception using errcode = 'undefined_object', message = format('role %s does not exist', role_name);
+  end if;
   execute format('grant usage on schema relevo to %I', role_name);
   foreach door in array array['enqueue(jsonb)', 'enqueue_many(jsonb)', 'cancel(bigint, text)', 'complete(bigint, text)',
       'complete_installation(uuid)', 'delete_events(bigint[])', 'get_event(bigint)', 'register_installation(jsonb)', 'set_preference(uuid, text, jsonb)'] loop
@@ -646,7 +643,7 @@ begin
   if wrong is not null then
     perform relevo.refuse(format('a preference has no field %s', wrong));
   end if;
-  perform relevo.check_texts(jsonb_build_object('name', preference_name), '{"name": 100}');
+  perform relevo.check_texts(jsonb_build_object('name', coalesce(preference_name, '')), '{"name": 100}');
   perform relevo.check_texts(preference, '{"tipo": 100, "region": 200}');
   perform relevo.check_boolean(preference, 'enabled');
   perform relevo.check_number(preference, 'monto_min', 0, 999999999999999999);

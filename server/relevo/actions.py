@@ -11,6 +11,7 @@ from relevo import queries
 from relevo.config import Settings
 from relevo.db import Database
 from relevo.errors import UsageError
+from relevo.model import Lane
 
 _SQL = queries.load("actions")
 
@@ -41,10 +42,13 @@ def set_event_type(
     retry_max_ms: int | None = None,
     retry_jitter_ms: int | None = None,
     ttl_s: int | None = None,
-    lane: str | None = None,
+    lane: Lane | None = None,
     at_most_once: bool | None = None,
 ) -> None:
-    """Set what differs for one event type; None means the setting. It applies at the next claim, without a restart."""
+    """Set what differs for one event type; None means the setting. It applies from now on, without a restart.
+
+    An event that says otherwise itself has the last word on time to live, lane and policy.
+    """
     if lease_ms is not None and lease_ms <= 2 * settings.push_request_timeout_ms:
         raise UsageError(
             f"A lease of {lease_ms} ms is too short for requests of up to {settings.push_request_timeout_ms} ms.",

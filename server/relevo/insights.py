@@ -24,7 +24,7 @@ def _rows(database: Database, statement: str, **parameters: object) -> list[Row]
     try:
         with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(_SQL[statement], parameters).fetchall()
-    except (pg.UndefinedTable, pg.InvalidSchemaName, pg.UndefinedColumn) as error:
+    except (pg.UndefinedTable, pg.InvalidSchemaName, pg.UndefinedColumn, pg.UndefinedFunction) as error:
         raise MigrationError(
             "This database has no relevo schema of this version.", hint="Run `relevo migrate`."
         ) from error
@@ -53,11 +53,11 @@ class Story:
 
 def story(database: Database, event_id: int) -> Story | None:
     """Return the saga of one event, or None if there is none."""
+    moments = _rows(database, "read_story", event_id=event_id)
     with database.connection() as connection:
         status = door.get(connection, event_id)
     if status is None:
         return None
-    moments = _rows(database, "read_story", event_id=event_id)
     return Story(status.raw, moments, _rows(database, "list_event_errors", event_id=event_id))
 
 

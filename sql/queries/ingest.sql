@@ -28,7 +28,7 @@ update relevo.licitacion_registry r
    set announced = true
   from unnest(%(namespaces)s::text[], %(external_ids)s::text[]) as u(namespace, external_id)
  where r.namespace = u.namespace and r.external_id = u.external_id
-   and not r.announced and (%(seeded_at)s::timestamptz is null or r.claimed_at >= %(seeded_at)s)
+   and not r.announced and (%(seeded_at)s::timestamptz is null or r.claimed_at > %(seeded_at)s)
 returning r.namespace, r.external_id;
 
 -- name: read_items

@@ -92,7 +92,7 @@ select x.status, x.last_error_code, count(*)::int as deliveries, min(x.last_erro
 
 -- name: list_installations
 -- Lists installations, newest first, their tokens shortened, with what they asked for.
-select i.installation_id, i.seq, left(i.token, 22) || '…' as token, i.token_version, i.project, i.platform, i.registered_at,
+select i.installation_id, i.seq, coalesce(substring(i.token from '\[(.{1,4})'), left(i.token, 4)) || '…' as token, i.token_version, i.project, i.platform, i.registered_at,
        relevo.may_receive(i) as receives,
        case when i.invalidated_at is not null then i.invalid_reason when not i.active then 'inactive'
             when i.permission <> 'granted' then 'permission ' || i.permission when i.token is null then 'no token'

@@ -51,27 +51,25 @@ def by_psycopg_async(dsn: str, *, commit: bool) -> Any:
 
 def by_sqlalchemy(dsn: str, *, commit: bool) -> Any:
     """Call the SQL function from SQLAlchemy."""
-    engine = sqlalchemy.create_engine(
-        dsn.replace("postgresql://", "postgresql+psycopg://"), poolclass=sqlalchemy.NullPool
-    )
-    with engine.connect() as app:
+    with alchemy(dsn).connect() as app:
         statement = sqlalchemy.text("select event_id, created, same_content from relevo.enqueue(cast(:event as jsonb))")
         made = app.execute(statement, {"event": json.dumps(EVENT)}).one()
         app.commit() if commit else app.rollback()
-    engine.dispose()
     return tuple(made)
 
 
 def by_sqlalchemys_own_connection(dsn: str, *, commit: bool) -> Any:
-    """Call the Python door with the connection under SQLAlchemy's."""
-    engine = sqlalchemy.create_engine(
-        dsn.replace("postgresql://", "postgresql+psycopg://"), poolclass=sqlalchemy.NullPool
-    )
-    with engine.connect() as app:
+    """Call the Python door with the connection under SQLAlchemy's, in a transaction of SQLAlchemy's."""
+    with alchemy(dsn).connect() as app, app.begin() as transaction:
         made = relevo.enqueue(app.connection.driver_connection, Event("order.shipped", "7", "On its way"))  # type: ignore[arg-type]
-        app.commit() if commit else app.rollback()
-    engine.dispose()
+        if not commit:
+            transaction.rollback()
     return made.event_id, made.created, made.same_content
+
+
+def alchemy(dsn: str) -> sqlalchemy.Engine:
+    """Return an engine that keeps no connection behind our back."""
+    return sqlalchemy.create_engine(dsn.replace("postgresql:", "postgresql+psycopg:"), poolclass=sqlalchemy.NullPool)
 
 
 class CursorWrapper:

@@ -114,7 +114,7 @@ class TestRaces:
         assert sum(made.created for each in results for made in each) == 100
         assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (100,)
 
-    def test_deleted_and_said_again_at_once(self, dsn: str, conn) -> None:
+    def test_deleted_and_said_again_at_once(self, dsn: str) -> None:
         """Whoever deletes an event while others say it: each of those gets an id, and never nothing."""
 
         def work(app: psycopg.Connection[Any], n: int) -> list[Any]:
@@ -152,7 +152,7 @@ class TestNotification:
         relevo.enqueue_many(conn, [Event("t", str(n), "t") for n in range(10)])
         assert self.heard(conn) == [], "nothing new needs nobody"
 
-    def test_nobody_is_knocked_at_who_is_awake(self, dsn: str, conn) -> None:
+    def test_nobody_is_knocked_at_who_is_awake(self, conn) -> None:
         """While fan-out works no notification is sent: in every commit it would serialise the app's commits."""
         conn.execute("listen relevo_wake")
         relevo.enqueue(conn, Event("t", "1", "t"))

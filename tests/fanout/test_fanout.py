@@ -61,8 +61,9 @@ class TestAudience:
         for name, asked in {"a": {}, "b": {"keywords": ["aseo", "oficinas"]}, "c": {"tipo": "LE"}}.items():
             prefer(conn, phones, name, **asked)
         made = door.enqueue(conn, Event("tender", "1", "Aseo", audience=NEWS))
-        fan_out_to_the_end(build(fanout_slice_size=3))
+        report = fan_out(build(fanout_slice_size=3))
         assert reached(conn, made.event_id) == phones
+        assert report.counts == {"targets_selected": 7, "deliveries_created": 7, "events_fanned_out": 1}
 
     @pytest.mark.parametrize("audience", ["everyone", "installations", "matching"])
     def test_who_may_not_receive_is_left_out(self, build, conn, audience: str) -> None:

@@ -60,7 +60,7 @@ def mortals(dsn: str) -> Iterator[Mortals]:
 
 
 def kill_points(executed: dict[str, int], step: str) -> list[dict[str, Any]]:
-    """Name the moments: before and after the first execution of each statement, and after its last."""
+    """Name the moments: before each statement is executed for the first time, and after the last."""
     uncovered = {f"{step}.{name}" for name in queries.load(step)} - executed.keys()
     assert uncovered == {name for name in NOT_COVERED if name.startswith(f"{step}.")}, (
         "extend the scenario, or say why not"
@@ -69,7 +69,7 @@ def kill_points(executed: dict[str, int], step: str) -> list[dict[str, Any]]:
         {"name": name, "when": when, "nth": nth}
         for name, count in executed.items()
         if name.startswith(f"{step}.")
-        for when, nth in sorted({("before", 1), ("after", 1), ("after", count)})
+        for when, nth in (("before", 1), ("after", count))
     ]
 
 

@@ -39,7 +39,9 @@ def test_run_with_a_direct_address_hears_wakeups(processes, build, dsn, conn) ->
     wakeups = "select wakeups from relevo.workers where worker_id = 'here'"
     eventually(lambda: conn.execute(wakeups).fetchone() == ("listening",), "the worker says that it listens")
     rounds = "select cycle from relevo.cycle_state where rounds > 0 order by cycle"
-    eventually(lambda: conn.execute(rounds).fetchall() == [("cleanup",), ("fanout",), ("reaper",)], "the cycles make a round")
+    eventually(
+        lambda: conn.execute(rounds).fetchall() == [("cleanup",), ("fanout",), ("reaper",)], "the cycles make a round"
+    )
 
     lapse(build, conn)
     with build(worker_id="caller").database.connection() as caller:

@@ -114,7 +114,7 @@ def test_the_index_finds_whom_a_scan_finds(conn) -> None:
     found, candidates = 0, 0
 
     @settings(
-        max_examples=40, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+        max_examples=30, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
     )
     @given(
         st.lists(oracle.changes(PHONES), min_size=15, max_size=50),
@@ -135,7 +135,7 @@ def test_the_index_finds_whom_a_scan_finds(conn) -> None:
         found, candidates = found + counts[0], candidates + counts[1]
 
     live()
-    assert found > 300, "the lives must leave something to be found"
+    assert found > 200, "the lives must leave something to be found"
     assert candidates > found, "some candidates must fail the last look"
 
 

@@ -50,7 +50,7 @@ def test_the_function_says_what_plain_python_says(conn) -> None:
 
     # Not shrunk: the assertion names the one pair.
     @settings(
-        max_examples=40, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+        max_examples=30, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
     )
     @given(st.lists(st.tuples(oracle.preferences(), oracle.events()), min_size=30, max_size=50))
     def judge(pairs: list[tuple[Preference, Matching]]) -> None:
@@ -60,7 +60,7 @@ def test_the_function_says_what_plain_python_says(conn) -> None:
             verdicts[right] += 1
 
     judge()
-    assert min(verdicts.values()) > 300, f"the pairs must try both verdicts: {verdicts}"
+    assert min(verdicts.values()) > 200, f"the pairs must try both verdicts: {verdicts}"
 
 
 TENDER = Matching(

@@ -28,6 +28,11 @@ from relevo.errors import UsageError
 cli = typer.Typer()
 
 
+def _shown(text: str) -> str:
+    """Show what others wrote as they wrote it: neither as markup nor as orders to the terminal."""
+    return escape("".join(each if each.isprintable() else " " for each in text))
+
+
 @cli.command()
 def enqueue(  # noqa: PLR0917 typer options
     event_type: Annotated[str, typer.Argument(metavar="TYPE", help="The event's type.")],
@@ -57,8 +62,10 @@ def enqueue(  # noqa: PLR0917 typer options
         scheduled_at=at.replace(tzinfo=UTC) if at else None,
         ttl_s=ttl_s,
     )
-    with open_database(settings) as database, database.connection() as connection:
-        done = door.enqueue(connection, event)
+    with open_database(settings) as database:
+        migrate.prepare(database)
+        with database.connection() as connection:
+            done = door.enqueue(connection, event)
     if done.created:
         out.print(f"Enqueued as event {done.event_id}.")
     else:
@@ -83,10 +90,12 @@ def cancel(
 ) -> None:
     """End an event: nothing of it is sent any more."""
     settings = load_settings()
-    with open_database(settings) as database, database.connection() as connection:
-        if door.get(connection, event_id) is None:
-            raise UsageError(f"There is no event {event_id}.", hint="`relevo events` lists them.")
-        cancelled = door.cancel(connection, event_id, reason)
+    with open_database(settings) as database:
+        migrate.prepare(database)
+        with database.connection() as connection:
+            if door.get(connection, event_id) is None:
+                raise UsageError(f"There is no event {event_id}.", hint="`relevo events` lists them.")
+            cancelled = door.cancel(connection, event_id, reason)
     out.print(f"Event {event_id} is cancelled." if cancelled else f"Event {event_id} had ended before.")
 
 
@@ -113,11 +122,11 @@ def events(
     for row in rows:
         table.add_row(
             str(row["id"]),
-            escape(row["event_type"]),
+            _shown(row["event_type"]),
             coloured(row["state"]),
-            f"{row['created_at']:%m-%d %H:%M:%S}",
+            f"{row['created_at'].astimezone(UTC):%m-%d %H:%M:%S}",
             str(row["deliveries_created"]),
-            escape(shortened(row["body"] or row["title"])),
+            _shown(shortened(row["body"] or row["title"])),
         )
     out.print(table if rows else "No events yet.")
 
@@ -133,15 +142,15 @@ def event(event_id: Annotated[int, typer.Argument(help="The event.")], as_json: 
     if as_json:
         print_json([{"event": told.event, "moments": told.moments, "errors": told.errors}])
         return
-    out.print(f"[bold]{escape(told.event['title'])}[/]  {escape(told.event['body'])}")
+    out.print(f"[bold]{_shown(told.event['title'])}[/]  {_shown(told.event['body'])}")
     moments = make_table("when (UTC)", "what", "", wide=("",))
     for row in told.moments:
-        moments.add_row(f"{row['at']:%Y-%m-%d %H:%M:%S}", row["what"], escape(row["detail"] or ""))
+        moments.add_row(f"{row['at'].astimezone(UTC):%Y-%m-%d %H:%M:%S}", row["what"], _shown(row["detail"] or ""))
     out.print(moments)
     out.print(f"Deliveries: {counted(told.event['deliveries']) or 'none'}")
     for row in told.errors:
-        example = escape(shortened(row["example"] or ""))
-        out.print(f"  {row['deliveries']} {row['status']} with {escape(row['last_error_code'])}: {example}")
+        example = _shown(shortened(row["example"] or ""))
+        out.print(f"  {row['deliveries']} {row['status']} with {_shown(row['last_error_code'])}: {example}")
 
 
 @cli.command()
@@ -157,16 +166,13 @@ def installations(
     if as_json:
         print_json(rows)
         return
-    table = make_table(
-        "installation", "token", "project", "platform", "preferences", "receives", wide=("token", "receives")
-    )
+    table = make_table("installation", "token", "project", "asks for", "receives", wide=("project", "receives"))
     for row in rows:
-        receives = "[green]yes[/]" if row["receives"] else f"[yellow]no: {row['why_not']}[/]"
+        receives = "[green]yes[/]" if row["receives"] else f"[yellow]no: {_shown(row['why_not'])}[/]"
         table.add_row(
             str(row["installation_id"]),
-            escape(row["token"] or ""),
-            escape(row["project"]),
-            row["platform"],
+            _shown(row["token"] or ""),
+            _shown(row["project"]),
             str(row["preferences"]),
             receives,
         )
@@ -194,7 +200,8 @@ def rejects(
         return
     table = make_table("reject", "source", "place", "tries", "reason", wide=("place", "reason"))
     for row in rows:
-        table.add_row(str(row["id"]), row["source"], escape(row["place"]), str(row["attempts"]), escape(row["reason"]))
+        name, place, why = (_shown(row[each]) for each in ("source", "place", "reason"))
+        table.add_row(str(row["id"]), name, place, str(row["attempts"]), why)
     out.print(table if rows else "Nothing was rejected.")
 
 
@@ -205,4 +212,4 @@ def grant(role: Annotated[str, typer.Argument(help="A role of the database.")]) 
     with open_database(settings) as database:
         migrate.prepare(database)
         actions.grant(database, role)
-    out.print(f"{role} may now call relevo.enqueue and its kin.")
+    out.print(f"{_shown(role)} may now call relevo.enqueue and its kin.")

@@ -28,7 +28,7 @@ from relevo.cli.common import (
 )
 from relevo.config import Settings
 from relevo.errors import UsageError
-from relevo.model import Lane, Report, Shard
+from relevo.model import Report, Shard
 
 cli = typer.Typer()
 
@@ -228,17 +228,16 @@ def event_type(  # noqa: PLR0917 typer options
     retry_base_ms: Annotated[int | None, typer.Option(min=1, max=86_400_000, help="Its own first pause.")] = None,
     retry_max_ms: Annotated[int | None, typer.Option(min=1, max=86_400_000, help="Its own longest pause.")] = None,
     retry_jitter_ms: Annotated[int | None, typer.Option(min=0, max=3_600_000, help="Its own jitter.")] = None,
-    ttl_s: Annotated[
-        int | None, typer.Option(min=1, max=2_419_200, help="Seconds until its events are pointless.")
-    ] = None,
-    lane: Annotated[Lane | None, typer.Option(help="Its lane: urgent overtakes bulk.")] = None,
+    ttl_s: Annotated[int | None, typer.Option(min=1, max=2_419_200, help="Its own time to live.")] = None,
+    urgent: Annotated[bool | None, typer.Option("--urgent/--bulk", help="Its own lane.")] = None,
     at_most_once: Annotated[
-        bool | None, typer.Option("--at-most-once/--at-least-once", help="What to do when an answer was not seen.")
+        bool | None,
+        typer.Option("--at-most-once/--at-least-once", help="Rather none than two, or two than none."),
     ] = None,
 ) -> None:
     """Set what differs for one event type (what is not given falls back to the settings), or list what differs.
 
-    It lives in table state and applies at the next claim, without a restart.
+    It lives in table state and applies from now on, without a restart.
     """
     settings = load_settings()
     with open_database(settings) as database:
@@ -254,11 +253,11 @@ def event_type(  # noqa: PLR0917 typer options
                 retry_max_ms=retry_max_ms,
                 retry_jitter_ms=retry_jitter_ms,
                 ttl_s=ttl_s,
-                lane=lane,
+                lane=None if urgent is None else "urgent" if urgent else "bulk",
                 at_most_once=at_most_once,
             )
         rows = actions.event_types(database)
-    table = make_table("event type", "what differs from the settings", wide=("what differs from the settings",))
+    table = make_table("event type", "what differs", wide=("what differs",))
     for row in rows:
         differs = {name: value for name, value in row.items() if name not in ("event_type", "updated_at")}
         told = " ".join(f"{name}={value}" for name, value in differs.items() if value is not None)

@@ -1,0 +1,379 @@
+"""The commands about events, installations and rejects: what they show, what they refuse, and how they leave."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+import relevo
+from phones import add_phones, fan_out
+from processes import RELEVO
+from relevo import cli
+from relevo.cli import common
+from relevo.door import Event, Installation
+from relevo.model import Answer
+
+MARKUP = "[bold red]x[/] [/] [link=https://a.b]y[/link] \\[z]"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command said and how it left."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Its JSON lines."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Command = Callable[..., Said]
+
+
+def make_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str) -> Command:
+    """Return a function that runs `relevo` in this process as its entry point does, in a wide window."""
+    monkeypatch.setenv("DATABASE_URL", url)
+    monkeypatch.setattr(common.out, "width", 200)
+    monkeypatch.setattr(common.err, "width", 200)
+
+    def run(*words: object) -> Said:
+        monkeypatch.setattr(sys, "argv", ["relevo", *map(str, words)])
+        capsys.readouterr()
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as left:
+            code = left.code if isinstance(left.code, int) else 1
+        said = capsys.readouterr()
+        return Said(code, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], dsn: str) -> Command:
+    """`relevo` on the test's database: `command("events", "--json")`."""
+    return make_command(monkeypatch, capsys, dsn)
+
+
+class TestEnqueue:
+    """relevo enqueue."""
+
+    def test_for_everyone(self, command: Command, conn) -> None:
+        """The id is told, and the event is there with what was given."""
+        said = command(
+            "enqueue", "notice", "1", "--title", "Hello", "--body", "World", "--category", "news", "--urgent", "--ttl-s", "60",
+            "--data", '{"screen": "inbox"}',
+        )  # fmt: skip
+        assert said.code == 0
+        row = conn.execute(
+            "select id, title, body, category, lane, data, audience, deadline_at is not null from relevo.notification_events"
+        ).fetchone()
+        assert row[1:] == ("Hello", "World", "news", "urgent", {"screen": "inbox"}, "everyone", True)
+        assert said.out == f"Enqueued as event {row[0]}.\n"
+
+    def test_for_some_and_later(self, command: Command, conn) -> None:
+        """Installations can be named, and the time is UTC whatever the session's zone."""
+        conn.execute("alter database " + conn.info.dbname + " set timezone = 'America/Santiago'")
+        phones = add_phones(conn, 2)
+        said = command(
+            "enqueue",
+            "message",
+            "1",
+            "--title",
+            "t",
+            "--to",
+            phones[0],
+            "--to",
+            phones[1],
+            "--at",
+            "2030-01-02T03:04:05",
+        )
+        assert said.code == 0, said.err
+        at = conn.execute("select (scheduled_at at time zone 'UTC')::text from relevo.notification_events").fetchone()
+        assert at == ("2030-01-02 03:04:05",)
+        assert conn.execute("select count(*) from relevo.event_audience").fetchone() == (2,)
+
+    def test_the_same_again(self, command: Command) -> None:
+        """It says whether the event that is there says the same."""
+        command("enqueue", "notice", "1", "--title", "Hello")
+        same = command("enqueue", "notice", "1", "--title", "Hello")
+        other = command("enqueue", "notice", "1", "--title", "Goodbye")
+        assert (same.code, other.code) == (0, 0)
+        assert same.out == "Event 1 has this type and key already, and says the same.\n"
+        assert other.out == "Event 1 has this type and key already, and says something else; nothing was changed.\n"
+
+    def test_wrong_input_leaves_with_2(self, command: Command, conn) -> None:
+        """What is wrong is named, the exit code is 2, and nothing is enqueued."""
+        for words, complaint in (
+            ([], "--title"),
+            (["--title", ""], "title must be given."),
+            (["--title", "x" * 501], "title must be text of 1 to 500 characters."),
+            (["--title", "t", "--data", "{"], "--data is not JSON"),
+            (["--title", "t", "--data", "[1]"], "--data must be a JSON object."),
+            (["--title", "t", "--data", json.dumps({"x": "y" * 4_000})], "must fit into 4096 bytes"),
+            (["--title", "t", "--to", "me"], "--to"),
+            (["--title", "t", "--at", "soon"], "--at"),
+            (["--title", "t", "--ttl-s", "0"], "--ttl-s"),
+            (["--title", "t", "--at", "1999-01-01"], "between the years 2000 and 2200"),
+        ):
+            said = command("enqueue", "notice", "1", *words)
+            assert (said.code, said.out) == (2, ""), words
+            assert complaint in said.err
+        assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)
+
+
+class TestCancel:
+    """relevo cancel."""
+
+    def test_once_twice_never(self, command: Command, conn) -> None:
+        """The first says so, the second that it had ended before, and an unknown event is wrong usage."""
+        made = relevo.enqueue(conn, Event("notice", "1", "t"))
+        first = command("cancel", made.event_id, "--reason", "a mistake")
+        second = command("cancel", made.event_id)
+        unknown = command("cancel", made.event_id + 1)
+        assert (first.code, first.out) == (0, f"Event {made.event_id} is cancelled.\n")
+        assert (second.code, second.out) == (0, f"Event {made.event_id} had ended before.\n")
+        assert unknown.code == 2
+        assert f"There is no event {made.event_id + 1}." in unknown.err
+        assert command("cancel", "all").code == 2
+        assert conn.execute("select end_reason from relevo.notification_events").fetchall() == [("a mistake",)]
+
+
+class TestEvents:
+    """relevo events and relevo event."""
+
+    def test_none_yet(self, command: Command) -> None:
+        """An empty list says so; as JSON it is empty."""
+        assert command("events") == Said(0, "No events yet.\n", "")
+        assert command("events", "--json") == Said(0, "", "")
+        said = command("event", 1)
+        assert said.code == 2
+        assert "There is no event 1." in said.err
+
+    def test_newest_first_by_type_and_state(self, command: Command, conn) -> None:
+        """The newest is on top, and type, state and number can be chosen."""
+        made = [
+            relevo.enqueue(conn, Event(f"type{n % 2}", str(n), f"Title {n}", f"Body {n}")).event_id for n in range(4)
+        ]
+        relevo.cancel(conn, made[0], "why not")
+        said = command("events")
+        assert [line.split()[0] for line in said.out.splitlines()[1:]] == [str(each) for each in reversed(made)]
+        assert "Body 3" in said.out
+        assert [row["id"] for row in command("events", "--json", "--type", "type1").lines] == [made[3], made[1]]
+        cancelled = command("events", "--json", "--state", "cancelled").lines
+        assert [(row["id"], row["end_reason"]) for row in cancelled] == [(made[0], "why not")]
+        assert len(command("events", "--json", "--limit", 3).lines) == 3
+
+    def test_wrong_choices_leave_with_2(self, command: Command) -> None:
+        """A state that is none, or a limit out of bounds, is wrong usage."""
+        for words in (["--state", "done"], ["--limit", "0"], ["--limit", "1001"], ["--limit", "x"]):
+            said = command("events", *words)
+            assert (said.code, said.out) == (2, ""), words
+
+    def test_the_saga_of_one_event(self, command: Command, conn, build) -> None:
+        """From its enqueueing to its end, in order, with its deliveries and what went wrong."""
+        add_phones(conn, 3)
+        made = relevo.enqueue(conn, Event("notice", "1", "Title", "Body", ttl_s=3600))
+        app = build()
+        fan_out(app)
+        claim = app.claims.claim("dispatch", "default", "bulk", limit=2)
+        answers = [
+            Answer(d.event_day, d.id, "failed", error_code="MessageTooBig", error_message=MARKUP)
+            for d in claim.deliveries
+        ]
+        app.claims.settle(claim, answers)
+        app.claims.release(claim)
+        relevo.cancel(conn, made.event_id, MARKUP)
+        fan_out(app)
+        said = command("event", made.event_id)
+        assert said.code == 0
+        told = said.out.splitlines()
+        assert told[0] == "Title  Body"
+        order = [
+            "event enqueued",
+            "fan-out began",
+            "fan-out finished",
+            "cancelled",
+            "open deliveries ended",
+            "deadline",
+        ]
+        places = [next(n for n, line in enumerate(told) if f" {what}" in line) for what in order]
+        assert places == sorted(places)
+        assert "3 targets, 3 deliveries" in said.out
+        assert "Deliveries: cancelled=1 failed=2" in said.out
+        assert f"  2 failed with MessageTooBig: {MARKUP}" in told
+        assert MARKUP in told[places[3]]
+        (line,) = command("event", made.event_id, "--json").lines
+        assert line["event"]["deliveries"] == {"failed": 2, "cancelled": 1}
+        assert [moment["what"] for moment in line["moments"]][:2] == ["event enqueued", "fan-out began"]
+        assert line["errors"][0]["deliveries"] == 2
+
+    def test_what_others_wrote_is_shown_as_they_wrote_it(self, command: Command, conn) -> None:
+        """Markup in a feed's text is text, and control characters do not reach the terminal."""
+        made = relevo.enqueue(conn, Event(MARKUP, MARKUP, MARKUP, f"{MARKUP}\x1b[31m\x07!\nend"))
+        for said in (command("events"), command("event", made.event_id)):
+            assert said.code == 0
+            assert MARKUP in said.out
+            assert "\x1b" not in said.out
+            assert "\x07" not in said.out
+            assert f"{MARKUP} [31m ! end" in said.out
+
+    def test_times_are_utc_as_the_heading_says(self, command: Command, conn) -> None:
+        """A database that lives in another time zone changes nothing about it."""
+        conn.execute("alter database " + conn.info.dbname + " set timezone = 'Asia/Tokyo'")
+        made = relevo.enqueue(conn, Event("notice", "1", "t"))
+        conn.execute("update relevo.notification_events set created_at = '2026-01-02 03:04:05Z'")
+        assert " 01-02 03:04:05 " in command("events").out
+        assert "2026-01-02 03:04:05 " in command("event", made.event_id).out
+
+
+class TestInstallations:
+    """relevo installations."""
+
+    def test_none_yet(self, command: Command) -> None:
+        """An empty list says how one comes into being."""
+        said = command("installations")
+        assert (said.code, said.out.startswith("No installations yet")) == (0, True)
+        assert command("installations", "--json") == Said(0, "", "")
+
+    def test_who_receives_and_why_not(self, command: Command, conn) -> None:
+        """Each line tells whether it receives, and if not why; no whole token is shown."""
+        token = "ExponentPushToken[abcdefghijklmnopqrstuv]"
+        relevo.register(conn, Installation(token, platform="ios"))
+        relevo.register(conn, Installation("ExponentPushToken[b]", permission="denied", project=MARKUP))
+        relevo.register(conn, Installation(None))
+        conn.execute(
+            "update relevo.device_installations set invalidated_at = now(), invalid_reason = %s where platform = 'ios'",
+            [MARKUP],
+        )
+        said = command("installations")
+        assert said.code == 0
+        assert token not in said.out
+        assert f"no: {MARKUP}" in said.out
+        assert "no: permission denied" in said.out
+        assert "no: no token" in said.out
+        rows = command("installations", "--json").lines
+        assert [row["receives"] for row in rows] == [False] * 3
+        assert all(token not in str(row) for row in rows)
+        assert [row["project"] for row in command("installations", "--json", "--project", MARKUP).lines] == [MARKUP]
+        assert UUID(rows[0]["installation_id"])
+
+
+class TestRejects:
+    """relevo rejects."""
+
+    @pytest.fixture
+    def rejects(self, conn) -> psycopg.Connection[Any]:
+        """Two open rejects and one that was mended."""
+        conn.execute(
+            """
+            insert into relevo.ingest_rejects (source, place, reason, retry_at, resolved_at)
+            values ('one', %(markup)s, %(markup)s, now() + interval '1 hour', null), ('two', 'there', 'unreadable', null, null),
+                   ('one', 'mended', 'was bad', null, now())
+            """,
+            {"markup": MARKUP},
+        )
+        return conn
+
+    def test_none(self, command: Command) -> None:
+        """Nothing rejected is said."""
+        assert command("rejects") == Said(0, "Nothing was rejected.\n", "")
+        assert command("rejects", "--json") == Said(0, "", "")
+        assert command("rejects", "--retry").out.startswith("0 will be tried again")
+
+    @pytest.mark.usefixtures("rejects")
+    def test_what_and_why(self, command: Command) -> None:
+        """Open ones are listed with place and reason as they are; mended ones are not."""
+        said = command("rejects")
+        assert said.out.count(MARKUP) == 2
+        assert "mended" not in said.out
+        assert [row["place"] for row in command("rejects", "--json", "--source", "two").lines] == ["there"]
+
+    def test_trying_again(self, command: Command, rejects) -> None:
+        """--retry makes them due at once: all, one source's, or one."""
+        due = "select source from relevo.ingest_rejects where retry_at <= now() and resolved_at is null"
+        reject_id = command("rejects", "--json", "--source", "two").lines[0]["id"]
+        assert command("rejects", "--retry", "--id", reject_id).out.startswith("1 will be tried again")
+        assert rejects.execute(due).fetchall() == [("two",)]
+        assert command("rejects", "--retry", "--source", "one").out.startswith("1 will be tried again")
+        assert len(rejects.execute(due).fetchall()) == 2
+        assert command("rejects", "--retry", "--id", 4711).out.startswith("0 will be tried again")
+
+
+class TestEventType:
+    """relevo event-type."""
+
+    def test_what_an_event_of_the_type_gets(self, command: Command, conn) -> None:
+        """Time to live, lane and policy of a type go into events that leave them open; what is not given falls back."""
+        said = command("event-type", "call", "--ttl-s", 60, "--urgent", "--at-most-once", "--max-attempts", 2)
+        assert said.code == 0
+        told = "select lane, at_most_once, extract(epoch from deadline_at - scheduled_at)::int from relevo.notification_events"
+        relevo.enqueue(conn, Event("call", "1", "t"))
+        relevo.enqueue(conn, Event("call", "2", "t", lane="bulk", at_most_once=False, ttl_s=120))
+        assert conn.execute(told + " order by id").fetchall() == [("urgent", True, 60), ("bulk", False, 120)]
+        assert command("event-type", "call", "--bulk", "--at-least-once").code == 0
+        row = conn.execute("select ttl_s, lane, at_most_once, max_attempts from relevo.event_types").fetchone()
+        assert row == (None, "bulk", False, None)
+        assert command("event-type", "call", "--ttl-s", 0).code == 2
+
+
+class TestGrant:
+    """relevo grant."""
+
+    def test_a_role(self, command: Command, conn, admin) -> None:
+        """The role is named as it is and may call the door."""
+        role = f"[bold]app {uuid4().hex[:6]}[/]"
+        conn.execute(sql.SQL("create role {}").format(sql.Identifier(role)))
+        said = command("grant", role)
+        assert (said.code, said.out) == (0, f"{role} may now call relevo.enqueue and its kin.\n")
+        may = conn.execute("select has_function_privilege(%s, 'relevo.enqueue(jsonb)', 'execute')", [role]).fetchone()
+        assert may == (True,)
+        conn.execute(sql.SQL("drop owned by {}").format(sql.Identifier(role)))
+        admin.execute(sql.SQL("drop role {}").format(sql.Identifier(role)))
+
+    def test_nobody(self, command: Command) -> None:
+        """A role that is not there is wrong usage."""
+        said = command("grant", "[red]nobody")
+        assert (said.code, said.out) == (2, "")
+        assert "There is no role [red]nobody in this database." in said.err
+
+
+def test_a_database_without_the_schema(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], empty_database: str
+) -> None:
+    """Reading says what to do; enqueueing brings the schema along, as running does."""
+    command = make_command(monkeypatch, capsys, empty_database)
+    for words in (["events"], ["event", 1], ["installations"], ["rejects"]):
+        said = command(*words)
+        assert said.code == 1, words
+        assert "relevo migrate" in said.err, words
+    assert command("enqueue", "notice", "1", "--title", "t").code == 0
+    assert command("events", "--json").lines[0]["title"] == "t"
+
+
+def test_as_a_process(dsn: str) -> None:
+    """The installed command prints to a pipe what it prints here, and leaves with its exit code."""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        environ = {"DATABASE_URL": dsn, "PATH": "/usr/bin", "PYTHONPATH": str(common.__file__).split("/relevo/cli/")[0]}
+        return subprocess.run([RELEVO, *words], env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+    made = run("enqueue", "notice", "1", "--title", MARKUP)
+    assert (made.returncode, made.stdout, made.stderr) == (0, "Enqueued as event 1.\n", "")
+    assert json.loads(run("events", "--json").stdout)["title"] == MARKUP
+    refused = run("enqueue", "notice", "2", "--title", "")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("relevo: title must be given.")

@@ -1,0 +1,211 @@
+"""Registration: a token has one owner, a phone that comes back is on again, and what its user removed stays removed."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+import relevo
+from relevo import Installation, Preference
+
+TOKEN, OTHER = "ExponentPushToken[one]", "ExponentPushToken[two]"
+PATIENCE_S = 30.0
+
+
+def phone(conn: psycopg.Connection[Any], installation_id: UUID) -> dict[str, Any]:
+    """Read an installation with whether it may receive."""
+    with conn.cursor(row_factory=dict_row) as cursor:
+        row = cursor.execute(
+            "select i.*, relevo.may_receive(i) as receives from relevo.device_installations i where installation_id = %s",
+            [installation_id],
+        ).fetchone()
+    assert row is not None
+    return row
+
+
+def names(conn: psycopg.Connection[Any], installation_id: UUID) -> list[str]:
+    """Return the names of an installation's preferences."""
+    rows = conn.execute(
+        "select name from relevo.notification_preferences where installation_id = %s order by name", [installation_id]
+    ).fetchall()
+    return [row[0] for row in rows]
+
+
+class TestRegister:
+    """One installation after the other."""
+
+    def test_a_new_phone(self, conn) -> None:
+        """It may receive at once, and asks for everything until its user says otherwise."""
+        one = relevo.register(conn, Installation(TOKEN, platform="ios", locale="es-CL", owner="7", opt_outs=["tips"]))
+        row = phone(conn, one)
+        assert row["receives"]
+        assert (row["token"], row["token_version"], row["project"], row["provider"]) == (TOKEN, 1, "default", "expo")
+        assert (row["platform"], row["locale"], row["owner"], row["opt_outs"]) == ("ios", "es-CL", "7", ["tips"])
+        assert names(conn, one) == ["default"]
+        assert conn.execute("select bucket from relevo.preference_index").fetchall() == [("*",)]
+
+    def test_the_same_again(self, conn) -> None:
+        """Registering at every start changes nothing, and what is not told stays."""
+        one = relevo.register(conn, Installation(TOKEN, platform="ios", owner="7", opt_outs=["tips"]))
+        assert relevo.register(conn, Installation(TOKEN, one)) == one
+        row = phone(conn, one)
+        assert (row["token_version"], row["platform"], row["owner"], row["opt_outs"]) == (1, "ios", "7", ["tips"])
+        assert conn.execute("select count(*) from relevo.device_installations").fetchone() == (1,)
+
+    def test_without_its_token(self, conn) -> None:
+        """A phone that does not tell its token keeps the one it has; an explicit null takes it away."""
+        one = relevo.register(conn, Installation(TOKEN))
+        relevo.register(conn, Installation(None, one, locale="es-CL"))
+        row = phone(conn, one)
+        assert (row["token"], row["token_version"], row["locale"], row["receives"]) == (TOKEN, 1, "es-CL", True)
+        conn.execute("select relevo.register_installation(%s)", [Jsonb({"installation_id": str(one), "token": None})])
+        row = phone(conn, one)
+        assert (row["token"], row["token_version"], row["receives"]) == (None, 2, False)
+
+    def test_a_phone_without_a_token_waits_for_one(self, conn) -> None:
+        """It can be registered before it has a token, and receives once it tells one."""
+        one = relevo.register(conn, Installation(None))
+        assert not phone(conn, one)["receives"]
+        relevo.register(conn, Installation(TOKEN, one))
+        assert phone(conn, one)["receives"]
+
+    def test_a_rotated_token(self, conn) -> None:
+        """A new token for the same phone counts a version, so that a late verdict on the old one misses it."""
+        one = relevo.register(conn, Installation(TOKEN))
+        relevo.register(conn, Installation(OTHER, one))
+        row = phone(conn, one)
+        assert (row["token"], row["token_version"]) == (OTHER, 2)
+
+    def test_a_token_moves_to_its_new_owner(self, conn) -> None:
+        """Whoever registers a token has it; its former owner has none, is told why, and can come back."""
+        one = relevo.register(conn, Installation(TOKEN))
+        two = relevo.register(conn, Installation(TOKEN))
+        assert one != two
+        former, owner = phone(conn, one), phone(conn, two)
+        assert (former["token"], former["token_version"], former["invalid_reason"]) == (None, 2, "token_moved")
+        assert not former["receives"]
+        assert (owner["token"], owner["token_version"], owner["receives"]) == (TOKEN, 1, True)
+        relevo.register(conn, Installation(OTHER, one))
+        former = phone(conn, one)
+        assert (former["token"], former["token_version"], former["invalid_reason"], former["receives"]) == (
+            OTHER,
+            3,
+            None,
+            True,
+        )
+
+    def test_coming_back_switches_on_again(self, conn) -> None:
+        """An invalidated or inactive phone that registers its token receives again; without a token it stays invalid."""
+        one = relevo.register(conn, Installation(TOKEN))
+        conn.execute(
+            "update relevo.device_installations set active = false, invalidated_at = now(), invalid_reason = 'DeviceNotRegistered'"
+        )
+        relevo.register(conn, Installation(None, one, locale="es-CL"))
+        assert not phone(conn, one)["receives"]
+        relevo.register(conn, Installation(TOKEN, one))
+        row = phone(conn, one)
+        assert (row["receives"], row["token_version"], row["invalid_reason"]) == (True, 1, None)
+
+    def test_what_the_phone_may_not(self, conn) -> None:
+        """A phone whose user said no, or that cannot, does not receive until it registers with a yes."""
+        for told in ({"permission": "denied"}, {"permission": "undetermined"}, {"push_capable": False}):
+            one = relevo.register(conn, Installation(TOKEN, **told))  # type: ignore[arg-type]
+            assert not phone(conn, one)["receives"]
+            relevo.register(conn, Installation(TOKEN, one))
+            assert phone(conn, one)["receives"]
+
+    def test_removed_preferences_stay_removed(self, conn) -> None:
+        """The wildcard is written at the first registration only: who removed it is not asked again at every start."""
+        one = relevo.register(conn, Installation(TOKEN))
+        assert relevo.set_preference(conn, one, "default", None)
+        relevo.register(conn, Installation(TOKEN, one))
+        relevo.register(conn, Installation(OTHER, one))
+        assert names(conn, one) == []
+        assert conn.execute("select count(*) from relevo.preference_index").fetchone() == (0,)
+
+
+class TestAtOnce:
+    """Several phones in the same moment."""
+
+    def at_once(self, dsn: str, *installations: Installation) -> list[Any]:
+        """Let each register in a session of its own, all in the same moment."""
+        start = threading.Barrier(len(installations))
+        results: list[Any] = [None] * len(installations)
+
+        def one(n: int, installation: Installation) -> None:
+            try:
+                with psycopg.connect(dsn) as app:
+                    start.wait(PATIENCE_S)
+                    results[n] = relevo.register(app, installation)
+            except BaseException as error:  # noqa: BLE001 told by whoever looks at the results
+                results[n] = error
+
+        threads = [threading.Thread(target=one, args=each) for each in enumerate(installations)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        return results
+
+    def test_two_phones_with_one_token(self, dsn: str, conn) -> None:
+        """Both are registered, the token has one owner, and nobody fails on the unique index."""
+        for round_ in range(5):
+            token = f"ExponentPushToken[{round_}]"
+            results = self.at_once(dsn, *[Installation(token)] * 4)
+            assert all(isinstance(each, UUID) for each in results), results
+            owners = conn.execute(
+                "select count(*) from relevo.device_installations where token = %s", [token]
+            ).fetchone()
+            assert owners == (1,)
+
+    def test_two_phones_that_swap_tokens(self, dsn: str, conn) -> None:
+        """Neither waits for the other for ever."""
+        one, two = relevo.register(conn, Installation(TOKEN)), relevo.register(conn, Installation(OTHER))
+        for _ in range(10):
+            here, there = phone(conn, one)["token"], phone(conn, two)["token"]
+            wanted = [Installation(there or TOKEN, one), Installation(here or OTHER, two)]
+            results = self.at_once(dsn, *wanted)
+            assert results == [one, two]
+
+    def test_one_phone_twice(self, dsn: str, conn) -> None:
+        """A first registration that arrives twice is one phone with one wildcard."""
+        one = uuid4()
+        assert self.at_once(dsn, *[Installation(TOKEN, one)] * 4) == [one] * 4
+        assert names(conn, one) == ["default"]
+        assert phone(conn, one)["token_version"] == 1
+
+
+class TestPreferences:
+    """Several named ones per installation."""
+
+    def test_set_change_remove(self, conn) -> None:
+        """A preference is set as a whole: what is not given is a wildcard again; removing tells whether it was there."""
+        one = relevo.register(conn, Installation(TOKEN))
+        assert relevo.set_preference(conn, one, "work", Preference(keywords=["aseo"], region="Ñuble", monto_min=5))
+        row = conn.execute(
+            "select keywords, region, monto_min, moneda from relevo.notification_preferences where name = 'work'"
+        ).fetchone()
+        assert row == (["aseo"], "Ñuble", 5, "CLP")
+        assert relevo.set_preference(conn, one, "work", Preference(tipo="LE"))
+        row = conn.execute(
+            "select keywords, region, monto_min, moneda, tipo from relevo.notification_preferences where name = 'work'"
+        ).fetchone()
+        assert row == (None, None, None, None, "LE")
+        assert names(conn, one) == ["default", "work"]
+        assert relevo.set_preference(conn, one, "work", None)
+        assert not relevo.set_preference(conn, one, "work", None)
+        assert names(conn, one) == ["default"]
+
+    def test_json_null_removes_too(self, conn) -> None:
+        """Callers without an SQL null can say it in JSON; an empty list of keywords is a wildcard."""
+        one = relevo.register(conn, Installation(TOKEN))
+        conn.execute("select relevo.set_preference(%s, 'default', 'null')", [one])
+        assert names(conn, one) == []
+        conn.execute("""select relevo.set_preference(%s, 'x', '{"keywords": [], "enabled": null}')""", [one])
+        row = conn.execute("select enabled, keywords from relevo.notification_preferences").fetchone()
+        assert row == (True, None)

@@ -1,0 +1,86 @@
+"""What a push says, by table."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import pytest
+
+from relevo import rendering
+from relevo.model import Item
+
+
+def item(nombre: str = "Aseo", **told: object) -> Item:
+    """A tender of which little is told."""
+    return Item("chilecompra", "1-2-LE26", nombre, "x", **told)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("amount", "currency", "said"),
+    [
+        ("120000000", "CLP", "$120.000.000"),
+        ("1501", "USD", "US$1.501"),
+        ("1501", "CLF", "CLF 1.501"),
+        ("1501", "UTM", "UTM 1.501"),
+        ("1501", "EUR", "EUR 1.501"),
+        ("0", "CLP", "$0"),
+        ("999", "CLP", "$999"),
+        ("1000", "CLP", "$1.000"),
+        ("1500.50", "CLP", "$1.501"),
+        ("1500.49", "CLP", "$1.500"),
+        ("2.5", "CLF", "CLF 3"),
+        ("0.4", "CLF", "CLF 0"),
+        ("999999999999999999.99", "CLP", "$1.000.000.000.000.000.000"),
+        ("1E+3", "CLP", "$1.000"),
+        (None, "CLP", ""),
+        ("5", None, ""),
+        (None, None, ""),
+    ],
+)
+def test_money_is_written_as_in_chile(amount: str | None, currency: str | None, said: str) -> None:
+    """Dots between thousands, no decimals, the half rounded up, the sign of the currency in front."""
+    assert rendering.money(None if amount is None else Decimal(amount), currency) == said
+
+
+@pytest.mark.parametrize(
+    ("told", "body"),
+    [
+        ({}, "Aseo"),
+        ({"monto": Decimal(120_000_000), "moneda": "CLP"}, "Aseo — $120.000.000"),
+        ({"monto": Decimal(1_501), "moneda": "USD"}, "Aseo — US$1.501"),
+        ({"monto": Decimal(1_501), "moneda": "CLF"}, "Aseo — CLF 1.501"),
+        ({"monto_label": "Entre 100 y 1.000 UTM"}, "Aseo — Entre 100 y 1.000 UTM"),
+        ({"monto": Decimal(5), "moneda": "CLP", "monto_label": "Hasta 100 UTM"}, "Aseo — Hasta 100 UTM"),
+        ({"monto": Decimal(5)}, "Aseo"),
+        ({"moneda": "CLP"}, "Aseo"),
+        ({"descripcion": "Limpieza", "organismo": "Hospital"}, "Aseo"),
+    ],
+)
+def test_a_tenders_push(told: dict[str, object], body: str) -> None:
+    """The title is always the same; the body is the name and, when it is known, what the tender is worth."""
+    assert rendering.tender(item(**told)) == ("📋 Nueva Licitación", body)
+
+
+@pytest.mark.parametrize(
+    ("letter", "kept"), [("x", 1_000), ("ñ", 500), ("한", 333), ("📋", 250), ('"', 500), ("\\", 500), ("\x01", 166)]
+)
+def test_long_names_are_cut_by_their_weight(letter: str, kept: int) -> None:
+    """A name that fits into 1000 bytes is not touched; a longer one is cut to fit and ends in an ellipsis."""
+    fitting = letter * kept
+    assert rendering.tender(item(fitting))[1] == fitting
+    cut = rendering.tender(item(letter * 2_000))[1]
+    assert cut.endswith(f"{letter}…")
+    assert kept - 5 <= len(cut) <= kept + 1
+    assert len(json.dumps(cut, ensure_ascii=False).encode()) - 2 <= 1_000
+
+
+def test_a_cut_leaves_no_blank_before_the_ellipsis() -> None:
+    """Where the cut falls behind a word, the ellipsis stands at the word."""
+    assert rendering.tender(item("x" * 996 + " palabra"))[1] == "x" * 996 + "…"
+
+
+def test_what_it_is_worth_survives_a_cut() -> None:
+    """A long name does not push the amount out."""
+    body = rendering.tender(item("x" * 2_000, monto=Decimal(5), moneda="CLP"))[1]
+    assert body.endswith("x… — $5")
