@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+import threading
 import time
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -16,6 +17,8 @@ import psycopg
 from benching import fresh_database, publish, rss_mb, say, timed
 from relevo import app, config, door, queries
 from relevo.config import Settings
+from relevo.cycles import fanout
+from relevo.runs import BUDGET, Run, RunContext
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from fakes.chilecompra import TICKET, FakeChileCompra
@@ -36,17 +39,16 @@ def load(conn: psycopg.Connection[Any], installations: int) -> None:
 
 
 def fan_out(settings: Settings, conn: psycopg.Connection[Any], event: door.Event) -> tuple[int, int, float, float]:
-    """Enqueue an event and run the real cycle until it is fanned out; return id, deliveries, seconds, memory growth."""
+    """Enqueue an event and take the real cycle's steps until it is through; return id, deliveries, seconds, MB grown."""
     enqueued = door.enqueue(conn, event)
     with app.build(settings, role="run-cycle") as built:
-        built.worker.register("run-cycle", ["fanout"])
-        cycle = built.cycles(["fanout"])[0]
-        before = rss_mb()
-        took = timed(lambda: built.runner.run(cycle, "manual"))
-        growth = rss_mb() - before
-    status = door.get(conn, enqueued.event_id)
-    assert status is not None
-    assert status.state == "fanned", status
+        context = RunContext(0, "fanout", "", "manual", "bench", None, datetime.now(UTC))
+        run = Run(context, settings, built.database, BUDGET, None, None, threading.Event())
+        built.database.ping()
+        before, started = rss_mb(), time.perf_counter()
+        while (status := door.get(conn, enqueued.event_id)) is None or status.state != "fanned":
+            fanout.step(run)
+        took, growth = time.perf_counter() - started, rss_mb() - before
     return enqueued.event_id, status.raw["deliveries_created"], took, growth
 
 

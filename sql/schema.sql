@@ -218,7 +218,7 @@ begin
     kind := null;
     select t.* into kind from relevo.event_types t where t.event_type = event ->> 'type';
     at := coalesce(relevo.event_time(event, 'scheduled_at'), now());
-    until := coalesce(relevo.event_time(event, 'deadline_at'), at + coalesce((event ->> 'ttl_s')::int, kind.ttl_s) * interval '1 second');
+    until := coalesce(relevo.event_time(event, 'deadline_at'), at + coalesce((event ->> 'ttl_s')::numeric::int, kind.ttl_s) * interval '1 second');
     loop
       select n.id, n.content_hash = hash into event_id, same_content from relevo.notification_events n
        where n.event_type = event ->> 'type' and n.event_key = event ->> 'key';
@@ -230,7 +230,7 @@ begin
       insert into relevo.notification_events as n (event_type, event_key, licitacion_id, title, body, data, push, audience, category,
         lane, at_most_once, scheduled_at, deadline_at, match_rubros, match_region, match_tipo, match_monto, match_moneda, match_words,
         content_hash)
-      values (event ->> 'type', event ->> 'key', (event ->> 'licitacion_id')::bigint, event ->> 'title', coalesce(event ->> 'body', ''),
+      values (event ->> 'type', event ->> 'key', (event ->> 'licitacion_id')::numeric::bigint, event ->> 'title', coalesce(event ->> 'body', ''),
         coalesce(nullif(event -> 'data', 'null'), '{}'), coalesce(nullif(event -> 'push', 'null'), '{}'),
         event ->> 'audience', event ->> 'category',
         coalesce(event ->> 'lane', kind.lane, 'bulk'), coalesce((event ->> 'at_most_once')::boolean, kind.at_most_once, false), at, until,
@@ -1197,9 +1197,6 @@ ALTER TABLE ONLY relevo.event_types
 ALTER TABLE ONLY relevo.ingest_rejects
     ADD CONSTRAINT ingest_rejects_pkey PRIMARY KEY (id);
 
-ALTER TABLE ONLY relevo.ingest_rejects
-    ADD CONSTRAINT ingest_rejects_source_place_key UNIQUE (source, place);
-
 ALTER TABLE ONLY relevo.late_tickets
     ADD CONSTRAINT late_tickets_pkey PRIMARY KEY (event_day, delivery_id, ticket_id);
 
@@ -1255,6 +1252,8 @@ CREATE UNIQUE INDEX device_installations_token ON relevo.device_installations US
 CREATE INDEX event_progress_deltas_event ON relevo.event_progress_deltas USING btree (event_id);
 
 CREATE INDEX ingest_rejects_open ON relevo.ingest_rejects USING btree (source, retry_at) WHERE (resolved_at IS NULL);
+
+CREATE UNIQUE INDEX ingest_rejects_place ON relevo.ingest_rejects USING btree (source, md5(place));
 
 CREATE INDEX notification_deliveries_due ON ONLY relevo.notification_deliveries USING btree (project, lane, next_attempt_at, id) WHERE (status = ANY (ARRAY['pending'::text, 'retryable'::text]));
 

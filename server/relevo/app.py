@@ -94,7 +94,7 @@ def build(
     renderers: Mapping[str, Renderer] | None = None,
 ) -> Iterator[App]:
     """Assemble a process that can run cycles; `cycles` join Relevo's own, `renderers` replace its own by event type."""
-    worker_id = make_worker_id(settings)
+    worker_id = make_worker_id(settings, role)
     with database(settings, f"relevo {worker_id}") as opened:
         heartbeat = Heartbeat(opened, worker_id, settings.outbox_lease_heartbeat_ms)
         claims = Claims(opened, settings, worker_id, heartbeat)

@@ -163,6 +163,8 @@ def wait(
     """
     if conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
         raise InvalidInputError("wait needs a connection outside a transaction.", hint="Commit first, then wait.")
+    if not timeout_s >= 0:  # not a number is not
+        raise InvalidInputError("timeout_s must be a number of seconds, 0 or more.", hint="Leave it out to wait 15 s.")
     deadline = time.monotonic() + min(timeout_s, _MAX_WAIT_S)
     pause = _FIRST_LOOK_S
     while True:

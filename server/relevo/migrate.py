@@ -191,6 +191,10 @@ def _apply(connection: Connection, migration: Migration) -> None:
     except psycopg.Error as error:
         if is_unavailable(error):
             raise
+        if isinstance(error, pg.LockNotAvailable | pg.DeadlockDetected):
+            raise MigrationBusyError(
+                f"Migration {migration} waited too long for a lock and was undone.", hint="Try again later."
+            ) from error
         raise MigrationError(
             f"Migration {migration} failed and was undone: {normalise_error(error)}",
             hint="Nothing of it was kept; mend the cause and run `relevo migrate` again.",

@@ -179,13 +179,12 @@ class Runner:
             context, reason = replace(context, slot_at=None), "handed its slot over: more work is waiting"
         with self._database.transaction() as connection:
             key = {"cycle": context.cycle, "source": context.source}
+            if run.held is not None:  # before the run's row, as a successor locks them
+                self._singletons.release(connection, run.held)
             connection.execute(_SQL["count_round"], key | {"idle": outcome is None})
-            kept = outcome is None or self._write_row(
+            return outcome is None or self._write_row(
                 connection, context, outcome, counts=ending.counts, reason=reason, error=ending.error
             )
-            if run.held is not None:
-                self._singletons.release(connection, run.held)
-        return kept
 
     def _write_row(
         self,

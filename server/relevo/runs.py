@@ -82,6 +82,8 @@ class Run:
     stopping: threading.Event
     begun: bool = False
     items: int = 0
+    given_up: set[Any] = field(default_factory=set)
+    """What this run tried and could not do; it goes on with the rest."""
     started: float = field(default_factory=time.monotonic)
 
     @contextmanager
@@ -105,12 +107,16 @@ class Run:
         """How many items this run may still process."""
         return max(0, self.budget.max_items - self.items)
 
+    @property
+    def ms_left(self) -> float:
+        """How many milliseconds this run may still take."""
+        return max(0.0, self.budget.max_ms - (time.monotonic() - self.started) * 1000)
+
     def may_go_on(self) -> bool:
         """Tell whether another step may begin."""
         if self.held is not None and self.held.lost.is_set():
             raise LostLeaseError(f"{self.context.cycle} lost its lease; another process may run it now.")
-        spent_ms = (time.monotonic() - self.started) * 1000
-        return not self.stopping.is_set() and self.items_left > 0 and spent_ms < self.budget.max_ms
+        return not self.stopping.is_set() and self.items_left > 0 and self.ms_left > 0
 
 
 def run_row(context: RunContext) -> dict[str, Any]:

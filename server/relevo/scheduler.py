@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import structlog
-from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED, JobExecutionEvent
+from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED, EVENT_JOB_MISSED, JobExecutionEvent
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
@@ -69,7 +69,7 @@ class Scheduler:
             },
         )
         # A job moved from within would be due while it still counts as running, and be skipped.
-        self._aps.add_listener(self._ended, EVENT_JOB_EXECUTED | EVENT_JOB_ERROR)
+        self._aps.add_listener(self._ended, EVENT_JOB_EXECUTED | EVENT_JOB_ERROR | EVENT_JOB_MISSED)
 
     def start(self) -> None:
         """Start time; every cycle runs at once, then at its own pace."""
@@ -119,6 +119,8 @@ class Scheduler:
     def _ended(self, event: JobExecutionEvent) -> None:
         clock = self._clocks[event.job_id]
         pause_s = self._pace.error_ms / 1000 if event.retval is None else event.retval
+        if event.code == EVENT_JOB_MISSED:  # too late by APScheduler's book; the slot decides what is still worth doing
+            pause_s = 0.0
         with self._guard:
             clock.running = False
             self._move(clock, 0.0 if clock.woken else pause_s)

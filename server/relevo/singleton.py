@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import structlog
-from psycopg.errors import LockNotAvailable, QueryCanceled
+from psycopg.errors import DeadlockDetected, LockNotAvailable, QueryCanceled
 
 from relevo import queries
 from relevo.config import Settings
@@ -72,7 +72,7 @@ class Singletons:
         """Take lease, term and the slot, if it has one, in one transaction, and write the run's row with them."""
         try:
             return self._take(run)
-        except (LockNotAvailable, QueryCanceled):
+        except (DeadlockDetected, LockNotAvailable, QueryCanceled):
             return NotHeld("another process is taking it, or its former holder is still writing", _LOOK_AGAIN_S)
 
     def _take(self, run: dict[str, Any]) -> Held | NotHeld:

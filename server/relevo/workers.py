@@ -20,9 +20,12 @@ _SQL = queries.load("workers")
 _log = structlog.get_logger("relevo.workers")
 
 
-def make_worker_id(settings: Settings) -> str:
-    """Return WORKER_ID, or a name that no other start has."""
-    return settings.worker_id or f"{socket.gethostname()[:60]}:{os.getpid()}:{uuid4().hex[:8]}"
+def make_worker_id(settings: Settings, role: Role) -> str:
+    """Return WORKER_ID, or a name that no other start has; a command beside the service is not the service."""
+    own = f"{os.getpid()}:{uuid4().hex[:8]}"
+    if settings.worker_id is not None:
+        return settings.worker_id if role == "run" else f"{settings.worker_id[:70]}:{own}"
+    return f"{socket.gethostname()[:60]}:{own}"
 
 
 class Worker:

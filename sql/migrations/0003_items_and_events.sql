@@ -95,12 +95,13 @@ create table relevo.ingest_rejects (
   retry_at    timestamptz,
   created_at  timestamptz not null default now(),
   updated_at  timestamptz not null default now(),
-  resolved_at timestamptz,
-  unique (source, place)
+  resolved_at timestamptz
 );
 
 comment on table relevo.ingest_rejects is 'What a source offered and could not be used: why, and where it lies, so that it can be tried again.';
 
+-- by its hash: a place may be longer than an index entry
+create unique index ingest_rejects_place on relevo.ingest_rejects (source, md5(place));
 create index ingest_rejects_open on relevo.ingest_rejects (source, retry_at) where resolved_at is null;
 
 alter table relevo.event_types

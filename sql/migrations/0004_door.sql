@@ -191,7 +191,7 @@ begin
     kind := null;
     select t.* into kind from relevo.event_types t where t.event_type = event ->> 'type';
     at := coalesce(relevo.event_time(event, 'scheduled_at'), now());
-    until := coalesce(relevo.event_time(event, 'deadline_at'), at + coalesce((event ->> 'ttl_s')::int, kind.ttl_s) * interval '1 second');
+    until := coalesce(relevo.event_time(event, 'deadline_at'), at + coalesce((event ->> 'ttl_s')::numeric::int, kind.ttl_s) * interval '1 second');
     loop
       select n.id, n.content_hash = hash into event_id, same_content from relevo.notification_events n
        where n.event_type = event ->> 'type' and n.event_key = event ->> 'key';
@@ -203,7 +203,7 @@ begin
       insert into relevo.notification_events as n (event_type, event_key, licitacion_id, title, body, data, push, audience, category,
         lane, at_most_once, scheduled_at, deadline_at, match_rubros, match_region, match_tipo, match_monto, match_moneda, match_words,
         content_hash)
-      values (event ->> 'type', event ->> 'key', (event ->> 'licitacion_id')::bigint, event ->> 'title', coalesce(event ->> 'body', ''),
+      values (event ->> 'type', event ->> 'key', (event ->> 'licitacion_id')::numeric::bigint, event ->> 'title', coalesce(event ->> 'body', ''),
         coalesce(nullif(event -> 'data', 'null'), '{}'), coalesce(nullif(event -> 'push', 'null'), '{}'),
         event ->> 'audience', event ->> 'category',
         coalesce(event ->> 'lane', kind.lane, 'bulk'), coalesce((event ->> 'at_most_once')::boolean, kind.at_most_once, false), at, until,

@@ -5,6 +5,7 @@ select e.id, e.event_type, e.audience, e.event_day, e.fanout_upto, e.fanout_curs
        (e.deadline_at <= coalesce(%(now)s::timestamptz, now())) is true as too_late
   from relevo.notification_events e
  where e.state in ('waiting', 'fanning') and e.scheduled_at <= coalesce(%(now)s::timestamptz, now())
+   and e.id <> all (%(given_up)s::bigint[])
  order by e.lane desc, e.scheduled_at, e.id
  limit 1
    for update skip locked;

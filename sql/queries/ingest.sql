@@ -7,7 +7,7 @@ select coalesce(s.cursor, '{}') as cursor, s.seeded_at, now() as now
 -- name: save_source
 -- Moves a source's cursor together with what was read, and notes its answer.
 insert into relevo.source_state as s (source, cursor, seeded_at, last_outcome, last_detail, last_asked_at, last_ok_at)
-values (%(source)s, %(cursor)s, case when %(seeded)s then now() end, %(outcome)s, left(%(detail)s, 500), now(),
+values (%(source)s, %(cursor)s, case when not %(seeded)s then null when %(silent)s then now() else 'epoch' end, %(outcome)s, left(%(detail)s, 500), now(),
         case when %(outcome)s in ('ok', 'unchanged') then now() end)
 on conflict (source) do update
    set cursor = excluded.cursor, seeded_at = coalesce(s.seeded_at, excluded.seeded_at), last_outcome = excluded.last_outcome,
@@ -95,7 +95,7 @@ select l.external_id, l.fingerprint from relevo.licitaciones l
 insert into relevo.ingest_rejects as r (source, place, external_id, reason, retry_at)
 select %(source)s, u.place, u.external_id, u.reason, case when u.retry then now() + interval '10 minutes' end
   from unnest(%(places)s::text[], %(external_ids)s::text[], %(reasons)s::text[], %(retries)s::boolean[]) as u(place, external_id, reason, retry)
-on conflict (source, place) do update
+on conflict (source, md5(place)) do update
    set reason = excluded.reason, external_id = coalesce(excluded.external_id, r.external_id), resolved_at = null, updated_at = now(),
        attempts = case when r.resolved_at is null then r.attempts + 1 else 1 end,
        retry_at = case when excluded.retry_at is not null
@@ -114,13 +114,14 @@ select r.place, r.reason, r.external_id, true as retry from relevo.ingest_reject
  limit %(limit)s;
 
 -- name: take_turn
--- Takes the next turn in a lane for the whole fleet and counts it; returns the seconds to wait, or nothing if the day is spent.
+-- Takes the next turn in a lane for the whole fleet and counts it; returns the seconds to wait, or nothing if the day is spent or the wait too long.
 insert into relevo.source_lanes as l (lane, day, requests, pace_ms, not_before)
 values (%(lane)s, (now() at time zone %(timezone)s)::date, 1, %(pace_ms)s::int, clock_timestamp() + %(pace_ms)s::int * interval '1 millisecond')
 on conflict (lane) do update
    set requests = case when l.day = excluded.day then l.requests + 1 else 1 end, day = excluded.day,
        not_before = greatest(l.not_before, clock_timestamp()) + l.pace_ms * interval '1 millisecond'
- where l.day <> excluded.day or l.requests < %(daily_limit)s
+ where (l.day <> excluded.day or l.requests < %(daily_limit)s)
+   and l.not_before <= clock_timestamp() + %(patience_ms)s::int * interval '1 millisecond'
 returning greatest(0, extract(epoch from l.not_before - l.pace_ms * interval '1 millisecond' - clock_timestamp()))::float8;
 
 -- name: slow_down

@@ -4,7 +4,7 @@ select c.token, c.worker_id, c.cycle, cardinality(c.ids) as deliveries,
        coalesce(%(now)s::timestamptz, now()) - c.leased_until as overdue,
        coalesce(%(now)s::timestamptz, now()) - c.claimed_at as held_for
   from relevo.claims c
- where c.leased_until <= coalesce(%(now)s::timestamptz, now())
+ where c.leased_until <= coalesce(%(now)s::timestamptz, now()) and c.token <> all (%(given_up)s::uuid[])
  order by c.leased_until
  limit 1
    for update skip locked;

@@ -12,7 +12,7 @@ on conflict (worker_id) do update
 -- Says that a worker lives, and tells whether somebody had given it up in between.
 with before as (select lost_at from relevo.workers where worker_id = %(worker_id)s)
 update relevo.workers w
-   set last_seen_at = coalesce(%(now)s::timestamptz, now()), lost_at = null
+   set last_seen_at = coalesce(%(now)s::timestamptz, now()), lost_at = null, stopped_at = null
   from before
  where w.worker_id = %(worker_id)s
 returning before.lost_at is not null as was_lost;

@@ -29,5 +29,12 @@ def step(run: Run) -> Step:
         runs = connection.execute(_SQL["prune_runs"], retention).rowcount
     with run.transaction() as connection:
         workers = connection.execute(_SQL["prune_workers"], retention).rowcount
-    counts = {"partitions_made": made, "runs_pruned": runs, "workers_pruned": workers}
-    return Step(counts, items=made + runs + workers, more=_BATCH in (runs, workers))
+    with run.transaction() as connection:
+        tickets = connection.execute(_SQL["prune_late_tickets"], retention).rowcount
+    counts = {
+        "partitions_made": made,
+        "runs_pruned": runs,
+        "workers_pruned": workers,
+        "late_tickets_pruned": tickets,
+    }
+    return Step(counts, items=sum(counts.values()), more=_BATCH in (runs, workers, tickets))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+import psycopg
 from psycopg import errors as pg
 from psycopg.rows import class_row
 
 from relevo import queries
 from relevo.config import Settings
-from relevo.db import Connection
+from relevo.db import Connection, is_unavailable
+from relevo.logs import normalise_error
 from relevo.model import Step
 from relevo.runs import Cycle, Run
 from relevo.triggers import Every
@@ -42,23 +45,47 @@ def cycle(settings: Settings) -> Cycle:
 
 def step(run: Run) -> Step:
     """Make one slice of the next due event, or end some deliveries of an ended one."""
-    with run.transaction() as connection:
-        event = _pick(connection)
-        if event is not None:
-            return _slice(run, connection, event)
-    with run.transaction() as connection:
-        return _sweep(run, connection)
+    event, sliced = None, None
+    try:
+        with run.transaction() as connection:
+            event = _pick(run, connection)
+            if event is not None:
+                sliced = _slice(run, connection, event)
+    except psycopg.Error as error:
+        if event is None or is_unavailable(error):
+            raise
+        return _give_up(run, event, error)
+    if sliced is None:
+        with run.transaction() as connection:
+            return _sweep(run, connection)
+    done, burst_day = sliced
+    if burst_day is not None:
+        _refresh_statistics(run, burst_day)
+    return done
 
 
-def _pick(connection: Connection) -> Fanning | None:
+def _give_up(run: Run, event: Fanning, error: psycopg.Error) -> Step:
+    """Leave an event that cannot be fanned out to a later run, so that it does not hold up those behind it."""
+    run.given_up.add(event.id)
+    return Step(problems=(f"event {event.id}: {normalise_error(error, 200)}",), more=True)
+
+
+def _refresh_statistics(run: Run, day: date) -> None:
+    """Let the planner see a burst of new deliveries at once; what keeps it from looking must not undo them."""
+    with suppress(psycopg.Error), run.transaction() as connection:
+        connection.execute(_SQL["refresh_statistics"], {"day": day})
+
+
+def _pick(run: Run, connection: Connection) -> Fanning | None:
     with connection.cursor(row_factory=class_row(Fanning)) as cursor:
-        return cursor.execute(_SQL["pick_event"], {"now": None}).fetchone()
+        return cursor.execute(_SQL["pick_event"], {"now": None, "given_up": list(run.given_up)}).fetchone()
 
 
-def _slice(run: Run, connection: Connection, event: Fanning) -> Step:
+def _slice(run: Run, connection: Connection, event: Fanning) -> tuple[Step, date | None]:
+    """Make one slice; return what it did, and the day of a burst that it brought to its end."""
     if event.too_late and event.event_day is None:
         connection.execute(_SQL["expire_event"], {"event_id": event.id, "now": None})
-        return Step({"events_expired": 1}, items=1, more=True)
+        return Step({"events_expired": 1}, items=1, more=True), None
     day, upto = _begin(connection, event) if event.event_day is None else (event.event_day, event.fanout_upto)
     connection.execute(_SQL["ensure_partition"], {"day": day})
     slice_of = {
@@ -76,12 +103,11 @@ def _slice(run: Run, connection: Connection, event: Fanning) -> Step:
     targets, created = _create(connection, slice_of)
     ending = slice_of | {"targets": targets, "created": created, "finished": finished}
     total = connection.execute(_SQL["advance_event"], ending).fetchone()
-    if finished and total is not None and total[0] >= _BURST:
-        connection.execute(_SQL["refresh_statistics"], {"day": day})
+    burst = finished and total is not None and total[0] >= _BURST
     if created:
         connection.execute(_SQL["wake_dispatch"])
     counts = {"targets_selected": targets, "deliveries_created": created, "events_fanned_out": int(finished)}
-    return Step(counts, items=max(1, created), more=True)
+    return Step(counts, items=max(1, created), more=True), day if burst else None
 
 
 def _begin(connection: Connection, event: Fanning) -> tuple[date, int]:

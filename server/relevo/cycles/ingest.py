@@ -6,16 +6,19 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from decimal import Decimal
+from hashlib import md5
 from typing import Any
 
 import structlog
+from psycopg import errors as pg
 from psycopg.rows import class_row, dict_row
 from psycopg.types.json import Jsonb
 
 from relevo import queries
 from relevo.config import Settings
 from relevo.db import Connection
-from relevo.logs import scrub
+from relevo.logs import normalise_error, scrub
 from relevo.model import Fetched, Item, Reject, Step
 from relevo.policy import merge
 from relevo.ports import LaneClosed, Renderer, Source
@@ -27,6 +30,8 @@ _log = structlog.get_logger("relevo.ingest")
 
 EVENT_TYPE = "new_licitacion"
 _MAX_TEXT = 20_000
+_MAX_KEY = 300
+_PATIENCE_MS = 120_000
 
 Key = tuple[str, str]
 
@@ -66,6 +71,7 @@ class Ingest:
                 "source": self.source.name,
                 "cursor": Jsonb(dict(fetched.cursor)),
                 "seeded": first_pass_over,
+                "silent": self.source.seeds_silently,
                 "outcome": fetched.outcome,
                 "detail": scrub(fetched.detail),
             },
@@ -106,12 +112,21 @@ class Ingest:
             for key, item in items.items()
             if item.announces and not item.withdrawn and (item.cierra_at is None or item.cierra_at > now[0])
         }
-        since = seeded_at if self.source.seeds_silently else None
-        marked = connection.execute(_SQL["mark_announced"], _keys(open_items) | {"seeded_at": since}).fetchall()
+        marked = connection.execute(_SQL["mark_announced"], _keys(open_items) | {"seeded_at": seeded_at}).fetchall()
         events = [self._event(open_items[key], ids[key]) for key in ((row[0], row[1]) for row in marked)]
-        if not events:
+        return self._enqueue(connection, events) if events else 0
+
+    def _enqueue(self, connection: Connection, events: list[dict[str, Any]]) -> int:
+        """Enqueue in one statement; if the door refuses an event, let that one alone go unsaid, and keep why."""
+        try:
+            with connection.transaction():
+                rows = connection.execute(_SQL["enqueue_events"], {"events": Jsonb(events)}).fetchall()
+        except pg.DataError as error:
+            if len(events) > 1:
+                return sum(self._enqueue(connection, [event]) for event in events)
+            refused = Reject(f"event {events[0]['key']}", normalise_error(error), events[0]["data"]["codigo"])
+            self._write_rejects(connection, Fetched("ok", {}, rejects=(refused,)))
             return 0
-        rows = connection.execute(_SQL["enqueue_events"], {"events": Jsonb(events)}).fetchall()
         return sum(created for _, created in rows)
 
     def _refresh(self, connection: Connection, items: Mapping[Key, Item], ids: Mapping[Key, int]) -> None:
@@ -126,7 +141,7 @@ class Ingest:
         title, body = self.render(item)
         return {
             "type": EVENT_TYPE,
-            "key": f"{item.namespace}:{item.external_id}"[:300],
+            "key": _event_key(item),
             "licitacion_id": item_id,
             "title": title,
             "body": body,
@@ -138,28 +153,29 @@ class Ingest:
                 "rubros": list(item.rubros),
                 "region": item.region,
                 "tipo": item.tipo,
-                "monto": float(item.monto) if item.monto is not None else None,
+                "monto": _number(item.monto),
                 "moneda": item.moneda,
                 "text": f"{item.nombre} {item.descripcion or ''}"[:_MAX_TEXT],
             },
         }
 
     def _write_rejects(self, connection: Connection, fetched: Fetched) -> dict[str, int]:
-        if fetched.rejects:
+        rejects = {_place(reject.place): reject for reject in fetched.rejects}
+        if rejects:
             connection.execute(
                 _SQL["keep_rejects"],
                 {
                     "source": self.source.name,
-                    "places": [scrub(reject.place)[:1000] for reject in fetched.rejects],
+                    "places": list(rejects),
                     "external_ids": [
-                        reject.external_id[:300] if reject.external_id else None for reject in fetched.rejects
+                        reject.external_id[:300] if reject.external_id else None for reject in rejects.values()
                     ],
-                    "reasons": [scrub(reject.reason)[:500] or "unusable" for reject in fetched.rejects],
-                    "retries": [reject.retry for reject in fetched.rejects],
+                    "reasons": [scrub(reject.reason)[:500] or "unusable" for reject in rejects.values()],
+                    "retries": [reject.retry for reject in rejects.values()],
                 },
             )
         if fetched.resolved:
-            places = [place[:1000] for place in fetched.resolved]
+            places = [_place(place) for place in fetched.resolved]
             connection.execute(_SQL["resolve_rejects"], {"source": self.source.name, "places": places})
         return {"rejected": len(fetched.rejects), "mended": len(fetched.resolved)}
 
@@ -204,15 +220,18 @@ class DatabaseDesk:
                     "pace_ms": pace_ms,
                     "daily_limit": daily_limit,
                     "timezone": self.run.settings.worker_timezone,
+                    "patience_ms": int(min(self.run.ms_left, _PATIENCE_MS)),
                 },
             ).fetchone()
         if row is None:
-            raise LaneClosed(f"today's {daily_limit} requests are spent")
+            raise LaneClosed(
+                f"today's {daily_limit} requests are spent, or the lane rests for longer than this run may take"
+            )
         deadline = time.monotonic() + row[0]
         while (left := deadline - time.monotonic()) > 0:
-            self.run.may_go_on()  # raises if the lease was lost meanwhile
-            if self.run.stopping.wait(min(left, 0.5)):
-                raise LaneClosed("this process is stopping")
+            if not self.run.may_go_on():  # it raises if the lease was lost meanwhile
+                raise LaneClosed("this run's time is over")
+            self.run.stopping.wait(min(left, 0.5))
 
     def slow_down(self, lane: str, *, pace_ms: int, pause_ms: int = 0) -> None:
         """Set the lane's pace for the whole fleet, and let nobody ask before the pause is over."""
@@ -230,6 +249,24 @@ class DatabaseDesk:
         asked = {"source": self.source, "limit": limit}
         with self.run.database.connection() as connection, connection.cursor(row_factory=class_row(Reject)) as cursor:
             return cursor.execute(_SQL["rejects_due"], asked).fetchall()
+
+
+def _event_key(item: Item) -> str:
+    key = f"{item.namespace}:{item.external_id}"
+    if len(key) <= _MAX_KEY:
+        return key
+    return f"{key[: _MAX_KEY - 33]}:{md5(key.encode(), usedforsecurity=False).hexdigest()}"
+
+
+def _number(amount: Decimal | None) -> int | float | None:
+    """Write an amount as JSON can: a whole one exactly, however large."""
+    if amount is None:
+        return None
+    return int(amount) if amount == amount.to_integral_value() else float(amount)
+
+
+def _place(place: str) -> str:
+    return scrub(place)[:1000] or "somewhere"
 
 
 def _keys(items: Mapping[Key, Item]) -> dict[str, Any]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime
+from uuid import UUID
 
 import structlog
+from psycopg import errors as pg
 
 from relevo import queries
 from relevo.claims import end_claim
 from relevo.config import Settings
 from relevo.db import Connection
+from relevo.errors import RelevoError
 from relevo.model import Step
 from relevo.runs import Cycle, Run
 from relevo.triggers import Every
@@ -23,37 +27,61 @@ _FOLDS_PER_STEP = 10_000
 _TAKEN_BACK = ("deliveries_recovered", "deliveries_dead", "deliveries_unknown", "deliveries_closed_by_late_ticket")
 
 
+class Busy(RelevoError):  # noqa: N818 a state of affairs
+    """Somebody else's transaction holds rows of an expired claim."""
+
+    def __init__(self, token: UUID) -> None:
+        super().__init__(f"Claim {token} has expired, but another transaction holds its deliveries locked.")
+        self.token = token
+
+
 def cycle(settings: Settings) -> Cycle:
     """Return the reaper for the registry: on every replica, for a fleet without one is not healthy."""
     return Cycle("reaper", Every(settings.reaper_interval_ms, settings.worker_idle_backoff_jitter_ms), step)
 
 
 def step(run: Run) -> Step:
-    """Take back some expired claims, each in its own transaction, and look for lost workers."""
-    counts: Counter[str] = Counter()
-    reaped = 0
-    while reaped < _CLAIMS_PER_STEP and run.may_go_on():
-        with run.transaction() as connection:
-            taken = reap_one(connection, run.settings)
-        if taken is None:
-            break
-        counts += taken
-        reaped += 1
+    """Take back some expired claims, each in its own transaction; fold counts; look for lost workers."""
+    counts, problems = _reap_some(run)
+    reaped = counts["claims_reaped"]
     with run.transaction() as connection:
         folded = connection.execute(_SQL["fold_progress"], {"limit": _FOLDS_PER_STEP}).fetchone()
     with run.transaction() as connection:
         counts += bury(connection, run.context.worker_id)
     more = reaped == _CLAIMS_PER_STEP or folded == (_FOLDS_PER_STEP,)
-    return Step(dict(counts), items=sum(counts[name] for name in _TAKEN_BACK), more=more)
+    return Step(dict(counts), sum(counts[name] for name in _TAKEN_BACK), more=more, problems=tuple(problems))
 
 
-def reap_one(connection: Connection, settings: Settings, now: datetime | None = None) -> Counter[str] | None:
+def _reap_some(run: Run) -> tuple[Counter[str], list[str]]:
+    """Take back expired claims, oldest first; one whose rows somebody holds locked must not hold up the others."""
+    counts: Counter[str] = Counter()
+    problems: list[str] = []
+    while counts["claims_reaped"] < _CLAIMS_PER_STEP and run.may_go_on():
+        try:
+            with run.transaction() as connection:
+                taken = reap_one(connection, run.settings, given_up=run.given_up)
+        except Busy as busy:
+            run.given_up.add(busy.token)
+            problems.append(str(busy))
+            continue
+        if taken is None:
+            break
+        counts += taken
+    return counts, problems
+
+
+def reap_one(
+    connection: Connection, settings: Settings, now: datetime | None = None, given_up: Iterable[UUID] = ()
+) -> Counter[str] | None:
     """Take back the claim that expired first; return what became of its deliveries, or None if none has expired."""
-    row = connection.execute(_SQL["pick_expired_claim"], {"now": now}).fetchone()
+    row = connection.execute(_SQL["pick_expired_claim"], {"now": now, "given_up": list(given_up)}).fetchone()
     if row is None:
         return None
     token, worker_id, cycle_name, deliveries, overdue, held_for = row
-    ended = end_claim(connection, settings, token, lapsed=True, now=now)
+    try:
+        ended = end_claim(connection, settings, token, lapsed=True, now=now)
+    except (pg.LockNotAvailable, pg.QueryCanceled, pg.DeadlockDetected) as error:
+        raise Busy(token) from error
     if not deliveries:  # a barred token, never a claim
         return Counter()
     connection.execute(_SQL["tell_reaped"], {"token": token, "cycle": cycle_name})

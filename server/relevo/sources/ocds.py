@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 from zoneinfo import ZoneInfo
 
 from relevo.config import MINUTE, Settings
@@ -40,6 +40,7 @@ _WITHDRAWN_STATES = frozenset({"cancelled", "canceled", "withdrawn"})
 _BUYERS = ("buyer", "procuringEntity")
 _OK, _NOT_MODIFIED, _BAD_REQUEST, _DENIED, _FORBIDDEN, _ERROR = 200, 304, 400, 401, 403, 500
 _SUFFIXES = (".json", ".jsonl", ".ndjson")
+_KEY = re.compile(r"key|token|secret|pass|ticket|auth|sig", re.IGNORECASE)
 
 
 class Ocds:
@@ -205,7 +206,7 @@ class _Web:
         except _Closed:
             raise
         except Trouble as trouble:
-            later = trouble.outcome == "unavailable"
+            later = trouble.outcome == "unavailable" and "***" not in place  # a masked address cannot be asked again
             batch.rejects.append(text.reject(place, trouble.detail, external_id=ocid, retry=later))
             state["bad"] = [*(each for each in state.get("bad") or [] if each != place), place][-MAX_BAD:]
             return
@@ -370,9 +371,11 @@ def _next_link(document: object, here: str) -> str | None:
 
 
 def _shown(address: str) -> str:
-    """Return an address without its query and user, which may hold a key."""
+    """Return an address without its user and with its keys masked; the rest tells one document from another."""
     parts = urlsplit(address)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else parts.path
+    told = [(name, "***" if _KEY.search(name) else value) for name, value in parse_qsl(parts.query)]
+    query = f"?{urlencode(told, safe='*')}" if told else ""
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}{query}" if parts.netloc else parts.path
 
 
 def _direction(document: object) -> int:
