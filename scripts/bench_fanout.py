@@ -39,7 +39,7 @@ def load(conn: psycopg.Connection[Any], installations: int) -> None:
 
 
 def fan_out(settings: Settings, conn: psycopg.Connection[Any], event: door.Event) -> tuple[int, int, float, float]:
-    """Enqueue an event and take the real cycle's steps until it is through; return id, deliveries, seconds, MB grown."""
+    """Enqueue an event and take the real cycle's steps until it is through: id, deliveries, seconds, MB grown."""
     enqueued = door.enqueue(conn, event)
     with app.build(settings, role="run-cycle") as built:
         context = RunContext(0, "fanout", "", "manual", "bench", None, datetime.now(UTC))

@@ -152,8 +152,16 @@ def build(make_settings: Callable[..., Settings]) -> Iterator[Callable[..., app.
     """Assemble registered workers, closed at the end: `build(worker_id="a", outbox_lease_duration_ms=900)`."""
     opened: list[Any] = []
 
-    def make(*, role: str = "run", cycles: Any = (), middlewares: Any = (), **changes: object) -> app.App:
-        context = app.build(make_settings(**changes), role=role, cycles=cycles, middlewares=middlewares)  # type: ignore[arg-type]
+    def make(
+        *, role: str = "run", cycles: Any = (), middlewares: Any = (), renderers: Any = None, **changes: object
+    ) -> app.App:
+        context = app.build(
+            make_settings(**changes),
+            role=role,  # type: ignore[arg-type]
+            cycles=cycles,
+            middlewares=middlewares,
+            renderers=renderers,
+        )
         built = context.__enter__()
         opened.append(context)
         built.worker.register("run", [cycle.key for cycle in built.cycles()])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,10 @@ import pytest
 
 from fakes.chilecompra import BAD_TICKET, HTML, TICKET, FakeChileCompra
 from relevo.app import App
-from relevo.model import Budget, Report
+from relevo.cycles.ingest import cycle
+from relevo.model import Budget, Fetched, Reject, Report
+from relevo.ports import Desk
+from relevo.rendering import tender
 
 TODAY = datetime.now(ZoneInfo("America/Santiago")).date()
 Build = Callable[..., App]
@@ -235,3 +239,63 @@ def test_no_personal_data_is_kept(relay: App, fake: FakeChileCompra, conn: Conn)
         assert "Juana" not in text
         assert "juana@" not in text
         assert "11.111.111-1" not in text
+
+
+def test_a_placeholder_amount_blocks_nobody(relay: App, fake: FakeChileCompra, conn: Conn) -> None:
+    """An amount of all nines, as feeds write for "unknown", is kept exactly and told like any other."""
+    ingest(relay)
+    fake.publish("1-1-LE26", TODAY, monto=999_999_999_999_999_999)
+    assert ingest(relay).outcome == "ok"
+    assert conn.execute("select match_monto::bigint from relevo.notification_events").fetchone() == (10**18 - 1,)
+
+
+def test_an_event_that_the_door_refuses_is_a_reject(build: Build, fake: FakeChileCompra, conn: Conn) -> None:
+    """One item whose push cannot be made is kept with its reason; the others of its batch are told."""
+    app = build(**asking(fake), renderers={"new_licitacion": lambda item: ("" if "mala" in item.nombre else "x", "")})
+    ingest(app)
+    for code, nombre in (("1-1-LE26", "buena"), ("2-1-LE26", "mala"), ("3-1-LE26", "otra buena")):
+        fake.publish(code, TODAY, nombre)
+    assert ingest(app).outcome == "ok"
+    assert set(events(conn)) == {"1-1-LE26", "3-1-LE26"}
+    assert conn.execute("select external_id, reason ~ 'title' from relevo.ingest_rejects").fetchall() == [
+        ("2-1-LE26", True)
+    ]
+
+
+def test_a_lane_that_rests_is_not_waited_for_beyond_the_budget(relay: App, fake: FakeChileCompra, conn: Conn) -> None:
+    """A long Retry-After closes the lane instead of holding the run, and costs no request of the day."""
+    ingest(relay)
+    conn.execute("update relevo.source_lanes set not_before = now() + interval '1 hour'")
+    before = conn.execute("select requests from relevo.source_lanes").fetchone()
+    started = time.monotonic()
+    report = relay.runner.run(relay.cycles(["ingest"])[0], "manual", budget=Budget(1_000, 100))
+    assert time.monotonic() - started < 5
+    assert report.outcome == "failed"
+    assert conn.execute("select requests from relevo.source_lanes").fetchone() == before
+
+
+def test_notifying_later_does_not_dig_up_the_silent_stock(build: Build, fake: FakeChileCompra, conn: Conn) -> None:
+    """INGEST_NOTIFY_FIRST_RUN switched on after a silent first pass tells of nothing that pass took stock of."""
+    fake.publish("1-1-LE26", TODAY, "Antigua")
+    ingest(build(**asking(fake)))
+    fake.change("1-1-LE26", nombre="Antigua, corregida")
+    ingest(build(**asking(fake, ingest_notify_first_run="true")))
+    assert events(conn) == {}
+
+
+def test_two_rejects_at_one_place_are_one(build: Build, conn: Conn, tmp_path: Path) -> None:
+    """Rejects whose places cannot be told apart, or are very long, are kept without stopping the source."""
+
+    class Doubtful:
+        """A source that offers the same unusable thing twice, and one at a very long place."""
+
+        name, interval_ms, seeds_silently = "doubtful", 60_000, False
+
+        def fetch(self, _cursor: Mapping[str, Any], _desk: Desk) -> Fetched:
+            places = ("https://x/?ticket=1", "https://x/?ticket=2", "界" * 980)
+            return Fetched("ok", {}, rejects=tuple(Reject(place, "no") for place in places))
+
+    app = build(sources="none", cycles=[lambda settings, _claims: cycle(settings, Doubtful(), tender)])
+    assert ingest(app).outcome == "ok"
+    assert ingest(app).outcome == "ok"
+    assert conn.execute("select count(*), max(attempts) from relevo.ingest_rejects").fetchone() == (2, 2)

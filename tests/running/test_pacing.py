@@ -106,7 +106,7 @@ def test_idle_pauses_are_jittered_and_end_with_the_interval(schedule: Schedule) 
         worker_idle_backoff_jitter_ms=400,
     )
     rounds.wait(11)
-    assert sorted(rounds.pauses)[7] < 0.3, rounds.pauses
+    assert sorted(rounds.pauses)[5] < 0.35, rounds.pauses
     assert max(rounds.pauses) - min(rounds.pauses) > 0.03, rounds.pauses
 
 

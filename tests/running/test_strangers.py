@@ -1,0 +1,64 @@
+"""What one stubborn thing may not do: hold up the rest of its cycle, or pass for the service."""
+
+from __future__ import annotations
+
+import psycopg
+
+from deliveries import add_deliveries
+from relevo import door
+from relevo.door import Event
+from relevo.workers import make_worker_id
+
+
+def test_a_locked_claim_does_not_stop_the_reaper(build, conn, dsn) -> None:
+    """An expired claim whose delivery an app's open transaction holds is passed by; the others are taken back."""
+    ids = add_deliveries(conn, 2)
+    worker = build(outbox_lease_duration_ms=900)
+    for _ in ids:
+        assert worker.claims.claim("dispatch", "default", "bulk", limit=1) is not None
+    conn.execute("update relevo.claims set leased_until = now() - interval '1 s' * ids[1]")
+    with psycopg.connect(dsn) as app:
+        app.execute("select from relevo.notification_deliveries where id = %s for update", [ids[1]])
+        report = worker.runner.run(worker.registry["reaper"], "manual")
+        assert (report.outcome, report.counts["claims_reaped"]) == ("partial", 1)
+        assert "holds its deliveries locked" in report.error
+    assert worker.runner.run(worker.registry["reaper"], "manual").counts["claims_reaped"] == 1
+
+
+def test_a_poisoned_event_does_not_stop_fan_out(build, conn) -> None:
+    """An event that cannot be fanned out is named in its run and passed by; those behind it get their deliveries."""
+    door.register(conn, door.Installation("ExponentPushToken[a]"))
+    bad, good = (door.enqueue(conn, Event("notice", key, "Hello")).event_id for key in ("bad", "good"))
+    conn.execute(
+        f"alter table relevo.notification_deliveries add constraint poison check (notification_event_id <> {bad})"
+    )
+    worker = build()
+    report = worker.runner.run(worker.registry["fanout"], "manual")
+    assert (report.outcome, report.counts["events_fanned_out"]) == ("partial", 1)
+    assert f"event {bad}" in report.error
+    assert door.get(conn, good).state == "fanned"
+    assert door.get(conn, bad).state == "waiting"
+
+
+def test_a_busy_table_does_not_undo_a_burst(build, conn, dsn, monkeypatch) -> None:
+    """Statistics that cannot be refreshed, for another process holds the table, cost no delivery."""
+    monkeypatch.setattr("relevo.cycles.fanout._BURST", 1)
+    door.register(conn, door.Installation("ExponentPushToken[a]"))
+    event = door.enqueue(conn, Event("notice", "1", "Hello")).event_id
+    worker = build(outbox_lease_duration_ms=900)
+    with psycopg.connect(dsn) as vacuum:
+        partition = conn.execute(
+            "select to_char(now() at time zone 'UTC', '\"relevo.notification_deliveries_\"YYYY_MM')"
+        )
+        vacuum.execute(f"lock table {partition.fetchone()[0]} in share update exclusive mode")
+        assert worker.runner.run(worker.registry["fanout"], "manual").outcome == "ok"
+    assert door.get(conn, event).deliveries == {"pending": 1}
+
+
+def test_a_command_beside_the_service_is_not_the_service(make_settings) -> None:
+    """WORKER_ID names the service; a tick or a run by hand with the same environment has a name of its own."""
+    settings = make_settings(worker_id="pod-1")
+    assert make_worker_id(settings, "run") == "pod-1"
+    names = {make_worker_id(settings, role) for role in ("tick", "run-cycle", "tick")}
+    assert len(names) == 3
+    assert all(name.startswith("pod-1:") for name in names)
