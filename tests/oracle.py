@@ -75,6 +75,7 @@ _WORDS = (
     "O´Higgins", "O'Higgins", "higgins", "señalética", "Sen\u0303aletica", "güiña", "agua", "aguas", "2026", "é",
     "K", "\u212a", "Ångström", "\u212bngstrom", "straße", "Ørsted", "Ω",
 )  # fmt: skip
+_PHRASES = ("obras de aseo", "Obras – DE  Aséo", "obras, de aseo", "obras de agua", "aseo de obras")
 _JOINTS = (
     " ", "  ", "-", ", ", "/", "\u00a0", "\t", " – ", "’", "“", "(", ". ", "º ", "²", "€", "×", "→", "📋", "•", "_", "%",
     "\\",
@@ -95,7 +96,9 @@ def _maybe(values: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
 
 def texts(most: int = 6) -> st.SearchStrategy[str]:
     """Make text out of words and what stands between them, in any case and either form of its accents."""
-    word = st.one_of(st.sampled_from(_WORDS), st.text("abñÑéÉu\u0308\u0301Z9´'- ", max_size=4))
+    word = st.one_of(
+        st.sampled_from(_WORDS), st.sampled_from(_PHRASES), st.text("abñÑéÉu\u0308\u0301Z9´'- ", max_size=4)
+    )
     joined = st.lists(st.tuples(word, st.sampled_from(_JOINTS)), min_size=1, max_size=most).map(
         lambda parts: "".join(word + joint for word, joint in parts)
     )

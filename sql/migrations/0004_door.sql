@@ -287,8 +287,9 @@ begin
     perform from relevo.notification_deliveries d
      where d.event_day = gone.event_day and d.notification_event_id = gone.id order by d.event_day, d.id for update;
     delete from relevo.notification_deliveries where event_day = gone.event_day and notification_event_id = gone.id;
-    delete from relevo.event_progress where event_id = gone.id;
+    -- the changes first: a reaper that is folding them is waited for, and its sums go next
     delete from relevo.event_progress_deltas where event_id = gone.id;
+    delete from relevo.event_progress where event_id = gone.id;
     deleted := deleted + 1;
   end loop;
   return deleted;

@@ -16,11 +16,16 @@ from relevo import embedded
 sys.path.insert(0, str(Path(__file__).parent))
 
 EMPTY = """
-do $$ begin
+do $$
+declare
+  used text;
+begin
   perform pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid();
-  execute (select format('truncate %s', string_agg(oid::regclass::text, ', ')) from pg_class
-            where relnamespace = 'relevo'::regnamespace and relkind in ('r', 'p') and not relispartition
-              and relname <> 'schema_migrations');
+  select string_agg(oid::regclass::text, ', ') into used from pg_class
+   where relnamespace = 'relevo'::regnamespace and relkind = 'r' and relname <> 'schema_migrations' and pg_relation_size(oid) > 0;
+  if used is not null then
+    execute format('truncate %s cascade', used);
+  end if;
 end $$
 """
 

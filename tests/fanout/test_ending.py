@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
@@ -13,19 +12,12 @@ import pytest
 
 from deliveries import states
 from phones import add_phones, event_row, fan_out, fan_out_to_the_end, one_step, reached
-from relevo import door
+from processes import eventually
+from relevo import door, queries
 from relevo.door import Event
 from relevo.model import Answer, PushRequest
 
 DEADLINE_S = 20.0
-
-
-def wait_for(look: Callable[[], bool]) -> None:
-    """Wait until something is so, for a while."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not look():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def waiting(conn: psycopg.Connection[Any]) -> int:
@@ -91,9 +83,9 @@ class TestCancel:
         slicing = threading.Thread(target=one_step, args=[app])
         cancelling = threading.Thread(target=cancel)
         slicing.start()
-        wait_for(lambda: waiting(conn) == 1)
+        eventually(lambda: waiting(conn) == 1, "the slice is held up")
         cancelling.start()
-        wait_for(lambda: waiting(conn) == 2)
+        eventually(lambda: waiting(conn) == 2, "the cancel waits for it")
         assert event_row(conn, made.event_id)["state"] == "waiting"
         conn.execute("select pg_advisory_unlock(42)")
         slicing.join(DEADLINE_S)
@@ -311,12 +303,31 @@ class TestDelete:
             settling.execute(lock, ids[:1])
             deleting = threading.Thread(target=delete)
             deleting.start()
-            wait_for(lambda: waiting(conn) == 1)
+            eventually(lambda: waiting(conn) == 1, "the delete waits")
             for each in ids[1:]:
                 settling.execute(lock + " nowait", [each])
         deleting.join(DEADLINE_S)
         assert not deleting.is_alive()
         assert states(conn) == {}
+
+    def test_it_waits_for_a_reaper_that_folds(self, build, conn, dsn) -> None:
+        """Counts that are being folded while their event is deleted do not stay behind."""
+        add_phones(conn, 1)
+        made = door.enqueue(conn, Event("notice", "1", "t"))
+        fan_out(build())
+
+        def delete() -> None:
+            with psycopg.connect(dsn) as other:
+                door.delete(other, [made.event_id])
+
+        with psycopg.connect(dsn) as folding:
+            folding.execute(queries.load("reaper")["fold_progress"], {"limit": 100})
+            deleting = threading.Thread(target=delete)
+            deleting.start()
+            eventually(lambda: waiting(conn) == 1, "the delete waits")
+        deleting.join(DEADLINE_S)
+        for table in ("event_progress", "event_progress_deltas"):
+            assert conn.execute(f"select count(*) from relevo.{table}").fetchone() == (0,), table
 
     def test_settling_and_deleting_at_once(self, build, conn, dsn) -> None:
         """Whoever is first, neither side fails and nothing is left of the event."""

@@ -341,6 +341,20 @@ class TestTelling:
         assert status.deliveries == {"pending": 7}
         assert status.left_to_send
 
+    def test_folding_changes_nothing(self, build, conn) -> None:
+        """What an event tells is the same before, between and after the reaper folds the slices' notes."""
+        add_phones(conn, 4)
+        made = door.enqueue(conn, Event("notice", "1", "t"))
+        app = build(fanout_slice_size=1)
+        for count in range(1, 5):
+            one_step(app)
+            for _ in range(2):
+                status = door.get(conn, made.event_id)
+                assert status is not None
+                assert status.deliveries == {"pending": count}
+                app.runner.run(app.registry["reaper"], "manual")
+        assert conn.execute("select count(*) from relevo.event_progress_deltas").fetchone() == (0,)
+
     def test_dispatch_is_woken_after_the_first_slice_while_it_sleeps(self, build, conn) -> None:
         """The first slice knocks at dispatch's door, if it sleeps; nobody is knocked at who is awake or got nothing."""
         add_phones(conn, 4)

@@ -149,11 +149,12 @@ class TestOneEventPerTender:
 
 def test_whatever_a_tender_says_its_push_fits(conn: Conn) -> None:
     """No name, code or label that an item may hold makes a push that the door refuses: one such would stop its source."""
-    letters = st.characters(exclude_categories=["Cs"], exclude_characters="\x00")
-    text = st.text(letters, min_size=1)
+    storable = st.characters(exclude_categories=["Cs"], exclude_characters="\x00")
+    words = st.sampled_from(["x", "ñ", "한", "📋", '"', "\\", "\x01"]) | st.text(storable, min_size=1)
 
     def long(most: int) -> st.SearchStrategy[str]:
-        return st.tuples(text, st.integers(1, most)).map(lambda pair: (pair[0] * most)[: pair[1]])
+        length = st.sampled_from([most, most // 2]) | st.integers(1, most)
+        return st.tuples(words, length).map(lambda pair: (pair[0] * most)[: pair[1]])
 
     @settings(
         max_examples=150, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)

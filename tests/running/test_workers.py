@@ -41,16 +41,27 @@ def test_a_life_in_good_order(processes, rows) -> None:
     assert told == ["worker_started", "worker_stopping", "worker_stopped"]
 
 
-def test_worker_ids_are_unique_per_start(processes, rows) -> None:
-    """Without WORKER_ID each start has its own; with it, a restart takes the row over and clears the past."""
-    once = [processes.relevo("run-cycle", "reaper", **more) for more in ({}, {}, {"worker_id": "same"})]
-    assert [process.ends() for process in once] == [0, 0, 0]
-    assert len(rows("select 1 from relevo.workers where stopped_at is not null")) == 3
-    again = processes.relevo("run", worker_id="same")
+def test_worker_ids(processes, rows) -> None:
+    """Unique per start by default; WORKER_ID names a replica, whose restart takes its row over; one-shots add their own."""
+    started = [
+        processes.relevo(*words, **more)
+        for words, more in (
+            (("run-cycle", "reaper"), {}),
+            (("run-cycle", "reaper"), {}),
+            (("run-cycle", "reaper"), {"worker_id": "same"}),
+            (("run", "--cycles", "reaper"), {"worker_id": "same"}),
+        )
+    ]
+    assert [process.ends() for process in started[:3]] == [0, 0, 0]
+    started[3].hears("worker_started")
+    assert len(rows("select 1 from relevo.workers")) == 4
+    assert len(rows("select 1 from relevo.workers where worker_id like 'same:%%' and role = 'run-cycle'")) == 1
+    started[3].kill()
+    again = processes.relevo("run", "--cycles", "reaper", worker_id="same")
     again.hears("worker_started")
-    assert len(rows("select 1 from relevo.workers")) == 3
+    assert len(rows("select 1 from relevo.workers")) == 4
     [row] = rows("select * from relevo.workers where worker_id = 'same'")
-    assert (row["role"], row["pid"], row["stopped_at"]) == ("run", again.pid, None)
+    assert (row["role"], row["pid"], row["stopped_at"], row["lost_at"]) == ("run", again.pid, None, None)
 
 
 def test_a_silent_death_is_noticed_logged_and_counted(processes, probed, rows, runs) -> None:

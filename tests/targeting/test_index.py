@@ -176,6 +176,14 @@ def test_a_phone_without_a_preference_is_found_by_nothing(conn) -> None:
     assert compare(model, [Matching(), Matching(text="aseo", rubros=["72"], region="Ñuble", tipo="LE")]) == (0, 0)
 
 
+def test_a_phrase_is_found_by_its_words(conn) -> None:
+    """A keyword of several words is found wherever they stand side by side, whatever stands between them."""
+    phones = add_phones(conn, 1)
+    prefer(conn, phones, keywords=["Agua  Potable, rural"])
+    assert compare_one(conn, "Red de (agua potable) RURAL") == phones
+    assert compare_one(conn, "Agua rural potable") == []
+
+
 def test_long_words_of_any_script_can_be_asked_for(conn) -> None:
     """The longest keyword the door accepts fits into the index, however its letters unfold."""
     phones = add_phones(conn, 1)
