@@ -174,14 +174,15 @@ class Claims:
                     "now": now,
                 },
             ).fetchall()
-            reason = None if rows else explain_loss(connection, claim.token, claim)
-        if reason is not None:
+            verdicts = [verdict for verdict in rows if verdict.id is not None]
+            reason = None if verdicts else explain_loss(connection, claim.token, claim)
+        if reason in ("not_found", "already_completed") or (reason is not None and not rows):
             claim.lose(
                 reason,
                 "Too little of its lease is left." if reason == "error" else "The journal found it ended.",
             )
             claim.check()
-        return [verdict for verdict in rows if verdict.id is not None]
+        return verdicts
 
     def settle(
         self,

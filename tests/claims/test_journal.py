@@ -115,7 +115,7 @@ def test_a_request_of_expired_deliveries_is_none(build, conn) -> None:
 
 
 def test_it_leaves_out_what_others_finished(build, conn) -> None:
-    """A delivery that was cancelled under the claim is not journalled; the claim itself is not lost by it."""
+    """A delivery that was cancelled under the claim is not journalled; the claim is lost with the last of them."""
     cancelled, kept = add(conn, 2)
     worker = build()
     claim = take(worker)
@@ -125,10 +125,12 @@ def test_it_leaves_out_what_others_finished(build, conn) -> None:
     conn.execute(cancel, [cancelled])
     request = PushRequest(uuid4(), claim.deliveries)
     assert [(v.id, v.verdict) for v in worker.claims.journal(claim, [request], NOW)] == [(kept, "send")]
-    conn.execute(cancel, [kept])
-    assert worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)], NOW) == []
-    assert journalled(conn) == {request.id: [kept]}
     claim.check()
+    conn.execute(cancel, [kept])
+    with pytest.raises(OwnershipLostError) as lost:
+        worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)], NOW)
+    assert lost.value.reason == "already_completed"
+    assert journalled(conn) == {request.id: [kept]}
 
 
 def test_it_leaves_out_what_the_claim_never_held(build, conn) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from datetime import UTC
 from typing import Annotated, NoReturn
 
 import typer
@@ -118,7 +119,7 @@ def runs(
             str(row["id"]),
             f"{row['cycle']}:{row['source']}" if row["source"] else row["cycle"],
             row["trigger"],
-            f"{row['started_at']:%m-%d %H:%M:%S}",
+            f"{row['started_at'].astimezone(UTC):%m-%d %H:%M:%S}",
             in_words(row["seconds"]),
             coloured(row["outcome"]),
             counted(row["counts"]),

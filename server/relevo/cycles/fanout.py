@@ -87,7 +87,6 @@ def _slice(run: Run, connection: Connection, event: Fanning) -> tuple[Step, date
         connection.execute(_SQL["expire_event"], {"event_id": event.id, "now": None})
         return Step({"events_expired": 1}, items=1, more=True), None
     day, upto = _begin(connection, event) if event.event_day is None else (event.event_day, event.fanout_upto)
-    connection.execute(_SQL["ensure_partition"], {"day": day})
     slice_of = {
         "event_id": event.id,
         "audience": event.audience,
@@ -113,6 +112,7 @@ def _slice(run: Run, connection: Connection, event: Fanning) -> tuple[Step, date
 def _begin(connection: Connection, event: Fanning) -> tuple[date, int]:
     row = connection.execute(_SQL["begin_fanout"], {"event_id": event.id, "now": None}).fetchone()
     assert row is not None  # its row is locked by this transaction
+    connection.execute(_SQL["ensure_partition"], {"day": row[0]})
     return row[0], row[1]
 
 

@@ -1,0 +1,53 @@
+"""Claims whose deliveries were ended by somebody else: the holder learns why before its next request."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from relevo import door
+from relevo.door import Event, Installation
+from relevo.errors import OwnershipLostError
+from relevo.model import PushRequest
+
+
+@pytest.fixture
+def held(build, conn):
+    """A worker, its claim of one delivery, and the event behind it."""
+    door.register(conn, Installation("ExponentPushToken[a]"))
+    event_id = door.enqueue(conn, Event("notice", "1", "Hello")).event_id
+    worker = build()
+    worker.runner.run(worker.registry["fanout"], "manual")
+    claim = worker.claims.claim("dispatch", "default", "bulk")
+    assert claim is not None
+    return worker, claim, event_id
+
+
+def test_a_deleted_event_is_not_found(held, conn) -> None:
+    """After `delete` the next journal raises `not_found`: nothing is sent."""
+    worker, claim, event_id = held
+    assert door.delete(conn, [event_id]) == 1
+    with pytest.raises(OwnershipLostError) as lost:
+        worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)])
+    assert lost.value.reason == "not_found"
+
+
+def test_a_completed_event_is_not_sent(held, conn) -> None:
+    """After `complete` the journal says cancelled, no request is recorded, and settled so the delivery is final."""
+    worker, claim, event_id = held
+    assert door.complete(conn, event_id, "read in the app")
+    verdicts = worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)])
+    assert [verdict.verdict for verdict in verdicts] == ["cancelled"]
+    assert conn.execute("select count(*) from relevo.push_requests").fetchone() == (0,)
+
+
+def test_what_was_finished_elsewhere_is_already_completed(held, conn) -> None:
+    """Deliveries that somebody else has ended tell their holder so."""
+    worker, claim, _ = held
+    conn.execute(
+        "update relevo.notification_deliveries set status = 'cancelled', claim_token = null, next_attempt_at = null, completed_at = now()"
+    )
+    with pytest.raises(OwnershipLostError) as lost:
+        worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)])
+    assert lost.value.reason == "already_completed"
