@@ -15,6 +15,7 @@ from phones import add_phones, event_row, fan_out, fan_out_to_the_end, one_step,
 from processes import eventually
 from relevo import door, queries
 from relevo.door import Event
+from relevo.errors import OwnershipLostError
 from relevo.model import Answer, PushRequest
 
 DEADLINE_S = 20.0
@@ -276,7 +277,9 @@ class TestDelete:
         claim = app.claims.claim("dispatch", "default", "bulk")
         assert claim is not None
         door.delete(conn, [made.event_id])
-        assert app.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)]) == []
+        with pytest.raises(OwnershipLostError) as lost:
+            app.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)])
+        assert lost.value.reason == "not_found"
         answers = [Answer(d.event_day, d.id, "failed", error_code="x") for d in claim.deliveries]
         assert app.claims.settle(claim, answers).written == {}
         assert app.claims.release(claim).total() == 0
