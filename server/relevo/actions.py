@@ -45,7 +45,7 @@ def set_event_type(
     lane: Lane | None = None,
     at_most_once: bool | None = None,
 ) -> None:
-    """Set what differs for one event type; None means the setting. It applies from now on, without a restart.
+    """Set what differs for one event type; None leaves it as it is. It applies from now on, without a restart.
 
     An event that says otherwise itself has the last word on time to live, lane and policy.
     """
@@ -54,21 +54,33 @@ def set_event_type(
             f"A lease of {lease_ms} ms is too short for requests of up to {settings.push_request_timeout_ms} ms.",
             hint="Choose more than twice PUSH_REQUEST_TIMEOUT_MS.",
         )
+    try:
+        with database.connection() as connection:
+            connection.execute(
+                _SQL["set_event_type"],
+                {
+                    "event_type": event_type,
+                    "lease_ms": lease_ms,
+                    "max_attempts": max_attempts,
+                    "retry_base_ms": retry_base_ms,
+                    "retry_max_ms": retry_max_ms,
+                    "retry_jitter_ms": retry_jitter_ms,
+                    "ttl_s": ttl_s,
+                    "lane": lane,
+                    "at_most_once": at_most_once,
+                },
+            )
+    except pg.CheckViolation as error:
+        raise UsageError(
+            f"{event_type} cannot be set so: its first pause must not exceed its longest, and every value its bounds.",
+            hint="`relevo event-type --help` names them.",
+        ) from error
+
+
+def reset_event_type(database: Database, event_type: str) -> bool:
+    """Let an event type follow the settings again; tell whether it differed."""
     with database.connection() as connection:
-        connection.execute(
-            _SQL["set_event_type"],
-            {
-                "event_type": event_type,
-                "lease_ms": lease_ms,
-                "max_attempts": max_attempts,
-                "retry_base_ms": retry_base_ms,
-                "retry_max_ms": retry_max_ms,
-                "retry_jitter_ms": retry_jitter_ms,
-                "ttl_s": ttl_s,
-                "lane": lane,
-                "at_most_once": at_most_once,
-            },
-        )
+        return connection.execute(_SQL["reset_event_type"], {"event_type": event_type}).fetchone() is not None
 
 
 def event_types(database: Database) -> list[dict[str, Any]]:

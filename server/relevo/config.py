@@ -290,7 +290,7 @@ class Settings(BaseSettings):
         "Up to this much is added to each wait between attempts, in milliseconds.", 500, 0, HOUR
     )
 
-    outbox_worker_enabled: bool = _setting("Whether `relevo run` starts any cycle at all.", True)
+    outbox_worker_enabled: bool = _setting("Whether cycles are started at all, by schedule, tick or hand.", True)
     worker_id: Annotated[str, AfterValidator(_worker_id)] | None = _setting(
         "This replica's name, different from every other's; without it each start makes its own."
     )

@@ -164,9 +164,10 @@ class Database:
             if not is_unavailable(error):
                 raise
             if connecting or isinstance(error, _GONE):
-                self._note(down=True, detail=normalise_error(error))
+                reason = normalise_error(self._refusal() or error if isinstance(error, PoolTimeout) else error, 200)
+                self._note(down=True, detail=reason)
                 raise DatabaseUnavailableError(
-                    f"PostgreSQL did not answer ({normalise_error(error, 200)}).",
+                    f"PostgreSQL did not answer ({reason}).",
                     hint="Is it running, and does DATABASE_URL lead to it?",
                 ) from error
             if not self._down:
@@ -179,6 +180,16 @@ class Database:
         else:
             if not connecting:
                 self._note(down=False)
+
+    def _refusal(self) -> psycopg.OperationalError | None:
+        """Ask once more outside the pool, which says only that it waited in vain, for the reason."""
+        if self._down:
+            return None  # told already
+        try:
+            psycopg.connect(self._dsn, connect_timeout=2).close()
+        except psycopg.OperationalError as error:
+            return error
+        return None
 
     def _note(self, *, down: bool, detail: str = "") -> None:
         with self._state:

@@ -11,14 +11,19 @@ update relevo.cycle_state set paused_at = null, paused_reason = null
 returning cycle;
 
 -- name: set_event_type
--- Sets what differs for one event type; it applies at the next enqueue, claim and settle.
-insert into relevo.event_types (event_type, lease_ms, max_attempts, retry_base_ms, retry_max_ms, retry_jitter_ms, ttl_s, lane, at_most_once)
+-- Sets what differs for one event type, leaving alone what is not given; it applies at the next enqueue, claim and settle.
+insert into relevo.event_types as t (event_type, lease_ms, max_attempts, retry_base_ms, retry_max_ms, retry_jitter_ms, ttl_s, lane, at_most_once)
 values (%(event_type)s, %(lease_ms)s, %(max_attempts)s, %(retry_base_ms)s, %(retry_max_ms)s, %(retry_jitter_ms)s, %(ttl_s)s, %(lane)s,
         %(at_most_once)s)
 on conflict (event_type) do update
-   set lease_ms = excluded.lease_ms, max_attempts = excluded.max_attempts, retry_base_ms = excluded.retry_base_ms,
-       retry_max_ms = excluded.retry_max_ms, retry_jitter_ms = excluded.retry_jitter_ms, ttl_s = excluded.ttl_s, lane = excluded.lane,
-       at_most_once = excluded.at_most_once, updated_at = now();
+   set lease_ms = coalesce(excluded.lease_ms, t.lease_ms), max_attempts = coalesce(excluded.max_attempts, t.max_attempts),
+       retry_base_ms = coalesce(excluded.retry_base_ms, t.retry_base_ms), retry_max_ms = coalesce(excluded.retry_max_ms, t.retry_max_ms),
+       retry_jitter_ms = coalesce(excluded.retry_jitter_ms, t.retry_jitter_ms), ttl_s = coalesce(excluded.ttl_s, t.ttl_s),
+       lane = coalesce(excluded.lane, t.lane), at_most_once = coalesce(excluded.at_most_once, t.at_most_once), updated_at = now();
+
+-- name: reset_event_type
+-- Lets an event type follow the settings again; returns nothing if it did.
+delete from relevo.event_types where event_type = %(event_type)s returning event_type;
 
 -- name: list_event_types
 -- Lists the event types that differ from the settings.

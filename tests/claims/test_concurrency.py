@@ -166,6 +166,25 @@ def test_a_late_settler_and_a_claimer_at_once(build, conn, at_once) -> None:
         conn.execute("delete from relevo.notification_deliveries")
 
 
+def test_a_late_settler_and_the_holder_at_once(build, conn, at_once) -> None:
+    """Evidence for deliveries that their new holder settles at the same moment, in opposite order, meets no deadlock."""
+    worker, other = build(), build()
+    for round_number in range(15):
+        add(conn, 50, event=round_number)
+        lost = take(worker)
+        journal(worker, lost)
+        reap(worker, NOW + LEASE)
+        due = NOW + 2 * LEASE
+        holding = take(other, due)
+        request = journal(other, holding, due)
+        late, settlement = at_once(
+            lambda lost=lost: worker.claims.settle(lost, answers(lost), now=due),
+            lambda claim=holding, key=request.id: other.claims.settle(claim, answers(claim)[::-1], [key], due),
+        )
+        assert (late.closed_late, late.kept_as_evidence, settlement.written) == (0, 50, {"sent": 50})
+        other.claims.release(holding, due)
+
+
 def test_several_reapers_share_the_work(build, conn, at_once) -> None:
     """Reapers at once take back each claim exactly once."""
     add(conn, 60)

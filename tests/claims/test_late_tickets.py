@@ -189,6 +189,21 @@ def test_a_ticket_that_waited_stops_one_send_not_two(lost, conn) -> None:
     assert late_tickets_in(conn) == []
 
 
+def test_a_ticket_kept_before_it_was_used_does_not_stop_a_resend(lost, conn) -> None:
+    """Kept while the delivery was final, then closing it after a redrive, it has had its say: a receipt's retry is sent."""
+    lost.send()
+    claim = take(lost.other, RESEND_AT)
+    lost.other.claims.settle(claim, answers(claim, "failed"), now=RESEND_AT)
+    assert lost.answer(RESEND_AT).kept_as_evidence == 1
+    conn.execute(
+        "update relevo.notification_deliveries set status = 'pending', completed_at = null, next_attempt_at = %s",
+        [RESEND_AT],
+    )
+    assert lost.answer(RESEND_AT).closed_late == 1
+    receipt_says_try_again(conn, lost.delivery, RESEND_AT)
+    send(lost.other, take(lost.other, RESEND_AT), now=RESEND_AT)
+
+
 @pytest.mark.parametrize("status", ["ok", "unconfirmed", "invalid", "failed", "expired", "skipped", "cancelled"])
 def test_final_states_are_not_reopened(lost, conn, status) -> None:
     """A late ticket is kept, but what is final stays as it is."""

@@ -13,6 +13,7 @@ from claiming import NOW, answers, journal, take
 from psycopg.conninfo import make_conninfo
 
 from deliveries import TODAY
+from plans import nodes
 from relevo import app, config, queries
 
 SQL = queries.load("claims")
@@ -99,20 +100,14 @@ class Cost:
 def explain(conn: psycopg.Connection[Any], name: str, parameters: dict[str, Any]) -> Cost:
     """Run a statement the way claims run it and return what it cost."""
     ((report,),) = conn.execute(b"explain (analyze, buffers, format json) " + SQL[name], parameters).fetchall()
-    nodes = list(_nodes(report[0]["Plan"]))
-    root = nodes[0]
+    every = list(nodes(report[0]["Plan"]))
+    root = every[0]
     buffers = sum(root.get(f"Shared {kind} Blocks", 0) for kind in ("Hit", "Read"))
-    scans = [_seen(node) for node in nodes if "Scan" in node["Node Type"] and "Relation Name" in node]
+    scans = [_seen(node) for node in every if "Scan" in node["Node Type"] and "Relation Name" in node]
     outline = "\n".join(
-        f"{_seen(n):>9.0f} {n['Node Type']} {n.get('Relation Name', '')} {n.get('Index Name', '')}" for n in nodes
+        f"{_seen(n):>9.0f} {n['Node Type']} {n.get('Relation Name', '')} {n.get('Index Name', '')}" for n in every
     )
-    return Cost(sum(scans), max(map(_seen, nodes)), buffers, outline)
-
-
-def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield node
-    for child in node.get("Plans", []):
-        yield from _nodes(child)
+    return Cost(sum(scans), max(map(_seen, every)), buffers, outline)
 
 
 def _seen(node: dict[str, Any]) -> float:

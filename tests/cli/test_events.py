@@ -317,7 +317,7 @@ class TestEventType:
     """relevo event-type."""
 
     def test_what_an_event_of_the_type_gets(self, command: Command, conn) -> None:
-        """Time to live, lane and policy of a type go into events that leave them open; what is not given falls back."""
+        """Time to live, lane and policy of a type go into events that leave them open; what is not given stays."""
         said = command("event-type", "call", "--ttl-s", 60, "--urgent", "--at-most-once", "--max-attempts", 2)
         assert said.code == 0
         told = "select lane, at_most_once, extract(epoch from deadline_at - scheduled_at)::int from relevo.notification_events"
@@ -326,8 +326,12 @@ class TestEventType:
         assert conn.execute(told + " order by id").fetchall() == [("urgent", True, 60), ("bulk", False, 120)]
         assert command("event-type", "call", "--bulk", "--at-least-once").code == 0
         row = conn.execute("select ttl_s, lane, at_most_once, max_attempts from relevo.event_types").fetchone()
-        assert row == (None, "bulk", False, None)
+        assert row == (60, "bulk", False, 2)
+        assert "ttl_s=60" in command("event-type", "call").stdout
         assert command("event-type", "call", "--ttl-s", 0).code == 2
+        assert command("event-type", "call", "--retry-base-ms", 9, "--retry-max-ms", 1).code == 2
+        assert command("event-type", "call", "--reset").code == 0
+        assert conn.execute("select count(*) from relevo.event_types").fetchone() == (0,)
 
 
 class TestGrant:

@@ -16,12 +16,13 @@ from rich.table import Table
 from relevo import app, config, insights, logs
 from relevo.config import Settings
 from relevo.db import Database
-from relevo.errors import RelevoError
+from relevo.errors import RelevoError, UsageError
 
 OK, FAILED, USAGE, SKIPPED = 0, 1, 2, 3
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out = Console(highlight=False, width=None if sys.stdout.isatty() else 200)  # a pipe is as wide as it needs to be
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+_NARROW = 80
 
 Limit = Annotated[int, typer.Option(min=1, max=insights.MAX_LIMIT, help="How many to show.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
@@ -52,16 +53,20 @@ def open_database(settings: Settings) -> Iterator[Database]:
 
 
 def split_names(csv: str | None) -> list[str] | None:
-    """Split a comma-separated option; nothing given is None."""
-    names = [name.strip() for name in (csv or "").split(",") if name.strip()]
-    return names or None
+    """Split a comma-separated option; not given is None, given and empty is a slip."""
+    if csv is None:
+        return None
+    names = [name.strip() for name in csv.split(",") if name.strip()]
+    if not names:
+        raise UsageError("No cycle is named.", hint="Leave the option out to take all of them.")
+    return names
 
 
 def make_table(*columns: str, title: str | None = None, wide: Sequence[str] = ()) -> Table:
     """Make a plain table; only its wide columns fold when the window is narrow."""
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column not in wide)
+        table.add_column(column, overflow="fold", no_wrap=column not in wide and out.width >= _NARROW)
     return table
 
 

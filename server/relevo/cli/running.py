@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import UTC
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.markup import escape
@@ -167,7 +167,8 @@ def _print_status(seen: insights.Status) -> None:
     workers = make_table(
         "worker", "state", "role", "cycles", "wake-ups", "seen", title="Workers", wide=("worker", "cycles")
     )
-    for row in seen.workers:
+    ended = [row for row in seen.workers if row["state"] == "stopped"]
+    for row in (row for row in seen.workers if row["state"] != "stopped"):
         workers.add_row(
             row["worker_id"],
             coloured(row["state"]),
@@ -177,7 +178,9 @@ def _print_status(seen: insights.Status) -> None:
             f"{in_words(row['silent_s'])} ago",
         )
     out.print(cycles if seen.cycles else "No cycle has run yet: start `relevo run`.")
-    out.print(workers if seen.workers else "No worker has been seen.")
+    out.print(workers if len(ended) < len(seen.workers) else "No worker is running: start `relevo run`.")
+    if ended:
+        out.print(f"[dim]{len(ended)} more stopped in good order within the last day.[/]")
     if seen.sources:
         sources = make_table("source", "last answer", "last ok", "detail", title="Sources", wide=("detail",))
         for row in seen.sources:
@@ -235,28 +238,29 @@ def event_type(  # noqa: PLR0917 typer options
         bool | None,
         typer.Option("--at-most-once/--at-least-once", help="Rather none than two, or two than none."),
     ] = None,
+    reset: Annotated[bool, typer.Option("--reset", help="Let it follow the settings again.")] = False,
 ) -> None:
-    """Set what differs for one event type (what is not given falls back to the settings), or list what differs.
+    """Set what differs for one event type, leaving alone what is not given, or list what differs.
 
     It lives in table state and applies from now on, without a restart.
     """
     settings = load_settings()
+    given: dict[str, Any] = {
+        "lease_ms": lease_ms,
+        "max_attempts": max_attempts,
+        "retry_base_ms": retry_base_ms,
+        "retry_max_ms": retry_max_ms,
+        "retry_jitter_ms": retry_jitter_ms,
+        "ttl_s": ttl_s,
+        "lane": None if urgent is None else "urgent" if urgent else "bulk",
+        "at_most_once": at_most_once,
+    }
     with open_database(settings) as database:
         migrate.prepare(database)
-        if name is not None:
-            actions.set_event_type(
-                database,
-                settings,
-                name,
-                lease_ms=lease_ms,
-                max_attempts=max_attempts,
-                retry_base_ms=retry_base_ms,
-                retry_max_ms=retry_max_ms,
-                retry_jitter_ms=retry_jitter_ms,
-                ttl_s=ttl_s,
-                lane=None if urgent is None else "urgent" if urgent else "bulk",
-                at_most_once=at_most_once,
-            )
+        if name is not None and reset:
+            actions.reset_event_type(database, name)
+        elif name is not None and any(value is not None for value in given.values()):
+            actions.set_event_type(database, settings, name, **given)
         rows = actions.event_types(database)
     table = make_table("event type", "what differs", wide=("what differs",))
     for row in rows:

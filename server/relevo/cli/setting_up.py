@@ -46,10 +46,10 @@ def show_config(
     if as_json:
         print_json([row._asdict() for row in rows])
         return
-    table = make_table("setting", "value", "default", "from", "meaning", wide=("value", "default", "meaning"))
     for row in rows:
-        table.add_row(row.name, escape(str(row.value)), escape(str(row.default)), row.source, escape(row.meaning))
-    out.print(table)
+        origin = row.source if row.source == "default" else f"from {row.source}; default {row.default}"
+        out.print(f"[bold]{row.name}[/] = {escape(str(row.value))}  [dim]({escape(origin)})[/]", soft_wrap=True)
+        out.print(f"    {escape(row.meaning)}", soft_wrap=True)
 
 
 def _show_seeds() -> None:
