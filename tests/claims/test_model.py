@@ -115,9 +115,9 @@ class Model:
 
     def loss(self, token: UUID, ids: list[int]) -> str:
         """Tell why a claim may not send any more."""
-        if token in self.claims:
-            return "error"
-        return "already_completed" if all(self.rows[key].final for key in ids) else "taken_by_another_worker"
+        if all(self.rows[key].final for key in ids):
+            return "already_completed"
+        return "error" if token in self.claims else "taken_by_another_worker"
 
     def verdict(self, key: int) -> str:
         """Say what the journal must say of a delivery."""
@@ -364,7 +364,8 @@ class Machine(RuleBasedStateMachine):
 
     def _journal(self, handle: Handle, deliveries: tuple[Delivery, ...], *, obey: bool) -> None:
         claim, request = handle.claim, PushRequest(uuid4(), deliveries)
-        if claim.loss is not None or not self.model.may_journal(claim.token):
+        nothing_left = all(self.model.rows[key].final for key in claim.ids)
+        if claim.loss is not None or nothing_left or not self.model.may_journal(claim.token):
             reason = claim.loss[0] if claim.loss else self.model.loss(claim.token, claim.ids)
             with pytest.raises(OwnershipLostError) as lost:
                 handle.worker.claims.journal(claim, [request], self.model.now)

@@ -327,7 +327,7 @@ class TestEventType:
         assert command("event-type", "call", "--bulk", "--at-least-once").code == 0
         row = conn.execute("select ttl_s, lane, at_most_once, max_attempts from relevo.event_types").fetchone()
         assert row == (60, "bulk", False, 2)
-        assert "ttl_s=60" in command("event-type", "call").stdout
+        assert "ttl_s=60" in command("event-type", "call").out
         assert command("event-type", "call", "--ttl-s", 0).code == 2
         assert command("event-type", "call", "--retry-base-ms", 9, "--retry-max-ms", 1).code == 2
         assert command("event-type", "call", "--reset").code == 0

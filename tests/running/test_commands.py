@@ -216,7 +216,7 @@ def test_status_before_anything_ran(ask: Ask) -> None:
     """An empty fleet is not healthy, and is told what to do."""
     seen = ask("status")
     assert seen.exit_code == 1
-    for words in ("No cycle has run yet", "No worker has been seen", "no reaper has ever run", "relevo run"):
+    for words in ("No cycle has run yet", "No worker is running", "no reaper has ever run", "relevo run"):
         assert words in seen.output
     [line] = ask("status", "--json").output.splitlines()
     told = json.loads(line)
