@@ -1,0 +1,41 @@
+-- name: pause_cycle
+-- Switches a cycle off in the whole fleet, with a reason.
+insert into relevo.cycle_state as s (cycle, source, paused_at, paused_reason)
+values (%(cycle)s, '', now(), %(reason)s)
+on conflict (cycle, source) do update set paused_at = excluded.paused_at, paused_reason = excluded.paused_reason;
+
+-- name: resume_cycle
+-- Switches a paused cycle on again; returns nothing if it was not paused.
+update relevo.cycle_state set paused_at = null, paused_reason = null
+ where cycle = %(cycle)s and source = '' and paused_at is not null
+returning cycle;
+
+-- name: set_event_type
+-- Sets what differs for one event type, leaving alone what is not given; it applies at the next enqueue, claim and settle.
+insert into relevo.event_types as t (event_type, lease_ms, max_attempts, retry_base_ms, retry_max_ms, retry_jitter_ms, ttl_s, lane, at_most_once)
+values (%(event_type)s, %(lease_ms)s, %(max_attempts)s, %(retry_base_ms)s, %(retry_max_ms)s, %(retry_jitter_ms)s, %(ttl_s)s, %(lane)s,
+        %(at_most_once)s)
+on conflict (event_type) do update
+   set lease_ms = coalesce(excluded.lease_ms, t.lease_ms), max_attempts = coalesce(excluded.max_attempts, t.max_attempts),
+       retry_base_ms = coalesce(excluded.retry_base_ms, t.retry_base_ms), retry_max_ms = coalesce(excluded.retry_max_ms, t.retry_max_ms),
+       retry_jitter_ms = coalesce(excluded.retry_jitter_ms, t.retry_jitter_ms), ttl_s = coalesce(excluded.ttl_s, t.ttl_s),
+       lane = coalesce(excluded.lane, t.lane), at_most_once = coalesce(excluded.at_most_once, t.at_most_once), updated_at = now();
+
+-- name: reset_event_type
+-- Lets an event type follow the settings again; returns nothing if it did.
+delete from relevo.event_types where event_type = %(event_type)s returning event_type;
+
+-- name: list_event_types
+-- Lists the event types that differ from the settings.
+select t.event_type, t.lease_ms, t.max_attempts, t.retry_base_ms, t.retry_max_ms, t.retry_jitter_ms, t.ttl_s, t.lane, t.at_most_once,
+       t.updated_at
+  from relevo.event_types t order by t.event_type;
+
+-- name: retry_rejects
+-- Makes rejects due at once, so that the next pass of their source tries them again.
+update relevo.ingest_rejects set retry_at = now(), updated_at = now()
+ where resolved_at is null and (%(source)s::text is null or source = %(source)s) and (%(reject_id)s::bigint is null or id = %(reject_id)s);
+
+-- name: grant_door
+-- Lets a role of the database enqueue, cancel, complete, delete, read events and register installations, and nothing else.
+select relevo.grant_door(%(role)s);

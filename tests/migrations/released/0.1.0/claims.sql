@@ -1,0 +1,314 @@
+-- name: plan_by_key
+-- Makes this transaction go by keys and by the due index: after a burst statistics are stale, and a scan would touch every row.
+select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
+       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+       set_config('random_page_cost', '0', true), set_config('jit', 'off', true);
+
+-- name: list_leases
+-- Lists the event types that have a lease of their own.
+select t.event_type, t.lease_ms from relevo.event_types t where t.lease_ms is not null;
+
+-- name: find_oldest_type
+-- Locks the oldest due delivery that nobody else is taking; its type's lease decides which types the next batch may hold.
+select d.event_type
+  from relevo.notification_deliveries d
+ where d.status in ('pending', 'retryable') and d.project = %(project)s and d.lane = %(lane)s
+   and d.next_attempt_at <= coalesce(%(now)s::timestamptz, now()) and d.claim_token is null
+   and (%(shard_count)s::int is null
+        or ((uuid_hash_extended(d.installation_id, 0) %% %(shard_count)s::int) + %(shard_count)s::int) %% %(shard_count)s::int = %(shard_index)s::int)
+ order by d.next_attempt_at, d.id
+ limit 1
+   for update skip locked;
+
+-- name: pick_due
+-- Locks up to limit due deliveries of one project, lane, lease class and shard, oldest first, passing by what others hold.
+select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane,
+       d.at_most_once, d.status, d.attempt_count, d.lapse_count, d.deadline_at
+  from relevo.notification_deliveries d
+ where d.status in ('pending', 'retryable') and d.project = %(project)s and d.lane = %(lane)s
+   and d.next_attempt_at <= coalesce(%(now)s::timestamptz, now()) and d.claim_token is null
+   and (%(only_types)s::text[] is null or d.event_type = any (%(only_types)s::text[]))
+   and (%(not_types)s::text[] is null or d.event_type <> all (%(not_types)s::text[]))
+   and (%(shard_count)s::int is null
+        or ((uuid_hash_extended(d.installation_id, 0) %% %(shard_count)s::int) + %(shard_count)s::int) %% %(shard_count)s::int = %(shard_index)s::int)
+ order by d.next_attempt_at, d.id
+ limit %(limit)s
+   for update skip locked;
+
+-- name: claim_picked
+-- Writes the claim and marks the picked deliveries with its token; the rows are locked by this transaction.
+with claim as (
+  insert into relevo.claims (token, worker_id, cycle, claimed_at, lease_ms, leased_until, days, ids)
+  values (%(token)s, %(worker_id)s, %(cycle)s, coalesce(%(now)s::timestamptz, now()), %(lease_ms)s::int,
+          coalesce(%(now)s::timestamptz, now()) + %(lease_ms)s::int * interval '1 millisecond', %(days)s, %(ids)s)
+  returning token
+)
+update relevo.notification_deliveries d
+   set claim_token = claim.token, updated_at = coalesce(%(now)s::timestamptz, now())
+  from claim
+  cross join unnest(%(days)s::date[], %(ids)s::bigint[]) as k(event_day, id)
+ where d.event_day = k.event_day and d.id = k.id;
+
+-- name: wait_for_locks
+-- Lets this transaction wait for a lock as long as a statement may run: longer than a silent transaction may hold it.
+select set_config('lock_timeout', '0', true);
+
+-- name: bar_claim
+-- Makes a token unusable unless its claim already stands, so that a COMMIT still on its way cannot land after we looked.
+insert into relevo.claims (token, worker_id, cycle, claimed_at, lease_ms, leased_until, days, ids)
+values (%(token)s, %(worker_id)s, %(cycle)s, coalesce(%(now)s::timestamptz, now()), %(lease_ms)s::int,
+        coalesce(%(now)s::timestamptz, now()) + %(lease_ms)s::int * interval '1 millisecond', '{}', '{}')
+on conflict (token) do nothing
+returning token;
+
+-- name: read_claim
+-- Reads back a claim's lease and keys.
+select c.lease_ms, c.days, c.ids from relevo.claims c where c.token = %(token)s for key share;
+
+-- name: adopt_claim
+-- Reads back the deliveries of a claim whose COMMIT answer was lost.
+select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane,
+       d.at_most_once, d.status, d.attempt_count, d.lapse_count, d.deadline_at
+  from unnest(%(days)s::date[], %(ids)s::bigint[]) as k(event_day, id)
+  cross join lateral (select * from relevo.notification_deliveries d
+                       where d.event_day = k.event_day and d.id = k.id and d.claim_token = %(token)s
+                      offset 0) d
+ order by d.next_attempt_at, d.id;
+
+-- name: journal_wave
+-- The fence before the POST: records which deliveries go into which request, from a live claim with enough lease left.
+with live as materialized (
+  select c.token, c.worker_id
+    from relevo.claims c
+   where c.token = %(token)s
+     and c.leased_until > coalesce(%(now)s::timestamptz, now()) + %(timeout_ms)s * interval '1 millisecond'
+     for key share
+), held as materialized (
+  select w.request_id, w.event_day, w.id,
+         case when t.ticket_id is not null then 'sent'
+              when d.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'expired'
+              when e.ended_at is not null or i.handled_before >= d.created_at then 'cancelled'
+              else 'send' end as verdict,
+         t.ticket_id
+    from live
+    cross join unnest(%(request_ids)s::uuid[], %(days)s::date[], %(ids)s::bigint[]) as w(request_id, event_day, id)
+    cross join lateral (select d.deadline_at, d.provider_ticket_id, d.notification_event_id, d.installation_id, d.created_at
+                          from relevo.notification_deliveries d
+                         where d.event_day = w.event_day and d.id = w.id and d.claim_token = live.token
+                        offset 0) d
+    left join relevo.notification_events e on e.id = d.notification_event_id
+    left join relevo.device_installations i on i.installation_id = d.installation_id
+    left join lateral (select l.ticket_id from relevo.late_tickets l
+                        where l.event_day = w.event_day and l.delivery_id = w.id and l.ticket_id is distinct from d.provider_ticket_id
+                        order by l.recorded_at desc limit 1) t on true
+), journalled as (
+  insert into relevo.push_requests (request_day, id, claim_token, worker_id, journalled_at, days, ids)
+  select (coalesce(%(now)s::timestamptz, now()) at time zone 'UTC')::date, h.request_id, live.token, live.worker_id,
+         coalesce(%(now)s::timestamptz, now()), array_agg(h.event_day), array_agg(h.id)
+    from live
+    cross join held h
+   where h.verdict = 'send'
+   group by h.request_id, live.token, live.worker_id
+)
+-- one empty row from a live claim that no longer holds any of them, no row without one
+select h.event_day, h.id, h.verdict, h.ticket_id from live left join held h on true;
+
+-- name: renew_claims
+-- Extends the claims of this process, but none that was held for three times its lease, and returns the ones still held.
+update relevo.claims c
+   set leased_until = coalesce(%(now)s::timestamptz, now()) + c.lease_ms * interval '1 millisecond'
+ where c.token = any (%(tokens)s::uuid[])
+   and coalesce(%(now)s::timestamptz, now()) < c.claimed_at + 3 * c.lease_ms * interval '1 millisecond'
+returning c.token;
+
+-- name: explain_loss
+-- Tells why a claim is no longer ours: its deliveries are gone, finished, or in other hands.
+select case when count(*) = 0 then 'not_found'
+            when bool_and(d.completed_at is not null) then 'already_completed'
+            when exists (select from relevo.claims c where c.token = %(token)s) then 'error'
+            else 'taken_by_another_worker' end as reason
+  from unnest(%(days)s::date[], %(ids)s::bigint[]) as k(event_day, id)
+  cross join lateral (select d.completed_at from relevo.notification_deliveries d
+                       where d.event_day = k.event_day and d.id = k.id
+                      offset 0) d;
+
+-- name: lock_claim
+-- Keeps a reaper from ending the claim while its outcomes are written; finds nothing once it was taken back.
+select c.token from relevo.claims c where c.token = %(token)s for key share;
+
+-- name: settle_deliveries
+-- Writes outcomes where the claim's token still stands; a retry is timed, capped and ended by its type's policy.
+with answer as materialized (
+  select *
+    from unnest(%(days)s::date[], %(ids)s::bigint[], %(statuses)s::text[], %(attempted)s::boolean[], %(tickets)s::text[],
+                %(codes)s::text[], %(messages)s::text[], %(floors_ms)s::bigint[])
+      as a(event_day, id, status, attempted, ticket_id, code, message, floor_ms)
+   order by a.event_day, a.id -- every writer locks deliveries in this order: no deadlock
+), held as materialized (
+  select a.*, d.claim_token, d.deadline_at, d.notification_event_id as event_id, d.status as former_status,
+         d.attempt_count + a.attempted::int as attempts,
+         coalesce(t.max_attempts, %(max_attempts)s) as max_attempts,
+         coalesce(%(now)s::timestamptz, now()) + relevo.retry_delay(
+           d.attempt_count + a.attempted::int, coalesce(t.retry_base_ms, %(retry_base_ms)s)::bigint,
+           coalesce(t.retry_max_ms, greatest(%(retry_max_ms)s, t.retry_base_ms))::bigint,
+           coalesce(t.retry_jitter_ms, %(retry_jitter_ms)s)::bigint, a.floor_ms, random()) as retry_at
+    from answer a
+    -- here and elsewhere offset 0 keeps this a lookup by key: flattened, it can become batch x batch comparisons
+    cross join lateral (select d.claim_token, d.deadline_at, d.attempt_count, d.event_type, d.notification_event_id, d.status
+                          from relevo.notification_deliveries d
+                         where d.event_day = a.event_day and d.id = a.id and d.claim_token = %(token)s
+                        offset 0) d
+    left join relevo.event_types t on t.event_type = d.event_type
+), verdict as materialized (
+  select h.*,
+         case when h.status <> 'retryable' then h.status
+              when h.attempts >= h.max_attempts then 'failed'
+              when h.retry_at >= h.deadline_at then 'expired'
+              when h.attempts = 0 then 'pending'
+              else 'retryable' end as final_status
+    from held h
+), written as (
+  update relevo.notification_deliveries d
+     set status = v.final_status,
+         attempt_count = v.attempts,
+         lapse_count = 0,
+         claim_token = null,
+         next_attempt_at = case when v.final_status in ('pending', 'retryable') then v.retry_at end,
+         last_attempt_at = case when v.attempted then coalesce(%(now)s::timestamptz, now()) else d.last_attempt_at end,
+         completed_at = case when v.final_status not in ('pending', 'retryable', 'sent') then coalesce(%(now)s::timestamptz, now()) end,
+         updated_at = coalesce(%(now)s::timestamptz, now()),
+         last_error_code = case when v.final_status = 'sent' then null else coalesce(v.code, d.last_error_code) end,
+         last_error_message = case when v.final_status = 'sent' then null else coalesce(v.message, d.last_error_message) end,
+         provider_ticket_id = coalesce(v.ticket_id, d.provider_ticket_id)
+    from verdict v
+   where d.event_day = v.event_day and d.id = v.id and d.claim_token = v.claim_token
+  returning d.status, v.event_id, v.former_status
+), told as (
+  insert into relevo.event_progress_deltas (event_id, status, deliveries)
+  select m.event_id, m.status, sum(m.n)::int
+    from (select w.event_id, w.status, 1 as n from written w
+          union all
+          select w.event_id, w.former_status, -1 from written w) m
+   group by m.event_id, m.status
+  having sum(m.n) <> 0
+), answered as (
+  update relevo.push_requests r
+     set answered_at = coalesce(%(now)s::timestamptz, now())
+   where r.claim_token = %(token)s and r.answered_at is null and r.id = any (%(request_ids)s::uuid[])
+), used as (
+  delete from relevo.late_tickets l using verdict v
+   where l.event_day = v.event_day and l.delivery_id = v.id and l.ticket_id = v.ticket_id
+)
+select w.status, count(*)::int as deliveries from written w group by w.status;
+
+-- name: keep_late_tickets
+-- Keeps tickets that arrived after their claim was lost: they close an unclaimed open delivery or stop its next send.
+with late as materialized (
+  select a.event_day, a.id, a.ticket_id, d.notification_event_id as event_id, d.status as former_status,
+         d.claim_token is null and d.status in ('pending', 'retryable', 'unknown') as closable
+    from (select * from unnest(%(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[]) as u(event_day, id, ticket_id)
+           where u.ticket_id is not null order by u.event_day, u.id) a
+    left join lateral (select d.claim_token, d.status, d.provider_ticket_id, d.notification_event_id
+                         from relevo.notification_deliveries d
+                        where d.event_day = a.event_day and d.id = a.id
+                          for no key update) d on true
+   where d.provider_ticket_id is distinct from a.ticket_id
+), closed as (
+  update relevo.notification_deliveries d
+     set status = 'sent', provider_ticket_id = l.ticket_id, next_attempt_at = null, completed_at = null,
+         last_attempt_at = coalesce(%(now)s::timestamptz, now()), updated_at = coalesce(%(now)s::timestamptz, now()),
+         last_error_code = null, last_error_message = null
+    from late l
+   where d.event_day = l.event_day and d.id = l.id and l.closable
+  returning d.event_day, d.id, l.event_id, l.former_status
+), told as (
+  insert into relevo.event_progress_deltas (event_id, status, deliveries)
+  select m.event_id, m.status, sum(m.n)::int
+    from (select c.event_id, 'sent' as status, 1 as n from closed c
+          union all
+          select c.event_id, c.former_status, -1 from closed c) m
+   group by m.event_id, m.status
+), kept as (
+  insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at)
+  select l.event_day, l.id, l.ticket_id, %(token)s, coalesce(%(now)s::timestamptz, now())
+    from late l
+   where (l.event_day, l.id) not in (select c.event_day, c.id from closed c)
+  on conflict do nothing
+  returning delivery_id
+)
+select (select count(*) from closed)::int as closed, (select count(*) from kept)::int as kept;
+
+-- name: end_claim
+-- Ends a claim: what was never journalled is due again, what was journalled and not answered is ambiguous.
+with gone as (
+  delete from relevo.claims c where c.token = %(token)s returning c.token, c.days, c.ids
+), keys as materialized (
+  select k.event_day, k.id, max(k.journalled_at) as journalled_at
+    from (select u.event_day, u.id, null::timestamptz as journalled_at
+            from gone cross join unnest(gone.days, gone.ids) as u(event_day, id)
+          union all
+          select u.event_day, u.id, r.journalled_at
+            from relevo.push_requests r cross join unnest(r.days, r.ids) as u(event_day, id)
+           where r.claim_token = %(token)s and r.answered_at is null) k
+   group by k.event_day, k.id
+   order by k.event_day, k.id
+), held as materialized (
+  select d.event_day, d.id, d.claim_token, d.event_type, d.status, d.attempt_count, d.lapse_count, d.at_most_once, d.next_attempt_at,
+         d.notification_event_id as event_id,
+         k.journalled_at,
+         (select l.ticket_id from relevo.late_tickets l where l.event_day = d.event_day and l.delivery_id = d.id
+             and l.ticket_id is distinct from d.provider_ticket_id order by l.recorded_at desc limit 1) as late_ticket
+    from gone
+    cross join keys k
+    cross join lateral (select * from relevo.notification_deliveries d
+                         where d.event_day = k.event_day and d.id = k.id and d.claim_token = gone.token
+                        offset 0) d
+), verdict as materialized (
+  select h.event_day, h.id, h.claim_token, h.next_attempt_at, h.journalled_at, h.late_ticket, h.event_id, h.status as former_status,
+         h.attempt_count + (h.journalled_at is not null)::int as attempts,
+         h.lapse_count + (%(lapsed)s and h.journalled_at is null)::int as lapses,
+         case when h.late_ticket is not null then 'sent'
+              when h.journalled_at is null and %(lapsed)s and h.lapse_count + 1 >= %(poison_lapses)s then 'failed'
+              when h.journalled_at is null then h.status
+              when h.at_most_once then 'unknown'
+              when h.attempt_count + 1 >= coalesce(
+                (select t.max_attempts from relevo.event_types t where t.event_type = h.event_type), %(max_attempts)s) then 'failed'
+              else 'retryable' end as status
+    from held h
+), written as (
+  update relevo.notification_deliveries d
+     set status = v.status,
+         attempt_count = v.attempts,
+         lapse_count = v.lapses,
+         claim_token = null,
+         next_attempt_at = case when v.status = 'retryable' and v.journalled_at is not null
+                                then coalesce(%(now)s::timestamptz, now()) + %(timeout_ms)s * interval '1 millisecond'
+                                when v.status in ('pending', 'retryable') then v.next_attempt_at end,
+         last_attempt_at = coalesce(v.journalled_at, d.last_attempt_at),
+         completed_at = case when v.status in ('failed', 'unknown') then coalesce(%(now)s::timestamptz, now()) end,
+         updated_at = coalesce(%(now)s::timestamptz, now()),
+         provider_ticket_id = coalesce(v.late_ticket, d.provider_ticket_id),
+         last_error_code = case when v.late_ticket is not null then null
+                                when v.journalled_at is not null then 'answer_not_seen'
+                                when v.status = 'failed' then 'poison'
+                                else d.last_error_code end,
+         last_error_message = case when v.late_ticket is not null then null
+                                   when v.journalled_at is not null then 'A request was started and its answer was not seen.'
+                                   when v.status = 'failed' then format('Its claim lapsed %%s times before a request was started.', v.lapses)
+                                   else d.last_error_message end
+    from verdict v
+   where d.event_day = v.event_day and d.id = v.id and d.claim_token = v.claim_token
+  returning d.status, v.journalled_at is not null as ambiguous, v.event_id, v.former_status
+), told as (
+  insert into relevo.event_progress_deltas (event_id, status, deliveries)
+  select m.event_id, m.status, sum(m.n)::int
+    from (select w.event_id, w.status, 1 as n from written w
+          union all
+          select w.event_id, w.former_status, -1 from written w) m
+   group by m.event_id, m.status
+  having sum(m.n) <> 0
+), used as (
+  delete from relevo.late_tickets l using verdict v
+   where l.event_day = v.event_day and l.delivery_id = v.id and l.ticket_id = v.late_ticket
+)
+select w.status, w.ambiguous, count(*)::int as deliveries from written w group by w.status, w.ambiguous;

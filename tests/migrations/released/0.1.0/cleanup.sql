@@ -1,0 +1,35 @@
+-- name: keep_partitions_ahead
+-- Makes the partitions of the last, this and the coming months where they are missing, and says how many were made.
+select relevo.ensure_partitions((coalesce(%(now)s::timestamptz, now()) at time zone 'UTC' - interval '1 month')::date, %(months)s);
+
+-- name: prune_runs
+-- Deletes a batch of finished runs older than their retention.
+with old as materialized (
+  select r.id from relevo.worker_runs r
+   where r.started_at < coalesce(%(now)s::timestamptz, now()) - %(retention_days)s * interval '1 day' and r.outcome <> 'running'
+   order by r.started_at
+   limit %(limit)s
+)
+delete from relevo.worker_runs r using old where r.id = old.id;
+
+-- name: prune_workers
+-- Deletes a batch of workers that ended longer ago than the runs' retention.
+with old as materialized (
+  select w.worker_id from relevo.workers w
+   where greatest(w.stopped_at, w.lost_at) < coalesce(%(now)s::timestamptz, now()) - %(retention_days)s * interval '1 day'
+     and not exists (select from relevo.worker_runs r where r.worker_id = w.worker_id and r.outcome = 'running')
+   limit %(limit)s
+)
+delete from relevo.workers w using old where w.worker_id = old.worker_id;
+
+-- name: prune_late_tickets
+-- Deletes a batch of late tickets that can stop no send any more: their delivery is gone or final.
+with old as materialized (
+  select l.event_day, l.delivery_id, l.ticket_id
+    from relevo.late_tickets l
+    left join relevo.notification_deliveries d on d.event_day = l.event_day and d.id = l.delivery_id
+   where l.recorded_at < coalesce(%(now)s::timestamptz, now()) - interval '2 days' and (d.id is null or d.completed_at is not null)
+   limit %(limit)s
+)
+delete from relevo.late_tickets l using old
+ where l.event_day = old.event_day and l.delivery_id = old.delivery_id and l.ticket_id = old.ticket_id;

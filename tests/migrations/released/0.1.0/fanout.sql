@@ -1,0 +1,157 @@
+-- name: pick_event
+-- Locks the next event that is due to fan out, urgent ones first, passing by those another replica is at.
+select e.id, e.event_type, e.audience, e.event_day, e.fanout_upto, e.fanout_cursor,
+       case when e.audience = 'matching' then relevo.event_buckets(e) end as buckets,
+       (e.deadline_at <= coalesce(%(now)s::timestamptz, now())) is true as too_late
+  from relevo.notification_events e
+ where e.state in ('waiting', 'fanning') and e.scheduled_at <= coalesce(%(now)s::timestamptz, now())
+   and e.id <> all (%(given_up)s::bigint[])
+ order by e.lane desc, e.scheduled_at, e.id
+ limit 1
+   for update skip locked;
+
+-- name: begin_fanout
+-- Writes an event's day and audience once: the UTC day, and the installations registered until now.
+update relevo.notification_events e
+   set state = 'fanning', fanout_started_at = coalesce(%(now)s::timestamptz, now()),
+       event_day = (coalesce(%(now)s::timestamptz, now()) at time zone 'UTC')::date,
+       fanout_upto = coalesce((select max(i.seq) from relevo.device_installations i), 0),
+       updated_at = coalesce(%(now)s::timestamptz, now())
+ where e.id = %(event_id)s
+returning e.event_day, e.fanout_upto;
+
+-- name: ensure_partition
+-- Makes sure that the month of an event's deliveries has its partition.
+select relevo.ensure_partitions(%(day)s::date, 1);
+
+-- name: expire_event
+-- Ends an event whose deadline passed before it fanned out.
+update relevo.notification_events
+   set state = 'cancelled', ended_at = coalesce(%(now)s::timestamptz, now()), end_reason = 'its deadline passed before it fanned out',
+       updated_at = coalesce(%(now)s::timestamptz, now())
+ where id = %(event_id)s;
+
+-- name: bound_matching
+-- Finds the sequence number at which a slice of candidates ends; nothing if fewer are left.
+select c.seq
+  from (select x.seq
+          from unnest(%(buckets)s::text[]) as b(bucket)
+          cross join lateral (select x.seq from relevo.preference_index x
+                               where x.bucket = b.bucket and x.seq > %(after_seq)s and x.seq <= %(upto_seq)s
+                               order by x.seq limit %(limit)s) x
+         order by x.seq limit %(limit)s) c
+ order by c.seq
+offset %(limit)s - 1;
+
+-- name: bound_everyone
+-- Finds the sequence number at which a slice of all installations ends; nothing if fewer are left.
+select i.seq from relevo.device_installations i
+ where i.seq > %(after_seq)s and i.seq <= %(upto_seq)s
+ order by i.seq
+offset %(limit)s - 1
+ limit 1;
+
+-- name: bound_installations
+-- Finds the sequence number at which a slice of the given installations ends; nothing if fewer are left.
+select i.seq
+  from relevo.event_audience a
+  join relevo.device_installations i on i.installation_id = a.installation_id
+ where a.event_id = %(event_id)s and i.seq > %(after_seq)s and i.seq <= %(upto_seq)s
+ order by i.seq
+offset %(limit)s - 1
+ limit 1;
+
+-- name: create_deliveries
+-- Makes the deliveries of one slice; plain, for slice and cursor commit together, so that none can be there already.
+insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane,
+                                            at_most_once, next_attempt_at, deadline_at)
+select e.event_day, e.id, t.installation_id, e.event_type, t.provider, t.project, e.lane, e.at_most_once,
+       coalesce(%(now)s::timestamptz, now()), e.deadline_at
+  from relevo.notification_events e
+  cross join relevo.slice_targets(%(event_id)s, %(audience)s, %(buckets)s::text[], %(after_seq)s, %(upto_seq)s) t
+ where e.id = %(event_id)s;
+
+-- name: create_deliveries_gently
+-- Makes the deliveries of one slice that are not there yet: after a violation showed that some are.
+insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane,
+                                            at_most_once, next_attempt_at, deadline_at)
+select e.event_day, e.id, t.installation_id, e.event_type, t.provider, t.project, e.lane, e.at_most_once,
+       coalesce(%(now)s::timestamptz, now()), e.deadline_at
+  from relevo.notification_events e
+  cross join relevo.slice_targets(%(event_id)s, %(audience)s, %(buckets)s::text[], %(after_seq)s, %(upto_seq)s) t
+ where e.id = %(event_id)s
+on conflict (event_day, notification_event_id, installation_id) do nothing;
+
+-- name: count_targets
+-- Counts the targets of a slice, where not all of them became new deliveries.
+select count(*)::int from relevo.slice_targets(%(event_id)s, %(audience)s, %(buckets)s::text[], %(after_seq)s, %(upto_seq)s);
+
+-- name: advance_event
+-- Moves an event's cursor with its slice, counts what was made, and closes its fan-out after the last one.
+with moved as (
+  update relevo.notification_events e
+     set fanout_cursor = %(upto_seq)s, targets_selected = e.targets_selected + %(targets)s,
+         deliveries_created = e.deliveries_created + %(created)s,
+         state = case when %(finished)s then 'fanned' else 'fanning' end,
+         fanout_finished_at = case when %(finished)s then coalesce(%(now)s::timestamptz, now()) end,
+         updated_at = coalesce(%(now)s::timestamptz, now())
+   where e.id = %(event_id)s
+  returning e.id, e.deliveries_created
+), told as (
+  insert into relevo.event_progress_deltas (event_id, status, deliveries)
+  select m.id, 'pending', %(created)s from moved m where %(created)s > 0
+)
+select m.deliveries_created from moved m;
+
+-- name: refresh_statistics
+-- Lets the planner see a burst of new deliveries at once.
+select relevo.analyze_day(%(day)s::date);
+
+-- name: wake_dispatch
+-- Knocks up dispatch, if it sleeps.
+select relevo.wake('dispatch');
+
+-- name: pick_ended_event
+-- Locks an event that was cancelled or completed and may have deliveries left, and that this run has not looked at.
+select e.id, e.event_day
+  from relevo.notification_events e
+ where e.ended_at is not null and e.swept_at is null and e.updated_at < %(run_started_at)s
+ order by e.updated_at, e.id
+ limit 1
+   for update skip locked;
+
+-- name: cancel_deliveries
+-- Ends a batch of an ended event's deliveries that nobody holds, and counts them off.
+with open as materialized (
+  select d.event_day, d.id, d.status
+    from relevo.notification_deliveries d
+   where d.event_day = %(day)s and d.notification_event_id = %(event_id)s
+     and d.status in ('pending', 'retryable') and d.claim_token is null
+   limit %(limit)s
+     for update skip locked
+), ended as (
+  update relevo.notification_deliveries d
+     set status = 'cancelled', next_attempt_at = null, completed_at = coalesce(%(now)s::timestamptz, now()),
+         updated_at = coalesce(%(now)s::timestamptz, now())
+    from open o
+   where d.event_day = o.event_day and d.id = o.id
+  returning o.status
+), told as (
+  insert into relevo.event_progress_deltas (event_id, status, deliveries)
+  select %(event_id)s, s.status, s.n
+    from (select e.status, -count(*)::int as n from ended e group by e.status
+          union all
+          select 'cancelled', count(*)::int from ended having count(*) > 0) s
+)
+select count(*)::int from ended;
+
+-- name: mark_swept
+-- Notes whether nothing open is left of an ended event; if something is, the event goes to the end of the line.
+update relevo.notification_events e
+   set updated_at = clock_timestamp(),
+       swept_at = case when not exists (
+         select from relevo.notification_deliveries d
+          where d.event_day = %(day)s and d.notification_event_id = %(event_id)s and d.status in ('pending', 'retryable'))
+         then coalesce(%(now)s::timestamptz, now()) end
+ where e.id = %(event_id)s
+returning e.swept_at is not null;

@@ -1,0 +1,118 @@
+-- name: list_runs
+-- Lists runs, newest first, by cycle and outcome if asked.
+select r.id, r.cycle, r.source, r.slot_at, r.trigger, r.worker_id, r.started_at, r.finished_at, r.outcome, r.reason, r.counts,
+       r.error_message, extract(epoch from coalesce(r.finished_at, now()) - r.started_at)::float8 as seconds
+  from relevo.worker_runs r
+ where (%(cycle)s::text is null or r.cycle = %(cycle)s)
+   and (%(outcome)s::text is null or r.outcome = %(outcome)s)
+ order by r.started_at desc, r.id desc
+ limit %(limit)s;
+
+-- name: list_workers
+-- Lists the workers that live, and those that ended within the last day.
+select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w.started_at, w.last_seen_at,
+       extract(epoch from now() - w.last_seen_at)::float8 as silent_s,
+       case when w.stopped_at is not null then 'stopped'
+            when w.lost_at is not null then 'lost'
+            when w.last_seen_at + w.lease_ms * interval '1 millisecond' < now() then 'silent'
+            when w.stopping_at is not null then 'stopping'
+            else 'alive' end as state
+  from relevo.workers w
+ where coalesce(w.stopped_at, w.lost_at) is null or coalesce(w.stopped_at, w.lost_at) > now() - interval '1 day'
+ order by (coalesce(w.stopped_at, w.lost_at) is null) desc, w.started_at desc
+ limit %(limit)s;
+
+-- name: list_cycles
+-- Lists the cycles with their last round, last run, pause switch and holder.
+select s.cycle, s.source, s.rounds, s.idle_rounds, s.wakeups_skipped, s.asleep, s.last_round_at,
+       extract(epoch from now() - s.last_round_at)::float8 as quiet_s,
+       (select p.paused_reason from relevo.cycle_state p where p.cycle = s.cycle and p.source = '') as paused_reason,
+       l.worker_id as held_by, last_run.outcome as last_outcome, last_run.started_at as last_run_at, last_run.error_message
+  from relevo.cycle_state s
+  left join relevo.cycle_leases l on l.cycle = s.cycle and l.source = s.source and l.leased_until > now()
+  left join lateral (select r.outcome, r.started_at, r.error_message
+                       from relevo.worker_runs r
+                      where r.cycle = s.cycle and r.source = s.source and r.outcome <> 'skipped'
+                      order by r.started_at desc, r.id desc limit 1) last_run on true
+ order by s.cycle, s.source;
+
+-- name: sum_claims
+-- Sums up the claims: how many stand, how many deliveries they hold, how many have expired and wait for a reaper.
+select count(*)::int as claims, coalesce(sum(cardinality(c.ids)), 0)::int as deliveries,
+       count(*) filter (where c.leased_until <= now())::int as expired
+  from relevo.claims c;
+
+-- name: read_health
+-- Tells how long ago a reaper made its last round, and how many deliveries have waited in expired claims.
+select (select extract(epoch from now() - s.last_round_at)::float8
+          from relevo.cycle_state s where s.cycle = 'reaper' and s.source = '') as reaper_quiet_s,
+       (select extract(epoch from now() - min(c.leased_until))::float8
+          from relevo.claims c where c.leased_until <= now()) as oldest_expired_s;
+
+-- name: list_events
+-- Lists events, newest first, by type and state if asked.
+select e.id, e.event_type, e.event_key, e.state, e.title, e.body, e.audience, e.lane, e.created_at, e.scheduled_at, e.deadline_at,
+       e.targets_selected, e.deliveries_created, e.end_reason
+  from relevo.notification_events e
+ where (%(event_type)s::text is null or e.event_type = %(event_type)s)
+   and (%(state)s::text is null or e.state = %(state)s)
+ order by e.id desc
+ limit %(limit)s;
+
+-- name: read_story
+-- Tells the saga of one event as moments in time: its item, its enqueueing, its fan-out, its end.
+select s.at, s.what, s.detail
+  from relevo.notification_events e
+  left join relevo.licitaciones l on l.id = e.licitacion_id
+  left join relevo.licitacion_registry r on r.namespace = l.namespace and r.external_id = l.external_id
+  cross join lateral (values
+    (l.publicada_at, 'tender published', concat_ws(', ', l.external_id, l.organismo)),
+    (r.claimed_at, 'tender first seen', concat('by ', r.source)),
+    (e.created_at, 'event enqueued', concat_ws(' ', e.event_type, e.event_key)),
+    (case when e.scheduled_at > e.created_at then e.scheduled_at end, 'scheduled', null),
+    (e.fanout_started_at, 'fan-out began', concat('for installations registered until then, as of ', e.event_day)),
+    (e.fanout_finished_at, 'fan-out finished', concat(e.targets_selected, ' targets, ', e.deliveries_created, ' deliveries')),
+    (e.ended_at, e.state, e.end_reason),
+    (e.swept_at, 'open deliveries ended', null),
+    (e.deadline_at, 'deadline', null)) as s(at, what, detail)
+ where e.id = %(event_id)s and s.at is not null
+ order by s.at, s.what;
+
+-- name: list_event_errors
+-- Lists what went wrong in an event's deliveries, most frequent first, out of a bounded sample.
+select x.status, x.last_error_code, count(*)::int as deliveries, min(x.last_error_message) as example
+  from (select d.status, d.last_error_code, d.last_error_message
+          from relevo.notification_events e
+          join relevo.notification_deliveries d on d.event_day = e.event_day and d.notification_event_id = e.id
+         where e.id = %(event_id)s and d.last_error_code is not null
+         limit 10000) x
+ group by x.status, x.last_error_code
+ order by count(*) desc
+ limit 10;
+
+-- name: list_installations
+-- Lists installations, newest first, their tokens shortened, with what they asked for.
+select i.installation_id, i.seq, coalesce(substring(i.token from '\[(.{1,4})'), left(i.token, 4)) || '…' as token, i.token_version, i.project, i.platform, i.registered_at,
+       relevo.may_receive(i) as receives,
+       case when i.invalidated_at is not null then i.invalid_reason when not i.active then 'inactive'
+            when i.permission <> 'granted' then 'permission ' || i.permission when i.token is null then 'no token'
+            when not i.push_capable then 'not push capable' end as why_not,
+       (select count(*)::int from relevo.notification_preferences p where p.installation_id = i.installation_id and p.enabled) as preferences
+  from relevo.device_installations i
+ where (%(project)s::text is null or i.project = %(project)s)
+ order by i.seq desc
+ limit %(limit)s;
+
+-- name: list_rejects
+-- Lists what sources offered and could not be used, newest first.
+select r.id, r.source, r.place, r.external_id, r.reason, r.attempts, r.retry_at, r.created_at, r.updated_at
+  from relevo.ingest_rejects r
+ where r.resolved_at is null and (%(source)s::text is null or r.source = %(source)s)
+ order by r.updated_at desc, r.id desc
+ limit %(limit)s;
+
+-- name: list_sources
+-- Lists the sources with their last answer.
+select s.source, s.last_outcome, s.last_detail, s.last_asked_at, s.last_ok_at, s.seeded_at,
+       extract(epoch from now() - s.last_ok_at)::float8 as since_ok_s
+  from relevo.source_state s order by s.source;

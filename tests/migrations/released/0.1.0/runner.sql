@@ -1,0 +1,68 @@
+-- name: open_round
+-- Opens a round of a cycle: a run id, the database's time and the operator's pause switch.
+select nextval('relevo.run_ids') as run_id,
+       now() as started_at,
+       (select s.paused_reason from relevo.cycle_state s where s.cycle = %(cycle)s and s.source = '') as paused_reason;
+
+-- name: begin_run
+-- Writes the row of a run that has work to do.
+insert into relevo.worker_runs (id, cycle, source, slot_at, trigger, worker_id, started_at, outcome)
+values (%(run_id)s, %(cycle)s, %(source)s, %(slot_at)s, %(trigger)s, %(worker_id)s, %(started_at)s, 'running')
+on conflict (id) do nothing;
+
+-- name: begin_slot_run
+-- Takes a slot and writes its run; returns nothing if the slot is filled or its last failure is still too fresh.
+insert into relevo.worker_runs (id, cycle, source, slot_at, trigger, worker_id, started_at, outcome)
+select %(run_id)s, %(cycle)s, %(source)s, %(slot_at)s, %(trigger)s, %(worker_id)s, %(started_at)s, 'running'
+ where not exists (
+   select from relevo.worker_runs r
+    where r.cycle = %(cycle)s and r.source = %(source)s and r.slot_at = %(slot_at)s and r.outcome = 'failed'
+   having max(r.finished_at) + relevo.retry_delay(count(*)::int, %(error_base_ms)s, %(error_max_ms)s, 0, 0, 0) > now())
+on conflict (cycle, source, slot_at) where slot_at is not null and outcome in ('running', 'ok', 'partial') do nothing
+returning id;
+
+-- name: read_slot_wait
+-- Tells for how many seconds a slot's failures keep it closed, or nothing if a run filled it.
+select extract(epoch from max(r.finished_at) + relevo.retry_delay(count(*)::int, %(error_base_ms)s, %(error_max_ms)s, 0, 0, 0) - now())::float8
+  from relevo.worker_runs r
+ where r.cycle = %(cycle)s and r.source = %(source)s and r.slot_at = %(slot_at)s and r.outcome = 'failed'
+   and not exists (select from relevo.worker_runs f
+                    where f.cycle = r.cycle and f.source = r.source and f.slot_at = r.slot_at and f.outcome in ('running', 'ok', 'partial'));
+
+-- name: abandon_running
+-- Ends the runs a former holder of this singleton left open; whoever holds the lease knows that they are dead.
+update relevo.worker_runs r
+   set outcome = 'abandoned', finished_at = now(),
+       error_message = format('worker %%s lost the lease of %%s to %%s', r.worker_id, r.cycle, %(worker_id)s::text)
+ where r.cycle = %(cycle)s and r.source = %(source)s and r.outcome = 'running'
+returning r.id, r.worker_id;
+
+-- name: finish_run
+-- Writes the end of a run, begun or not yet written, maybe without the slot it took; an abandoned run stays abandoned.
+insert into relevo.worker_runs (id, cycle, source, slot_at, trigger, worker_id, started_at, finished_at, outcome, reason, counts, error_message)
+values (%(run_id)s, %(cycle)s, %(source)s, %(slot_at)s, %(trigger)s, %(worker_id)s, %(started_at)s, clock_timestamp(),
+        %(outcome)s, %(reason)s, %(counts)s, %(error_message)s)
+on conflict (id) do update
+   set slot_at = excluded.slot_at, finished_at = excluded.finished_at, outcome = excluded.outcome, reason = excluded.reason,
+       counts = excluded.counts, error_message = excluded.error_message
+ where relevo.worker_runs.outcome = 'running'
+returning id;
+
+-- name: count_round
+-- Counts a round in the cycle's line.
+insert into relevo.cycle_state as s (cycle, source, rounds, idle_rounds, last_round_at)
+values (%(cycle)s, %(source)s, 1, %(idle)s::int, now())
+on conflict (cycle, source) do update
+   set rounds = s.rounds + 1, idle_rounds = s.idle_rounds + excluded.idle_rounds, last_round_at = excluded.last_round_at;
+
+-- name: count_skipped_wakeup
+-- Counts a wake-up that found its cycle busy, locked or paused.
+insert into relevo.cycle_state as s (cycle, source, wakeups_skipped)
+values (%(cycle)s, %(source)s, 1)
+on conflict (cycle, source) do update set wakeups_skipped = s.wakeups_skipped + 1;
+
+-- name: set_asleep
+-- Says whether a cycle's workers sleep and want to be knocked up.
+insert into relevo.cycle_state as s (cycle, source, asleep)
+values (%(cycle)s, '', %(asleep)s)
+on conflict (cycle, source) do update set asleep = excluded.asleep where s.asleep <> excluded.asleep;

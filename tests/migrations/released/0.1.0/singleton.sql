@@ -1,0 +1,44 @@
+-- name: acquire_lease
+-- Takes a singleton's lease if it is free or has expired, raising its term.
+insert into relevo.cycle_leases as l (cycle, source, holder, worker_id, term, lease_ms, leased_until)
+values (%(cycle)s, %(source)s, %(holder)s, %(worker_id)s,
+        coalesce((select t.term from relevo.cycle_terms t where t.cycle = %(cycle)s and t.source = %(source)s), 0) + 1,
+        %(lease_ms)s::int, now() + %(lease_ms)s::int * interval '1 millisecond')
+on conflict (cycle, source) do update
+   set holder = excluded.holder, worker_id = excluded.worker_id, term = l.term + 1,
+       lease_ms = excluded.lease_ms, leased_until = excluded.leased_until
+ where l.leased_until <= now()
+returning l.term;
+
+-- name: raise_term
+-- Raises the fence to the new holder's term; waits for the former holder's open fenced transaction, if any.
+insert into relevo.cycle_terms as t (cycle, source, term)
+values (%(cycle)s, %(source)s, %(term)s)
+on conflict (cycle, source) do update set term = excluded.term where t.term < excluded.term
+returning t.term;
+
+-- name: hold_term
+-- First statement of every write transaction of a singleton: finds nothing once the term was raised by a successor.
+select t.term from relevo.cycle_terms t
+ where t.cycle = %(cycle)s and t.source = %(source)s and t.term = %(term)s
+   for share;
+
+-- name: read_lease
+-- Tells who holds a singleton and until when.
+select l.worker_id, l.leased_until, l.leased_until - now() as remaining
+  from relevo.cycle_leases l
+ where l.cycle = %(cycle)s and l.source = %(source)s and l.leased_until > now();
+
+-- name: renew_leases
+-- Extends the singleton leases this process holds and returns the ones that are still its own.
+update relevo.cycle_leases l
+   set leased_until = now() + l.lease_ms * interval '1 millisecond'
+  from unnest(%(holders)s::uuid[]) as held(holder)
+ where l.holder = held.holder
+returning l.holder;
+
+-- name: release_lease
+-- Gives a lease back, holder and all: a heartbeat under way must not revive it. The row stays, so that terms only ever rise.
+update relevo.cycle_leases
+   set leased_until = now(), holder = gen_random_uuid()
+ where cycle = %(cycle)s and source = %(source)s and holder = %(holder)s;
