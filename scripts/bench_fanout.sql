@@ -9,7 +9,7 @@ insert into relevo.notification_preferences (installation_id, name, tipo, rubro_
 select i.installation_id, 'default',
        case when i.seq %% 10 < 5 then 'LE' end,
        case when i.seq %% 10 in (5, 6) then (10000000 + i.seq * 7919 %% 89999999)::text end,
-       case when i.seq %% 10 = 7 then 'Comuna ' || i.seq %% 5000 end,
+       case when i.seq %% 10 = 7 then 'Comuna ' || i.seq %% 10000 end,
        case when i.seq %% 10 in (8, 9) then array['palabra' || i.seq * 31 %% 4000] end
   from relevo.device_installations i;
 
