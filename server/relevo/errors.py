@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 
 class RelevoError(Exception):
     """Something went wrong that a person can mend; `hint` says how."""
@@ -48,6 +50,15 @@ class OwnershipLostError(RelevoError):
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message, hint="The deliveries go on elsewhere; hand in known answers as evidence.")
+        self.reason = reason
+
+
+class Reschedule(Exception):  # noqa: N818 not an error: a wish
+    """Raised by a middleware, a composer or a provider: try these pushes again at `at`, without spending an attempt."""
+
+    def __init__(self, at: datetime, reason: str = "") -> None:
+        super().__init__(reason or f"rescheduled to {at.isoformat()}")
+        self.at = at
         self.reason = reason
 
 

@@ -119,6 +119,71 @@ class Answer:
     retry_after_ms: int = 0
 
 
+Fate = Literal["sent", "ok", "retryable", "invalid", "failed", "credential"]
+"""What an answer means for one push: `credential` is the project's fault, never the token's or the push's."""
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """What the provider said of one push, in a ticket or in a receipt, classified once."""
+
+    fate: Fate
+    id: str | None = None
+    code: str | None = None
+    message: str | None = None
+    """The provider's words, trimmed; for an unknown code the raw answer."""
+    alert: bool = False
+    """Whether an operator has to do something about it."""
+
+
+ReplyKind = Literal[
+    "answered",
+    "not_sent",
+    "unclear",
+    "throttled",
+    "unauthorised",
+    "too_many",
+    "mixed_projects",
+    "rejected",
+]
+"""What became of a whole request.
+
+answered: one ticket per message, in their order. unclear: maybe accepted (5xx, read timeout, an unreadable body).
+The others were definitely not accepted. not_sent: no connection. throttled: come back later. unauthorised: the
+credentials are at fault. too_many: send fewer at once. mixed_projects: `projects` says which token belongs where.
+rejected: one of the messages is bad.
+"""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The provider's answer to one request."""
+
+    kind: ReplyKind
+    tickets: tuple[Ticket, ...] = ()
+    code: str | None = None
+    message: str | None = None
+    retry_after_ms: int = 0
+    projects: Mapping[str, str] = field(default_factory=dict)
+    """For mixed_projects: the project of each token."""
+
+
+@dataclass(frozen=True)
+class ReceiptReply:
+    """The provider's answer to a question for receipts; a ticket without one is not in it."""
+
+    kind: ReplyKind
+    receipts: Mapping[str, Ticket] = field(default_factory=dict)
+    """By ticket id."""
+    code: str | None = None
+    message: str | None = None
+    retry_after_ms: int = 0
+
+
+Message = Mapping[str, Any]
+"""One push as the provider's API takes it: `to`, `title`, `body`, `data`, `ttl` and so on."""
+
+
 @dataclass(frozen=True)
 class Settlement:
     """How many deliveries were written per status, and what became of answers that came too late."""

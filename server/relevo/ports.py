@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from relevo.model import Fetched, Item, Reject
+from relevo.model import Fetched, Item, Message, ReceiptReply, Reject, Reply, Ticket
 
 
 class LaneClosed(Exception):  # noqa: N818 a state of affairs: today's requests are spent, or we are stopping
@@ -69,4 +69,39 @@ class Renderer(Protocol):
 
     def __call__(self, item: Item) -> tuple[str, str]:
         """Return title and body."""
+        ...
+
+
+class PushProvider(Protocol):
+    """A push service; callable from several threads at once. Whatever a server does is a value, never an exception."""
+
+    @property
+    def name(self) -> str:
+        """Its name, as it stands in `provider` columns."""
+        ...
+
+    @property
+    def max_messages(self) -> int:
+        """How many messages one request may hold."""
+        ...
+
+    @property
+    def max_receipts(self) -> int:
+        """How many receipts one request may ask for."""
+        ...
+
+    def refuse(self, message: Message) -> Ticket | None:
+        """Return the final ticket of a message that must not be sent at all: a malformed token, too many bytes."""
+        ...
+
+    def send(self, messages: Sequence[Message]) -> Reply:
+        """Send one request, on a connection that the calling thread keeps alive for its next one."""
+        ...
+
+    def fetch_receipts(self, ticket_ids: Sequence[str]) -> ReceiptReply:
+        """Ask for receipts in one request."""
+        ...
+
+    def close(self) -> None:
+        """Close all connections."""
         ...
