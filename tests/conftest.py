@@ -25,6 +25,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from parts import OPTIONAL_PARTS
 
 REQUIRE_ALL = os.environ.get("RELEVO_TEST_REQUIRE_ALL") == "1"
+NOWHERE = "http://127.0.0.1:9"
+"""A push service that is not there: no test reaches a real one."""
 _not_run: dict[str, int] = {}
 _numbers = itertools.count(1)
 
@@ -135,7 +137,7 @@ def make_settings(dsn: str) -> Callable[..., Settings]:
     """Make settings for the test's database: `make_settings(outbox_batch_size=10)`."""
 
     def make(**changes: object) -> Settings:
-        environ = {"DATABASE_URL": dsn} | {name.upper(): str(value) for name, value in changes.items()}
+        environ = {"DATABASE_URL": dsn, "EXPO_BASE_URL": NOWHERE} | {name.upper(): str(value) for name, value in changes.items()}
         return config.load(environ, None)
 
     return make

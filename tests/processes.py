@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 RELEVO = Path(sys.executable).with_name("relevo")
 RELAY = Path(__file__).parent / "programs" / "relay.py"
 PATIENCE_S = 20.0
+NOWHERE = "http://127.0.0.1:9"
 
 T = TypeVar("T")
 
@@ -134,7 +135,7 @@ class Processes:
 
     def _start(self, arguments: list[str], settings: Mapping[str, object]) -> Process:
         own = {"PATH": os.environ["PATH"], "HOME": str(self._folder), "COLUMNS": "250", "PYTHONUNBUFFERED": "1"}
-        chosen = {"database_url": self._dsn, "log_format": "json", **settings}
+        chosen = {"database_url": self._dsn, "expo_base_url": NOWHERE, "log_format": "json", **settings}
         environ = own | {name.upper(): str(value) for name, value in chosen.items()}
         words = "-".join(Path(word).name for word in arguments[-2:])[-40:]
         process = Process(arguments, environ, self._folder, f"{len(self._started) + 1}-{words}")

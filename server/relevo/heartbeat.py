@@ -45,6 +45,10 @@ class Lease(Protocol):
 class ClaimLease(Lease, Protocol):
     """A claim's lease, with the keys needed to explain its loss."""
 
+    def renewed(self, since: float) -> None:
+        """Learn that it was extended, from a moment of the monotonic clock on."""
+        ...
+
     @property
     def days(self) -> list[date]:
         """The event days of its deliveries, in the order of their ids."""
@@ -158,7 +162,7 @@ class Heartbeat:
             if self._connection is None:
                 self._connection = self._database.single()
             with _cut_after(patience_s, self._connection), self._connection.transaction():
-                self._database.bound(self._connection)
+                self._database.bound(self._connection, by_key=True)
                 self._say_alive(self._connection)
                 lost += self._renew_claims(self._connection, claims)
                 lost += self._renew_cycles(self._connection, cycles)
@@ -175,7 +179,10 @@ class Heartbeat:
     ) -> list[tuple[UUID, Lease, LossReason, str]]:
         if not claims:
             return []
+        since = time.monotonic()  # before the statement: what is left is never overrated
         rows = connection.execute(_CLAIMS["renew_claims"], {"tokens": list(claims), "now": None}).fetchall()
+        for (token,) in rows:
+            claims[token].renewed(since)
         gone = set(claims) - {row[0] for row in rows}
         return [(token, claims[token], *_why(connection, token, claims[token])) for token in gone]
 
@@ -229,9 +236,11 @@ def _cut(connection: Connection) -> None:
 
 
 def explain_loss(connection: Connection, token: UUID, claim: ClaimLease) -> LossReason:
-    """Tell why a claim is no longer ours; `error` means that it stands, but may not be used any more."""
+    """Tell why a claim is no longer ours, in a transaction that goes by keys.
+
+    `error` means that it stands, but may not be used any more.
+    """
     parameters = {"token": token, "days": claim.days, "ids": claim.ids}
-    connection.execute(_CLAIMS["plan_by_key"])
     row = connection.execute(_CLAIMS["explain_loss"], parameters).fetchone()
     reason: LossReason = row[0] if row else "not_found"
     return reason

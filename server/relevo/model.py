@@ -51,6 +51,8 @@ class Step:
     items: int = 0
     more: bool = False
     problems: tuple[str, ...] = ()
+    due_in_s: float | None = None
+    """When the next thing falls due that is known of already."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Report:
     error: str = ""
     more: bool = False
     look_again_in_s: float | None = None
+    due_in_s: float | None = None
     next_slot_in_s: float | None = None
 
 
@@ -88,6 +91,30 @@ class Delivery:
 
 
 @dataclass(frozen=True)
+class Content:
+    """What an event says."""
+
+    id: int
+    title: str
+    body: str
+    data: Mapping[str, Any]
+    push: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a claimed delivery goes, or what stands in its way."""
+
+    id: int
+    token: str | None
+    token_version: int | None
+    platform: str | None
+    locale: str | None
+    obstacle: str | None
+    seconds_left: float | None
+
+
+@dataclass(frozen=True)
 class PushRequest:
     """The deliveries that are to travel in one POST."""
 
@@ -107,13 +134,49 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of one delivery; `attempted` says whether a request was started for it."""
+    """What became of one delivery; `attempted` says whether a request was started for it.
+
+    A retry of what was attempted waits as its type's policy says, at least `retry_after_ms`; of what was not, that.
+    """
 
     event_day: date
     id: int
     status: Status
     attempted: bool = True
     ticket_id: str | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+    retry_after_ms: int = 0
+    installation_id: UUID | None = None
+    token_version: int | None = None
+    project: str | None = None
+    """The project it belongs to, where that turned out to be another one."""
+    not_before: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Awaiting:
+    """A sent delivery whose receipt is asked for."""
+
+    event_day: date
+    id: int
+    installation_id: UUID
+    ticket_id: str
+    token_version: int | None
+    sent_at: datetime | None
+
+
+@dataclass(frozen=True)
+class ReceiptAnswer:
+    """What a receipt, or its absence, means for a sent delivery.
+
+    `spent` is -1 where the attempt is given back, `paced` tells whether a retry waits as its type's policy says.
+    """
+
+    awaiting: Awaiting
+    status: Literal["ok", "retryable", "invalid", "failed", "waiting"]
+    spent: int = 0
+    paced: bool = True
     error_code: str | None = None
     error_message: str | None = None
     retry_after_ms: int = 0
@@ -138,6 +201,7 @@ class Ticket:
 
 ReplyKind = Literal[
     "answered",
+    "held_back",
     "not_sent",
     "unclear",
     "throttled",
@@ -149,9 +213,9 @@ ReplyKind = Literal[
 """What became of a whole request.
 
 answered: one ticket per message, in their order. unclear: maybe accepted (5xx, read timeout, an unreadable body).
-The others were definitely not accepted. not_sent: no connection. throttled: come back later. unauthorised: the
-credentials are at fault. too_many: send fewer at once. mixed_projects: `projects` says which token belongs where.
-rejected: one of the messages is bad.
+The others were definitely not accepted. held_back: we did not even try. not_sent: no connection. throttled: come
+back later. unauthorised: the credentials are at fault. too_many: send fewer at once. mixed_projects: `projects` says
+which token belongs where. rejected: one of the messages is bad.
 """
 
 
@@ -166,6 +230,8 @@ class Reply:
     retry_after_ms: int = 0
     projects: Mapping[str, str] = field(default_factory=dict)
     """For mixed_projects: the project of each token."""
+    not_before: datetime | None = None
+    """For held_back: when somebody wished to try again."""
 
 
 @dataclass(frozen=True)
@@ -191,6 +257,7 @@ class Settlement:
     written: Mapping[str, int]
     closed_late: int = 0
     kept_as_evidence: int = 0
+    tokens_disabled: int = 0
 
 
 @dataclass(frozen=True)

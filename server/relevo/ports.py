@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from relevo.model import Fetched, Item, Message, ReceiptReply, Reject, Reply, Ticket
+from relevo.model import Delivery, Fetched, Item, Message, ReceiptReply, Reject, Reply, Target, Ticket
 
 
 class LaneClosed(Exception):  # noqa: N818 a state of affairs: today's requests are spent, or we are stopping
@@ -69,6 +69,14 @@ class Renderer(Protocol):
 
     def __call__(self, item: Item) -> tuple[str, str]:
         """Return title and body."""
+        ...
+
+
+class Composer(Protocol):
+    """Makes the push of one delivery its own, e.g. in the phone's language; may raise Reschedule."""
+
+    def __call__(self, message: dict[str, Any], delivery: Delivery, target: Target) -> Message:
+        """Return the message to send, which may be the given one, changed."""
         ...
 
 

@@ -40,6 +40,7 @@ class Runner:
         *,
         middlewares: Sequence[Middleware] = (),
         patience_s: float = math.inf,
+        clock: Callable[[], datetime | None] = lambda: None,
     ) -> None:
         self._database = database
         self._settings = settings
@@ -47,6 +48,7 @@ class Runner:
         self._singletons = singletons
         self._middlewares = tuple(middlewares)
         self._patience_s = patience_s
+        self._clock = clock
         self._locks: dict[str, threading.Lock] = {}
         self._told_skips: dict[str, datetime] = {}
         self.stopping = threading.Event()
@@ -106,6 +108,7 @@ class Runner:
             held,
             self.stopping,
             begun=held is not None,
+            clock=self._clock,
         )
         with structlog.contextvars.bound_contextvars(run_id=context.run_id, cycle=cycle.key, worker_id=self._worker_id):
             try:
@@ -162,6 +165,7 @@ class Runner:
             ending.counts,
             error=ending.error,
             more=ending.more,
+            due_in_s=ending.due_in_s,
         )
 
     def _write_patiently(self, run: Run, ending: Ending, outcome: str | None) -> bool:
@@ -254,18 +258,18 @@ def _wrapped(middleware: Middleware, context: RunContext, call: Callable[[], End
 def _loop(cycle: Cycle, run: Run, totals: Counter[str]) -> Ending:
     """Take steps until one comes up short, a budget is spent, or the process stops."""
     problems: list[str] = []
-    more = True
+    more, due_in_s = True, None
     while more and run.may_go_on():
         step = cycle.step(run)
         totals.update({name: count for name, count in step.counts.items() if count})
         run.items += step.items
         problems += step.problems
-        more = step.more
+        more, due_in_s = step.more, step.due_in_s
         if step.items or any(step.counts.values()) or step.problems:
             run.begin_work()
     worked = bool(run.items or totals)
     outcome: Outcome = ("partial" if worked else "failed") if problems else "ok" if worked else "idle"
-    return Ending(outcome, dict(totals), scrub("; ".join(problems))[:500], more)
+    return Ending(outcome, dict(totals), scrub("; ".join(problems))[:500], more, due_in_s)
 
 
 def _ending(returned: object) -> Ending:

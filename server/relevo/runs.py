@@ -63,6 +63,7 @@ class Ending:
     counts: dict[str, int] = field(default_factory=dict)
     error: str = ""
     more: bool = False
+    due_in_s: float | None = None
 
 
 Middleware = Callable[[RunContext, Callable[[], Ending]], Ending]
@@ -85,11 +86,17 @@ class Run:
     given_up: set[Any] = field(default_factory=set)
     """What this run tried and could not do; it goes on with the rest."""
     started: float = field(default_factory=time.monotonic)
+    clock: Callable[[], datetime | None] = lambda: None
+
+    @property
+    def now(self) -> datetime | None:
+        """The time to hand to statements: None, the database's own, except where tests travel."""
+        return self.clock()
 
     @contextmanager
-    def transaction(self) -> Iterator[Connection]:
+    def transaction(self, *, by_key: bool = False) -> Iterator[Connection]:
         """Open a bounded transaction; a singleton's first reads its term, so that a former holder writes nothing."""
-        with self.database.transaction() as connection:
+        with self.database.transaction(by_key=by_key) as connection:
             if self.held is not None:
                 self.held.fence(connection)
             yield connection

@@ -145,18 +145,17 @@ class Scheduler:
             return report.next_slot_in_s + self._jitter_s * chance
         if clock.cycle.wakeable and self._settle_down(clock, report):
             return 0.0
-        ceiling_ms = clock.cycle.timing.ceiling_ms
-        return (
-            pause_ms(
-                report.outcome,
-                more=report.more,
-                streak=clock.streak,
-                ceiling_ms=ceiling_ms,
-                pace=self._pace,
-                chance=chance,
-            )
-            / 1000
+        pause = pause_ms(
+            report.outcome,
+            more=report.more,
+            streak=clock.streak,
+            ceiling_ms=clock.cycle.timing.ceiling_ms,
+            pace=self._pace,
+            chance=chance,
         )
+        if report.due_in_s is not None and report.outcome != "failed":  # what is known to fall due is on time
+            pause = min(pause, max(report.due_in_s * 1000, 0.0))
+        return pause / 1000
 
     def _settle_down(self, clock: _Clock, report: Report) -> bool:
         """Tell the fleet whether this cycle sleeps; True asks for one more look before the first sleep.

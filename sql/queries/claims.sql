@@ -1,9 +1,3 @@
--- name: plan_by_key
--- Makes this transaction go by keys and by the due index: after a burst statistics are stale, and a scan would touch every row.
-select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
-       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-       set_config('random_page_cost', '0', true), set_config('jit', 'off', true);
-
 -- name: list_leases
 -- Lists the event types that have a lease of their own.
 select t.event_type, t.lease_ms from relevo.event_types t where t.lease_ms is not null;
@@ -40,7 +34,7 @@ select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_ty
 with claim as (
   insert into relevo.claims (token, worker_id, cycle, claimed_at, lease_ms, leased_until, days, ids)
   values (%(token)s, %(worker_id)s, %(cycle)s, coalesce(%(now)s::timestamptz, now()), %(lease_ms)s::int,
-          coalesce(%(now)s::timestamptz, now()) + %(lease_ms)s::int * interval '1 millisecond', %(days)s, %(ids)s)
+          coalesce(%(now)s::timestamptz, now()) + %(lease_ms)s::int * interval '1 millisecond', %(days)s::date[], %(ids)s::bigint[])
   returning token
 )
 update relevo.notification_deliveries d
@@ -102,8 +96,8 @@ with live as materialized (
                         where l.event_day = w.event_day and l.delivery_id = w.id and l.ticket_id is distinct from d.provider_ticket_id
                         order by l.recorded_at desc limit 1) t on true
 ), journalled as (
-  insert into relevo.push_requests (request_day, id, claim_token, worker_id, journalled_at, days, ids)
-  select (coalesce(%(now)s::timestamptz, now()) at time zone 'UTC')::date, h.request_id, live.token, live.worker_id,
+  insert into relevo.push_requests (request_day, id, claim_token, worker_id, project, journalled_at, days, ids)
+  select (coalesce(%(now)s::timestamptz, now()) at time zone 'UTC')::date, h.request_id, live.token, live.worker_id, %(project)s,
          coalesce(%(now)s::timestamptz, now()), array_agg(h.event_day), array_agg(h.id)
     from live
     cross join held h
@@ -112,6 +106,18 @@ with live as materialized (
 )
 -- one empty row from a live claim that no longer holds any of them, no row without one
 select h.event_day, h.id, h.verdict, h.ticket_id from live left join held h on true;
+
+-- name: pick_awaiting
+-- Locks up to limit sent deliveries of one project whose receipt is due, the longest due first, passing by what others hold.
+select d.event_day, d.id, d.installation_id, d.provider_ticket_id as ticket_id, d.token_version, d.last_attempt_at as sent_at
+  from relevo.notification_deliveries d
+ where d.status = 'sent' and d.project = %(project)s
+   and coalesce(d.next_receipt_at, '-infinity') <= coalesce(%(now)s::timestamptz, now()) and d.claim_token is null
+   and (%(shard_count)s::int is null
+        or ((uuid_hash_extended(d.installation_id, 0) %% %(shard_count)s::int) + %(shard_count)s::int) %% %(shard_count)s::int = %(shard_index)s::int)
+ order by coalesce(d.next_receipt_at, '-infinity'), d.id
+ limit %(limit)s
+   for update skip locked;
 
 -- name: renew_claims
 -- Extends the claims of this process, but none that was held for three times its lease, and returns the ones still held.
@@ -138,20 +144,27 @@ select c.token from relevo.claims c where c.token = %(token)s for key share;
 
 -- name: settle_deliveries
 -- Writes outcomes where the claim's token still stands; a retry is timed, capped and ended by its type's policy.
-with answer as materialized (
+with outcome as materialized (
   select *
-    from unnest(%(days)s::date[], %(ids)s::bigint[], %(statuses)s::text[], %(attempted)s::boolean[], %(tickets)s::text[],
-                %(codes)s::text[], %(messages)s::text[], %(floors_ms)s::bigint[])
-      as a(event_day, id, status, attempted, ticket_id, code, message, floor_ms)
+    from unnest(%(statuses)s::text[], %(spent)s::int[], %(paced)s::boolean[], %(codes)s::text[], %(messages)s::text[],
+                %(floors_ms)s::bigint[], %(projects)s::text[], %(not_befores)s::timestamptz[])
+      with ordinality as o(status, spent, paced, code, message, floor_ms, project, not_before, kind)
+), answer as materialized (
+  select a.event_day, a.id, a.ticket_id, a.token_version, o.status, o.spent, o.paced, o.code, o.message, o.floor_ms, o.project, o.not_before
+    from unnest(%(days)s::date[], %(ids)s::bigint[], %(kinds)s::int[], %(tickets)s::text[], %(versions)s::int[])
+      as a(event_day, id, kind, ticket_id, token_version)
+    join outcome o on o.kind = a.kind
    order by a.event_day, a.id -- every writer locks deliveries in this order: no deadlock
 ), held as materialized (
   select a.*, d.claim_token, d.deadline_at, d.notification_event_id as event_id, d.status as former_status,
-         d.attempt_count + a.attempted::int as attempts,
+         d.attempt_count + a.spent as attempts,
          coalesce(t.max_attempts, %(max_attempts)s) as max_attempts,
-         coalesce(%(now)s::timestamptz, now()) + relevo.retry_delay(
-           d.attempt_count + a.attempted::int, coalesce(t.retry_base_ms, %(retry_base_ms)s)::bigint,
+         -- what spent no attempt waits no longer than it was told to
+         greatest(a.not_before, coalesce(%(now)s::timestamptz, now()) + case when a.paced then relevo.retry_delay(
+           d.attempt_count + a.spent, coalesce(t.retry_base_ms, %(retry_base_ms)s)::bigint,
            coalesce(t.retry_max_ms, greatest(%(retry_max_ms)s, t.retry_base_ms))::bigint,
-           coalesce(t.retry_jitter_ms, %(retry_jitter_ms)s)::bigint, a.floor_ms, random()) as retry_at
+           coalesce(t.retry_jitter_ms, %(retry_jitter_ms)s)::bigint, a.floor_ms, random())
+           else a.floor_ms * interval '1 millisecond' end) as retry_at
     from answer a
     -- here and elsewhere offset 0 keeps this a lookup by key: flattened, it can become batch x batch comparisons
     cross join lateral (select d.claim_token, d.deadline_at, d.attempt_count, d.event_type, d.notification_event_id, d.status
@@ -162,7 +175,7 @@ with answer as materialized (
 ), verdict as materialized (
   select h.*,
          case when h.status <> 'retryable' then h.status
-              when h.attempts >= h.max_attempts then 'failed'
+              when h.paced and h.attempts >= h.max_attempts then 'failed'
               when h.retry_at >= h.deadline_at then 'expired'
               when h.attempts = 0 then 'pending'
               else 'retryable' end as final_status
@@ -170,19 +183,23 @@ with answer as materialized (
 ), written as (
   update relevo.notification_deliveries d
      set status = v.final_status,
+         project = coalesce(v.project, d.project),
          attempt_count = v.attempts,
          lapse_count = 0,
          claim_token = null,
          next_attempt_at = case when v.final_status in ('pending', 'retryable') then v.retry_at end,
-         last_attempt_at = case when v.attempted then coalesce(%(now)s::timestamptz, now()) else d.last_attempt_at end,
+         next_receipt_at = case when v.final_status = 'sent'
+                                then coalesce(%(now)s::timestamptz, now()) + %(receipt_ms)s * interval '1 millisecond' end,
+         last_attempt_at = case when v.spent > 0 then coalesce(%(now)s::timestamptz, now()) else d.last_attempt_at end,
          completed_at = case when v.final_status not in ('pending', 'retryable', 'sent') then coalesce(%(now)s::timestamptz, now()) end,
          updated_at = coalesce(%(now)s::timestamptz, now()),
          last_error_code = case when v.final_status = 'sent' then null else coalesce(v.code, d.last_error_code) end,
          last_error_message = case when v.final_status = 'sent' then null else coalesce(v.message, d.last_error_message) end,
-         provider_ticket_id = coalesce(v.ticket_id, d.provider_ticket_id)
+         provider_ticket_id = coalesce(v.ticket_id, d.provider_ticket_id),
+         token_version = coalesce(v.token_version, d.token_version)
     from verdict v
    where d.event_day = v.event_day and d.id = v.id and d.claim_token = v.claim_token
-  returning d.status, v.event_id, v.former_status
+  returning d.status, v.event_id, v.former_status, d.project, v.spent, v.code
 ), told as (
   insert into relevo.event_progress_deltas (event_id, status, deliveries)
   select m.event_id, m.status, sum(m.n)::int
@@ -191,22 +208,132 @@ with answer as materialized (
           select w.event_id, w.former_status, -1 from written w) m
    group by m.event_id, m.status
   having sum(m.n) <> 0
+), tallied as (
+  insert into relevo.push_tallies (project, at, sent, answers, unregistered)
+  select w.project, coalesce(%(now)s::timestamptz, now()), count(*) filter (where w.status = 'sent'), count(*),
+         count(*) filter (where w.code = 'DeviceNotRegistered')
+    from written w where w.spent > 0 group by w.project
+), first as materialized (
+  select distinct w.event_id from written w where w.status = 'sent'
+), begun as (
+  update relevo.notification_events e
+     set first_sent_at = coalesce(%(now)s::timestamptz, now())
+   where e.id in (select n.id from first f join relevo.notification_events n on n.id = f.event_id
+                   where n.first_sent_at is null for no key update of n skip locked) -- fan-out may hold it; the next settle comes
+), announced as (
+  update relevo.licitaciones l
+     set notificada = true
+   where not l.notificada
+     and l.id in (select e.licitacion_id from first f join relevo.notification_events e on e.id = f.event_id
+                   where e.licitacion_id is not null)
 ), answered as (
   update relevo.push_requests r
-     set answered_at = coalesce(%(now)s::timestamptz, now())
-   where r.claim_token = %(token)s and r.answered_at is null and r.id = any (%(request_ids)s::uuid[])
+     set answered_at = coalesce(%(now)s::timestamptz, now()), outcome = q.outcome
+    from unnest(%(request_ids)s::uuid[], %(request_outcomes)s::text[]) as q(id, outcome)
+   where r.claim_token = %(token)s and r.answered_at is null and r.id = q.id
 ), used as (
   delete from relevo.late_tickets l using verdict v
    where l.event_day = v.event_day and l.delivery_id = v.id and l.ticket_id = v.ticket_id
+), ended as (
+  delete from relevo.claims c where c.token = %(token)s and %(finish)s
+)
+select w.status, count(*)::int as deliveries from written w group by w.status;
+
+-- name: disable_tokens
+-- Disables tokens that the push service calls gone, each only if it is still the one that was asked about.
+update relevo.device_installations i
+   set invalidated_at = coalesce(%(now)s::timestamptz, now()), invalid_reason = u.reason,
+       updated_at = coalesce(%(now)s::timestamptz, now())
+  from (select n.installation_id, u.token_version, u.reason
+          from unnest(%(installations)s::uuid[], %(versions)s::int[], %(reasons)s::text[]) as u(installation_id, token_version, reason)
+          join relevo.device_installations n on n.installation_id = u.installation_id
+         where n.token_version = u.token_version and n.invalidated_at is null
+         order by n.installation_id
+           for no key update of n) u
+ where i.installation_id = u.installation_id and i.token_version = u.token_version and i.invalidated_at is null;
+
+-- name: settle_receipts
+-- Writes what receipts say where the claim's token still stands; one that is still missing is asked for later, up to its end.
+with outcome as materialized (
+  select *
+    from unnest(%(statuses)s::text[], %(spent)s::int[], %(paced)s::boolean[], %(codes)s::text[], %(messages)s::text[], %(floors_ms)s::bigint[])
+      with ordinality as o(status, spent, paced, code, message, floor_ms, kind)
+), answer as materialized (
+  select a.event_day, a.id, o.status, o.spent, o.paced, o.code, o.message, o.floor_ms
+    from unnest(%(days)s::date[], %(ids)s::bigint[], %(kinds)s::int[]) as a(event_day, id, kind)
+    join outcome o on o.kind = a.kind
+   order by a.event_day, a.id
+), held as materialized (
+  select a.*, d.claim_token, d.deadline_at, d.notification_event_id as event_id, d.status as former_status, d.sent_at,
+         greatest(d.attempt_count + a.spent, 0) as attempts,
+         coalesce(t.max_attempts, %(max_attempts)s) as max_attempts,
+         coalesce(%(now)s::timestamptz, now()) + case when a.paced then relevo.retry_delay(
+           d.attempt_count, coalesce(t.retry_base_ms, %(retry_base_ms)s)::bigint,
+           coalesce(t.retry_max_ms, greatest(%(retry_max_ms)s, t.retry_base_ms))::bigint,
+           coalesce(t.retry_jitter_ms, %(retry_jitter_ms)s)::bigint, a.floor_ms, random())
+           else a.floor_ms * interval '1 millisecond' end as retry_at
+    from answer a
+    cross join lateral (select d.claim_token, d.deadline_at, d.attempt_count, d.event_type, d.notification_event_id, d.status,
+                               coalesce(d.last_attempt_at, d.updated_at) as sent_at
+                          from relevo.notification_deliveries d
+                         where d.event_day = a.event_day and d.id = a.id and d.claim_token = %(token)s and d.status = 'sent'
+                        offset 0) d
+    left join relevo.event_types t on t.event_type = d.event_type
+), verdict as materialized (
+  select h.*,
+         case when h.status = 'waiting' and coalesce(%(now)s::timestamptz, now()) >= h.sent_at + %(give_up_ms)s * interval '1 millisecond'
+              then 'unconfirmed'
+              when h.status = 'waiting' then 'sent'
+              when h.status <> 'retryable' then h.status
+              when h.paced and h.attempts >= h.max_attempts then 'failed'
+              when h.retry_at >= h.deadline_at then 'expired'
+              when h.attempts = 0 then 'pending'
+              else 'retryable' end as final_status,
+         -- each look comes twice as long after the push as the one before, the last one shortly before receipts are cleared
+         case when h.floor_ms > 0 then h.retry_at
+              else least(h.sent_at + 2 * greatest(coalesce(%(now)s::timestamptz, now()) - h.sent_at, %(receipt_ms)s * interval '1 millisecond'),
+                         greatest(h.sent_at + %(give_up_ms)s * interval '0.958 millisecond',
+                                  coalesce(%(now)s::timestamptz, now()) + interval '1 minute'),
+                         h.sent_at + %(give_up_ms)s * interval '1 millisecond') end as look_at
+    from held h
+), written as (
+  update relevo.notification_deliveries d
+     set status = v.final_status,
+         attempt_count = v.attempts,
+         claim_token = null,
+         next_attempt_at = case when v.final_status in ('pending', 'retryable') then v.retry_at end,
+         next_receipt_at = case when v.final_status = 'sent' then v.look_at end,
+         completed_at = case when v.final_status not in ('pending', 'retryable', 'sent') then coalesce(%(now)s::timestamptz, now()) end,
+         updated_at = coalesce(%(now)s::timestamptz, now()),
+         last_error_code = coalesce(v.code, d.last_error_code),
+         last_error_message = coalesce(v.message, d.last_error_message),
+         provider_receipt_id = case when v.status <> 'waiting' then d.provider_ticket_id else d.provider_receipt_id end
+    from verdict v
+   where d.event_day = v.event_day and d.id = v.id and d.claim_token = v.claim_token
+  returning d.status, v.status as said, v.event_id, v.former_status, d.project, v.code
+), told as (
+  insert into relevo.event_progress_deltas (event_id, status, deliveries)
+  select m.event_id, m.status, sum(m.n)::int
+    from (select w.event_id, w.status, 1 as n from written w
+          union all
+          select w.event_id, w.former_status, -1 from written w) m
+   group by m.event_id, m.status
+  having sum(m.n) <> 0
+), tallied as (
+  insert into relevo.push_tallies (project, at, sent, answers, unregistered)
+  select w.project, coalesce(%(now)s::timestamptz, now()), 0, count(*), count(*) filter (where w.code = 'DeviceNotRegistered')
+    from written w where w.said <> 'waiting' group by w.project
+), ended as (
+  delete from relevo.claims c where c.token = %(token)s and %(finish)s
 )
 select w.status, count(*)::int as deliveries from written w group by w.status;
 
 -- name: keep_late_tickets
 -- Keeps tickets that arrived after their claim was lost: they close an unclaimed open delivery or stop its next send.
 with late as materialized (
-  select a.event_day, a.id, a.ticket_id, d.notification_event_id as event_id, d.status as former_status,
+  select a.event_day, a.id, a.ticket_id, a.token_version, d.notification_event_id as event_id, d.status as former_status,
          d.claim_token is null and d.status in ('pending', 'retryable', 'unknown') as closable
-    from (select * from unnest(%(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[]) as u(event_day, id, ticket_id)
+    from (select * from unnest(%(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[], %(versions)s::int[]) as u(event_day, id, ticket_id, token_version)
            where u.ticket_id is not null order by u.event_day, u.id) a
     left join lateral (select d.claim_token, d.status, d.provider_ticket_id, d.notification_event_id
                          from relevo.notification_deliveries d
@@ -215,7 +342,8 @@ with late as materialized (
    where d.provider_ticket_id is distinct from a.ticket_id
 ), closed as (
   update relevo.notification_deliveries d
-     set status = 'sent', provider_ticket_id = l.ticket_id, next_attempt_at = null, completed_at = null,
+     set status = 'sent', provider_ticket_id = l.ticket_id, token_version = l.token_version, next_attempt_at = null, completed_at = null,
+         next_receipt_at = coalesce(%(now)s::timestamptz, now()) + %(receipt_ms)s * interval '1 millisecond',
          last_attempt_at = coalesce(%(now)s::timestamptz, now()), updated_at = coalesce(%(now)s::timestamptz, now()),
          last_error_code = null, last_error_message = null
     from late l
@@ -256,7 +384,7 @@ with gone as (
   select d.event_day, d.id, d.claim_token, d.event_type, d.status, d.attempt_count, d.lapse_count, d.at_most_once, d.next_attempt_at,
          d.notification_event_id as event_id,
          k.journalled_at,
-         (select l.ticket_id from relevo.late_tickets l where l.event_day = d.event_day and l.delivery_id = d.id
+         (select l.ticket_id from relevo.late_tickets l where l.event_day = d.event_day and l.delivery_id = d.id and d.status <> 'sent'
              and l.ticket_id is distinct from d.provider_ticket_id order by l.recorded_at desc limit 1) as late_ticket
     from gone
     cross join keys k
@@ -266,8 +394,8 @@ with gone as (
 ), verdict as materialized (
   select h.event_day, h.id, h.claim_token, h.next_attempt_at, h.journalled_at, h.late_ticket, h.event_id, h.status as former_status,
          h.attempt_count + (h.journalled_at is not null)::int as attempts,
-         h.lapse_count + (%(lapsed)s and h.journalled_at is null)::int as lapses,
-         case when h.late_ticket is not null then 'sent'
+         h.lapse_count + (%(lapsed)s and h.journalled_at is null and h.status <> 'sent')::int as lapses,
+         case when h.late_ticket is not null or h.status = 'sent' then 'sent'
               when h.journalled_at is null and %(lapsed)s and h.lapse_count + 1 >= %(poison_lapses)s then 'failed'
               when h.journalled_at is null then h.status
               when h.at_most_once then 'unknown'
@@ -284,6 +412,8 @@ with gone as (
          next_attempt_at = case when v.status = 'retryable' and v.journalled_at is not null
                                 then coalesce(%(now)s::timestamptz, now()) + %(timeout_ms)s * interval '1 millisecond'
                                 when v.status in ('pending', 'retryable') then v.next_attempt_at end,
+         next_receipt_at = case when v.former_status = 'sent' then d.next_receipt_at
+                                when v.status = 'sent' then coalesce(%(now)s::timestamptz, now()) + %(receipt_ms)s * interval '1 millisecond' end,
          last_attempt_at = coalesce(v.journalled_at, d.last_attempt_at),
          completed_at = case when v.status in ('failed', 'unknown') then coalesce(%(now)s::timestamptz, now()) end,
          updated_at = coalesce(%(now)s::timestamptz, now()),

@@ -4,6 +4,16 @@ select set_config('statement_timeout', %(statement_ms)s::text, true),
        set_config('lock_timeout', %(lock_ms)s::text, true),
        set_config('idle_in_transaction_session_timeout', %(idle_ms)s::text, true);
 
+-- name: bound_by_key
+-- Bounds the transaction likewise, and makes it go by keys and by the due index: after a burst statistics are stale, and a scan
+-- would touch every row.
+select set_config('statement_timeout', %(statement_ms)s::text, true),
+       set_config('lock_timeout', %(lock_ms)s::text, true),
+       set_config('idle_in_transaction_session_timeout', %(idle_ms)s::text, true),
+       set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
+       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+       set_config('random_page_cost', '0', true), set_config('jit', 'off', true);
+
 -- name: ask_version
 -- Tells that the server answers, and its version number.
 select current_setting('server_version_num')::int;

@@ -154,11 +154,11 @@ class Model:
         row.lapses = 0
         row.ticket = answer.ticket_id or row.ticket
         self.late.pop((answer.id, str(answer.ticket_id)), None)
-        wait = max(min(2 ** (max(row.attempts, 1) - 1), 60) * MINUTE, timedelta(milliseconds=answer.retry_after_ms))
-        retry_at = self.now + wait
+        floor = timedelta(milliseconds=answer.retry_after_ms)
+        retry_at = self.now + (max(min(2 ** (row.attempts - 1), 60) * MINUTE, floor) if answer.attempted else floor)
         if answer.status != "retryable":
             row.become(answer.status)
-        elif row.attempts >= CAP:
+        elif answer.attempted and row.attempts >= CAP:
             row.become("failed")
         elif row.deadline is not None and retry_at >= row.deadline:
             row.become("expired")

@@ -137,8 +137,10 @@ class Batch:
         return {
             "token": self.token, "worker_id": "a", "cycle": "dispatch", "now": NOW, "lease_ms": 60_000, "timeout_ms": 10_000,
             "days": self.days, "ids": self.ids, "request_ids": [self.requests[n // 100] for n in range(size)],
-            "statuses": ["sent"] * size, "attempted": [True] * size, "tickets": [f"ticket-{n}" for n in self.ids],
-            "codes": [None] * size, "messages": [None] * size, "floors_ms": [0] * size, "max_attempts": 9, "lapsed": True,
+            "kinds": [1] * size, "statuses": ["sent"], "spent": [1], "paced": [True], "codes": [None], "messages": [None],
+            "floors_ms": [0], "projects": [None], "not_befores": [None], "tickets": [f"ticket-{n}" for n in self.ids], "versions": [1] * size,
+            "project": "default", "request_outcomes": ["answered"] * len(self.requests), "receipt_ms": 900_000, "finish": False,
+            "max_attempts": 9, "lapsed": True,
             "retry_base_ms": 60_000, "retry_max_ms": 3_600_000, "retry_jitter_ms": 500, "poison_lapses": 5,
         }  # fmt: skip
 
@@ -153,7 +155,9 @@ DUE = {
 def conn(table: Table) -> Iterator[psycopg.Connection[Any]]:
     """A transaction on the table, as a claim opens it, rolled back at the end."""
     with table.conn.transaction(force_rollback=True):
-        table.conn.execute(SQL["plan_by_key"])
+        table.conn.execute(
+            queries.load("db")["bound_by_key"], {"statement_ms": 60_000, "lock_ms": 60_000, "idle_ms": 60_000}
+        )
         yield table.conn
 
 
@@ -216,7 +220,7 @@ def test_journalling_touches_the_batch(batch) -> None:
 def test_settling_touches_the_batch(claimed, status) -> None:
     """A settle looks each delivery up, writes it by its key, and looks once for a ticket it used."""
     tickets = [f"ticket-{n}" if status == "sent" else None for n in claimed.ids]
-    answered = {"statuses": [status] * BATCH, "tickets": tickets, "request_ids": claimed.requests}
+    answered = {"statuses": [status], "tickets": tickets, "request_ids": claimed.requests}
     assert_in_the_order_of_the_batch(claimed.cost("settle_deliveries", **answered), reads=3, buffers=50)
 
 

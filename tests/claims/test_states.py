@@ -121,6 +121,8 @@ IMPOSSIBLE = {
     "notification_deliveries_provider_receipt_id_check": DELIVERY + "provider_receipt_id = ''",
     "claims_lease_ms_check": CLAIM + "lease_ms = 0",
     "claims_check": CLAIM + "ids = ids || 1::bigint",
+    "push_requests_outcome_check": "update relevo.push_requests set outcome = ''",
+    "push_requests_project_check": "update relevo.push_requests set project = ''",
     "push_requests_check": REQUEST + "ids = '{}', days = '{}'",
     "late_tickets_ticket_id_check": LATE + "ticket_id = ''",
     "event_types_event_type_check": TYPE + "event_type = ''",

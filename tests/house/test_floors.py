@@ -22,11 +22,11 @@ FLOORS = (
     ("insights", "actions", "restore"),
     ("runner",),
     ("cycles",),
-    ("door", "runs", "claims", "singleton", "heartbeat", "workers", "wakeups"),
-    ("sources", "providers", "archives", "embedded"),
+    ("door", "runs", "claims", "projects", "sending", "singleton", "heartbeat", "workers", "wakeups"),
+    ("sources", "providers", "archives", "embedded", "sandbox"),
     ("db", "queries", "migrate"),
     ("config", "logs"),
-    ("model", "policy", "rendering", "triggers", "ports", "errors"),
+    ("model", "policy", "limits", "rendering", "triggers", "ports", "errors"),
 )
 HEIGHT = {module: -depth for depth, floor in enumerate(FLOORS) for module in floor}
 ADAPTERS = {"sources", "providers", "archives"}

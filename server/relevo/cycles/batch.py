@@ -1,0 +1,371 @@
+"""The way of one claimed batch: look again, compose, journal, send, decide, settle. It reads in that order."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from functools import partial
+from uuid import UUID, uuid4
+
+import structlog
+from psycopg import errors as pg
+from psycopg.rows import class_row
+
+from relevo import queries, rendering
+from relevo.claims import Claim, Claims
+from relevo.config import Settings
+from relevo.db import Database, array
+from relevo.errors import DatabaseUnavailableError, OwnershipLostError, Reschedule
+from relevo.logs import normalise_error
+from relevo.model import Answer, Content, Delivery, Lane, Message, PushRequest, Reply, Status, Target, Ticket
+from relevo.ports import Composer, PushProvider
+from relevo.projects import Projects
+from relevo.runs import Run
+from relevo.sending import Lines, PushContext, PushMiddleware, send
+
+_SQL = queries.load("dispatch")
+_log = structlog.get_logger("relevo.dispatch")
+
+_ENDED = ("event_gone", "event_ended", "handled_elsewhere")
+_SETTLE_AGAIN_S = 0.5
+_NOT_SENT_PAUSE_MS = 5_000
+_COUNTED: Mapping[str, str] = {
+    "sent": "notifications_sent",
+    "retryable": "notifications_retryable",
+    "pending": "notifications_postponed",
+    "failed": "notifications_failed",
+    "invalid": "notifications_invalidated",
+}
+
+
+@dataclass(frozen=True)
+class Office:
+    """What every batch of a worker needs."""
+
+    settings: Settings
+    database: Database
+    worker_id: str
+    claims: Claims
+    projects: Projects
+    provider: PushProvider
+    middlewares: Sequence[PushMiddleware] = ()
+    composers: Mapping[str, Composer] = field(default_factory=dict)
+
+
+@dataclass
+class Batch:
+    """A claim on its way to the push service."""
+
+    office: Office
+    run: Run
+    claim: Claim
+    lane: Lane
+    lines: Lines
+    troubled: bool
+    """Whether the project failed lately, so that a success is news."""
+    counts: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+    targets: dict[int, Target] = field(default_factory=dict)
+    messages: dict[int, Message] = field(default_factory=dict)
+    settled: int = 0
+    halted: bool = False
+    """Whether the project's breaker opened under our hands."""
+
+    def deliver(self) -> None:
+        """Bring every delivery of the claim as far as it comes, and leave none claimed."""
+        try:
+            ready, answers = self._compose()
+            self._settle(answers, {})
+            self._send_all(ready)
+        except OwnershipLostError as lost:
+            self.counts["claims_lost"] += 1
+            _log.warning("batch_given_up", claim=str(self.claim.token), reason=lost.reason)
+        finally:
+            if self.settled < len(self.claim.deliveries):
+                self._hand_back()
+
+    # Look again and compose: nothing that kills the worker here was journalled.
+
+    def _compose(self) -> tuple[list[Delivery], list[Answer]]:
+        """Look again at every delivery's target and write its message; what must not be sent is answered already."""
+        contents = self._look()
+        ready: list[Delivery] = []
+        answers: list[Answer] = []
+        for delivery in self._deliveries:
+            target = self.targets.get(delivery.id)
+            if target is None:
+                continue  # not ours any more
+            answer = _obstructed(delivery, target) or self._compose_one(delivery, target, contents)
+            if answer is None:
+                ready.append(delivery)
+            else:
+                answers.append(answer)
+        return ready, answers
+
+    def _look(self) -> dict[int, Content]:
+        events = {delivery.notification_event_id for delivery in self._deliveries}
+        keys = {
+            "token": self.claim.token,
+            "days": array(self.claim.days),
+            "ids": array(self.claim.ids),
+            "now": self.run.now,
+        }
+        with self.office.database.transaction(by_key=True) as connection:
+            with connection.cursor(row_factory=class_row(Target)) as cursor:
+                self.targets = {target.id: target for target in cursor.execute(_SQL["read_targets"], keys)}
+            with connection.cursor(row_factory=class_row(Content)) as cursor:
+                contents = cursor.execute(_SQL["read_contents"], {"events": array(events)}).fetchall()
+        return {content.id: content for content in contents}
+
+    def _compose_one(self, delivery: Delivery, target: Target, contents: Mapping[int, Content]) -> Answer | None:
+        content = contents.get(delivery.notification_event_id)
+        if content is None:
+            return _answer(delivery, "cancelled", code="event_gone")
+        message: Message = rendering.message(content, delivery, target, self.office.settings.push_ttl_s)
+        if delivery.event_type in self.office.composers:
+            try:
+                message = self.office.composers[delivery.event_type](dict(message), delivery, target)
+            except Reschedule as wish:
+                reply = Reply("held_back", code="rescheduled", message=str(wish)[:300], not_before=wish.at)
+                return _not_attempted(delivery, reply)
+            except Exception as error:  # noqa: BLE001 a composer may raise anything; attempts bound it
+                return _answer(delivery, "retryable", code="composer_failed", message=normalise_error(error))
+        refused = self.office.provider.refuse(message)
+        if refused is not None:
+            return _ticketed(delivery, target, refused, attempted=False)
+        self.messages[delivery.id] = message
+        return None
+
+    # Journal, send, decide, settle: wave by wave.
+
+    def _send_all(self, ready: Sequence[Delivery]) -> None:
+        waiting = deque(_chunks(ready, min(self.office.settings.push_chunk_size, self.office.provider.max_messages)))
+        while waiting and not self.halted and not self.run.stopping.is_set():
+            wave = [waiting.popleft() for _ in range(min(len(waiting), self.lines.capacity))]
+            waiting.extendleft(reversed(self._send_wave(wave, last=not waiting)))
+
+    def _send_wave(self, chunks: Sequence[Sequence[Delivery]], *, last: bool) -> list[Sequence[Delivery]]:
+        """Journal some requests, send them at once, settle what was answered; return what is to be sent in parts."""
+        wave = [PushRequest(uuid4(), tuple(chunk)) for chunk in chunks]
+        answers, requests = self._journal(wave)
+        posts = [(request, self.lines.submit(self.lane, partial(self._post, request))) for request in requests]
+        again: list[Sequence[Delivery]] = []
+        outcomes: dict[UUID, str] = {}
+        lost: OwnershipLostError | None = None
+        for request, post in posts:
+            reply, gone = _result(post)
+            lost = lost or gone
+            if reply is None:
+                continue
+            outcomes[request.id] = reply.kind
+            parts = self._decide(request, reply, answers)
+            again += parts
+        self._settle(answers, outcomes, finish=last and not again)
+        if lost is not None:
+            raise lost
+        return again
+
+    def _journal(self, wave: Sequence[PushRequest]) -> tuple[list[Answer], list[PushRequest]]:
+        """Write down what is about to be sent; what the journal holds back is answered already."""
+        verdicts = {v.id: v for v in self.office.claims.journal(self.claim, wave, self.run.now)}
+        answers: list[Answer] = []
+        requests: list[PushRequest] = []
+        for request in wave:
+            going: list[Delivery] = []
+            for delivery in request.deliveries:
+                verdict = verdicts.get(delivery.id)
+                if verdict is None:
+                    continue  # not ours any more
+                if verdict.verdict == "send":
+                    going.append(delivery)
+                elif verdict.verdict == "sent":
+                    answers.append(_answer(delivery, "sent", ticket=verdict.ticket_id, code=None))
+                else:
+                    answers.append(_answer(delivery, verdict.verdict, code=_WHY[verdict.verdict]))
+            if going:
+                requests.append(PushRequest(request.id, tuple(going)))
+        return answers, requests
+
+    def _post(self, request: PushRequest) -> Reply:
+        """Send one request, on a line's thread; nothing is sent once the claim or the project may not be used."""
+        if self.halted or self.run.stopping.is_set():
+            return Reply("held_back")
+        self.claim.check(self.office.settings.push_request_timeout_ms)
+        context = PushContext(request.id, self.claim.project, self.lane, len(request.deliveries), self.office.worker_id)
+        messages = [self.messages[delivery.id] for delivery in request.deliveries]
+        return send(self.office.provider, messages, context, self.office.middlewares)
+
+    def _decide(self, request: PushRequest, reply: Reply, answers: list[Answer]) -> list[Sequence[Delivery]]:
+        """Turn a reply into answers, and tell the project how it went; return the parts to send again."""
+        self.counts["push_requests"] += 1
+        self._tell_project(reply)
+        deliveries = request.deliveries
+        match reply.kind:
+            case "answered":
+                pairs = zip(deliveries, reply.tickets, strict=True)
+                answers += [_ticketed(d, self.targets[d.id], ticket) for d, ticket in pairs]
+            case "unclear":
+                floor_ms = self.office.settings.push_request_timeout_ms
+                answers += [_ambiguous(d, reply, floor_ms) for d in deliveries]
+            case "mixed_projects" if homes := self._homes(deliveries, reply):
+                answers += [replace(_not_attempted(d, reply), project=homes.get(d.id)) for d in deliveries]
+            case "too_many" | "rejected" | "mixed_projects":
+                if len(deliveries) > 1:
+                    half = len(deliveries) // 2
+                    return [deliveries[:half], deliveries[half:]]
+                answers.append(_answer(deliveries[0], "failed", code=reply.code, message=reply.message))
+            case _:
+                answers += [_not_attempted(d, reply, self._pause_ms(reply)) for d in deliveries]
+        return []
+
+    def _pause_ms(self, reply: Reply) -> int:
+        """Return how long what was not sent waits; the project's own pause comes on top."""
+        if reply.kind == "not_sent":
+            return max(reply.retry_after_ms, _NOT_SENT_PAUSE_MS)
+        if reply.code == "middleware_failed":
+            self.problems.append(f"a middleware held a request back: {reply.message}")
+            return self.office.settings.outbox_retry_base_ms
+        return reply.retry_after_ms
+
+    def _homes(self, deliveries: Sequence[Delivery], reply: Reply) -> dict[int, str]:
+        """Return the deliveries that belong to another project than was thought, and remember their tokens' project."""
+        told = {d.id: reply.projects.get(str(self.targets[d.id].token)) for d in deliveries}
+        homes = {key: home for key, home in told.items() if home and home != self.claim.project}
+        if homes:
+            self.office.projects.move_tokens(self.claim.project, reply.projects, self.run.now)
+        return homes
+
+    def _tell_project(self, reply: Reply) -> None:
+        projects, project, now = self.office.projects, self.claim.project, self.run.now
+        credential = next((t for t in reply.tickets if t.fate == "credential"), None)
+        if credential is not None or reply.kind == "unauthorised":
+            code, message = (credential.code, credential.message) if credential else (reply.code, reply.message)
+            why = f"{code}: {message}" if message else str(code)
+            self.halted = projects.failed(project, why, credential=True, now=now) or self.halted
+        elif reply.kind in ("unclear", "not_sent"):
+            why = f"{reply.code}: {reply.message}" if reply.message else str(reply.code)
+            self.troubled = True
+            self.halted = projects.failed(project, why, credential=False, now=now) or self.halted
+        elif reply.kind == "throttled":
+            self.halted = True
+            projects.throttled(project, reply.retry_after_ms, now)
+        elif reply.kind == "answered" and self.troubled:
+            self.troubled = False
+            projects.succeeded(project, now=now)
+
+    def _settle(self, answers: Sequence[Answer], outcomes: Mapping[UUID, str], *, finish: bool = False) -> None:
+        """Write the answers down, waiting for the database if need be: they are all that tells what was sent."""
+        if not answers and not outcomes:
+            return
+        done = self.settled + len(answers)
+        give_up = time.monotonic() + 3 * self.claim.lease_ms / 1000
+        while True:
+            try:
+                settlement = self.office.claims.settle(
+                    self.claim,
+                    answers,
+                    outcomes,
+                    self.run.now,
+                    finish=finish and done == len(self.claim.deliveries),
+                    may_prune=lambda c, p: not self.office.projects.pruning_stopped(c, p, self.run.now),
+                )
+            except (DatabaseUnavailableError, pg.LockNotAvailable, pg.QueryCanceled, pg.DeadlockDetected) as error:
+                if time.monotonic() > give_up:
+                    tickets = sum(answer.ticket_id is not None for answer in answers)
+                    _log.error("answers_not_recorded", claim=str(self.claim.token), tickets=tickets, error=str(error))
+                    raise
+                time.sleep(_SETTLE_AGAIN_S)
+            else:
+                break
+        self.settled = done
+        for status, count in settlement.written.items():
+            self.counts[_COUNTED.get(status, f"notifications_{status}")] += count
+        self.counts["late_tickets"] += settlement.closed_late + settlement.kept_as_evidence
+        self.counts["tokens_disabled"] += settlement.tokens_disabled
+
+    def _hand_back(self) -> None:
+        """Give back what was not begun; if the database is away, a reaper does."""
+        try:
+            self.office.claims.release(self.claim, self.run.now)
+        except (DatabaseUnavailableError, pg.OperationalError):
+            _log.warning("claim_not_handed_back", claim=str(self.claim.token))
+
+    @property
+    def _deliveries(self) -> Iterator[Delivery]:
+        return (delivery for delivery in self.claim.deliveries if isinstance(delivery, Delivery))
+
+
+_WHY = {"expired": "deadline_passed", "cancelled": "event_ended"}
+
+
+def _result(post: Future[Reply]) -> tuple[Reply | None, OwnershipLostError | None]:
+    try:
+        return post.result(), None
+    except OwnershipLostError as lost:
+        return None, lost
+
+
+def _chunks(deliveries: Sequence[Delivery], size: int) -> Iterator[Sequence[Delivery]]:
+    return (deliveries[start : start + size] for start in range(0, len(deliveries), size))
+
+
+def _answer(
+    delivery: Delivery, status: Status, *, code: str | None, message: str | None = None, ticket: str | None = None
+) -> Answer:
+    attempted = status in ("failed", "retryable")
+    return Answer(delivery.event_day, delivery.id, status, attempted, ticket, code, message)
+
+
+def _obstructed(delivery: Delivery, target: Target) -> Answer | None:
+    """Return the answer for a delivery that must not be sent any more."""
+    if target.obstacle is None:
+        return None
+    status: Status = "skipped"
+    if target.obstacle == "deadline_passed":
+        status = "expired"
+    elif target.obstacle in _ENDED:
+        status = "cancelled"
+    return _answer(delivery, status, code=target.obstacle)
+
+
+def _ticketed(delivery: Delivery, target: Target, ticket: Ticket, *, attempted: bool = True) -> Answer:
+    """Return what a ticket means for its delivery; a credential fault is not the push's, and costs it nothing."""
+    blocked = ticket.fate == "credential"
+    message = None if ticket.code == "DeviceNotRegistered" else ticket.message  # which only names the token
+    status: Status = "retryable" if ticket.fate == "credential" else ticket.fate
+    return Answer(
+        delivery.event_day,
+        delivery.id,
+        status,
+        attempted and not blocked,
+        ticket.id if status == "sent" else None,
+        ticket.code,
+        message,
+        installation_id=delivery.installation_id,
+        token_version=target.token_version,
+    )
+
+
+def _ambiguous(delivery: Delivery, reply: Reply, floor_ms: int) -> Answer:
+    """Return what an answer that was not seen means: at most once is rather none than two."""
+    status: Status = "unknown" if delivery.at_most_once else "retryable"
+    return Answer(
+        delivery.event_day, delivery.id, status, True, None, reply.code, reply.message, retry_after_ms=floor_ms
+    )
+
+
+def _not_attempted(delivery: Delivery, reply: Reply, pause_ms: int = 0) -> Answer:
+    """Return the answer for a push that was definitely not accepted, through no fault of its own."""
+    return Answer(
+        delivery.event_day,
+        delivery.id,
+        "retryable",
+        attempted=False,
+        error_code=reply.code,
+        error_message=reply.message,
+        retry_after_ms=pause_ms,
+        not_before=reply.not_before,
+    )

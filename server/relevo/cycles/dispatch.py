@@ -1,0 +1,217 @@
+"""Dispatch: as long as something is due and may be sent, claim batches and let each go its way beside the others."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+import structlog
+
+from relevo import limits
+from relevo.cycles.batch import Batch, Office
+from relevo.errors import DatabaseUnavailableError
+from relevo.logs import normalise_error
+from relevo.model import Step
+from relevo.projects import Allowance, DueLane
+from relevo.runs import Cycle, Run
+from relevo.sending import Lines
+from relevo.triggers import Every
+
+_log = structlog.get_logger("relevo.dispatch")
+
+_LOOK_EVERY_S = 0.05
+_BATCHES_AT_ONCE = 32
+_BATCHES_PER_LANE = 8
+_WORTH_WAITING_S = 2.0
+_NEVER = float("inf")
+
+Key = tuple[str, str]
+
+
+class Dispatch:
+    """The cycle's memory between runs: its lines to the push service, and what it knows of each project."""
+
+    def __init__(self, office: Office) -> None:
+        self.office = office
+        self.lines: dict[str, Lines] = {}
+        self.batches = ThreadPoolExecutor(_BATCHES_AT_ONCE, thread_name_prefix="relevo-batch")
+
+    def cycle(self) -> Cycle:
+        """Return dispatch for the registry: on every replica, woken by fan-out."""
+        settings = self.office.settings
+        timing = Every(settings.dispatch_interval_minutes * 60_000, settings.worker_idle_backoff_jitter_ms)
+        return Cycle("dispatch", timing, self.step, wakeable=True)
+
+    def step(self, run: Run) -> Step:
+        """Send until nothing is due that may be sent, or the run must end."""
+        return _Drain(self, run).go()
+
+    def lines_of(self, project: str) -> Lines:
+        """Return the lines of a project."""
+        return self.lines.setdefault(project, Lines(project))
+
+    def close(self) -> None:
+        """End the threads; what they do comes to its end."""
+        self.batches.shutdown(wait=False, cancel_futures=True)
+        for lines in self.lines.values():
+            lines.close()
+
+
+@dataclass
+class _Drain:
+    """One busy period: which lanes are due, which must wait, what is under way."""
+
+    dispatch: Dispatch
+    run: Run
+    under_way: dict[Future[None], Batch] = field(default_factory=dict)
+    not_before: dict[Key, float] = field(default_factory=dict)
+    """When a lane may be tried again, by the monotonic clock."""
+    due: list[DueLane] = field(default_factory=list)
+    looked_at: float = -_NEVER
+    claimed: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+    used: set[str] = field(default_factory=set)
+
+    def go(self) -> Step:
+        """Claim and hand over as long as there is something to do, then wait for what is under way."""
+        try:
+            while self._fill() or self.under_way:
+                self._collect()
+        finally:
+            while self.under_way:
+                self._collect()
+            self._give_connections_back()
+        more = not self._may_claim() and any(lane.due_in_s <= 0 for lane in self.due)
+        counts = {name: count for name, count in self.counts.items() if count}
+        return Step(counts, self.claimed, more=more, problems=tuple(self.problems), due_in_s=self._due_in_s())
+
+    def _may_claim(self) -> bool:
+        return self.run.may_go_on() and self.run.items_left > self.claimed
+
+    def _fill(self) -> bool:
+        """Claim one batch per lane, round after round, as far as there is room; tell whether to come back."""
+        if not self._may_claim():
+            return False
+        self._look()
+        while self._may_claim() and sum(self._claim_one(lane) for lane in list(self._open_lanes())):
+            pass
+        return any(True for _ in self._soon())
+
+    def _look(self) -> None:
+        if time.monotonic() - self.looked_at < _LOOK_EVERY_S:
+            return
+        self.due = self.dispatch.office.projects.due_lanes(self.run.now)
+        self.looked_at = time.monotonic()
+
+    def _open_lanes(self) -> Iterator[DueLane]:
+        now = time.monotonic()
+        for lane in self.due:
+            if lane.due_in_s <= 0 and self.not_before.get((lane.project, lane.lane), 0.0) <= now and self._room(lane):
+                yield lane
+
+    def _soon(self) -> Iterator[DueLane]:
+        """The lanes that are due and may be sent within a moment: worth waiting for."""
+        horizon = time.monotonic() + _WORTH_WAITING_S
+        for lane in self.due:
+            if lane.due_in_s <= 0 and self.not_before.get((lane.project, lane.lane), 0.0) < horizon:
+                yield lane
+
+    def _room(self, lane: DueLane) -> bool:
+        """Tell whether another batch may be claimed: little more than the lines can send without a pause."""
+        lines = self.dispatch.lines_of(lane.project)
+        ours = sum(b.claim.project == lane.project and b.lane == lane.lane for b in self.under_way.values())
+        standing = lines.under_way(lane.lane)
+        return len(self.under_way) < _BATCHES_AT_ONCE and ours < _BATCHES_PER_LANE and standing <= 2 * lines.capacity
+
+    def _claim_one(self, lane: DueLane) -> bool:
+        """Reserve, claim and hand over one batch; tell whether that was a full one, so that another may follow."""
+        office, run, key = self.dispatch.office, self.run, (lane.project, lane.lane)
+        most = self._batch_limit(lane)
+        allowance = office.projects.reserve(lane.project, lane.lane, most, run.now)
+        granted = allowance.grant.count
+        if not granted:
+            self._rest(lane, allowance)
+            return False
+        lines = self.dispatch.lines_of(lane.project)
+        lines.resize(allowance.connections)
+        self.used.add(lane.project)
+        claim = office.claims.claim("dispatch", lane.project, lane.lane, limit=granted, shard=run.shard, now=run.now)
+        taken = len(claim.deliveries) if claim else 0
+        office.projects.give_back(lane.project, lane.lane, granted - taken, run.now)
+        if claim is None:
+            self.not_before[key] = time.monotonic() + _LOOK_EVERY_S
+            self.due = [each for each in self.due if each != lane]
+            return False
+        self.claimed += taken
+        run.begin_work()
+        batch = Batch(office, run, claim, lane.lane, lines, troubled=allowance.troubled)
+        self.under_way[self.dispatch.batches.submit(batch.deliver)] = batch
+        if taken < granted:
+            self.due = [each for each in self.due if each != lane]
+        return taken == granted
+
+    def _batch_limit(self, lane: DueLane) -> int:
+        settings, lines = self.dispatch.office.settings, self.dispatch.lines_of(lane.project)
+        limit = limits.batch_limit(
+            most=settings.outbox_batch_size,
+            chunk=settings.push_chunk_size,
+            connections=settings.outbox_concurrency if lines.capacity == 1 else lines.capacity,
+            under_way=lines.under_way(),
+            latency_ms=lines.latency_ms,
+            lease_ms=settings.outbox_lease_duration_ms,
+        )
+        return min(limit, self.run.items_left - self.claimed)
+
+    def _rest(self, lane: DueLane, allowance: Allowance) -> None:
+        """Leave a lane alone for as long as what stands in its way will stand."""
+        wait_s = max(allowance.grant.wait_s, 0.005)
+        for each in ["urgent", "bulk"] if allowance.grant.why in ("breaker", "runaway", "rest") else [lane.lane]:
+            self.not_before[lane.project, each] = time.monotonic() + wait_s
+        if allowance.grant.why == "granted":  # nothing is due any more
+            self.due = [each for each in self.due if each != lane]
+        if allowance.grant.why == "runaway":
+            self.dispatch.office.projects.look_after(lane.project, self.run.now)
+
+    def _collect(self) -> None:
+        """Wait a moment for a batch to end, and count what became of it."""
+        if not self.under_way:
+            time.sleep(min(_LOOK_EVERY_S, max(0.0, self._next_chance_s())))
+            return
+        timeout = max(0.001, min(_LOOK_EVERY_S, self._next_chance_s()))
+        done, _ = wait(self.under_way, timeout=timeout, return_when=FIRST_COMPLETED)
+        for future in done:
+            batch = self.under_way.pop(future)
+            self.counts += batch.counts
+            self.problems += batch.problems
+            if (error := future.exception()) is not None:
+                self._note(batch, error)
+            self.dispatch.office.projects.look_after(batch.claim.project, self.run.now)
+
+    def _note(self, batch: Batch, error: BaseException) -> None:
+        if not isinstance(error, DatabaseUnavailableError):
+            _log.error("batch_failed", claim=str(batch.claim.token), exc_info=error)
+        self.problems.append(f"a batch of {batch.claim.project}: {normalise_error(error, 200)}")
+
+    def _next_chance_s(self) -> float:
+        waits = [self.not_before.get((lane.project, lane.lane), 0.0) for lane in self.due if lane.due_in_s <= 0]
+        return min(waits, default=_NEVER) - time.monotonic()
+
+    def _due_in_s(self) -> float | None:
+        """Return when the next delivery falls due, or may be sent at last."""
+        now = time.monotonic()
+        waits = [
+            max(lane.due_in_s, self.not_before.get((lane.project, lane.lane), 0.0) - now, _LOOK_EVERY_S)
+            for lane in self.due
+        ]
+        return min(waits, default=None)
+
+    def _give_connections_back(self) -> None:
+        for project in self.used:
+            try:
+                self.dispatch.office.projects.drop_connections(project)
+            except DatabaseUnavailableError:  # their lease ends by itself
+                return

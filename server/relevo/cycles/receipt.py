@@ -1,0 +1,194 @@
+"""Receipt: ask what became of sent pushes, when their receipts are due, and settle what the answers say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+
+import structlog
+
+from relevo.claims import Claim
+from relevo.cycles.batch import Office
+from relevo.errors import DatabaseUnavailableError, OwnershipLostError
+from relevo.logs import normalise_error
+from relevo.model import Awaiting, ReceiptAnswer, ReceiptReply, Step, Ticket
+from relevo.runs import Cycle, Run
+from relevo.sending import Lines
+from relevo.triggers import Every
+
+_log = structlog.get_logger("relevo.receipt")
+
+_PROJECTS_AT_ONCE = 8
+_ASK_AGAIN_MS = 60_000
+_LEAST_PAUSE_S = 1.0
+
+
+@dataclass(frozen=True)
+class Receipts:
+    """The cycle: it shares office and lines with dispatch."""
+
+    office: Office
+    lines_of: Callable[[str], Lines]
+
+    def cycle(self) -> Cycle:
+        """Return receipt for the registry: on every replica."""
+        settings = self.office.settings
+        timing = Every(settings.receipt_interval_minutes * 60_000, settings.worker_idle_backoff_jitter_ms)
+        return Cycle("receipt", timing, self.step)
+
+    def step(self, run: Run) -> Step:
+        """Ask for the receipts that are due, one wave of requests per project, the projects beside each other."""
+        due = self.office.projects.due_receipts(run.now)
+        now = [project for project, due_in_s in due if due_in_s <= 0]
+        waves = [_Wave(self.office, self.lines_of(project), run, project) for project in now]
+        with ThreadPoolExecutor(_PROJECTS_AT_ONCE, thread_name_prefix="relevo-receipt") as projects:
+            for wave in projects.map(_Wave.ask, waves):
+                if wave.claimed:
+                    run.begin_work()
+        counts = sum((wave.counts for wave in waves), Counter[str]())
+        problems = tuple(problem for wave in waves for problem in wave.problems)
+        later = [max(due_in_s, _LEAST_PAUSE_S) for _, due_in_s in due]
+        return Step(
+            {name: count for name, count in counts.items() if count},
+            sum(wave.claimed for wave in waves),
+            more=any(wave.full for wave in waves) and not problems,
+            problems=problems,
+            due_in_s=min(later, default=None),
+        )
+
+
+@dataclass
+class _Wave:
+    """The requests of one project that are asked at once."""
+
+    office: Office
+    lines: Lines
+    run: Run
+    project: str
+    claimed: int = 0
+    full: bool = False
+    counts: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+
+    def ask(self) -> _Wave:
+        """Claim, ask and settle."""
+        allowance = self.office.projects.lease_connections(self.project, self.run.now)
+        if not allowance.connections:
+            return self
+        self.lines.resize(allowance.connections)
+        claims = self._claim(allowance.connections)
+        posts = [self.lines.submit("bulk", partial(self._post, claim)) for claim in claims]
+        for claim, post in zip(claims, posts, strict=True):
+            try:
+                self._settle(claim, post.result(), troubled=allowance.troubled)
+            except OwnershipLostError as lost:
+                _log.warning("batch_given_up", claim=str(claim.token), reason=lost.reason)
+            except Exception as error:  # noqa: BLE001 one request's surprise must not lose the answers of the others
+                self.problems.append(f"receipts of {self.project}: {normalise_error(error, 200)}")
+                self._hand_back(claim)
+        return self
+
+    def _claim(self, most: int) -> list[Claim]:
+        settings = self.office.settings
+        size = min(settings.receipt_chunk_size, self.office.provider.max_receipts)
+        claims: list[Claim] = []
+        for _ in range(most):
+            limit = min(size, self.run.items_left - self.claimed)
+            if limit <= 0:
+                break
+            claim = self.office.claims.claim_awaiting(self.project, limit=limit, shard=self.run.shard, now=self.run.now)
+            self.full = claim is not None and len(claim.deliveries) == limit
+            if claim is not None:
+                claims.append(claim)
+                self.claimed += len(claim.deliveries)
+            if not self.full:
+                break
+        return claims
+
+    def _post(self, claim: Claim) -> ReceiptReply:
+        claim.check(self.office.settings.push_request_timeout_ms)
+        return self.office.provider.fetch_receipts([each.ticket_id for each in _awaited(claim)])
+
+    def _settle(self, claim: Claim, reply: ReceiptReply, *, troubled: bool) -> None:
+        """Write down what the receipts say; a request that failed changes nothing but when to ask again."""
+        if reply.kind != "answered":
+            self.problems.append(f"receipts of {self.project} were not told: {reply.kind} {reply.code or ''}".strip())
+            self._tell_of_failure(reply)
+        answers = [self._answer(each, reply) for each in _awaited(claim)]
+        settlement = self.office.claims.settle_receipts(
+            claim,
+            answers,
+            self.run.now,
+            may_prune=lambda c, p: not self.office.projects.pruning_stopped(c, p, self.run.now),
+        )
+        self._tell_of_receipts(claim, reply, troubled=troubled)
+        self.counts["receipts_processed"] += len(reply.receipts)
+        self.counts["receipts_missing"] += len(claim.deliveries) - len(reply.receipts)
+        for status, name in (
+            ("ok", "notifications_confirmed"),
+            ("invalid", "notifications_invalidated"),
+            ("failed", "notifications_failed"),
+            ("retryable", "notifications_retryable"),
+            ("pending", "notifications_postponed"),
+            ("expired", "notifications_expired"),
+            ("unconfirmed", "notifications_unconfirmed"),
+        ):
+            self.counts[name] += settlement.written.get(status, 0)
+        self.counts["tokens_disabled"] += settlement.tokens_disabled
+
+    def _answer(self, awaiting: Awaiting, reply: ReceiptReply) -> ReceiptAnswer:
+        if reply.kind != "answered":
+            return ReceiptAnswer(
+                awaiting, "waiting", paced=False, retry_after_ms=max(reply.retry_after_ms, _ASK_AGAIN_MS)
+            )
+        receipt = reply.receipts.get(awaiting.ticket_id)
+        if receipt is None:
+            return ReceiptAnswer(awaiting, "waiting", paced=False)
+        return _said(awaiting, receipt)
+
+    def _tell_of_failure(self, reply: ReceiptReply) -> None:
+        if reply.kind == "unauthorised":
+            self.office.projects.failed(self.project, f"{reply.code}", credential=True, now=self.run.now)
+        elif reply.kind == "throttled":
+            self.office.projects.throttled(self.project, reply.retry_after_ms, self.run.now)
+
+    def _tell_of_receipts(self, claim: Claim, reply: ReceiptReply, *, troubled: bool) -> None:
+        """Open the breaker on a credential fault; close one that a receipt opened, once a newer push arrived."""
+        projects, now = self.office.projects, self.run.now
+        fault = next((each for each in reply.receipts.values() if each.fate == "credential"), None)
+        if fault is not None:
+            why = f"{fault.code}: {fault.message}" if fault.message else str(fault.code)
+            projects.failed(self.project, why, credential=True, by="receipt", now=now)
+        elif troubled:
+            arrived = [
+                each.sent_at
+                for each in _awaited(claim)
+                if each.sent_at and (said := reply.receipts.get(each.ticket_id)) and said.fate == "ok"
+            ]
+            if arrived:
+                projects.succeeded(self.project, "receipt", max(arrived), now)
+
+    def _hand_back(self, claim: Claim) -> None:
+        try:
+            self.office.claims.release(claim, self.run.now)
+        except DatabaseUnavailableError:
+            _log.warning("claim_not_handed_back", claim=str(claim.token))
+
+
+def _awaited(claim: Claim) -> Sequence[Awaiting]:
+    return [each for each in claim.deliveries if isinstance(each, Awaiting)]
+
+
+def _said(awaiting: Awaiting, receipt: Ticket) -> ReceiptAnswer:
+    """Return what a receipt means; a credential fault is not the push's, and gives its attempt back."""
+    code, message = receipt.code, receipt.message
+    match receipt.fate:
+        case "ok" | "sent":
+            return ReceiptAnswer(awaiting, "ok")
+        case "credential":
+            return ReceiptAnswer(awaiting, "retryable", -1, paced=False, error_code=code, error_message=message)
+        case "invalid" | "failed" | "retryable":
+            return ReceiptAnswer(awaiting, receipt.fate, error_code=code, error_message=message)

@@ -1,0 +1,211 @@
+"""What a project may send now: its bucket, breaker and brakes, as pure functions of state, rules and time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Literal
+
+from relevo.model import Lane
+
+Witness = Literal["request", "receipt"]
+Why = Literal["granted", "rate", "rest", "breaker", "runaway", "connections"]
+_LEAST_SHARE = 0.01
+_RAMP_SHARE = 0.25  # after an outage everybody comes back at once, and the service is barely on its feet
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The numbers behind the decisions, from the settings."""
+
+    rate_per_s: int
+    """0 lifts the limit."""
+    urgent_share: float
+    recovery_s: float
+    chunk: int
+    breaker_failures: int
+    breaker_pause_ms: int
+    breaker_pause_max_ms: int
+    probe_ms: int
+    receipt_probe_ms: int
+    """How long a probe may take to be heard of: by its answer, or by its receipt."""
+    brake_share: float
+    brake_min: int
+    runaway_factor: int
+    runaway_min: int
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project's row: what it may send, and why not more."""
+
+    project: str
+    urgent_tokens: float
+    bulk_tokens: float
+    filled_at: datetime
+    rate_share: float
+    rest_until: datetime | None
+    breaker: Literal["closed", "open", "probing"]
+    breaker_reason: str | None
+    breaker_by: Witness | None
+    breaker_since: datetime | None
+    probe_at: datetime | None
+    trips: int
+    failures: int
+    pruning_stopped_at: datetime | None
+    runaway_since: datetime | None
+
+
+@dataclass(frozen=True)
+class Grant:
+    """How many pushes may be claimed now; if none, why, and when to look again."""
+
+    count: int
+    why: Why = "granted"
+    wait_s: float = 0.0
+    probe: bool = False
+
+
+def reserve(state: Project, rules: Rules, now: datetime, lane: Lane, wanted: int) -> tuple[Project, Grant]:
+    """Take up to `wanted` tokens of a lane, or say what stands in the way."""
+    state = refill(state, rules, now)
+    if state.runaway_since is not None:
+        return state, Grant(0, "runaway", 60.0)
+    if state.breaker != "closed":
+        return _probe(state, rules, now)
+    if state.rest_until is not None and state.rest_until > now:
+        return state, Grant(0, "rest", (state.rest_until - now).total_seconds())
+    if rules.rate_per_s == 0:
+        return state, Grant(wanted)
+    level = state.urgent_tokens if lane == "urgent" else state.bulk_tokens
+    worth = min(wanted, rules.chunk, int(_capacity(rules)))
+    if level < worth:
+        return state, Grant(0, "rate", (worth - level) / _rate_of(state, rules))
+    count = min(wanted, int(level))
+    return _draw(state, lane, count), Grant(count)
+
+
+def give_back(state: Project, rules: Rules, lane: Lane, count: int) -> Project:
+    """Put tokens back that were reserved and not used."""
+    room = _capacity(rules) - (state.urgent_tokens if lane == "urgent" else state.bulk_tokens)
+    return _draw(state, lane, -min(float(count), max(0.0, room)))
+
+
+def refill(state: Project, rules: Rules, now: datetime) -> Project:
+    """Let time pass: each lane gets its share, what overflows one runs into the other, the rate grows back."""
+    elapsed = max(0.0, (now - state.filled_at).total_seconds())
+    full = _capacity(rules)
+    income = rules.rate_per_s * state.rate_share * elapsed
+    urgent = state.urgent_tokens + income * rules.urgent_share
+    bulk = state.bulk_tokens + income * (1 - rules.urgent_share)
+    urgent, bulk = urgent + max(0.0, bulk - full), bulk + max(0.0, urgent - full)
+    return replace(
+        state,
+        urgent_tokens=min(urgent, full),
+        bulk_tokens=min(bulk, full),
+        filled_at=max(now, state.filled_at),
+        rate_share=min(1.0, state.rate_share + elapsed / rules.recovery_s),
+    )
+
+
+def throttle(state: Project, now: datetime, retry_after_ms: int) -> Project:
+    """Halve the rate after a 429, and rest for as long as it asks."""
+    until = now + timedelta(milliseconds=max(1_000, retry_after_ms))
+    return replace(
+        state,
+        rate_share=max(_LEAST_SHARE, state.rate_share / 2),
+        rest_until=max(until, state.rest_until or until),
+        urgent_tokens=0.0,
+        bulk_tokens=0.0,
+    )
+
+
+def fail(state: Project, rules: Rules, now: datetime, reason: str, *, credential: bool, by: Witness) -> Project:
+    """Note something that failed for no fault of its message; open the breaker when that is no accident."""
+    if state.breaker == "open":
+        return state  # sent before it opened
+    failures = state.failures + 1
+    if state.breaker == "closed" and not credential and failures < rules.breaker_failures:
+        return replace(state, failures=failures)
+    pause_ms = min(rules.breaker_pause_ms << min(state.trips, 20), rules.breaker_pause_max_ms)
+    return replace(
+        state,
+        breaker="open",
+        breaker_reason=reason[:300] or "no reason was given",
+        breaker_by=by,
+        breaker_since=now,
+        probe_at=now + timedelta(milliseconds=pause_ms),
+        trips=state.trips + 1,
+        failures=0,
+    )
+
+
+def succeed(state: Project, by: Witness, sent_at: datetime | None = None) -> Project:
+    """Note something that went well: failures are forgotten, and a probe closes the breaker.
+
+    One that a receipt opened is closed by a receipt alone, of a push that was sent after it opened.
+    """
+    if state.breaker == "closed":
+        return replace(state, failures=0, trips=0) if state.failures or state.trips else state
+    if by == "receipt":
+        proven = sent_at is not None and state.breaker_since is not None and sent_at > state.breaker_since
+        return close(state) if proven and state.breaker_by == "receipt" else state
+    return close(state) if state.breaker == "probing" and state.breaker_by == "request" else state
+
+
+def close(state: Project) -> Project:
+    """Close the breaker; the rate ramps up anew, and its trips are forgotten with the next thing that goes well."""
+    return replace(
+        state,
+        breaker="closed",
+        breaker_reason=None,
+        breaker_by=None,
+        breaker_since=None,
+        probe_at=None,
+        failures=0,
+        rate_share=min(state.rate_share, _RAMP_SHARE),
+    )
+
+
+def is_abnormal(answers: int, unregistered: int, rules: Rules) -> bool:
+    """Tell whether so many tokens are said to be gone that the answers are to be doubted, not the tokens."""
+    return unregistered >= rules.brake_min and unregistered > answers * rules.brake_share
+
+
+def is_runaway(sent: int, installations: int, rules: Rules) -> bool:
+    """Tell whether more was sent than any plan would send to so many installations."""
+    return sent > max(installations * rules.runaway_factor, rules.runaway_min)
+
+
+def batch_limit(*, most: int, chunk: int, connections: int, under_way: int, latency_ms: float, lease_ms: int) -> int:
+    """Return how many deliveries a new claim may take, so that all of them are sent well within its lease.
+
+    `under_way` counts the requests that stand in line before it.
+    """
+    in_time = int(connections * lease_ms / 3 / max(latency_ms, 1.0)) - under_way
+    return min(most, chunk * max(1, min(connections, in_time)))
+
+
+def _probe(state: Project, rules: Rules, now: datetime) -> tuple[Project, Grant]:
+    """Let one push through a breaker that was open for long enough; another only if nothing is heard of that one."""
+    assert state.probe_at is not None
+    if state.probe_at > now:
+        return state, Grant(0, "breaker", (state.probe_at - now).total_seconds())
+    wait_ms = rules.probe_ms if state.breaker_by == "request" else rules.receipt_probe_ms
+    later = now + timedelta(milliseconds=wait_ms)
+    return replace(state, breaker="probing", probe_at=later), Grant(1, probe=True)
+
+
+def _draw(state: Project, lane: Lane, count: float) -> Project:
+    if lane == "urgent":
+        return replace(state, urgent_tokens=max(0.0, state.urgent_tokens - count))
+    return replace(state, bulk_tokens=max(0.0, state.bulk_tokens - count))
+
+
+def _capacity(rules: Rules) -> float:
+    """Each lane may save up one request: more would let a second hold more than the push service bears."""
+    return float(max(1, min(rules.chunk, rules.rate_per_s)))
+
+
+def _rate_of(state: Project, rules: Rules) -> float:
+    return max(0.1, rules.rate_per_s * state.rate_share)

@@ -1,0 +1,256 @@
+"""Projects: what the fleet may send for each, decided one after the other on the project's row."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime
+from typing import Any
+
+import structlog
+
+from relevo import limits, queries
+from relevo.config import Settings
+from relevo.db import Connection, Database, text_array
+from relevo.limits import Grant, Project, Rules, Witness
+from relevo.model import Lane
+
+_SQL = queries.load("projects")
+_log = structlog.get_logger("relevo.projects")
+_FIELDS = len(fields(Project))
+_LOOK_EVERY_S = 5.0
+MOST_PROJECTS = 1_000
+
+
+@dataclass(frozen=True)
+class DueLane:
+    """A project's lane that has, or will have, something to send."""
+
+    project: str
+    lane: Lane
+    due_in_s: float
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What a worker may do for a project now: how many pushes, on how many connections."""
+
+    grant: Grant
+    connections: int = 0
+    troubled: bool = False
+    """Whether the project failed lately, so that a success is news."""
+
+
+def rules_of(settings: Settings) -> Rules:
+    """Return the numbers behind the decisions that the settings ask for."""
+    return Rules(
+        rate_per_s=settings.push_rate_per_second,
+        urgent_share=settings.push_urgent_share_percent / 100,
+        recovery_s=settings.push_rate_recovery_ms / 1000,
+        chunk=settings.push_chunk_size,
+        breaker_failures=settings.push_breaker_failures,
+        breaker_pause_ms=settings.push_breaker_pause_ms,
+        breaker_pause_max_ms=settings.push_breaker_pause_max_ms,
+        probe_ms=settings.outbox_lease_duration_ms,
+        receipt_probe_ms=settings.outbox_lease_duration_ms + 2 * settings.receipt_first_poll_ms,
+        brake_share=settings.push_brake_percent / 100,
+        brake_min=settings.push_brake_min_answers,
+        runaway_factor=settings.push_runaway_factor,
+        runaway_min=settings.push_runaway_min_pushes,
+    )
+
+
+class Projects:
+    """The statements around projects, for one worker."""
+
+    def __init__(self, database: Database, settings: Settings, worker_id: str) -> None:
+        self._database = database
+        self._settings = settings
+        self._worker_id = worker_id
+        self.rules = rules_of(settings)
+        self._known: set[str] = set()
+        self._looked: dict[str, float] = {}
+        self._guard = threading.Lock()
+
+    def due_lanes(self, now: datetime | None = None) -> list[DueLane]:
+        """Return the lanes that hold something open that nobody claims, urgent and oldest first."""
+        with self._database.transaction(by_key=True) as connection:
+            rows = connection.execute(_SQL["list_due_lanes"], {"now": now, "limit": MOST_PROJECTS}).fetchall()
+        return [DueLane(*row) for row in rows]
+
+    def due_receipts(self, now: datetime | None = None) -> list[tuple[str, float]]:
+        """Return the projects that have receipts to ask for, and in how many seconds the first falls due."""
+        with self._database.transaction(by_key=True) as connection:
+            return connection.execute(_SQL["list_due_receipts"], {"now": now, "limit": MOST_PROJECTS}).fetchall()
+
+    def reserve(self, project: str, lane: Lane, most: int, now: datetime | None = None) -> Allowance:
+        """Take tokens for up to `most` pushes that are due, and this worker's share of the connections."""
+        with self._locked(project, now) as (connection, state, at, decide):
+            wanted = most
+            if self.rules.rate_per_s:  # a bucket that is nearly empty is worth waiting for, if there is enough to send
+                key = {"project": project, "lane": lane, "limit": most, "now": now}
+                row = connection.execute(_SQL["count_due"], key).fetchone()
+                wanted = row[0] if row else 0
+            if not wanted:
+                return Allowance(Grant(0))
+            decided, grant = limits.reserve(state, self.rules, at, lane, wanted)
+            if not grant.count:
+                return Allowance(grant)
+            connections = self._lease_connections(connection, project, now)
+            if not connections:
+                return Allowance(Grant(0, "connections", 0.5))
+            decide(decided)
+            return Allowance(grant, connections, bool(state.failures or state.trips or grant.probe))
+
+    def lease_connections(self, project: str, now: datetime | None = None) -> Allowance:
+        """Take this worker's share of a project's connections, to ask for receipts; 0 if others hold all of them."""
+        with self._locked(project, now) as (connection, state, _at, _decide):
+            connections = self._lease_connections(connection, project, now)
+        return Allowance(Grant(0), connections, troubled=state.breaker_by == "receipt")
+
+    def _lease_connections(self, connection: Connection, project: str, now: datetime | None) -> int:
+        asked = {
+            "project": project,
+            "worker_id": self._worker_id,
+            "most": self._settings.outbox_concurrency,
+            "lease_ms": self._settings.outbox_lease_duration_ms,
+            "now": now,
+        }
+        row = connection.execute(_SQL["lease_connections"], asked).fetchone()
+        return int(row[0]) if row else 0
+
+    def give_back(self, project: str, lane: Lane, count: int, now: datetime | None = None) -> None:
+        """Put back tokens that were reserved and not used."""
+        if not self.rules.rate_per_s or count <= 0:
+            return
+        with self._locked(project, now) as (_connection, state, _at, decide):
+            decide(limits.give_back(state, self.rules, lane, count))
+
+    def drop_connections(self, project: str | None = None) -> None:
+        """Give back this worker's connections, of one project or of all."""
+        with self._database.connection() as connection:
+            connection.execute(_SQL["drop_connections"], {"worker_id": self._worker_id, "project": project})
+
+    def throttled(self, project: str, retry_after_ms: int, now: datetime | None = None) -> None:
+        """Halve a project's rate after a 429."""
+        with self._locked(project, now) as (connection, state, at, decide):
+            if state.rest_until is not None and state.rest_until > at:
+                return  # answers of one wave are one complaint
+            decided = limits.throttle(state, at, retry_after_ms)
+            decide(decided)
+            self._tell(connection, project, "rate_halved", f"to {decided.rate_share:.0%} of the full rate", now)
+
+    def failed(
+        self, project: str, reason: str, *, credential: bool, by: Witness = "request", now: datetime | None = None
+    ) -> bool:
+        """Note a failure that is not a message's fault; tell whether the breaker is open now."""
+        with self._locked(project, now) as (connection, state, at, decide):
+            decided = limits.fail(state, self.rules, at, reason, credential=credential, by=by)
+            decide(decided)
+            if decided.breaker == "open" and state.breaker != "open":
+                self._tell(connection, project, "breaker_opened", reason, now)
+        return decided.breaker == "open"
+
+    def succeeded(
+        self, project: str, by: Witness = "request", sent_at: datetime | None = None, now: datetime | None = None
+    ) -> None:
+        """Note that something went well: a probe closes the breaker."""
+        with self._locked(project, now) as (connection, state, _at, decide):
+            decided = limits.succeed(state, by, sent_at)
+            if decided is not state:
+                decide(decided)
+            if state.breaker != "closed" and decided.breaker == "closed":
+                self._tell(connection, project, "breaker_closed", f"after: {state.breaker_reason}", now)
+
+    def pruning_stopped(self, connection: Connection, project: str, now: datetime | None = None) -> bool:
+        """Tell, inside a settle's transaction, whether so many tokens are said to be gone that none may be disabled."""
+        state, at = self._lock(connection, project, now)
+        abnormal, detail = self._is_abnormal(connection, project, now)
+        if abnormal and state.pruning_stopped_at is None:
+            self._save(connection, replace(state, pruning_stopped_at=at))
+            self._tell(connection, project, "pruning_stopped", detail, now)
+        elif not abnormal and state.pruning_stopped_at is not None:
+            self._save(connection, replace(state, pruning_stopped_at=None))
+            self._tell(connection, project, "pruning_resumed", detail, now)
+        return abnormal
+
+    def look_after(self, project: str, now: datetime | None = None) -> None:
+        """Look now and then whether a project's brakes are to be drawn or released."""
+        with self._guard:
+            if now is None and time.monotonic() - self._looked.get(project, -_LOOK_EVERY_S) < _LOOK_EVERY_S:
+                return
+            self._looked[project] = time.monotonic()
+        with self._locked(project, now) as (connection, state, at, decide):
+            decided = self._watch_for_runaway(connection, state, at, now)
+            if decided.pruning_stopped_at is not None and not self._is_abnormal(connection, project, now)[0]:
+                decided = replace(decided, pruning_stopped_at=None)
+                self._tell(connection, project, "pruning_resumed", "few answers are DeviceNotRegistered now", now)
+            if decided is not state:
+                decide(decided)
+
+    def _watch_for_runaway(self, connection: Connection, state: Project, at: datetime, now: datetime | None) -> Project:
+        key = {"project": state.project, "now": now}
+        window = key | {"window_ms": self._settings.push_runaway_window_ms}
+        row = connection.execute(_SQL["sum_tallies"], window).fetchone()
+        sent = row[0] if row else 0
+        if sent <= self.rules.runaway_min and state.runaway_since is None:
+            return state
+        counted = connection.execute(_SQL["count_installations"], key).fetchone()
+        counted = counted or connection.execute(_SQL["read_installations"], key).fetchone()
+        installations = counted[0] if counted else 0
+        runaway = limits.is_runaway(sent, installations, self.rules)
+        minutes = self._settings.push_runaway_window_ms // 60_000
+        detail = f"{sent} pushes in {minutes} min to {installations} installations"
+        if runaway and state.runaway_since is None:
+            self._tell(connection, state.project, "runaway_stopped", detail, now)
+            return replace(state, runaway_since=at)
+        if not runaway and state.runaway_since is not None:
+            self._tell(connection, state.project, "runaway_released", detail, now)
+            return replace(state, runaway_since=None)
+        return state
+
+    def _is_abnormal(self, connection: Connection, project: str, now: datetime | None) -> tuple[bool, str]:
+        window = {"project": project, "window_ms": self._settings.push_brake_window_ms, "now": now}
+        row = connection.execute(_SQL["sum_tallies"], window).fetchone()
+        _sent, answers, unregistered = row or (0, 0, 0)
+        detail = f"{unregistered} of {answers} answers were DeviceNotRegistered"
+        return limits.is_abnormal(answers, unregistered, self.rules), detail
+
+    def move_tokens(self, project: str, homes: Mapping[str, str], now: datetime | None = None) -> None:
+        """Remember which project each token belongs to, as the push service told."""
+        pairs = sorted(homes.items())
+        moved = {"tokens": text_array(t for t, _ in pairs), "projects": text_array(p for _, p in pairs), "now": now}
+        with self._database.transaction() as connection:
+            count = connection.execute(_SQL["move_tokens"], moved).rowcount
+            if count:
+                detail = f"{count} tokens belong to {', '.join(sorted(set(homes.values())))}"[:300]
+                self._tell(connection, project, "tokens_moved", detail, now)
+
+    @contextmanager
+    def _locked(
+        self, project: str, now: datetime | None
+    ) -> Iterator[tuple[Connection, Project, datetime, Callable[[Project], None]]]:
+        with self._database.transaction() as connection:
+            state, at = self._lock(connection, project, now)
+            yield connection, state, at, lambda decided: self._save(connection, decided)
+
+    def _lock(self, connection: Connection, project: str, now: datetime | None) -> tuple[Project, datetime]:
+        key = {"project": project, "now": now, "chunk": min(self.rules.chunk, self.rules.rate_per_s)}
+        row = connection.execute(_SQL["lock_project"], key).fetchone()
+        if row is None:
+            connection.execute(_SQL["add_project"], key)
+            row = connection.execute(_SQL["lock_project"], key).fetchone()
+        assert row is not None
+        return Project(*row[:_FIELDS]), row[_FIELDS]
+
+    def _save(self, connection: Connection, decided: Project) -> None:
+        connection.execute(_SQL["save_project"], asdict(decided))
+
+    def _tell(self, connection: Connection, project: str, what: str, detail: str, now: datetime | None) -> None:
+        told: dict[str, Any] = {"project": project, "what": what, "detail": detail[:300], "now": now}
+        connection.execute(_SQL["tell_incident"], told)
+        good = what in ("breaker_closed", "pruning_resumed", "runaway_released", "tokens_moved")
+        (_log.info if good else _log.error)(what, project=project, detail=detail)

@@ -1,0 +1,180 @@
+"""Sending: the lines to a push service, one thread and one connection each, and the middlewares around a request."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TypeVar
+from uuid import UUID
+
+import structlog
+
+from relevo.errors import Reschedule
+from relevo.logs import normalise_error
+from relevo.model import Lane, Message, Reply
+from relevo.ports import PushProvider
+
+_log = structlog.get_logger("relevo.sending")
+_IDLE_S = 10.0
+_FIRST_GUESS_MS = 250.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class PushContext:
+    """What a middleware may know of the push request it wraps."""
+
+    request_id: UUID
+    project: str
+    lane: Lane
+    messages: int
+    worker_id: str
+
+
+PushMiddleware = Callable[[PushContext, Callable[[], Reply]], Reply]
+"""Wraps a push request: does something, calls `next()` once, does something, returns its reply."""
+
+
+class Lines:
+    """Up to so many requests at once for one project. Urgent ones go first, but after each a bulk one has its turn."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._capacity = 1
+        self._threads = 0
+        self._idle = 0
+        self._urgent_was_last = False
+        self._waiting: dict[Lane, deque[Callable[[], None]]] = {"urgent": deque(), "bulk": deque()}
+        self._under_way: dict[Lane, int] = {"urgent": 0, "bulk": 0}
+        self._changed = threading.Condition()
+        self._closed = False
+        self.latency_ms = _FIRST_GUESS_MS
+
+    @property
+    def capacity(self) -> int:
+        """How many requests may be under way at once."""
+        return self._capacity
+
+    def resize(self, capacity: int) -> None:
+        """Let more or fewer requests be under way at once, from the next one on."""
+        with self._changed:
+            self._capacity = max(1, capacity)
+            self._changed.notify_all()
+
+    def under_way(self, lane: Lane | None = None) -> int:
+        """How many requests are being sent or stand in line."""
+        return sum(self._under_way.values()) if lane is None else self._under_way[lane]
+
+    def submit(self, lane: Lane, work: Callable[[], T]) -> Future[T]:
+        """Send a request as soon as a line is free."""
+        future: Future[T] = Future()
+
+        def task() -> None:
+            started = time.monotonic()
+            try:
+                result = work()
+            except BaseException as error:  # noqa: BLE001 whatever it is, it belongs to whoever waits for it
+                future.set_exception(error)
+            else:
+                took_ms = (time.monotonic() - started) * 1000
+                self.latency_ms += (took_ms - self.latency_ms) / 5
+                future.set_result(result)
+
+        with self._changed:
+            self._waiting[lane].append(task)
+            self._under_way[lane] += 1
+            if not self._idle and self._threads < self._capacity:
+                self._threads += 1
+                threading.Thread(target=self._serve, name=f"relevo-line-{self._name}", daemon=True).start()
+            else:
+                self._changed.notify()
+        return future
+
+    def close(self) -> None:
+        """Let the lines end once nothing stands in line."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _serve(self) -> None:
+        while (taken := self._next()) is not None:
+            lane, task = taken
+            try:
+                task()
+            finally:
+                with self._changed:
+                    self._under_way[lane] -= 1
+
+    def _next(self) -> tuple[Lane, Callable[[], None]] | None:
+        """Wait for a request; None ends this line."""
+        with self._changed:
+            while self._threads <= self._capacity:
+                if any(self._waiting.values()):
+                    return self._take()
+                self._idle += 1
+                heard = self._changed.wait(_IDLE_S)
+                self._idle -= 1
+                if not any(self._waiting.values()) and (self._closed or not heard):
+                    break
+            self._threads -= 1
+            return None
+
+    def _take(self) -> tuple[Lane, Callable[[], None]]:
+        urgent, bulk = bool(self._waiting["urgent"]), bool(self._waiting["bulk"])
+        self._urgent_was_last = urgent and not (bulk and self._urgent_was_last)
+        lane: Lane = "urgent" if self._urgent_was_last else "bulk"
+        return lane, self._waiting[lane].popleft()
+
+
+def send(
+    provider: PushProvider,
+    messages: Sequence[Message],
+    context: PushContext,
+    middlewares: Sequence[PushMiddleware] = (),
+) -> Reply:
+    """Send one request through the middlewares: raising before it holds it back, raising after it loses no answer."""
+    answers: list[Reply] = []
+
+    def post() -> Reply:
+        if answers:
+            raise RuntimeError("a middleware called next() twice; the request was sent once")
+        answers.append(_post(provider, messages))
+        return answers[0]
+
+    call: Callable[[], Reply] = post
+    for middleware in reversed(middlewares):
+        call = _wrapped(middleware, context, call)
+    try:
+        call()
+    except Reschedule as wish:
+        return answers[0] if answers else _rescheduled(wish)
+    except Exception as error:  # noqa: BLE001 a middleware may raise anything
+        why = normalise_error(error)
+        _log.error("push_middleware_failed", request=str(context.request_id), sent=bool(answers), error=why)
+        if not answers:
+            return Reply("held_back", code="middleware_failed", message=why)
+    return answers[0] if answers else Reply("held_back", code="middleware_failed", message="next() was not called")
+
+
+def _wrapped(middleware: PushMiddleware, context: PushContext, call: Callable[[], Reply]) -> Callable[[], Reply]:
+    return lambda: middleware(context, call)
+
+
+def _post(provider: PushProvider, messages: Sequence[Message]) -> Reply:
+    """Send; a provider that raises what is no wish may have sent."""
+    try:
+        return provider.send(messages)
+    except Reschedule as wish:
+        return _rescheduled(wish)
+    except Exception as error:  # noqa: BLE001 nobody knows how far it came
+        _log.exception("provider_failed", provider=provider.name)
+        return Reply("unclear", code="provider_failed", message=normalise_error(error))
+
+
+def _rescheduled(wish: Reschedule) -> Reply:
+    return Reply("held_back", code="rescheduled", message=str(wish)[:300], not_before=wish.at)
