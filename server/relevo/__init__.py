@@ -26,6 +26,9 @@ if TYPE_CHECKING:
         set_preference,
         wait,
     )
+    from relevo.errors import Reschedule
+    from relevo.model import Reply
+    from relevo.sending import PushContext
 
 __version__ = "0.1.0"
 
@@ -36,6 +39,9 @@ __all__ = [
     "Installation",
     "Matching",
     "Preference",
+    "PushContext",
+    "Reply",
+    "Reschedule",
     "cancel",
     "complete",
     "delete",
@@ -48,8 +54,11 @@ __all__ = [
 ]
 
 
+_ROOMS = {"PushContext": "relevo.sending", "Reply": "relevo.model", "Reschedule": "relevo.errors"}
+
+
 def __getattr__(name: str) -> Any:
     """Load the door when it is first used: a guardian or a command needs none of it."""
     if name in __all__:
-        return getattr(import_module("relevo.door"), name)
+        return getattr(import_module(_ROOMS.get(name, "relevo.door")), name)
     raise AttributeError(f"module 'relevo' has no attribute {name!r}")

@@ -1,7 +1,9 @@
-"""What operators do: pause and resume cycles, set what differs per event type."""
+"""What operators do: pause and resume cycles, redrive dead letters, set what differs per event type."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from psycopg import errors as pg
@@ -14,6 +16,7 @@ from relevo.errors import UsageError
 from relevo.model import Lane
 
 _SQL = queries.load("actions")
+_REDRIVE_BATCH = 1_000
 
 
 def pause(database: Database, cycle: str, reason: str) -> None:
@@ -87,6 +90,51 @@ def event_types(database: Database) -> list[dict[str, Any]]:
     """Return the event types that differ from the settings."""
     with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(_SQL["list_event_types"]).fetchall()
+
+
+@dataclass(frozen=True)
+class DeadLetters:
+    """Which dead letters are meant: by id, error code or event; all that are given must hold."""
+
+    ids: Sequence[int] = ()
+    error_code: str | None = None
+    event_id: int | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """Return them as statements take them; nothing given is refused, for it would mean everything."""
+        if not self.ids and self.error_code is None and self.event_id is None:
+            raise UsageError("Which dead letters?", hint="Name them with --id, --error-code or --event.")
+        return {"ids": list(self.ids) or None, "error_code": self.error_code, "event_id": self.event_id}
+
+
+def dead_letters(database: Database, which: DeadLetters) -> list[dict[str, Any]]:
+    """Count the dead letters that are meant, by error code."""
+    with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(_SQL["count_dead"], which.parameters()).fetchall()
+
+
+def redrive(database: Database, which: DeadLetters) -> int:
+    """Open dead letters again, in batches; return how many. What is past its deadline stays as it is."""
+    parameters = which.parameters() | {"limit": _REDRIVE_BATCH}
+    total = 0
+    while True:
+        with database.transaction() as connection:
+            row = connection.execute(_SQL["redrive_dead"], parameters).fetchone()
+            opened = row[0] if row else 0
+            if opened:
+                connection.execute(_SQL["wake_dispatch"])
+        total += opened
+        if opened < _REDRIVE_BATCH:
+            return total
+
+
+def release_project(database: Database, project: str) -> None:
+    """Let a project send again: its breaker is probed at once, its brakes are off and judge anew."""
+    with database.transaction() as connection:
+        if connection.execute(_SQL["release_project"], {"project": project}).fetchone() is None:
+            raise UsageError(f"There is no project {project}.", hint="`relevo status` lists them.")
+        connection.execute(_SQL["forget_tallies"], {"project": project})
+        connection.execute(_SQL["wake_dispatch"])
 
 
 def retry_rejects(database: Database, *, source: str | None = None, reject_id: int | None = None) -> int:

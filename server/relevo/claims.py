@@ -12,7 +12,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import structlog
-from psycopg.rows import class_row
 
 from relevo import queries
 from relevo.config import Settings
@@ -148,8 +147,7 @@ class Claims:
             "now": now,
         }
         with self._transaction() as connection:
-            with connection.cursor(row_factory=class_row(Awaiting)) as cursor:
-                picked = cursor.execute(_SQL["pick_awaiting"], parameters).fetchall()
+            picked = [Awaiting(*row) for row in connection.execute(_SQL["pick_awaiting"], parameters)]
             if not picked:
                 return None
             claim = Claim(token, "receipt", project, self._settings.outbox_lease_duration_ms, tuple(picked), since)
@@ -170,8 +168,7 @@ class Claims:
                 "only_types": list(chosen.only) if chosen.only is not None else None,
                 "not_types": list(chosen.without) if chosen.without is not None else None,
             }
-            with connection.cursor(row_factory=class_row(Delivery)) as cursor:
-                picked = cursor.execute(_SQL["pick_due"], asked).fetchall()
+            picked = [Delivery(*row) for row in connection.execute(_SQL["pick_due"], asked)]
             batch = batch_of(picked, self._settings.outbox_suspect_lapses)
             if not batch:
                 return None
@@ -200,9 +197,8 @@ class Claims:
             if row is None:
                 return None
             lease_ms, days, ids = row
-            with connection.cursor(row_factory=class_row(Delivery)) as cursor:
-                keys = {"token": token, "days": days, "ids": ids}
-                deliveries = cursor.execute(_SQL["adopt_claim"], keys).fetchall()
+            keys = {"token": token, "days": days, "ids": ids}
+            deliveries = [Delivery(*row) for row in connection.execute(_SQL["adopt_claim"], keys)]
         _log.info("claim_adopted", claim=str(token), deliveries=len(deliveries))
         return Claim(token, cycle, parameters["project"], lease_ms, tuple(deliveries))
 
@@ -213,8 +209,8 @@ class Claims:
         """
         claim.check()
         keys = [(request.id, d.event_day, d.id) for request in wave for d in request.deliveries]
-        with self._transaction() as connection, connection.cursor(row_factory=class_row(Verdict)) as cursor:
-            rows = cursor.execute(
+        with self._transaction() as connection:
+            rows = connection.execute(
                 _SQL["journal_wave"],
                 {
                     "token": claim.token,
@@ -226,7 +222,7 @@ class Claims:
                     "now": now,
                 },
             ).fetchall()
-            verdicts = [verdict for verdict in rows if verdict.id is not None]
+            verdicts = [Verdict(*row) for row in rows if row[1] is not None]
             reason = None if verdicts else explain_loss(connection, claim.token, claim)
         if reason in ("not_found", "already_completed") or (reason is not None and not rows):
             claim.lose(

@@ -58,7 +58,10 @@ def story(database: Database, event_id: int) -> Story | None:
         status = door.get(connection, event_id)
     if status is None:
         return None
-    return Story(status.raw, moments, _rows(database, "list_event_errors", event_id=event_id))
+    incidents = _rows(database, "list_event_incidents", event_id=event_id)
+    told = [*moments, *({**row, "what": row["what"].replace("_", " ")} for row in incidents)]
+    told.sort(key=lambda row: row["at"])
+    return Story(status.raw, told, _rows(database, "list_event_errors", event_id=event_id))
 
 
 def installations(database: Database, *, project: str | None = None, limit: int = 20) -> list[Row]:
@@ -91,6 +94,7 @@ class Status:
     cycles: list[Row]
     claims: Row
     sources: list[Row]
+    projects: list[Row]
     health: Health
 
 
@@ -101,12 +105,18 @@ def status(database: Database, settings: Settings) -> Status:
         _rows(database, "list_cycles"),
         _rows(database, "sum_claims")[0],
         _rows(database, "list_sources"),
+        projects(database),
         health(database, settings),
     )
 
 
+def projects(database: Database) -> list[Row]:
+    """Return the projects with what holds them up."""
+    return _rows(database, "list_projects", limit=MAX_LIMIT)
+
+
 def health(database: Database, settings: Settings) -> Health:
-    """A fleet in which no reaper ran for three intervals is not healthy: nobody takes back what the dead held."""
+    """Tell what is wrong: no reaper takes back what the dead held, or a project may not send."""
     row = _rows(database, "read_health")[0]
     limit_s = 3 * settings.reaper_interval_ms / 1000
     problems = []
@@ -118,4 +128,21 @@ def health(database: Database, settings: Settings) -> Health:
         )
     if row["oldest_expired_s"] is not None and row["oldest_expired_s"] > limit_s:
         problems.append(f"an expired claim has been waiting for a reaper for {row['oldest_expired_s']:.0f} s")
+    for project in projects(database):
+        problems += _held_up(project)
     return Health(tuple(problems))
+
+
+def _held_up(project: Row) -> list[str]:
+    name, found = project["project"], []
+    if project["breaker"] != "closed":
+        found.append(f"project {name} sends nothing but probes: {project['breaker_reason']}")
+    if project["pruning_stopped_at"] is not None:
+        found.append(
+            f"project {name} has so many unregistered tokens that none is disabled; check the push credentials"
+        )
+    if project["runaway_since"] is not None:
+        found.append(
+            f"project {name} sent far more than it has phones and was stopped; `relevo release {name}` lets it go on"
+        )
+    return found

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 Trigger = Literal["schedule", "wake-up", "tick", "manual"]
@@ -71,8 +71,7 @@ class Report:
     next_slot_in_s: float | None = None
 
 
-@dataclass(frozen=True)
-class Delivery:
+class Delivery(NamedTuple):
     """A claimed delivery: what is needed to decide about it without another look."""
 
     event_day: date
@@ -90,8 +89,7 @@ class Delivery:
     deadline_at: datetime | None
 
 
-@dataclass(frozen=True)
-class Content:
+class Content(NamedTuple):
     """What an event says."""
 
     id: int
@@ -101,8 +99,7 @@ class Content:
     push: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """Where a claimed delivery goes, or what stands in its way."""
 
     id: int
@@ -122,8 +119,7 @@ class PushRequest:
     deliveries: tuple[Delivery, ...]
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What the journal says of a delivery: send it, or settle it as it says."""
 
     event_day: date
@@ -132,8 +128,7 @@ class Verdict:
     ticket_id: str | None
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """What became of one delivery; `attempted` says whether a request was started for it.
 
     A retry of what was attempted waits as its type's policy says, at least `retry_after_ms`; of what was not, that.
@@ -154,8 +149,7 @@ class Answer:
     not_before: datetime | None = None
 
 
-@dataclass(frozen=True)
-class Awaiting:
+class Awaiting(NamedTuple):
     """A sent delivery whose receipt is asked for."""
 
     event_day: date

@@ -39,3 +39,59 @@ update relevo.ingest_rejects set retry_at = now(), updated_at = now()
 -- name: grant_door
 -- Lets a role of the database enqueue, cancel, complete, delete, read events and register installations, and nothing else.
 select relevo.grant_door(%(role)s);
+
+-- name: count_dead
+-- Counts the dead letters a redrive would take, by error code, and those among them whose deadline has passed.
+select coalesce(d.last_error_code, 'none') as error_code, count(*)::int as deliveries,
+       count(*) filter (where d.deadline_at <= now())::int as too_late, min(d.last_error_message) as example
+  from relevo.notification_deliveries d
+ where d.status = 'failed'
+   and (%(ids)s::bigint[] is null or d.id = any (%(ids)s::bigint[]))
+   and (%(error_code)s::text is null or d.last_error_code = %(error_code)s)
+   and (%(event_id)s::bigint is null or (d.notification_event_id = %(event_id)s
+        and d.event_day = (select e.event_day from relevo.notification_events e where e.id = %(event_id)s)))
+ group by d.last_error_code
+ order by count(*) desc;
+
+-- name: redrive_dead
+-- Opens a batch of dead letters again, as if they had never been tried, and counts them over; those past their deadline stay.
+with dead as materialized (
+  select d.event_day, d.id, d.notification_event_id
+    from relevo.notification_deliveries d
+   where d.status = 'failed' and (d.deadline_at is null or d.deadline_at > now())
+     and (%(ids)s::bigint[] is null or d.id = any (%(ids)s::bigint[]))
+     and (%(error_code)s::text is null or d.last_error_code = %(error_code)s)
+     and (%(event_id)s::bigint is null or (d.notification_event_id = %(event_id)s
+          and d.event_day = (select e.event_day from relevo.notification_events e where e.id = %(event_id)s)))
+   order by d.event_day, d.id
+   limit %(limit)s
+     for no key update
+), opened as (
+  update relevo.notification_deliveries d
+     set status = 'pending', attempt_count = 0, lapse_count = 0, next_attempt_at = now(), completed_at = null, updated_at = now()
+    from dead x
+   where d.event_day = x.event_day and d.id = x.id and d.status = 'failed'
+  returning d.notification_event_id
+), told as (
+  insert into relevo.event_progress_deltas (event_id, status, deliveries)
+  select o.notification_event_id, s.status, s.sign * count(*)::int
+    from opened o cross join (values ('failed', -1), ('pending', 1)) as s(status, sign)
+   group by o.notification_event_id, s.status, s.sign
+)
+select count(*)::int from opened;
+
+-- name: wake_dispatch
+-- Knocks up dispatch, if it sleeps.
+select relevo.wake('dispatch');
+
+-- name: release_project
+-- Lets a project send again: its breaker is probed at once, its brakes are off, its rate is full.
+update relevo.projects
+   set rate_share = 1, rest_until = null, failures = 0, trips = 0, pruning_stopped_at = null, runaway_since = null,
+       probe_at = case when breaker = 'closed' then null else now() end
+ where project = %(project)s
+returning breaker;
+
+-- name: forget_tallies
+-- Forgets how a project's pushes fared, so that its brakes judge anew.
+delete from relevo.push_tallies where project = %(project)s;

@@ -33,3 +33,13 @@ with old as materialized (
 )
 delete from relevo.late_tickets l using old
  where l.event_day = old.event_day and l.delivery_id = old.delivery_id and l.ticket_id = old.ticket_id;
+
+-- name: prune_incidents
+-- Deletes a batch of what happened to projects longer ago than the runs' retention.
+with old as materialized (
+  select i.id from relevo.project_incidents i
+   where i.at < coalesce(%(now)s::timestamptz, now()) - %(retention_days)s * interval '1 day'
+   order by i.id
+   limit %(limit)s
+)
+delete from relevo.project_incidents i using old where i.id = old.id;

@@ -10,6 +10,14 @@ select e.id, e.event_type, e.audience, e.event_day, e.fanout_upto, e.fanout_curs
  limit 1
    for update skip locked;
 
+-- name: read_next_due
+-- Tells in how many seconds the next scheduled event falls due.
+select extract(epoch from min(n.scheduled_at) - coalesce(%(now)s::timestamptz, now()))::float8
+  from (values ('urgent'), ('bulk')) as l(lane)
+  cross join lateral (select e.scheduled_at from relevo.notification_events e
+                       where e.state in ('waiting', 'fanning') and e.lane = l.lane and e.scheduled_at > coalesce(%(now)s::timestamptz, now())
+                       order by e.scheduled_at limit 1) n;
+
 -- name: begin_fanout
 -- Writes an event's day and audience once: the UTC day, and the installations registered until now.
 update relevo.notification_events e

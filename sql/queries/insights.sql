@@ -72,11 +72,25 @@ select s.at, s.what, s.detail
     (case when e.scheduled_at > e.created_at then e.scheduled_at end, 'scheduled', null),
     (e.fanout_started_at, 'fan-out began', concat('for installations registered until then, as of ', e.event_day)),
     (e.fanout_finished_at, 'fan-out finished', concat(e.targets_selected, ' targets, ', e.deliveries_created, ' deliveries')),
+    (e.first_sent_at, 'first push sent', null),
     (e.ended_at, e.state, e.end_reason),
     (e.swept_at, 'open deliveries ended', null),
     (e.deadline_at, 'deadline', null)) as s(at, what, detail)
  where e.id = %(event_id)s and s.at is not null
  order by s.at, s.what;
+
+-- name: list_event_incidents
+-- Lists what happened to the sending of an event's projects since its fan-out began, out of a bounded sample of its deliveries.
+select i.at, i.what, concat_ws(': ', i.project, i.detail) as detail
+  from relevo.notification_events e
+  join relevo.project_incidents i on i.at >= e.fanout_started_at
+ where e.id = %(event_id)s
+   and i.project in (select x.project from (select d.project from relevo.notification_deliveries d
+                                             where d.event_day = e.event_day and d.notification_event_id = e.id limit 1000) x)
+   and i.at <= (select max(x.updated_at) from (select d.updated_at from relevo.notification_deliveries d
+                                                where d.event_day = e.event_day and d.notification_event_id = e.id limit 10000) x)
+ order by i.at
+ limit 50;
 
 -- name: list_event_errors
 -- Lists what went wrong in an event's deliveries, most frequent first, out of a bounded sample.
@@ -116,3 +130,16 @@ select r.id, r.source, r.place, r.external_id, r.reason, r.attempts, r.retry_at,
 select s.source, s.last_outcome, s.last_detail, s.last_asked_at, s.last_ok_at, s.seeded_at,
        extract(epoch from now() - s.last_ok_at)::float8 as since_ok_s
   from relevo.source_state s order by s.source;
+
+-- name: list_projects
+-- Lists the projects with what holds them up, and how they fared in the last minutes.
+select p.project, p.rate_share, p.rest_until, p.breaker, p.breaker_reason, p.breaker_since, p.probe_at, p.trips,
+       p.pruning_stopped_at, p.runaway_since,
+       coalesce((select sum(c.connections)::int from relevo.push_connections c where c.project = p.project and c.leased_until > now()), 0) as connections,
+       t.sent, t.answers, t.unregistered
+  from relevo.projects p
+  cross join lateral (select coalesce(sum(t.sent), 0)::bigint as sent, coalesce(sum(t.answers), 0)::bigint as answers,
+                             coalesce(sum(t.unregistered), 0)::bigint as unregistered
+                        from relevo.push_tallies t where t.project = p.project and t.at > now() - interval '15 minutes') t
+ order by p.project
+ limit %(limit)s;

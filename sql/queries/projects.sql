@@ -120,23 +120,3 @@ update relevo.device_installations i
    set project = m.project, updated_at = coalesce(%(now)s::timestamptz, now())
   from unnest(%(tokens)s::text[], %(projects)s::text[]) as m(token, project)
  where i.token = m.token and i.project <> m.project;
-
--- name: prune_tallies
--- Forgets tallies that no brake looks at any more.
-delete from relevo.push_tallies t
- where t.id in (select o.id from relevo.push_tallies o
-                 where o.at < coalesce(%(now)s::timestamptz, now()) - %(window_ms)s * interval '1 millisecond'
-                 order by o.id limit %(limit)s);
-
--- name: list_projects
--- Lists the projects with what holds them up, and how they fared in the last minutes.
-select p.project, p.rate_share, p.rest_until, p.breaker, p.breaker_reason, p.breaker_since, p.probe_at, p.trips,
-       p.pruning_stopped_at, p.runaway_since,
-       coalesce((select sum(c.connections)::int from relevo.push_connections c where c.project = p.project and c.leased_until > now()), 0) as connections,
-       t.sent, t.answers, t.unregistered
-  from relevo.projects p
-  cross join lateral (select coalesce(sum(t.sent), 0)::bigint as sent, coalesce(sum(t.answers), 0)::bigint as answers,
-                             coalesce(sum(t.unregistered), 0)::bigint as unregistered
-                        from relevo.push_tallies t where t.project = p.project and t.at > now() - interval '15 minutes') t
- order by p.project
- limit %(limit)s;

@@ -46,3 +46,10 @@ with oldest as materialized (
   on conflict (event_id, status) do update set deliveries = p.deliveries + excluded.deliveries
 )
 select count(*)::int from taken;
+
+-- name: prune_tallies
+-- Forgets tallies that no brake looks at any more.
+delete from relevo.push_tallies t
+ where t.id in (select o.id from relevo.push_tallies o
+                 where o.at < coalesce(%(now)s::timestamptz, now()) - %(window_ms)s * interval '1 millisecond'
+                 order by o.id limit %(limit)s);

@@ -71,10 +71,10 @@ def make_table(*columns: str, title: str | None = None, wide: Sequence[str] = ()
 
 
 _COLOURS = {
-    **dict.fromkeys(("ok", "alive", "fanned", "unchanged"), "green"),
+    **dict.fromkeys(("ok", "alive", "fanned", "unchanged", "closed"), "green"),
     **dict.fromkeys(("idle", "stopped"), "dim"),
-    **dict.fromkeys(("partial", "skipped", "stopping", "silent", "cancelled", "unavailable"), "yellow"),
-    **dict.fromkeys(("failed", "abandoned", "lost", "rejected"), "bold red"),
+    **dict.fromkeys(("partial", "skipped", "stopping", "silent", "cancelled", "unavailable", "probing"), "yellow"),
+    **dict.fromkeys(("failed", "abandoned", "lost", "rejected", "open"), "bold red"),
     **dict.fromkeys(("running", "fanning"), "cyan"),
 }
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.markup import escape
+from rich.table import Table
 
 from relevo import actions, app, insights, migrate, service
 from relevo.cli.common import (
@@ -141,6 +142,7 @@ def status(as_json: AsJson = False) -> None:
                     "health": seen.health.problems,
                     "claims": seen.claims,
                     "sources": seen.sources,
+                    "projects": seen.projects,
                     "cycles": seen.cycles,
                     "workers": seen.workers,
                 }
@@ -191,12 +193,42 @@ def _print_status(seen: insights.Status) -> None:
                 escape(row["last_detail"] or ""),
             )
         out.print(sources)
+    if seen.projects:
+        out.print(_projects(seen.projects))
     claims = seen.claims
     out.print(f"Claims: {claims['claims']} holding {claims['deliveries']} deliveries, {claims['expired']} expired.")
     for problem in seen.health.problems:
         out.print(f"[bold red]Not healthy:[/] {escape(problem)}.")
     if seen.health.ok:
         out.print("[green]Healthy.[/]")
+
+
+def _projects(rows: Sequence[dict[str, Any]]) -> Table:
+    projects = make_table(
+        "project",
+        "breaker",
+        "rate",
+        "requests at once",
+        "sent in 15 min",
+        "unregistered",
+        "now",
+        title="Projects",
+        wide=("now",),
+    )
+    for row in rows:
+        held_up = row["breaker_reason"] or ""
+        held_up = "runaway: stopped" if row["runaway_since"] else held_up
+        held_up = held_up or ("no token is disabled for now" if row["pruning_stopped_at"] else "")
+        projects.add_row(
+            escape(row["project"]),
+            coloured(row["breaker"]),
+            f"{row['rate_share']:.0%}",
+            str(row["connections"]),
+            str(row["sent"]),
+            str(row["unregistered"]),
+            escape(held_up),
+        )
+    return projects
 
 
 @cli.command()

@@ -6,13 +6,12 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID, uuid4
 
 import structlog
 from psycopg import errors as pg
-from psycopg.rows import class_row
 
 from relevo import queries, rendering
 from relevo.claims import Claim, Claims
@@ -114,11 +113,9 @@ class Batch:
             "now": self.run.now,
         }
         with self.office.database.transaction(by_key=True) as connection:
-            with connection.cursor(row_factory=class_row(Target)) as cursor:
-                self.targets = {target.id: target for target in cursor.execute(_SQL["read_targets"], keys)}
-            with connection.cursor(row_factory=class_row(Content)) as cursor:
-                contents = cursor.execute(_SQL["read_contents"], {"events": array(events)}).fetchall()
-        return {content.id: content for content in contents}
+            self.targets = {row[0]: Target(*row) for row in connection.execute(_SQL["read_targets"], keys)}
+            contents = connection.execute(_SQL["read_contents"], {"events": array(events)}).fetchall()
+        return {row[0]: Content(*row) for row in contents}
 
     def _compose_one(self, delivery: Delivery, target: Target, contents: Mapping[int, Content]) -> Answer | None:
         content = contents.get(delivery.notification_event_id)
@@ -211,7 +208,7 @@ class Batch:
                 floor_ms = self.office.settings.push_request_timeout_ms
                 answers += [_ambiguous(d, reply, floor_ms) for d in deliveries]
             case "mixed_projects" if homes := self._homes(deliveries, reply):
-                answers += [replace(_not_attempted(d, reply), project=homes.get(d.id)) for d in deliveries]
+                answers += [_not_attempted(d, reply)._replace(project=homes.get(d.id)) for d in deliveries]
             case "too_many" | "rejected" | "mixed_projects":
                 if len(deliveries) > 1:
                     half = len(deliveries) // 2

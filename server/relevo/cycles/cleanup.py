@@ -1,4 +1,4 @@
-"""Cleanup: keep partitions ahead of time, and forget runs and workers that are past their retention."""
+"""Cleanup: keep partitions ahead of time, and forget runs, workers and incidents past their retention."""
 
 from __future__ import annotations
 
@@ -31,10 +31,13 @@ def step(run: Run) -> Step:
         workers = connection.execute(_SQL["prune_workers"], retention).rowcount
     with run.transaction() as connection:
         tickets = connection.execute(_SQL["prune_late_tickets"], retention).rowcount
+    with run.transaction() as connection:
+        incidents = connection.execute(_SQL["prune_incidents"], retention).rowcount
     counts = {
         "partitions_made": made,
         "runs_pruned": runs,
         "workers_pruned": workers,
         "late_tickets_pruned": tickets,
+        "incidents_pruned": incidents,
     }
-    return Step(counts, items=sum(counts.values()), more=_BATCH in (runs, workers, tickets))
+    return Step(counts, items=sum(counts.values()), more=_BATCH in (runs, workers, tickets, incidents))

@@ -78,15 +78,15 @@ def _refresh_statistics(run: Run, day: date) -> None:
 
 def _pick(run: Run, connection: Connection) -> Fanning | None:
     with connection.cursor(row_factory=class_row(Fanning)) as cursor:
-        return cursor.execute(_SQL["pick_event"], {"now": None, "given_up": list(run.given_up)}).fetchone()
+        return cursor.execute(_SQL["pick_event"], {"now": run.now, "given_up": list(run.given_up)}).fetchone()
 
 
 def _slice(run: Run, connection: Connection, event: Fanning) -> tuple[Step, date | None]:
     """Make one slice; return what it did, and the day of a burst that it brought to its end."""
     if event.too_late and event.event_day is None:
-        connection.execute(_SQL["expire_event"], {"event_id": event.id, "now": None})
+        connection.execute(_SQL["expire_event"], {"event_id": event.id, "now": run.now})
         return Step({"events_expired": 1}, items=1, more=True), None
-    day, upto = _begin(connection, event) if event.event_day is None else (event.event_day, event.fanout_upto)
+    day, upto = _begin(run, connection, event) if event.event_day is None else (event.event_day, event.fanout_upto)
     slice_of = {
         "event_id": event.id,
         "audience": event.audience,
@@ -94,7 +94,7 @@ def _slice(run: Run, connection: Connection, event: Fanning) -> tuple[Step, date
         "after_seq": event.fanout_cursor,
         "upto_seq": upto,
         "limit": run.settings.fanout_slice_size,
-        "now": None,
+        "now": run.now,
     }
     bound = connection.execute(_SQL[f"bound_{event.audience}"], slice_of).fetchone()
     finished = bound is None
@@ -109,8 +109,8 @@ def _slice(run: Run, connection: Connection, event: Fanning) -> tuple[Step, date
     return Step(counts, items=max(1, created), more=True), day if burst else None
 
 
-def _begin(connection: Connection, event: Fanning) -> tuple[date, int]:
-    row = connection.execute(_SQL["begin_fanout"], {"event_id": event.id, "now": None}).fetchone()
+def _begin(run: Run, connection: Connection, event: Fanning) -> tuple[date, int]:
+    row = connection.execute(_SQL["begin_fanout"], {"event_id": event.id, "now": run.now}).fetchone()
     assert row is not None  # its row is locked by this transaction
     connection.execute(_SQL["ensure_partition"], {"day": row[0]})
     return row[0], row[1]
@@ -132,9 +132,10 @@ def _sweep(run: Run, connection: Connection) -> Step:
     """End what is left of a cancelled or completed event; what is claimed is ended by its holder."""
     row = connection.execute(_SQL["pick_ended_event"], {"run_started_at": run.context.started_at}).fetchone()
     if row is None:
-        return Step()
+        due = connection.execute(_SQL["read_next_due"], {"now": run.now}).fetchone()
+        return Step(due_in_s=due[0] if due else None)
     limit = run.settings.fanout_slice_size
-    ending = {"event_id": row[0], "day": row[1], "limit": limit, "now": None}
+    ending = {"event_id": row[0], "day": row[1], "limit": limit, "now": run.now}
     ended = connection.execute(_SQL["cancel_deliveries"], ending).fetchone()
     cancelled = ended[0] if ended else 0
     if cancelled == limit:

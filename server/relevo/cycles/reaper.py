@@ -46,6 +46,8 @@ def step(run: Run) -> Step:
     reaped = counts["claims_reaped"]
     with run.transaction() as connection:
         folded = connection.execute(_SQL["fold_progress"], {"limit": _FOLDS_PER_STEP}).fetchone()
+        window_ms = max(run.settings.push_brake_window_ms, run.settings.push_runaway_window_ms)
+        connection.execute(_SQL["prune_tallies"], {"window_ms": window_ms, "limit": _FOLDS_PER_STEP, "now": run.now})
     with run.transaction() as connection:
         counts += bury(connection, run.context.worker_id)
     more = reaped == _CLAIMS_PER_STEP or folded == (_FOLDS_PER_STEP,)

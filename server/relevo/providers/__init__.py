@@ -1,0 +1,1 @@
+"""Push services, each an adapter of the PushProvider port."""
