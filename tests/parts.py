@@ -22,6 +22,10 @@ def find_part(part: str) -> str:
 OPTIONAL_PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "pgbouncer": (lambda: _where("pgbouncer") is not None, "install pgbouncer (Debian: apt-get install pgbouncer)"),
     "ps": (lambda: _where("ps") is not None, "install ps (Debian: apt-get install procps)"),
+    "node": (
+        lambda: _where("node") is not None and _where("npm") is not None,
+        "install Node.js 20 or newer with npm (Debian: apt-get install nodejs npm)",
+    ),
     "linux": (lambda: sys.platform == "linux", "run on Linux"),
     "root": (lambda: os.geteuid() == 0, "run as root"),
 }

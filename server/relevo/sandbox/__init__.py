@@ -1,0 +1,6 @@
+"""A faithful local Expo push service with faults on demand, for demos, tests, benchmarks and work without a network."""
+
+from relevo.sandbox.server import Sandbox, serve
+from relevo.sandbox.settings import Settings
+
+__all__ = ["Sandbox", "Settings", "serve"]

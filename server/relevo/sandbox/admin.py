@@ -1,0 +1,94 @@
+"""The admin calls under /sandbox: phones, totals, faults, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs
+
+from relevo.errors import InvalidInputError
+from relevo.sandbox import answers, faults, messages
+from relevo.sandbox.answers import Answer, Refused
+from relevo.sandbox.world import World
+
+MAX_LIMIT = 1_000
+_PHONES = "/sandbox/phones"
+PHONE = f"{_PHONES}/"
+
+
+def answer(world: World, method: str, path: str, query: bytes, body: bytes) -> Answer:
+    """Answer an admin call; raises Refused."""
+    if path.startswith(PHONE):
+        methods = {"GET": lambda: _phone(world, path.removeprefix(PHONE))}
+    else:
+        methods = _calls(world, query, body).get(path, {})
+    if not methods:
+        raise Refused(404, "NOT_FOUND", f"There is nothing at {path[:200]}.")
+    if method not in methods:
+        allowed = ", ".join(methods)
+        raise Refused(405, "METHOD_NOT_ALLOWED", f"Use {allowed} here.", headers={"allow": allowed})
+    try:
+        return answers.in_json(methods[method]())
+    except InvalidInputError as error:
+        raise Refused(400, "BAD_REQUEST", str(error)) from None
+
+
+def _calls(world: World, query: bytes, body: bytes) -> dict[str, dict[str, Callable[[], Any]]]:
+    return {
+        _PHONES: {"GET": lambda: _page(world, query), "DELETE": lambda: _reset(world)},
+        "/sandbox/totals": {"GET": world.totals},
+        "/sandbox/faults": {
+            "GET": lambda: {"faults": world.rules.told()},
+            "POST": lambda: _add_faults(world, messages.parse(body)),
+            "DELETE": lambda: _clear_faults(world),
+        },
+        "/sandbox/settings": {
+            "GET": lambda: _settings(world),
+            "POST": lambda: _change(world, messages.parse(body)),
+        },
+    }
+
+
+def _settings(world: World) -> dict[str, Any]:
+    return {"settings": world.settings.told()}
+
+
+def _page(world: World, query: bytes) -> dict[str, Any]:
+    asked = parse_qs(query.decode("latin-1"), keep_blank_values=True)
+    limit = _number(asked, "limit", 100, 1, MAX_LIMIT)
+    phones, more = world.phones.page(limit, _number(asked, "after", 0, 0, 2**53))
+    return {"phones": [phone.told() for phone in phones], "next": more}
+
+
+def _number(asked: dict[str, list[str]], name: str, default: int, least: int, most: int) -> int:
+    text = asked.get(name, [str(default)])[-1]
+    if not (text.isascii() and text.isdigit()) or len(text) > len(str(most)) or not least <= int(text) <= most:
+        raise InvalidInputError(f"`{name}` must be a whole number from {least} to {most}, got {text[:50]!r}.")
+    return int(text)
+
+
+def _phone(world: World, token: str) -> dict[str, Any]:
+    phone = world.phones.find(token)
+    if phone is None:
+        raise Refused(404, "NOT_FOUND", f"No message has reached the phone {token[:200]}.")
+    return phone.told() | {"messages": phone.messages()}
+
+
+def _reset(world: World) -> dict[str, Any]:
+    world.reset()
+    return world.totals()
+
+
+def _add_faults(world: World, given: Any) -> dict[str, Any]:
+    world.rules.add([faults.make_rule(each) for each in (given if isinstance(given, list) else [given])])
+    return {"faults": world.rules.told()}
+
+
+def _clear_faults(world: World) -> dict[str, Any]:
+    world.rules.clear()
+    return {"faults": []}
+
+
+def _change(world: World, changes: Any) -> dict[str, Any]:
+    world.change(changes)
+    return _settings(world)

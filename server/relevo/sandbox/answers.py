@@ -1,0 +1,109 @@
+"""What the sandbox says over HTTP: answers, and the refusals of a whole request in Expo's form."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+JSON = "application/json; charset=utf-8"
+HTML = "text/html; charset=utf-8"
+
+_PHRASES = {502: "Bad Gateway", 504: "Gateway Time-out"}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole HTTP answer."""
+
+    status: int
+    body: bytes
+    content_type: str = JSON
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class Refused(Exception):  # noqa: N818 an answer, not an error of ours
+    """The request is answered with an error as a whole."""
+
+    def __init__(
+        self, status: int, code: str, message: str, *, details: Any = None, headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.answer = error(status, code, message, details=details, headers=headers)
+
+
+def in_json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Answer:
+    """Answer with JSON."""
+    return Answer(status, json.dumps(value, separators=(",", ":")).encode(), headers=headers or {})
+
+
+def error(
+    status: int, code: str, message: str, *, details: Any = None, headers: dict[str, str] | None = None
+) -> Answer:
+    """Answer with one error of the whole request."""
+    told: dict[str, Any] = {"code": code, "message": message, "isTransient": status in (429, 500, 502, 503, 504)}
+    if details is not None:
+        told["details"] = details
+    return in_json({"errors": [told]}, status, headers)
+
+
+def gateway_page(status: int) -> Answer:
+    """Answer as a load balancer does: a page where JSON was expected."""
+    title = f"{status} {_PHRASES[status]}"
+    page = f"<html>\n<head><title>{title}</title></head>\n<body>\n<center><h1>{title}</h1></center>\n</body>\n</html>\n"
+    return Answer(status, page.encode(), HTML)
+
+
+def invalid(message: str) -> Refused:
+    """Refuse a request whose messages or ids are not as they should be."""
+    return Refused(400, "VALIDATION_ERROR", message)
+
+
+def unauthorised(status: int = 401) -> Refused:
+    """Refuse a request without the right access token."""
+    return Refused(
+        status, "UNAUTHORIZED", "This project requires a valid access token to send notifications and to read receipts."
+    )
+
+
+def too_many_notifications(count: int, limit: int) -> Refused:
+    """Refuse a request with more recipients than fit into one."""
+    return Refused(
+        400,
+        "PUSH_TOO_MANY_NOTIFICATIONS",
+        f"You can send a maximum of {limit} notifications per request (received {count}); divide your requests.",
+    )
+
+
+def too_many_receipts(count: int, limit: int) -> Refused:
+    """Refuse a question for more receipts than fit into one."""
+    return Refused(
+        400,
+        "PUSH_TOO_MANY_RECEIPTS",
+        f"You can ask for a maximum of {limit} receipts per request (received {count}); divide your requests.",
+    )
+
+
+def too_many_projects(tokens_by_project: dict[str, list[str]]) -> Refused:
+    """Refuse a request for several projects, telling which token is whose."""
+    return Refused(
+        400,
+        "PUSH_TOO_MANY_EXPERIENCE_IDS",
+        "All messages of a request must be for the same project; the details tell which token belongs to which.",
+        details=tokens_by_project,
+    )
+
+
+def too_many_requests(rate_per_s: float, retry_after_s: int) -> Refused:
+    """Refuse what goes beyond a project's rate."""
+    return Refused(
+        429,
+        "TOO_MANY_REQUESTS",
+        f"Exceeded {rate_per_s:g} notifications per second, please try again.",
+        headers={"retry-after": str(retry_after_s)},
+    )
+
+
+def too_large(limit: int) -> Refused:
+    """Refuse a body that is too large, compressed or not."""
+    return Refused(413, "PAYLOAD_TOO_LARGE", f"The body of a request may have at most {limit} bytes, decompressed.")

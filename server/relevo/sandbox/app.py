@@ -1,0 +1,182 @@
+"""The ASGI app: routes a request, and lets answers be late, cut short or never come."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from relevo.sandbox import admin, answers, messages, page
+from relevo.sandbox.answers import Answer, Refused
+from relevo.sandbox.world import Exchange, World
+
+SEND = "/--/api/v2/push/send"
+RECEIPTS = "/--/api/v2/push/getReceipts"
+PUSH_API = (SEND, RECEIPTS)
+HANG_S = 120.0
+# A body that is too large is read to its end up to here, so that its sender gets to hear why it is refused.
+_MAX_DRAINED = 8 * messages.MAX_BODY
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Tell = Callable[[str], None]
+
+
+class _Gone(Exception):  # noqa: N818 a state of affairs
+    """The client left before its request was whole."""
+
+
+class SandboxApp:
+    """A sandbox's face; the protocol puts the connection's transport into the scope's state."""
+
+    def __init__(self, world: World, tell: Tell | None = None) -> None:
+        self.world = world
+        self._tell = tell
+        self._pauses: set[asyncio.Timeout] = set()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Let every answer that is late or hanging end now."""
+        self._stopped = True
+        for pause in self._pauses:
+            pause.reschedule(0)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            return
+        began = time.perf_counter()
+        try:
+            exchange = await self._exchange(scope, receive)
+        except _Gone:
+            return
+        except Refused as refused:
+            exchange = Exchange(refused.answer)
+        try:
+            if scope["path"] in PUSH_API:
+                await self._pause(self.world.settings.latency_ms / 1000, receive)
+            await self._play(exchange, scope, receive, send)
+        finally:
+            self.world.left(exchange)
+        if self._tell is not None:
+            self._tell(_line(scope, exchange, time.perf_counter() - began))
+
+    async def _exchange(self, scope: Scope, receive: Receive) -> Exchange:
+        method, path = scope["method"], scope["path"]
+        if path in PUSH_API:
+            if method != "POST":
+                raise Refused(405, "METHOD_NOT_ALLOWED", "Use POST here.", headers={"allow": "POST"})
+            encoding, authorisation = _headers(scope)
+            body = messages.unpack(await _read(receive), encoding)
+            return (self.world.send if path == SEND else self.world.receipts)(body, authorisation)
+        if path == "/" and method in ("GET", "HEAD"):
+            return Exchange(page.render(self.world, _address(scope)))
+        encoding, _ = _headers(scope)
+        body = messages.unpack(await _read(receive), encoding)
+        return Exchange(admin.answer(self.world, method, path, scope["query_string"], body))
+
+    async def _play(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
+        fault = exchange.fault
+        match fault.value.removesuffix("-delivered") if fault else "":
+            case "hang":
+                await self._pause(HANG_S, receive)
+                await _hang_up(scope, receive)
+            case "reset":
+                await _hang_up(scope, receive)
+            case "truncated":
+                await _write(exchange.answer, send, cut=True)
+                await _hang_up(scope, receive)
+            case _:
+                await self._pause(fault.seconds if fault else 0, receive)
+                await _write(exchange.answer, send, head=scope["method"] == "HEAD")
+
+    async def _pause(self, seconds: float, receive: Receive) -> None:
+        """Wait, but no longer than the client does, and not while the sandbox stops."""
+        if not seconds or self._stopped:
+            return
+        try:
+            async with asyncio.timeout(seconds) as pause:
+                self._pauses.add(pause)
+                await _gone(receive)
+        except TimeoutError:
+            pass
+        finally:
+            self._pauses.discard(pause)
+
+
+async def _gone(receive: Receive) -> None:
+    """Wait until the client has left, or was made to."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _address(scope: Scope) -> str:
+    """Return the address the page was asked for at."""
+    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+    return f"http://{hosts[0] if hosts else 'localhost'}"
+
+
+def _headers(scope: Scope) -> tuple[bytes, bytes]:
+    """Return how the body is encoded, and who says to be sending it."""
+    encoding = authorisation = b""
+    for name, value in scope["headers"]:
+        if name == b"content-encoding":
+            encoding = value.strip().lower()
+        elif name == b"authorization":
+            authorisation = value
+    return encoding, authorisation
+
+
+async def _read(receive: Receive) -> bytes:
+    event = await receive()
+    body = event.get("body", b"")
+    if event["type"] == "http.request" and not event.get("more_body"):
+        if len(body) > messages.MAX_BODY:
+            raise answers.too_large(messages.MAX_BODY)
+        return bytes(body)
+    parts, size = [body], len(body)
+    while event.get("more_body") and size <= _MAX_DRAINED:
+        event = await receive()
+        size += len(event.get("body", b""))
+        if size <= messages.MAX_BODY:
+            parts.append(event.get("body", b""))
+    if event["type"] == "http.disconnect":
+        raise _Gone
+    if size > messages.MAX_BODY:
+        raise answers.too_large(messages.MAX_BODY)
+    return b"".join(parts)
+
+
+async def _write(answer: Answer, send: Send, *, cut: bool = False, head: bool = False) -> None:
+    """Write an answer; one that is cut short promises more than comes."""
+    headers = [
+        (b"content-type", answer.content_type.encode()),
+        (b"content-length", str(len(answer.body)).encode()),
+        *((name.encode(), value.encode()) for name, value in answer.headers.items()),
+    ]
+    if answer.status == 413:  # noqa: PLR2004 what is left of the body must not be taken for a request
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    body = b"" if head else answer.body[: len(answer.body) // 2] if cut else answer.body
+    await send({"type": "http.response.body", "body": body, "more_body": cut})
+
+
+async def _hang_up(scope: Scope, receive: Receive) -> None:
+    """Close the connection after what was written so far."""
+    scope["state"]["transport"].close()
+    await _gone(receive)
+
+
+def _line(scope: Scope, exchange: Exchange, seconds: float) -> str:
+    """Say in one line what came of a request, naming no token and no secret."""
+    phone = scope["path"].startswith(admin.PHONE)
+    parts = [scope["method"], f"{admin.PHONE}…" if phone else scope["path"], str(exchange.answer.status)]
+    if exchange.count:
+        parts.append(f"{exchange.count} {'messages' if scope['path'] == SEND else 'ids'}")
+    if exchange.project is not None:
+        parts.append(exchange.project)
+    if exchange.fault is not None:
+        parts.append(f"fault {exchange.fault.word}")
+    return "  ".join([*parts, f"{seconds * 1000:.1f} ms"])

@@ -1,0 +1,248 @@
+"""Faults on demand: the words that name them, and the rules that let them happen by rate or by an admin call.
+
+A word stands in a token's name after a `!`, or in a rule:
+
+- a ticket error: any code of Expo's (`DeviceNotRegistered`), any other capitalised word (a code nobody knows),
+  `no-code` (an error without a code), `fcm-MismatchSenderId` (the provider's code nested in a ProviderError);
+- `receipt-` and one of these: the ticket is ok, its receipt is not, and the phone gets nothing;
+- `no-receipt`: delivered, but no receipt will ever appear;
+- `project=@acme/other`: not a fault but the project a token belongs to;
+- a fault of the whole request: see `REQUEST_FAULTS`.
+
+`*N` at the end limits a word to the first N times.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from relevo.errors import InvalidInputError
+from relevo.sandbox import answers
+from relevo.sandbox.answers import Answer
+
+Kind = Literal["ticket", "receipt", "silence", "project", "request"]
+Place = Literal["send", "receipts"]
+
+MAX_RULES = 1_000
+MAX_SECONDS = 120.0
+
+# Word → whether the messages are delivered nevertheless.
+REQUEST_FAULTS = {
+    **dict.fromkeys(("400", "401", "403", "429", "500", "502", "503", "504", "hang", "reset"), False),
+    **{f"{word}-delivered": True for word in ("500", "502", "503", "504", "hang", "reset")},
+    **dict.fromkeys(("slow", "truncated", "garbage", "short"), True),
+}
+_MESSAGES = {
+    "MessageTooBig": "The notification payload is larger than 4096 bytes.",
+    "MessageRateExceeded": "Messages are sent too frequently to this device.",
+    "MismatchSenderId": "The credentials belong to another FCM sender than the token.",
+    "InvalidCredentials": "The push credentials of this app are invalid.",
+    "InvalidProviderToken": "The provider refused the push key of this app.",
+    "ExpoError": "An unknown error occurred within the push service.",
+    "ProviderError": "The provider (FCM or APNs) failed to take the notification.",
+    "DeveloperError": "The notification cannot be sent as it is.",
+}
+_ERROR = re.compile(r"[A-Z][A-Za-z0-9]*|no-code|(?:fcm|apns)-[A-Z][A-Za-z0-9]*")
+_TIMES = re.compile(r"(.+)\*(\d{1,9})", re.DOTALL)
+_HELP = "Known: an error code like DeviceNotRegistered, receipt-CODE, no-receipt, project=NAME, slow=SECONDS, " + (
+    ", ".join(word for word in REQUEST_FAULTS if word != "slow")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A word, understood: `value` is the code, the project or the request fault's name."""
+
+    word: str
+    kind: Kind
+    value: str
+    seconds: float = 0.0
+    times: int | None = None
+
+    @property
+    def delivers(self) -> bool:
+        """Whether phones get their messages although the request fails."""
+        return REQUEST_FAULTS.get(self.value, False)
+
+
+@lru_cache(maxsize=10_000)
+def parse(text: str) -> Fault:
+    """Understand a word, with its `*N` if it has one; raises InvalidInputError for one that does not exist."""
+    limited = _TIMES.fullmatch(text)
+    word, times = (limited[1], int(limited[2])) if limited else (text, None)
+    kind, value, seconds = _understand(word)
+    return Fault(word, kind, value, seconds, times)
+
+
+def _understand(word: str) -> tuple[Kind, str, float]:
+    if _ERROR.fullmatch(word):
+        return "ticket", word, 0.0
+    if word.startswith("receipt-") and _ERROR.fullmatch(word.removeprefix("receipt-")):
+        return "receipt", word.removeprefix("receipt-"), 0.0
+    if word == "no-receipt":
+        return "silence", word, 0.0
+    if word.startswith("project=") and len(word) > len("project="):
+        return "project", word.removeprefix("project="), 0.0
+    if word.startswith("slow="):
+        return "request", "slow", _seconds(word)
+    if word in REQUEST_FAULTS and word != "slow":
+        return "request", word, 0.0
+    raise InvalidInputError(f"There is no fault {word[:100]!r}.", hint=f"{_HELP}.")
+
+
+def _seconds(word: str) -> float:
+    try:
+        seconds = float(word.removeprefix("slow="))
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= MAX_SECONDS:
+        raise InvalidInputError(f"{word[:100]!r} must hold seconds from 0 to {MAX_SECONDS:g}.", hint="As in slow=2.5.")
+    return seconds
+
+
+def error_result(code: str, token: str | None) -> dict[str, Any]:
+    """Return the error ticket or receipt for a code; a receipt knows no token."""
+    result: dict[str, Any] = {"status": "error", "message": _MESSAGES.get(code, f"The notification failed: {code}.")}
+    provider, _, nested = code.partition("-")
+    if code == "no-code":
+        result["message"] = "Something went wrong, and nobody wrote down what."
+    elif code == "DeviceNotRegistered":
+        result["message"] = f'"{token or "The recipient"}" is not a registered push notification recipient'
+        result["details"] = {"error": code} | ({"expoPushToken": token} if token else {})
+    elif nested:
+        result["message"] = _MESSAGES["ProviderError"]
+        result["details"] = {"error": "ProviderError", "fault": provider, provider: {"error": nested}}
+    else:
+        result["details"] = {"error": code}
+    return result
+
+
+_SPOILED = {
+    "400": answers.invalid("The sandbox was told to find fault with this request.").answer,
+    "401": answers.unauthorised(401).answer,
+    "403": answers.unauthorised(403).answer,
+    "429": answers.too_many_requests(600, 2).answer,
+    "500": answers.error(500, "INTERNAL_SERVER_ERROR", "An unknown error occurred."),
+    "502": answers.gateway_page(502),
+    "503": answers.error(503, "SERVICE_UNAVAILABLE", "The push service is not available."),
+    "504": answers.gateway_page(504),
+    "garbage": Answer(200, b"<<< this is no JSON {"),
+}
+
+
+def spoil(fault: Fault, good: Answer) -> Answer:
+    """Return what a request fault puts in the place of a good answer; some only spoil its way back."""
+    return _SPOILED.get(fault.value.removesuffix("-delivered"), good)
+
+
+@dataclass(slots=True)
+class Rule:
+    """A fault that befalls a share of the requests or messages, some times, for a while; the time is real time."""
+
+    fault: Fault
+    share: float = 1.0
+    times: int | None = None
+    project: str | None = None
+    on: Place = "send"
+    seconds: float | None = None
+    until: float | None = None
+
+    def told(self, now: float) -> dict[str, Any]:
+        """Return it as the admin call shows it, with what is left of it."""
+        return {
+            "fault": self.fault.word,
+            "share": self.share,
+            "times": self.times,
+            "project": self.project,
+            "on": self.on,
+            "seconds": None if self.until is None else round(max(0.0, self.until - now), 3),
+        }
+
+
+def make_rule(given: Any) -> Rule:
+    """Understand a rule of an admin call: `{"fault": word, "share", "times", "project", "seconds", "on"}`."""
+    if not isinstance(given, dict) or not isinstance(given.get("fault"), str):
+        raise InvalidInputError('A fault must be an object like {"fault": "500", "share": 0.01}.')
+    unknown = sorted(given.keys() - {"fault", "share", "times", "project", "seconds", "on"})
+    if unknown:
+        raise InvalidInputError(f"A fault has no {', '.join(unknown)}.")
+    fault, on = parse(given["fault"]), given.get("on", "send")
+    if fault.kind == "project":
+        raise InvalidInputError("project= belongs into a token's name.", hint="A fault's own `project` limits it.")
+    if on not in ("send", "receipts") or (on == "receipts" and fault.kind != "request"):
+        raise InvalidInputError("`on` must be send, or receipts for a fault of whole requests.")
+    if on == "receipts" and given.get("project") is not None:
+        raise InvalidInputError("A fault on receipts cannot be limited by `project`: ticket ids do not tell it.")
+    share, times = given.get("share", 1.0), given.get("times", fault.times)
+    project, seconds = given.get("project"), given.get("seconds")
+    _check("share", share, lambda it: _is_number(it) and 0 <= it <= 1, "a number from 0 to 1")
+    _check("times", times, lambda it: it is None or (type(it) is int and it > 0), "a positive whole number, or null")
+    _check("seconds", seconds, lambda it: it is None or (_is_number(it) and it > 0), "a positive number, or null")
+    _check("project", project, lambda it: it is None or isinstance(it, str), "a name, or null")
+    return Rule(fault, share, times, project, on, seconds)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _check(name: str, value: Any, good: Callable[[Any], bool], expected: str) -> None:
+    if not good(value):
+        raise InvalidInputError(f"`{name}` must be {expected}, got {str(value)[:100]!r}.")
+
+
+class Rules:
+    """The rules in force; at most MAX_RULES."""
+
+    def __init__(self) -> None:
+        self._rules: list[Rule] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    def add(self, rules: Iterable[Rule]) -> None:
+        """Put rules into force, from now on."""
+        added = list(rules)
+        if len(self._rules) + len(added) > MAX_RULES:
+            raise InvalidInputError(f"There can be at most {MAX_RULES} faults.", hint="Clear them first.")
+        now = time.monotonic()
+        for rule in added:
+            rule.until = None if rule.seconds is None else now + rule.seconds
+        self._rules.extend(added)
+
+    def clear(self) -> None:
+        """Forget all rules."""
+        self._rules.clear()
+
+    def told(self) -> list[dict[str, Any]]:
+        """Return the rules as an admin call shows them."""
+        now = time.monotonic()
+        self._expire(now)
+        return [rule.told(now) for rule in self._rules]
+
+    def pick(self, kinds: tuple[Kind, ...], project: str | None, on: Place = "send") -> Fault | None:
+        """Return the first fault of these kinds that befalls a request or a message now, and count it."""
+        self._expire(time.monotonic())
+        for rule in self._fitting(kinds, project, on):
+            if rule.share >= 1 or random.random() < rule.share:  # noqa: S311 chance, not a secret
+                if rule.times is not None:
+                    rule.times -= 1
+                    if rule.times == 0:
+                        self._rules.remove(rule)
+                return rule.fault
+        return None
+
+    def _fitting(self, kinds: tuple[Kind, ...], project: str | None, on: Place) -> Iterator[Rule]:
+        for rule in self._rules:
+            if rule.fault.kind in kinds and rule.on == on and rule.project in (None, project):
+                yield rule
+
+    def _expire(self, now: float) -> None:
+        if any(rule.until is not None and rule.until <= now for rule in self._rules):
+            self._rules = [rule for rule in self._rules if rule.until is None or rule.until > now]

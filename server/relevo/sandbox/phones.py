@@ -1,0 +1,133 @@
+"""What each phone received, and how often.
+
+Bounded: at most 1,000,000 phones are remembered (the longest known are forgotten first), 100,000 messages in all (the
+oldest first; a phone shows `keep_messages` of them at most), and between 1,000,000 and 2,000,000 fingerprints of
+messages by which a repetition is known.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from relevo.sandbox.messages import Message
+
+MAX_PHONES = 1_000_000
+MAX_KEPT = 100_000
+MAX_FINGERPRINTS = 1_000_000
+
+_Kept = tuple[float, Message]
+
+
+class Phone:
+    """One token's counters and last messages."""
+
+    __slots__ = ("distinct", "kept", "received", "token")
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        self.received = 0
+        self.distinct = 0
+        self.kept: list[_Kept] | None = None
+
+    @property
+    def last(self) -> _Kept | None:
+        """When it received its last message, and that message, if it is still kept."""
+        return self.kept[-1] if self.kept else None
+
+    def told(self) -> dict[str, Any]:
+        """Return it as the phones' endpoint shows it."""
+        return {"token": self.token, "received": self.received, "distinct": self.distinct}
+
+    def messages(self) -> list[dict[str, Any]]:
+        """Return its last messages, oldest first."""
+        return [{"receivedAt": at, "message": message} for at, message in self.kept or ()]
+
+
+class Phones:
+    """All phones, in the order they were first reached."""
+
+    def __init__(self) -> None:
+        self._phones: dict[str, Phone] = {}
+        self._order: list[str] = []
+        self._forgotten = 0
+        self._recent: deque[tuple[Phone, _Kept]] = deque()
+        self._known: set[int] = set()
+        self._known_before: set[int] = set()
+        self.delivered = 0
+        self.duplicates = 0
+
+    def __len__(self) -> int:
+        return len(self._phones)
+
+    def deliver(self, token: str, message: Message, at: float, keep: int) -> None:
+        """Let a phone receive a message."""
+        phone = self._phones.get(token) or self._meet(token)
+        phone.received += 1
+        self.delivered += 1
+        data = message.get("data")
+        delivery_id = data.get("notificationDeliveryId") if data else None
+        if delivery_id is None:
+            fingerprint = hash((token, message.get("title"), message.get("body")))
+        else:
+            fingerprint = hash((token, str(delivery_id)))
+        if fingerprint not in self._known and fingerprint not in self._known_before:
+            phone.distinct += 1
+            self._remember(fingerprint)
+        elif delivery_id is not None:
+            self.duplicates += 1
+        if keep:
+            self._keep(phone, (at, message), keep)
+
+    def _meet(self, token: str) -> Phone:
+        if len(self._order) >= MAX_PHONES:
+            self._forget(MAX_PHONES // 100)
+        phone = self._phones[token] = Phone(token)
+        self._order.append(token)
+        return phone
+
+    def _forget(self, count: int) -> None:
+        for token in self._order[:count]:
+            del self._phones[token]
+        del self._order[:count]
+        self._forgotten += count
+
+    def _remember(self, fingerprint: int) -> None:
+        self._known.add(fingerprint)
+        if len(self._known) >= MAX_FINGERPRINTS:
+            self._known_before, self._known = self._known, set()
+
+    def _keep(self, phone: Phone, kept: _Kept, keep: int) -> None:
+        if phone.kept is None:
+            phone.kept = []
+        phone.kept.append(kept)
+        del phone.kept[:-keep]
+        self._recent.append((phone, kept))
+        if len(self._recent) > MAX_KEPT:
+            owner, oldest = self._recent.popleft()
+            if owner.kept and owner.kept[0] is oldest:
+                del owner.kept[0]
+
+    def find(self, token: str) -> Phone | None:
+        """Return a phone, if it was ever reached."""
+        return self._phones.get(token)
+
+    def page(self, limit: int, after: int) -> tuple[list[Phone], int | None]:
+        """Return up to `limit` phones behind a position, and the position to go on from, if there are more."""
+        start = max(0, after - self._forgotten)
+        tokens = self._order[start : start + limit]
+        end = start + len(tokens)
+        return [self._phones[token] for token in tokens], end + self._forgotten if end < len(self._order) else None
+
+    def latest(self, limit: int) -> list[Phone]:
+        """Return the phones reached last, the latest first."""
+        found: dict[str, Phone] = {}
+        for position in range(len(self._recent) - 1, max(-1, len(self._recent) - 1 - 20 * limit), -1):
+            phone = self._recent[position][0]
+            found.setdefault(phone.token, phone)
+            if len(found) == limit:
+                break
+        for token in reversed(self._order[-limit:]):
+            if len(found) < limit:
+                found.setdefault(token, self._phones[token])
+        return list(found.values())

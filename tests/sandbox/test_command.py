@@ -1,0 +1,83 @@
+"""The command `relevo sandbox`: what it says, what it refuses, how it leaves."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import requests
+
+from relevo import cli
+
+COMMAND = [sys.executable, "-m", "relevo.cli", "sandbox"]
+
+
+@contextmanager
+def started(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Start the command on a free port and return it with its address."""
+    command = [*COMMAND, "--port", "0", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            assert process.stdout is not None
+            said = process.stdout.readline()
+            yield process, said.split("EXPO_BASE_URL=")[1].split(",")[0]
+        finally:
+            process.kill()
+
+
+def test_serves_until_told_to_stop() -> None:
+    """It says where it listens, tells each request in a line without tokens or secrets, and leaves with 0."""
+    with started("--access-token", "s3cret", "--fault", "500:1", "--latency-ms", "1") as (process, url):
+        body, headers = {"to": "ExponentPushToken[ana-who-is-secret]"}, {"authorization": "Bearer s3cret"}
+        assert requests.post(f"{url}/--/api/v2/push/send", json=body, headers=headers, timeout=10).status_code == 500
+        assert requests.post(f"{url}/--/api/v2/push/send", json=body, timeout=10).status_code == 401
+        requests.get(f"{url}/sandbox/phones/{body['to']}", timeout=10)
+        process.send_signal(signal.SIGTERM)
+        told, _ = process.communicate(timeout=10)
+    assert process.returncode == 0
+    first, second, third = told.splitlines()
+    assert first.startswith("POST  /--/api/v2/push/send  500  1 messages  @relevo/app  fault 500")
+    assert second.startswith("POST  /--/api/v2/push/send  401")
+    assert third.startswith("GET  /sandbox/phones/…  404")
+    assert "secret" not in told
+    assert "s3cret" not in told
+
+
+def test_quiet() -> None:
+    """With --quiet nothing is said about requests, and Ctrl-C is a good way to leave."""
+    with started("--quiet") as (process, url):
+        assert requests.get(url, timeout=10).status_code == 200
+        process.send_signal(signal.SIGINT)
+        told, _ = process.communicate(timeout=10)
+    assert (process.returncode, told) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "complaint"),
+    [
+        (["--port", "TAKEN"], 1, "in use"),
+        (["--port", "0", "--fault", "nonsense:0.1"], 2, "no fault 'nonsense'"),
+        (["--port", "0", "--fault", "500:x"], 2, "has no share"),
+        (["--port", "0", "--time-scale", "0"], 2, "time_scale"),
+    ],
+)
+def test_refusals(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    code: int,
+    complaint: str,
+) -> None:
+    """A port in use, a fault or a setting that does not exist: one sentence and a next step, never a traceback."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        words = [str(taken.getsockname()[1]) if each == "TAKEN" else each for each in options]
+        monkeypatch.setattr(sys, "argv", ["relevo", "sandbox", *words])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+    assert left.value.code == code
+    assert complaint in capsys.readouterr().err
