@@ -197,7 +197,7 @@ class Claims:
             if row is None:
                 return None
             lease_ms, days, ids = row
-            keys = {"token": token, "days": days, "ids": ids}
+            keys = {"token": token, "days": days, "ids": ids, "now": parameters["now"]}
             deliveries = [Delivery(*row) for row in connection.execute(_SQL["adopt_claim"], keys)]
         _log.info("claim_adopted", claim=str(token), deliveries=len(deliveries))
         return Claim(token, cycle, parameters["project"], lease_ms, tuple(deliveries))
@@ -208,21 +208,22 @@ class Claims:
         Raises OwnershipLostError if the claim is gone or too little of its lease is left for a request.
         """
         claim.check()
-        keys = [(request.id, d.event_day, d.id) for request in wave for d in request.deliveries]
+        asked = [delivery for request in wave for delivery in request.deliveries]
+        requests = [each for request in wave for each in [str(request.id)] * len(request.deliveries)]
         with self._transaction() as connection:
             rows = connection.execute(
                 _SQL["journal_wave"],
                 {
                     "token": claim.token,
                     "project": claim.project,
-                    "request_ids": array(key[0] for key in keys),
-                    "days": array(key[1] for key in keys),
-                    "ids": array(key[2] for key in keys),
+                    "events": array({delivery.notification_event_id for delivery in asked}),
+                    "request_ids": array(requests),
+                    **_keys(asked),
                     "timeout_ms": self._settings.push_request_timeout_ms,
                     "now": now,
                 },
             ).fetchall()
-            verdicts = [Verdict(*row) for row in rows if row[1] is not None]
+            verdicts = self._verdicts(connection, claim, wave, rows) if rows else []
             reason = None if verdicts else explain_loss(connection, claim.token, claim)
         if reason in ("not_found", "already_completed") or (reason is not None and not rows):
             claim.lose(
@@ -231,6 +232,19 @@ class Claims:
             )
             claim.check()
         return verdicts
+
+    def _verdicts(
+        self, connection: Connection, claim: Claim, wave: Sequence[PushRequest], rows: Sequence[tuple[Any, ...]]
+    ) -> list[Verdict]:
+        """Spell out what the journal said in short: all may be sent but these, or, if some are not ours, just those."""
+        *held_back, (_, going, _, _) = rows
+        verdicts = {row[1]: Verdict(*row) for row in held_back}
+        asked = [delivery for request in wave for delivery in request.deliveries]
+        if going + len(held_back) < len(asked):
+            requests = {"token": claim.token, "request_ids": array(request.id for request in wave)}
+            ours = {row[0] for row in connection.execute(_SQL["read_journalled"], requests)}
+            asked = [delivery for delivery in asked if delivery.id in ours or delivery.id in verdicts]
+        return [verdicts.get(d.id) or Verdict(d.event_day, d.id, "send", None) for d in asked]
 
     def settle(
         self,
@@ -249,13 +263,14 @@ class Claims:
         if not answers and not requests and not finish:
             return Settlement({})
         outcomes = requests if isinstance(requests, Mapping) else dict.fromkeys(requests, "answered")
-        kinds, sorts = _sorted_out(answers, _sort_of)
+        known = {d.id: d for d in claim.deliveries if isinstance(d, Delivery)}
+        kinds, sorts = _sorted_out(answers, lambda answer: _sort_of(answer, known.get(answer.id)))
         parameters = self._retry_policy() | {
             "token": claim.token,
             **_keys(answers),
             "kinds": array(kinds),
-            "tickets": text_array(a.ticket_id for a in answers),
-            "versions": array("NULL" if a.token_version is None else a.token_version for a in answers),
+            "tickets": text_array([a.ticket_id for a in answers]),
+            "versions": array(["NULL" if a.token_version is None else a.token_version for a in answers]),
             "statuses": [sort[0] for sort in sorts],
             "spent": [sort[1] for sort in sorts],
             "paced": [sort[2] for sort in sorts],
@@ -264,6 +279,8 @@ class Claims:
             "floors_ms": [sort[5] for sort in sorts],
             "projects": [sort[6] for sort in sorts],
             "not_befores": [sort[7] for sort in sorts],
+            "types": [sort[8] for sort in sorts],
+            "formers": [sort[9] for sort in sorts],
             "request_ids": array(outcomes),
             "request_outcomes": list(outcomes.values()),
             "receipt_ms": self._settings.receipt_first_poll_ms,
@@ -395,10 +412,11 @@ def end_claim(
 
 
 def _keys(deliveries: Sequence[Delivery] | Sequence[Awaiting] | Sequence[Answer]) -> dict[str, str]:
-    return {"days": array(d.event_day for d in deliveries), "ids": array(d.id for d in deliveries)}
+    days = {day: str(day) for day in {d.event_day for d in deliveries}}  # few: written once each
+    return {"days": array([days[d.event_day] for d in deliveries]), "ids": array([d.id for d in deliveries])}
 
 
-def _sort_of(answer: Answer) -> tuple[Any, ...]:
+def _sort_of(answer: Answer, delivery: Delivery | None) -> tuple[Any, ...]:
     code, message = answer.error_code, answer.error_message
     return (
         answer.status,
@@ -409,6 +427,8 @@ def _sort_of(answer: Answer) -> tuple[Any, ...]:
         answer.retry_after_ms,
         answer.project,
         answer.not_before,
+        delivery.event_type if delivery else None,
+        delivery.status if delivery else None,
     )
 
 

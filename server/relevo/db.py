@@ -86,7 +86,7 @@ def array(values: Iterable[object]) -> str:
 
 def text_array(values: Iterable[str | None]) -> str:
     """Write texts as an array literal, each quoted; None is NULL."""
-    return "{" + ",".join("NULL" if value is None else _quoted(value) for value in values) + "}"
+    return "{" + ",".join(["NULL" if value is None else _quoted(value) for value in values]) + "}"
 
 
 def _quoted(value: str) -> str:

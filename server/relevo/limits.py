@@ -167,6 +167,11 @@ def close(state: Project) -> Project:
     )
 
 
+def spare_probe(state: Project, now: datetime) -> Project:
+    """Take back a probe that found nothing to send, so that the next push is it."""
+    return replace(state, breaker="open", probe_at=now) if state.breaker == "probing" else state
+
+
 def is_abnormal(answers: int, unregistered: int, rules: Rules) -> bool:
     """Tell whether so many tokens are said to be gone that the answers are to be doubted, not the tokens."""
     return unregistered >= rules.brake_min and unregistered > answers * rules.brake_share

@@ -72,7 +72,7 @@ class Report:
 
 
 class Delivery(NamedTuple):
-    """A claimed delivery: what is needed to decide about it without another look."""
+    """A claimed delivery: where it goes, or what stands in its way, as the claim saw it."""
 
     event_day: date
     id: int
@@ -87,6 +87,14 @@ class Delivery(NamedTuple):
     attempt_count: int
     lapse_count: int
     deadline_at: datetime | None
+    token: str | None = None
+    token_version: int | None = None
+    platform: str | None = None
+    locale: str | None = None
+    obstacle: str | None = None
+    """Why it must not be sent any more."""
+    seconds_left: float | None = None
+    """Until its deadline."""
 
 
 class Content(NamedTuple):
@@ -97,18 +105,6 @@ class Content(NamedTuple):
     body: str
     data: Mapping[str, Any]
     push: Mapping[str, Any]
-
-
-class Target(NamedTuple):
-    """Where a claimed delivery goes, or what stands in its way."""
-
-    id: int
-    token: str | None
-    token_version: int | None
-    platform: str | None
-    locale: str | None
-    obstacle: str | None
-    seconds_left: float | None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from relevo.model import Delivery, Fetched, Item, Message, ReceiptReply, Reject, Reply, Target, Ticket
+from relevo.model import Delivery, Fetched, Item, Message, ReceiptReply, Reject, Reply, Ticket
 
 
 class LaneClosed(Exception):  # noqa: N818 a state of affairs: today's requests are spent, or we are stopping
@@ -75,7 +75,7 @@ class Renderer(Protocol):
 class Composer(Protocol):
     """Makes the push of one delivery its own, e.g. in the phone's language; may raise Reschedule."""
 
-    def __call__(self, message: dict[str, Any], delivery: Delivery, target: Target) -> Message:
+    def __call__(self, message: dict[str, Any], delivery: Delivery) -> Message:
         """Return the message to send, which may be the given one, changed."""
         ...
 
@@ -96,6 +96,10 @@ class PushProvider(Protocol):
     @property
     def max_receipts(self) -> int:
         """How many receipts one request may ask for."""
+        ...
+
+    def refuse_token(self, token: object) -> Ticket | None:
+        """Return the final ticket of a push that must not be sent for its malformed token."""
         ...
 
     def refuse(self, message: Message) -> Ticket | None:

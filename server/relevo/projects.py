@@ -22,6 +22,7 @@ _SQL = queries.load("projects")
 _log = structlog.get_logger("relevo.projects")
 _FIELDS = len(fields(Project))
 _LOOK_EVERY_S = 5.0
+_GOOD_FOR_S = 0.25
 MOST_PROJECTS = 1_000
 
 
@@ -71,7 +72,7 @@ class Projects:
         self._settings = settings
         self._worker_id = worker_id
         self.rules = rules_of(settings)
-        self._known: set[str] = set()
+        self._seen: dict[str, tuple[float, Allowance]] = {}
         self._looked: dict[str, float] = {}
         self._guard = threading.Lock()
 
@@ -87,7 +88,19 @@ class Projects:
             return connection.execute(_SQL["list_due_receipts"], {"now": now, "limit": MOST_PROJECTS}).fetchall()
 
     def reserve(self, project: str, lane: Lane, most: int, now: datetime | None = None) -> Allowance:
-        """Take tokens for up to `most` pushes that are due, and this worker's share of the connections."""
+        """Take tokens for up to `most` pushes that are due, and this worker's share of the connections.
+
+        Where the rate is not limited there is nothing to take, and a look at the project is good for a moment.
+        """
+        seen_at, seen = self._seen.get(project, (0.0, Allowance(Grant(0))))
+        if now is None and time.monotonic() - seen_at < _GOOD_FOR_S:
+            return replace(seen, grant=Grant(most))
+        allowance = self._reserve(project, lane, most, now)
+        if not self.rules.rate_per_s and allowance.grant.count == most and not allowance.troubled:
+            self._seen[project] = time.monotonic(), allowance
+        return allowance
+
+    def _reserve(self, project: str, lane: Lane, most: int, now: datetime | None) -> Allowance:
         with self._locked(project, now) as (connection, state, at, decide):
             wanted = most
             if self.rules.rate_per_s:  # a bucket that is nearly empty is worth waiting for, if there is enough to send
@@ -131,11 +144,13 @@ class Projects:
 
     def drop_connections(self, project: str | None = None) -> None:
         """Give back this worker's connections, of one project or of all."""
+        self._seen.clear()
         with self._database.connection() as connection:
             connection.execute(_SQL["drop_connections"], {"worker_id": self._worker_id, "project": project})
 
     def throttled(self, project: str, retry_after_ms: int, now: datetime | None = None) -> None:
         """Halve a project's rate after a 429."""
+        self._seen.pop(project, None)
         with self._locked(project, now) as (connection, state, at, decide):
             if state.rest_until is not None and state.rest_until > at:
                 return  # answers of one wave are one complaint
@@ -147,6 +162,7 @@ class Projects:
         self, project: str, reason: str, *, credential: bool, by: Witness = "request", now: datetime | None = None
     ) -> bool:
         """Note a failure that is not a message's fault; tell whether the breaker is open now."""
+        self._seen.pop(project, None)
         with self._locked(project, now) as (connection, state, at, decide):
             decided = limits.fail(state, self.rules, at, reason, credential=credential, by=by)
             decide(decided)
@@ -164,6 +180,11 @@ class Projects:
                 decide(decided)
             if state.breaker != "closed" and decided.breaker == "closed":
                 self._tell(connection, project, "breaker_closed", f"after: {state.breaker_reason}", now)
+
+    def spare_probe(self, project: str, now: datetime | None = None) -> None:
+        """Take back a probe that found nothing to send."""
+        with self._locked(project, now) as (_connection, state, at, decide):
+            decide(limits.spare_probe(state, at))
 
     def pruning_stopped(self, connection: Connection, project: str, now: datetime | None = None) -> bool:
         """Tell, inside a settle's transaction, whether so many tokens are said to be gone that none may be disabled."""

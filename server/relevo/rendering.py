@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
-from relevo.model import Content, Delivery, Item, Target
+from relevo.model import Content, Delivery, Item, Lane
 
 _TITLE = "📋 Nueva Licitación"
 _SIGNS = {"CLP": "$", "USD": "US$"}
@@ -20,43 +21,52 @@ def tender(item: Item) -> tuple[str, str]:
     return _TITLE, f"{name} — {worth}" if worth else name
 
 
-def message(content: Content, delivery: Delivery, target: Target, default_ttl_s: int) -> dict[str, Any]:
-    """Return the push of one delivery: what its event says, where it goes, how long it is worth something.
+class Draft(NamedTuple):
+    """What the pushes of one event to phones of one kind have in common."""
+
+    fields: Mapping[str, Any]
+    data: Mapping[str, Any]
+    ttl_s: int | None
+
+    def message(self, delivery: Delivery, default_ttl_s: int) -> dict[str, Any]:
+        """Return the push of one delivery: where it goes, how long it is worth something, and its names for the app."""
+        message = dict(self.fields)
+        message["to"] = delivery.token
+        message["ttl"] = _ttl(self.ttl_s, delivery.seconds_left, default_ttl_s)
+        message["data"] = {
+            **self.data,
+            "notificationDeliveryId": delivery.id,
+            "installationId": str(delivery.installation_id),
+            "pushProvider": delivery.provider,
+        }
+        return message
+
+
+def draft(content: Content, lane: Lane, *, ios: bool) -> Draft:
+    """Write down what an event says to every phone of one kind.
 
     A repeat replaces what is shown already: by its tag on Android, by its collapse id on iOS (on Android that would
     only use up the few keys a phone has).
     """
-    push = dict(content.push)
-    once = f"relevo-{delivery.notification_event_id}"
-    if target.platform == "ios":
-        push.setdefault("collapseId", once)
-    else:
-        push.setdefault("tag", once)
-    push.setdefault("sound", "default")
-    push.setdefault("priority", "high" if delivery.lane == "urgent" else "default")
-    push |= {
-        "to": target.token,
+    fields = {
+        "sound": "default",
+        "priority": "high" if lane == "urgent" else "default",
+        "collapseId" if ios else "tag": f"relevo-{content.id}",
+        **content.push,
         "title": content.title,
         "body": content.body,
-        "ttl": _ttl(push.pop("ttl", None), target.seconds_left, default_ttl_s),
-        "data": {
-            **content.data,
-            "notificationEventId": delivery.notification_event_id,
-            "notificationDeliveryId": delivery.id,
-            "installationId": str(delivery.installation_id),
-            "pushProvider": delivery.provider,
-        },
     }
-    return push
+    wished = fields.pop("ttl", None)
+    whole = isinstance(wished, int | float) and not isinstance(wished, bool) and wished >= 0
+    return Draft(fields, {**content.data, "notificationEventId": content.id}, int(wished) if whole else None)
 
 
-def _ttl(wished: Any, seconds_left: float | None, default_s: int) -> int:
+def _ttl(wished: int | None, seconds_left: float | None, default_s: int) -> int:
     """Return the remaining time to live: never beyond the deadline, whatever the event wished."""
-    given = int(wished) if isinstance(wished, int | float) and not isinstance(wished, bool) and wished >= 0 else None
-    left = default_s if given is None and seconds_left is None else given
-    if seconds_left is not None:
-        left = int(seconds_left) if left is None else min(left, int(seconds_left))
-    return max(0, left or 0)
+    if seconds_left is None:
+        return default_s if wished is None else wished
+    left = max(0, int(seconds_left))
+    return left if wished is None else min(left, wished)
 
 
 def money(amount: Decimal | None, currency: str | None) -> str:

@@ -18,6 +18,8 @@ alter table relevo.push_requests
 
 alter table relevo.notification_events add column first_sent_at timestamptz;
 
+create index device_installations_handled on relevo.device_installations (handled_before) where handled_before is not null;
+
 create table relevo.projects (
   project            text primary key check (length(project) between 1 and 200),
   urgent_tokens      float8 not null default 0 check (urgent_tokens >= 0),

@@ -15,10 +15,25 @@ select d.event_type
    for update skip locked;
 
 -- name: pick_due
--- Locks up to limit due deliveries of one project, lane, lease class and shard, oldest first, passing by what others hold.
+-- Locks up to limit due deliveries of one project, lane, lease class and shard, oldest first, passing by what others hold, and
+-- looks where each goes and whether it still may: its installation, preference, deadline and event.
 select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane,
-       d.at_most_once, d.status, d.attempt_count, d.lapse_count, d.deadline_at
+       d.at_most_once, d.status, d.attempt_count, d.lapse_count, d.deadline_at, i.token, i.token_version, i.platform, i.locale,
+       case when e.id is null then 'event_gone'
+            when e.ended_at is not null then 'event_ended'
+            when i.handled_before >= d.created_at then 'handled_elsewhere'
+            when d.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'deadline_passed'
+            when i.installation_id is null then 'installation_gone'
+            when not relevo.may_receive(i) then 'not_allowed'
+            when e.category = any (i.opt_outs) then 'opted_out'
+            when e.audience = 'matching' and not exists (
+              select from relevo.notification_preferences p
+               where p.installation_id = d.installation_id and relevo.preference_matches(p, e)) then 'preference_changed'
+       end as obstacle,
+       extract(epoch from d.deadline_at - coalesce(%(now)s::timestamptz, now()))::float8 as seconds_left
   from relevo.notification_deliveries d
+  left join relevo.notification_events e on e.id = d.notification_event_id
+  left join relevo.device_installations i on i.installation_id = d.installation_id
  where d.status in ('pending', 'retryable') and d.project = %(project)s and d.lane = %(lane)s
    and d.next_attempt_at <= coalesce(%(now)s::timestamptz, now()) and d.claim_token is null
    and (%(only_types)s::text[] is null or d.event_type = any (%(only_types)s::text[]))
@@ -27,7 +42,7 @@ select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_ty
         or ((uuid_hash_extended(d.installation_id, 0) %% %(shard_count)s::int) + %(shard_count)s::int) %% %(shard_count)s::int = %(shard_index)s::int)
  order by d.next_attempt_at, d.id
  limit %(limit)s
-   for update skip locked;
+   for update of d skip locked;
 
 -- name: claim_picked
 -- Writes the claim and marks the picked deliveries with its token; the rows are locked by this transaction.
@@ -60,28 +75,48 @@ returning token;
 select c.lease_ms, c.days, c.ids from relevo.claims c where c.token = %(token)s for key share;
 
 -- name: adopt_claim
--- Reads back the deliveries of a claim whose COMMIT answer was lost.
+-- Reads back the deliveries of a claim whose COMMIT answer was lost, and looks at them as a claim does.
 select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane,
-       d.at_most_once, d.status, d.attempt_count, d.lapse_count, d.deadline_at
+       d.at_most_once, d.status, d.attempt_count, d.lapse_count, d.deadline_at, i.token, i.token_version, i.platform, i.locale,
+       case when e.id is null then 'event_gone'
+            when e.ended_at is not null then 'event_ended'
+            when i.handled_before >= d.created_at then 'handled_elsewhere'
+            when d.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'deadline_passed'
+            when i.installation_id is null then 'installation_gone'
+            when not relevo.may_receive(i) then 'not_allowed'
+            when e.category = any (i.opt_outs) then 'opted_out'
+            when e.audience = 'matching' and not exists (
+              select from relevo.notification_preferences p
+               where p.installation_id = d.installation_id and relevo.preference_matches(p, e)) then 'preference_changed'
+       end as obstacle,
+       extract(epoch from d.deadline_at - coalesce(%(now)s::timestamptz, now()))::float8 as seconds_left
   from unnest(%(days)s::date[], %(ids)s::bigint[]) as k(event_day, id)
   cross join lateral (select * from relevo.notification_deliveries d
                        where d.event_day = k.event_day and d.id = k.id and d.claim_token = %(token)s
                       offset 0) d
+  left join relevo.notification_events e on e.id = d.notification_event_id
+  left join relevo.device_installations i on i.installation_id = d.installation_id
  order by d.next_attempt_at, d.id;
 
 -- name: journal_wave
 -- The fence before the POST: records which deliveries go into which request, from a live claim with enough lease left.
 with live as materialized (
-  select c.token, c.worker_id
+  select c.token, c.worker_id, c.claimed_at, exists (select from relevo.late_tickets) as any_late
     from relevo.claims c
    where c.token = %(token)s
      and c.leased_until > coalesce(%(now)s::timestamptz, now()) + %(timeout_ms)s * interval '1 millisecond'
      for key share
+), ended as materialized (
+  select array(select e.id from relevo.notification_events e where e.id = any (%(events)s::bigint[]) and e.ended_at is not null) as events
+), handled as materialized ( -- since the claim, which looked at all of them
+  select i.installation_id, i.handled_before
+    from live join relevo.device_installations i on i.handled_before >= live.claimed_at - interval '1 minute'
 ), held as materialized (
   select w.request_id, w.event_day, w.id,
          case when t.ticket_id is not null then 'sent'
               when d.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'expired'
-              when e.ended_at is not null or i.handled_before >= d.created_at then 'cancelled'
+              when d.notification_event_id = any ((select ended.events from ended)::bigint[])
+                or d.created_at <= (select h.handled_before from handled h where h.installation_id = d.installation_id) then 'cancelled'
               else 'send' end as verdict,
          t.ticket_id
     from live
@@ -90,10 +125,9 @@ with live as materialized (
                           from relevo.notification_deliveries d
                          where d.event_day = w.event_day and d.id = w.id and d.claim_token = live.token
                         offset 0) d
-    left join relevo.notification_events e on e.id = d.notification_event_id
-    left join relevo.device_installations i on i.installation_id = d.installation_id
     left join lateral (select l.ticket_id from relevo.late_tickets l
-                        where l.event_day = w.event_day and l.delivery_id = w.id and l.ticket_id is distinct from d.provider_ticket_id
+                        where live.any_late and l.event_day = w.event_day and l.delivery_id = w.id
+                          and l.ticket_id is distinct from d.provider_ticket_id
                         order by l.recorded_at desc limit 1) t on true
 ), journalled as (
   insert into relevo.push_requests (request_day, id, claim_token, worker_id, project, journalled_at, days, ids)
@@ -104,8 +138,15 @@ with live as materialized (
    where h.verdict = 'send'
    group by h.request_id, live.token, live.worker_id
 )
--- one empty row from a live claim that no longer holds any of them, no row without one
-select h.event_day, h.id, h.verdict, h.ticket_id from live left join held h on true;
+-- what may not be sent, and one row with the number of those that may: from a live claim alone
+select h.event_day, h.id, h.verdict, h.ticket_id from held h where h.verdict <> 'send'
+union all
+select null, (select count(*) from held h where h.verdict = 'send'), 'send', null from live;
+
+-- name: read_journalled
+-- Reads which deliveries a wave's requests really hold, where some were not ours any more.
+select u.id from relevo.push_requests r cross join unnest(r.ids) as u(id)
+ where r.claim_token = %(token)s and r.answered_at is null and r.id = any (%(request_ids)s::uuid[]);
 
 -- name: pick_awaiting
 -- Locks up to limit sent deliveries of one project whose receipt is due, the longest due first, passing by what others hold.
@@ -145,42 +186,60 @@ select c.token from relevo.claims c where c.token = %(token)s for key share;
 -- name: settle_deliveries
 -- Writes outcomes where the claim's token still stands; a retry is timed, capped and ended by its type's policy.
 with outcome as materialized (
-  select *
+  select o.*, coalesce(t.max_attempts, %(max_attempts)s) as max_attempts,
+         coalesce(t.retry_base_ms, %(retry_base_ms)s)::bigint as retry_base_ms,
+         coalesce(t.retry_max_ms, greatest(%(retry_max_ms)s, t.retry_base_ms))::bigint as retry_max_ms,
+         coalesce(t.retry_jitter_ms, %(retry_jitter_ms)s)::bigint as retry_jitter_ms
     from unnest(%(statuses)s::text[], %(spent)s::int[], %(paced)s::boolean[], %(codes)s::text[], %(messages)s::text[],
-                %(floors_ms)s::bigint[], %(projects)s::text[], %(not_befores)s::timestamptz[])
-      with ordinality as o(status, spent, paced, code, message, floor_ms, project, not_before, kind)
+                %(floors_ms)s::bigint[], %(projects)s::text[], %(not_befores)s::timestamptz[], %(types)s::text[], %(formers)s::text[])
+      with ordinality as o(status, spent, paced, code, message, floor_ms, project, not_before, event_type, former_status, kind)
+    left join relevo.event_types t on t.event_type = o.event_type
 ), answer as materialized (
-  select a.event_day, a.id, a.ticket_id, a.token_version, o.status, o.spent, o.paced, o.code, o.message, o.floor_ms, o.project, o.not_before
+  select a.event_day, a.id, a.ticket_id, a.token_version, o.*, random() as chance
     from unnest(%(days)s::date[], %(ids)s::bigint[], %(kinds)s::int[], %(tickets)s::text[], %(versions)s::int[])
       as a(event_day, id, kind, ticket_id, token_version)
     join outcome o on o.kind = a.kind
    order by a.event_day, a.id -- every writer locks deliveries in this order: no deadlock
-), held as materialized (
-  select a.*, d.claim_token, d.deadline_at, d.notification_event_id as event_id, d.status as former_status,
-         d.attempt_count + a.spent as attempts,
-         coalesce(t.max_attempts, %(max_attempts)s) as max_attempts,
+), ended_now as (
+  update relevo.notification_deliveries d
+     set status = a.status,
+         attempt_count = d.attempt_count + a.spent,
+         lapse_count = 0,
+         claim_token = null,
+         next_attempt_at = null,
+         next_receipt_at = case when a.status = 'sent'
+                                then coalesce(%(now)s::timestamptz, now()) + %(receipt_ms)s * interval '1 millisecond' end,
+         last_attempt_at = case when a.spent > 0 then coalesce(%(now)s::timestamptz, now()) else d.last_attempt_at end,
+         completed_at = case when a.status <> 'sent' then coalesce(%(now)s::timestamptz, now()) end,
+         updated_at = coalesce(%(now)s::timestamptz, now()),
+         last_error_code = case when a.status = 'sent' then null else coalesce(a.code, d.last_error_code) end,
+         last_error_message = case when a.status = 'sent' then null else coalesce(a.message, d.last_error_message) end,
+         provider_ticket_id = coalesce(a.ticket_id, d.provider_ticket_id),
+         token_version = coalesce(a.token_version, d.token_version)
+    from answer a
+   where d.event_day = a.event_day and d.id = a.id and d.claim_token = %(token)s and a.status <> 'retryable'
+  returning d.status, d.notification_event_id as event_id, a.former_status, d.project, a.spent, a.code
+), again as materialized (
+  select a.*, d.claim_token, d.attempt_count + a.spent as attempts,
          -- what spent no attempt waits no longer than it was told to
-         greatest(a.not_before, coalesce(%(now)s::timestamptz, now()) + case when a.paced then relevo.retry_delay(
-           d.attempt_count + a.spent, coalesce(t.retry_base_ms, %(retry_base_ms)s)::bigint,
-           coalesce(t.retry_max_ms, greatest(%(retry_max_ms)s, t.retry_base_ms))::bigint,
-           coalesce(t.retry_jitter_ms, %(retry_jitter_ms)s)::bigint, a.floor_ms, random())
-           else a.floor_ms * interval '1 millisecond' end) as retry_at
+         greatest(a.not_before, coalesce(%(now)s::timestamptz, now()) + case when a.paced
+           then relevo.retry_delay(d.attempt_count + a.spent, a.retry_base_ms, a.retry_max_ms, a.retry_jitter_ms, a.floor_ms, a.chance)
+           else a.floor_ms * interval '1 millisecond' end) as retry_at,
+         d.deadline_at
     from answer a
     -- here and elsewhere offset 0 keeps this a lookup by key: flattened, it can become batch x batch comparisons
-    cross join lateral (select d.claim_token, d.deadline_at, d.attempt_count, d.event_type, d.notification_event_id, d.status
-                          from relevo.notification_deliveries d
+    cross join lateral (select d.claim_token, d.deadline_at, d.attempt_count from relevo.notification_deliveries d
                          where d.event_day = a.event_day and d.id = a.id and d.claim_token = %(token)s
                         offset 0) d
-    left join relevo.event_types t on t.event_type = d.event_type
+   where a.status = 'retryable'
 ), verdict as materialized (
-  select h.*,
-         case when h.status <> 'retryable' then h.status
-              when h.paced and h.attempts >= h.max_attempts then 'failed'
-              when h.retry_at >= h.deadline_at then 'expired'
-              when h.attempts = 0 then 'pending'
+  select g.*,
+         case when g.paced and g.attempts >= g.max_attempts then 'failed'
+              when g.retry_at >= g.deadline_at then 'expired'
+              when g.attempts = 0 then 'pending'
               else 'retryable' end as final_status
-    from held h
-), written as (
+    from again g
+), retried as (
   update relevo.notification_deliveries d
      set status = v.final_status,
          project = coalesce(v.project, d.project),
@@ -188,56 +247,62 @@ with outcome as materialized (
          lapse_count = 0,
          claim_token = null,
          next_attempt_at = case when v.final_status in ('pending', 'retryable') then v.retry_at end,
-         next_receipt_at = case when v.final_status = 'sent'
-                                then coalesce(%(now)s::timestamptz, now()) + %(receipt_ms)s * interval '1 millisecond' end,
          last_attempt_at = case when v.spent > 0 then coalesce(%(now)s::timestamptz, now()) else d.last_attempt_at end,
-         completed_at = case when v.final_status not in ('pending', 'retryable', 'sent') then coalesce(%(now)s::timestamptz, now()) end,
+         completed_at = case when v.final_status not in ('pending', 'retryable') then coalesce(%(now)s::timestamptz, now()) end,
          updated_at = coalesce(%(now)s::timestamptz, now()),
-         last_error_code = case when v.final_status = 'sent' then null else coalesce(v.code, d.last_error_code) end,
-         last_error_message = case when v.final_status = 'sent' then null else coalesce(v.message, d.last_error_message) end,
-         provider_ticket_id = coalesce(v.ticket_id, d.provider_ticket_id),
+         last_error_code = coalesce(v.code, d.last_error_code),
+         last_error_message = coalesce(v.message, d.last_error_message),
          token_version = coalesce(v.token_version, d.token_version)
     from verdict v
    where d.event_day = v.event_day and d.id = v.id and d.claim_token = v.claim_token
-  returning d.status, v.event_id, v.former_status, d.project, v.spent, v.code
+  returning d.status, d.notification_event_id as event_id, v.former_status, d.project, v.spent, v.code
+), written as (
+  select * from ended_now union all select * from retried
+), changed as materialized (
+  select w.event_id, w.status, w.former_status, w.project, w.spent, w.code, count(*)::int as n
+    from written w group by w.event_id, w.status, w.former_status, w.project, w.spent, w.code
 ), told as (
   insert into relevo.event_progress_deltas (event_id, status, deliveries)
   select m.event_id, m.status, sum(m.n)::int
-    from (select w.event_id, w.status, 1 as n from written w
+    from (select c.event_id, c.status, c.n from changed c
           union all
-          select w.event_id, w.former_status, -1 from written w) m
+          select c.event_id, c.former_status, -c.n from changed c) m
    group by m.event_id, m.status
   having sum(m.n) <> 0
 ), tallied as (
   insert into relevo.push_tallies (project, at, sent, answers, unregistered)
-  select w.project, coalesce(%(now)s::timestamptz, now()), count(*) filter (where w.status = 'sent'), count(*),
-         count(*) filter (where w.code = 'DeviceNotRegistered')
-    from written w where w.spent > 0 group by w.project
+  select c.project, coalesce(%(now)s::timestamptz, now()), coalesce(sum(c.n) filter (where c.status = 'sent'), 0), sum(c.n),
+         coalesce(sum(c.n) filter (where c.code = 'DeviceNotRegistered'), 0)
+    from changed c where c.spent > 0 group by c.project
 ), first as materialized (
-  select distinct w.event_id from written w where w.status = 'sent'
-), begun as (
-  update relevo.notification_events e
-     set first_sent_at = coalesce(%(now)s::timestamptz, now())
-   where e.id in (select n.id from first f join relevo.notification_events n on n.id = f.event_id
-                   where n.first_sent_at is null for no key update of n skip locked) -- fan-out may hold it; the next settle comes
+  select e.id, e.licitacion_id, e.first_sent_at
+    from (select distinct c.event_id from changed c where c.status = 'sent') c
+    cross join lateral (select e.id, e.licitacion_id, e.first_sent_at from relevo.notification_events e where e.id = c.event_id offset 0) e
+), begun as materialized ( -- fan-out may hold an event; then the next settle of it notes this
+  select n.id
+    from first f
+    cross join lateral (select e.id from relevo.notification_events e
+                         where e.id = f.id and e.first_sent_at is null for no key update skip locked) n
+   where f.first_sent_at is null
+), noted as (
+  update relevo.notification_events e set first_sent_at = coalesce(%(now)s::timestamptz, now()) from begun b where e.id = b.id
 ), announced as (
-  update relevo.licitaciones l
-     set notificada = true
-   where not l.notificada
-     and l.id in (select e.licitacion_id from first f join relevo.notification_events e on e.id = f.event_id
-                   where e.licitacion_id is not null)
+  update relevo.licitaciones l set notificada = true
+    from (select distinct f.licitacion_id from first f where f.licitacion_id is not null) f
+   where l.id = f.licitacion_id and not l.notificada
 ), answered as (
   update relevo.push_requests r
      set answered_at = coalesce(%(now)s::timestamptz, now()), outcome = q.outcome
     from unnest(%(request_ids)s::uuid[], %(request_outcomes)s::text[]) as q(id, outcome)
    where r.claim_token = %(token)s and r.answered_at is null and r.id = q.id
 ), used as (
-  delete from relevo.late_tickets l using verdict v
-   where l.event_day = v.event_day and l.delivery_id = v.id and l.ticket_id = v.ticket_id
+  delete from relevo.late_tickets l using answer a
+   where l.event_day = a.event_day and l.delivery_id = a.id and l.ticket_id = a.ticket_id
+     and exists (select from relevo.late_tickets)
 ), ended as (
   delete from relevo.claims c where c.token = %(token)s and %(finish)s
 )
-select w.status, count(*)::int as deliveries from written w group by w.status;
+select c.status, sum(c.n)::int as deliveries from changed c group by c.status;
 
 -- name: disable_tokens
 -- Disables tokens that the push service calls gone, each only if it is still the one that was asked about.

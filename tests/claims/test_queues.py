@@ -136,7 +136,7 @@ def test_a_shard_and_a_lease_class_together(build, conn) -> None:
 
 
 def _delivery(delivery_id: int, lapses: int) -> Delivery:
-    values = dict.fromkeys(Delivery.__dataclass_fields__)
+    values = dict.fromkeys(Delivery._fields)
     return Delivery(**{**values, "id": delivery_id, "lapse_count": lapses})
 
 

@@ -1,10 +1,11 @@
-"""The way of one claimed batch: look again, compose, journal, send, decide, settle. It reads in that order."""
+"""The way of one claimed batch: compose, journal, send, decide, settle. It reads in that order."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +20,7 @@ from relevo.config import Settings
 from relevo.db import Database, array
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError, Reschedule
 from relevo.logs import normalise_error
-from relevo.model import Answer, Content, Delivery, Lane, Message, PushRequest, Reply, Status, Target, Ticket
+from relevo.model import Answer, Content, Delivery, Lane, Message, PushRequest, Reply, Status, Ticket
 from relevo.ports import Composer, PushProvider
 from relevo.projects import Projects
 from relevo.runs import Run
@@ -29,6 +30,7 @@ _SQL = queries.load("dispatch")
 _log = structlog.get_logger("relevo.dispatch")
 
 _ENDED = ("event_gone", "event_ended", "handled_elsewhere")
+_LIGHT_BYTES = 3_000  # of the 4096 that every push service bears; what a delivery adds is far below the rest
 _SETTLE_AGAIN_S = 0.5
 _NOT_SENT_PAUSE_MS = 5_000
 _COUNTED: Mapping[str, str] = {
@@ -65,10 +67,12 @@ class Batch:
     lines: Lines
     troubled: bool
     """Whether the project failed lately, so that a success is news."""
+    probe: bool = False
+    """Whether only one may be sent, to learn how the project is; the others are handed back."""
     counts: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
-    targets: dict[int, Target] = field(default_factory=dict)
     messages: dict[int, Message] = field(default_factory=dict)
+    drafts: dict[tuple[int, bool], tuple[rendering.Draft, bool]] = field(default_factory=dict)
     settled: int = 0
     halted: bool = False
     """Whether the project's breaker opened under our hands."""
@@ -78,7 +82,7 @@ class Batch:
         try:
             ready, answers = self._compose()
             self._settle(answers, {})
-            self._send_all(ready)
+            self._send_all(self._probing(ready) if self.probe else ready)
         except OwnershipLostError as lost:
             self.counts["claims_lost"] += 1
             _log.warning("batch_given_up", claim=str(self.claim.token), reason=lost.reason)
@@ -86,57 +90,69 @@ class Batch:
             if self.settled < len(self.claim.deliveries):
                 self._hand_back()
 
-    # Look again and compose: nothing that kills the worker here was journalled.
+    # Compose: nothing that kills the worker here was journalled.
 
     def _compose(self) -> tuple[list[Delivery], list[Answer]]:
-        """Look again at every delivery's target and write its message; what must not be sent is answered already."""
-        contents = self._look()
+        """Write every delivery's message; what must not be sent is answered already."""
+        contents = self._read_contents()
         ready: list[Delivery] = []
         answers: list[Answer] = []
         for delivery in self._deliveries:
-            target = self.targets.get(delivery.id)
-            if target is None:
-                continue  # not ours any more
-            answer = _obstructed(delivery, target) or self._compose_one(delivery, target, contents)
+            answer = _obstructed(delivery) or self._compose_one(delivery, contents)
             if answer is None:
                 ready.append(delivery)
             else:
                 answers.append(answer)
         return ready, answers
 
-    def _look(self) -> dict[int, Content]:
+    def _read_contents(self) -> dict[int, Content]:
         events = {delivery.notification_event_id for delivery in self._deliveries}
-        keys = {
-            "token": self.claim.token,
-            "days": array(self.claim.days),
-            "ids": array(self.claim.ids),
-            "now": self.run.now,
-        }
-        with self.office.database.transaction(by_key=True) as connection:
-            self.targets = {row[0]: Target(*row) for row in connection.execute(_SQL["read_targets"], keys)}
-            contents = connection.execute(_SQL["read_contents"], {"events": array(events)}).fetchall()
-        return {row[0]: Content(*row) for row in contents}
+        with self.office.database.connection() as connection:
+            rows = connection.execute(_SQL["read_contents"], {"events": array(events)}).fetchall()
+        return {row[0]: Content(*row) for row in rows}
 
-    def _compose_one(self, delivery: Delivery, target: Target, contents: Mapping[int, Content]) -> Answer | None:
+    def _compose_one(self, delivery: Delivery, contents: Mapping[int, Content]) -> Answer | None:
+        office = self.office
         content = contents.get(delivery.notification_event_id)
         if content is None:
             return _answer(delivery, "cancelled", code="event_gone")
-        message: Message = rendering.message(content, delivery, target, self.office.settings.push_ttl_s)
-        if delivery.event_type in self.office.composers:
+        draft, light = self._draft(content, ios=delivery.platform == "ios")
+        message: Message = draft.message(delivery, office.settings.push_ttl_s)
+        composer = office.composers.get(delivery.event_type)
+        if composer is not None:
+            light = False
             try:
-                message = self.office.composers[delivery.event_type](dict(message), delivery, target)
+                message = _composed(composer, message, delivery)
             except Reschedule as wish:
                 reply = Reply("held_back", code="rescheduled", message=str(wish)[:300], not_before=wish.at)
                 return _not_attempted(delivery, reply)
             except Exception as error:  # noqa: BLE001 a composer may raise anything; attempts bound it
                 return _answer(delivery, "retryable", code="composer_failed", message=normalise_error(error))
-        refused = self.office.provider.refuse(message)
+        refused = office.provider.refuse_token(delivery.token) if light else office.provider.refuse(message)
         if refused is not None:
-            return _ticketed(delivery, target, refused, attempted=False)
+            return _ticketed(delivery, refused, attempted=False)
         self.messages[delivery.id] = message
         return None
 
+    def _draft(self, content: Content, *, ios: bool) -> tuple[rendering.Draft, bool]:
+        """Return an event's draft, and whether it is so light that its messages need not be weighed one by one."""
+        key = (content.id, ios)
+        if key not in self.drafts:
+            draft = rendering.draft(content, self.lane, ios=ios)
+            try:
+                weight = len(json.dumps([draft.fields, draft.data], ensure_ascii=False).encode())
+            except (TypeError, ValueError):
+                weight = _LIGHT_BYTES
+            self.drafts[key] = draft, weight < _LIGHT_BYTES
+        return self.drafts[key]
+
     # Journal, send, decide, settle: wave by wave.
+
+    def _probing(self, ready: Sequence[Delivery]) -> Sequence[Delivery]:
+        """Return the one to send; if there is none, what was found stale in its way must not cost the probe."""
+        if not ready:
+            self.office.projects.spare_probe(self.claim.project, self.run.now)
+        return ready[:1]
 
     def _send_all(self, ready: Sequence[Delivery]) -> None:
         waiting = deque(_chunks(ready, min(self.office.settings.push_chunk_size, self.office.provider.max_messages)))
@@ -203,7 +219,8 @@ class Batch:
         match reply.kind:
             case "answered":
                 pairs = zip(deliveries, reply.tickets, strict=True)
-                answers += [_ticketed(d, self.targets[d.id], ticket) for d, ticket in pairs]
+                answers += [_ticketed(d, ticket) for d, ticket in pairs]
+                self.problems += alerts(reply.tickets, self.problems)
             case "unclear":
                 floor_ms = self.office.settings.push_request_timeout_ms
                 answers += [_ambiguous(d, reply, floor_ms) for d in deliveries]
@@ -229,7 +246,7 @@ class Batch:
 
     def _homes(self, deliveries: Sequence[Delivery], reply: Reply) -> dict[int, str]:
         """Return the deliveries that belong to another project than was thought, and remember their tokens' project."""
-        told = {d.id: reply.projects.get(str(self.targets[d.id].token)) for d in deliveries}
+        told = {d.id: reply.projects.get(str(d.token)) for d in deliveries}
         homes = {key: home for key, home in told.items() if home and home != self.claim.project}
         if homes:
             self.office.projects.move_tokens(self.claim.project, reply.projects, self.run.now)
@@ -298,6 +315,12 @@ class Batch:
 _WHY = {"expired": "deadline_passed", "cancelled": "event_ended"}
 
 
+def alerts(tickets: Iterable[Ticket], told: Collection[str]) -> list[str]:
+    """Return what operators have to mend and were not told of yet; of credential faults the breaker tells."""
+    found = {f"{t.code}: {t.message}" for t in tickets if t.alert and t.fate != "credential"}
+    return sorted(found.difference(told))
+
+
 def _result(post: Future[Reply]) -> tuple[Reply | None, OwnershipLostError | None]:
     try:
         return post.result(), None
@@ -316,19 +339,26 @@ def _answer(
     return Answer(delivery.event_day, delivery.id, status, attempted, ticket, code, message)
 
 
-def _obstructed(delivery: Delivery, target: Target) -> Answer | None:
+def _composed(compose: Composer, message: Message, delivery: Delivery) -> Message:
+    composed: object = compose(dict(message), delivery)
+    if not isinstance(composed, Mapping):
+        raise TypeError(f"a composer must return the message, not {type(composed).__name__}")
+    return composed
+
+
+def _obstructed(delivery: Delivery) -> Answer | None:
     """Return the answer for a delivery that must not be sent any more."""
-    if target.obstacle is None:
+    if delivery.obstacle is None:
         return None
     status: Status = "skipped"
-    if target.obstacle == "deadline_passed":
+    if delivery.obstacle == "deadline_passed":
         status = "expired"
-    elif target.obstacle in _ENDED:
+    elif delivery.obstacle in _ENDED:
         status = "cancelled"
-    return _answer(delivery, status, code=target.obstacle)
+    return _answer(delivery, status, code=delivery.obstacle)
 
 
-def _ticketed(delivery: Delivery, target: Target, ticket: Ticket, *, attempted: bool = True) -> Answer:
+def _ticketed(delivery: Delivery, ticket: Ticket, *, attempted: bool = True) -> Answer:
     """Return what a ticket means for its delivery; a credential fault is not the push's, and costs it nothing."""
     blocked = ticket.fate == "credential"
     message = None if ticket.code == "DeviceNotRegistered" else ticket.message  # which only names the token
@@ -342,7 +372,7 @@ def _ticketed(delivery: Delivery, target: Target, ticket: Ticket, *, attempted: 
         ticket.code,
         message,
         installation_id=delivery.installation_id,
-        token_version=target.token_version,
+        token_version=delivery.token_version,
     )
 
 

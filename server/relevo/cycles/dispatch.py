@@ -26,6 +26,7 @@ _LOOK_EVERY_S = 0.05
 _BATCHES_AT_ONCE = 32
 _BATCHES_PER_LANE = 8
 _WORTH_WAITING_S = 2.0
+_AFTER_SURPRISE_S = 5.0  # what failed once for no known reason would fail again and again
 _NEVER = float("inf")
 
 Key = tuple[str, str]
@@ -139,20 +140,24 @@ class _Drain:
         lines = self.dispatch.lines_of(lane.project)
         lines.resize(allowance.connections)
         self.used.add(lane.project)
-        claim = office.claims.claim("dispatch", lane.project, lane.lane, limit=granted, shard=run.shard, now=run.now)
+        probe = allowance.grant.probe
+        limit = most if probe else granted  # a probe passes by what is stale, however much of it there is
+        claim = office.claims.claim("dispatch", lane.project, lane.lane, limit=limit, shard=run.shard, now=run.now)
         taken = len(claim.deliveries) if claim else 0
         office.projects.give_back(lane.project, lane.lane, granted - taken, run.now)
         if claim is None:
+            if probe:
+                office.projects.spare_probe(lane.project, run.now)
             self.not_before[key] = time.monotonic() + _LOOK_EVERY_S
             self.due = [each for each in self.due if each != lane]
             return False
         self.claimed += taken
         run.begin_work()
-        batch = Batch(office, run, claim, lane.lane, lines, troubled=allowance.troubled)
+        batch = Batch(office, run, claim, lane.lane, lines, troubled=allowance.troubled, probe=probe)
         self.under_way[self.dispatch.batches.submit(batch.deliver)] = batch
         if taken < granted:
             self.due = [each for each in self.due if each != lane]
-        return taken == granted
+        return taken == granted and not probe
 
     def _batch_limit(self, lane: DueLane) -> int:
         settings, lines = self.dispatch.office.settings, self.dispatch.lines_of(lane.project)
@@ -187,6 +192,8 @@ class _Drain:
             batch = self.under_way.pop(future)
             self.counts += batch.counts
             self.problems += batch.problems
+            if batch.probe:  # whoever waited for its end asks again
+                self.not_before = {key: at for key, at in self.not_before.items() if key[0] != batch.claim.project}
             if (error := future.exception()) is not None:
                 self._note(batch, error)
             self.dispatch.office.projects.look_after(batch.claim.project, self.run.now)
@@ -195,6 +202,7 @@ class _Drain:
         if not isinstance(error, DatabaseUnavailableError):
             _log.error("batch_failed", claim=str(batch.claim.token), exc_info=error)
         self.problems.append(f"a batch of {batch.claim.project}: {normalise_error(error, 200)}")
+        self.not_before[batch.claim.project, batch.lane] = time.monotonic() + _AFTER_SURPRISE_S
 
     def _next_chance_s(self) -> float:
         waits = [self.not_before.get((lane.project, lane.lane), 0.0) for lane in self.due if lane.due_in_s <= 0]

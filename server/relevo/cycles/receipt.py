@@ -11,7 +11,7 @@ from functools import partial
 import structlog
 
 from relevo.claims import Claim
-from relevo.cycles.batch import Office
+from relevo.cycles.batch import Office, alerts
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.logs import normalise_error
 from relevo.model import Awaiting, ReceiptAnswer, ReceiptReply, Step, Ticket
@@ -54,7 +54,7 @@ class Receipts:
         return Step(
             {name: count for name, count in counts.items() if count},
             sum(wave.claimed for wave in waves),
-            more=any(wave.full for wave in waves) and not problems,
+            more=any(wave.full for wave in waves) and not any(wave.failed for wave in waves),
             problems=problems,
             due_in_s=min(later, default=None),
         )
@@ -70,6 +70,8 @@ class _Wave:
     project: str
     claimed: int = 0
     full: bool = False
+    failed: bool = False
+    """Whether a request failed, so that going on at once would help nobody."""
     counts: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
 
@@ -87,6 +89,7 @@ class _Wave:
             except OwnershipLostError as lost:
                 _log.warning("batch_given_up", claim=str(claim.token), reason=lost.reason)
             except Exception as error:  # noqa: BLE001 one request's surprise must not lose the answers of the others
+                self.failed = True
                 self.problems.append(f"receipts of {self.project}: {normalise_error(error, 200)}")
                 self._hand_back(claim)
         return self
@@ -115,6 +118,7 @@ class _Wave:
     def _settle(self, claim: Claim, reply: ReceiptReply, *, troubled: bool) -> None:
         """Write down what the receipts say; a request that failed changes nothing but when to ask again."""
         if reply.kind != "answered":
+            self.failed = True
             self.problems.append(f"receipts of {self.project} were not told: {reply.kind} {reply.code or ''}".strip())
             self._tell_of_failure(reply)
         answers = [self._answer(each, reply) for each in _awaited(claim)]
@@ -125,6 +129,7 @@ class _Wave:
             may_prune=lambda c, p: not self.office.projects.pruning_stopped(c, p, self.run.now),
         )
         self._tell_of_receipts(claim, reply, troubled=troubled)
+        self.problems += alerts(reply.receipts.values(), self.problems)
         self.counts["receipts_processed"] += len(reply.receipts)
         self.counts["receipts_missing"] += len(claim.deliveries) - len(reply.receipts)
         for status, name in (

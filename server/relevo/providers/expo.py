@@ -103,13 +103,15 @@ class Expo:
         self._lock = threading.Lock()
         self._sessions: weakref.WeakSet[_Session] = weakref.WeakSet()
 
+    def refuse_token(self, token: object) -> Ticket | None:
+        """Return the final ticket of a push to a malformed token."""
+        return None if isinstance(token, str) and _TOKEN.fullmatch(token) else _MALFORMED_TOKEN
+
     def refuse(self, message: Message) -> Ticket | None:
         """Return the final ticket of a message with a malformed token, or of more bytes than Expo takes."""
-        to = message.get("to")
-        if not isinstance(to, str) or not _TOKEN.fullmatch(to):
-            return _MALFORMED_TOKEN
-        if _at_most(message) <= MAX_PAYLOAD_BYTES:
-            return None
+        refused = self.refuse_token(message.get("to"))
+        if refused is not None or _at_most(message) <= MAX_PAYLOAD_BYTES:
+            return refused
         return _weighed(message)
 
     def send(self, messages: Sequence[Message]) -> Reply:
