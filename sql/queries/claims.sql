@@ -218,7 +218,7 @@ with outcome as materialized (
          token_version = coalesce(a.token_version, d.token_version)
     from answer a
    where d.event_day = a.event_day and d.id = a.id and d.claim_token = %(token)s and a.status <> 'retryable'
-  returning d.status, d.notification_event_id as event_id, a.former_status, d.project, a.spent, a.code
+  returning d.status, d.notification_event_id as event_id, a.former_status, d.project, a.spent, a.code, d.event_day, d.id, a.ticket_id
 ), again as materialized (
   select a.*, d.claim_token, d.attempt_count + a.spent as attempts,
          -- what spent no attempt waits no longer than it was told to
@@ -255,7 +255,7 @@ with outcome as materialized (
          token_version = coalesce(v.token_version, d.token_version)
     from verdict v
    where d.event_day = v.event_day and d.id = v.id and d.claim_token = v.claim_token
-  returning d.status, d.notification_event_id as event_id, v.former_status, d.project, v.spent, v.code
+  returning d.status, d.notification_event_id as event_id, v.former_status, d.project, v.spent, v.code, d.event_day, d.id, v.ticket_id
 ), written as (
   select * from ended_now union all select * from retried
 ), changed as materialized (
@@ -296,8 +296,8 @@ with outcome as materialized (
     from unnest(%(request_ids)s::uuid[], %(request_outcomes)s::text[]) as q(id, outcome)
    where r.claim_token = %(token)s and r.answered_at is null and r.id = q.id
 ), used as (
-  delete from relevo.late_tickets l using answer a
-   where l.event_day = a.event_day and l.delivery_id = a.id and l.ticket_id = a.ticket_id
+  delete from relevo.late_tickets l using ended_now w
+   where l.event_day = w.event_day and l.delivery_id = w.id and l.ticket_id = w.ticket_id
      and exists (select from relevo.late_tickets)
 ), ended as (
   delete from relevo.claims c where c.token = %(token)s and %(finish)s

@@ -9,6 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 import structlog
+from psycopg import errors as pg
 
 from relevo import limits
 from relevo.cycles.batch import Batch, Office
@@ -82,6 +83,8 @@ class _Drain:
         try:
             while self._fill() or self.under_way:
                 self._collect()
+        except DatabaseUnavailableError as error:  # what was under way is counted all the same
+            self.problems.append(normalise_error(error, 200))
         finally:
             while self.under_way:
                 self._collect()
@@ -196,7 +199,14 @@ class _Drain:
                 self.not_before = {key: at for key, at in self.not_before.items() if key[0] != batch.claim.project}
             if (error := future.exception()) is not None:
                 self._note(batch, error)
-            self.dispatch.office.projects.look_after(batch.claim.project, self.run.now)
+            self._look_after(batch.claim.project)
+
+    def _look_after(self, project: str) -> None:
+        """Look at a project's brakes; what stands in the way of that must not keep us from the other batches' ends."""
+        try:
+            self.dispatch.office.projects.look_after(project, self.run.now)
+        except (DatabaseUnavailableError, pg.OperationalError) as error:
+            self.problems.append(f"the brakes of {project}: {normalise_error(error, 200)}")
 
     def _note(self, batch: Batch, error: BaseException) -> None:
         if not isinstance(error, DatabaseUnavailableError):
