@@ -11,12 +11,12 @@ CYCLE ?=
 ARGS ?=
 PYTEST_ARGS ?=
 
-.PHONY: help run tick run-cycle migrate psql test check fmt clean bench-fanout installed installed-dev cycle-named
+.PHONY: help run tick run-cycle migrate psql test check fmt clean bench-fanout bench-dispatch installed installed-dev cycle-named
 
 help: ## say what each target does
 	@echo 'Usage: make TARGET'
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo 'Settings come from the environment or .env. Words for the command: make tick ARGS="--runners reaper";'
 	@echo 'for pytest: make test PYTEST_ARGS="-k reaper". Another Python: make test PYTHON=python3.12'
@@ -52,6 +52,9 @@ fmt: installed-dev ## format the code and mend what the linter can mend
 
 bench-fanout: installed-dev ## measure fan-out over a million installations, and a day of ingest
 	@.venv/bin/python scripts/bench_fanout.py $(ARGS)
+
+bench-dispatch: installed-dev ## measure sending against the sandbox; ARGS=--peers with pip install -e '.[bench]'
+	@.venv/bin/python scripts/bench_dispatch.py $(ARGS)
 
 clean: ## remove .venv, caches and build output; .relevo (your data) stays
 	@rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -46,6 +46,7 @@ class App:
     heartbeat: Heartbeat
     claims: Claims
     runner: Runner
+    dispatch: Dispatch
     registry: dict[str, Cycle]
 
     def cycles(self, names: Sequence[str] | None = None) -> list[Cycle]:
@@ -156,7 +157,7 @@ def build(
         registry = {cycle.key: cycle for cycle in [*own, *(make(settings, claims) for make in cycles)]}
         worker = Worker(opened, settings, worker_id)
         try:
-            yield App(settings, opened, worker, heartbeat, claims, runner, registry)
+            yield App(settings, opened, worker, heartbeat, claims, runner, dispatch, registry)
         finally:
             dispatch.close()
             heartbeat.stop()

@@ -263,9 +263,33 @@ class Claims:
         if not answers and not requests and not finish:
             return Settlement({})
         outcomes = requests if isinstance(requests, Mapping) else dict.fromkeys(requests, "answered")
+        parameters = self.outcomes(claim, answers, outcomes, now, finish=finish)
+        late = (0, 0)
+        with self._transaction() as connection:
+            written: dict[str, int] = {}
+            if claim.loss is None:  # a claim known to be lost is a reaper's to end, even while its row still stands
+                connection.execute(_SQL["lock_claim"], {"token": claim.token})
+                written = dict(connection.execute(_SQL["settle_deliveries"], parameters).fetchall())
+            if sum(written.values()) < len(answers):
+                late = connection.execute(_SQL["keep_late_tickets"], parameters).fetchone() or (0, 0)
+            disabled = self._disable(connection, claim, answers, may_prune, now) if written.get("invalid") else 0
+        if finish:
+            self._heartbeat.drop(claim.token)
+        return Settlement(written, closed_late=late[0], kept_as_evidence=late[1], tokens_disabled=disabled)
+
+    def outcomes(
+        self,
+        claim: Claim,
+        answers: Sequence[Answer],
+        requests: Mapping[UUID, str],
+        now: datetime | None,
+        *,
+        finish: bool,
+    ) -> dict[str, Any]:
+        """Return the parameters of a settle."""
         known = {d.id: d for d in claim.deliveries if isinstance(d, Delivery)}
         kinds, sorts = _sorted_out(answers, lambda answer: _sort_of(answer, known.get(answer.id)))
-        parameters = self._retry_policy() | {
+        return self._retry_policy() | {
             "token": claim.token,
             **_keys(answers),
             "kinds": array(kinds),
@@ -281,22 +305,12 @@ class Claims:
             "not_befores": [sort[7] for sort in sorts],
             "types": [sort[8] for sort in sorts],
             "formers": [sort[9] for sort in sorts],
-            "request_ids": array(outcomes),
-            "request_outcomes": list(outcomes.values()),
+            "request_ids": array(requests),
+            "request_outcomes": list(requests.values()),
             "receipt_ms": self._settings.receipt_first_poll_ms,
             "finish": finish,
             "now": now,
         }
-        late = (0, 0)
-        with self._transaction() as connection:
-            connection.execute(_SQL["lock_claim"], {"token": claim.token})
-            written: dict[str, int] = dict(connection.execute(_SQL["settle_deliveries"], parameters).fetchall())
-            if sum(written.values()) < len(answers):
-                late = connection.execute(_SQL["keep_late_tickets"], parameters).fetchone() or (0, 0)
-            disabled = self._disable(connection, claim, answers, may_prune, now) if written.get("invalid") else 0
-        if finish:
-            self._heartbeat.drop(claim.token)
-        return Settlement(written, closed_late=late[0], kept_as_evidence=late[1], tokens_disabled=disabled)
 
     def settle_receipts(
         self,

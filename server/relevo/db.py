@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import psycopg
 import structlog
@@ -38,6 +40,8 @@ _UNAVAILABLE = (
 )
 # These say that the server cannot be used for now; any other is the loss of one connection.
 _GONE = (PoolTimeout, pg.CannotConnectNow, pg.ReadOnlySqlTransaction, pg.TooManyConnections)
+_PREPARE_AFTER = 3
+_FRESH_S = 1.0
 _RESERVED = 2  # the heartbeat's and the listener's own connections
 
 
@@ -65,9 +69,15 @@ def conninfo(dsn: str, settings: Settings, application_name: str) -> str:
     return make_conninfo(dsn, **{key: value for key, value in limits.items() if key not in given})
 
 
-def _read_committed(connection: Connection) -> None:
-    """Transactions look again after they waited for a lock, whatever the database's default is."""
+def _configure(connection: Connection) -> None:
+    """Transactions look again after they waited for a lock, whatever the database's default is.
+
+    Statements are prepared where a connection leads to the server itself: planning is half of a small one's cost. A
+    pooler gives itself away by the backend's number, and would hand a prepared statement to another server process.
+    """
     connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+    row = connection.execute(_SQL["ask_backend"]).fetchone()
+    connection.prepare_threshold = _PREPARE_AFTER if row == (connection.info.backend_pid,) else None
 
 
 def psql_call(dsn: str, command: str | None) -> tuple[list[str], dict[str, str]]:
@@ -102,6 +112,7 @@ class Database:
         self._direct_dsn = conninfo(direct_dsn, settings, application_name)
         self._down = False
         self._state = threading.Lock()
+        self._used: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             self._dsn,
             min_size=0,
@@ -110,11 +121,20 @@ class Database:
             timeout=settings.database_connect_timeout_ms / 1000,
             reconnect_timeout=settings.database_connect_timeout_ms / 1000,
             max_idle=60,
-            check=ConnectionPool.check_connection,
-            configure=_read_committed,
+            check=self._check,
+            reset=self._note_use,
+            configure=_configure,
             open=True,
             name="relevo",
         )
+
+    def _check(self, connection: Connection) -> None:
+        """Ask a connection whether it is alive before it is lent, unless it just proved that."""
+        if time.monotonic() - self._used.get(connection, -_FRESH_S) > _FRESH_S:
+            ConnectionPool.check_connection(connection)
+
+    def _note_use(self, connection: Connection) -> None:
+        self._used[connection] = time.monotonic()
 
     def close(self) -> None:
         """Close the pool; connections in use are closed when they are given back."""
@@ -131,7 +151,7 @@ class Database:
     def _connect(self, dsn: str) -> Connection:
         with self.watch(connecting=True):
             connection = psycopg.connect(dsn, autocommit=True, prepare_threshold=None)
-        _read_committed(connection)
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         return connection
 
     @contextmanager

@@ -73,6 +73,7 @@ class Projects:
         self._worker_id = worker_id
         self.rules = rules_of(settings)
         self._seen: dict[str, tuple[float, Allowance]] = {}
+        self._leased: dict[str, tuple[float, int]] = {}
         self._looked: dict[str, float] = {}
         self._guard = threading.Lock()
 
@@ -102,20 +103,20 @@ class Projects:
 
     def _reserve(self, project: str, lane: Lane, most: int, now: datetime | None) -> Allowance:
         with self._locked(project, now) as (connection, state, at, decide):
-            wanted = most
-            if self.rules.rate_per_s:  # a bucket that is nearly empty is worth waiting for, if there is enough to send
-                key = {"project": project, "lane": lane, "limit": most, "now": now}
+            decided, grant = limits.reserve(state, self.rules, at, lane, most)
+            if grant.why == "rate":  # a bucket that is nearly empty is worth waiting for, if there is enough to send
+                key = {"project": project, "lane": lane, "limit": min(most, self.rules.chunk), "now": now}
                 row = connection.execute(_SQL["count_due"], key).fetchone()
-                wanted = row[0] if row else 0
-            if not wanted:
-                return Allowance(Grant(0))
-            decided, grant = limits.reserve(state, self.rules, at, lane, wanted)
+                decided, grant = (
+                    limits.reserve(state, self.rules, at, lane, row[0]) if row and row[0] else (state, grant)
+                )
             if not grant.count:
                 return Allowance(grant)
             connections = self._lease_connections(connection, project, now)
             if not connections:
                 return Allowance(Grant(0, "connections", 0.5))
-            decide(decided)
+            if self.rules.rate_per_s or grant.probe:
+                decide(decided)
             return Allowance(grant, connections, bool(state.failures or state.trips or grant.probe))
 
     def lease_connections(self, project: str, now: datetime | None = None) -> Allowance:
@@ -125,6 +126,9 @@ class Projects:
         return Allowance(Grant(0), connections, troubled=state.breaker_by == "receipt")
 
     def _lease_connections(self, connection: Connection, project: str, now: datetime | None) -> int:
+        leased_at, leased = self._leased.get(project, (0.0, 0))
+        if now is None and time.monotonic() - leased_at < min(1.0, self._settings.outbox_lease_duration_ms / 4000):
+            return leased
         asked = {
             "project": project,
             "worker_id": self._worker_id,
@@ -133,7 +137,10 @@ class Projects:
             "now": now,
         }
         row = connection.execute(_SQL["lease_connections"], asked).fetchone()
-        return int(row[0]) if row else 0
+        if row is None:
+            return 0
+        self._leased[project] = time.monotonic(), int(row[0])
+        return int(row[0])
 
     def give_back(self, project: str, lane: Lane, count: int, now: datetime | None = None) -> None:
         """Put back tokens that were reserved and not used."""
@@ -145,6 +152,7 @@ class Projects:
     def drop_connections(self, project: str | None = None) -> None:
         """Give back this worker's connections, of one project or of all."""
         self._seen.clear()
+        self._leased.clear()
         with self._database.connection() as connection:
             connection.execute(_SQL["drop_connections"], {"worker_id": self._worker_id, "project": project})
 

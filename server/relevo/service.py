@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +28,7 @@ from relevo.workers import Role
 
 _log = structlog.get_logger("relevo.service")
 _WAIT_MAX_S = 15.0
+_TURN_S = 0.0005
 
 
 class Signals:
@@ -62,6 +65,7 @@ def serve(app: App, names: Sequence[str] | None = None) -> bool:
     signals.install()
     if not _ready(app, signals, cycles):
         return True
+    be_quick()
     scheduler = Scheduler(app.runner, cycles, app.settings)
     listener = Listener(
         app.database, on_wake=scheduler.wake, on_lost=app.heartbeat.suspect, on_change=app.worker.note_wakeups
@@ -72,6 +76,13 @@ def serve(app: App, names: Sequence[str] | None = None) -> bool:
     while not signals.stop.wait(0.5):  # short waits: a signal is handled between them
         pass
     return _drain(app, scheduler, listener, signals)
+
+
+def be_quick() -> None:
+    """Let threads take turns sooner than every 5 ms, and the collector pass by what stays for ever."""
+    sys.setswitchinterval(_TURN_S)
+    gc.collect()
+    gc.freeze()
 
 
 def _ready(app: App, signals: Signals, cycles: Sequence[Cycle]) -> bool:

@@ -14,6 +14,10 @@ select set_config('statement_timeout', %(statement_ms)s::text, true),
        set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
        set_config('random_page_cost', '0', true), set_config('jit', 'off', true);
 
+-- name: ask_backend
+-- Tells the number of the server process that answers.
+select pg_backend_pid();
+
 -- name: ask_version
 -- Tells that the server answers, and its version number.
 select current_setting('server_version_num')::int;

@@ -14,7 +14,20 @@ import pip
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGETS = {"run", "test", "check", "run-cycle", "tick", "migrate", "psql", "fmt", "clean", "help", "bench-fanout"}
+TARGETS = {
+    "run",
+    "test",
+    "check",
+    "run-cycle",
+    "tick",
+    "migrate",
+    "psql",
+    "fmt",
+    "clean",
+    "help",
+    "bench-fanout",
+    "bench-dispatch",
+}
 TOOLS = ("sh", "make", "awk", "cat", "dirname", "echo", "find", "rm")
 
 # A project that installs without a network: its build backend is its own and it needs nothing.

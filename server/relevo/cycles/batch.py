@@ -7,6 +7,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID, uuid4
@@ -33,6 +34,7 @@ _ENDED = ("event_gone", "event_ended", "handled_elsewhere")
 _LIGHT_BYTES = 3_000  # of the 4096 that every push service bears; what a delivery adds is far below the rest
 _SETTLE_AGAIN_S = 0.5
 _NOT_SENT_PAUSE_MS = 5_000
+_LEAST_PAUSE_MS = 1_000  # whoever wishes for the past is not asked again and again in the same moment
 _COUNTED: Mapping[str, str] = {
     "sent": "notifications_sent",
     "retryable": "notifications_retryable",
@@ -125,7 +127,7 @@ class Batch:
                 message = _composed(composer, message, delivery)
             except Reschedule as wish:
                 reply = Reply("held_back", code="rescheduled", message=str(wish)[:300], not_before=wish.at)
-                return _not_attempted(delivery, reply)
+                return _not_attempted(delivery, reply, _LEAST_PAUSE_MS)
             except Exception as error:  # noqa: BLE001 a composer may raise anything; attempts bound it
                 return _answer(delivery, "retryable", code="composer_failed", message=normalise_error(error))
         refused = office.provider.refuse_token(delivery.token) if light else office.provider.refuse(message)
@@ -214,7 +216,8 @@ class Batch:
     def _decide(self, request: PushRequest, reply: Reply, answers: list[Answer]) -> list[Sequence[Delivery]]:
         """Turn a reply into answers, and tell the project how it went; return the parts to send again."""
         self.counts["push_requests"] += 1
-        self._tell_project(reply)
+        with self._in_passing():
+            self._tell_project(reply)
         deliveries = request.deliveries
         match reply.kind:
             case "answered":
@@ -239,6 +242,8 @@ class Batch:
         """Return how long what was not sent waits; the project's own pause comes on top."""
         if reply.kind == "not_sent":
             return max(reply.retry_after_ms, _NOT_SENT_PAUSE_MS)
+        if reply.code == "rescheduled":
+            return _LEAST_PAUSE_MS
         if reply.code == "middleware_failed":
             self.problems.append(f"a middleware held a request back: {reply.message}")
             return self.office.settings.outbox_retry_base_ms
@@ -249,8 +254,17 @@ class Batch:
         told = {d.id: reply.projects.get(str(d.token)) for d in deliveries}
         homes = {key: home for key, home in told.items() if home and home != self.claim.project}
         if homes:
-            self.office.projects.move_tokens(self.claim.project, reply.projects, self.run.now)
+            with self._in_passing():
+                self.office.projects.move_tokens(self.claim.project, reply.projects, self.run.now)
         return homes
+
+    @contextmanager
+    def _in_passing(self) -> Iterator[None]:
+        """Let nothing that the project is told cost the answers of a wave: they are settled after it."""
+        try:
+            yield
+        except (DatabaseUnavailableError, pg.OperationalError) as error:
+            self.problems.append(f"project {self.claim.project} was not told: {normalise_error(error, 200)}")
 
     def _tell_project(self, reply: Reply) -> None:
         projects, project, now = self.office.projects, self.claim.project, self.run.now

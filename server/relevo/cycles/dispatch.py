@@ -74,6 +74,7 @@ class _Drain:
     due: list[DueLane] = field(default_factory=list)
     looked_at: float = -_NEVER
     claimed: int = 0
+    claimed_before_look: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
@@ -81,7 +82,7 @@ class _Drain:
     def go(self) -> Step:
         """Claim and hand over as long as there is something to do, then wait for what is under way."""
         try:
-            while self._fill() or self.under_way:
+            while self._fill() or self.under_way or self._look_anew():
                 self._collect()
         except DatabaseUnavailableError as error:  # what was under way is counted all the same
             self.problems.append(normalise_error(error, 200))
@@ -110,6 +111,15 @@ class _Drain:
             return
         self.due = self.dispatch.office.projects.due_lanes(self.run.now)
         self.looked_at = time.monotonic()
+        self.claimed_before_look = self.claimed
+
+    def _look_anew(self) -> bool:
+        """Look once more after the last batch: what it left behind, e.g. of another lease, may be due as well."""
+        if self.claimed == self.claimed_before_look or not self._may_claim():
+            return False
+        self.looked_at = -_NEVER
+        self._look()
+        return any(True for _ in self._open_lanes())
 
     def _open_lanes(self) -> Iterator[DueLane]:
         now = time.monotonic()
@@ -147,19 +157,18 @@ class _Drain:
         limit = most if probe else granted  # a probe passes by what is stale, however much of it there is
         claim = office.claims.claim("dispatch", lane.project, lane.lane, limit=limit, shard=run.shard, now=run.now)
         taken = len(claim.deliveries) if claim else 0
-        office.projects.give_back(lane.project, lane.lane, granted - taken, run.now)
-        if claim is None:
-            if probe:
-                office.projects.spare_probe(lane.project, run.now)
-            self.not_before[key] = time.monotonic() + _LOOK_EVERY_S
-            self.due = [each for each in self.due if each != lane]
-            return False
-        self.claimed += taken
-        run.begin_work()
-        batch = Batch(office, run, claim, lane.lane, lines, troubled=allowance.troubled, probe=probe)
-        self.under_way[self.dispatch.batches.submit(batch.deliver)] = batch
         if taken < granted:
             self.due = [each for each in self.due if each != lane]
+        if claim is None:
+            self.not_before[key] = time.monotonic() + _LOOK_EVERY_S
+            if probe:
+                office.projects.spare_probe(lane.project, run.now)
+        else:  # on its way first: what is written down beside it can wait
+            self.claimed += taken
+            batch = Batch(office, run, claim, lane.lane, lines, troubled=allowance.troubled, probe=probe)
+            self.under_way[self.dispatch.batches.submit(batch.deliver)] = batch
+            run.begin_work()
+        office.projects.give_back(lane.project, lane.lane, granted - taken, run.now)
         return taken == granted and not probe
 
     def _batch_limit(self, lane: DueLane) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import structlog
@@ -112,8 +112,18 @@ class _Wave:
         return claims
 
     def _post(self, claim: Claim) -> ReceiptReply:
+        return self._fetch(claim, [each.ticket_id for each in _awaited(claim)])
+
+    def _fetch(self, claim: Claim, ticket_ids: Sequence[str]) -> ReceiptReply:
+        """Ask for receipts, in halves where the push service finds them too many at once."""
         claim.check(self.office.settings.push_request_timeout_ms)
-        return self.office.provider.fetch_receipts([each.ticket_id for each in _awaited(claim)])
+        reply = self.office.provider.fetch_receipts(ticket_ids)
+        if reply.kind != "too_many" or len(ticket_ids) == 1:
+            return reply
+        half = len(ticket_ids) // 2
+        first, second = self._fetch(claim, ticket_ids[:half]), self._fetch(claim, ticket_ids[half:])
+        failed = next((each for each in (first, second) if each.kind != "answered"), None)
+        return failed or replace(first, receipts={**first.receipts, **second.receipts})
 
     def _settle(self, claim: Claim, reply: ReceiptReply, *, troubled: bool) -> None:
         """Write down what the receipts say; a request that failed changes nothing but when to ask again."""
