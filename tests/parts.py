@@ -26,6 +26,10 @@ OPTIONAL_PARTS: dict[str, tuple[Callable[[], bool], str]] = {
         lambda: _where("node") is not None and _where("npm") is not None,
         "install Node.js 20 or newer with npm (Debian: apt-get install nodejs npm)",
     ),
+    "chromium-headless-shell": (
+        lambda: _where("chromium-headless-shell") is not None,
+        "install a headless Chromium (Debian: apt-get install chromium-headless-shell)",
+    ),
     "linux": (lambda: sys.platform == "linux", "run on Linux"),
     "root": (lambda: os.geteuid() == 0, "run as root"),
 }

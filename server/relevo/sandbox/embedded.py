@@ -28,7 +28,8 @@ def acquire(folder: Path) -> Iterator[str]:
             yield sandbox.url
         finally:
             with suppress(OSError):
-                note.unlink()
+                if note.read_text(encoding="utf-8").strip() == sandbox.url:  # not that of one that came after us
+                    note.unlink()
 
 
 def _answering(note: Path) -> str | None:

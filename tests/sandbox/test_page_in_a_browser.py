@@ -1,0 +1,62 @@
+"""The sandbox's page in a real browser: it fits narrow and wide windows, light and dark, empty and full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from parts import find_part
+from relevo.sandbox import Sandbox
+
+pytestmark = pytest.mark.needs("chromium-headless-shell")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium."""
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=find_part("chromium-headless-shell"), args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 1280])
+@pytest.mark.parametrize("full", [False, True])
+def test_the_page_fits(browser: Any, sandbox: Sandbox, client: Any, width: int, colours: str, full: bool) -> None:
+    """Nothing sticks out of the window, text stands out from its ground, and nothing complains in the console."""
+    if full:
+        client.push(*(f"ExponentPushToken[phone-{n}]" for n in range(30)), title="Ñandú " * 30, body="x" * 500)
+        sandbox.add_fault("500", share=0.0)
+    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=colours)
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(client.url)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    ground, ink = page.evaluate(
+        "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+    )
+    assert (brightness(ground) > brightness(ink)) == (colours == "light"), (ground, ink)
+    assert ("phone-29" in page.content()) == full
+    assert said == []
+    page.close()
+
+
+def test_the_page_runs_nothing_that_others_wrote(browser: Any, sandbox: Sandbox, client: Any) -> None:
+    """A title full of markup is shown as text, and no script of it runs."""
+    client.push("ExponentPushToken[ana]", title="<script>document.title='owned'</script><img src=x onerror=alert(1)>")
+    page = browser.new_page()
+    page.goto(client.url)
+    assert page.title() != "owned"
+    assert "<script>document.title" in page.inner_text("body")
+    assert page.query_selector("img") is None
+    page.close()
+
+
+def brightness(colour: str) -> float:
+    """Return how bright a computed colour such as rgb(1, 2, 3) is."""
+    return sum(float(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3])
