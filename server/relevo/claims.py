@@ -320,7 +320,11 @@ class Claims:
         *,
         may_prune: Pruning | None = None,
     ) -> Settlement:
-        """Write what receipts say where the claim still stands, and end the claim."""
+        """Write what receipts say where the claim still stands, and end the claim.
+
+        Raises OwnershipLostError if the claim is known to be lost: a receipt can be asked for again.
+        """
+        claim.check()
         kinds, sorts = _sorted_out(answers, _receipt_sort_of)
         parameters = self._retry_policy() | {
             "token": claim.token,

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
+import psycopg
 import structlog
 
 from relevo import limits, queries
@@ -24,6 +25,8 @@ _FIELDS = len(fields(Project))
 _LOOK_EVERY_S = 5.0
 _GOOD_FOR_S = 0.25
 MOST_PROJECTS = 1_000
+
+User = Literal["dispatch", "receipt"]
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ class Projects:
         self.rules = rules_of(settings)
         self._seen: dict[str, tuple[float, Allowance]] = {}
         self._leased: dict[str, tuple[float, int]] = {}
+        self._users: dict[str, set[User]] = {}
         self._looked: dict[str, float] = {}
         self._guard = threading.Lock()
 
@@ -88,20 +92,23 @@ class Projects:
         with self._database.transaction(by_key=True) as connection:
             return connection.execute(_SQL["list_due_receipts"], {"now": now, "limit": MOST_PROJECTS}).fetchall()
 
-    def reserve(self, project: str, lane: Lane, most: int, now: datetime | None = None) -> Allowance:
+    def reserve(
+        self, project: str, lane: Lane, most: int, now: datetime | None = None, *, in_flight: int = 0
+    ) -> Allowance:
         """Take tokens for up to `most` pushes that are due, and this worker's share of the connections.
 
         Where the rate is not limited there is nothing to take, and a look at the project is good for a moment.
         """
+        self._use(project, "dispatch")
         seen_at, seen = self._seen.get(project, (0.0, Allowance(Grant(0))))
         if now is None and time.monotonic() - seen_at < _GOOD_FOR_S:
             return replace(seen, grant=Grant(most))
-        allowance = self._reserve(project, lane, most, now)
+        allowance = self._reserve(project, lane, most, now, in_flight)
         if not self.rules.rate_per_s and allowance.grant.count == most and not allowance.troubled:
             self._seen[project] = time.monotonic(), allowance
         return allowance
 
-    def _reserve(self, project: str, lane: Lane, most: int, now: datetime | None) -> Allowance:
+    def _reserve(self, project: str, lane: Lane, most: int, now: datetime | None, in_flight: int) -> Allowance:
         with self._locked(project, now) as (connection, state, at, decide):
             decided, grant = limits.reserve(state, self.rules, at, lane, most)
             if grant.why == "rate":  # a bucket that is nearly empty is worth waiting for, if there is enough to send
@@ -112,20 +119,22 @@ class Projects:
                 )
             if not grant.count:
                 return Allowance(grant)
-            connections = self._lease_connections(connection, project, now)
+            connections = self._lease_connections(connection, project, now, in_flight)
             if not connections:
                 return Allowance(Grant(0, "connections", 0.5))
             if self.rules.rate_per_s or grant.probe:
                 decide(decided)
             return Allowance(grant, connections, bool(state.failures or state.trips or grant.probe))
 
-    def lease_connections(self, project: str, now: datetime | None = None) -> Allowance:
+    def lease_connections(self, project: str, now: datetime | None = None, *, in_flight: int = 0) -> Allowance:
         """Take this worker's share of a project's connections, to ask for receipts; 0 if others hold all of them."""
+        self._use(project, "receipt")
         with self._locked(project, now) as (connection, state, _at, _decide):
-            connections = self._lease_connections(connection, project, now)
+            connections = self._lease_connections(connection, project, now, in_flight)
         return Allowance(Grant(0), connections, troubled=state.breaker_by == "receipt")
 
-    def _lease_connections(self, connection: Connection, project: str, now: datetime | None) -> int:
+    def _lease_connections(self, connection: Connection, project: str, now: datetime | None, in_flight: int) -> int:
+        """Take our share; while more than that is in flight, others must not have the difference yet."""
         leased_at, leased = self._leased.get(project, (0.0, 0))
         if now is None and time.monotonic() - leased_at < min(1.0, self._settings.outbox_lease_duration_ms / 4000):
             return leased
@@ -136,7 +145,10 @@ class Projects:
             "lease_ms": self._settings.outbox_lease_duration_ms,
             "now": now,
         }
-        row = connection.execute(_SQL["lease_connections"], asked).fetchone()
+        with connection.transaction() as writing:
+            row = connection.execute(_SQL["lease_connections"], asked).fetchone()
+            if row is not None and row[0] < in_flight:
+                raise psycopg.Rollback(writing)
         if row is None:
             return 0
         self._leased[project] = time.monotonic(), int(row[0])
@@ -149,12 +161,21 @@ class Projects:
         with self._locked(project, now) as (_connection, state, _at, decide):
             decide(limits.give_back(state, self.rules, lane, count))
 
-    def drop_connections(self, project: str | None = None) -> None:
-        """Give back this worker's connections, of one project or of all."""
-        self._seen.clear()
-        self._leased.clear()
-        with self._database.connection() as connection:
-            connection.execute(_SQL["drop_connections"], {"worker_id": self._worker_id, "project": project})
+    def _use(self, project: str, user: User) -> None:
+        with self._guard:
+            self._users.setdefault(project, set()).add(user)
+
+    def drop_connections(self, project: str, user: User) -> None:
+        """Give back this worker's connections of a project, once neither cycle uses them any more."""
+        with self._guard:
+            users = self._users.get(project, set())
+            users.discard(user)
+            if users:
+                return
+            self._seen.pop(project, None)
+            self._leased.pop(project, None)
+            with self._database.connection() as connection:
+                connection.execute(_SQL["drop_connections"], {"worker_id": self._worker_id, "project": project})
 
     def throttled(self, project: str, retry_after_ms: int, now: datetime | None = None) -> None:
         """Halve a project's rate after a 429."""

@@ -54,6 +54,8 @@ class Lines:
         self._changed = threading.Condition()
         self._closed = False
         self.latency_ms = _FIRST_GUESS_MS
+        self.halted = False
+        """Whether the project may not send for now; what stands in line goes back unsent."""
 
     @property
     def capacity(self) -> int:
@@ -69,6 +71,11 @@ class Lines:
     def under_way(self, lane: Lane | None = None) -> int:
         """How many requests are being sent or stand in line."""
         return sum(self._under_way.values()) if lane is None else self._under_way[lane]
+
+    def in_flight(self) -> int:
+        """How many requests are being sent right now."""
+        with self._changed:
+            return sum(self._under_way.values()) - sum(map(len, self._waiting.values()))
 
     def submit(self, lane: Lane, work: Callable[[], T]) -> Future[T]:
         """Send a request as soon as a line is free."""

@@ -356,10 +356,10 @@ with outcome as materialized (
               else 'retryable' end as final_status,
          -- each look comes twice as long after the push as the one before, the last one shortly before receipts are cleared
          case when h.floor_ms > 0 then h.retry_at
+              when coalesce(%(now)s::timestamptz, now()) >= h.sent_at + %(give_up_ms)s * interval '0.958 millisecond'
+              then h.sent_at + %(give_up_ms)s * interval '1 millisecond'
               else least(h.sent_at + 2 * greatest(coalesce(%(now)s::timestamptz, now()) - h.sent_at, %(receipt_ms)s * interval '1 millisecond'),
-                         greatest(h.sent_at + %(give_up_ms)s * interval '0.958 millisecond',
-                                  coalesce(%(now)s::timestamptz, now()) + interval '1 minute'),
-                         h.sent_at + %(give_up_ms)s * interval '1 millisecond') end as look_at
+                         h.sent_at + %(give_up_ms)s * interval '0.958 millisecond') end as look_at
     from held h
 ), written as (
   update relevo.notification_deliveries d

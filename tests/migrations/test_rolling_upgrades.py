@@ -231,7 +231,7 @@ EXPANDING = [
     "create index on relevo.claims (worker_id)",
     "alter table relevo.workers alter column hostname drop not null",
     "alter table relevo.notification_deliveries drop constraint sent_has_a_ticket",
-    "alter table relevo.notification_deliveries drop column provider_receipt_id cascade",
+    "alter table relevo.worker_runs drop column archived_deliveries",
 ]
 
 

@@ -12,7 +12,11 @@ from relevo import migrate
 
 pytestmark = pytest.mark.needs("pgbouncer")
 
-SLOW = {"reaper_interval_ms": 20_000, "worker_idle_backoff_min_ms": 20_000}
+SLOW = {
+    "reaper_interval_ms": 20_000,
+    "worker_idle_backoff_min_ms": 20_000,
+    "worker_cycles": "reaper,fanout,cleanup",
+}
 QUICK = {"reaper_interval_ms": 100, "worker_idle_backoff_max_ms": 100, "worker_idle_backoff_jitter_ms": 10}
 
 
@@ -40,7 +44,8 @@ def test_run_with_a_direct_address_hears_wakeups(processes, build, dsn, conn) ->
     eventually(lambda: conn.execute(wakeups).fetchone() == ("listening",), "the worker says that it listens")
     rounds = "select cycle from relevo.cycle_state where rounds > 0 order by cycle"
     eventually(
-        lambda: conn.execute(rounds).fetchall() == [("cleanup",), ("fanout",), ("reaper",)], "the cycles make a round"
+        lambda: conn.execute(rounds).fetchall() == [("cleanup",), ("fanout",), ("reaper",)],
+        "the cycles make a round",
     )
 
     lapse(build, conn)

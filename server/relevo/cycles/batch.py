@@ -76,14 +76,12 @@ class Batch:
     messages: dict[int, Message] = field(default_factory=dict)
     drafts: dict[tuple[int, bool], tuple[rendering.Draft, bool]] = field(default_factory=dict)
     settled: int = 0
-    halted: bool = False
-    """Whether the project's breaker opened under our hands."""
 
     def deliver(self) -> None:
         """Bring every delivery of the claim as far as it comes, and leave none claimed."""
         try:
             ready, answers = self._compose()
-            self._settle(answers, {})
+            self._settle(answers, {}, finish=not ready)
             self._send_all(self._probing(ready) if self.probe else ready)
         except OwnershipLostError as lost:
             self.counts["claims_lost"] += 1
@@ -158,7 +156,7 @@ class Batch:
 
     def _send_all(self, ready: Sequence[Delivery]) -> None:
         waiting = deque(_chunks(ready, min(self.office.settings.push_chunk_size, self.office.provider.max_messages)))
-        while waiting and not self.halted and not self.run.stopping.is_set():
+        while waiting and not self.lines.halted and not self.run.stopping.is_set():
             wave = [waiting.popleft() for _ in range(min(len(waiting), self.lines.capacity))]
             waiting.extendleft(reversed(self._send_wave(wave, last=not waiting)))
 
@@ -206,7 +204,7 @@ class Batch:
 
     def _post(self, request: PushRequest) -> Reply:
         """Send one request, on a line's thread; nothing is sent once the claim or the project may not be used."""
-        if self.halted or self.run.stopping.is_set():
+        if self.lines.halted or self.run.stopping.is_set():
             return Reply("held_back")
         self.claim.check(self.office.settings.push_request_timeout_ms)
         context = PushContext(request.id, self.claim.project, self.lane, len(request.deliveries), self.office.worker_id)
@@ -225,7 +223,7 @@ class Batch:
                 answers += [_ticketed(d, ticket) for d, ticket in pairs]
                 self.problems += alerts(reply.tickets, self.problems)
             case "unclear":
-                floor_ms = self.office.settings.push_request_timeout_ms
+                floor_ms = max(self.office.settings.push_request_timeout_ms, reply.retry_after_ms)
                 answers += [_ambiguous(d, reply, floor_ms) for d in deliveries]
             case "mixed_projects" if homes := self._homes(deliveries, reply):
                 answers += [_not_attempted(d, reply)._replace(project=homes.get(d.id)) for d in deliveries]
@@ -267,22 +265,27 @@ class Batch:
             self.problems.append(f"project {self.claim.project} was not told: {normalise_error(error, 200)}")
 
     def _tell_project(self, reply: Reply) -> None:
+        """Tell the project how a request went; one that may not send any more halts its lines at once."""
         projects, project, now = self.office.projects, self.claim.project, self.run.now
         credential = next((t for t in reply.tickets if t.fate == "credential"), None)
         if credential is not None or reply.kind == "unauthorised":
             code, message = (credential.code, credential.message) if credential else (reply.code, reply.message)
             why = f"{code}: {message}" if message else str(code)
-            self.halted = projects.failed(project, why, credential=True, now=now) or self.halted
+            self.lines.halted |= projects.failed(project, why, credential=True, now=now)
         elif reply.kind in ("unclear", "not_sent"):
             why = f"{reply.code}: {reply.message}" if reply.message else str(reply.code)
             self.troubled = True
-            self.halted = projects.failed(project, why, credential=False, now=now) or self.halted
-        elif reply.kind == "throttled":
-            self.halted = True
-            projects.throttled(project, reply.retry_after_ms, now)
-        elif reply.kind == "answered" and self.troubled:
-            self.troubled = False
-            projects.succeeded(project, now=now)
+            self.lines.halted |= projects.failed(project, why, credential=False, now=now)
+        elif reply.kind == "held_back":
+            if self.probe:
+                projects.spare_probe(project, now)
+        else:  # whatever it said, the service is there and knows us
+            if self.troubled:
+                self.troubled = False
+                projects.succeeded(project, now=now)
+            if reply.kind == "throttled":
+                self.lines.halted = True
+                projects.throttled(project, reply.retry_after_ms, now)
 
     def _settle(self, answers: Sequence[Answer], outcomes: Mapping[UUID, str], *, finish: bool = False) -> None:
         """Write the answers down, waiting for the database if need be: they are all that tells what was sent."""

@@ -145,14 +145,15 @@ class _Drain:
         """Reserve, claim and hand over one batch; tell whether that was a full one, so that another may follow."""
         office, run, key = self.dispatch.office, self.run, (lane.project, lane.lane)
         most = self._batch_limit(lane)
-        allowance = office.projects.reserve(lane.project, lane.lane, most, run.now)
+        lines = self.dispatch.lines_of(lane.project)
+        self.used.add(lane.project)
+        allowance = office.projects.reserve(lane.project, lane.lane, most, run.now, in_flight=lines.in_flight())
         granted = allowance.grant.count
         if not granted:
             self._rest(lane, allowance)
             return False
-        lines = self.dispatch.lines_of(lane.project)
         lines.resize(allowance.connections)
-        self.used.add(lane.project)
+        lines.halted = False
         probe = allowance.grant.probe
         limit = most if probe else granted  # a probe passes by what is stale, however much of it there is
         claim = office.claims.claim("dispatch", lane.project, lane.lane, limit=limit, shard=run.shard, now=run.now)
@@ -239,6 +240,6 @@ class _Drain:
     def _give_connections_back(self) -> None:
         for project in self.used:
             try:
-                self.dispatch.office.projects.drop_connections(project)
+                self.dispatch.office.projects.drop_connections(project, "dispatch")
             except DatabaseUnavailableError:  # their lease ends by itself
                 return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -76,8 +77,16 @@ class _Wave:
     problems: list[str] = field(default_factory=list)
 
     def ask(self) -> _Wave:
-        """Claim, ask and settle."""
-        allowance = self.office.projects.lease_connections(self.project, self.run.now)
+        """Claim, ask and settle on this worker's share of the connections, and leave them to others."""
+        try:
+            return self._ask()
+        finally:
+            with suppress(DatabaseUnavailableError):  # their lease ends by itself
+                self.office.projects.drop_connections(self.project, "receipt")
+
+    def _ask(self) -> _Wave:
+        in_flight = self.lines.in_flight()
+        allowance = self.office.projects.lease_connections(self.project, self.run.now, in_flight=in_flight)
         if not allowance.connections:
             return self
         self.lines.resize(allowance.connections)

@@ -1,0 +1,136 @@
+"""Dispatch and receipts over HTTP: one sandbox and one database for all of these tests, as new for each of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import structlog
+from psycopg.conninfo import make_conninfo
+
+from relevo import app, cli, embedded
+from relevo.cli import common
+from relevo.config import Settings
+from relevo.sandbox import Sandbox
+from relevo.sandbox import Settings as SandboxSettings
+
+sys.path.insert(0, str(Path(__file__).parent))
+from relaying import EMPTY, Clock, Relay
+
+MakeRelay = Callable[..., Relay]
+
+USUAL: dict[str, object] = {
+    "push_rate_per_second": 0,
+    "push_request_timeout_ms": 2_000,
+    "receipt_first_poll_ms": 1,
+    "outbox_retry_jitter_ms": 0,
+}
+"""No limits of our own, receipts at once, retries after exactly 1, 2, 4 … minutes, which tests travel."""
+
+
+@pytest.fixture(scope="session")
+def dispatch_dsn(server: embedded.Embedded, admin: psycopg.Connection[Any], template: str) -> Iterator[str]:
+    """The DSN of the database these tests share."""
+    admin.execute(f"create database dispatch template {template}".encode())
+    yield make_conninfo(server.dsn, dbname="dispatch")
+    admin.execute("drop database dispatch with (force)")
+
+
+@pytest.fixture
+def dsn(dispatch_dsn: str) -> str:
+    """The DSN of a migrated database without a row or a connection left in it."""
+    with psycopg.connect(dispatch_dsn, autocommit=True) as connection:
+        connection.execute(EMPTY)
+    return dispatch_dsn
+
+
+@pytest.fixture(autouse=True)
+def _plain_logs(_quiet_logs: None) -> None:
+    """Tracebacks as Python writes them: those with every local variable take longer than the tests."""
+    structlog.configure(processors=[structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)])
+
+
+@pytest.fixture(scope="session")
+def push_service() -> Iterator[Sandbox]:
+    """The sandbox these tests share."""
+    with Sandbox() as running:
+        yield running
+
+
+@pytest.fixture
+def sandbox(push_service: Sandbox) -> Sandbox:
+    """A push service that knows nothing yet, without a rate limit and with receipts at once."""
+    push_service.set(**asdict(SandboxSettings(rate_per_s=0, receipt_delay_s=0)))
+    push_service.clear_faults()
+    push_service.reset()
+    return push_service
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command said and how it left."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], dsn: str) -> Callable[..., Said]:
+    """`relevo` on the test's database, in this process and a wide window: `command("redrive", "--dry-run")`."""
+    monkeypatch.setenv("DATABASE_URL", dsn)
+    monkeypatch.setattr(common.out, "width", 200)
+    monkeypatch.setattr(common.err, "width", 200)
+
+    def run(*words: object) -> Said:
+        monkeypatch.setattr(sys, "argv", ["relevo", *map(str, words)])
+        capsys.readouterr()
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as left:
+            code = left.code if isinstance(left.code, int) else 1
+        said = capsys.readouterr()
+        return Said(code, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The clock all relays of a test share; until somebody travels, the database's."""
+    return Clock()
+
+
+@pytest.fixture
+def relay(
+    make_settings: Callable[..., Settings], conn: psycopg.Connection[Any], sandbox: Sandbox, clock: Clock
+) -> Iterator[MakeRelay]:
+    """Assemble a worker that sends to the sandbox, closed at the end: `relay(outbox_max_attempts=2)`."""
+    opened: list[Any] = []
+
+    def make(
+        *,
+        push_middlewares: Any = (),
+        composers: Any = None,
+        cycles: Any = None,
+        register: bool = True,
+        **changes: object,
+    ) -> Relay:
+        settings = make_settings(**{"expo_base_url": sandbox.url} | USUAL | changes)
+        context = app.build(settings, push_middlewares=push_middlewares, composers=composers, clock=clock)
+        built = context.__enter__()
+        opened.append(context)
+        made = Relay(built, conn, sandbox, clock)
+        if register:
+            built.worker.register("run", cycles or [cycle.key for cycle in built.cycles()])
+        return made
+
+    yield make
+    for context in reversed(opened):
+        context.__exit__(None, None, None)

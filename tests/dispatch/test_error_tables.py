@@ -1,0 +1,334 @@
+"""Every row of Expo's two tables of errors, over HTTP: what becomes of the delivery, its attempts, its token, its project."""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from relaying import Relay, seconds_from
+from structlog.testing import capture_logs
+
+from relevo.sandbox import Sandbox, messages
+
+
+@dataclass(frozen=True)
+class Row:
+    """One error of one message, and what is right to do about it."""
+
+    word: str
+    status: str
+    code: str
+    disables: bool = False
+    credential: bool = False
+    raw: bool = False
+    """Whether nobody knows the code, so that the whole answer is kept."""
+
+    @property
+    def attempts(self) -> int:
+        """A credential fault is not the push's, and spends none."""
+        return 0 if self.credential else 1
+
+
+ROWS = [
+    Row("DeviceNotRegistered", "invalid", "DeviceNotRegistered", disables=True),
+    Row("MessageTooBig", "failed", "MessageTooBig"),
+    Row("MessageRateExceeded", "retryable", "MessageRateExceeded"),
+    Row("MismatchSenderId", "pending", "MismatchSenderId", credential=True),
+    Row("InvalidCredentials", "pending", "InvalidCredentials", credential=True),
+    Row("InvalidProviderToken", "pending", "InvalidProviderToken", credential=True),
+    Row("fcm-MismatchSenderId", "pending", "MismatchSenderId", credential=True),
+    Row("apns-InvalidProviderToken", "pending", "InvalidProviderToken", credential=True),
+    Row("ExpoError", "retryable", "ExpoError"),
+    Row("ProviderError", "retryable", "ProviderError", raw=True),
+    Row("fcm-Unavailable", "retryable", "ProviderError", raw=True),
+    Row("DeveloperError", "failed", "DeveloperError"),
+    Row("no-code", "retryable", "Unknown", raw=True),
+    Row("NobodyKnowsThisCode", "retryable", "NobodyKnowsThisCode", raw=True),
+]
+by_word = pytest.mark.parametrize("row", ROWS, ids=[row.word for row in ROWS])
+
+
+def check(relay: Relay, name: str, row: Row) -> None:
+    """Check a delivery, its token and its project against the table's row."""
+    found = relay.delivery(name)
+    assert (found["status"], found["attempt_count"], found["last_error_code"]) == (row.status, row.attempts, row.code)
+    assert found["claim_token"] is None
+    assert relay.is_disabled(name) == row.disables
+    assert relay.project()["breaker"] == ("open" if row.credential else "closed")
+    if row.credential:
+        assert row.code in relay.project()["breaker_reason"]
+    if row.raw:
+        assert json.loads(found["last_error_message"])["status"] == "error"
+
+
+@by_word
+def test_errors_of_one_message_in_its_ticket(relay, row: Row) -> None:
+    """Each code ends, retries or blocks as the table says; the message beside it in the request arrives all the same."""
+    worker = relay()
+    worker.tell(f"bad!{row.word}", "good")
+    worker.dispatch()
+    check(worker, f"bad!{row.word}", row)
+    assert worker.received(f"bad!{row.word}") == 0
+    assert (worker.delivery("good")["status"], worker.received("good")) == ("sent", 1)
+    assert not worker.is_disabled("good")
+
+
+@by_word
+def test_errors_of_one_message_in_its_receipt(relay, row: Row) -> None:
+    """The same codes in a receipt mean the same; the attempt of a credential fault is given back."""
+    worker = relay()
+    name = f"bad!receipt-{row.word}"
+    worker.tell(name, "good")
+    worker.dispatch()
+    assert worker.states() == {"sent": 2}
+    worker.ask()
+    check(worker, name, row)
+    if row.credential:
+        assert worker.project()["breaker_by"] == "receipt"
+    assert (worker.delivery("good")["status"], worker.received("good")) == ("ok", 1)
+
+
+@pytest.mark.parametrize("where", ["", "receipt-"], ids=["ticket", "receipt"])
+@pytest.mark.parametrize("row", [row for row in ROWS if row.status == "retryable"], ids=lambda row: row.word)
+def test_retries_are_bounded_and_the_dead_letter_says_why(relay, row: Row, where: str) -> None:
+    """What is retried ends as failed after its last attempt, with its code, and the raw answer where nobody knows it."""
+    worker = relay(outbox_max_attempts=2)
+    name = f"bad!{where}{row.word}"
+    worker.tell(name)
+    for attempt in (1, 2):
+        worker.dispatch()
+        worker.ask()
+        assert worker.delivery(name)["attempt_count"] == attempt
+        worker.travel(minutes=2)
+    found = worker.delivery(name)
+    assert (found["status"], found["last_error_code"]) == ("failed", row.code)
+    if row.raw:
+        assert json.loads(found["last_error_message"])["status"] == "error"
+    worker.travel(hours=2)
+    assert worker.dispatch().outcome == "idle"
+    assert not worker.is_disabled(name)
+
+
+@pytest.mark.parametrize("where", ["", "receipt-"], ids=["ticket", "receipt"])
+def test_a_developers_error_alerts(relay, where: str) -> None:
+    """Somebody has to mend it, so the run says so: it is no run like any other."""
+    worker = relay()
+    worker.tell(f"bad!{where}DeveloperError", "good")
+    reports = [worker.dispatch(), worker.ask()]
+    told = [report for report in reports if "DeveloperError" in report.error]
+    assert [(report.cycle, report.outcome) for report in told] == [("receipt" if where else "dispatch", "partial")]
+    assert worker.states() == {"failed": 1, "ok": 1}
+
+
+def test_a_credential_fault_alerts(relay) -> None:
+    """It is logged as an error, kept as an incident, and told by `relevo status`."""
+    worker = relay()
+    worker.tell("bad!InvalidCredentials")
+    with capture_logs() as logs:
+        worker.dispatch()
+    assert [line["log_level"] for line in logs if line["event"] == "breaker_opened"] == ["error"]
+    assert worker.incidents() == ["breaker_opened"]
+
+
+# Errors of a whole request
+
+
+def test_429_spends_nothing_halves_the_rate_and_waits_as_told(relay, sandbox) -> None:
+    """Nothing was accepted: no attempt is spent, the rate is halved, Retry-After is a floor, then each arrives once."""
+    worker = relay(push_chunk_size=2)
+    worker.tell(*(f"p{n}" for n in range(4)))
+    sandbox.add_fault("429", times=1)  # its Retry-After is 2 s
+    before = worker.clock.now()
+    worker.dispatch(at_most_s=0.3)
+    held = [row for row in worker.deliveries() if row["status"] == "pending"]
+    refused = [row for row in held if row["last_error_code"] == "TOO_MANY_REQUESTS"]
+    assert len(refused) == 2
+    assert all(row["attempt_count"] == 0 for row in held)
+    assert all(seconds_from(before, row["next_attempt_at"]) >= 2 for row in refused)
+    assert worker.project()["rate_share"] == 0.5
+    assert seconds_from(before, worker.project()["rest_until"]) >= 2
+    assert worker.incidents() == ["rate_halved"]
+    posts = worker.posts()
+    worker.clock.travel_to(worker.project()["rest_until"] - timedelta(seconds=1.5))
+    worker.dispatch(at_most_s=0.1)
+    assert worker.posts() == posts
+    worker.travel(seconds=2)
+    worker.dispatch()
+    worker.everyone_received(1)
+    assert {(row["status"], row["attempt_count"]) for row in worker.deliveries()} == {("sent", 1)}
+
+
+def test_429_of_two_waves_is_one_complaint_until_the_rest_is_over(relay, sandbox) -> None:
+    """Answers of requests that were under way together halve the rate once; a new complaint halves it again."""
+    worker = relay(push_chunk_size=1)
+    worker.tell(*(f"p{n}" for n in range(6)))
+    sandbox.add_fault("429")
+    worker.dispatch(at_most_s=1)
+    assert worker.project()["rate_share"] == 0.5
+    worker.travel(seconds=3)
+    worker.dispatch(at_most_s=1)
+    assert worker.project()["rate_share"] < 0.3
+    assert worker.incidents() == ["rate_halved"] * 2
+    assert {(row["status"], row["attempt_count"]) for row in worker.deliveries()} == {("pending", 0)}
+
+
+def test_too_many_experience_ids_splits_by_the_project_map(relay) -> None:
+    """Tokens' projects are remembered, no attempt is spent, and all arrive in the end, each once."""
+    worker = relay()
+    ours, theirs = ["a", "b", "c"], ["x!project=@acme/other", "y!project=@acme/other"]
+    worker.tell(*ours, *theirs)
+    for _ in range(3):
+        worker.dispatch()
+    worker.everyone_received(1)
+    assert {(row["status"], row["attempt_count"]) for row in worker.deliveries()} == {("sent", 1)}
+    assert {worker.installation(name)["project"] for name in ours} == {"@relevo/app"}
+    assert {worker.installation(name)["project"] for name in theirs} == {"@acme/other"}
+    assert {worker.delivery(name)["project"] for name in theirs} == {"@acme/other"}
+    assert worker.incidents() == ["tokens_moved"]
+    posts = worker.posts()
+    worker.tell(*ours, *theirs)
+    worker.dispatch()
+    worker.everyone_received(2)
+    assert worker.posts() == posts + 2, "what was learnt is used: one request per project, none refused"
+
+
+def test_a_split_by_project_in_a_known_project_moves_only_the_strangers(relay) -> None:
+    """Where the project was right for some, only the others move to their own."""
+    worker = relay()
+    worker.register("a", project="@relevo/app")
+    worker.register("x!project=@acme/other", project="@relevo/app")
+    worker.tell("a", "x!project=@acme/other")
+    for _ in range(3):
+        worker.dispatch()
+    worker.everyone_received(1)
+    assert worker.delivery("a")["project"] == "@relevo/app"
+    assert worker.delivery("x!project=@acme/other")["project"] == "@acme/other"
+
+
+def test_too_many_notifications_splits(relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that takes fewer at once than we thought gets them in parts; each arrives once, with one attempt."""
+    monkeypatch.setattr(messages, "MAX_RECIPIENTS", 30)
+    worker = relay()
+    worker.add_phones(100)
+    worker.tell_everyone()
+    worker.dispatch()
+    worker.everyone_received(1)
+    assert {(row["status"], row["attempt_count"]) for row in worker.deliveries()} == {("sent", 1)}
+
+
+def test_400_validation_dead_letters_the_culprit_only(relay) -> None:
+    """One bad message fails a request of a hundred: it alone ends, the other 99 arrive once, none is disabled."""
+    worker = relay()
+    worker.add_phones(99)
+    worker.register("bad!400")
+    worker.tell_everyone()
+    worker.dispatch()
+    found = worker.delivery("bad!400")
+    assert (found["status"], found["last_error_code"], found["attempt_count"]) == ("failed", "VALIDATION_ERROR", 1)
+    assert found["last_error_message"]
+    assert worker.states() == {"sent": 99, "failed": 1}
+    del worker.phones["bad!400"]
+    worker.everyone_received(1)
+    assert worker.disabled() == 0
+    assert {row["attempt_count"] for row in worker.deliveries()} == {1}
+    assert worker.posts() <= 2 * 7 + 1, "bisecting a hundred takes at most twice its logarithm"
+
+
+@pytest.mark.parametrize("word", ["401", "403"])
+def test_unauthorised_opens_the_breaker_and_keeps_rows_and_attempts(relay, sandbox, word: str) -> None:
+    """The credentials are at fault: nothing is spent, nothing ends, and once they are mended everything arrives."""
+    worker = relay(push_chunk_size=1)
+    worker.add_phones(60)
+    worker.tell_everyone()
+    sandbox.add_fault(word)
+    worker.dispatch()
+    assert {(row["status"], row["attempt_count"]) for row in worker.deliveries()} == {("pending", 0)}
+    assert (worker.project()["breaker"], worker.project()["breaker_by"]) == ("open", "request")
+    assert "UNAUTHORIZED" in worker.project()["breaker_reason"]
+    assert worker.posts() <= 30, "what was claimed already, and nothing after it"
+    sandbox.clear_faults()
+    worker.travel(minutes=1)
+    worker.drain()
+    worker.everyone_received(1)
+    assert {(row["status"], row["attempt_count"]) for row in worker.deliveries()} == {("sent", 1)}
+
+
+def test_enhanced_security_without_a_token_is_a_credential_fault(relay, sandbox) -> None:
+    """A service that asks for an access token opens the breaker; the right one lets everything through, receipts too."""
+    sandbox.set(access_token="secret")
+    worker = relay()
+    worker.tell("ana")
+    worker.dispatch()
+    assert worker.project()["breaker"] == "open"
+    worker.travel(minutes=1)
+    mended = relay(expo_access_token="secret")
+    mended.dispatch()
+    mended.ask()
+    assert (worker.delivery("ana")["status"], worker.received("ana")) == ("ok", 1)
+
+
+@pytest.fixture
+def closed_port() -> int:
+    """A port at which nobody listens yet."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_connect_error_is_definite(relay, closed_port: int) -> None:
+    """Not sent is not tried: no attempt is spent, even at most once goes out when the service is back, once."""
+    worker = relay(expo_base_url=f"http://127.0.0.1:{closed_port}")
+    worker.tell("ana")
+    worker.tell("bob", at_most_once=True)
+    before = worker.clock.now()
+    worker.dispatch(at_most_s=1)
+    for row in worker.deliveries():
+        assert (row["status"], row["attempt_count"], row["last_error_code"]) == ("pending", 0, "NoConnection")
+        assert seconds_from(before, row["next_attempt_at"]) >= 5
+    with Sandbox(port=closed_port, rate_per_s=0) as late:
+        worker.travel(minutes=2)
+        worker.dispatch()
+        assert late.totals()["delivered"] == 2
+    assert {(row["status"], row["attempt_count"]) for row in worker.deliveries()} == {("sent", 1)}
+
+
+AMBIGUOUS: list[tuple[str, bool, dict[str, Any]]] = [
+    *((word, False, {}) for word in ("500", "502", "503", "504", "reset")),
+    *((f"{word}-delivered", True, {}) for word in ("500", "502", "503", "504", "reset")),
+    *((word, True, {}) for word in ("truncated", "garbage", "short")),
+    ("hang", False, {"push_request_timeout_ms": 300}),
+    ("hang-delivered", True, {"push_request_timeout_ms": 300}),
+]
+
+
+@pytest.mark.parametrize(("word", "delivered", "changes"), AMBIGUOUS, ids=[row[0] for row in AMBIGUOUS])
+def test_an_ambiguous_answer(relay, sandbox, word: str, delivered: bool, changes: dict[str, Any]) -> None:
+    """At least once sends again later, and a phone that has two is counted; at most once ends as unknown, never resent."""
+    worker = relay(**changes)
+    worker.tell("ana", "bob")
+    worker.tell("eva", at_most_once=True)
+    sandbox.add_fault(word, times=1)
+    before = worker.clock.now()
+    worker.dispatch()
+    for name in ("ana", "bob"):
+        found = worker.delivery(name)
+        assert (found["status"], found["attempt_count"]) == ("retryable", 1)
+        assert found["last_error_code"]
+        assert 59 <= seconds_from(before, found["next_attempt_at"]) <= 70
+    found = worker.delivery("eva")
+    assert (found["status"], found["attempt_count"], found["next_attempt_at"]) == ("unknown", 1, None)
+    worker.travel(seconds=50)
+    assert worker.dispatch().outcome == "idle"
+    worker.travel(hours=3)
+    worker.dispatch()
+    again = {(worker.delivery(name)["status"], worker.delivery(name)["attempt_count"]) for name in ("ana", "bob")}
+    assert again == {("sent", 2)}
+    assert worker.delivery("eva")["status"] == "unknown"
+    received = [worker.received(name) for name in ("ana", "bob", "eva")]
+    assert received == ([2, 2, 1] if delivered else [1, 1, 0])
+    assert sandbox.totals()["duplicates"] == (2 if delivered else 0)
+    assert len({message["tag"] for message in worker.messages("ana")}) == 1, "a repeat replaces what is shown"

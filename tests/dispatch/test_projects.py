@@ -1,0 +1,502 @@
+"""What holds a project back: its bucket, breaker, brakes and connections; that it goes on by itself, and can be seen."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from relaying import Relay, at_once, beside
+
+from processes import eventually
+from relevo import actions, insights
+from relevo.errors import UsageError
+from relevo.model import Reply
+
+PROJECT = "@relevo/app"
+"""The sandbox's name for the project of a token without a word."""
+
+
+def peak(worker: Relay) -> int:
+    """Return the most requests that were in flight at once."""
+    return int(worker.sandbox.totals()["peakConnections"].get(PROJECT, 0))
+
+
+def problems(worker: Relay) -> str:
+    """Return what is wrong with projects, as `relevo status` tells it."""
+    found = insights.health(worker.app.database, worker.app.settings).problems
+    return "; ".join(problem for problem in found if problem.startswith("project"))
+
+
+class TestBucket:
+    """The rate, shared by the fleet."""
+
+    def test_two_workers_share_one_rate(self, relay, sandbox) -> None:
+        """A service that bears 300 a second is never asked for more, and gets nearly that."""
+        sandbox.set(rate_per_s=300)
+        workers = [relay(push_rate_per_second=300, push_chunk_size=20) for _ in range(2)]
+        first = workers[0]
+        first.add_phones(500)
+        first.tell_everyone()
+        began = time.monotonic()
+        at_once(*(worker.dispatch for worker in workers))
+        took = time.monotonic() - began
+        first.everyone_received(1)
+        assert sandbox.totals()["rateLimited"] == 0
+        assert took >= (500 - 40) / 300 * 0.9
+        assert took <= 500 / 300 * 4, "generously: the machine may be busy"
+        assert first.project()["rate_share"] == 1.0
+
+    def test_a_service_that_bears_less_is_adapted_to(self, relay, sandbox) -> None:
+        """A 429 halves the rate; everything arrives once in the end, without an attempt spent for it."""
+        sandbox.set(rate_per_s=100)
+        worker = relay(push_rate_per_second=600, push_chunk_size=20)
+        worker.add_phones(150)
+        worker.tell_everyone()
+
+        def done() -> bool:
+            worker.dispatch(at_most_s=5)
+            return worker.states() == {"sent": 150}
+
+        eventually(done, "all are sent")
+        worker.everyone_received(1)
+        assert {row["attempt_count"] for row in worker.deliveries()} == {1}
+        assert 1 <= sandbox.totals()["rateLimited"] <= 12
+        assert worker.project()["rate_share"] < 1
+
+    def test_nothing_is_claimed_while_it_is_empty(self, relay, conn) -> None:
+        """Not a delivery is marked; the run says how long it takes to fill; and claiming resumes by itself."""
+        worker = relay(push_rate_per_second=1, push_chunk_size=10)
+        worker.add_phones(20)
+        worker.tell_everyone()
+        worker.travel(seconds=0)
+        worker.dispatch(at_most_s=0.3)
+        sent = worker.states()["sent"]
+        assert 1 <= sent <= 3
+        conn.execute("update relevo.projects set rest_until = now() + interval '1 hour'")
+        before = worker.deliveries()
+        report = worker.dispatch()
+        assert report.outcome == "idle"
+        assert 3_000 <= report.due_in_s <= 3_600
+        assert worker.deliveries() == before
+        worker.travel(hours=1, seconds=5)
+        worker.dispatch(at_most_s=0.3)
+        assert worker.states()["sent"] > sent
+
+    def test_each_project_has_its_own(self, relay) -> None:
+        """One whose bucket is empty holds up no other."""
+        worker = relay(push_rate_per_second=100, push_chunk_size=10)
+        worker.add_phones(5, "a", "!project=@acme/a", project="@acme/a")
+        worker.add_phones(5, "b", "!project=@acme/b", project="@acme/b")
+        worker.tell("a0!project=@acme/a")
+        worker.dispatch()
+        worker.conn.execute("update relevo.projects set rest_until = now() + interval '1 hour'")
+        worker.tell_everyone()
+        worker.dispatch()
+        assert {row["status"] for row in worker.deliveries() if row["project"] == "@acme/b"} == {"sent"}
+        assert {row["status"] for row in worker.deliveries()[1:] if row["project"] == "@acme/a"} == {"pending"}
+
+
+class TestBreaker:
+    """Open, half-open, closed."""
+
+    def test_open_probe_reopen_close_and_ramp(self, relay, sandbox) -> None:
+        """Nothing while it is open; then one; if that fails a longer pause; if it goes well the rest, at a quarter's rate."""
+        worker = relay()
+        worker.add_phones(30)
+        worker.tell_everyone()
+        sandbox.add_fault("401")
+        worker.dispatch()
+        assert worker.project()["breaker"] == "open"
+        posts = worker.posts()
+        worker.travel(seconds=20)
+        report = worker.dispatch()
+        assert (report.outcome, worker.posts(), worker.claims()) == ("idle", posts, 0)
+        assert 5 <= report.due_in_s <= 11, "until the probe"
+        sandbox.reset()
+        worker.travel(seconds=11)
+        worker.dispatch()
+        assert sandbox.totals()["messages"] == 1, "a probe is one push"
+        project = worker.project()
+        assert (project["breaker"], project["trips"]) == ("open", 2)
+        assert round((project["probe_at"] - project["breaker_since"]).total_seconds()) == 60
+        sandbox.clear_faults()
+        worker.travel(seconds=61)
+        worker.drain()
+        worker.everyone_received(1)
+        project = worker.project()
+        assert (project["breaker"], project["trips"]) == ("closed", 0)
+        assert project["rate_share"] < 0.3
+        assert worker.incidents() == ["breaker_opened", "breaker_opened", "breaker_closed"]
+
+    def test_two_workers_send_one_probe(self, relay, sandbox) -> None:
+        """The fleet decides on one row: at once, exactly one push is tried."""
+        workers = [relay() for _ in range(2)]
+        first = workers[0]
+        first.add_phones(10)
+        first.tell_everyone()
+        sandbox.add_fault("InvalidCredentials")
+        first.dispatch()
+        sandbox.reset()
+        first.travel(seconds=31)
+        at_once(*(worker.dispatch for worker in workers))
+        assert sandbox.totals()["messages"] == 1
+        assert {(row["status"], row["attempt_count"]) for row in first.deliveries()} == {("pending", 0)}
+
+    def test_an_outage_opens_it_after_some_failures(self, relay, sandbox) -> None:
+        """One or two accidents do not; so many in a row do, and what was not tried has spent nothing."""
+        worker = relay(push_breaker_failures=3)
+        sandbox.add_fault("503", times=2)
+        worker.tell("a")
+        worker.dispatch()
+        worker.tell("b")
+        worker.dispatch()
+        assert (worker.project()["breaker"], worker.project()["failures"]) == ("closed", 2)
+        worker.tell("c")
+        worker.dispatch()
+        assert (worker.project()["breaker"], worker.project()["failures"]) == ("closed", 0), "a success forgets them"
+        sandbox.add_fault("503")
+        for name in ("d", "e", "f", "g"):
+            worker.tell(name)
+            worker.dispatch()
+        assert worker.project()["breaker"] == "open"
+        assert (worker.delivery("g")["status"], worker.delivery("g")["attempt_count"]) == ("pending", 0)
+
+    def test_no_connection_counts_as_an_outage(self, relay) -> None:
+        """A service that is not there opens it as well, and nothing is spent."""
+        worker = relay(expo_base_url="http://127.0.0.1:9", push_breaker_failures=2, push_chunk_size=1)
+        worker.tell("a", "b", "c")
+        worker.dispatch()
+        assert worker.project()["breaker"] == "open"
+        assert {(row["status"], row["attempt_count"]) for row in worker.deliveries()} == {("pending", 0)}
+
+    def test_one_project_does_not_hold_up_another(self, relay) -> None:
+        """A project with bad credentials stands still; the other goes on."""
+        worker = relay()
+        worker.add_phones(3, "bad", "!InvalidCredentials!project=@acme/bad", project="@acme/bad")
+        worker.add_phones(3, "good", "!project=@acme/good", project="@acme/good")
+        worker.tell_everyone()
+        worker.dispatch()
+        assert worker.states() == {"pending": 3, "sent": 3}
+        assert (worker.project("@acme/bad")["breaker"], worker.project("@acme/good")["breaker"]) == ("open", "closed")
+
+    def test_it_resumes_by_itself_in_a_running_worker(self, relay, sandbox) -> None:
+        """Round after round, with short pauses as settings: nobody has to do anything but mend the credentials."""
+        worker = relay(push_breaker_pause_ms=100, push_breaker_pause_max_ms=200)
+        worker.add_phones(10)
+        worker.tell_everyone()
+        sandbox.add_fault("403", times=2)
+
+        def done() -> bool:
+            worker.dispatch()
+            return worker.states() == {"sent": 10}
+
+        eventually(done, "all are sent")
+        worker.everyone_received(1)
+        assert worker.project()["breaker"] == "closed"
+
+
+class TestPruningBrake:
+    """Too many tokens are said to be gone."""
+
+    @pytest.mark.parametrize(
+        ("gone", "there", "trips"), [(49, 0, False), (50, 0, True), (50, 200, False), (51, 200, True)]
+    )
+    def test_when_it_trips(self, relay, gone: int, there: int, trips: bool) -> None:
+        """At least fifty and more than a fifth: then no token is disabled; otherwise each one is."""
+        worker = relay()
+        worker.add_phones(gone, "gone", "!DeviceNotRegistered")
+        worker.add_phones(there, "there")
+        worker.tell_everyone()
+        worker.dispatch()
+        assert worker.states() == {"invalid": gone} | ({"sent": there} if there else {})
+        assert worker.disabled() == (0 if trips else gone)
+        assert (worker.project()["pruning_stopped_at"] is not None) == trips
+        assert ("unregistered" in problems(worker)) == trips
+
+    def test_numbers_are_settings(self, relay) -> None:
+        """Share and least number are what the settings say."""
+        worker = relay(push_brake_percent=60, push_brake_min_answers=3)
+        worker.add_phones(3, "gone", "!DeviceNotRegistered")
+        worker.add_phones(3, "there")
+        worker.tell_everyone()
+        worker.dispatch()
+        assert worker.disabled() == 3
+        worker = relay(push_brake_percent=20, push_brake_min_answers=3)
+        worker.tell("more0!DeviceNotRegistered", "more1!DeviceNotRegistered", "more2!DeviceNotRegistered")
+        worker.dispatch()
+        assert worker.disabled() == 3
+
+    def test_it_is_released_by_itself(self, relay) -> None:
+        """Once the window has passed and answers are normal, tokens are disabled again, and that is told."""
+        worker = relay()
+        worker.add_phones(60, "gone", "!DeviceNotRegistered")
+        worker.tell_everyone()
+        worker.dispatch()
+        assert worker.disabled() == 0
+        worker.travel(minutes=11)
+        worker.tell("fine", "gone0!DeviceNotRegistered")
+        worker.dispatch()
+        assert worker.disabled() == 1
+        assert worker.project()["pruning_stopped_at"] is None
+        assert worker.incidents() == ["pruning_stopped", "pruning_resumed"]
+
+    def test_sending_goes_on(self, relay) -> None:
+        """The brake stops pruning, not pushes."""
+        worker = relay()
+        worker.add_phones(60, "gone", "!DeviceNotRegistered")
+        worker.tell_everyone()
+        worker.dispatch()
+        worker.tell("fine")
+        worker.dispatch()
+        assert worker.received("fine") == 1
+
+
+class TestRunawayBrake:
+    """More pushes than any plan would send to so few phones."""
+
+    @pytest.fixture
+    def runaway(self, relay) -> Relay:
+        """A relay that has sent four events to each of five phones, where three are plenty."""
+        worker: Relay = relay(push_runaway_min_pushes=10)
+        worker.travel(seconds=0)
+        worker.add_phones(5)
+        for _ in range(4):
+            worker.tell_everyone()
+            worker.dispatch()
+        return worker
+
+    def test_it_trips(self, runaway: Relay) -> None:
+        """Nothing more is claimed or sent, everything is kept, and operators are told."""
+        runaway.tell_everyone()
+        before, posts = runaway.deliveries(), runaway.posts()
+        assert runaway.dispatch().outcome == "idle"
+        assert (runaway.deliveries(), runaway.posts(), runaway.claims()) == (before, posts, 0)
+        assert runaway.project()["runaway_since"] is not None
+        assert runaway.incidents() == ["runaway_stopped"]
+        assert "far more than it has phones" in problems(runaway)
+
+    def test_it_does_not_trip_for_an_ordinary_day(self, relay) -> None:
+        """Three events for everyone within the window are fine, and so is what a handful of phones gets."""
+        worker = relay(push_runaway_min_pushes=10)
+        worker.travel(seconds=0)
+        worker.add_phones(5)
+        for _ in range(3):
+            worker.tell_everyone()
+            worker.dispatch()
+        assert worker.project()["runaway_since"] is None
+        worker.everyone_received(3)
+
+    def test_it_is_released_when_the_window_has_passed(self, runaway: Relay) -> None:
+        """By itself: the next rounds find that it is over and send what waited."""
+        runaway.tell_everyone()
+        runaway.dispatch()
+        runaway.travel(minutes=16)
+        runaway.drain()
+        runaway.everyone_received(5)
+        assert runaway.project()["runaway_since"] is None
+        assert runaway.incidents() == ["runaway_stopped", "runaway_released"]
+
+    def test_it_is_released_by_an_operator(self, runaway: Relay) -> None:
+        """Releasing the project lets it go on at once, and judge anew from there."""
+        runaway.tell_everyone()
+        runaway.dispatch()
+        actions.release_project(runaway.app.database, "default")
+        runaway.drain()
+        runaway.everyone_received(5)
+
+
+class TestOperators:
+    """What can be seen and done."""
+
+    def test_status_shows_what_holds_a_project_up(self, relay, command) -> None:
+        """Breaker and reason, rate and answers of the last minutes; and `relevo status` is not healthy."""
+        worker = relay()
+        worker.reap()
+        worker.tell("ana")
+        worker.dispatch()
+        (row,) = insights.status(worker.app.database, worker.app.settings).projects
+        assert (row["project"], row["breaker"], row["sent"], row["answers"]) == ("default", "closed", 1, 1)
+        assert command("status").code == 0
+        worker.tell("bob!InvalidCredentials")
+        worker.dispatch()
+        seen = insights.status(worker.app.database, worker.app.settings)
+        assert (seen.projects[0]["breaker"], seen.health.ok) == ("open", False)
+        assert "InvalidCredentials" in problems(worker)
+        said = command("status")
+        assert said.code == 1
+        assert "InvalidCredentials" in said.out + said.err
+
+    def test_release_probes_a_breaker_at_once(self, relay, sandbox, command) -> None:
+        """It is not closed blindly: one push goes first, and if that goes well the rest."""
+        worker = relay()
+        worker.add_phones(5)
+        worker.tell_everyone()
+        sandbox.add_fault("401")
+        worker.dispatch()
+        assert command("release", "default").code == 0
+        sandbox.reset()
+        worker.dispatch()
+        assert (sandbox.totals()["messages"], worker.project()["breaker"]) == (1, "open")
+        sandbox.clear_faults()
+        actions.release_project(worker.app.database, "default")
+        worker.drain()
+        worker.everyone_received(1)
+
+    def test_release_takes_the_pruning_brake_off(self, relay) -> None:
+        """After it tokens are disabled again, as if nothing had been said before."""
+        worker = relay()
+        worker.add_phones(60, "gone", "!DeviceNotRegistered")
+        worker.tell_everyone()
+        worker.dispatch()
+        actions.release_project(worker.app.database, "default")
+        assert problems(worker) == ""
+        worker.tell("gone0!DeviceNotRegistered")
+        worker.dispatch()
+        assert worker.disabled() == 1
+
+    def test_release_of_nobody(self, relay) -> None:
+        """A project that is not there is wrong usage."""
+        with pytest.raises(UsageError, match="no project nowhere"):
+            actions.release_project(relay().app.database, "nowhere")
+
+    def test_the_story_of_an_event_tells_of_it(self, relay, sandbox) -> None:
+        """What happened to its project while it was sent stands in its saga."""
+        worker = relay()
+        event = worker.tell("ana")
+        sandbox.add_fault("401", times=1)
+        worker.dispatch()
+        actions.release_project(worker.app.database, "default")
+        worker.drain()
+        told = [moment["what"] for moment in insights.story(worker.app.database, event).moments]
+        assert told.index("breaker opened") < told.index("breaker closed")
+        assert "first push sent" in told
+
+
+class TestConnections:
+    """OUTBOX_CONCURRENCY: so many requests at once for one project, in the whole fleet."""
+
+    @pytest.mark.parametrize("most", [6, 2, 1])
+    def test_two_workers_together(self, relay, sandbox, most: int) -> None:
+        """Never more than the setting, whoever sends; everything arrives once."""
+        sandbox.set(latency_ms=30)
+        workers = [relay(outbox_concurrency=most, push_chunk_size=2) for _ in range(2)]
+        first = workers[0]
+        first.add_phones(50)
+        first.tell_everyone()
+        at_once(*(worker.dispatch for worker in workers))
+        first.drain(1)
+        first.everyone_received(1)
+        assert 1 <= peak(first) <= most
+
+    def test_one_worker_uses_all_of_them(self, relay, sandbox) -> None:
+        """Alone it need not share: six requests at once."""
+        sandbox.set(latency_ms=100)
+        worker = relay(push_chunk_size=1)
+        worker.add_phones(30)
+        worker.tell_everyone()
+        worker.dispatch()
+        assert 4 <= peak(worker) <= 6
+
+    def test_a_worker_that_comes_later(self, relay, sandbox) -> None:
+        """While the first has six requests under way, a second one must wait for its share, not exceed the bound."""
+        sandbox.set(latency_ms=450)  # about as long as whoever found none free waits before it looks again
+        first = relay(push_chunk_size=1)
+        first.add_phones(36)
+        first.tell_everyone()
+        with beside(first.dispatch):
+            eventually(lambda: peak(first) >= 6, "six are under way")
+            second = relay(push_chunk_size=1)
+            second.dispatch()
+        first.everyone_received(1)
+        assert peak(first) <= 6
+
+    def test_a_worker_that_only_asks_for_receipts_keeps_none(self, relay) -> None:
+        """When it has asked, another worker's dispatch finds connections free."""
+        asking, sending = relay(cycles=["receipt"]), relay()
+        sending.tell("ana")
+        sending.dispatch()
+        asking.ask()
+        assert sending.delivery("ana")["status"] == "ok"
+        sending.tell("bob", lane="urgent")
+        sending.dispatch(at_most_s=1)
+        assert sending.delivery("bob")["status"] == "sent"
+
+    def test_a_dead_workers_connections_come_back(self, relay, conn) -> None:
+        """Their lease expires like every other: another worker can send then."""
+        worker = relay()
+        worker.tell("ana")
+        conn.execute("insert into relevo.push_connections values ('default', 'dead', 6, now() + interval '60 seconds')")
+        worker.dispatch(at_most_s=0.5)
+        assert worker.delivery("ana")["status"] == "pending"
+        worker.travel(seconds=61)
+        worker.dispatch()
+        assert worker.received("ana") == 1
+
+    def test_projects_do_not_share_them(self, relay, sandbox) -> None:
+        """A slow project's requests leave the other's connections alone."""
+        sandbox.set(latency_ms=100)
+        worker = relay(push_chunk_size=1, outbox_concurrency=1)
+        worker.add_phones(4, "a", "!project=@acme/a", project="@acme/a")
+        worker.add_phones(4, "b", "!project=@acme/b", project="@acme/b")
+        worker.tell_everyone()
+        began = time.monotonic()
+        worker.dispatch()
+        assert time.monotonic() - began < 8 * 0.1 + 1
+        assert sandbox.totals()["peakConnections"] | {"@acme/a": 1, "@acme/b": 1} == sandbox.totals()["peakConnections"]
+
+
+def test_a_slow_service_expires_no_lease(relay, sandbox) -> None:
+    """Never more is claimed than can be sent within the lease: requests that take long lapse nothing, double nothing."""
+    sandbox.set(latency_ms=250)
+    worker = relay(
+        outbox_lease_duration_ms=1_500,
+        push_request_timeout_ms=500,
+        push_chunk_size=2,
+        reaper_interval_ms=500,
+        worker_shutdown_timeout_ms=1_000,
+    )
+    worker.app.heartbeat.start()
+    other = relay(
+        outbox_lease_duration_ms=1_500,
+        push_request_timeout_ms=500,
+        reaper_interval_ms=500,
+        worker_shutdown_timeout_ms=1_000,
+    )
+    worker.add_phones(48)
+    worker.tell_everyone()
+    reaped: list[Any] = []
+    with beside(worker.dispatch) as ended:
+
+        def look() -> bool:
+            reaped.append(other.reap().counts.get("claims_reaped", 0))
+            return bool(ended)
+
+        eventually(look, "everything is sent", every=0.1)
+    assert sum(reaped) == 0
+    worker.everyone_received(1)
+    assert {row["lapse_count"] for row in worker.deliveries()} == {0}
+
+
+def test_stopping_hands_back_the_rest(relay, sandbox) -> None:
+    """What is under way comes to its end and is settled; the rest is due again at once, nothing spent, nothing claimed."""
+    sandbox.set(latency_ms=100)
+    sent: list[int] = []
+
+    def watch(_context: Any, send: Any) -> Reply:
+        reply = send()
+        sent.append(1)
+        return reply
+
+    worker = relay(push_chunk_size=1, outbox_concurrency=2, push_middlewares=[watch])
+    worker.add_phones(60)
+    worker.tell_everyone()
+    with beside(worker.dispatch):
+        eventually(lambda: len(sent) >= 3, "some are sent")
+        worker.app.runner.stopping.set()
+    states = worker.states()
+    assert set(states) == {"sent", "pending"}
+    assert states["pending"] >= 30
+    assert worker.claims() == 0
+    assert {row["attempt_count"] for row in worker.deliveries() if row["status"] == "pending"} == {0}
+    assert sum(phone["received"] for phone in sandbox.phones().values()) == states["sent"]

@@ -1,0 +1,388 @@
+"""Receipts: when they are asked for, what they mean, and that asking can never lose or double a push."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from relaying import Relay, at_once, seconds_from
+
+from relevo.sandbox import messages
+
+MINUTE, HOUR = 60, 3_600
+FIRST_MS = 15 * 60_000
+
+
+def asked(worker: Relay) -> int:
+    """Count the receipts that were asked for."""
+    return int(worker.sandbox.totals()["receiptsAsked"])
+
+
+def requests(worker: Relay) -> int:
+    """Count the requests for receipts."""
+    return int(worker.sandbox.totals()["receiptRequests"])
+
+
+def ask_later(worker: Relay, name: str) -> None:
+    """Put a delivery's next look off for a while."""
+    worker.conn.execute(
+        "update relevo.notification_deliveries set next_receipt_at = now() + interval '10 days' where id = %s",
+        [worker.delivery(name)["id"]],
+    )
+
+
+def ask_now(worker: Relay, name: str) -> None:
+    """Make a delivery's next look due."""
+    worker.conn.execute(
+        "update relevo.notification_deliveries set next_receipt_at = now() - interval '1 day' where id = %s",
+        [worker.delivery(name)["id"]],
+    )
+
+
+class TestWhen:
+    """When receipts are asked for."""
+
+    def test_first_after_a_quarter_of_an_hour(self, relay) -> None:
+        """Not before, but then; and the run before says how long it is until then."""
+        worker = relay(receipt_first_poll_ms=FIRST_MS)
+        worker.tell("ana")
+        sent = worker.clock.now()
+        worker.dispatch()
+        assert 899 <= seconds_from(sent, worker.delivery("ana")["next_receipt_at"]) <= 910
+        report = worker.ask()
+        assert report.outcome == "idle"
+        assert 880 <= report.due_in_s <= 900
+        worker.travel(seconds=890)
+        worker.ask()
+        assert asked(worker) == 0
+        worker.travel(seconds=20)
+        worker.ask()
+        assert (asked(worker), worker.delivery("ana")["status"]) == (1, "ok")
+        found = worker.delivery("ana")
+        assert found["provider_receipt_id"] == found["provider_ticket_id"]
+        assert found["completed_at"] is not None
+
+    def test_spaced_with_backoff_up_to_a_day_then_unconfirmed(self, relay) -> None:
+        """Each look comes about twice as long after the push as the one before, the last before 24 h; then it is over."""
+        worker = relay(receipt_first_poll_ms=FIRST_MS)
+        worker.tell("ana!no-receipt")
+        sent = worker.clock.now()
+        worker.dispatch()
+        looks = []
+        for _ in range(20):
+            found = worker.delivery("ana!no-receipt")
+            if found["status"] != "sent":
+                break
+            worker.clock.travel_to(found["next_receipt_at"])
+            looks.append(seconds_from(sent, worker.clock.now()) / HOUR)
+            worker.ask()
+        found = worker.delivery("ana!no-receipt")
+        assert (found["status"], found["attempt_count"]) == ("unconfirmed", 1)
+        assert asked(worker) == len(looks) <= 10
+        assert looks[:5] == pytest.approx([0.25, 0.5, 1.0, 2.0, 4.0], abs=0.05)
+        assert 22 <= looks[-2] < 24, "once more shortly before receipts are cleared"
+        assert 24 <= looks[-1] < 24.2
+
+    def test_unconfirmed_is_final_and_never_resent(self, relay) -> None:
+        """After 24 h without a receipt nothing more is asked or sent, however much time goes by."""
+        worker = relay(receipt_first_poll_ms=FIRST_MS)
+        worker.tell("ana!no-receipt")
+        worker.dispatch()
+        worker.travel(hours=25)
+        worker.ask()
+        assert worker.delivery("ana!no-receipt")["status"] == "unconfirmed"
+        before = (asked(worker), worker.posts())
+        worker.travel(days=3)
+        assert (worker.ask().outcome, worker.dispatch().outcome) == ("idle", "idle")
+        worker.reap()
+        assert (asked(worker), worker.posts()) == before
+        assert worker.received("ana!no-receipt") == 1
+
+    def test_missing_ones_block_nobody(self, relay) -> None:
+        """With many that never come and chunks of two, the ones behind them are asked for in the same run."""
+        worker = relay(receipt_chunk_size=2)
+        worker.add_phones(20, "silent", "!no-receipt")
+        worker.add_phones(3, "fine")
+        worker.tell_everyone()
+        worker.dispatch()
+        worker.ask()
+        assert worker.states() == {"sent": 20, "ok": 3}
+        before = asked(worker)
+        worker.tell("new")
+        worker.dispatch()
+        worker.travel(seconds=0)
+        worker.ask()
+        assert worker.delivery("new")["status"] == "ok"
+        assert asked(worker) < before + 23, "and those that are missing are left alone for a while"
+
+    def test_in_chunks(self, relay) -> None:
+        """No request asks for more than the chunk's size."""
+        worker = relay(receipt_chunk_size=10)
+        worker.add_phones(25)
+        worker.tell_everyone()
+        worker.dispatch()
+        worker.ask()
+        assert (asked(worker), requests(worker), worker.states()) == (25, 3, {"ok": 25})
+
+    def test_too_many_receipts_are_split(self, relay, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A service that answers fewer at once than we thought is asked in parts."""
+        monkeypatch.setattr(messages, "MAX_RECEIPTS", 4)
+        worker = relay(receipt_chunk_size=10)
+        worker.add_phones(10)
+        worker.tell_everyone()
+        worker.dispatch()
+        worker.ask()
+        assert worker.states() == {"ok": 10}
+
+    def test_two_workers_ask_for_each_receipt_once(self, relay, sandbox) -> None:
+        """The same claims as dispatch: at once, none is asked for twice."""
+        one, other = relay(receipt_chunk_size=5), relay(receipt_chunk_size=5)
+        one.add_phones(60)
+        one.tell_everyone()
+        one.dispatch()
+        sandbox.set(latency_ms=30)
+        at_once(one.ask, other.ask)
+        one.ask()
+        assert (asked(one), one.states(), one.claims()) == (60, {"ok": 60}, 0)
+
+    def test_a_worker_that_died_asking_lost_nothing(self, relay) -> None:
+        """Its claim lapses, the delivery is still sent, no attempt is spent, and another worker asks."""
+        dead, other = relay(), relay()
+        dead.tell("ana")
+        dead.dispatch()
+        dead.travel(seconds=1)
+        assert dead.app.claims.claim_awaiting("default", limit=10, now=dead.clock()) is not None
+        other.ask()
+        assert asked(dead) == 0, "it is held"
+        dead.travel(minutes=2)
+        other.reap()
+        found = dead.delivery("ana")
+        assert (found["status"], found["attempt_count"], found["claim_token"]) == ("sent", 1, None)
+        other.ask()
+        assert dead.delivery("ana")["status"] == "ok"
+
+
+@pytest.mark.parametrize("word", ["500", "503", "504", "401", "429", "hang", "reset", "truncated", "garbage"])
+def test_a_failed_question_changes_nothing(relay, sandbox, word: str) -> None:
+    """The send state stays, no attempt is spent or given back, the run tells of it, and later the receipt is there."""
+    worker = relay(push_request_timeout_ms=300)
+    worker.tell("ana", at_most_once=True)
+    worker.dispatch()
+    before = worker.delivery("ana")
+    sandbox.add_fault(word, on="receipts")
+    worker.travel(seconds=1)
+    report = worker.ask()
+    assert report.error
+    after = worker.delivery("ana")
+    kept = (
+        "status",
+        "attempt_count",
+        "provider_ticket_id",
+        "next_attempt_at",
+        "completed_at",
+        "claim_token",
+        "last_error_code",
+    )
+    assert [after[name] for name in kept] == [before[name] for name in kept]
+    assert after["next_receipt_at"] > worker.clock.now() + timedelta(seconds=30)
+    sandbox.clear_faults()
+    worker.travel(minutes=3)
+    worker.ask()
+    assert (worker.delivery("ana")["status"], worker.received("ana")) == ("ok", 1)
+
+
+def test_a_failed_question_does_not_hold_up_other_projects(relay, sandbox) -> None:
+    """Each project's questions fail for themselves."""
+    worker = relay()
+    worker.register("ana", project="one")
+    worker.register("bob", project="two")
+    worker.tell("ana", "bob")
+    worker.dispatch()
+    sandbox.add_fault("500", on="receipts", times=1)
+    worker.ask()
+    assert sorted(row["status"] for row in worker.deliveries()) == ["ok", "sent"]
+
+
+def test_a_question_that_fails_for_a_day_ends_unconfirmed(relay, sandbox) -> None:
+    """Even if nobody could ever be asked, nothing is sent again."""
+    worker = relay(receipt_first_poll_ms=FIRST_MS)
+    worker.tell("ana")
+    worker.dispatch()
+    sandbox.add_fault("500", on="receipts")
+    worker.travel(hours=25)
+    worker.ask()
+    assert worker.delivery("ana")["status"] == "unconfirmed"
+    assert worker.dispatch().outcome == "idle"
+
+
+class TestGoingBack:
+    """A retryable receipt."""
+
+    def test_goes_back_to_dispatch(self, relay) -> None:
+        """It is sent again after its pause, with the attempts it has already spent, and arrives."""
+        worker = relay()
+        name = "ana!receipt-ExpoError*1"
+        worker.tell(name)
+        worker.dispatch()
+        before = worker.clock.now()
+        worker.ask()
+        found = worker.delivery(name)
+        assert (found["status"], found["attempt_count"], found["next_receipt_at"]) == ("retryable", 1, None)
+        assert 59 <= seconds_from(before, found["next_attempt_at"]) <= 65
+        worker.travel(seconds=70)
+        worker.dispatch()
+        worker.ask()
+        found = worker.delivery(name)
+        assert (found["status"], found["attempt_count"], worker.received(name)) == ("ok", 2, 1)
+
+    def test_within_its_attempts(self, relay) -> None:
+        """After the last attempt it ends as failed."""
+        worker = relay(outbox_max_attempts=1)
+        worker.tell("ana!receipt-ExpoError")
+        worker.dispatch()
+        worker.ask()
+        found = worker.delivery("ana!receipt-ExpoError")
+        assert (found["status"], found["last_error_code"]) == ("failed", "ExpoError")
+
+    def test_within_its_deadline(self, relay) -> None:
+        """What would come too late ends as expired."""
+        worker = relay()
+        worker.tell("ana!receipt-ExpoError", ttl_s=30)
+        worker.dispatch()
+        worker.ask()
+        assert worker.delivery("ana!receipt-ExpoError")["status"] == "expired"
+
+    def test_with_its_types_policy(self, relay) -> None:
+        """Pauses and attempts are those of the event's type."""
+        worker = relay()
+        worker.conn.execute(
+            "insert into relevo.event_types (event_type, retry_base_ms, retry_max_ms, max_attempts) values ('quick', 5000, 5000, 2)"
+        )
+        worker.tell("ana!receipt-ExpoError", type="quick")
+        worker.dispatch()
+        before = worker.clock.now()
+        worker.ask()
+        assert seconds_from(before, worker.delivery("ana!receipt-ExpoError")["next_attempt_at"]) <= 7
+        worker.travel(seconds=8)
+        worker.dispatch()
+        worker.ask()
+        assert worker.delivery("ana!receipt-ExpoError")["status"] == "failed"
+
+
+class TestTokens:
+    """A receipt that says that a token is gone."""
+
+    def test_disables_the_token_it_was_sent_to(self, relay) -> None:
+        """The delivery ends as invalid, the phone gets no more pushes, and the reason is kept."""
+        worker = relay()
+        name = "ana!receipt-DeviceNotRegistered"
+        worker.tell(name)
+        worker.dispatch()
+        worker.ask()
+        assert worker.delivery(name)["status"] == "invalid"
+        assert worker.installation(name)["invalid_reason"] == "DeviceNotRegistered"
+        worker.tell_everyone()
+        assert worker.dispatch().outcome == "idle"
+
+    def test_leaves_a_token_alone_that_was_registered_meanwhile(self, relay) -> None:
+        """Compare and set: the phone has a newer token than the one the receipt speaks of."""
+        worker = relay()
+        name = "ana!receipt-DeviceNotRegistered"
+        worker.tell(name)
+        worker.dispatch()
+        worker.register("new", installation_id=worker.phones[name])
+        worker.ask()
+        assert worker.delivery(name)["status"] == "invalid"
+        assert not worker.is_disabled("new")
+        worker.tell("new")
+        worker.dispatch()
+        assert worker.received("new") == 1
+
+    def test_leaves_it_alone_while_the_brake_is_drawn(self, relay) -> None:
+        """A mass of such receipts disables nothing, and operators are told."""
+        worker = relay()
+        worker.add_phones(60, "gone", "!receipt-DeviceNotRegistered")
+        worker.tell_everyone()
+        worker.dispatch()
+        worker.ask()
+        assert (worker.states(), worker.disabled()) == ({"invalid": 60}, 0)
+        assert worker.incidents() == ["pruning_stopped"]
+
+
+class TestCredentials:
+    """A credential fault in a receipt: the request went well, and yet nothing arrives."""
+
+    def test_gives_the_attempt_back_and_opens_the_breaker(self, relay) -> None:
+        """Nothing is claimed any more, nothing is spent, the token is not blamed."""
+        worker = relay()
+        name = "ana!receipt-InvalidCredentials*1"
+        worker.tell(name)
+        worker.dispatch()
+        worker.ask()
+        found = worker.delivery(name)
+        assert (found["status"], found["attempt_count"]) == ("pending", 0)
+        assert (worker.project()["breaker"], worker.project()["breaker_by"]) == ("open", "receipt")
+        assert not worker.is_disabled(name)
+        posts = worker.posts()
+        assert worker.dispatch().outcome == "idle"
+        assert worker.posts() == posts
+
+    def test_is_closed_by_a_newer_pushs_receipt_alone(self, relay) -> None:
+        """Not by an accepted request, not by the receipt of an older push, but by the probe's own."""
+        worker = relay()
+        name = "ana!receipt-InvalidCredentials*1"
+        worker.tell("old", name)
+        worker.dispatch()
+        ask_later(worker, "old")
+        worker.ask()
+        assert worker.project()["breaker"] == "open"
+        worker.tell("waiting")
+        worker.travel(seconds=40)
+        worker.drain()
+        assert worker.project()["breaker"] == "probing", "an accepted request proves nothing"
+        assert worker.states() == {"sent": 2, "pending": 1}
+        probe = "waiting" if worker.delivery("waiting")["status"] == "sent" else name
+        ask_later(worker, probe)
+        ask_now(worker, "old")
+        worker.ask()
+        assert worker.delivery("old")["status"] == "ok"
+        assert worker.project()["breaker"] == "probing", "nor does the receipt of a push from before"
+        ask_now(worker, probe)
+        worker.ask()
+        assert worker.project()["breaker"] == "closed"
+        worker.drain()
+        worker.ask()
+        assert worker.states() == {"ok": 3}
+        worker.everyone_received(1)
+        assert worker.incidents() == ["breaker_opened", "breaker_closed"]
+
+    def test_opens_again_if_the_probe_meets_it_too(self, relay) -> None:
+        """And the pause until the next probe is longer."""
+        worker = relay(receipt_first_poll_ms=60_000)
+        name = "ana!receipt-MismatchSenderId"
+        worker.tell(name)
+        pauses = []
+        for _ in range(3):
+            worker.dispatch()
+            worker.travel(seconds=61)
+            worker.ask()
+            project = worker.project()
+            assert (project["breaker"], worker.delivery(name)["attempt_count"]) == ("open", 0)
+            pauses.append(round((project["probe_at"] - project["breaker_since"]).total_seconds()))
+            worker.clock.travel_to(project["probe_at"])
+        assert pauses == [30, 60, 120]
+
+    def test_unauthorised_for_receipts_opens_the_breaker_too(self, relay, sandbox) -> None:
+        """The credentials are at fault for whoever asks; an accepted push closes it again."""
+        worker = relay()
+        worker.tell("ana")
+        worker.dispatch()
+        sandbox.add_fault("401", on="receipts")
+        worker.travel(seconds=1)
+        worker.ask()
+        assert (worker.project()["breaker"], worker.delivery("ana")["status"]) == ("open", "sent")
+        sandbox.clear_faults()
+        worker.tell("bob")
+        worker.travel(minutes=2)
+        worker.drain()
+        assert (worker.project()["breaker"], worker.received("bob")) == ("closed", 1)
