@@ -105,6 +105,7 @@ class Claims:
         now: datetime | None = None,
     ) -> Claim | None:
         """Take up to `limit` due deliveries of one project and lane, oldest first, or None if nothing is due."""
+        self._refuse_without_heartbeat()
         token, since = uuid4(), time.monotonic()
         most = self._settings.outbox_batch_size
         parameters = {
@@ -134,6 +135,7 @@ class Claims:
         self, project: str, *, limit: int, shard: Shard | None = None, now: datetime | None = None
     ) -> Claim | None:
         """Take up to `limit` sent deliveries of a project whose receipt is due, or None."""
+        self._refuse_without_heartbeat()
         token, since = uuid4(), time.monotonic()
         parameters = {
             "token": token,
@@ -154,6 +156,14 @@ class Claims:
             connection.execute(_SQL["claim_picked"], parameters | _keys(claim.deliveries))
         self._heartbeat.hold_claim(token, claim)
         return claim
+
+    def _refuse_without_heartbeat(self) -> None:
+        """Take nothing that could not be kept (RULE-020-012)."""
+        if self._heartbeat.failing:
+            raise DatabaseUnavailableError(
+                "The heartbeat does not reach PostgreSQL, so nothing is claimed.",
+                hint="Claiming goes on by itself once it does.",
+            )
 
     def _transaction(self) -> AbstractContextManager[Connection]:
         return self._database.transaction(by_key=True)
@@ -245,6 +255,12 @@ class Claims:
             ours = {row[0] for row in connection.execute(_SQL["read_journalled"], requests)}
             asked = [delivery for delivery in asked if delivery.id in ours or delivery.id in verdicts]
         return [verdicts.get(d.id) or Verdict(d.event_day, d.id, "send", None) for d in asked]
+
+    def mark_unsent(self, claim: Claim, requests: Sequence[UUID], now: datetime | None = None) -> None:
+        """Note that journalled requests of a lost claim were not even begun; nothing else of it is touched."""
+        with self._transaction() as connection:
+            marked = {"token": claim.token, "request_ids": array(requests), "now": now}
+            connection.execute(_SQL["mark_unsent"], marked)
 
     def settle(
         self,

@@ -71,6 +71,8 @@ class Heartbeat:
         self._claims: dict[UUID, ClaimLease] = {}
         self._cycles: dict[UUID, Lease] = {}
         self._due = 0.0
+        self.failing = False
+        """Whether the last beat did not reach the database: what is claimed now could not be kept."""
         self._guard = threading.Lock()
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -126,6 +128,7 @@ class Heartbeat:
             if self._stop.is_set():
                 return
             alive = self._beat_or_lose()
+            self.failing = not alive
             with self._guard:
                 self._due = time.monotonic() + (self._pause_s() if alive else _RETRY_S)
 

@@ -148,6 +148,12 @@ select null, (select count(*) from held h where h.verdict = 'send'), 'send', nul
 select u.id from relevo.push_requests r cross join unnest(r.ids) as u(id)
  where r.claim_token = %(token)s and r.answered_at is null and r.id = any (%(request_ids)s::uuid[]);
 
+-- name: mark_unsent
+-- Notes that journalled requests were not even begun, so that whoever ends the claim does not take them for ambiguous.
+update relevo.push_requests r
+   set answered_at = coalesce(%(now)s::timestamptz, now()), outcome = 'held_back'
+ where r.claim_token = %(token)s and r.answered_at is null and r.id = any (%(request_ids)s::uuid[]);
+
 -- name: pick_awaiting
 -- Locks up to limit sent deliveries of one project whose receipt is due, the longest due first, passing by what others hold.
 select d.event_day, d.id, d.installation_id, d.provider_ticket_id as ticket_id, d.token_version, d.last_attempt_at as sent_at

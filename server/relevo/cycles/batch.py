@@ -168,14 +168,18 @@ class Batch:
         again: list[Sequence[Delivery]] = []
         outcomes: dict[UUID, str] = {}
         lost: OwnershipLostError | None = None
+        unsent: list[UUID] = []
         for request, post in posts:
             reply, gone = _result(post)
             lost = lost or gone
             if reply is None:
+                unsent.append(request.id)
                 continue
             outcomes[request.id] = reply.kind
-            parts = self._decide(request, reply, answers)
-            again += parts
+            again += self._decide(request, reply, answers)
+        if unsent:
+            with self._in_passing():
+                self.office.claims.mark_unsent(self.claim, unsent, self.run.now)
         self._settle(answers, outcomes, finish=last and not again)
         if lost is not None:
             raise lost

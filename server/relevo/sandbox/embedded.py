@@ -7,8 +7,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import requests
+import structlog
 
 from relevo.sandbox.server import Sandbox
+
+_log = structlog.get_logger("relevo.sandbox")
 
 _RECEIPT_DELAY_S = 5.0
 _ANSWER_WITHIN_S = 1.0
@@ -24,6 +27,7 @@ def acquire(folder: Path) -> Iterator[str]:
     with Sandbox(receipt_delay_s=_RECEIPT_DELAY_S) as sandbox:
         folder.mkdir(parents=True, exist_ok=True)
         note.write_text(sandbox.url + "\n", encoding="utf-8")
+        _log.info("sandbox_serving", page=sandbox.url, why="no DATABASE_URL and no EXPO_ setting")
         try:
             yield sandbox.url
         finally:

@@ -1,0 +1,77 @@
+"""What tests of disasters share: a sandbox, a program whose processes die, workers that live in another time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from processes import Processes
+from relevo import app
+from relevo.config import Settings
+from relevo.sandbox.server import Sandbox
+
+sys.path.insert(0, str(Path(__file__).parent))
+from mortals import Mortals
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    """A push service without a rate, whose receipts are there at once."""
+    with Sandbox(rate_per_s=0, receipt_delay_s=0) as started:
+        yield started
+
+
+@pytest.fixture
+def mortals(dsn: str, sandbox: Sandbox) -> Iterator[Mortals]:
+    """A program that sends on the test's database and survives its own processes."""
+    with Mortals.start({"DATABASE_URL": dsn, "EXPO_BASE_URL": sandbox.url}) as started:
+        yield started
+
+
+@pytest.fixture
+def processes(dsn: str, tmp_path: Path) -> Iterator[Processes]:
+    """Start processes on the test's database."""
+    started = Processes(dsn, tmp_path)
+    yield started
+    started.close()
+
+
+class Traveller:
+    """A clock for `app.build`: real time and an offset, which grows."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def __call__(self) -> datetime:
+        """Tell the time."""
+        return datetime.now(UTC) + self.ahead
+
+
+@pytest.fixture
+def clock() -> Traveller:
+    """The time in which the workers of `travelling` live."""
+    return Traveller()
+
+
+@pytest.fixture
+def travelling(
+    make_settings: Callable[..., Settings], sandbox: Sandbox, clock: Traveller
+) -> Iterator[Callable[..., app.App]]:
+    """Assemble registered workers that live by `clock`: `travelling(push_chunk_size=2)`."""
+    opened: list[Any] = []
+
+    def make(**changes: object) -> app.App:
+        context = app.build(make_settings(expo_base_url=sandbox.url, **changes), clock=clock)
+        built = context.__enter__()
+        opened.append(context)
+        built.worker.register("run", [cycle.key for cycle in built.cycles()])
+        return built
+
+    yield make
+    for context in reversed(opened):
+        context.__exit__(None, None, None)

@@ -1,0 +1,185 @@
+"""Processes that die while they send, and what phones and journal tell about it afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+from uuid import UUID, uuid4
+
+import psycopg
+
+from phones import fan_out
+from processes import eventually
+from relevo import door
+from relevo.app import App
+from relevo.door import Event
+from relevo.sandbox.server import Sandbox
+
+PROGRAM = Path(__file__).parents[1] / "programs" / "dispatching.py"
+FINAL = ("ok", "unconfirmed", "invalid", "failed", "expired", "skipped", "cancelled", "unknown")
+
+
+@dataclass
+class Mortals:
+    """The program whose processes are struck: one line asks, two lines answer."""
+
+    process: subprocess.Popen[str]
+    environ: Mapping[str, str]
+
+    @classmethod
+    @contextmanager
+    def start(cls, environ: Mapping[str, str]) -> Iterator[Self]:
+        """Start the program, warmed up for its first task."""
+        command = [sys.executable, str(PROGRAM)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                yield cls(process, environ)
+            finally:
+                process.kill()
+
+    def begin(
+        self, cycle: str, strike: Mapping[str, Any] | None = None, *, heartbeat: bool = False, **settings: object
+    ) -> Mortal:
+        """Begin a run of a cycle in a process of its own."""
+        chosen = {**self.environ, **{name.upper(): str(value) for name, value in settings.items()}}
+        task = {"cycle": cycle, "strike": strike, "heartbeat": heartbeat, "settings": chosen}
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(task) + "\n")
+        self.process.stdin.flush()
+        return Mortal(self.listen()["pid"], self)
+
+    def run(self, cycle: str, strike: Mapping[str, Any] | None = None, **how: Any) -> dict[str, Any]:
+        """Run a cycle to its end, or to the process's."""
+        return self.begin(cycle, strike, **how).ends()
+
+    def listen(self) -> dict[str, Any]:
+        """Read the program's next word."""
+        assert self.process.stdout is not None
+        word: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return word
+
+
+@dataclass
+class Mortal:
+    """One process that runs a cycle."""
+
+    pid: int
+    program: Mortals
+
+    def stands(self) -> None:
+        """Wait until it has stopped itself."""
+        stat = Path(f"/proc/{self.pid}/stat")
+        eventually(lambda: stat.read_text().rsplit(")", 1)[1].split()[0] == "T", "the process stands still")
+
+    def goes_on(self) -> None:
+        """Let it go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def ends(self) -> dict[str, Any]:
+        """Wait for its end; a run that nobody struck must not have failed."""
+        told = self.program.listen()
+        assert told["signal"] or "counts" in told, "the run raised; its process said why"
+        return told
+
+
+def install(conn: psycopg.Connection[Any], words: Sequence[str], project: str) -> dict[UUID, str]:
+    """Register one phone per word, whose token's name holds that word for the sandbox; return their tokens."""
+    phones: dict[UUID, str] = {}
+    for word in words:
+        token = f"ExponentPushToken[{uuid4().hex}{word}]"
+        [(phone,)] = conn.execute(
+            "insert into relevo.device_installations (token, project) values (%s, %s) returning installation_id",
+            [token, project],
+        ).fetchall()
+        phones[phone] = token
+    return phones
+
+
+def enqueue(conn: psycopg.Connection[Any], phones: Sequence[UUID], **how: Any) -> int:
+    """Enqueue an event for some phones and return its id."""
+    event = Event(how.pop("type", "chaos"), uuid4().hex, "Title", "Body", audience=list(phones), **how)
+    return door.enqueue(conn, event).event_id
+
+
+def run(app: App, cycle: str) -> dict[str, int]:
+    """Run a cycle once, as by hand; return what it counted."""
+    report = app.runner.run(app.registry[cycle], "manual")
+    assert report.outcome in ("ok", "idle", "partial"), report
+    return dict(report.counts)
+
+
+def make_deliveries(app: App, conn: psycopg.Connection[Any], phones: Mapping[UUID, str], **how: Any) -> int:
+    """Enqueue an event and fan it out."""
+    event = enqueue(conn, list(phones), **how)
+    fan_out(app)
+    return event
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of one delivery: how often its phone got it, and what its row says."""
+
+    token: str
+    received: int
+    status: str
+    attempts: int
+    lapses: int
+    error: str | None
+    requests: int
+    """How many journalled requests it was in."""
+
+
+def fates(conn: psycopg.Connection[Any], sandbox: Sandbox, event_id: int) -> list[Fate]:
+    """Tell what became of an event's deliveries, in the order of their phones."""
+    seen = sandbox.phones()
+    rows = conn.execute(
+        """
+        select i.token, d.status, d.attempt_count, d.lapse_count, d.last_error_code,
+               (select count(*) from relevo.push_requests r where d.id = any (r.ids))
+          from relevo.notification_deliveries d join relevo.device_installations i using (installation_id)
+         where d.notification_event_id = %s order by i.seq
+        """,
+        [event_id],
+    ).fetchall()
+    return [
+        Fate(token, seen.get(token, {"received": 0})["received"], status, attempts, lapses, error, requests)
+        for token, status, attempts, lapses, error, requests in rows
+    ]
+
+
+def needless_resends(conn: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
+    """List what must not be: requests journalled for a delivery after the answer of an earlier one was recorded.
+
+    An answer is a ticket, or the word that the request was not taken; `unclear` is none.
+    """
+    return conn.execute(
+        """
+        with sent as (
+          select k.event_day, k.id, r.id as request, r.journalled_at, r.answered_at, r.outcome
+            from relevo.push_requests r cross join unnest(r.days, r.ids) as k(event_day, id))
+        select a.id, a.journalled_at, a.answered_at, b.journalled_at
+          from sent a join sent b on b.event_day = a.event_day and b.id = a.id and b.request <> a.request
+         where a.journalled_at <= b.journalled_at and a.answered_at <= b.journalled_at and a.outcome = 'answered'
+        """
+    ).fetchall()
+
+
+def unanswered(conn: psycopg.Connection[Any], event_id: int) -> int:
+    """Count how often a delivery of an event was in a request whose answer was never recorded."""
+    [(count,)] = conn.execute(
+        """
+        select count(*) from relevo.push_requests r cross join unnest(r.days, r.ids) as k(event_day, id)
+          join relevo.notification_deliveries d on d.event_day = k.event_day and d.id = k.id
+         where d.notification_event_id = %s and (r.answered_at is null or r.outcome = 'unclear')
+        """,
+        [event_id],
+    ).fetchall()
+    return int(count)

@@ -1,0 +1,243 @@
+"""The heartbeat's connection is cut during a request: nothing more is sent or settled, and what is known is kept.
+
+A worker whose heart does not beat must stop, must not complete what it holds, and leaves it to a reaper (RULE-020-012).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from mortals import Fate, enqueue, fates, install, needless_resends, run
+
+from phones import fan_out
+from processes import eventually, never
+from proxy import Proxy
+from relevo.app import App
+from relevo.db import Database
+from relevo.model import Report
+from relevo.sandbox.server import Sandbox
+
+# Three requests of two, one after the other; each takes long enough for the heartbeat to be missed.
+SETTINGS = {
+    "outbox_lease_duration_ms": 9_000,
+    "outbox_lease_heartbeat_ms": 200,
+    "push_request_timeout_ms": 4_000,
+    "database_connect_timeout_ms": 2_000,
+    "push_chunk_size": 2,
+    "outbox_concurrency": 1,
+    "push_rate_per_second": 0,
+    "receipt_first_poll_ms": 1,
+}
+LATENCY_MS = 2_500
+
+
+@dataclass
+class Scene:
+    """A worker in a thread, its way to the database, and one that comes later."""
+
+    conn: psycopg.Connection[Any]
+    sandbox: Sandbox
+    proxy: Proxy
+    worker: App
+    successor: App
+    clock: Any
+    reports: list[Report] = field(default_factory=list)
+    again_and_again: bool = False
+    cycle: str = "dispatch"
+
+    def __post_init__(self) -> None:
+        phones = [list(install(self.conn, [""] * count, "default")) for count in (1, 1, 4)]
+        self.once = enqueue(self.conn, phones[0], at_most_once=True)
+        self.again = enqueue(self.conn, phones[1])
+        self.rest = enqueue(self.conn, phones[2])
+        fan_out(self.successor)
+        self.worker.heartbeat.start()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        while True:
+            self.reports.append(self.worker.runner.run(self.worker.registry[self.cycle], "manual"))
+            if not self.again_and_again or self.worker.runner.stopping.wait(0.1):
+                return
+
+    def begin(self) -> None:
+        """Begin to send, or to ask, up to the middle of the first request, with a heart that beats."""
+        self.sandbox.set(latency_ms=LATENCY_MS)
+        beats = "select count(*) from relevo.workers where worker_id = %s and last_seen_at > started_at"
+        eventually(lambda: self.conn.execute(beats, [self.worker.worker.worker_id]).fetchall() == [(1,)], "a beat")
+        self.thread.start()
+        eventually(lambda: self.posts() == 1, "the first request arrives")
+
+    def posts(self) -> int:
+        """Count the requests of the worker's cycle that arrived."""
+        return int(self.sandbox.totals()["sendRequests" if self.cycle == "dispatch" else "receiptRequests"])
+
+    def unsettled(self) -> bool:
+        """Tell whether what is in the first request is as it was when that began: claimed, open, no attempt spent."""
+        settled = "claim_token is null or status <> 'pending' or attempt_count > 0 or provider_ticket_id is not null"
+        query = f"select from relevo.notification_deliveries where notification_event_id = any (%s) and ({settled})"
+        return not self.conn.execute(query, [[self.once, self.again]]).fetchall()
+
+    def stop(self) -> None:
+        """Ask the worker to stop, and wait for it."""
+        self.worker.runner.stopping.set()
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+    def succeed(self) -> None:
+        """Let the successor take over, after every lease."""
+        self.sandbox.set(latency_ms=0)
+        for _ in range(3):
+            self.clock.ahead += timedelta(minutes=2)
+            run(self.successor, "reaper")
+            run(self.successor, "dispatch")
+
+    def of(self, event: int) -> list[Fate]:
+        """Tell what became of an event's deliveries."""
+        return fates(self.conn, self.sandbox, event)
+
+    def check_ends(self) -> None:
+        """Look at the ends: each phone got one, what the cut request had sent was not sent again."""
+        for event in (self.once, self.again):
+            assert [(fate.status, fate.received, fate.requests) for fate in self.of(event)] == [("sent", 1, 1)]
+        assert {(fate.status, fate.received) for fate in self.of(self.rest)} == {("sent", 1)}
+        assert needless_resends(self.conn) == []
+        assert self.conn.execute("select from relevo.claims").fetchall() == []
+        assert self.conn.execute("select from relevo.late_tickets").fetchall() == []
+
+
+@pytest.fixture
+def proxy(dsn: str) -> Iterator[Proxy]:
+    """A way to the test's database that can be cut."""
+    with Proxy(dsn) as opened:
+        yield opened
+
+
+@pytest.fixture
+def only_heartbeat(conn, sandbox, proxy, build, travelling, clock, make_settings, monkeypatch) -> Iterator[Scene]:
+    """A worker of which only the heartbeat goes through the proxy."""
+    worker = build(expo_base_url=sandbox.url, **SETTINGS)
+    detour = Database(proxy.dsn, proxy.dsn, make_settings(**SETTINGS), "relevo detour")
+    monkeypatch.setattr(worker.database, "single", detour.single)
+    scene = Scene(conn, sandbox, proxy, worker, travelling(**SETTINGS), clock)
+    yield scene
+    scene.stop()
+    detour.close()
+
+
+@pytest.fixture
+def everything(conn, sandbox, proxy, build, travelling, clock) -> Iterator[Scene]:
+    """A worker that goes through the proxy with all it does."""
+    worker = build(database_url=proxy.dsn, expo_base_url=sandbox.url, **SETTINGS)
+    scene = Scene(conn, sandbox, proxy, worker, travelling(**SETTINGS), clock)
+    yield scene
+    scene.stop()
+
+
+def lost(scene: Scene) -> bool:
+    """Tell whether the worker knows that it holds nothing any more."""
+    return not scene.worker.heartbeat._claims
+
+
+def test_only_the_heartbeat_is_cut(only_heartbeat) -> None:
+    """No further request leaves, the answer of the one under way settles nothing, its tickets are kept as evidence, and
+    a reaper closes the deliveries with them."""
+    scene = only_heartbeat
+    scene.begin()
+    scene.proxy.shut()
+    eventually(lambda: lost(scene), "the worker learns that its heart does not beat", within=2)
+    assert scene.posts() == 1
+    eventually(lambda: len(_evidence(scene)) == 2, "the tickets are kept")
+    scene.stop()
+    assert scene.posts() == 1
+    assert scene.unsettled()
+    scene.succeed()
+    scene.check_ends()
+
+
+def test_without_a_heartbeat_nothing_is_claimed_anew(only_heartbeat) -> None:
+    """As long as its heart does not beat, a worker takes nothing new either: it could not keep it. Once it beats again,
+    the worker goes on by itself."""
+    scene = only_heartbeat
+    scene.again_and_again = True
+    scene.begin()
+    scene.proxy.shut()
+    eventually(lambda: len(_evidence(scene)) == 2, "the request under way was answered")
+    later = enqueue(scene.conn, list(install(scene.conn, [""], "default")))
+    fan_out(scene.successor)
+    never(lambda: scene.posts() > 1, "another request was sent", during=1.5)
+    scene.proxy.open()
+    eventually(lambda: scene.of(later)[0].received == 1, "the worker goes on")
+    scene.stop()
+    scene.succeed()
+    scene.check_ends()
+
+
+def test_the_database_is_gone_for_everything(everything) -> None:
+    """No further request leaves; the answers wait until the database is back, and then are evidence: taken back by a
+    reaper in the meantime, at least once is not sent again, and at most once turns from unknown into sent."""
+    scene = everything
+    scene.begin()
+    scene.proxy.shut()
+    eventually(lambda: lost(scene), "the worker learns that its heart does not beat", within=2)
+    scene.clock.ahead += timedelta(minutes=1)
+    assert run(scene.successor, "reaper")["claims_reaped"] >= 1
+    assert [fate.status for fate in (*scene.of(scene.once), *scene.of(scene.again))] == ["unknown", "retryable"]
+    scene.worker.runner.stopping.set()
+    scene.proxy.open()
+    eventually(lambda: scene.of(scene.once)[0].status == "sent", "the late ticket closes the delivery")
+    scene.stop()
+    assert scene.posts() == 1
+    assert {fate.received for fate in scene.of(scene.rest)} == {0}
+    scene.succeed()
+    scene.check_ends()
+
+
+def test_the_resend_was_claimed_before_the_evidence_came(everything, travelling) -> None:
+    """A late ticket for a delivery that another worker holds waits, and that worker's journal does not send it again."""
+    scene = everything
+    scene.begin()
+    scene.proxy.shut()
+    eventually(lambda: lost(scene), "the worker learns that its heart does not beat", within=2)
+    scene.clock.ahead += timedelta(minutes=1)
+    run(scene.successor, "reaper")
+    scene.clock.ahead += timedelta(minutes=1)
+    claim = scene.successor.claims.claim("dispatch", "default", "bulk", now=scene.clock())
+    assert claim is not None
+    scene.worker.runner.stopping.set()
+    scene.proxy.open()
+    eventually(lambda: len(_evidence(scene)) == 1, "the ticket waits beside the other's claim")
+    scene.stop()
+    scene.successor.claims.release(claim, scene.clock())
+    assert scene.of(scene.again)[0].status == "sent"
+    scene.succeed()
+    scene.check_ends()
+
+
+def test_receipts_settle_nothing_without_a_heartbeat(only_heartbeat, conn) -> None:
+    """The answer of a getReceipts that was under way is not used; a reaper takes the claim back and it is asked again."""
+    scene = only_heartbeat
+    run(scene.successor, "dispatch")
+    scene.cycle = "receipt"
+    scene.begin()
+    scene.proxy.shut()
+    eventually(lambda: lost(scene), "the worker learns that its heart does not beat", within=2)
+    scene.stop()
+    held = "select status, attempt_count, claim_token is not null from relevo.notification_deliveries"
+    assert conn.execute(held).fetchall() == [("sent", 1, True)] * 6
+    scene.sandbox.set(latency_ms=0)
+    scene.clock.ahead += timedelta(minutes=2)
+    run(scene.successor, "reaper")
+    run(scene.successor, "receipt")
+    assert conn.execute(held).fetchall() == [("ok", 1, False)] * 6
+    assert scene.sandbox.totals()["duplicates"] == 0
+
+
+def _evidence(scene: Scene) -> list[Any]:
+    return scene.conn.execute("select delivery_id, ticket_id from relevo.late_tickets").fetchall()

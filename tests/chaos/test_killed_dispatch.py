@@ -1,0 +1,276 @@
+"""A kill at every step of dispatch and receipts: nothing is lost, and nothing comes twice without need.
+
+The kill points are made from the moments that a run without a kill counts: each named statement and each COMMIT,
+before and after, each request before it, while it is under way and after its answer. A new one is covered by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from mortals import Fate, Mortals, enqueue, fates, install, needless_resends, run, unanswered
+
+from phones import fan_out
+from processes import eventually
+from relevo import door, queries
+from relevo.app import App
+from relevo.sandbox.server import Sandbox
+
+SIGKILL = 9
+STEPS = ("claims", "dispatch", "projects")
+
+# Statements that no scenario below executes, each with its reason.
+NOT_COVERED: dict[str, str] = {
+    "claims.wait_for_locks": "only after the answer of a claim's COMMIT was lost: tests/claims/test_adoption.py",
+    "claims.bar_claim": "likewise",
+    "claims.read_claim": "likewise",
+    "claims.adopt_claim": "likewise",
+    "claims.read_journalled": "only where some of a batch are not ours any more; it reads inside the journal's transaction",
+    "claims.renew_claims": "the heartbeat's, not a step of dispatch: a kill there is a kill during a request",
+    "claims.explain_loss": "only where a claim was lost: test_stopped_dispatch.py",
+    "claims.keep_late_tickets": "likewise",
+    "claims.mark_unsent": "likewise",
+    "claims.end_claim": "only where something is handed back; the reaper of every scene executes it afterwards",
+    "projects.count_installations": "only where more than PUSH_RUNAWAY_MIN_PUSHES were sent; a brake, not a send",
+    "projects.read_installations": "likewise",
+}
+# These come at every run, and every time that they came without a kill.
+STEADY = (
+    "claims.pick_due",
+    "claims.claim_picked",
+    "claims.journal_wave",
+    "POST send",
+    "POST written",
+    "claims.settle_deliveries",
+    "claims.pick_awaiting",
+    "POST receipts",
+    "claims.settle_receipts",
+)
+# How often these come depends on how long the others take.
+POLLED = ("projects.list_due_lanes", "projects.count_due", "projects.lock_project", "projects.save_project")
+
+
+@dataclass
+class World:
+    """The test's database, its push service, its mortals, and a worker that clears up some minutes later."""
+
+    conn: psycopg.Connection[Any]
+    sandbox: Sandbox
+    mortals: Mortals
+    survivor: App
+    clock: Any
+    settings: Mapping[str, object]
+
+    def kill(self, cycle: str, strike: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Run a cycle in a process that is killed, and let the fleet forget that process."""
+        told = self.mortals.run(cycle, strike, **self.settings)
+        self.conn.execute("update relevo.workers set stopped_at = now() where role = 'run-cycle'")
+        return told
+
+    def clear_up(self, *cycles: str) -> None:
+        """Let the survivor run, minutes later, until nothing is claimed and nothing is left to do."""
+        open_ones = "status in ('pending', 'retryable')" if "receipt" not in cycles else "completed_at is null"
+        left = f"select count(*) from relevo.notification_deliveries where {open_ones} or claim_token is not null"
+
+        def nothing_left() -> bool:
+            self.clock.ahead += timedelta(minutes=2)
+            for cycle in ("reaper", *cycles):
+                run(self.survivor, cycle)
+            return self.conn.execute(left).fetchall() == [(0,)]
+
+        # PostgreSQL may take a moment to notice that the dead process is gone, and hold its locks until then.
+        eventually(nothing_left, "everything comes to its end")
+        self.clock.ahead = timedelta()
+
+
+@pytest.fixture
+def world(conn, sandbox, mortals, travelling, clock) -> Callable[..., World]:
+    """Make the world: `world(push_rate_per_second=0)`."""
+    conn.execute("insert into relevo.event_types (event_type, lease_ms) values ('another type', 30000)")
+
+    def make(**settings: object) -> World:
+        chosen = {"push_chunk_size": 2, "receipt_first_poll_ms": 1} | settings
+        return World(conn, sandbox, mortals, travelling(**chosen), clock, chosen)
+
+    return make
+
+
+class Scene:
+    """One event of each policy with two phones, a fifth phone that is gone, and what must come of them."""
+
+    def __init__(self, world: World, name: str, *, gone: str = "!DeviceNotRegistered", once_first: bool = True) -> None:
+        self.world = world
+        once, again = install(world.conn, ["", ""], name), install(world.conn, ["", "", gone], name)
+        self.gone: UUID = list(again)[-1]
+        if once_first:
+            self.once = enqueue(world.conn, list(once), type="once", at_most_once=True)
+        self.again = enqueue(world.conn, list(again), type="again")
+        if not once_first:
+            self.once = enqueue(world.conn, list(once), type="once", at_most_once=True)
+        fan_out(world.survivor)
+
+    def check(self, point: object) -> int:
+        """Look at phones, rows and journal; return how many pushes came a second time."""
+        conn, sandbox = self.world.conn, self.world.sandbox
+        for fate in fates(conn, sandbox, self.once):
+            assert fate.received <= 1, (point, fate)
+            assert fate.status in ("ok", "unknown"), (point, fate)
+            assert fate.received or fate.status == "unknown", (point, fate)
+            assert fate.requests == 1, (point, fate)  # what may have been sent is never tried again
+        *reached, gone = fates(conn, sandbox, self.again)
+        for fate in reached:
+            assert fate.status == "ok", (point, fate)
+            assert 1 <= fate.received <= fate.requests, (point, fate)
+        assert (gone.status, gone.received) == ("invalid", 0), (point, gone)
+        disabled = "select invalid_reason from relevo.device_installations where installation_id = %s"
+        assert conn.execute(disabled, [self.gone]).fetchall() == [("DeviceNotRegistered",)], point
+        twice = _more_than_one(reached)
+        assert twice <= unanswered(conn, self.again), point
+        self.check_progress(point)
+        return twice
+
+    def check_progress(self, point: object) -> None:
+        """Compare what each event tells of itself with a count."""
+        counted = """select status, count(*)::int from relevo.notification_deliveries
+                      where notification_event_id = %s group by status"""
+        for event in (self.once, self.again):
+            status = door.get(self.world.conn, event)
+            assert status is not None
+            assert status.deliveries == dict(self.world.conn.execute(counted, [event]).fetchall()), point
+
+
+def _more_than_one(told: Iterable[Fate]) -> int:
+    return sum(fate.received - 1 for fate in told)
+
+
+def kill_points(executed: Mapping[str, int], *, every_time: bool = True) -> list[dict[str, Any]]:
+    """Name the moments: before and after each time that something happened, or less often where that is played twice."""
+    return [
+        {"name": name, "when": when, "nth": nth}
+        for name, count in executed.items()
+        for nth in range(1, (min(count, 2) if name.endswith(POLLED) else count) + 1 if every_time else 2)
+        for when in _sides(name, every_time=every_time)
+    ]
+
+
+def _sides(name: str, *, every_time: bool) -> tuple[str, ...]:
+    if name == "POST written":
+        return ("after",)
+    # Inside a transaction, after one statement is before the next.
+    return ("before", "after") if every_time or name.startswith(("COMMIT", "POST")) else ("before",)
+
+
+def uncovered(*runs: Iterable[str]) -> set[str]:
+    """Return the named statements that no run executed."""
+    named = {f"{step}.{name}" for step in STEPS for name in queries.load(step)}
+    return named.difference(*runs)
+
+
+def kill_everywhere(
+    world: World, cycle: str, points: list[dict[str, Any]], scenes: Callable[[str], Scene]
+) -> list[Any]:
+    """Kill a process at each point, each in a scene of its own, clear up, and return the scenes with their points."""
+    played, missed = [], []
+    for n, point in enumerate(points):
+        scene = scenes(f"killed {n}")
+        if world.kill(cycle, point)["signal"] != SIGKILL:
+            missed.append(point)
+        world.clear_up(cycle)
+        played.append((scene, point))
+    assert not any(point["name"].endswith(STEADY) for point in missed), missed
+    assert len(missed) <= len(points) / 10, missed
+    return played
+
+
+@pytest.mark.parametrize("rate", [0, 50], ids=["one claim for all requests", "one claim for each request"])
+def test_dispatch_survives_a_kill_at_every_step(world, conn, sandbox, rate) -> None:
+    """Whatever moment a process dies at: no delivery is lost; at most once is never twice; at least once comes a second
+    time only where the first answer was not recorded when the resend was journalled."""
+    here = world(push_rate_per_second=rate)
+    whole = Scene(here, "never killed")
+    executed = here.kill("dispatch", None)["counts"]
+    points = kill_points(executed, every_time=rate == 0)
+    played = kill_everywhere(here, "dispatch", points, lambda name: Scene(here, name, once_first=rate == 0))
+    here.clear_up("receipt")
+    run(here.survivor, "reaper")
+    assert whole.check("no kill") == 0
+    twice = sum(scene.check(point) for scene, point in played)
+    assert needless_resends(conn) == []
+    assert twice == sandbox.totals()["duplicates"]
+    assert 0 < twice <= 2 * len(points)  # some kills did come between a request and the record of its answer
+
+
+def test_receipts_survive_a_kill_at_every_step(world, conn, sandbox) -> None:
+    """Whatever moment a process dies at that asks for receipts, nothing is lost but time: nothing is sent again, no
+    attempt is spent, and every delivery ends as its receipt says."""
+    here = world(push_rate_per_second=0)
+
+    def sent(name: str) -> Scene:
+        scene = Scene(here, name, gone="!receipt-DeviceNotRegistered")
+        run(here.survivor, "dispatch")
+        return scene
+
+    whole = sent("never killed")
+    executed = here.kill("receipt", None)["counts"]
+    assert "POST receipts" in executed
+    played = kill_everywhere(here, "receipt", kill_points(executed), sent)
+    run(here.survivor, "reaper")
+    for scene, point in [(whole, "no kill"), *played]:
+        told = [*fates(conn, sandbox, scene.once), *fates(conn, sandbox, scene.again)]
+        assert [(fate.status, fate.received) for fate in told] == [*[("ok", 1)] * 4, ("invalid", 0)], point
+        assert {(fate.attempts, fate.lapses, fate.requests) for fate in told} == {(1, 0, 1)}, point
+        scene.check_progress(point)
+    assert sandbox.totals()["duplicates"] == 0
+
+
+class Trouble:
+    """Phones of two projects that were thought to be one, and a credential fault that lasts for one request."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        homes = [f"!project=@a/{name}", f"!project=@b/{name}", f"!project=@a/{name}!InvalidCredentials*1"]
+        phones = install(world.conn, homes, name)
+        self.event = enqueue(world.conn, list(phones))
+        fan_out(world.survivor)
+
+    def check(self, point: object) -> None:
+        """Look at phones and rows: each phone got its push, a second one only if the first answer is not recorded."""
+        told = fates(self.world.conn, self.world.sandbox, self.event)
+        assert all(fate.status == "ok" and fate.received for fate in told), (point, told)
+        assert _more_than_one(told) <= unanswered(self.world.conn, self.event), (point, told)
+
+
+TROUBLE = ("projects.move_tokens", "projects.tell_incident")
+
+
+def test_dispatch_survives_a_kill_while_a_project_is_in_trouble(world) -> None:
+    """Dying while it writes down that tokens are another project's, or that a breaker opens, loses nothing either."""
+    here = world(push_rate_per_second=0, push_chunk_size=3)
+    whole = Trouble(here, "whole")
+    executed = here.kill("dispatch", None)["counts"]
+    played = [(whole, "no kill")]
+    for n, point in enumerate(each for each in kill_points(executed) if each["name"].endswith(TROUBLE)):
+        here.clear_up("dispatch")
+        scene = Trouble(here, f"killed-{n}")
+        assert here.kill("dispatch", point)["signal"] == SIGKILL or point["nth"] > 1, point
+        played.append((scene, point))
+    here.clear_up("dispatch")
+    here.clear_up("receipt")
+    for scene, each in played:
+        scene.check(each)
+    assert {name for name in TROUBLE if name in executed} == set(TROUBLE)
+
+
+def test_every_statement_is_covered_or_excused(world) -> None:
+    """A statement that no scenario executes is named above with its reason, and no other is."""
+    here = world(push_rate_per_second=50)
+    Scene(here, "all")
+    sending = here.kill("dispatch", None)["counts"]
+    asking = here.kill("receipt", None)["counts"]
+    assert uncovered(sending, asking, TROUBLE) == NOT_COVERED.keys(), "extend the scenario, or say why not"

@@ -1,0 +1,140 @@
+"""A worker that is stopped in its tracks beyond its lease, and goes on when others have done its work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+from mortals import Fate, Mortals, enqueue, fates, install, needless_resends, run
+
+from phones import fan_out
+from processes import eventually
+from relevo.app import App
+from relevo.sandbox.server import Sandbox
+
+# Two requests of four, one after the other; a lease that a test can outwait.
+SETTINGS = {
+    "outbox_lease_duration_ms": 1500,
+    "push_request_timeout_ms": 500,
+    "push_chunk_size": 4,
+    "outbox_concurrency": 1,
+    "push_rate_per_second": 0,
+}
+
+
+@dataclass
+class Scene:
+    """A worker stands still in its first of two requests; another one finishes all, then the first one goes on."""
+
+    conn: psycopg.Connection[Any]
+    sandbox: Sandbox
+    mortals: Mortals
+    survivor: App
+
+    def __post_init__(self) -> None:
+        events = [({"at_most_once": True}, 2), ({}, 2), ({}, 4)]
+        phones = [(how, list(install(self.conn, [""] * count, "default"))) for how, count in events]
+        self.once, self.again, self.rest = (enqueue(self.conn, each, **how) for how, each in phones)
+        fan_out(self.survivor)
+
+    def play(self, name: str, when: str) -> dict[str, Any]:
+        """Stop at the first such moment; return what the process told of its run in the end."""
+        strike = {"name": name, "when": when, "nth": 1, "signal": "SIGSTOP"}
+        mortal = self.mortals.begin("dispatch", strike, heartbeat=True, **SETTINGS)
+        mortal.stands()
+        self.posts_before = self._posts()
+        eventually(self._all_taken_over, "the other worker takes over")
+        self.posts_taken_over = self._posts()
+        self.rows_taken_over = self._rows()
+        mortal.goes_on()
+        told = mortal.ends()
+        assert told["signal"] == 0
+        return told
+
+    def _all_taken_over(self) -> bool:
+        run(self.survivor, "reaper")
+        run(self.survivor, "dispatch")
+        left = "select from relevo.notification_deliveries where status in ('pending', 'retryable') or claim_token is not null"
+        return not self.conn.execute(left).fetchall()
+
+    def _posts(self) -> int:
+        return int(self.sandbox.totals()["sendRequests"])
+
+    def _rows(self) -> list[Any]:
+        return self.conn.execute("select d.* from relevo.notification_deliveries d order by d.id").fetchall()
+
+    def check(self, *, posts: int = 0, settled: bool = False) -> None:
+        """Look at what holds wherever it stood: it gave up, sent no more than it had begun, and wrote nothing."""
+        assert self._posts() == self.posts_taken_over + posts
+        assert (self._rows() == self.rows_taken_over) is not settled
+        assert all(fate.received <= 1 for fate in self.of(self.once))
+        assert [(fate.status, fate.received) for fate in self.of(self.rest)] == [("sent", 1)] * 4
+        assert needless_resends(self.conn) == []
+        assert self.conn.execute("select from relevo.claims where ids <> '{}'").fetchall() == []
+
+    def of(self, event: int) -> list[Fate]:
+        """Tell what became of an event's deliveries."""
+        return fates(self.conn, self.sandbox, event)
+
+
+@pytest.fixture
+def scene(conn, sandbox, mortals, build) -> Scene:
+    """Phones and events, a push service, a worker that will be stopped and one that will not."""
+    return Scene(conn, sandbox, mortals, build(expo_base_url=sandbox.url, **SETTINGS))
+
+
+def test_stopped_between_journal_and_request(scene) -> None:
+    """It sends nothing once it goes on: at most once stays unsent and unknown, at least once came from the other alone."""
+    scene.play("COMMIT of claims.journal_wave", "after")
+    assert scene.posts_before == 0
+    scene.check()
+    assert [(fate.status, fate.received, fate.requests) for fate in scene.of(scene.once)] == [("unknown", 0, 1)] * 2
+    assert [(fate.status, fate.received, fate.requests) for fate in scene.of(scene.again)] == [("sent", 1, 2)] * 2
+
+
+def test_stopped_during_a_request(scene) -> None:
+    """What was sent is not sent again at most once; at least once comes again, for nobody knew; nothing else is sent."""
+    scene.play("POST written", "after")
+    eventually(lambda: scene.sandbox.totals()["delivered"] >= 4, "the request that was under way arrives")
+    scene.check(settled=scene.of(scene.once)[0].status == "sent")
+    assert {(fate.received, fate.requests) for fate in scene.of(scene.once)} == {(1, 1)}
+    assert [(fate.status, fate.received, fate.requests) for fate in scene.of(scene.again)] == [("sent", 2, 2)] * 2
+    assert scene.sandbox.totals()["duplicates"] == 2
+
+
+def test_stopped_between_answer_and_settle(scene, conn) -> None:
+    """Its late tickets are evidence: they turn unknown into sent; beside a resend that was quicker they are only kept."""
+    told = scene.play("POST send", "after")
+    assert told["done"]["late_tickets"] == 4
+    scene.check(settled=True)
+    assert [(fate.status, fate.received, fate.requests) for fate in scene.of(scene.once)] == [("sent", 1, 1)] * 2
+    assert [(fate.status, fate.received, fate.requests) for fate in scene.of(scene.again)] == [("sent", 2, 2)] * 2
+    resent = "select id from relevo.notification_deliveries where notification_event_id = %s order by id"
+    kept = conn.execute("select delivery_id from relevo.late_tickets order by 1").fetchall()
+    assert kept == conn.execute(resent, [scene.again]).fetchall()
+
+
+def test_stopped_in_the_instant_before_a_request(scene) -> None:
+    """Between its last look at the lease and the request no check is possible: that one request goes out late, at most
+    once is still one, at least once is two only because the first was not answered, and nothing follows."""
+    scene.play("POST send", "before")
+    assert scene.posts_before == 0
+    scene.check(posts=1, settled=True)
+    assert [(fate.status, fate.received, fate.requests) for fate in scene.of(scene.once)] == [("sent", 1, 1)] * 2
+    assert [(fate.status, fate.received, fate.requests) for fate in scene.of(scene.again)] == [("sent", 2, 2)] * 2
+
+
+def test_a_late_ticket_stops_the_resend(scene) -> None:
+    """If it goes on after the other took its claim over and before the other sends, its tickets close the deliveries."""
+    strike = {"name": "POST send", "when": "after", "nth": 1, "signal": "SIGSTOP"}
+    mortal = scene.mortals.begin("dispatch", strike, heartbeat=True, **SETTINGS)
+    mortal.stands()
+    eventually(lambda: run(scene.survivor, "reaper").get("claims_reaped"), "its claim is taken back")
+    mortal.goes_on()
+    assert mortal.ends()["done"]["late_tickets"] == 4
+    eventually(scene._all_taken_over, "the other sends the rest")
+    for event in (scene.once, scene.again):
+        assert {(fate.status, fate.received, fate.requests) for fate in scene.of(event)} == {("sent", 1, 1)}
+    assert {(fate.status, fate.received) for fate in scene.of(scene.rest)} == {("sent", 1)}

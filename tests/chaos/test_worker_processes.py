@@ -1,0 +1,134 @@
+"""Whole processes that send: told to stop, killed, and slowed down."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import psycopg
+from mortals import needless_resends
+
+from phones import add_phones
+from processes import Process, Processes, eventually
+from relevo import door
+from relevo.door import Event
+from relevo.sandbox.server import Sandbox
+
+PHONES = 2_000
+
+
+def start(processes: Processes, sandbox: Sandbox, **settings: object) -> Process:
+    """Start a worker that sends to the sandbox, in small requests and without a rate."""
+    chosen = {
+        "expo_base_url": sandbox.url,
+        "push_rate_per_second": 0,
+        "push_chunk_size": 20,
+        "worker_cycles": "fanout,dispatch,reaper",
+        "worker_idle_backoff_max_ms": 500,
+        "worker_idle_backoff_min_ms": 100,
+    }
+    process = processes.relevo("run", **(chosen | settings))
+    process.hears("worker_started")
+    return process
+
+
+def tell_everyone(conn: psycopg.Connection[Any], phones: int = PHONES, **how: Any) -> int:
+    """Register phones and enqueue an event for all of them."""
+    add_phones(conn, phones)
+    return door.enqueue(conn, Event("chaos", "to everyone", "Title", "Body", **how)).event_id
+
+
+def states(conn: psycopg.Connection[Any]) -> dict[str, int]:
+    """Count the deliveries per status."""
+    return dict(conn.execute("select status, count(*)::int from relevo.notification_deliveries group by 1").fetchall())
+
+
+def received(sandbox: Sandbox) -> Counter[int]:
+    """Count the phones that got so and so many pushes."""
+    return Counter(phone["received"] for phone in sandbox.phones().values())
+
+
+def test_sigterm_hands_back_what_was_not_begun(processes, conn, sandbox) -> None:
+    """Told to stop while it sends, a worker ends in time and with 0: what is under way is settled, the rest is handed
+    back without an attempt or a lapse, no claim is left, and the next worker sends it; each phone gets exactly one."""
+    sandbox.set(latency_ms=400)
+    event = tell_everyone(conn)
+    settings = {"outbox_lease_duration_ms": 20_000, "worker_shutdown_timeout_ms": 15_000}
+    worker = start(processes, sandbox, **settings)
+    eventually(lambda: sandbox.totals()["sendRequests"] >= 8, "it is in the middle of sending")
+    assert worker.stops() == 0
+    sandbox.set(latency_ms=0)
+    counted = states(conn)
+    assert counted.keys() == {"sent", "pending"}
+    assert counted["sent"] + counted["pending"] == PHONES
+    assert received(sandbox) == {1: counted["sent"]}
+    spent = (
+        "select from relevo.notification_deliveries where status = 'pending' and (attempt_count > 0 or lapse_count > 0)"
+    )
+    assert conn.execute(spent).fetchall() == []
+    assert conn.execute("select from relevo.claims").fetchall() == []
+    assert not worker.lines("claim_lost")
+    assert not worker.lines("stop_timed_out")
+    start(processes, sandbox, **settings)
+    eventually(lambda: states(conn) == {"sent": PHONES}, "the next worker sends the rest", within=60)
+    assert received(sandbox) == {1: PHONES}
+    status = door.get(conn, event)
+    assert status is not None
+    assert status.deliveries == {"sent": PHONES}
+
+
+def test_one_of_two_is_killed(processes, conn, sandbox) -> None:
+    """Another worker finishes everything: each phone gets at least one, and a second one only from a request whose
+    answer the dead one had not recorded."""
+    sandbox.set(latency_ms=150)
+    settings = {"outbox_lease_duration_ms": 3_000, "push_request_timeout_ms": 1_400}
+    workers = [start(processes, sandbox, **settings) for _ in range(2)]
+    tell_everyone(conn)
+    requests = "select count(distinct worker_id), count(*) from relevo.push_requests"
+    eventually(lambda: min(conn.execute(requests).fetchall()[0]) > 1 and _requests(conn) >= 20, "both are sending")
+    workers[0].kill()
+    assert sandbox.totals()["delivered"] < PHONES
+    eventually(lambda: states(conn) == {"sent": PHONES}, "the other one finishes", within=60)
+    assert needless_resends(conn) == []
+    phones = received(sandbox)
+    assert phones.total() == PHONES
+    assert phones.keys() <= {1, 2}
+    unanswered = "select coalesce(sum(cardinality(ids)), 0) from relevo.push_requests where answered_at is null"
+    [(ambiguous,)] = conn.execute(unanswered).fetchall()
+    assert phones[2] <= ambiguous
+    assert sandbox.totals()["duplicates"] == phones[2]
+    [(attempts,)] = conn.execute("select sum(attempt_count) from relevo.notification_deliveries").fetchall()
+    assert attempts == PHONES + ambiguous
+    assert workers[1].stops() == 0
+
+
+def test_slow_answers_let_no_lease_expire(processes, conn, sandbox) -> None:
+    """With answers that take a twelfth of the lease, as 5 s are of 60, nothing is reclaimed in more than two leases of
+    steady work: nobody claims more than can be sent in time."""
+    phones, lease_ms, latency_ms = 1_440, 6_000, 500
+    sandbox.set(latency_ms=latency_ms)
+    settings = {"outbox_lease_duration_ms": lease_ms, "push_request_timeout_ms": 2_000, "push_chunk_size": 10}
+    worker = start(processes, sandbox, **settings)
+    tell_everyone(conn, phones)
+    held = "select max(extract(epoch from now() - claimed_at) * 1000 / lease_ms)::float8 from relevo.claims"
+    longest = 0.0
+
+    def done() -> bool:
+        nonlocal longest
+        longest = max(longest, conn.execute(held).fetchall()[0][0] or 0.0)
+        return states(conn) == {"sent": phones}
+
+    eventually(done, "everything is sent", within=60)
+    assert longest < 1.0, f"a claim was held for {longest:.2f} leases"
+    assert received(sandbox) == {1: phones}
+    touched = "select from relevo.notification_deliveries where attempt_count <> 1 or lapse_count > 0"
+    assert conn.execute(touched).fetchall() == []
+    assert worker.stops() == 0
+    for event in ("claim_reaped", "claim_lost", "batch_given_up", "worker_lost"):
+        assert worker.lines(event) == []
+    assert sandbox.totals()["peakConnections"] == {"@relevo/app": 6}
+
+
+def _requests(conn: psycopg.Connection[Any]) -> int:
+    [(count,)] = conn.execute("select count(*) from relevo.push_requests").fetchall()
+    return int(count)

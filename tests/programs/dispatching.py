@@ -1,0 +1,139 @@
+"""Runs cycles that send, in processes that kill or stop themselves at a named moment.
+
+Reads one task per line, as JSON, and answers each with two lines: the process id of the process that runs it, and, once
+that is over, the signal that ended it and how often each moment came. A moment is a named statement, the COMMIT of a
+transaction (named after its last named statement), a request to the push service, or the instant at which such a
+request is written and its answer is not yet read. Each task has a process of its own, forked from this one, which has
+imported everything and connected to nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+from relevo import app, config, logs, queries
+from relevo.providers import expo
+
+STEPS = ("claims", "dispatch", "projects")
+NAMES = {body: f"{step}.{name}" for step in STEPS for name, body in queries.load(step).items()}
+
+
+class Watch:
+    """Counts the moments of this process as they come, and sends it a signal at one of them."""
+
+    def __init__(self, strike: Mapping[str, Any] | None) -> None:
+        self._strike = strike
+        self._guard = threading.Lock()
+        self.counts: Counter[str] = Counter()
+
+    def before(self, name: str) -> int:
+        """Note that something begins; return how often it did."""
+        with self._guard:
+            self.counts[name] += 1
+            nth = self.counts[name]
+        self._meet(name, nth, "before")
+        return nth
+
+    def after(self, name: str, nth: int) -> None:
+        """Note that something is done."""
+        self._meet(name, nth, "after")
+
+    def _meet(self, name: str, nth: int, when: str) -> None:
+        strike = self._strike
+        if strike is not None and (strike["name"], strike["nth"], strike["when"]) == (name, nth, when):
+            # To this very thread: one sent to the process may let it go on for an instant.
+            signal.pthread_kill(threading.get_ident(), signal.Signals[strike.get("signal", "SIGKILL")])
+
+    def install(self) -> None:
+        """Put itself around statements, transactions and requests."""
+        psycopg.Cursor.execute = self._around(psycopg.Cursor.execute, _statement)  # type: ignore[method-assign]
+        psycopg.Connection.transaction = self._around_commit(psycopg.Connection.transaction)  # type: ignore[method-assign]
+        expo.Expo.send = self._around(expo.Expo.send, lambda *_: "POST send")  # type: ignore[method-assign]
+        expo.Expo.fetch_receipts = self._around(expo.Expo.fetch_receipts, lambda *_: "POST receipts")  # type: ignore[method-assign]
+        expo._Plain.request = self._around(expo._Plain.request, lambda *_: "POST written")  # type: ignore[method-assign]
+
+    def _around(self, call: Callable[..., Any], name_of: Callable[..., str | None]) -> Callable[..., Any]:
+        def watched(it: Any, *args: Any, **kwargs: Any) -> Any:
+            name = name_of(it, *args)
+            if name is None:
+                return call(it, *args, **kwargs)
+            nth = self.before(name)
+            result = call(it, *args, **kwargs)
+            self.after(name, nth)
+            return result
+
+        return watched
+
+    def _around_commit(self, transaction: Callable[..., Any]) -> Callable[..., Any]:
+        @contextmanager
+        def watched(connection: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+            connection.last_named, name, nth = None, None, 0
+            with transaction(connection, *args, **kwargs) as opened:
+                yield opened
+                name = connection.last_named and f"COMMIT of {connection.last_named}"
+                nth = self.before(name) if name else 0
+            if name is not None:
+                self.after(name, nth)
+
+        return watched
+
+
+def _statement(cursor: Any, query: Any, *_: Any) -> str | None:
+    name = NAMES.get(query) if isinstance(query, bytes) else None
+    if name is not None:
+        cursor.connection.last_named = name
+    return name
+
+
+def run(task: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
+    """Run one cycle once, by hand, and return how it ended."""
+    watch.install()
+    with app.build(config.load(task["settings"], None), role="run-cycle") as built:
+        built.worker.register("run-cycle", [task["cycle"]])
+        if task.get("heartbeat"):
+            built.heartbeat.start()
+        report = built.runner.run(built.cycles([task["cycle"]])[0], "manual")
+        return {"outcome": report.outcome, "error": report.error, "done": dict(report.counts)}
+
+
+def fork(task: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]) -> None:
+    """Run a task in a process of its own; tell which, and how it ended."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        watch = Watch(task.get("strike"))
+        os.close(reading)
+        try:
+            ended = run(task, watch)
+            os.write(writing, json.dumps(ended | {"counts": watch.counts}).encode())
+        finally:
+            os._exit(0)
+    tell({"pid": pid})
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        said = pipe.read()
+    _, status = os.waitpid(pid, 0)
+    tell({"signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0} | json.loads(said or "{}"))
+
+
+def main() -> None:
+    """Answer task by task until there are no more."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    logs.configure("error", "json")
+    for line in sys.stdin:
+        fork(json.loads(line), lambda told: print(json.dumps(told), file=answers))
+
+
+if __name__ == "__main__":
+    main()
