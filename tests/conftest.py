@@ -137,7 +137,9 @@ def make_settings(dsn: str) -> Callable[..., Settings]:
     """Make settings for the test's database: `make_settings(outbox_batch_size=10)`."""
 
     def make(**changes: object) -> Settings:
-        environ = {"DATABASE_URL": dsn, "EXPO_BASE_URL": NOWHERE} | {name.upper(): str(value) for name, value in changes.items()}
+        environ = {"DATABASE_URL": dsn, "EXPO_BASE_URL": NOWHERE} | {
+            name.upper(): str(value) for name, value in changes.items()
+        }
         return config.load(environ, None)
 
     return make

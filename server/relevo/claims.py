@@ -15,7 +15,7 @@ import structlog
 
 from relevo import queries
 from relevo.config import Settings
-from relevo.db import Connection, Database, array, text_array
+from relevo.db import Connection, Database, Manner, array, text_array
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.heartbeat import Heartbeat, explain_loss
 from relevo.model import (
@@ -148,7 +148,7 @@ class Claims:
             "lease_ms": self._settings.outbox_lease_duration_ms,
             "now": now,
         }
-        with self._transaction() as connection:
+        with self._transaction("bound_relaxed") as connection:
             picked = [Awaiting(*row) for row in connection.execute(_SQL["pick_awaiting"], parameters)]
             if not picked:
                 return None
@@ -165,11 +165,11 @@ class Claims:
                 hint="Claiming goes on by itself once it does.",
             )
 
-    def _transaction(self) -> AbstractContextManager[Connection]:
-        return self._database.transaction(by_key=True)
+    def _transaction(self, manner: Manner = "bound_by_key") -> AbstractContextManager[Connection]:
+        return self._database.transaction(manner)
 
     def _take(self, token: UUID, cycle: str, parameters: dict[str, Any]) -> Claim | None:
-        with self._transaction() as connection:
+        with self._transaction("bound_relaxed") as connection:  # the journal's commit brings it to the disk
             chosen = self._lease_class(connection, parameters)
             if chosen is None:
                 return None

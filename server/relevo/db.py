@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -22,6 +22,8 @@ from relevo.logs import normalise_error
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 """A psycopg connection in autocommit; transactions are opened explicitly."""
+
+Manner = Literal["bound_transaction", "bound_by_key", "bound_relaxed"]
 
 _SQL = queries.load("db")
 _log = structlog.get_logger("relevo.db")
@@ -161,19 +163,20 @@ class Database:
             yield connection
 
     @contextmanager
-    def transaction(self, *, by_key: bool = False) -> Iterator[Connection]:
+    def transaction(self, manner: Manner = "bound_transaction") -> Iterator[Connection]:
         """Lend a pooled connection inside a transaction whose statements, locks and pauses are bounded.
 
-        `by_key` also makes its plans go by keys and by the due index, whatever the statistics say.
+        `bound_by_key` also makes its plans go by keys and by the due index, whatever the statistics say;
+        `bound_relaxed` goes by keys and commits without waiting for the disk.
         """
         with self.connection() as connection, connection.transaction():
-            self.bound(connection, by_key=by_key)
+            self.bound(connection, manner)
             yield connection
 
-    def bound(self, connection: Connection, *, by_key: bool = False) -> None:
+    def bound(self, connection: Connection, manner: Manner = "bound_transaction") -> None:
         """Bound the open transaction below a third of the lease."""
         connection.execute(
-            _SQL["bound_by_key" if by_key else "bound_transaction"],
+            _SQL[manner],
             {
                 "statement_ms": self._settings.database_statement_timeout_ms,
                 "lock_ms": self._settings.database_lock_timeout_ms,

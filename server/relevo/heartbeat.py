@@ -165,7 +165,7 @@ class Heartbeat:
             if self._connection is None:
                 self._connection = self._database.single()
             with _cut_after(patience_s, self._connection), self._connection.transaction():
-                self._database.bound(self._connection, by_key=True)
+                self._database.bound(self._connection, "bound_by_key")
                 self._say_alive(self._connection)
                 lost += self._renew_claims(self._connection, claims)
                 lost += self._renew_cycles(self._connection, cycles)

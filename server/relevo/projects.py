@@ -83,13 +83,13 @@ class Projects:
 
     def due_lanes(self, now: datetime | None = None) -> list[DueLane]:
         """Return the lanes that hold something open that nobody claims, urgent and oldest first."""
-        with self._database.transaction(by_key=True) as connection:
+        with self._database.transaction("bound_by_key") as connection:
             rows = connection.execute(_SQL["list_due_lanes"], {"now": now, "limit": MOST_PROJECTS}).fetchall()
         return [DueLane(*row) for row in rows]
 
     def due_receipts(self, now: datetime | None = None) -> list[tuple[str, float]]:
         """Return the projects that have receipts to ask for, and in how many seconds the first falls due."""
-        with self._database.transaction(by_key=True) as connection:
+        with self._database.transaction("bound_by_key") as connection:
             return connection.execute(_SQL["list_due_receipts"], {"now": now, "limit": MOST_PROJECTS}).fetchall()
 
     def reserve(
@@ -145,10 +145,13 @@ class Projects:
             "lease_ms": self._settings.outbox_lease_duration_ms,
             "now": now,
         }
-        with connection.transaction() as writing:
+        if not in_flight:
             row = connection.execute(_SQL["lease_connections"], asked).fetchone()
-            if row is not None and row[0] < in_flight:
-                raise psycopg.Rollback(writing)
+        else:
+            with connection.transaction() as writing:
+                row = connection.execute(_SQL["lease_connections"], asked).fetchone()
+                if row is not None and row[0] < in_flight:
+                    raise psycopg.Rollback(writing)
         if row is None:
             return 0
         self._leased[project] = time.monotonic(), int(row[0])
@@ -283,7 +286,7 @@ class Projects:
     def _locked(
         self, project: str, now: datetime | None
     ) -> Iterator[tuple[Connection, Project, datetime, Callable[[Project], None]]]:
-        with self._database.transaction() as connection:
+        with self._database.transaction("bound_relaxed") as connection:
             state, at = self._lock(connection, project, now)
             yield connection, state, at, lambda decided: self._save(connection, decided)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from relevo import queries
 from relevo.config import Settings
-from relevo.db import Connection, Database
+from relevo.db import Connection, Database, Manner
 from relevo.errors import LostLeaseError
 from relevo.model import Budget, Outcome, Shard, Step, Trigger
 from relevo.singleton import Held
@@ -94,9 +94,9 @@ class Run:
         return self.clock()
 
     @contextmanager
-    def transaction(self, *, by_key: bool = False) -> Iterator[Connection]:
+    def transaction(self, manner: Manner = "bound_transaction") -> Iterator[Connection]:
         """Open a bounded transaction; a singleton's first reads its term, so that a former holder writes nothing."""
-        with self.database.transaction(by_key=by_key) as connection:
+        with self.database.transaction(manner) as connection:
             if self.held is not None:
                 self.held.fence(connection)
             yield connection

@@ -14,6 +14,17 @@ select set_config('statement_timeout', %(statement_ms)s::text, true),
        set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
        set_config('random_page_cost', '0', true), set_config('jit', 'off', true);
 
+-- name: bound_relaxed
+-- Bounds the transaction likewise, goes by keys, and does not wait for the disk: for what may be forgotten in a crash, because
+-- nothing is sent before a later transaction that waits.
+select set_config('statement_timeout', %(statement_ms)s::text, true),
+       set_config('lock_timeout', %(lock_ms)s::text, true),
+       set_config('idle_in_transaction_session_timeout', %(idle_ms)s::text, true),
+       set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
+       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+       set_config('random_page_cost', '0', true), set_config('jit', 'off', true),
+       set_config('synchronous_commit', 'off', true);
+
 -- name: ask_backend
 -- Tells the number of the server process that answers.
 select pg_backend_pid();

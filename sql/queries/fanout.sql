@@ -19,18 +19,17 @@ select extract(epoch from min(n.scheduled_at) - coalesce(%(now)s::timestamptz, n
                        order by e.scheduled_at limit 1) n;
 
 -- name: begin_fanout
--- Writes an event's day and audience once: the UTC day, and the installations registered until now.
-update relevo.notification_events e
-   set state = 'fanning', fanout_started_at = coalesce(%(now)s::timestamptz, now()),
-       event_day = (coalesce(%(now)s::timestamptz, now()) at time zone 'UTC')::date,
-       fanout_upto = coalesce((select max(i.seq) from relevo.device_installations i), 0),
-       updated_at = coalesce(%(now)s::timestamptz, now())
- where e.id = %(event_id)s
-returning e.event_day, e.fanout_upto;
-
--- name: ensure_partition
--- Makes sure that the month of an event's deliveries has its partition.
-select relevo.ensure_partitions(%(day)s::date, 1);
+-- Writes an event's day and audience once, the UTC day and the installations registered until now, and sees to its partition.
+with begun as (
+  update relevo.notification_events e
+     set state = 'fanning', fanout_started_at = coalesce(%(now)s::timestamptz, now()),
+         event_day = (coalesce(%(now)s::timestamptz, now()) at time zone 'UTC')::date,
+         fanout_upto = coalesce((select max(i.seq) from relevo.device_installations i), 0),
+         updated_at = coalesce(%(now)s::timestamptz, now())
+   where e.id = %(event_id)s
+  returning e.event_day, e.fanout_upto
+)
+select b.event_day, b.fanout_upto, relevo.ensure_partitions(b.event_day, 1) from begun b;
 
 -- name: expire_event
 -- Ends an event whose deadline passed before it fanned out.

@@ -112,7 +112,6 @@ def _slice(run: Run, connection: Connection, event: Fanning) -> tuple[Step, date
 def _begin(run: Run, connection: Connection, event: Fanning) -> tuple[date, int]:
     row = connection.execute(_SQL["begin_fanout"], {"event_id": event.id, "now": run.now}).fetchone()
     assert row is not None  # its row is locked by this transaction
-    connection.execute(_SQL["ensure_partition"], {"day": row[0]})
     return row[0], row[1]
 
 

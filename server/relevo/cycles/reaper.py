@@ -60,7 +60,7 @@ def _reap_some(run: Run) -> tuple[Counter[str], list[str]]:
     problems: list[str] = []
     while counts["claims_reaped"] < _CLAIMS_PER_STEP and run.may_go_on():
         try:
-            with run.transaction(by_key=True) as connection:
+            with run.transaction("bound_by_key") as connection:
                 taken = reap_one(connection, run.settings, run.now, given_up=run.given_up)
         except Busy as busy:
             run.given_up.add(busy.token)
