@@ -8,13 +8,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from relevo import embedded, rendering
+from relevo.archives.folder import FolderStore
+from relevo.archives.s3 import S3Store
 from relevo.claims import Claims
 from relevo.config import Settings
-from relevo.cycles import cleanup, fanout, ingest, reaper
+from relevo.cycles import cleanup, export, fanout, ingest, reaper
 from relevo.db import Database
 from relevo.errors import UsageError
 from relevo.heartbeat import Heartbeat
-from relevo.ports import Renderer, Source
+from relevo.ports import ArchiveStore, Renderer, Source
 from relevo.runner import Runner
 from relevo.runs import Cycle, Middleware
 from relevo.singleton import Singletons
@@ -84,6 +86,15 @@ def _sources(settings: Settings) -> list[Source]:
     return [makers[name](settings) for name in settings.sources]
 
 
+def archive_store(settings: Settings) -> ArchiveStore | None:
+    """Return the store that exported months are kept in, or None if none is set."""
+    if settings.archive_bucket is not None:
+        return S3Store(settings)
+    if settings.archive_folder is not None:
+        return FolderStore(settings.archive_folder, settings.archive_prefix)
+    return None
+
+
 @contextmanager
 def build(
     settings: Settings,
@@ -107,6 +118,7 @@ def build(
             *(ingest.cycle(settings, source, render) for source in _sources(settings)),
             fanout.cycle(settings),
             cleanup.cycle(settings),
+            export.cycle(settings, archive_store(settings)),
         ]
         registry = {cycle.key: cycle for cycle in [*own, *(make(settings, claims) for make in cycles)]}
         worker = Worker(opened, settings, worker_id)

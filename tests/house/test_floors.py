@@ -24,7 +24,7 @@ FLOORS = (
     ("cycles",),
     ("door", "runs", "claims", "singleton", "heartbeat", "workers", "wakeups"),
     ("sources", "providers", "archives", "embedded"),
-    ("db", "queries", "migrate"),
+    ("db", "queries", "migrate", "parquet", "manifest", "copying"),
     ("config", "logs"),
     ("model", "policy", "rendering", "triggers", "ports", "errors"),
 )
