@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
+import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from relevo.errors import ArchiveError
@@ -213,6 +215,24 @@ def file_columns(path: Path) -> list[Column]:
     except (pa.ArrowException, OSError) as error:
         raise ArchiveError(f"{path.name} is no readable Parquet file.", hint="Fetch it again.") from error
     return [Column(field.name, (field.metadata or {}).get(b"relevo.type", b"text").decode()) for field in schema]
+
+
+def file_rows(path: Path) -> int:
+    """Return how many rows a file says it holds."""
+    return int(pq.ParquetFile(path).metadata.num_rows)
+
+
+def dataset(files: Sequence[str], columns: Sequence[Column], filesystem: Any, base: str) -> pa.dataset.Dataset:
+    """Return files as one dataset; a column that came after a file is null in it, year and month are in its key."""
+    of_key = [pa.field("year", pa.int32()), pa.field("month", pa.int32())]
+    return pa.dataset.dataset(
+        list(files),
+        schema=pa.schema([*arrow_schema(columns, {}), *of_key]),
+        format="parquet",
+        filesystem=filesystem,
+        partitioning=pa.dataset.partitioning(pa.schema(of_key), flavor="hive"),
+        partition_base_dir=base,
+    )
 
 
 def csv_blocks(path: Path, columns: Sequence[Column]) -> Iterator[tuple[int, bytes]]:

@@ -131,3 +131,7 @@ class ArchiveStore(Protocol):
     def tidy(self, prefix: str) -> None:
         """Remove what interrupted uploads left behind below a prefix; whole objects stay."""
         ...
+
+    def arrow_filesystem(self) -> tuple[Any, str]:
+        """Return an Arrow filesystem that reads the store in place, and the path below which its keys lie."""
+        ...

@@ -39,3 +39,13 @@ update relevo.ingest_rejects set retry_at = now(), updated_at = now()
 -- name: grant_door
 -- Lets a role of the database enqueue, cancel, complete, delete, read events and register installations, and nothing else.
 select relevo.grant_door(%(role)s);
+
+-- name: forget_installation
+-- Forgets a person: deletes the installation with all that leads to anybody, and what was said to it alone.
+select relevo.forget_installation(%(installation_id)s);
+
+-- name: forget_tokens
+-- Takes push tokens out of what a provider said of an installation's deliveries; what is retired holds none.
+update relevo.notification_deliveries
+   set last_error_message = regexp_replace(last_error_message, '(Expo(nent)?PushToken\[)[^]]*', '\1…', 'g'), updated_at = now()
+ where installation_id = %(installation_id)s and last_error_message ~ 'Expo(nent)?PushToken\[[^]…]';

@@ -116,3 +116,11 @@ select r.id, r.source, r.place, r.external_id, r.reason, r.attempts, r.retry_at,
 select s.source, s.last_outcome, s.last_detail, s.last_asked_at, s.last_ok_at, s.seeded_at,
        extract(epoch from now() - s.last_ok_at)::float8 as since_ok_s
   from relevo.source_state s order by s.source;
+
+-- name: list_archive
+-- Lists the months that left the hot tables, oldest first: how far each is, and what keeps it.
+select x.entity, x.month, x.state, x.rows, x.bytes, x.parts,
+       (select count(*)::int from relevo.archive_parts p where p.entity = x.entity and p.month = x.month) as parts_uploaded,
+       x.retired_at, x.verified_at, x.drop_eligible_at, x.dropped_at, x.mismatches, x.last_error
+  from relevo.archive_exports x
+ order by x.month, x.entity;

@@ -14,7 +14,21 @@ import pip
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGETS = {"run", "test", "check", "run-cycle", "tick", "migrate", "psql", "fmt", "clean", "help", "bench-fanout"}
+TARGETS = {
+    "run",
+    "test",
+    "check",
+    "run-cycle",
+    "tick",
+    "migrate",
+    "psql",
+    "fmt",
+    "clean",
+    "help",
+    "bench-fanout",
+    "restore",
+    "bench-archive",
+}
 TOOLS = ("sh", "make", "awk", "cat", "dirname", "echo", "find", "rm")
 
 # A project that installs without a network: its build backend is its own and it needs nothing.

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from relevo.errors import ArchiveError, ArchiveMissingError
@@ -72,6 +73,12 @@ class FolderStore:
             for path in self._root.rglob(f"{_UNFINISHED}*"):
                 if path.relative_to(self._root).as_posix().startswith(prefix):
                     path.unlink(missing_ok=True)
+
+    def arrow_filesystem(self) -> tuple[Any, str]:
+        """Read the folder itself."""
+        from pyarrow.fs import LocalFileSystem  # noqa: PLC0415 Arrow takes a tenth of a second; only queries need it here
+
+        return LocalFileSystem(), self._root.absolute().as_posix()
 
     def _make_folders(self, folder: Path) -> None:
         missing = [each for each in (folder, *folder.parents) if not each.exists()]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from relevo.config import Settings
 from relevo.errors import ArchiveError, ArchiveMissingError
@@ -38,7 +39,9 @@ class S3Store:
         self._endpoint = settings.archive_endpoint
         self._encryption = _encryption(settings)
         timeout_s = settings.archive_timeout_ms / 1000
-        self._client: Any = boto3.session.Session().client(
+        self._path_style = settings.archive_path_style
+        self._session: Any = boto3.session.Session()
+        self._client: Any = self._session.client(
             "s3",
             region_name=settings.archive_region or ("us-east-1" if self._endpoint else None),
             endpoint_url=self._endpoint,
@@ -130,6 +133,26 @@ class S3Store:
             for each in begun.get("Uploads", []):
                 if each["Key"].startswith(self._prefix + prefix):
                     self._client.abort_multipart_upload(Bucket=self._bucket, Key=each["Key"], UploadId=each["UploadId"])
+
+    def arrow_filesystem(self) -> tuple[Any, str]:
+        """Read the bucket with the same credentials."""
+        from pyarrow.fs import S3FileSystem  # noqa: PLC0415 only queries need it
+
+        found = self._session.get_credentials()
+        if found is None:
+            raise ArchiveError(f"There are no credentials for {self.name}.", hint=_CREDENTIALS)
+        frozen = found.get_frozen_credentials()
+        where = urlsplit(self._endpoint) if self._endpoint else None
+        filesystem = S3FileSystem(
+            access_key=frozen.access_key,
+            secret_key=frozen.secret_key,
+            session_token=frozen.token,
+            region=self._client.meta.region_name,
+            endpoint_override=where.netloc if where else None,
+            scheme=where.scheme if where else "https",
+            force_virtual_addressing=not self._path_style and where is not None,
+        )
+        return filesystem, f"{self._bucket}/{self._prefix.rstrip('/')}"
 
     def _bucket_is_missing(self) -> bool:
         """Ask for the bucket alone: some services deny what others miss."""
