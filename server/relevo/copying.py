@@ -1,8 +1,7 @@
-"""Copying out: a relation's rows, sorted by its key, in ranges, written the same way in every session."""
+"""Copying: a relation's rows as Arrow, sorted by its key, in ranges."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from psycopg.rows import class_row
 
 from relevo import queries
-from relevo.db import Connection
+from relevo.db import Connection, Database
 from relevo.model import Column
 
 if TYPE_CHECKING:
     from relevo.parquet import Rows
 
 _SQL = queries.load("copying")
+_BATCH_BYTES = {"adbc.postgresql.batch_size_hint_bytes": str(4 << 20)}
 
 
 @dataclass(frozen=True)
@@ -52,40 +52,18 @@ def read_relation(connection: Connection, schema: str, name: str) -> Relation:
     return Relation(schema, name, tuple(columns), tuple(keys))
 
 
-def fix_formats(connection: Connection, patience_ms: int = 0) -> None:
-    """Let this transaction write the same rows as the same bytes, whatever its session says."""
-    connection.execute(_SQL["fix_formats"], {"patience_ms": patience_ms})
-
-
 def find_end(
     connection: Connection, relation: Relation, after: Sequence[str], most: int
 ) -> tuple[int, list[str]] | None:
     """Find where a part ends that holds so many rows at most: its rows and its last key, or None if none are left."""
+    connection.execute(_SQL["fix_formats"])
     asked = relation.place | {"keys": list(relation.keys), "after": list(after), "limit": most}
-    row = connection.execute(_composed(connection, "compose_part_end", asked)).fetchone()
+    row = connection.execute(_composed(connection, "compose_part_end", asked).encode()).fetchone()
     return (row[0], row[1]) if row else None
 
 
-@contextmanager
-def copied(connection: Connection, relation: Relation, span: Span, about: Mapping[str, str]) -> Iterator[Rows]:
-    """Copy out a range of rows, for Arrow."""
-    from relevo import parquet  # noqa: PLC0415 Arrow takes a tenth of a second, and most commands never copy
-
-    schema = parquet.arrow_schema(relation.columns, about)
-    with connection.cursor() as cursor, cursor.copy(_copy_out(connection, relation, span)) as copy:
-        yield parquet.read_rows(schema, copy.read)
-
-
-def content_sha256(connection: Connection, relation: Relation, span: Span) -> str:
-    """Return the hash of a range of rows as PostgreSQL writes them."""
-    sha256 = hashlib.sha256()
-    with connection.cursor() as cursor, cursor.copy(_copy_out(connection, relation, span)) as copy:
-        for block in copy:
-            sha256.update(block)
-    return sha256.hexdigest()
-
-
-def _copy_out(connection: Connection, relation: Relation, span: Span) -> bytes:
+def compose_rows(connection: Connection, relation: Relation, span: Span) -> str:
+    """Write the statement that reads a range of rows."""
     asked = relation.place | {
         "names": [each.name for each in relation.columns],
         "types": [each.type for each in relation.columns],
@@ -96,8 +74,29 @@ def _copy_out(connection: Connection, relation: Relation, span: Span) -> bytes:
     return _composed(connection, "compose_rows", asked)
 
 
-def _composed(connection: Connection, statement: str, asked: dict[str, Any]) -> bytes:
+@contextmanager
+def copied(database: Database, relation: Relation, span: Span, about: Mapping[str, str]) -> Iterator[Rows]:
+    """Copy out a range of rows, on a connection of its own."""
+    with database.connection() as connection:
+        statement = compose_rows(connection, relation, span)
+    with database.arrow() as arrow, read_rows(arrow, statement, relation, about) as rows:
+        yield rows
+
+
+@contextmanager
+def read_rows(arrow: Any, statement: str, relation: Relation, about: Mapping[str, str]) -> Iterator[Rows]:
+    """Read rows as Arrow, batch by batch."""
+    from relevo import parquet  # noqa: PLC0415 Arrow takes a tenth of a second, and most commands never copy
+
+    with arrow.cursor() as cursor:
+        cursor.adbc_statement.set_options(**_BATCH_BYTES)
+        cursor.execute(statement)
+        with cursor.fetch_record_batch() as batches:
+            yield parquet.Rows(parquet.arrow_schema(relation.columns, about), batches)
+
+
+def _composed(connection: Connection, statement: str, asked: dict[str, Any]) -> str:
     """Let PostgreSQL write a statement in which names are names and values are values."""
     row = connection.execute(_SQL[statement], asked).fetchone()
     assert row is not None
-    return str(row[0]).encode()
+    return str(row[0])

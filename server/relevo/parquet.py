@@ -1,20 +1,17 @@
-"""Rows as files: what PostgreSQL writes as CSV becomes Arrow and zstd Parquet with a written schema, and back."""
+"""Rows as files: what PostgreSQL holds becomes Arrow and zstd Parquet with a written schema, and goes back."""
 
 from __future__ import annotations
 
 import hashlib
-import io
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.parquet as pq
 
@@ -22,8 +19,8 @@ from relevo.errors import ArchiveError
 from relevo.model import Column
 
 SCHEMA_VERSION = 1
-GROUP_ROWS = 50_000
-_BLOCK = 1 << 20
+GROUP_ROWS = 50_000  # part of the format: files are cut, and rows are hashed, in groups of this many
+_SAMPLE = 2_000
 _DECIMAL = re.compile(r"numeric\((\d+),(\d+)\)")
 _PLAIN = {
     "bigint": pa.int64(),
@@ -33,19 +30,12 @@ _PLAIN = {
     "date": pa.date32(),
     "timestamp with time zone": pa.timestamp("us", tz="UTC"),
     "text": pa.string(),
-    "uuid": pa.string(),
+    "uuid": pa.string(),  # as every engine reads it
     "jsonb": pa.string(),
     "text[]": pa.list_(pa.string()),
     "bigint[]": pa.list_(pa.int64()),
     "date[]": pa.list_(pa.date32()),
 }
-_CSV = pyarrow.csv.ConvertOptions(
-    strings_can_be_null=True,
-    quoted_strings_can_be_null=False,  # PostgreSQL quotes an empty text, and writes null as nothing
-    null_values=[""],
-    true_values=["t"],
-    false_values=["f"],
-)
 
 
 def arrow_type(column: Column) -> pa.DataType:
@@ -69,105 +59,32 @@ def arrow_schema(columns: Sequence[Column], about: Mapping[str, str]) -> pa.Sche
     return pa.schema(fields, metadata={f"relevo.{name}": value for name, value in about.items()})
 
 
-class _Stream(io.RawIOBase):
-    """What COPY sends, as a file for Arrow, hashed on its way."""
-
-    def __init__(self, blocks: Callable[[], bytes | bytearray | memoryview]) -> None:
-        self._blocks = blocks
-        self.sha256 = hashlib.sha256()
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        parts: list[bytes | bytearray | memoryview] = []
-        got = 0
-        while got < size and (block := self._blocks()):
-            parts.append(block)
-            got += len(block)
-        joined = b"".join(parts)
-        self.sha256.update(joined)
-        return joined
-
-
 @dataclass
 class Rows:
-    """The rows of one COPY as record batches of one size; their hash is known once all were read."""
+    """Rows on their way out of the database, in groups of one size; their hash is known once all were read."""
 
     schema: pa.Schema
-    _stream: _Stream
+    batches: Iterable[pa.RecordBatch]
+    _sha256: Any = field(default_factory=hashlib.sha256)
 
     @property
     def sha256(self) -> str:
-        """The hash of the rows as PostgreSQL wrote them."""
-        return self._stream.sha256.hexdigest()
+        """The hash of the values, whatever file they are in."""
+        return str(self._sha256.hexdigest())
 
     def __iter__(self) -> Iterator[pa.Table]:
-        yield from regrouped(self._batches())
+        for table in regrouped(self._typed(batch) for batch in self.batches):
+            for column in table.columns:
+                _hash_values(self._sha256, column.combine_chunks())
+            yield table
 
-    def _batches(self) -> Iterator[pa.Table]:
-        first = self._stream.read(1)
-        if not first:
-            return
-        names = self.schema.names
-        reader = pyarrow.csv.open_csv(
-            pa.PythonFile(_Prefixed(first, self._stream), mode="r"),
-            read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=_BLOCK, use_threads=False),
-            parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
-            convert_options=_options(self.schema),
-        )
-        for batch in reader:
-            yield pa.Table.from_arrays(
-                [_typed(batch.column(n), field.type) for n, field in enumerate(self.schema)], schema=self.schema
-            )
+    def _typed(self, batch: pa.RecordBatch) -> pa.Table:
+        """Give amounts their type, which the driver hands over as text, and drop what else it says of the columns."""
+        columns = [batch.column(n).cast(each.type) for n, each in enumerate(self.schema)]
+        return pa.Table.from_arrays(columns, schema=self.schema)
 
 
-class _Prefixed(io.RawIOBase):
-    """A stream of which something was read already."""
-
-    def __init__(self, first: bytes, rest: _Stream) -> None:
-        self._first, self._rest = first, rest
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        first, self._first = self._first, b""
-        return first + self._rest.read(size) if first else self._rest.read(size)
-
-
-def read_rows(schema: pa.Schema, blocks: Callable[[], bytes | bytearray | memoryview]) -> Rows:
-    """Read what COPY sends, block by block, until there is none."""
-    return Rows(schema, _Stream(blocks))
-
-
-def _options(schema: pa.Schema) -> pyarrow.csv.ConvertOptions:
-    options = pyarrow.csv.ConvertOptions(
-        **{name: getattr(_CSV, name) for name in ("strings_can_be_null", "quoted_strings_can_be_null")},
-        null_values=_CSV.null_values,
-        true_values=_CSV.true_values,
-        false_values=_CSV.false_values,
-    )
-    options.column_types = {
-        field.name: pa.string() if pa.types.is_list(field.type) or pa.types.is_decimal(field.type) else field.type
-        for field in schema
-    }
-    return options
-
-
-def _typed(values: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Give text its type where Arrow's CSV knows none: amounts, and lists, which come as JSON."""
-    if pa.types.is_decimal(wanted):
-        return pa.array([None if text is None else Decimal(text) for text in values.to_pylist()], wanted)
-    if pa.types.is_list(wanted):
-        lists = [None if text is None else json.loads(text) for text in values.to_pylist()]
-        if pa.types.is_date(wanted.value_type):
-            return pa.array(lists, pa.list_(pa.string())).cast(wanted)
-        return pa.array(lists, wanted)
-    return values
-
-
-def regrouped(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def regrouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Cut a stream of tables into tables of one size, so that the same rows always make the same groups."""
     waiting: list[pa.Table] = []
     count = 0
@@ -182,14 +99,62 @@ def regrouped(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
+def _hash_values(sha256: Any, values: pa.Array) -> None:
+    """Hash a group of a column: which values there are, then the values as Arrow lays them out, nulls as zeroes."""
+    valid = pc.is_valid(values).cast(pa.uint8())
+    sha256.update(_bytes(valid, 1, 1))
+    kind = values.type
+    if pa.types.is_list(kind):
+        sha256.update(_bytes(pc.fill_null(pc.list_value_length(values), 0), 1, 4))
+        _hash_values(sha256, pc.list_flatten(values))
+    elif pa.types.is_string(kind):
+        filled = pc.fill_null(values, "")
+        sha256.update(_bytes(pc.binary_length(filled), 1, 4))
+        offsets = _bytes(filled, 1, 4, more=1)
+        start, end = (int.from_bytes(each, "little") for each in (offsets[:4], offsets[-4:]))
+        sha256.update(filled.buffers()[2][start:end] if end > start else b"")
+    elif pa.types.is_decimal(kind):
+        sha256.update(_bytes(pc.fill_null(values, pa.scalar(Decimal(0), kind)), 1, 16))
+    else:
+        plain = values.cast(pa.uint8()) if pa.types.is_boolean(kind) else values
+        width = plain.type.bit_width // 8
+        whole = plain.cast({1: pa.uint8(), 2: pa.int16(), 4: pa.int32(), 8: pa.int64()}[width])
+        sha256.update(_bytes(pc.fill_null(whole, 0), 1, width))
+
+
+def _bytes(values: pa.Array, buffer: int, width: int, more: int = 0) -> memoryview:
+    """Return the part of an array's buffer that holds its values."""
+    start = values.offset * width
+    return memoryview(values.buffers()[buffer])[start : start + (len(values) + more) * width]
+
+
 def write_file(path: Path, rows: Rows) -> int:
     """Write rows to a Parquet file, group by group, and return how many there were."""
     count = 0
-    with pq.ParquetWriter(path, rows.schema, compression="zstd", compression_level=3) as writer:
+    writer = None
+    try:
         for table in rows:
+            writer = writer or pq.ParquetWriter(
+                path, rows.schema, compression="zstd", compression_level=1, use_dictionary=_repeating(table)
+            )
             writer.write_table(table, row_group_size=GROUP_ROWS)
             count += table.num_rows
+    finally:
+        if writer is not None:
+            writer.close()
     return count
+
+
+def _repeating(table: pa.Table) -> list[str]:
+    """Name the columns whose values repeat: a dictionary helps them, and costs the others time and room."""
+    sample = table.slice(0, _SAMPLE)
+    names = []
+    for name, values in zip(sample.column_names, sample.columns, strict=True):
+        if pa.types.is_list(values.type):
+            names.append(f"{name}.list.element")
+        elif 2 * pc.count_distinct(values).as_py() <= max(2, sample.num_rows):
+            names.append(name)
+    return names
 
 
 def same_rows(path: Path, rows: Rows) -> bool:
@@ -214,7 +179,7 @@ def file_columns(path: Path) -> list[Column]:
         schema = pq.ParquetFile(path).schema_arrow
     except (pa.ArrowException, OSError) as error:
         raise ArchiveError(f"{path.name} is no readable Parquet file.", hint="Fetch it again.") from error
-    return [Column(field.name, (field.metadata or {}).get(b"relevo.type", b"text").decode()) for field in schema]
+    return [Column(each.name, (each.metadata or {}).get(b"relevo.type", b"text").decode()) for each in schema]
 
 
 def file_rows(path: Path) -> int:
@@ -235,31 +200,30 @@ def dataset(files: Sequence[str], columns: Sequence[Column], filesystem: Any, ba
     )
 
 
-def csv_blocks(path: Path, columns: Sequence[Column]) -> Iterator[tuple[int, bytes]]:
-    """Yield a file's rows as CSV that COPY takes, some thousand at a time, each with their number."""
-    file = pq.ParquetFile(path)
-    options = pyarrow.csv.WriteOptions(include_header=False, batch_size=4_096)
-    for batch in file.iter_batches(16_384, columns=[each.name for each in columns]):
-        texts = [_as_text(batch.column(each.name)) for each in columns]
-        sink = pa.BufferOutputStream()
-        pyarrow.csv.write_csv(pa.RecordBatch.from_arrays(texts, names=[each.name for each in columns]), sink, options)
-        yield batch.num_rows, sink.getvalue().to_pybytes()
+def binary_rows(path: Path, columns: Sequence[Column], tell: Callable[[int], None]) -> pa.RecordBatchReader:
+    """Read a file as PostgreSQL takes it in binary form, telling of each batch how many rows it has."""
+    names = [each.name for each in columns]
+    schema = pa.schema([(each.name, _binary_type(each)) for each in columns])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in pq.ParquetFile(path).iter_batches(32_768, columns=names):
+            values = [_as_binary(batch.column(each.name), each) for each in columns]
+            yield pa.RecordBatch.from_arrays(values, schema=schema)
+            tell(batch.num_rows)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def _as_text(values: pa.Array) -> pa.Array:
-    if pa.types.is_decimal(values.type):
-        return values.cast(pa.string())
-    if not pa.types.is_list(values.type):
-        return values
-    flat = pc.list_flatten(values).cast(pa.string())
-    quoted = pc.replace_substring(pc.replace_substring(flat, "\\", "\\\\"), '"', '\\"')
-    quoted = pc.fill_null(pc.binary_join_element_wise('"', quoted, '"', ""), "NULL")
-    lists = pa.ListArray.from_arrays(_offsets(values), quoted)
-    texts = pc.binary_join_element_wise("{", pc.binary_join(lists, ","), "}", "")
-    return pc.if_else(pc.is_valid(values), texts, None)
+def _binary_type(column: Column) -> pa.DataType:
+    return pa.binary(16) if column.type == "uuid" else arrow_type(column)
 
 
-def _offsets(values: pa.Array) -> pa.Array:
-    lengths = pc.fill_null(pc.list_value_length(values), 0)
-    sums = pc.cumulative_sum(lengths).cast(pa.int32())
-    return pa.concat_arrays([pa.array([0], pa.int32()), sums])
+def _as_binary(values: pa.Array, column: Column) -> pa.Array:
+    if column.type == "uuid":
+        digits = pc.replace_substring(pc.fill_null(values, "0" * 32), "-", "")
+        raw = pa.py_buffer(bytes.fromhex("".join(digits.to_pylist())))
+        valid = pc.is_valid(values)
+        return pa.Array.from_buffers(pa.binary(16), len(values), [valid.buffers()[1], raw], offset=0)
+    if column.type == "jsonb":
+        return pc.binary_join_element_wise("\x01", values, "")  # the version of jsonb's binary form
+    return values

@@ -6,15 +6,11 @@ import hashlib
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any, TypeVar
-
-import psycopg
-from psycopg import errors as pg
+from typing import Any
 
 from relevo import copying, manifest, queries
 from relevo.copying import Relation, Span
@@ -28,7 +24,7 @@ _SQL = queries.load("restore")
 ENTITIES = ("licitaciones", "notification_events", "notification_deliveries", "push_requests")
 _SHORT = {"events": "notification_events", "deliveries": "notification_deliveries", "journal": "push_requests"}
 SCHEMA = "relevo_restored"
-T = TypeVar("T")
+_NOT_ALLOWED = "42501"
 
 Progress = Callable[[str, int], None]
 """Told what goes on (fetching, loading, checking) and how many rows more are through with it."""
@@ -135,96 +131,95 @@ def restore(
     if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema) or schema in ("relevo", "relevo_archive"):
         raise UsageError(f"{schema} cannot take restored months.", hint="Choose a schema of its own, in small letters.")
     relation = Relation(schema, told.relation, told.columns, told.keys)
-    with database.watch(), database.direct() as connection:
-        with connection.transaction(), _refusals(relation):
-            copying.fix_formats(connection)
-            _make_table(connection, relation, replace=replace)
-            for part in told.parts:
-                with tempfile.TemporaryDirectory(prefix="relevo-restore-") as folder:
-                    _load(connection, _fetch_part(store, told, part, Path(folder)), relation, progress)
-            _compose(connection, "compose_key", relation)
-            for part in told.parts:
-                _check(connection, relation, part)
-                progress("checking", part.rows)
-        _compose(connection, "compose_analyze", relation)
+    _refuse_unknown_types(relation)
+    with database.watch(), database.direct() as words, database.arrow() as arrow, _refusals(relation):
+        _make_table(words, arrow, relation, replace=replace)
+        for part in told.parts:
+            with tempfile.TemporaryDirectory(prefix="relevo-restore-") as folder:
+                _load(arrow, _fetch_part(store, told, part, Path(folder)), relation, progress)
+        _do(arrow, _composed(words, "compose_key", relation))
+        for part in told.parts:
+            statement = copying.compose_rows(words, relation, Span(part.first_key, part.last_key))
+            _check(arrow, statement, relation, part, progress)
+        arrow.commit()
+        words.execute(_composed(words, "compose_analyze", relation).encode())
     return Restored(schema, relation.name, told.rows)
 
 
 @contextmanager
 def _refusals(relation: Relation) -> Iterator[None]:
+    from adbc_driver_manager import Error  # noqa: PLC0415 loaded with the connection
+
     try:
         yield
-    except pg.InsufficientPrivilege as error:
-        raise UsageError(
-            f"This role may not make {relation.schema}.{relation.name}: {normalise_error(error, 200)}",
-            hint="Have the schema made for it, or name one of its own with --into.",
-        ) from error
-    except (psycopg.DataError, psycopg.IntegrityError) as error:
-        raise ArchiveError(
-            f"PostgreSQL refused rows of {relation.name}: {normalise_error(error, 200)}", hint="Nothing was kept."
-        ) from error
+    except Error as error:
+        said = normalise_error(error, 200)
+        if error.sqlstate == _NOT_ALLOWED:
+            raise UsageError(
+                f"This role may not make {relation.schema}.{relation.name}: {said}",
+                hint="Have the schema made for it, or name one of its own with --into.",
+            ) from error
+        raise ArchiveError(f"{relation.name} could not be restored: {said}", hint="Nothing was kept.") from error
 
 
-def _make_table(connection: Connection, relation: Relation, *, replace: bool) -> None:
+def _refuse_unknown_types(relation: Relation) -> None:
+    """Refuse what is no type we know before it gets into a statement."""
     from relevo import parquet  # noqa: PLC0415
 
     for column in relation.columns:
-        parquet.arrow_type(column)  # refuses what is no type we know, before it gets into a statement
-    if not _is_there(connection, "find_schema", relation):
-        _compose(connection, "compose_schema", relation)
-    if _is_there(connection, "find_table", relation):
+        parquet.arrow_type(column)
+
+
+def _make_table(words: Connection, arrow: Any, relation: Relation, *, replace: bool) -> None:
+    """Make the table, in the transaction in which it is filled; statements are written on the other connection."""
+    if not _is_there(words, "find_schema", relation):
+        _do(arrow, _composed(words, "compose_schema", relation))
+    if _is_there(words, "find_table", relation):
         if not replace:
             raise UsageError(
                 f"{relation.schema}.{relation.name} is there already.", hint="Say --replace to restore it once more."
             )
-        _compose(connection, "compose_drop", relation)
-    _compose(connection, "compose_table", relation)
+        _do(arrow, _composed(words, "compose_drop", relation))
+    _do(arrow, _composed(words, "compose_table", relation))
 
 
-def _is_there(connection: Connection, statement: str, relation: Relation) -> bool:
-    return connection.execute(_SQL[statement], relation.place).fetchone() == (True,)
+def _is_there(words: Connection, statement: str, relation: Relation) -> bool:
+    return words.execute(_SQL[statement], relation.place).fetchone() == (True,)
 
 
-def _compose(connection: Connection, statement: str, relation: Relation) -> None:
-    connection.execute(_composed(connection, statement, relation))
-
-
-def _composed(connection: Connection, statement: str, relation: Relation) -> bytes:
+def _composed(words: Connection, statement: str, relation: Relation) -> str:
     asked: dict[str, Any] = relation.place | {
         "names": [each.name for each in relation.columns],
         "types": [each.type for each in relation.columns],
         "keys": list(relation.keys),
     }
-    row = connection.execute(_SQL[statement], asked).fetchone()
+    row = words.execute(_SQL[statement], asked).fetchone()
     assert row is not None
-    return str(row[0]).encode()
+    return str(row[0])
 
 
-def _load(connection: Connection, path: Path, relation: Relation, progress: Progress) -> None:
+def _do(arrow: Any, statement: str) -> None:
+    with arrow.cursor() as cursor:
+        cursor.execute(statement)
+
+
+def _load(arrow: Any, path: Path, relation: Relation, progress: Progress) -> None:
     from relevo import parquet  # noqa: PLC0415
 
-    statement = _composed(connection, "compose_copy", relation)
-    with connection.cursor() as cursor, cursor.copy(statement) as copy:
-        for rows, block in _ahead(parquet.csv_blocks(path, relation.columns)):
-            copy.write(block)
-            progress("loading", rows)
+    rows = parquet.binary_rows(path, relation.columns, lambda count: progress("loading", count))
+    with arrow.cursor() as cursor:
+        cursor.adbc_ingest(relation.name, rows, mode="append", db_schema_name=relation.schema)
 
 
-def _ahead(blocks: Iterator[T]) -> Iterator[T]:
-    """Make the next block while the one before is on its way."""
-    with ThreadPoolExecutor(1) as maker:
-        coming = maker.submit(next, blocks, None)
-        while (block := coming.result()) is not None:
-            coming = maker.submit(next, blocks, None)
-            yield block
-
-
-def _check(connection: Connection, relation: Relation, part: Part) -> None:
-    found = copying.content_sha256(connection, relation, Span(part.first_key, part.last_key))
-    if found != part.content_sha256:
+def _check(arrow: Any, statement: str, relation: Relation, part: Part, progress: Progress) -> None:
+    """Read a part's rows back out of the table, and compare their hash with the manifest's."""
+    with copying.read_rows(arrow, statement, relation, {}) as rows:
+        for table in rows:
+            progress("checking", table.num_rows)
+    if rows.sha256 != part.content_sha256:
         raise ArchiveError(
             f"The rows of {part.file} came back as others than were exported into {relation.name}.",
-            hint="Nothing was kept. Is this database's encoding UTF8?",
+            hint="Nothing was kept.",
         )
 
 

@@ -143,6 +143,20 @@ begin
 end
 $$;
 
+-- Whether an old month holds what is still to be sent; by the index of what is due, so that no row is read for it.
+create function relevo.needs_closing(of_month date) returns boolean
+  language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp set enable_seqscan = off
+as $$
+declare
+  needs boolean;
+begin
+  execute format($sql$select exists (select from relevo.%I d where d.status in ('pending', 'retryable'))$sql$,
+                 'notification_deliveries' || to_char(of_month, '_YYYY_MM')) into needs;
+  return needs;
+end
+$$;
+
 -- Closes a range of blocks of an old month: ends what is still open and unclaimed, with a reason, and takes push tokens out of
 -- what a provider said. Returns how many it ended, and how many a claim still holds.
 create function relevo.close_deliveries(of_month date, from_block bigint, blocks bigint, at timestamptz, out ended int, out held int)
@@ -151,6 +165,8 @@ create function relevo.close_deliveries(of_month date, from_block bigint, blocks
 as $$
 declare
   place text := 'notification_deliveries' || to_char(of_month, '_YYYY_MM');
+  low tid := format('(%s,0)', from_block);
+  high tid := format('(%s,0)', from_block + blocks);
 begin
   execute format($sql$
     with open as materialized (
@@ -174,14 +190,13 @@ begin
        group by m.event_id, m.status
     )
     select count(*)::int from closed$sql$, place)
-  into ended using coalesce(at, now()), format('(%s,0)', from_block)::tid, format('(%s,0)', from_block + blocks)::tid;
+  into ended using coalesce(at, now()), low, high;
   execute format($sql$
-    update relevo.%1$I d
+    update relevo.%I d
        set last_error_message = regexp_replace(d.last_error_message, '(Expo(nent)?PushToken\[)[^]]*', '\1…', 'g')
-     where d.ctid >= $1 and d.ctid < $2 and d.last_error_message ~ 'Expo(nent)?PushToken\[[^]…]'$sql$, place)
-  using format('(%s,0)', from_block)::tid, format('(%s,0)', from_block + blocks)::tid;
+     where d.ctid >= $1 and d.ctid < $2 and d.last_error_message ~ 'Expo(nent)?PushToken\[[^]…]'$sql$, place) using low, high;
   execute format('select count(*)::int from relevo.%I d where d.ctid >= $1 and d.ctid < $2 and d.completed_at is null', place)
-  into held using format('(%s,0)', from_block)::tid, format('(%s,0)', from_block + blocks)::tid;
+  into held using low, high;
 end
 $$;
 
@@ -206,17 +221,18 @@ begin
 end
 $$;
 
--- Counts, in a range of blocks of a sealed month, its rows and those that keep it from being retired: deliveries that are not final,
--- requests in flight.
+-- Counts, in a range of blocks of a sealed month, its rows and those that keep it from being retired: deliveries that are not final or
+-- in which a provider named a token, requests in flight.
 create function relevo.count_unfinished(of_entity text, of_month date, from_block bigint, blocks bigint, out unfinished bigint, out rows bigint)
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp
 as $$
 declare
-  is_open text := case of_entity when 'notification_deliveries' then 'd.completed_at is null'
-                                 else 'd.answered_at is null and exists (select from relevo.claims c where c.token = d.claim_token)' end;
+  keeps_it text := case of_entity when 'notification_deliveries'
+    then $sql$d.completed_at is null or d.last_error_message ~ 'Expo(nent)?PushToken\[[^]…]'$sql$
+    else 'd.answered_at is null and exists (select from relevo.claims c where c.token = d.claim_token)' end;
 begin
-  execute format('select count(*) filter (where %s), count(*) from relevo.%I d where d.ctid >= $1 and d.ctid < $2', is_open,
+  execute format('select count(*) filter (where %s), count(*) from relevo.%I d where d.ctid >= $1 and d.ctid < $2', keeps_it,
                  of_entity || to_char(of_month, '_YYYY_MM'))
   into unfinished, rows using format('(%s,0)', from_block)::tid, format('(%s,0)', from_block + blocks)::tid;
 end
@@ -246,12 +262,19 @@ create function relevo.retire_month(of_entity text, of_month date) returns void
 as $$
 declare
   place text := of_entity || to_char(of_month, '_YYYY_MM');
+  old_name text;
+  new_name text;
 begin
   perform from relevo.archive_exports where entity = of_entity and month = of_month and state = 'sealed' for update;
   if not found then
     raise exception 'the month % of % is not sealed', to_char(of_month, 'YYYY-MM'), of_entity;
   end if;
   execute format('alter table relevo.%I detach partition relevo.%I', of_entity, place);
+  -- PostgreSQL shortens the names of a partition's indexes, and gives a name that is free again to a later one
+  for old_name, new_name in select i.indexrelid::regclass::text, place || '_' || row_number() over (order by i.indexrelid)
+                              from pg_index i where i.indrelid = format('relevo.%I', place)::regclass loop
+    execute format('alter index %s rename to %I', old_name, new_name);
+  end loop;
   execute format('alter table relevo.%I set schema relevo_archive', place);
   perform relevo.share_grants(of_entity, format('relevo_archive.%I', place)::regclass);
   update relevo.archive_exports

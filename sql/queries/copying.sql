@@ -15,9 +15,8 @@ select a.attname
  order by k.place;
 
 -- name: fix_formats
--- Fixes how values are written in this transaction, so that the same rows are the same bytes in every session, however long it takes.
-select set_config('TimeZone', 'UTC', true), set_config('DateStyle', 'ISO, YMD', true), set_config('client_encoding', 'UTF8', true),
-       set_config('statement_timeout', %(patience_ms)s::text, true);
+-- Fixes how keys are written in this transaction, whatever its session says.
+select set_config('TimeZone', 'UTC', true), set_config('DateStyle', 'ISO, YMD', true);
 
 -- name: compose_part_end
 -- Writes the statement that finds where a part ends: how many rows it has, and the key of its last one.
@@ -31,9 +30,9 @@ select format('select p.n, array[%%6$s] from (select row_number() over (order by
          where u.key is not null) k;
 
 -- name: compose_rows
--- Writes the statement that copies out the rows of a part, sorted, lists as JSON; columns that are not there any more are an error.
-select format('copy (select %%s from %%I.%%I where %%s order by %%s) to stdout (format csv)',
-              (select string_agg(case when right(c.type, 2) = '[]' then format('to_json(%%I)', c.name) else format('%%I', c.name) end, ', ' order by c.place)
+-- Writes the statement that reads the rows of a part, sorted; identifiers, amounts and JSON as text.
+select format('select %%s from %%I.%%I where %%s order by %%s',
+              (select string_agg(case when c.type in ('uuid', 'jsonb') or c.type like 'numeric%%' then format('%%I::text', c.name) else format('%%I', c.name) end, ', ' order by c.place)
                  from unnest(%(names)s::text[], %(types)s::text[]) with ordinality as c(name, type, place)),
               %(schema)s::text, %(relation)s::text,
               concat_ws(' and ', case when cardinality(%(after)s::text[]) > 0 then format('(%%s) > (%%s)', k.names, k.after) end,

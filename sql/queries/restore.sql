@@ -20,12 +20,6 @@ select format('create table %%I.%%I (%%s)', %(schema)s::text, %(relation)s::text
               string_agg(format('%%I %%s', c.name, c.type), ', ' order by c.place))
   from unnest(%(names)s::text[], %(types)s::text[]) with ordinality as c(name, type, place);
 
--- name: compose_copy
--- Writes the statement that copies rows into a table.
-select format('copy %%I.%%I (%%s) from stdin (format csv)', %(schema)s::text, %(relation)s::text,
-              string_agg(format('%%I', c.name), ', ' order by c.place))
-  from unnest(%(names)s::text[]) with ordinality as c(name, place);
-
 -- name: compose_key
 -- Writes the statement that gives a table its primary key.
 select format('alter table %%I.%%I add primary key (%%s)', %(schema)s::text, %(relation)s::text,

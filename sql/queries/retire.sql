@@ -20,6 +20,10 @@ select to_regnamespace('relevo_archive') is not null;
 -- Lets this transaction wait for a lock only so long that nobody who queues behind it notices.
 select set_config('lock_timeout', %(lock_ms)s::text, true);
 
+-- name: look_for_open
+-- Tells whether an old month holds what is still to be sent.
+select relevo.needs_closing(%(month)s);
+
 -- name: close_deliveries
 -- Ends what is open in a range of an old month's blocks, with a reason, and tells how many a claim still holds.
 select c.ended, c.held from relevo.close_deliveries(%(month)s, %(from_block)s, %(blocks)s, %(now)s) c;

@@ -35,3 +35,12 @@ def test_a_month_past_its_retention_is_retired_whole(build, conn) -> None:
     with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="is sealed"):
         conn.execute(f"delete from {cold}")
     assert clean_up(build()).outcome == "idle"
+
+
+def test_months_retire_one_after_the_other(build, conn) -> None:
+    """Names of indexes that PostgreSQL shortened alike do not meet in the cold schema."""
+    app = build()
+    for ago in (5, 6, 7, 8):
+        add_old_deliveries(conn, month_ago(ago), 5)
+        report = clean_up(app)
+        assert (report.outcome, report.counts["archived_deliveries"]) == ("ok", 5)

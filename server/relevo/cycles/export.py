@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
@@ -17,7 +16,6 @@ from psycopg.rows import class_row
 from relevo import __version__, copying, manifest, queries
 from relevo.config import Settings
 from relevo.copying import Relation, Span
-from relevo.db import Connection
 from relevo.errors import ArchiveError, ArchiveMissingError
 from relevo.logs import normalise_error
 from relevo.manifest import Manifest
@@ -29,7 +27,6 @@ from relevo.triggers import Cron
 _SQL = queries.load("export")
 _log = structlog.get_logger("relevo.export")
 _SCHEMA = "relevo_archive"
-_PATIENCE_MS = 600_000  # one part is read; nobody waits for it, and its heartbeat goes on
 OFF = "no archive store is set; set ARCHIVE_BUCKET or ARCHIVE_FOLDER"
 
 
@@ -137,12 +134,9 @@ class Export:
         with self.run.transaction() as connection, connection.cursor(row_factory=class_row(Part)) as cursor:
             return cursor.execute(_SQL["list_parts"], month.key).fetchall()
 
-    @contextmanager
-    def _reading(self, month: Month) -> Iterator[tuple[Connection, Relation]]:
-        """Open a transaction that reads a month's rows; a retired relation does not change."""
+    def _relation(self, month: Month) -> Relation:
         with self.run.database.transaction() as connection:
-            copying.fix_formats(connection, _PATIENCE_MS)
-            yield connection, copying.read_relation(connection, _SCHEMA, month.relation)
+            return copying.read_relation(connection, _SCHEMA, month.relation)
 
     def _upload(self, month: Month) -> Step:
         """Upload the next part of a month; after the last one its manifest."""
@@ -164,13 +158,14 @@ class Export:
         """Write the next part to a file and return what is to be written down of it, or None after the last."""
         from relevo import parquet  # noqa: PLC0415 Arrow takes a tenth of a second, and most commands never export
 
-        with self._reading(month) as (connection, relation):
+        relation = self._relation(month)
+        with self.run.database.transaction() as connection:
             end = copying.find_end(connection, relation, after, month.part_rows)
-            if end is None:
-                return None
-            rows, last = end
-            with copying.copied(connection, relation, Span(after, last), self._about(month, number)) as copied:
-                written = parquet.write_file(path, copied)
+        if end is None:
+            return None
+        rows, last = end
+        with copying.copied(self.run.database, relation, Span(after, last), self._about(month, number)) as copied:
+            written = parquet.write_file(path, copied)
         if written != rows:
             raise ArchiveError(f"{path.name} came out with {written} rows of {rows}.", hint="The next run tries again.")
         return {
@@ -219,8 +214,7 @@ class Export:
     def _manifest(self, month: Month, parts: Sequence[Part]) -> Manifest:
         from relevo import parquet  # noqa: PLC0415
 
-        with self._reading(month) as (_, relation):
-            pass
+        relation = self._relation(month)
         listed = tuple(
             manifest.Part(
                 manifest.part_name(part.part),
@@ -268,10 +262,8 @@ class Export:
         if file_sha256(path) != part.file_sha256:
             return "is not the file that was uploaded"
         span = Span(part.first_key, part.last_key)
-        with (
-            self._reading(month) as (connection, relation),
-            copying.copied(connection, relation, span, self._about(month, part.part)) as rows,
-        ):
+        relation, about = self._relation(month), self._about(month, part.part)
+        with copying.copied(self.run.database, relation, span, about) as rows:
             if not parquet.same_rows(path, rows):
                 return "does not hold the database's rows"
         return "" if rows.sha256 == part.content_sha256 else "was made from other rows than the database holds now"

@@ -76,24 +76,38 @@ def _given_up(run: Run) -> set[str]:
 
 
 def _retire_month(run: Run, month: Month, now: datetime | None) -> Step:
-    """Close, seal, look again, detach; each in its own transactions, so that a crash goes on where it was."""
+    """Seal, look, detach, each in its own transaction, so that a crash goes on where it was; close what is open."""
     counts: Counter[str] = Counter()
-    if month.state == "open":
-        counts["deliveries_ended"], held = _close(run, month, now)
-        if held:
-            return _later(run, month, counts, f"{held} deliveries are still claimed")
-        if not _briefly(run, lambda c: c.execute(_SQL["seal_month"], month.key | _part_rows(run))):
+    sealed = month.state == "sealed"
+    for closed in (False, True):
+        if closed or (not sealed and _is_open(run, month)):
+            ended, held = _close(run, month, now)
+            counts["deliveries_ended"] += ended
+            if held:
+                return _later(run, month, counts, f"{held} deliveries are still claimed")
+        if not sealed and not _briefly(run, lambda c: c.execute(_SQL["seal_month"], month.key | _part_rows(run))):
             return _later(run, month, counts, "somebody holds it locked")
-    unfinished, rows = _look_again(run, month)
-    if unfinished:
-        _briefly(run, lambda c: c.execute(_SQL["break_seal"], month.key))
-        return _later(run, month, counts, f"{unfinished} rows were opened again while it was sealed")
-    if not run.may_go_on():
-        return Step(dict(counts), items=1, more=True)
+        unfinished, rows = _look(run, month)
+        if not unfinished:
+            return _detach(run, month, counts, rows)
+        sealed = False
+        if not _briefly(run, lambda c: c.execute(_SQL["break_seal"], month.key)):
+            return _later(run, month, counts, "somebody holds it locked")
+    return _later(run, month, counts, f"{unfinished} rows of it are not finished")
+
+
+def _detach(run: Run, month: Month, counts: Counter[str], rows: int) -> Step:
     if not _briefly(run, lambda c: c.execute(_SQL["retire_month"], month.key)):
         return _later(run, month, counts, "somebody holds its table locked")
     counts += Counter({"months_retired": 1, _RETIRED[month.entity]: rows})
     return Step(dict(counts), items=1, more=True)
+
+
+def _is_open(run: Run, month: Month) -> bool:
+    if month.entity != "notification_deliveries":
+        return False
+    with run.transaction() as connection:
+        return connection.execute(_SQL["look_for_open"], month.key).fetchone() == (True,)
 
 
 def _part_rows(run: Run) -> dict[str, int]:
@@ -122,7 +136,7 @@ def _close(run: Run, month: Month, now: datetime | None) -> tuple[int, int]:
     return ended, held
 
 
-def _look_again(run: Run, month: Month) -> tuple[int, int]:
+def _look(run: Run, month: Month) -> tuple[int, int]:
     """Count what a sealed month holds, and what of it is not finished; the seal makes the answer final."""
     unfinished, rows, from_block, blocks = 0, 0, 0, month.blocks
     while from_block <= blocks:
