@@ -22,10 +22,11 @@ _BATCH_BYTES = {"adbc.postgresql.batch_size_hint_bytes": str(4 << 20)}
 
 @dataclass(frozen=True)
 class Span:
-    """A range of sorted rows: those after one key, up to and with another. Without a first key, from the start."""
+    """A range of sorted rows: those after one key, up to and with another, or so many; without a key from the start."""
 
-    after: Sequence[str]
-    last: Sequence[str]
+    after: Sequence[str] = ()
+    last: Sequence[str] = ()
+    most: int | None = None
 
 
 @dataclass(frozen=True)
@@ -52,26 +53,19 @@ def read_relation(connection: Connection, schema: str, name: str) -> Relation:
     return Relation(schema, name, tuple(columns), tuple(keys))
 
 
-def find_end(
-    connection: Connection, relation: Relation, after: Sequence[str], most: int
-) -> tuple[int, list[str]] | None:
-    """Find where a part ends that holds so many rows at most: its rows and its last key, or None if none are left."""
-    connection.execute(_SQL["fix_formats"])
-    asked = relation.place | {"keys": list(relation.keys), "after": list(after), "limit": most}
-    row = connection.execute(_composed(connection, "compose_part_end", asked).encode()).fetchone()
-    return (row[0], row[1]) if row else None
-
-
 def compose_rows(connection: Connection, relation: Relation, span: Span) -> str:
-    """Write the statement that reads a range of rows."""
+    """Let PostgreSQL write the statement that reads a range of rows, in which names are names and values are values."""
     asked = relation.place | {
         "names": [each.name for each in relation.columns],
         "types": [each.type for each in relation.columns],
         "keys": list(relation.keys),
         "after": list(span.after),
         "last": list(span.last),
+        "most": span.most,
     }
-    return _composed(connection, "compose_rows", asked)
+    row = connection.execute(_SQL["compose_rows"], asked).fetchone()
+    assert row is not None
+    return str(row[0])
 
 
 @contextmanager
@@ -93,10 +87,3 @@ def read_rows(arrow: Any, statement: str, relation: Relation, about: Mapping[str
         cursor.execute(statement)
         with cursor.fetch_record_batch() as batches:
             yield parquet.Rows(parquet.arrow_schema(relation.columns, about), batches)
-
-
-def _composed(connection: Connection, statement: str, asked: dict[str, Any]) -> str:
-    """Let PostgreSQL write a statement in which names are names and values are values."""
-    row = connection.execute(_SQL[statement], asked).fetchone()
-    assert row is not None
-    return str(row[0])

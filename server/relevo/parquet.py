@@ -66,6 +66,7 @@ class Rows:
     schema: pa.Schema
     batches: Iterable[pa.RecordBatch]
     _sha256: Any = field(default_factory=hashlib.sha256)
+    _last: pa.Table | None = None
 
     @property
     def sha256(self) -> str:
@@ -76,7 +77,13 @@ class Rows:
         for table in regrouped(self._typed(batch) for batch in self.batches):
             for column in table.columns:
                 _hash_values(self._sha256, column.combine_chunks())
+            self._last = table.slice(table.num_rows - 1)
             yield table
+
+    def last_key(self, keys: Sequence[str]) -> list[str]:
+        """Return the key of the last row that was read, as text that PostgreSQL takes."""
+        assert self._last is not None
+        return [str(self._last.column(name)[0].as_py()) for name in keys]
 
     def _typed(self, batch: pa.RecordBatch) -> pa.Table:
         """Give amounts their type, which the driver hands over as text, and drop what else it says of the columns."""
