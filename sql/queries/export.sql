@@ -31,9 +31,9 @@ update relevo.archive_exports x
 update relevo.archive_parts set verified_at = now() where entity = %(entity)s and month = %(month)s and part = %(part)s;
 
 -- name: record_mismatch
--- Notes that the store holds something else than the database, counts it, and takes the month back to be uploaded again.
+-- Notes that the store holds something else than the database, counts it, and takes back what was not verified, to be uploaded again.
 with wrong as (
-  delete from relevo.archive_parts p where p.entity = %(entity)s and p.month = %(month)s and p.part = %(part)s
+  delete from relevo.archive_parts p where p.entity = %(entity)s and p.month = %(month)s and (p.part = %(part)s or p.verified_at is null)
 )
 update relevo.archive_exports
    set state = 'retired', exported_at = null, verified_at = null, drop_eligible_at = null, mismatches = mismatches + 1,

@@ -1,7 +1,7 @@
 -- name: find_retirable
 -- Finds the months of deliveries and journal that are past their retention, oldest first, and how large they are.
-select p.entity, p.month, p.state, p.blocks
-  from (select e.entity, to_date(right(c.relname, 7), 'YYYY_MM') as month, coalesce(x.state, 'open') as state,
+select p.entity, p.month, p.state, p.blocks, p.rows
+  from (select e.entity, to_date(right(c.relname, 7), 'YYYY_MM') as month, coalesce(x.state, 'open') as state, x.rows,
                pg_relation_size(c.oid) / current_setting('block_size')::bigint as blocks
           from unnest(array['notification_deliveries', 'push_requests']) as e(entity)
           join pg_inherits i on i.inhparent = format('relevo.%%I', e.entity)::regclass
@@ -35,6 +35,10 @@ select relevo.seal_month(%(entity)s, %(month)s, %(part_rows)s);
 -- name: count_unfinished
 -- Counts what keeps a sealed month from being retired, and all its rows, in a range of its blocks.
 select c.unfinished, c.rows from relevo.count_unfinished(%(entity)s, %(month)s, %(from_block)s, %(blocks)s) c;
+
+-- name: record_rows
+-- Notes that a sealed month was looked through: how many rows it has, all of them finished.
+update relevo.archive_exports set rows = %(rows)s, updated_at = now() where entity = %(entity)s and month = %(month)s and state = 'sealed';
 
 -- name: break_seal
 -- Opens a month again that was sealed too early.

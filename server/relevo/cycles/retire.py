@@ -36,6 +36,8 @@ class Month:
     month: date
     state: str
     blocks: int
+    rows: int | None
+    """How many rows it has, once it was sealed and looked through."""
 
     @property
     def relation(self) -> str:
@@ -76,7 +78,9 @@ def _given_up(run: Run) -> set[str]:
 
 
 def _retire_month(run: Run, month: Month, now: datetime | None) -> Step:
-    """Seal, look, detach, each in its own transaction, so that a crash goes on where it was; close what is open."""
+    """Seal a month and look through it, or detach one that was; a crash goes on where it was."""
+    if month.rows is not None:
+        return _detach(run, month, month.rows)
     counts: Counter[str] = Counter()
     sealed = month.state == "sealed"
     for closed in (False, True):
@@ -89,18 +93,20 @@ def _retire_month(run: Run, month: Month, now: datetime | None) -> Step:
             return _later(run, month, counts, "somebody holds it locked")
         unfinished, rows = _look(run, month)
         if not unfinished:
-            return _detach(run, month, counts, rows)
+            with run.transaction() as connection:
+                connection.execute(_SQL["record_rows"], month.key | {"rows": rows})
+            return Step(dict(counts), items=1, more=True)
         sealed = False
         if not _briefly(run, lambda c: c.execute(_SQL["break_seal"], month.key)):
             return _later(run, month, counts, "somebody holds it locked")
     return _later(run, month, counts, f"{unfinished} rows of it are not finished")
 
 
-def _detach(run: Run, month: Month, counts: Counter[str], rows: int) -> Step:
+def _detach(run: Run, month: Month, rows: int) -> Step:
+    """Move a month that is sealed and finished to the cold schema, in one transaction that touches no row."""
     if not _briefly(run, lambda c: c.execute(_SQL["retire_month"], month.key)):
-        return _later(run, month, counts, "somebody holds its table locked")
-    counts += Counter({"months_retired": 1, _RETIRED[month.entity]: rows})
-    return Step(dict(counts), items=1, more=True)
+        return _later(run, month, Counter(), "somebody holds its table locked")
+    return Step({"months_retired": 1, _RETIRED[month.entity]: rows}, items=1, more=True)
 
 
 def _is_open(run: Run, month: Month) -> bool:
