@@ -112,10 +112,20 @@ class Bench:
         self.do("compose_drop", relation="relevo_archive.twin")
         return took
 
-    def restore(self, month: date) -> float:
-        """Restore a month; return the seconds."""
-        told = restore.read_manifest(self.store, ENTITY, month)
-        return timed(lambda: restore.restore(self.built.database, self.store, told, replace=True))
+    def restore(self, month: date, entity: str = ENTITY) -> float:
+        """Restore a month, see that its rows are the same by a hash computed in SQL, and return the seconds."""
+        told = restore.read_manifest(self.store, entity, month)
+        took = timed(lambda: restore.restore(self.built.database, self.store, told, replace=True))
+        before, after = (self.hash(f"{schema}.{told.relation}") for schema in ("relevo_archive", restore.SCHEMA))
+        assert before == after, (before, after)
+        say(f"{before[0]:,} rows of {told.relation} came back the same, by a hash computed in SQL on both sides.")
+        return took
+
+    def hash(self, relation: str) -> Any:
+        """Hash a relation's rows in SQL."""
+        row = self.conn.execute(_SQL["compose_hash"], {"relation": relation}).fetchone()
+        assert row is not None
+        return self.conn.execute(row[0].encode()).fetchone()
 
 
 def write_for(dsn: str, seconds: float, name: str, answers: Any) -> None:
@@ -196,6 +206,11 @@ def measure(bench: Bench, dsn: str, rows: int, retire_rows: int, started: float)
     bench.load(small, retire_rows)
     detached_s, retired_s = bench.retire()
     bench.export()
+    items = month_ago(15)
+    bench.conn.execute(_SQL["load_items"], {"month": items, "rows": rows // 20})
+    bench.retire()
+    bench.export()
+    bench.restore(items, "licitaciones")
     moved_month = month_ago(2)  # too young to be retired
     bench.load(moved_month, retire_rows)
     moved_s = bench.move(moved_month)

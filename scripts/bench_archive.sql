@@ -42,3 +42,20 @@ select format('with old as materialized (select event_day, id from %%1$s order b
 -- name: tune_session
 -- Lets statements of the measuring session run as long as they need.
 set statement_timeout = 0;
+
+-- name: load_items
+-- Makes tenders of a month by the number, with nulls, several alphabets, and the largest and smallest amounts and dates there are.
+insert into relevo.licitaciones (namespace, external_id, nombre, descripcion, fingerprint, monto, moneda, rubros, sources, created_at, updated_at,
+                                 publicada_at, cierra_at, region, notificada)
+select 'bench', g::text, 'Construcción de ñandúes 📋 "n.º ' || g || '"', case when g %% 3 = 0 then null else repeat('á, ', g %% 50 + 1) end, md5(g::text),
+       case g %% 5 when 0 then null when 1 then 999999999999999999.99 when 2 then 0 when 3 then 0.01 else g * 1.37 end,
+       case when g %% 5 = 0 then null else 'CLP' end, case when g %% 4 = 0 then '{}' else array[(g * 7919)::text, '', E'\\ " {,}', null] end, '{folder}',
+       %(month)s::timestamp at time zone 'UTC' + g * interval '1 second', case when g %% 2 = 0 then '1900-01-01Z' else '2300-01-01Z' end,
+       case when g %% 2 = 0 then '1900-01-01Z' else null end, case when g %% 2 = 0 then '2200-01-01Z' else null end,
+       case when g %% 7 = 0 then null else 'Región de Ñuble' end, g %% 2 = 0
+  from generate_series(1, %(rows)s::int) g;
+
+-- name: compose_hash
+-- Writes the statement that hashes a relation's rows, all columns, whatever their order.
+select format('select count(*), sum((''x'' || left(h, 15))::bit(60)::bigint)::text, md5(min(h) || max(h)) from (select md5(record_send(row(t.*))) as h from %%s t) x',
+              %(relation)s::text);

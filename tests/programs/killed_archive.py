@@ -14,13 +14,15 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import adbc_driver_postgresql.dbapi
 import psycopg
 
-from relevo import app, config, logs, queries
+from relevo import app, config, logs, parquet, queries
 from relevo.archives.folder import FolderStore
 from relevo.cycles import export
 from relevo.runs import Cycle
 
+LOADED = (parquet, adbc_driver_postgresql.dbapi)  # before the first fork, for it takes a while
 STEPS = ("cleanup", "retire", "export")
 CALLS = ("put", "fetch", "listing", "tidy")
 Counts = Counter[str]
