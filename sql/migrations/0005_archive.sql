@@ -328,8 +328,12 @@ create function relevo.retire_items(of_month date, rows_per_part int, most int) 
   set search_path = pg_catalog, pg_temp
 as $$
 declare
+  place text := relevo.open_cold_table('licitaciones', of_month, rows_per_part);
+  columns text; -- those of the cold table: a column that was added since has no place in a month half way through
   moved int;
 begin
+  select string_agg(format('%I', a.attname), ', ' order by a.attnum) into columns
+    from pg_attribute a where a.attrelid = format('relevo_archive.%I', place)::regclass and a.attnum > 0 and not a.attisdropped;
   execute format($sql$
     with old as materialized (
       select l.id from relevo.licitaciones l
@@ -338,7 +342,7 @@ begin
     ), gone as (
       delete from relevo.licitaciones l using old where l.id = old.id returning l.*
     )
-    insert into relevo_archive.%I select * from gone$sql$, relevo.open_cold_table('licitaciones', of_month, rows_per_part))
+    insert into relevo_archive.%1$I (%2$s) select %2$s from gone$sql$, place, columns)
   using of_month, most;
   get diagnostics moved = row_count;
   return moved;

@@ -307,3 +307,13 @@ def test_a_missing_cold_schema_is_told(build, conn) -> None:
     report = clean_up(build())
     assert "the schema relevo_archive is missing; have an administrator create it" in report.error
     assert conn.execute("select count(*) from relevo.notification_deliveries").fetchone() == (3,)
+
+
+def test_a_column_added_half_way_through_a_month_does_not_stop_it(build, conn) -> None:
+    """A month that is being moved while an upgrade adds a column comes to its end, with the columns it began with."""
+    month = month_ago(14)
+    add_old_items(conn, month, 10)
+    conn.execute("select relevo.retire_items(%s, 1000, 4)", [month])
+    conn.execute("alter table relevo.licitaciones add column added_later text")
+    assert clean_up(build()).counts["archived_licitaciones"] == 6
+    assert conn.execute(f"select count(*) from relevo_archive.licitaciones_{month:%Y_%m}").fetchone() == (10,)
