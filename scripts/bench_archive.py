@@ -8,6 +8,7 @@ import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -128,54 +129,44 @@ class Bench:
         return self.conn.execute(row[0].encode()).fetchone()
 
 
-def write_for(dsn: str, seconds: float, name: str, answers: Any) -> None:
-    """Enqueue an event every few milliseconds for a while, as an app would, and tell how long each commit took."""
+def write_until(dsn: str, name: str, stop: Any, answers: Any) -> None:
+    """Enqueue an event every few milliseconds, as an app would, and tell when and how long each commit took."""
     took = []
     with psycopg.connect(dsn) as conn:
-        deadline, n = time.monotonic() + seconds, 0
-        while time.monotonic() < deadline:
-            n += 1
+        while not stop.is_set():
             started = time.perf_counter()
-            door.enqueue(conn, door.Event("bench", f"{name} {n}", "title", "body", audience="everyone"))
+            door.enqueue(conn, door.Event("bench", f"{name} {len(took)}", "title", "body", audience="everyone"))
             conn.commit()
-            took.append(time.perf_counter() - started)
+            took.append((time.monotonic(), time.perf_counter() - started))
             time.sleep(_PAUSE_S)
     answers.put(took)
 
 
-class Writer:
-    """An app that goes on enqueueing, in a process of its own."""
-
-    def __init__(self, dsn: str, seconds: float, name: str) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        self._answers = spawn.Queue()
-        self._process = spawn.Process(target=write_for, args=(dsn, seconds, name, self._answers))
-        self._process.start()
-
-    def latencies(self) -> list[float]:
-        """Wait for its end and return what it measured."""
-        took: list[float] = self._answers.get()
-        self._process.join()
-        return took
-
-
-def p99_ms(took: list[float]) -> float:
-    """Return the 99th percentile in milliseconds."""
+def p99_ms(dsn: str, name: str, work: Callable[[], object]) -> float:
+    """Return the 99th percentile of an app's commits, in another process, while some work is done."""
+    spawn = multiprocessing.get_context("spawn")
+    answers, stop = spawn.Queue(), spawn.Event()
+    process = spawn.Process(target=write_until, args=(dsn, name, stop, answers))
+    process.start()
+    time.sleep(2)  # it has to start
+    began = time.monotonic()
+    work()
+    ended = time.monotonic()
+    stop.set()
+    took = [seconds for at, seconds in answers.get() if began <= at <= ended]
+    process.join()
     return statistics.quantiles(took, n=100)[98] * 1000
 
 
 def writing(bench: Bench, dsn: str, rows: int, month: date) -> tuple[float, float]:
     """Return an app's p99 at rest, and while a month retires and is exported and verified."""
     bench.load(month, rows)
-    at_rest = p99_ms(Writer(dsn, 8, f"rest {month}").latencies()[50:])
-    busy_for = 14.0
-    writer = Writer(dsn, busy_for, f"busy {month}")
-    time.sleep(1.5)  # it has to start
-    started = time.monotonic()
-    bench.retire()
-    bench.export()
-    say(f"Retired, exported and verified in {time.monotonic() - started:.1f} s beside a writer.")
-    return at_rest, p99_ms(writer.latencies()[50:])
+
+    def leave() -> None:
+        bench.retire()
+        bench.export()
+
+    return p99_ms(dsn, "rest", lambda: time.sleep(10)), p99_ms(dsn, "busy", leave)
 
 
 def main() -> None:

@@ -50,8 +50,8 @@ insert into relevo.licitaciones (namespace, external_id, nombre, descripcion, fi
 select 'bench', g::text, 'Construcción de ñandúes 📋 "n.º ' || g || '"', case when g %% 3 = 0 then null else repeat('á, ', g %% 50 + 1) end, md5(g::text),
        case g %% 5 when 0 then null when 1 then 999999999999999999.99 when 2 then 0 when 3 then 0.01 else g * 1.37 end,
        case when g %% 5 = 0 then null else 'CLP' end, case when g %% 4 = 0 then '{}' else array[(g * 7919)::text, '', E'\\ " {,}', null] end, '{folder}',
-       %(month)s::timestamp at time zone 'UTC' + g * interval '1 second', case when g %% 2 = 0 then '1900-01-01Z' else '2300-01-01Z' end,
-       case when g %% 2 = 0 then '1900-01-01Z' else null end, case when g %% 2 = 0 then '2200-01-01Z' else null end,
+       %(month)s::timestamp at time zone 'UTC' + g * interval '1 second', case when g %% 2 = 0 then '1900-01-01Z' else timestamptz '2300-01-01Z' end,
+       case when g %% 2 = 0 then timestamptz '1900-01-01Z' end, case when g %% 2 = 0 then timestamptz '2200-01-01Z' end,
        case when g %% 7 = 0 then null else 'Región de Ñuble' end, g %% 2 = 0
   from generate_series(1, %(rows)s::int) g;
 
