@@ -8,10 +8,13 @@ SHELL := /bin/sh
 PYTHON ?=
 # For run-cycle; for any relevo command; for pytest.
 CYCLE ?=
+ENTITY ?=
+MONTH ?=
 ARGS ?=
 PYTEST_ARGS ?=
 
-.PHONY: help run tick run-cycle migrate psql test check fmt clean bench-fanout bench-dispatch installed installed-dev cycle-named
+.PHONY: help run tick run-cycle migrate psql restore test check fmt clean bench-fanout bench-dispatch bench-archive
+.PHONY: installed installed-dev cycle-named month-named
 
 help: ## say what each target does
 	@echo 'Usage: make TARGET'
@@ -37,6 +40,9 @@ migrate: installed ## bring the database's schema up to date
 psql: installed ## open psql on the same database
 	@if [ -t 0 ]; then set -m; fi; .venv/bin/relevo psql $(ARGS); exit $$?
 
+restore: month-named installed ## bring a month back from the archive: make restore ENTITY=deliveries MONTH=2026-08
+	@.venv/bin/relevo archive restore --entity $(ENTITY) --month $(MONTH) $(ARGS)
+
 test: installed-dev ## run the tests
 	@.venv/bin/pytest $(PYTEST_ARGS)
 
@@ -56,6 +62,9 @@ bench-fanout: installed-dev ## measure fan-out over a million installations, and
 bench-dispatch: installed-dev ## measure sending against the sandbox; ARGS=--peers with pip install -e '.[bench]'
 	@.venv/bin/python scripts/bench_dispatch.py $(ARGS)
 
+bench-archive: installed-dev ## measure retiring, export and restore beside plain COPY
+	@.venv/bin/python scripts/bench_archive.py $(ARGS)
+
 clean: ## remove .venv, caches and build output; .relevo (your data) stays
 	@rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find server scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -69,3 +78,6 @@ installed-dev:
 
 cycle-named:
 	@$(if $(strip $(CYCLE)),:,$(error Which cycle? Name it, for example: make run-cycle CYCLE=reaper))
+
+month-named:
+	@$(if $(and $(strip $(ENTITY)),$(strip $(MONTH))),:,$(error Which month? Name it, for example: make restore ENTITY=deliveries MONTH=2026-08))

@@ -10,6 +10,32 @@ CREATE FUNCTION relevo.analyze_day(day date) RETURNS void
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$ begin execute format('analyze relevo.%I', 'notification_deliveries' || to_char(day, '_YYYY_MM')); end $$;
 
+CREATE FUNCTION relevo.bar_writes(barred regclass) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  execute format('create trigger sealed before insert or update or delete on %s for each row execute function relevo.refuse_sealed()', barred);
+  execute format('create trigger sealed_whole before truncate on %s for each statement execute function relevo.refuse_sealed()', barred);
+end
+$$;
+
+CREATE FUNCTION relevo.break_seal(of_entity text, of_month date) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  place text := of_entity || to_char(of_month, '_YYYY_MM');
+begin
+  delete from relevo.archive_exports where entity = of_entity and month = of_month and state = 'sealed';
+  if not found then
+    raise exception 'the month % of % is not sealed', to_char(of_month, 'YYYY-MM'), of_entity;
+  end if;
+  execute format('drop trigger sealed on relevo.%I', place);
+  execute format('drop trigger sealed_whole on relevo.%I', place);
+end
+$$;
+
 CREATE FUNCTION relevo.cancel(event_id bigint, reason text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -140,6 +166,47 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.close_deliveries(of_month date, from_block bigint, blocks bigint, at timestamp with time zone, OUT ended integer, OUT held integer) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+  place text := 'notification_deliveries' || to_char(of_month, '_YYYY_MM');
+  low tid := format('(%s,0)', from_block);
+  high tid := format('(%s,0)', from_block + blocks);
+begin
+  execute format($sql$
+    with open as materialized (
+      select d.event_day, d.id, d.status from relevo.%1$I d
+       where d.ctid >= $2 and d.ctid < $3 and d.completed_at is null and d.claim_token is null order by d.event_day, d.id for update
+    ), closed as (
+      update relevo.%1$I d
+         set status = case when o.status = 'sent' then 'unconfirmed' else 'expired' end, next_attempt_at = null, completed_at = $1, updated_at = $1,
+             last_error_code = 'retired',
+             last_error_message = case when o.status = 'sent' then 'No receipt came before its month was archived.'
+                                       else 'It was not sent before its month was archived.' end
+        from open o
+       where d.event_day = o.event_day and d.id = o.id and d.completed_at is null and d.claim_token is null
+      returning d.notification_event_id as event_id, d.status, o.status as former_status
+    ), told as (
+      insert into relevo.event_progress_deltas (event_id, status, deliveries)
+      select m.event_id, m.status, sum(m.n)::int
+        from (select c.event_id, c.status, 1 as n from closed c
+              union all
+              select c.event_id, c.former_status, -1 from closed c) m
+       group by m.event_id, m.status
+    )
+    select count(*)::int from closed$sql$, place)
+  into ended using coalesce(at, now()), low, high;
+  execute format($sql$
+    update relevo.%I d
+       set last_error_message = regexp_replace(d.last_error_message, '(Expo(nent)?PushToken\[)[^]]*', '\1…', 'g')
+     where d.ctid >= $1 and d.ctid < $2 and d.last_error_message ~ 'Expo(nent)?PushToken\[[^]…]'$sql$, place) using low, high;
+  execute format('select count(*)::int from relevo.%I d where d.ctid >= $1 and d.ctid < $2 and d.completed_at is null', place)
+  into held using low, high;
+end
+$_$;
+
 CREATE FUNCTION relevo.complete(event_id bigint, reason text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -154,6 +221,21 @@ begin
   return found;
 end
 $$;
+
+CREATE FUNCTION relevo.count_unfinished(of_entity text, of_month date, from_block bigint, blocks bigint, OUT unfinished bigint, OUT rows bigint) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+  keeps_it text := case of_entity when 'notification_deliveries'
+    then $sql$d.completed_at is null or d.last_error_message ~ 'Expo(nent)?PushToken\[[^]…]'$sql$
+    else 'd.answered_at is null and exists (select from relevo.claims c where c.token = d.claim_token)' end;
+begin
+  execute format('select count(*) filter (where %s), count(*) from relevo.%I d where d.ctid >= $1 and d.ctid < $2', keeps_it,
+                 of_entity || to_char(of_month, '_YYYY_MM'))
+  into unfinished, rows using format('(%s,0)', from_block)::tid, format('(%s,0)', from_block + blocks)::tid;
+end
+$_$;
 
 CREATE FUNCTION relevo.delete_events(event_ids bigint[]) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
@@ -174,6 +256,27 @@ begin
     deleted := deleted + 1;
   end loop;
   return deleted;
+end
+$$;
+
+CREATE FUNCTION relevo.drop_retired(of_entity text, of_month date, at timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  x relevo.archive_exports;
+begin
+  select * into x from relevo.archive_exports
+   where entity = of_entity and month = of_month and state = 'verified' and drop_eligible_at <= coalesce(at, now()) for update;
+  if not found then
+    return false;
+  end if;
+  if to_regclass(format('relevo_archive.%I', x.relation)) is distinct from x.relation_oid::regclass then
+    raise exception 'relevo_archive.% is not the relation that was exported', x.relation;
+  end if;
+  execute format('drop table relevo_archive.%I', x.relation);
+  update relevo.archive_exports set state = 'dropped', dropped_at = coalesce(at, now()), updated_at = now() where entity = of_entity and month = of_month;
+  return true;
 end
 $$;
 
@@ -220,11 +323,15 @@ begin
     select t.* into kind from relevo.event_types t where t.event_type = event ->> 'type';
     at := coalesce(relevo.event_time(event, 'scheduled_at'), now());
     until := coalesce(relevo.event_time(event, 'deadline_at'), at + coalesce((event ->> 'ttl_s')::numeric::int, kind.ttl_s) * interval '1 second');
+    created := false;
     loop
       select n.id, n.content_hash = hash into event_id, same_content from relevo.notification_events n
        where n.event_type = event ->> 'type' and n.event_key = event ->> 'key';
-      created := not found;
-      exit when not created;
+      exit when found;
+      -- after the events: one that is retired between the two looks leaves its key with the same commit
+      select k.event_id, k.content_hash = hash into event_id, same_content from relevo.event_keys k
+       where k.event_type = event ->> 'type' and k.event_key = event ->> 'key';
+      exit when found;
       if until <= greatest(at, now()) then
         perform relevo.refuse(format('deadline_at must lie after now and after scheduled_at, got %s', until));
       end if;
@@ -240,7 +347,8 @@ begin
         (event #>> '{matching,monto}')::numeric, event #>> '{matching,moneda}', relevo.words(event #>> '{matching,text}'), hash)
       on conflict (event_type, event_key) do nothing
       returning n.id into event_id;
-      exit when found;
+      created := found;
+      exit when created;
       -- somebody else was faster; only a new statement sees whose it is
     end loop;
     if created then
@@ -273,13 +381,14 @@ begin
       month_start := (date_trunc('month', first_month::timestamp) + make_interval(months => i))::date;
       partition_name := parent || to_char(month_start, '_YYYY_MM');
       continue when to_regclass(format('relevo.%I', partition_name)) is not null;
+      continue when exists (select from relevo.archive_exports x where x.entity = parent and x.month = month_start);
       perform pg_advisory_xact_lock(hashtextextended('relevo.ensure_partitions', 0));
       -- made by another while we waited? Asked of the table, for to_regclass remembers its first answer
       continue when exists (select from pg_class c where c.relnamespace = 'relevo'::regnamespace and c.relname = partition_name);
       execute format('create table relevo.%I (like relevo.%I including defaults including constraints) with '
-        '(fillfactor = %s, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, '
+        '(fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, '
         'autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0, '
-        'autovacuum_analyze_scale_factor = 0.02)', partition_name, parent, case parent when 'push_requests' then 70 else 50 end);
+        'autovacuum_analyze_scale_factor = 0.02)', partition_name, parent);
       execute format('alter table relevo.%I attach partition relevo.%I for values from (%L) to (%L)',
         parent, partition_name, month_start, (month_start + interval '1 month')::date);
       made := made + 1;
@@ -362,6 +471,14 @@ CREATE FUNCTION relevo.event_buckets(e relevo.notification_events) RETURNS text[
     union select 't:' || relevo.text_key(btrim(e.match_tipo)) where e.match_tipo is not null)
 $$;
 
+CREATE FUNCTION relevo.event_is_over(e relevo.notification_events) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    RETURN (((e).state = 'fanned'::text) OR (((e).ended_at IS NOT NULL) AND (((e).swept_at IS NOT NULL) OR ((e).event_day IS NULL))));
+
+CREATE FUNCTION relevo.event_month(e relevo.notification_events) RETURNS date
+    LANGUAGE sql IMMUTABLE
+    RETURN (date_trunc('month'::text, (COALESCE((e).event_day, (((e).ended_at AT TIME ZONE 'UTC'::text))::date))::timestamp without time zone))::date;
+
 CREATE FUNCTION relevo.event_time(event jsonb, name text) RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE
     AS $_$
@@ -386,6 +503,51 @@ begin
 end
 $_$;
 
+CREATE FUNCTION relevo.finish_moving(of_entity text, of_month date) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  place text := of_entity || to_char(of_month, '_YYYY_MM');
+begin
+  if (of_entity = 'licitaciones' and exists (
+        select from relevo.licitaciones l
+         where l.created_at >= of_month::timestamp at time zone 'UTC' and l.created_at < (of_month + interval '1 month') at time zone 'UTC'))
+     or (of_entity = 'notification_events' and exists (
+        select from relevo.notification_events e where relevo.event_month(e) = of_month)) then
+    return false;
+  end if;
+  perform relevo.bar_writes(format('relevo_archive.%I', place)::regclass);
+  update relevo.archive_exports
+     set state = 'retired', sealed_at = now(), retired_at = now(), updated_at = now(), relation_oid = format('relevo_archive.%I', place)::regclass
+   where entity = of_entity and month = of_month and state = 'moving';
+  return found;
+end
+$$;
+
+CREATE FUNCTION relevo.forget_installation(installation uuid) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  known boolean;
+  alone bigint[];
+begin
+  delete from relevo.device_installations where installation_id = installation;
+  known := found;
+  alone := array(select a.event_id from relevo.event_audience a
+                  where a.installation_id = installation
+                    and not exists (select from relevo.event_audience o where o.event_id = a.event_id and o.installation_id <> installation));
+  perform relevo.end_event(e, 'cancelled', 'the installation was forgotten') from unnest(alone) as e;
+  update relevo.notification_events
+     set title = 'forgotten', body = '', data = '{}', push = '{}', content_hash = '',
+         end_reason = case when end_reason is not null then 'the installation was forgotten' end
+   where id = any (alone);
+  delete from relevo.event_audience where installation_id = installation;
+  return known or cardinality(alone) > 0;
+end
+$$;
+
 CREATE FUNCTION relevo.get_event(id_of_event bigint) RETURNS jsonb
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -403,6 +565,10 @@ CREATE FUNCTION relevo.get_event(id_of_event bigint) RETURNS jsonb
                 select d.status, d.deliveries from relevo.event_progress_deltas d where d.event_id = e.id) p
                group by p.status having sum(p.deliveries) <> 0) s), '{}'))
     from relevo.notification_events e where e.id = id_of_event
+  union all
+  select jsonb_build_object('id', k.event_id, 'type', k.event_type, 'key', k.event_key, 'state', k.state, 'title', '', 'body', '',
+           'deliveries', jsonb '{}', 'archived', to_char(k.month, 'YYYY-MM'))
+    from relevo.event_keys k where k.event_id = id_of_event
 $$;
 
 CREATE FUNCTION relevo.grant_door(role_name text) RETURNS void
@@ -420,6 +586,23 @@ begin
       'complete_installation(uuid)', 'delete_events(bigint[])', 'get_event(bigint)', 'register_installation(jsonb)', 'set_preference(uuid, text, jsonb)'] loop
     execute format('grant execute on function relevo.%s to %I', door, role_name);
   end loop;
+end
+$$;
+
+CREATE FUNCTION relevo.hold_open(days date[]) RETURNS date[]
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  month_name text;
+begin
+  for month_name in select distinct to_char(d, 'YYYY-MM') from unnest(days) as d order by 1 loop
+    perform pg_advisory_xact_lock_shared(hashtextextended('relevo.month:' || month_name, 0));
+  end loop;
+  -- a new statement: it sees a seal that was waited for
+  return array(select d from unnest(days) as d
+                where not exists (select from relevo.archive_exports x
+                                   where x.entity = 'notification_deliveries' and x.month = date_trunc('month', d::timestamp)::date));
 end
 $$;
 
@@ -493,6 +676,50 @@ CREATE FUNCTION relevo.may_receive(i relevo.device_installations) RETURNS boolea
     LANGUAGE sql STABLE
     RETURN ((i).active AND (i).push_capable AND ((i).permission = 'granted'::text) AND ((i).invalidated_at IS NULL) AND ((i).token IS NOT NULL));
 
+CREATE FUNCTION relevo.needs_closing(of_month date) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    AS $_$
+declare
+  needs boolean;
+begin
+  execute format($sql$select exists (select from relevo.%I d where d.status in ('pending', 'retryable'))$sql$,
+                 'notification_deliveries' || to_char(of_month, '_YYYY_MM')) into needs;
+  return needs;
+end
+$_$;
+
+CREATE FUNCTION relevo.open_cold_table(of_entity text, of_month date, rows_per_part integer) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+  place text := of_entity || to_char(of_month, '_YYYY_MM');
+begin
+  insert into relevo.archive_exports (entity, month, state, relation, part_rows)
+  values (of_entity, of_month, 'moving', place, rows_per_part) on conflict do nothing;
+  if not found then
+    return place;
+  end if;
+  if of_entity = 'licitaciones' then
+    execute format('create table relevo_archive.%I (like relevo.licitaciones including constraints, primary key (id))', place);
+  else
+    execute format($sql$
+      create table relevo_archive.%I (
+        id bigint primary key, event_type text not null, event_key text, licitacion_id bigint, title text, body text, data jsonb, push jsonb,
+        audience text not null, category text, lane text not null, at_most_once boolean not null, scheduled_at timestamptz not null,
+        deadline_at timestamptz, match_rubros text[], match_region text, match_tipo text, match_monto numeric(20, 2), match_moneda text,
+        match_words text, content_hash text, state text not null, event_day date, fanout_started_at timestamptz, fanout_finished_at timestamptz,
+        targets_selected bigint not null, deliveries_created bigint not null, deliveries jsonb not null, ended_at timestamptz, end_reason text,
+        created_at timestamptz not null, updated_at timestamptz not null,
+        check (audience <> 'installations' or num_nonnulls(event_key, title, body, data, push, content_hash, end_reason) = 0))$sql$, place);
+  end if;
+  perform relevo.share_grants(of_entity, format('relevo_archive.%I', place)::regclass);
+  return place;
+end
+$_$;
+
 CREATE FUNCTION relevo.region_key(x text) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN NULLIF(regexp_replace(btrim(relevo.words(x)), '^(region )?(del? )?(la |los |las |el )?'::text, ''::text), ''::text);
@@ -555,6 +782,17 @@ CREATE FUNCTION relevo.refuse(complaint text) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$ begin raise exception using errcode = 'invalid_parameter_value', message = complaint; end $$;
+
+CREATE FUNCTION relevo.refuse_sealed() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  raise exception using errcode = 'object_not_in_prerequisite_state',
+    message = format('%I.%I is sealed for the archive', tg_table_schema, tg_table_name),
+    hint = 'Nothing is written to a month that is past its retention.';
+end
+$$;
 
 CREATE FUNCTION relevo.register_installation(installation jsonb) RETURNS uuid
     LANGUAGE plpgsql SECURITY DEFINER
@@ -622,9 +860,126 @@ begin
 end
 $_$;
 
+CREATE FUNCTION relevo.retire_events(of_month date, rows_per_part integer, most integer) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+  ids bigint[];
+  moved int;
+begin
+  ids := array(select e.id from relevo.notification_events e
+                where relevo.event_is_over(e) and relevo.event_month(e) = of_month order by e.id limit most for update);
+  -- the changes first: a reaper that is folding them is waited for
+  with folded as (
+    delete from relevo.event_progress_deltas d where d.event_id = any (ids) returning d.event_id, d.status, d.deliveries
+  )
+  insert into relevo.event_progress as p (event_id, status, deliveries)
+  select f.event_id, f.status, sum(f.deliveries) from folded f group by f.event_id, f.status order by f.event_id, f.status
+  on conflict (event_id, status) do update set deliveries = p.deliveries + excluded.deliveries;
+  execute format($sql$
+    with sums as (
+      delete from relevo.event_progress p where p.event_id = any ($1) returning p.event_id, p.status, p.deliveries
+    ), told as (
+      select s.event_id, jsonb_object_agg(s.status, s.deliveries) filter (where s.deliveries <> 0) as deliveries from sums s group by s.event_id
+    ), gone as (
+      delete from relevo.notification_events e where e.id = any ($1) returning e.*
+    ), kept as (
+      insert into relevo.event_keys (event_type, event_key, event_id, content_hash, state, month)
+      select g.event_type, g.event_key, g.id, g.content_hash, g.state, $2 from gone g
+    )
+    insert into relevo_archive.%I
+    select g.id, g.event_type, case when open then g.event_key end, g.licitacion_id, case when open then g.title end,
+           case when open then g.body end, case when open then g.data end, case when open then g.push end, g.audience, g.category, g.lane,
+           g.at_most_once, g.scheduled_at, g.deadline_at, g.match_rubros, g.match_region, g.match_tipo, g.match_monto, g.match_moneda,
+           g.match_words, case when open then g.content_hash end, g.state, g.event_day, g.fanout_started_at, g.fanout_finished_at,
+           g.targets_selected, g.deliveries_created, coalesce(t.deliveries, '{}'), g.ended_at, case when open then g.end_reason end,
+           g.created_at, g.updated_at
+      from gone g
+      cross join lateral (select g.audience <> 'installations' as open) o
+      left join told t on t.event_id = g.id$sql$, relevo.open_cold_table('notification_events', of_month, rows_per_part))
+  using ids, of_month;
+  get diagnostics moved = row_count;
+  return moved;
+end
+$_$;
+
+CREATE FUNCTION relevo.retire_items(of_month date, rows_per_part integer, most integer) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+  place text := relevo.open_cold_table('licitaciones', of_month, rows_per_part);
+  columns text; -- those of the cold table: a column that was added since has no place in a month half way through
+  moved int;
+begin
+  select string_agg(format('%I', a.attname), ', ' order by a.attnum) into columns
+    from pg_attribute a where a.attrelid = format('relevo_archive.%I', place)::regclass and a.attnum > 0 and not a.attisdropped;
+  execute format($sql$
+    with old as materialized (
+      select l.id from relevo.licitaciones l
+       where l.created_at >= $1::timestamp at time zone 'UTC' and l.created_at < ($1 + interval '1 month') at time zone 'UTC'
+       order by l.id limit $2 for update
+    ), gone as (
+      delete from relevo.licitaciones l using old where l.id = old.id returning l.*
+    )
+    insert into relevo_archive.%1$I (%2$s) select %2$s from gone$sql$, place, columns)
+  using of_month, most;
+  get diagnostics moved = row_count;
+  return moved;
+end
+$_$;
+
+CREATE FUNCTION relevo.retire_month(of_entity text, of_month date) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  place text := of_entity || to_char(of_month, '_YYYY_MM');
+  old_name text;
+  new_name text;
+begin
+  perform from relevo.archive_exports where entity = of_entity and month = of_month and state = 'sealed' for update;
+  if not found then
+    raise exception 'the month % of % is not sealed', to_char(of_month, 'YYYY-MM'), of_entity;
+  end if;
+  execute format('alter table relevo.%I detach partition relevo.%I', of_entity, place);
+  -- PostgreSQL shortens the names of a partition's indexes, and gives a name that is free again to a later one
+  for old_name, new_name in select i.indexrelid::regclass::text, place || '_' || row_number() over (order by i.indexrelid)
+                              from pg_index i where i.indrelid = format('relevo.%I', place)::regclass loop
+    execute format('alter index %s rename to %I', old_name, new_name);
+  end loop;
+  execute format('alter table relevo.%I set schema relevo_archive', place);
+  perform relevo.share_grants(of_entity, format('relevo_archive.%I', place)::regclass);
+  update relevo.archive_exports
+     set state = 'retired', retired_at = now(), updated_at = now(), relation_oid = format('relevo_archive.%I', place)::regclass
+   where entity = of_entity and month = of_month;
+end
+$$;
+
 CREATE FUNCTION relevo.retry_delay(attempts integer, base_ms bigint, max_ms bigint, jitter_ms bigint, floor_ms bigint, chance double precision) RETURNS interval
     LANGUAGE sql IMMUTABLE
     RETURN (GREATEST((LEAST(((base_ms)::double precision * ((2)::double precision ^ (LEAST((GREATEST(attempts, 1) - 1), 40))::double precision)), (max_ms)::double precision) + ((jitter_ms)::double precision * chance)), (floor_ms)::double precision) * '00:00:00.001'::interval);
+
+CREATE FUNCTION relevo.seal_month(of_entity text, of_month date, rows_per_part integer) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  place text := of_entity || to_char(of_month, '_YYYY_MM');
+begin
+  perform pg_advisory_xact_lock(hashtextextended('relevo.month:' || to_char(of_month, 'YYYY-MM'), 0));
+  if of_entity = 'notification_deliveries' then
+    update relevo.notification_events e
+       set state = 'cancelled', ended_at = now(), swept_at = now(), updated_at = now(),
+           end_reason = 'its month was archived before its fan-out was finished'
+     where e.state = 'fanning' and date_trunc('month', e.event_day::timestamp)::date = of_month;
+  end if;
+  insert into relevo.archive_exports (entity, month, state, relation, part_rows, sealed_at)
+  values (of_entity, of_month, 'sealed', place, rows_per_part, now());
+  perform relevo.bar_writes(format('relevo.%I', place)::regclass);
+end
+$$;
 
 CREATE FUNCTION relevo.set_preference(installation uuid, preference_name text, preference jsonb) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
@@ -676,6 +1031,22 @@ begin
 end
 $_$;
 
+CREATE FUNCTION relevo.share_grants(of_entity text, cold regclass) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  reader text;
+begin
+  for reader in select distinct a.grantee::regrole::text
+                  from pg_class c cross join aclexplode(c.relacl) a
+                 where c.oid = format('relevo.%I', of_entity)::regclass and a.privilege_type = 'SELECT' and a.grantee not in (0, c.relowner) loop
+    execute format('grant usage on schema relevo_archive to %s', reader);
+    execute format('grant select on %s to %s', cold, reader);
+  end loop;
+end
+$$;
+
 CREATE FUNCTION relevo.slice_targets(event_id bigint, kind text, buckets text[], after_seq bigint, upto_seq bigint) RETURNS TABLE(installation_id uuid, project text, provider text)
     LANGUAGE sql STABLE
     AS $$
@@ -715,6 +1086,63 @@ CREATE FUNCTION relevo.wake(cycle_name text) RETURNS void
     from relevo.cycle_state s
    where s.cycle = cycle_name and s.source = '' and s.asleep
 $$;
+
+CREATE TABLE relevo.archive_exports (
+    entity text NOT NULL,
+    month date NOT NULL,
+    state text NOT NULL,
+    relation text NOT NULL,
+    relation_oid oid,
+    part_rows integer NOT NULL,
+    parts integer,
+    rows bigint,
+    bytes bigint,
+    sealed_at timestamp with time zone,
+    retired_at timestamp with time zone,
+    exported_at timestamp with time zone,
+    verified_at timestamp with time zone,
+    drop_eligible_at timestamp with time zone,
+    dropped_at timestamp with time zone,
+    mismatches integer DEFAULT 0 NOT NULL,
+    last_error text,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT archive_exports_check CHECK (((state = 'moving'::text) = (sealed_at IS NULL))),
+    CONSTRAINT archive_exports_check1 CHECK (((state = ANY (ARRAY['retired'::text, 'exported'::text, 'verified'::text, 'dropped'::text])) = (retired_at IS NOT NULL))),
+    CONSTRAINT archive_exports_check2 CHECK (((retired_at IS NULL) OR (relation_oid IS NOT NULL))),
+    CONSTRAINT archive_exports_check3 CHECK (((state = ANY (ARRAY['exported'::text, 'verified'::text, 'dropped'::text])) = (exported_at IS NOT NULL))),
+    CONSTRAINT archive_exports_check4 CHECK (((state = ANY (ARRAY['verified'::text, 'dropped'::text])) = (verified_at IS NOT NULL))),
+    CONSTRAINT archive_exports_check5 CHECK (((verified_at IS NULL) = (drop_eligible_at IS NULL))),
+    CONSTRAINT archive_exports_check6 CHECK (((state = 'dropped'::text) = (dropped_at IS NOT NULL))),
+    CONSTRAINT archive_exports_check7 CHECK (((exported_at IS NULL) OR ((parts IS NOT NULL) AND (rows IS NOT NULL) AND (bytes IS NOT NULL)))),
+    CONSTRAINT archive_exports_entity_check CHECK ((entity = ANY (ARRAY['licitaciones'::text, 'notification_events'::text, 'notification_deliveries'::text, 'push_requests'::text]))),
+    CONSTRAINT archive_exports_last_error_check CHECK (((length(last_error) >= 1) AND (length(last_error) <= 500))),
+    CONSTRAINT archive_exports_month_check CHECK ((EXTRACT(day FROM month) = (1)::numeric)),
+    CONSTRAINT archive_exports_part_rows_check CHECK ((part_rows > 0)),
+    CONSTRAINT archive_exports_state_check CHECK ((state = ANY (ARRAY['moving'::text, 'sealed'::text, 'retired'::text, 'exported'::text, 'verified'::text, 'dropped'::text])))
+);
+
+COMMENT ON TABLE relevo.archive_exports IS 'One row per entity and month that left the hot tables: moving or sealed, retired, exported, verified, dropped.';
+
+CREATE TABLE relevo.archive_parts (
+    entity text NOT NULL,
+    month date NOT NULL,
+    part integer NOT NULL,
+    first_key text[] NOT NULL,
+    last_key text[] NOT NULL,
+    rows bigint NOT NULL,
+    bytes bigint NOT NULL,
+    file_sha256 text NOT NULL,
+    content_sha256 text NOT NULL,
+    uploaded_at timestamp with time zone DEFAULT now() NOT NULL,
+    verified_at timestamp with time zone,
+    CONSTRAINT archive_parts_bytes_check CHECK ((bytes > 0)),
+    CONSTRAINT archive_parts_content_sha256_check CHECK ((length(content_sha256) = 64)),
+    CONSTRAINT archive_parts_file_sha256_check CHECK ((length(file_sha256) = 64)),
+    CONSTRAINT archive_parts_part_check CHECK ((part > 0)),
+    CONSTRAINT archive_parts_rows_check CHECK ((rows > 0))
+);
+
+COMMENT ON TABLE relevo.archive_parts IS 'One Parquet file of a month: a fixed range of its sorted rows, the hash of the file and of the rows in it.';
 
 CREATE TABLE relevo.claims (
     token uuid NOT NULL,
@@ -877,6 +1305,17 @@ CREATE TABLE relevo.event_audience (
 );
 
 COMMENT ON TABLE relevo.event_audience IS 'The given installations of a personal event.';
+
+CREATE TABLE relevo.event_keys (
+    event_type text NOT NULL,
+    event_key text NOT NULL,
+    event_id bigint NOT NULL,
+    content_hash text NOT NULL,
+    state text NOT NULL,
+    month date NOT NULL
+);
+
+COMMENT ON TABLE relevo.event_keys IS 'The keys of retired events; never retired, for they are what dedups.';
 
 CREATE TABLE relevo.event_progress (
     event_id bigint NOT NULL,
@@ -1264,6 +1703,12 @@ WITH (fillfactor='50');
 
 COMMENT ON TABLE relevo.workers IS 'One row per process start that may run cycles; lost_at is set by whoever notices its silence.';
 
+ALTER TABLE ONLY relevo.archive_exports
+    ADD CONSTRAINT archive_exports_pkey PRIMARY KEY (entity, month);
+
+ALTER TABLE ONLY relevo.archive_parts
+    ADD CONSTRAINT archive_parts_pkey PRIMARY KEY (entity, month, part);
+
 ALTER TABLE ONLY relevo.claims
     ADD CONSTRAINT claims_pkey PRIMARY KEY (token);
 
@@ -1284,6 +1729,12 @@ ALTER TABLE ONLY relevo.device_installations
 
 ALTER TABLE ONLY relevo.event_audience
     ADD CONSTRAINT event_audience_pkey PRIMARY KEY (event_id, installation_id);
+
+ALTER TABLE ONLY relevo.event_keys
+    ADD CONSTRAINT event_keys_event_id_key UNIQUE (event_id);
+
+ALTER TABLE ONLY relevo.event_keys
+    ADD CONSTRAINT event_keys_pkey PRIMARY KEY (event_type, event_key);
 
 ALTER TABLE ONLY relevo.event_progress_deltas
     ADD CONSTRAINT event_progress_deltas_pkey PRIMARY KEY (id);
@@ -1351,6 +1802,18 @@ ALTER TABLE ONLY relevo.source_lanes
 ALTER TABLE ONLY relevo.source_state
     ADD CONSTRAINT source_state_pkey PRIMARY KEY (source);
 
+ALTER TABLE relevo.notification_deliveries
+    ADD CONSTRAINT times_fit_an_archive CHECK (((event_day >= '1900-01-01'::date) AND (event_day <= '2300-01-01'::date) AND (LEAST(next_attempt_at, deadline_at, last_attempt_at, completed_at, created_at, updated_at) >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(next_attempt_at, deadline_at, last_attempt_at, completed_at, created_at, updated_at) <= '2300-01-01 00:00:00+00'::timestamp with time zone))) NOT VALID;
+
+ALTER TABLE relevo.push_requests
+    ADD CONSTRAINT times_fit_an_archive CHECK (((request_day >= '1900-01-01'::date) AND (request_day <= '2300-01-01'::date) AND (LEAST(journalled_at, answered_at) >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(journalled_at, answered_at) <= '2300-01-01 00:00:00+00'::timestamp with time zone))) NOT VALID;
+
+ALTER TABLE relevo.licitaciones
+    ADD CONSTRAINT values_fit_an_archive CHECK (((monto IS DISTINCT FROM 'NaN'::numeric) AND (LEAST(created_at, updated_at) >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(created_at, updated_at) <= '2300-01-01 00:00:00+00'::timestamp with time zone))) NOT VALID;
+
+ALTER TABLE relevo.notification_events
+    ADD CONSTRAINT values_fit_an_archive CHECK (((event_day >= '1900-01-01'::date) AND (event_day <= '2300-01-01'::date) AND (match_monto IS DISTINCT FROM 'NaN'::numeric) AND (LEAST(scheduled_at, deadline_at, fanout_started_at, fanout_finished_at, ended_at, created_at, updated_at) >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(scheduled_at, deadline_at, fanout_started_at, fanout_finished_at, ended_at, created_at, updated_at) <= '2300-01-01 00:00:00+00'::timestamp with time zone))) NOT VALID;
+
 ALTER TABLE ONLY relevo.worker_runs
     ADD CONSTRAINT worker_runs_pkey PRIMARY KEY (id);
 
@@ -1402,6 +1865,9 @@ CREATE TRIGGER index_deleted AFTER DELETE ON relevo.notification_preferences REF
 CREATE TRIGGER index_inserted AFTER INSERT ON relevo.notification_preferences REFERENCING NEW TABLE AS come FOR EACH STATEMENT EXECUTE FUNCTION relevo.index_preferences();
 
 CREATE TRIGGER index_updated AFTER UPDATE ON relevo.notification_preferences REFERENCING OLD TABLE AS gone NEW TABLE AS come FOR EACH STATEMENT EXECUTE FUNCTION relevo.index_preferences();
+
+ALTER TABLE ONLY relevo.archive_parts
+    ADD CONSTRAINT archive_parts_entity_month_fkey FOREIGN KEY (entity, month) REFERENCES relevo.archive_exports(entity, month);
 
 ALTER TABLE ONLY relevo.event_audience
     ADD CONSTRAINT event_audience_event_id_fkey FOREIGN KEY (event_id) REFERENCES relevo.notification_events(id) ON DELETE CASCADE;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from psycopg import errors as pg
 from psycopg.rows import dict_row
@@ -141,6 +142,16 @@ def retry_rejects(database: Database, *, source: str | None = None, reject_id: i
     """Make rejects due at once; return how many."""
     with database.connection() as connection:
         return connection.execute(_SQL["retry_rejects"], {"source": source, "reject_id": reject_id}).rowcount
+
+
+def forget(database: Database, installation_id: UUID) -> bool:
+    """Forget a person: the installation and what was said to it alone; tell whether there was anything."""
+    asked = {"installation_id": installation_id}
+    with database.transaction() as connection:
+        row = connection.execute(_SQL["forget_installation"], asked).fetchone()
+    with database.connection() as connection:  # it looks through every hot delivery, and may take its time
+        connection.execute(_SQL["forget_tokens"], asked)
+    return row == (True,)
 
 
 def grant(database: Database, role: str) -> None:

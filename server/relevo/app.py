@@ -9,16 +9,18 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from relevo import embedded, rendering
+from relevo.archives.folder import FolderStore
+from relevo.archives.s3 import S3Store
 from relevo.claims import Claims
 from relevo.config import Settings
-from relevo.cycles import cleanup, fanout, ingest, reaper
+from relevo.cycles import cleanup, export, fanout, ingest, reaper
 from relevo.cycles.batch import Office
 from relevo.cycles.dispatch import Dispatch
 from relevo.cycles.receipt import Receipts
 from relevo.db import Database
 from relevo.errors import UsageError
 from relevo.heartbeat import Heartbeat
-from relevo.ports import Composer, PushProvider, Renderer, Source
+from relevo.ports import ArchiveStore, Composer, PushProvider, Renderer, Source
 from relevo.projects import Projects
 from relevo.providers.expo import Expo
 from relevo.runner import Runner
@@ -116,6 +118,15 @@ def push_provider(settings: Settings) -> Iterator[PushProvider]:
         yield provider
 
 
+def archive_store(settings: Settings) -> ArchiveStore | None:
+    """Return the store that exported months are kept in, or None if none is set."""
+    if settings.archive_bucket is not None:
+        return S3Store(settings)
+    if settings.archive_folder is not None:
+        return FolderStore(settings.archive_folder, settings.archive_prefix)
+    return None
+
+
 @contextmanager
 def build(
     settings: Settings,
@@ -153,6 +164,7 @@ def build(
             dispatch.cycle(),
             Receipts(office, dispatch.lines_of).cycle(),
             cleanup.cycle(settings),
+            export.cycle(settings, archive_store(settings)),
         ]
         registry = {cycle.key: cycle for cycle in [*own, *(make(settings, claims) for make in cycles)]}
         worker = Worker(opened, settings, worker_id)

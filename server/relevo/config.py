@@ -139,6 +139,18 @@ def _unreachable(complaint: str) -> Iterator[None]:
         raise ValueError(complaint) from None
 
 
+def _bucket(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{1,62}", text):
+        raise ValueError("must be the name of a bucket, 2 to 63 characters out of A-Z a-z 0-9 . _ -")
+    return text
+
+
+def _prefix(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*", text) or len(text) > _MAX_QUOTED:
+        raise ValueError("must be names out of A-Z a-z 0-9 . _ = - with single slashes between them")
+    return text
+
+
 Address = Annotated[str, AfterValidator(_address)]
 Cron = Annotated[str, AfterValidator(_cron)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
@@ -198,8 +210,35 @@ class Configured(NamedTuple):
         return f"those whose ticket, address or folder is set; without DATABASE_URL {','.join(self.nominal)}"
 
 
+class WhenSet(NamedTuple):
+    """A default that is true exactly when another setting is set."""
+
+    of: str
+
+    def __call__(self, data: dict[str, Any]) -> bool:
+        """Tell whether it is set."""
+        return data[self.of] is not None
+
+    def __str__(self) -> str:
+        return f"true with {self.of.upper()}, else false"
+
+
+class BesideData(NamedTuple):
+    """A default folder for the embedded demo: beside its data, unless a bucket is set."""
+
+    name: str
+
+    def __call__(self, data: dict[str, Any]) -> Path | None:
+        """Return the folder, or None where real services are set."""
+        alone = data["database_url"] is None and data["archive_bucket"] is None
+        return data["relevo_data_dir"] / self.name if alone else None
+
+    def __str__(self) -> str:
+        return f"without DATABASE_URL and ARCHIVE_BUCKET the folder {self.name} in RELEVO_DATA_DIR, else none"
+
+
 def _setting(meaning: str, default: Any = None, **bounds: Any) -> Any:
-    if isinstance(default, Ceiling | SameAs | Configured):
+    if isinstance(default, Ceiling | SameAs | Configured | WhenSet | BesideData):
         return Field(default_factory=cast("Any", default), description=meaning, **bounds)
     return Field(default, description=meaning, **bounds)
 
@@ -401,7 +440,7 @@ class Settings(BaseSettings):
 
     worker_tick_runners: Names = _setting(
         "The cycles `relevo tick` runs, in this order, separated by commas.",
-        ("reaper", "ingest", "fanout", "dispatch", "receipt", "cleanup"),
+        ("reaper", "ingest", "fanout", "dispatch", "receipt", "cleanup", "archive-export"),
     )
     worker_tick_overall_max_ms: int = _number("How long one tick may take in all, in milliseconds.", 480_000, 1, DAY)
     worker_tick_runner_max_ms: int = _number(
@@ -493,6 +532,40 @@ class Settings(BaseSettings):
     )
     partitions_ahead_months: int = _number("How many months of partitions exist ahead of today.", 2, 1, 24)
     runs_retention_days: int = _number("For how many days finished runs are kept in worker_runs.", 90, 1, 3_650)
+    deliveries_retention_days: int = _number(
+        "For how many days after a month's end its deliveries, journal and events stay hot.", 90, 1, 36_500
+    )
+    licitaciones_hot_months: int = _number("For how many whole months tenders stay hot.", 12, 1, 1_200)
+
+    archive_export_cron: Cron = _setting("When retired months are exported, as a cron expression.", "47 3 * * *")
+    archive_bucket: Annotated[str, AfterValidator(_bucket)] | None = _setting(
+        "The S3 bucket to which retired months are exported; without it and ARCHIVE_FOLDER they stay in the database."
+    )
+    archive_prefix: Annotated[str, AfterValidator(_prefix)] = _setting(
+        "What the keys of all objects begin with, in a bucket or folder.", "relevo"
+    )
+    archive_region: str | None = _setting("The bucket's region; without it as the environment of AWS says.")
+    archive_endpoint: WebAddress | None = _setting("The address of an S3-compatible service, for other than AWS.")
+    archive_path_style: bool = _setting(
+        "Whether the bucket's name stands in the path rather than in the host name.", WhenSet("archive_endpoint")
+    )
+    archive_sse: Literal["none", "AES256", "aws:kms"] = _setting(
+        "How the service encrypts what is stored: none, AES256 or aws:kms.", "none"
+    )
+    archive_sse_kms_key_id: str | None = _setting("The key to encrypt with; goes with ARCHIVE_SSE=aws:kms.")
+    archive_timeout_ms: int = _number(
+        "How long the archive's service may be silent within one request, in milliseconds.",
+        30 * SECOND,
+        10,
+        10 * MINUTE,
+    )
+    archive_folder: Annotated[Path, AfterValidator(_folder)] | None = _setting(
+        "The folder to which retired months are exported, instead of a bucket.", BesideData("archive")
+    )
+    archive_part_rows: int = _number("How many rows of a month one file holds at most.", 250_000, 1, 10_000_000)
+    archive_grace_days: int = _number(
+        "For how many days a month stays in the database after its export was verified.", 7, 0, 3_650
+    )
 
     log_level: LogLevel = _setting("The least important lines to log: debug, info, warning or error.", "info")
     log_format: LogFormat = _setting("How lines are logged: console for the eye, json for machines.", "console")
@@ -758,7 +831,18 @@ def _pair_complaints(settings: Settings) -> dict[tuple[str, ...], str]:
         found[shard] = f"must be less than WORKER_TICK_SHARD_COUNT ({count}), got {index}"
     if settings.database_direct_url and not settings.database_url:
         found["database_url", "database_direct_url"] = "must be set along with DATABASE_DIRECT_URL"
-    return {**found, **_source_complaints(settings)}
+    return {**found, **_source_complaints(settings), **_archive_complaints(settings)}
+
+
+def _archive_complaints(settings: Settings) -> dict[tuple[str, ...], str]:
+    found: dict[tuple[str, ...], str] = {}
+    if settings.archive_bucket and settings.archive_folder:
+        found["archive_folder", "archive_bucket"] = (
+            f"must not be set along with ARCHIVE_BUCKET ({settings.archive_bucket})"
+        )
+    if settings.archive_sse_kms_key_id and settings.archive_sse != "aws:kms":
+        found["archive_sse", "archive_sse_kms_key_id"] = "must be aws:kms along with ARCHIVE_SSE_KMS_KEY_ID"
+    return found
 
 
 def _source_complaints(settings: Settings) -> dict[tuple[str, ...], str]:

@@ -157,6 +157,23 @@ class Database:
         return connection
 
     @contextmanager
+    def arrow(self) -> Iterator[Any]:
+        """Lend a connection that reads and writes Arrow, by the direct DSN, in a transaction that ends with it."""
+        import adbc_driver_postgresql.dbapi as adbc  # noqa: PLC0415 only export and restore need it
+
+        try:
+            connection = adbc.connect(make_conninfo(self._direct_dsn, client_encoding="UTF8"))
+        except adbc.Error as error:
+            raise DatabaseUnavailableError(
+                f"PostgreSQL did not answer ({normalise_error(error, 200)}).",
+                hint="Is it running, and does DATABASE_DIRECT_URL lead to it?",
+            ) from error
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    @contextmanager
     def connection(self) -> Iterator[Connection]:
         """Lend a pooled connection in autocommit: for a single statement."""
         with self.watch(), self._pool.connection() as connection:

@@ -64,3 +64,11 @@ class Reschedule(Exception):  # noqa: N818 not an error: a wish
 
 class InvalidInputError(RelevoError):
     """An event, installation or preference is not as it should be; the message names what."""
+
+
+class ArchiveError(RelevoError):
+    """The archive's store did not do what it was asked for, or holds something else than it should."""
+
+
+class ArchiveMissingError(ArchiveError):
+    """The archive's store has no such object."""

@@ -74,6 +74,11 @@ def rejects(database: Database, *, source: str | None = None, limit: int = 20) -
     return _rows(database, "list_rejects", source=source, limit=min(limit, MAX_LIMIT))
 
 
+def archive(database: Database) -> list[Row]:
+    """Return the months that left the hot tables, oldest first."""
+    return _rows(database, "list_archive")
+
+
 @dataclass(frozen=True)
 class Health:
     """Whether the fleet is well, and if not, why."""

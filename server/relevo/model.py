@@ -303,3 +303,19 @@ class Fetched:
     detail: str = ""
     more: bool = False
     """Whether the source has more to say at once."""
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """An object in the archive's store."""
+
+    key: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of an exported table, by PostgreSQL's name for its type."""
+
+    name: str
+    type: str

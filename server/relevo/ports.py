@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Protocol
 
-from relevo.model import Delivery, Fetched, Item, Message, ReceiptReply, Reject, Reply, Ticket
+from relevo.model import Delivery, Fetched, Item, Message, ReceiptReply, Reject, Reply, StoredObject, Ticket
 
 
 class LaneClosed(Exception):  # noqa: N818 a state of affairs: today's requests are spent, or we are stopping
@@ -116,4 +117,33 @@ class PushProvider(Protocol):
 
     def close(self) -> None:
         """Close all connections."""
+        ...
+
+
+class ArchiveStore(Protocol):
+    """Where exported months are kept. What it cannot do is an ArchiveError; an object is there whole or not at all."""
+
+    @property
+    def name(self) -> str:
+        """Where it is, for people."""
+        ...
+
+    def put(self, key: str, path: Path, *, replace: bool = False) -> bool:
+        """Store a file under a key; False, and nothing changed, if there is an object and it must not be replaced."""
+        ...
+
+    def fetch(self, key: str, path: Path) -> None:
+        """Write an object to a file; raises ArchiveMissingError if there is none."""
+        ...
+
+    def listing(self, prefix: str) -> Sequence[StoredObject]:
+        """Return the objects whose keys begin so, in the order of their keys."""
+        ...
+
+    def tidy(self, prefix: str) -> None:
+        """Remove what interrupted uploads left behind below a prefix; whole objects stay."""
+        ...
+
+    def arrow_filesystem(self) -> tuple[Any, str]:
+        """Return an Arrow filesystem that reads the store in place, and the path below which its keys lie."""
         ...

@@ -69,6 +69,8 @@ class Runner:
         """
         if not self._settings.outbox_worker_enabled:
             return self.skip(cycle, trigger, "OUTBOX_WORKER_ENABLED is false")
+        if cycle.off:
+            return self._switched_off(cycle, trigger)
         lock = self._locks.setdefault(cycle.key, threading.Lock())
         if not lock.acquire(blocking=False):
             return self.skip(cycle, trigger, "already running in this process")
@@ -76,6 +78,12 @@ class Runner:
             return self._round(cycle, trigger, budget=budget or cycle.budget, shard=shard, by_slot=by_slot)
         finally:
             lock.release()
+
+    def _switched_off(self, cycle: Cycle, trigger: Trigger) -> Report:
+        """Tell why a cycle has nothing to work with, and look again at its next slot."""
+        context, _ = self._open(cycle, trigger, None)
+        wait = cycle.timing.next_slot(context.started_at) - context.started_at
+        return self.skip(cycle, trigger, cycle.off, context, wait.total_seconds())
 
     def _round(
         self, cycle: Cycle, trigger: Trigger, *, budget: Budget, shard: Shard | None, by_slot: bool | None

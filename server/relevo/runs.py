@@ -35,6 +35,8 @@ class Cycle:
     source: str = ""
     wakeable: bool = False
     budget: Budget = BUDGET
+    off: str = ""
+    """Why it cannot run with these settings; nothing if it can."""
 
     @property
     def key(self) -> str:

@@ -95,3 +95,13 @@ returning breaker;
 -- name: forget_tallies
 -- Forgets how a project's pushes fared, so that its brakes judge anew.
 delete from relevo.push_tallies where project = %(project)s;
+
+-- name: forget_installation
+-- Forgets a person: deletes the installation with all that leads to anybody, and what was said to it alone.
+select relevo.forget_installation(%(installation_id)s);
+
+-- name: forget_tokens
+-- Takes push tokens out of what a provider said of an installation's deliveries; what is retired holds none.
+update relevo.notification_deliveries
+   set last_error_message = regexp_replace(last_error_message, '(Expo(nent)?PushToken\[)[^]]*', '\1…', 'g'), updated_at = now()
+ where installation_id = %(installation_id)s and last_error_message ~ 'Expo(nent)?PushToken\[[^]…]';

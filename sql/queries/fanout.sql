@@ -31,6 +31,17 @@ with begun as (
 )
 select b.event_day, b.fanout_upto, relevo.ensure_partitions(b.event_day, 1) from begun b;
 
+-- name: hold_day_open
+-- Keeps the month of a slice from being sealed until the slice is committed, and tells whether it is open.
+select cardinality(relevo.hold_open(array[%(day)s::date])) = 1;
+
+-- name: end_sealed_event
+-- Ends an event whose month was sealed for the archive before its fan-out was finished.
+update relevo.notification_events
+   set state = 'cancelled', ended_at = coalesce(%(now)s::timestamptz, now()), swept_at = coalesce(%(now)s::timestamptz, now()),
+       end_reason = 'its month was archived before its fan-out was finished', updated_at = coalesce(%(now)s::timestamptz, now())
+ where id = %(event_id)s;
+
 -- name: expire_event
 -- Ends an event whose deadline passed before it fanned out.
 update relevo.notification_events

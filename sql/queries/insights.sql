@@ -143,3 +143,11 @@ select p.project, p.rate_share, p.rest_until, p.breaker, p.breaker_reason, p.bre
                         from relevo.push_tallies t where t.project = p.project and t.at > now() - interval '15 minutes') t
  order by p.project
  limit %(limit)s;
+
+-- name: list_archive
+-- Lists the months that left the hot tables, oldest first: how far each is, and what keeps it.
+select x.entity, x.month, x.state, x.rows, x.bytes, x.parts,
+       (select count(*)::int from relevo.archive_parts p where p.entity = x.entity and p.month = x.month) as parts_uploaded,
+       x.retired_at, x.verified_at, x.drop_eligible_at, x.dropped_at, x.mismatches, x.last_error
+  from relevo.archive_exports x
+ order by x.month, x.entity;

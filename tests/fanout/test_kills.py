@@ -140,6 +140,16 @@ class Scene:
         self.big = self._event("big", phones.all)  # as if ten thousand had been made before
         conn.execute("update relevo.notification_events set deliveries_created = 10000 where id = %s", [self.big])
         self.matching = self._event("matching", Matching(region="Región del Ñuble"))
+        self.sealed = self._event("sealed", "everyone")  # half way, when its month went to the archive
+        conn.execute(
+            "insert into relevo.archive_exports (entity, month, state, relation, part_rows, sealed_at)"
+            " values ('notification_deliveries', '2001-02-01', 'sealed', 'gone', 1, now()) on conflict do nothing"
+        )
+        conn.execute(
+            "update relevo.notification_events set state = 'fanning', event_day = '2001-02-03', fanout_upto = 9,"
+            " fanout_started_at = now() where id = %s",
+            [self.sealed],
+        )
 
     def _event(self, key: str, audience: Any) -> int:
         return door.enqueue(self.conn, Event("kill", f"{self.name} {key}", "t", audience=audience)).event_id
@@ -154,6 +164,7 @@ class Scene:
             self.begun: ("fanned", everyone, {"pending": 5}),
             self.big: ("fanned", everyone, {"pending": 6}),
             self.matching: ("fanned", asked, {"pending": 3}),
+            self.sealed: ("cancelled", [], {}),
         }
         for event_id, right in expected.items():
             status = door.get(self.conn, event_id)

@@ -24,7 +24,7 @@ FLOORS = (
     ("cycles",),
     ("door", "runs", "claims", "projects", "sending", "singleton", "heartbeat", "workers", "wakeups"),
     ("sources", "providers", "archives", "embedded", "sandbox"),
-    ("db", "queries", "migrate"),
+    ("db", "queries", "migrate", "parquet", "manifest", "copying"),
     ("config", "logs"),
     ("model", "policy", "limits", "rendering", "triggers", "ports", "errors"),
 )

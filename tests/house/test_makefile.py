@@ -27,6 +27,8 @@ TARGETS = {
     "help",
     "bench-fanout",
     "bench-dispatch",
+    "restore",
+    "bench-archive",
 }
 TOOLS = ("sh", "make", "awk", "cat", "dirname", "echo", "find", "rm")
 

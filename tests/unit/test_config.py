@@ -38,6 +38,10 @@ FOLLOWED: dict[str, object] = {
     "OUTBOX_RETRY_JITTER_MS": 500,
     "OUTBOX_WORKER_ENABLED": False,
     "CLEANUP_CRON": "17 3 * * *",
+    "ARCHIVE_EXPORT_CRON": "47 3 * * *",
+    "ARCHIVE_BUCKET": None,
+    "ARCHIVE_REGION": None,
+    "ARCHIVE_ENDPOINT": None,
     "PDF_RENDER_CONCURRENCY": 2,
     "WORKER_API_BASE_URL": None,
     "WORKER_API_SERVICE_TOKEN": None,
@@ -90,7 +94,15 @@ def test_nothing_set_gives_the_defaults() -> None:
     assert settings.push_request_timeout_ms == 10_000
     assert settings.worker_shutdown_timeout_ms == 30_000
     assert settings.reaper_interval_ms == 10_000
-    assert settings.worker_tick_runners == ("reaper", "ingest", "fanout", "dispatch", "receipt", "cleanup")
+    assert settings.worker_tick_runners == (
+        "reaper",
+        "ingest",
+        "fanout",
+        "dispatch",
+        "receipt",
+        "cleanup",
+        "archive-export",
+    )
     assert settings.outbox_worker_enabled is True
     assert settings.worker_cycles is None
     assert settings.warnings == ()
@@ -112,6 +124,19 @@ def test_values_are_read_and_typed() -> None:
     assert settings.relevo_data_dir == Path.home() / "relay"
     assert settings.log_level == "debug"
     assert settings.worker_id == "eu-1.a:b_c"
+
+
+def test_where_months_are_archived_follows_from_what_is_set() -> None:
+    """Alone the demo has a folder beside its data; with a database it takes a bucket or a folder, never both."""
+    assert load(RELEVO_DATA_DIR="/data").archive_folder == Path("/data/archive")
+    assert load(DATABASE_URL="postgresql://db/x").archive_folder is None
+    bucket = load(ARCHIVE_BUCKET="cold", ARCHIVE_ENDPOINT="https://s3.example.org")
+    assert (bucket.archive_folder, bucket.archive_path_style) == (None, True)
+    assert load(ARCHIVE_BUCKET="cold").archive_path_style is False
+    said = complaint(ARCHIVE_BUCKET="cold", ARCHIVE_FOLDER="/cold")
+    assert said.startswith("ARCHIVE_FOLDER must not be set along with ARCHIVE_BUCKET")
+    said = complaint(ARCHIVE_BUCKET="cold", ARCHIVE_SSE_KMS_KEY_ID="key")
+    assert said.startswith("ARCHIVE_SSE must be aws:kms along with ARCHIVE_SSE_KMS_KEY_ID")
 
 
 def test_settings_are_frozen() -> None:
@@ -244,6 +269,13 @@ class TestComplaints:
             ("OCDS_NAMESPACE", "a b", "1 to 100 characters out of"),
             ("OCDS_FOLDER", "/no/such/folder", "a folder that exists"),
             ("INGEST_CATCHUP_DAYS", "0", "between 1 and 3650, got 0"),
+            ("ARCHIVE_BUCKET", "a b", "the name of a bucket"),
+            ("ARCHIVE_PREFIX", "/x", "names out of A-Z a-z 0-9 . _ = - with single slashes"),
+            ("ARCHIVE_PREFIX", "../x/", "names out of A-Z a-z 0-9 . _ = - with single slashes"),
+            ("ARCHIVE_ENDPOINT", "minio:9000", "a web address such as"),
+            ("ARCHIVE_SSE", "rot13", "one of none, AES256, aws:kms, got 'rot13'"),
+            ("ARCHIVE_FOLDER", __file__, "a folder, not a file"),
+            ("DELIVERIES_RETENTION_DAYS", "0", "between 1 and 36500, got 0"),
         ],
     )
     def test_what_would_be_right(self, name: str, value: str, right: str) -> None:

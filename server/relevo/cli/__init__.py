@@ -9,7 +9,7 @@ import psycopg
 import typer
 
 from relevo import logs
-from relevo.cli import events, running, sandbox, sending, setting_up
+from relevo.cli import archive, events, running, sandbox, sending, setting_up
 from relevo.cli.common import FAILED, USAGE, complain
 from relevo.errors import ConfigError, InvalidInputError, RelevoError, UsageError
 
@@ -21,7 +21,7 @@ cli = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for part in (running, events, sending, setting_up, sandbox):
+for part in (running, events, sending, archive, setting_up, sandbox):
     cli.add_typer(part.cli)
 
 

@@ -1,9 +1,12 @@
-"""Cleanup: keep partitions ahead of time, and forget runs, workers and incidents past their retention."""
+"""Cleanup: keep partitions ahead of time, retire months past their retention, forget what is old."""
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from relevo import queries
 from relevo.config import Settings
+from relevo.cycles.retire import retire
 from relevo.model import Step
 from relevo.runs import Cycle, Run
 from relevo.triggers import Cron
@@ -17,14 +20,14 @@ def cycle(settings: Settings) -> Cycle:
     return Cycle("cleanup", Cron(settings.cleanup_cron, settings.worker_timezone), step, singleton=True)
 
 
-def step(run: Run) -> Step:
-    """Make missing partitions and prune one batch, each in its own fenced transaction."""
+def step(run: Run, now: datetime | None = None) -> Step:
+    """Make missing partitions, prune one batch and retire one thing, each in its own fenced transactions."""
     settings = run.settings
     with run.transaction() as connection:
         months = settings.partitions_ahead_months + 2  # the last one, this one, and those ahead
-        row = connection.execute(_SQL["keep_partitions_ahead"], {"months": months, "now": None}).fetchone()
+        row = connection.execute(_SQL["keep_partitions_ahead"], {"months": months, "now": now}).fetchone()
         made = int(row[0]) if row else 0
-    retention = {"retention_days": settings.runs_retention_days, "limit": _BATCH, "now": None}
+    retention = {"retention_days": settings.runs_retention_days, "limit": _BATCH, "now": now}
     with run.transaction() as connection:
         runs = connection.execute(_SQL["prune_runs"], retention).rowcount
     with run.transaction() as connection:
@@ -33,6 +36,7 @@ def step(run: Run) -> Step:
         tickets = connection.execute(_SQL["prune_late_tickets"], retention).rowcount
     with run.transaction() as connection:
         incidents = connection.execute(_SQL["prune_incidents"], retention).rowcount
+    retired = retire(run, now)
     counts = {
         "partitions_made": made,
         "runs_pruned": runs,
@@ -40,4 +44,9 @@ def step(run: Run) -> Step:
         "late_tickets_pruned": tickets,
         "incidents_pruned": incidents,
     }
-    return Step(counts, items=sum(counts.values()), more=_BATCH in (runs, workers, tickets, incidents))
+    return Step(
+        counts | dict(retired.counts),
+        items=sum(counts.values()) + retired.items,
+        more=_BATCH in (runs, workers, tickets, incidents) or retired.more,
+        problems=retired.problems,
+    )

@@ -87,6 +87,9 @@ def _slice(run: Run, connection: Connection, event: Fanning) -> tuple[Step, date
         connection.execute(_SQL["expire_event"], {"event_id": event.id, "now": run.now})
         return Step({"events_expired": 1}, items=1, more=True), None
     day, upto = _begin(run, connection, event) if event.event_day is None else (event.event_day, event.fanout_upto)
+    if connection.execute(_SQL["hold_day_open"], {"day": day}).fetchone() != (True,):
+        connection.execute(_SQL["end_sealed_event"], {"event_id": event.id, "now": run.now})
+        return Step({"events_expired": 1}, items=1, more=True), None
     slice_of = {
         "event_id": event.id,
         "audience": event.audience,

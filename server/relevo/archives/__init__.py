@@ -1,0 +1,1 @@
+"""Where exported months are kept: one file per store."""

@@ -1,0 +1,126 @@
+"""A folder as the archive's store: an object appears whole, is on the disk by then, and replaces none by chance."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from relevo.errors import ArchiveError, ArchiveMissingError
+from relevo.model import StoredObject
+
+_UNFINISHED = ".unfinished-"
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+class FolderStore:
+    """Objects as files below a folder."""
+
+    def __init__(self, folder: Path, prefix: str) -> None:
+        self._root = folder / prefix
+
+    @property
+    def name(self) -> str:
+        """The folder."""
+        return str(self._root)
+
+    def put(self, key: str, path: Path, *, replace: bool = False) -> bool:
+        """Copy to a name of its own, flush it to the disk, then give it the key's name in one move."""
+        target = self._root / key
+        with self._complaining(key):
+            self._make_folders(target.parent)
+            unfinished = target.parent / f"{_UNFINISHED}{uuid4().hex}"
+            try:
+                with path.open("rb") as source, unfinished.open("xb") as file:
+                    shutil.copyfileobj(source, file, 1 << 20)
+                    file.flush()
+                    os.fsync(file.fileno())
+                done = _name(unfinished, target, replace=replace)
+            finally:
+                unfinished.unlink(missing_ok=True)
+            _sync_folder(target.parent)
+            return done
+
+    def fetch(self, key: str, path: Path) -> None:
+        """Copy an object's file."""
+        with self._complaining(key):
+            try:
+                shutil.copyfile(self._root / key, path)
+            except FileNotFoundError:
+                if not (self._root / key).exists():
+                    raise ArchiveMissingError(f"There is no {key} in {self.name}.") from None
+                raise
+
+    def listing(self, prefix: str) -> Sequence[StoredObject]:
+        """Walk the folder; what is unfinished does not count."""
+        with self._complaining(prefix):
+            found = [
+                StoredObject(path.relative_to(self._root).as_posix(), path.stat().st_size)
+                for path in self._root.rglob("*")
+                if path.is_file() and not path.name.startswith(_UNFINISHED)
+            ]
+        return sorted((each for each in found if each.key.startswith(prefix)), key=lambda each: each.key)
+
+    def tidy(self, prefix: str) -> None:
+        """Remove the unfinished files of processes that died."""
+        with self._complaining(prefix):
+            for path in self._root.rglob(f"{_UNFINISHED}*"):
+                if path.relative_to(self._root).as_posix().startswith(prefix):
+                    path.unlink(missing_ok=True)
+
+    def arrow_filesystem(self) -> tuple[Any, str]:
+        """Read the folder itself."""
+        from pyarrow.fs import LocalFileSystem  # noqa: PLC0415 Arrow takes a tenth of a second; only queries need it here
+
+        return LocalFileSystem(), self._root.absolute().as_posix()
+
+    def _make_folders(self, folder: Path) -> None:
+        missing = [each for each in (folder, *folder.parents) if not each.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        for each in missing:
+            _sync_folder(each.parent)
+
+    @contextmanager
+    def _complaining(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            hint = "Is ARCHIVE_FOLDER there, and may this process write to it?"
+            if error.errno in _NO_SPACE:
+                hint = "Its disk is full: make room, and the export goes on by itself."
+            raise ArchiveError(
+                f"The folder {self.name} cannot be used for {key}: {error.strerror}.", hint=hint
+            ) from error
+
+
+def _name(unfinished: Path, target: Path, *, replace: bool) -> bool:
+    if replace:
+        unfinished.replace(target)
+        return True
+    try:
+        target.hardlink_to(unfinished)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if (
+            target.exists()
+        ):  # a file system without links cannot do both at once; there is one exporter, and it reads back
+            return False
+        unfinished.replace(target)
+    return True
+
+
+def _sync_folder(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,0 +1,189 @@
+"""Commands about the past: what was archived, how to bring it back, and how to forget a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from relevo import actions, app, insights, migrate, restore
+from relevo.cli.common import AsJson, coloured, err, load_settings, make_table, open_database, out, print_json
+from relevo.config import Settings
+from relevo.errors import MigrationError, UsageError
+from relevo.manifest import Manifest
+from relevo.ports import ArchiveStore
+
+cli = typer.Typer()
+archive = typer.Typer(help="Months in the archive: list, verify, restore, fetch, query.", no_args_is_help=True)
+cli.add_typer(archive, name="archive")
+
+Entity = Annotated[str, typer.Option(help="licitaciones, events, deliveries or journal.")]
+Month = Annotated[str, typer.Option(help="The month, like 2026-08.")]
+
+
+def _store(settings: Settings) -> ArchiveStore:
+    store = app.archive_store(settings)
+    if store is None:
+        raise UsageError("No archive store is set.", hint="Set ARCHIVE_BUCKET, or ARCHIVE_FOLDER.")
+    return store
+
+
+class _Rate(ProgressColumn):
+    """Rows a second."""
+
+    def render(self, task: Task) -> Text:
+        """Show the rate once it is known."""
+        return Text(f"{task.speed:,.0f} rows/s" if task.speed else "")
+
+
+@contextmanager
+def _progress(told: Manifest) -> Iterator[restore.Progress]:
+    """Show a bar per kind of work, with rate and time left."""
+    columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
+    with Progress(*columns, console=err) as bars:
+        tasks: dict[str, Any] = {}
+
+        def tell(what: str, rows: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=told.rows)
+            bars.advance(tasks[what], rows)
+
+        yield tell
+
+
+@archive.command(name="list")
+def list_months(as_json: AsJson = False) -> None:
+    """Show the months that left the hot tables, how far each is, and what the store holds."""
+    settings = load_settings()
+    store = app.archive_store(settings)
+    rows: dict[tuple[str, Any], dict[str, Any]] = {}
+    with open_database(settings) as database:
+        try:
+            rows = {(row["entity"], row["month"]): row for row in insights.archive(database)}
+        except MigrationError:
+            if store is None:  # from a store alone a database that knows nothing can still be told
+                raise
+    for told in restore.months(store) if store else ():
+        found = rows.setdefault((told.entity, told.month), {"entity": told.entity, "month": told.month, "state": ""})
+        found |= {"stored_rows": told.rows, "stored_bytes": told.bytes, "stored_parts": len(told.parts)}
+    listed = [rows[key] for key in sorted(rows, key=lambda key: (key[1], key[0]))]
+    if as_json:
+        print_json(listed)
+        return
+    table = make_table(
+        "entity", "month", "state", "rows", "in the store", "to be dropped", "trouble", wide=("trouble",)
+    )
+    for row in listed:
+        table.add_row(*_line(row))
+    out.print(table if listed else "Nothing has left the hot tables yet.")
+    if store is None:
+        out.print("No archive store is set: months stay in the database. Set ARCHIVE_BUCKET, or ARCHIVE_FOLDER.")
+
+
+def _line(row: dict[str, Any]) -> list[str]:
+    size = row.get("stored_bytes")
+    stored = "" if size is None else f"{size / 1e6:,.1f} MB in {row['stored_parts']}"
+    count = row.get("rows") if row.get("rows") is not None else row.get("stored_rows")
+    drop = row.get("dropped_at") or row.get("drop_eligible_at")
+    when = "" if drop is None else f"{drop.astimezone(UTC):%Y-%m-%d}"
+    return [
+        row["entity"],
+        f"{row['month']:%Y-%m}",
+        coloured(row["state"]),
+        "" if count is None else f"{count:,}",
+        stored,
+        f"done {when}" if row.get("dropped_at") else when,
+        escape(row.get("last_error") or ""),
+    ]
+
+
+@archive.command()
+def verify(entity: Entity, month: Month) -> None:
+    """Read a month back from the store and check it against its manifest."""
+    settings = load_settings()
+    store = _store(settings)
+    told = restore.read_manifest(store, restore.entity_named(entity), restore.month_named(month))
+    with _progress(told) as progress:
+        restore.verify(store, told, progress)
+    out.print(f"{told.relation} is whole: {told.rows:,} rows in {len(told.parts)} files.")
+
+
+@archive.command(name="restore")
+def restore_month(
+    entity: Entity,
+    month: Month,
+    into: Annotated[str, typer.Option(help="The schema in which its table is made.")] = restore.SCHEMA,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace what was restored before.")] = False,
+) -> None:
+    """Bring a month back as a table, all or nothing, checked against its manifest."""
+    settings = load_settings()
+    store = _store(settings)
+    told = restore.read_manifest(store, restore.entity_named(entity), restore.month_named(month))
+    with open_database(settings) as database, _progress(told) as progress:
+        done = restore.restore(database, store, told, schema=into, replace=replace, progress=progress)
+    out.print(f"Restored {done.rows:,} rows into {done.schema}.{done.relation}.")
+
+
+@archive.command()
+def fetch(
+    entity: Entity,
+    month: Month,
+    into: Annotated[Path, typer.Option(help="The folder in which its files are put.")] = Path(),
+) -> None:
+    """Download a month's Parquet files, each checked against the manifest."""
+    settings = load_settings()
+    store = _store(settings)
+    told = restore.read_manifest(store, restore.entity_named(entity), restore.month_named(month))
+    with _progress(told) as progress:
+        paths = restore.fetch(store, told, into, progress)
+    for path in paths:
+        out.print(escape(str(path)), soft_wrap=True)
+
+
+@archive.command()
+def query(
+    sql: Annotated[str, typer.Argument(help='For example "select count(*) from licitaciones where year = 2025".')],
+    limit: Annotated[int, typer.Option(min=1, help="How many rows to show.")] = 1_000,
+    as_json: AsJson = False,
+) -> None:
+    """Run SQL over the archive in place, with DuckDB; each entity is a view."""
+    settings = load_settings()
+    found = restore.query(_store(settings), sql)
+    rows = found.slice(0, limit).to_pylist()
+    if as_json:
+        print_json(rows)
+        return
+    table = make_table(*found.column_names, wide=found.column_names)
+    for row in rows:
+        table.add_row(*(escape("" if value is None else str(value)) for value in row.values()))
+    out.print(table)
+    if found.num_rows > limit:
+        out.print(f"{found.num_rows - limit:,} more rows; say --limit to see more.")
+
+
+@cli.command()
+def forget(installation: Annotated[UUID, typer.Argument(help="The installation.")]) -> None:
+    """Forget a person: delete an installation and all that leads to anybody; archived rows hold a random key."""
+    settings = load_settings()
+    with open_database(settings) as database:
+        migrate.prepare(database)
+        known = actions.forget(database, installation)
+    if not known:
+        raise UsageError(f"There is no installation {installation}.", hint="`relevo installations` lists them.")
+    out.print(f"Installation {installation} is forgotten.")

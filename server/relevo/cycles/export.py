@@ -1,0 +1,311 @@
+"""Archive-export: retired months go to the store as Parquet, are read back and compared, and only then dropped."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import structlog
+from psycopg.rows import class_row
+
+from relevo import __version__, copying, manifest, queries
+from relevo.config import Settings
+from relevo.copying import Relation, Span
+from relevo.errors import ArchiveError, ArchiveMissingError
+from relevo.logs import normalise_error
+from relevo.manifest import Manifest
+from relevo.model import Step
+from relevo.ports import ArchiveStore
+from relevo.runs import Cycle, Run
+from relevo.triggers import Cron
+
+_SQL = queries.load("export")
+_log = structlog.get_logger("relevo.export")
+_SCHEMA = "relevo_archive"
+OFF = "no archive store is set; set ARCHIVE_BUCKET or ARCHIVE_FOLDER"
+
+
+@dataclass(frozen=True)
+class Month:
+    """A month that left the hot tables and has not left the database."""
+
+    entity: str
+    month: date
+    state: str
+    relation: str
+    part_rows: int
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What names it in a statement."""
+        return {"entity": self.entity, "month": self.month}
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Where its rows are."""
+        return {"schema": _SCHEMA, "relation": self.relation}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part that was uploaded: a fixed range of the sorted rows."""
+
+    part: int
+    first_key: list[str]
+    last_key: list[str]
+    rows: int
+    bytes: int
+    file_sha256: str
+    content_sha256: str
+    verified: bool
+
+
+class Mismatch(ArchiveError):  # noqa: N818 a state of affairs
+    """The store holds something else than the database."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(f"{key} {why}.", hint="Nothing is dropped; it is exported again.")
+
+
+def cycle(settings: Settings, store: ArchiveStore | None) -> Cycle:
+    """Return archive-export for the registry: once a night in the whole fleet; without a store it is off."""
+    timing = Cron(settings.archive_export_cron, settings.worker_timezone)
+
+    def step(run: Run) -> Step:
+        assert store is not None  # a cycle that is off takes no step
+        return Export(run, store).step()
+
+    return Cycle("archive-export", timing, step, singleton=True, off="" if store else OFF)
+
+
+@dataclass(frozen=True)
+class Export:
+    """The steps of one run."""
+
+    run: Run
+    store: ArchiveStore
+    now: datetime | None = None
+
+    def step(self) -> Step:
+        """Upload one part, or verify one, or drop one month whose grace is over."""
+        month = self._find("find_export")
+        if month is None:
+            month = self._find("find_droppable")
+        if month is None:
+            return Step()
+        try:
+            match month.state:
+                case "retired":
+                    return self._upload(month)
+                case "exported":
+                    return self._verify(month)
+                case _:
+                    return self._drop(month)
+        except Mismatch as wrong:
+            return self._alarm(month, wrong)
+        except ArchiveError as error:  # the store is in trouble: the other months would fare no better
+            self._write("record_trouble", month, error=normalise_error(error))
+            return Step(problems=(f"{month.relation}: {normalise_error(error, 300)}",))
+
+    def _find(self, statement: str) -> Month | None:
+        asked = {"given_up": [each for each in self.run.given_up if isinstance(each, str)], "now": self.now}
+        with self.run.transaction() as connection, connection.cursor(row_factory=class_row(Month)) as cursor:
+            return cursor.execute(_SQL[statement], asked).fetchone()
+
+    def _write(self, statement: str, month: Month, **more: object) -> bool:
+        with self.run.transaction() as connection:
+            return connection.execute(_SQL[statement], month.key | more).rowcount == 1
+
+    def _alarm(self, month: Month, wrong: Mismatch) -> Step:
+        """Say it loudly, and leave the month to be exported again; a second time in one run is left to the next."""
+        _log.error("archive_mismatch", relation=month.relation, store=self.store.name, detail=str(wrong))
+        again = ("mismatch", month.relation)
+        if again in self.run.given_up:
+            self.run.given_up.add(month.relation)
+        self.run.given_up.add(again)
+        return Step({"mismatches": 1}, more=True, problems=(f"{month.relation}: {normalise_error(wrong, 300)}",))
+
+    def _parts(self, month: Month) -> list[Part]:
+        with self.run.transaction() as connection, connection.cursor(row_factory=class_row(Part)) as cursor:
+            return cursor.execute(_SQL["list_parts"], month.key).fetchall()
+
+    def _relation(self, month: Month) -> Relation:
+        with self.run.database.transaction() as connection:
+            return copying.read_relation(connection, _SCHEMA, month.relation)
+
+    def _upload(self, month: Month) -> Step:
+        """Upload the next part of a month; after the last one its manifest."""
+        parts = self._parts(month)
+        number = next((n for n, part in enumerate(parts, start=1) if part.part != n), len(parts) + 1)
+        before = parts[number - 2].last_key if number > 1 else []
+        if number == 1:
+            self.store.tidy(manifest.folder_of(month.entity, month.month))
+        with tempfile.TemporaryDirectory(prefix="relevo-export-") as folder:
+            path = Path(folder) / manifest.part_name(number)
+            made = self._write_part(month, number, before, path)
+            if made is None:
+                return self._finish_upload(month, parts, Path(folder))
+            self._put(month, path)
+        self._write("record_part", month, **made)
+        return Step({"rows_exported": made["rows"], "parts_uploaded": 1}, items=made["rows"], more=True)
+
+    def _write_part(self, month: Month, number: int, after: Sequence[str], path: Path) -> dict[str, Any] | None:
+        """Write the next part to a file and return what is to be written down of it, or None after the last."""
+        from relevo import parquet  # noqa: PLC0415 Arrow takes a tenth of a second, and most commands never export
+
+        relation = self._relation(month)
+        span = Span(after, most=month.part_rows)
+        with copying.copied(self.run.database, relation, span, self._about(month, number)) as copied:
+            rows = parquet.write_file(path, copied)
+        if not rows:
+            return None
+        return {
+            "part": number,
+            "first_key": list(after),
+            "last_key": copied.last_key(relation.keys),
+            "rows": rows,
+            "bytes": path.stat().st_size,
+            "file_sha256": file_sha256(path),
+            "content_sha256": copied.sha256,
+        }
+
+    def _about(self, month: Month, number: int) -> dict[str, str]:
+        from relevo import parquet  # noqa: PLC0415
+
+        return {
+            "entity": month.entity,
+            "month": f"{month.month:%Y-%m}",
+            "part": str(number),
+            "schema_version": str(parquet.SCHEMA_VERSION),
+            "software_version": __version__,
+        }
+
+    def _put(self, month: Month, path: Path) -> None:
+        """Store a part; what lies there from a run that died is kept if it is the same, and replaced if not."""
+        key = manifest.folder_of(month.entity, month.month) + path.name
+        if self.store.put(key, path):
+            return
+        there = path.with_name("there")
+        self.store.fetch(key, there)
+        if file_sha256(there) != file_sha256(path):
+            with self.run.transaction():  # whoever lost the lease replaces nothing
+                pass
+            self.store.put(key, path, replace=True)
+
+    def _finish_upload(self, month: Month, parts: Sequence[Part], folder: Path) -> Step:
+        self._put_manifest(month, self._manifest(month, parts), folder)
+        self._write("finish_upload", month)
+        return Step({"months_exported": 1}, items=1, more=True)
+
+    def _put_manifest(self, month: Month, told: Manifest, folder: Path) -> None:
+        path = folder / "_manifest.json"
+        path.write_text(told.to_json(), encoding="utf-8")
+        self._put(month, path)
+
+    def _manifest(self, month: Month, parts: Sequence[Part]) -> Manifest:
+        from relevo import parquet  # noqa: PLC0415
+
+        relation = self._relation(month)
+        listed = tuple(
+            manifest.Part(
+                manifest.part_name(part.part),
+                part.rows,
+                part.bytes,
+                part.file_sha256,
+                part.content_sha256,
+                tuple(part.first_key),
+                tuple(part.last_key),
+            )
+            for part in parts
+        )
+        about = (month.entity, month.month, parquet.SCHEMA_VERSION, __version__)
+        return Manifest(*about, relation.columns, relation.keys, listed)
+
+    def _verify(self, month: Month) -> Step:
+        """Read one part back from the store and compare it with the database's rows; after the last one, the whole."""
+        parts = self._parts(month)
+        part = next((each for each in parts if not each.verified), None)
+        with tempfile.TemporaryDirectory(prefix="relevo-verify-") as folder:
+            if part is None:
+                self._check_whole(month, parts, Path(folder))
+                done = self._write(
+                    "finish_verify", month, now=self.now, grace_days=self.run.settings.archive_grace_days
+                )
+                return Step({"months_verified": int(done)}, items=1, more=True)
+            key = manifest.folder_of(month.entity, month.month) + manifest.part_name(part.part)
+            path = Path(folder) / "fetched"
+            why = self._differs(month, part, key, path)
+        if why:
+            wrong = Mismatch(key, why)
+            self._write("record_mismatch", month, part=part.part, error=normalise_error(wrong))
+            raise wrong
+        self._write("record_verified", month, part=part.part)
+        return Step({"rows_verified": part.rows}, items=part.rows, more=True)
+
+    def _differs(self, month: Month, part: Part, key: str, path: Path) -> str:
+        """Say how an object differs from the database's rows, read again; nothing if it does not."""
+        from relevo import parquet  # noqa: PLC0415
+
+        try:
+            self.store.fetch(key, path)
+        except ArchiveMissingError:
+            return "is not in the store"
+        if file_sha256(path) != part.file_sha256:
+            return "is not the file that was uploaded"
+        span = Span(part.first_key, part.last_key)
+        relation, about = self._relation(month), self._about(month, part.part)
+        with copying.copied(self.run.database, relation, span, about) as rows:
+            if not parquet.same_rows(path, rows):
+                return "does not hold the database's rows"
+        return "" if rows.sha256 == part.content_sha256 else "was made from other rows than the database holds now"
+
+    def _check_whole(self, month: Month, parts: Sequence[Part], folder: Path) -> None:
+        """Compare the manifest, and see to it that every object of the month is listed in it, and is there."""
+        key = manifest.key_of(month.entity, month.month)
+        told = self._manifest(month, parts)
+        try:
+            self.store.fetch(key, folder / "manifest")
+            same = (folder / "manifest").read_text(encoding="utf-8", errors="replace") == told.to_json()
+        except ArchiveMissingError:
+            same = False
+        if not same:
+            self._write("record_mismatch", month, part=0, error=f"{key} is not what was written")
+            raise Mismatch(key, "is not what was written")
+        self._check_listing(month, parts)
+
+    def _check_listing(self, month: Month, parts: Sequence[Part]) -> None:
+        folder = manifest.folder_of(month.entity, month.month)
+        found = {each.key.removeprefix(folder): each.size for each in self.store.listing(folder)}
+        found.pop("_manifest.json", None)
+        for part in parts:
+            name = manifest.part_name(part.part)
+            if found.pop(name, None) != part.bytes:
+                wrong = Mismatch(folder + name, "is not in the store as it was uploaded")
+                self._write("record_mismatch", month, part=part.part, error=normalise_error(wrong))
+                raise wrong
+        if found:
+            raise ArchiveError(
+                f"{folder} in {self.store.name} holds what no manifest lists: {', '.join(sorted(found))[:200]}.",
+                hint="Remove it, or move it elsewhere; then the month is verified.",
+            )
+
+    def _drop(self, month: Month) -> Step:
+        """Drop a verified month whose grace is over, after a last look that its objects are still there."""
+        parts = self._parts(month)
+        with tempfile.TemporaryDirectory(prefix="relevo-drop-") as folder:
+            self._check_whole(month, parts, Path(folder))
+        with self.run.transaction() as connection:
+            row = connection.execute(_SQL["drop_retired"], month.key | {"now": self.now}).fetchone()
+        dropped = int(row == (True,))
+        return Step({"months_dropped": dropped}, items=dropped, more=True)
+
+
+def file_sha256(path: Path) -> str:
+    """Return the hash of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

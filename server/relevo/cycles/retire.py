@@ -1,0 +1,204 @@
+"""Retiring: months past their retention leave the hot tables, sealed first, whole, one small fenced step at a time."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+from psycopg import errors as pg
+from psycopg.rows import class_row
+
+from relevo import queries
+from relevo.db import Connection
+from relevo.model import Step
+from relevo.runs import Run
+
+_SQL = queries.load("retire")
+_BLOCKS = 20_000  # 160 MB a statement
+_BATCH = 2_000
+_LOCK_MS = 200
+_TRIES = 25
+_BUSY = (pg.LockNotAvailable, pg.DeadlockDetected)
+_MOVED = {"licitaciones": "archived_licitaciones", "notification_events": "archived_events"}
+_RETIRED = {"notification_deliveries": "archived_deliveries", "push_requests": "archived_requests"}
+
+
+@dataclass(frozen=True)
+class Month:
+    """A month of a partitioned table that is past its retention."""
+
+    entity: str
+    month: date
+    state: str
+    blocks: int
+    rows: int | None
+    """How many rows it has, once it was sealed and looked through."""
+
+    @property
+    def relation(self) -> str:
+        """The name of its partition."""
+        return f"{self.entity}_{self.month:%Y_%m}"
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What names it in a statement."""
+        return {"entity": self.entity, "month": self.month}
+
+
+def retire(run: Run, now: datetime | None = None) -> Step:
+    """Retire one month of deliveries or journal, else move one batch of events or items."""
+    with run.transaction() as connection:
+        ready = connection.execute(_SQL["find_archive_schema"]).fetchone() == (True,)
+    if not ready:
+        missing = "the schema relevo_archive is missing; have an administrator create it for this role"
+        return Step(problems=(missing,))
+    month = _find_month(run, now)
+    if month is not None:
+        return _retire_month(run, month, now)
+    for entity in ("notification_events", "licitaciones"):
+        moved = _move(run, entity, now)
+        if moved is not None:
+            return moved
+    return Step()
+
+
+def _find_month(run: Run, now: datetime | None) -> Month | None:
+    asked = {"retention_days": run.settings.deliveries_retention_days, "given_up": list(_given_up(run)), "now": now}
+    with run.transaction() as connection, connection.cursor(row_factory=class_row(Month)) as cursor:
+        return cursor.execute(_SQL["find_retirable"], asked).fetchone()
+
+
+def _given_up(run: Run) -> set[str]:
+    return {each for each in run.given_up if isinstance(each, str)}
+
+
+def _retire_month(run: Run, month: Month, now: datetime | None) -> Step:
+    """Seal a month and look through it, or detach one that was; a crash goes on where it was."""
+    if month.rows is not None:
+        return _detach(run, month, month.rows)
+    counts: Counter[str] = Counter()
+    sealed = month.state == "sealed"
+    for closed in (False, True):
+        if closed or (not sealed and _is_open(run, month)):
+            ended, held = _close(run, month, now)
+            counts["deliveries_ended"] += ended
+            if held:
+                return _later(run, month, counts, f"{held} deliveries are still claimed")
+        if not sealed and not _briefly(run, lambda c: c.execute(_SQL["seal_month"], month.key | _part_rows(run))):
+            return _later(run, month, counts, "somebody holds it locked")
+        unfinished, rows = _look(run, month)
+        if not unfinished:
+            with run.transaction() as connection:
+                connection.execute(_SQL["record_rows"], month.key | {"rows": rows})
+            return Step(dict(counts), items=1, more=True)
+        sealed = False
+        if not _briefly(run, lambda c: c.execute(_SQL["break_seal"], month.key)):
+            return _later(run, month, counts, "somebody holds it locked")
+    return _later(run, month, counts, f"{unfinished} rows of it are not finished")
+
+
+def _detach(run: Run, month: Month, rows: int) -> Step:
+    """Move a month that is sealed and finished to the cold schema, in one transaction that touches no row."""
+    if not _briefly(run, lambda c: c.execute(_SQL["retire_month"], month.key)):
+        return _later(run, month, Counter(), "somebody holds its table locked")
+    return Step({"months_retired": 1, _RETIRED[month.entity]: rows}, items=1, more=True)
+
+
+def _is_open(run: Run, month: Month) -> bool:
+    if month.entity != "notification_deliveries":
+        return False
+    with run.transaction() as connection:
+        return connection.execute(_SQL["look_for_open"], month.key).fetchone() == (True,)
+
+
+def _part_rows(run: Run) -> dict[str, int]:
+    return {"part_rows": run.settings.archive_part_rows}
+
+
+def _later(run: Run, month: Month, counts: Counter[str], why: str) -> Step:
+    """Leave a month to a later run, and go on with the others."""
+    run.given_up.add(month.relation)
+    problem = f"{month.relation} could not be retired yet: {why}"
+    return Step(dict(counts), items=counts.total(), more=True, problems=(problem,))
+
+
+def _close(run: Run, month: Month, now: datetime | None) -> tuple[int, int]:
+    """End what is still open in an old month; return how many were ended, and how many a claim still holds."""
+    ended, held = 0, 0
+    if month.entity != "notification_deliveries":
+        return ended, held
+    for from_block in range(0, month.blocks + 1, _BLOCKS):
+        part = month.key | {"from_block": from_block, "blocks": _BLOCKS, "now": now}
+        with run.transaction() as connection:
+            row = connection.execute(_SQL["close_deliveries"], part).fetchone()
+        assert row is not None
+        ended, held = ended + row[0], held + row[1]
+        run.may_go_on()  # raises if the lease was lost
+    return ended, held
+
+
+def _look(run: Run, month: Month) -> tuple[int, int]:
+    """Count what a sealed month holds, and what of it is not finished; the seal makes the answer final."""
+    unfinished, rows, from_block, blocks = 0, 0, 0, month.blocks
+    while from_block <= blocks:
+        part = month.key | {"from_block": from_block, "blocks": _BLOCKS}
+        with run.transaction() as connection:
+            row = connection.execute(_SQL["count_unfinished"], part).fetchone()
+            size = connection.execute(_SQL["count_blocks"], month.key).fetchone()
+        assert row is not None
+        assert size is not None
+        unfinished, rows, blocks = unfinished + row[0], rows + row[1], size[0]
+        from_block += _BLOCKS
+        run.may_go_on()
+    return unfinished, rows
+
+
+def _briefly(run: Run, work: Callable[[Connection], object]) -> bool:
+    """Do something that needs a strong lock, asking for it often and never for long; False if it was not to be had."""
+    for _ in range(_TRIES):
+        try:
+            with run.transaction() as connection:
+                connection.execute(_SQL["wait_briefly"], {"lock_ms": _LOCK_MS})
+                work(connection)
+        except _BUSY:
+            time.sleep(random.uniform(0.02, 0.2))  # noqa: S311 jitter needs no secrecy
+            run.may_go_on()
+        else:
+            return True
+    return False
+
+
+def _move(run: Run, entity: str, now: datetime | None) -> Step | None:
+    """Move one batch of the oldest month of a plain table; seal a month of which nothing is left."""
+    asked = {
+        "now": now,
+        "hot_months": run.settings.licitaciones_hot_months,
+        "retention_days": run.settings.deliveries_retention_days,
+    }
+    what = "items" if entity == "licitaciones" else "events"
+    with run.transaction() as connection:
+        row = connection.execute(_SQL[f"find_old_{what}"], asked).fetchone()
+        if row is not None and row[0] is not None:
+            batch = {"month": row[0], "limit": _BATCH} | _part_rows(run)
+            moved = connection.execute(_SQL[f"retire_{what}"], batch).fetchone()
+            count = moved[0] if moved else 0
+            return Step({_MOVED[entity]: count}, items=count, more=True)
+    return _finish(run, entity)
+
+
+def _finish(run: Run, entity: str) -> Step | None:
+    given_up = [each[1] for each in run.given_up if isinstance(each, tuple) and each[0] == entity]
+    with run.transaction() as connection:
+        row = connection.execute(_SQL["find_moving"], {"entity": entity, "given_up": given_up}).fetchone()
+        if row is None or row[0] is None:
+            return None
+        done = connection.execute(_SQL["finish_moving"], {"entity": entity, "month": row[0]}).fetchone()
+    if done != (True,):
+        run.given_up.add((entity, row[0]))  # something of it is not over yet; a later run looks again
+    finished = int(done == (True,))
+    return Step({"months_retired": finished}, items=finished, more=True)

@@ -1,0 +1,137 @@
+"""The manifest: what a month in the archive consists of, beside its files, so that a restore needs no database."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import date
+from typing import Any
+
+from relevo.errors import ArchiveError
+from relevo.model import Column
+
+FORMAT = 1
+_PART = re.compile(r"part-\d{5}\.parquet")
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,60}")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file: its rows, its size, the hash of its bytes and of its rows as PostgreSQL writes them."""
+
+    file: str
+    rows: int
+    bytes: int
+    file_sha256: str
+    content_sha256: str
+    first_key: tuple[str, ...]
+    last_key: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A month of an entity."""
+
+    entity: str
+    month: date
+    schema_version: int
+    software_version: str
+    columns: tuple[Column, ...]
+    keys: tuple[str, ...]
+    parts: tuple[Part, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows the month has."""
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def bytes(self) -> int:
+        """How large its files are."""
+        return sum(part.bytes for part in self.parts)
+
+    @property
+    def relation(self) -> str:
+        """What a table of it is called."""
+        return f"{self.entity}_{self.month:%Y_%m}"
+
+    def key_of(self, part: Part) -> str:
+        """Return where a part lies in the store."""
+        return folder_of(self.entity, self.month) + part.file
+
+    def to_json(self) -> str:
+        """Write it down, the same for the same month."""
+        told = (
+            {"format": FORMAT} | asdict(self) | {"month": f"{self.month:%Y-%m}", "rows": self.rows, "bytes": self.bytes}
+        )
+        return json.dumps(told, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def folder_of(entity: str, month: date) -> str:
+    """Return what the keys of a month begin with; engines read year and month from it."""
+    return f"{entity}/year={month:%Y}/month={month:%m}/"
+
+
+def key_of(entity: str, month: date) -> str:
+    """Return where a month's manifest lies; the underscore keeps engines from reading it as data."""
+    return f"{folder_of(entity, month)}_manifest.json"
+
+
+def part_name(part: int) -> str:
+    """Return the name of a part's file."""
+    return f"part-{part:05}.parquet"
+
+
+def month_of(key: str) -> tuple[str, date] | None:
+    """Return whose manifest lies under a key, or None if it is something else."""
+    found = re.fullmatch(r"([a-z_]+)/year=(\d{4})/month=(\d\d)/_manifest\.json", key)
+    return (found[1], date(int(found[2]), int(found[3]), 1)) if found else None
+
+
+def parse(text: str, key: str) -> Manifest:
+    """Read a manifest; what is not one is refused, for its names become names of files and tables."""
+    try:
+        told = json.loads(text)
+        if told["format"] > FORMAT:
+            raise ArchiveError(
+                f"{key} was written in format {told['format']}, and this version reads up to {FORMAT}.",
+                hint="Use a newer relevo.",
+            )
+        return _parse(told)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ArchiveError(f"{key} is no manifest of a month: {error}.", hint="Is this Relevo's archive?") from error
+
+
+def _parse(told: Mapping[str, Any]) -> Manifest:
+    year, month = told["month"].split("-")
+    columns = tuple(Column(_name(each["name"]), str(each["type"])) for each in told["columns"])
+    parts = tuple(
+        Part(
+            _file(each["file"]),
+            int(each["rows"]),
+            int(each["bytes"]),
+            str(each["file_sha256"]),
+            str(each["content_sha256"]),
+            tuple(map(str, each["first_key"])),
+            tuple(map(str, each["last_key"])),
+        )
+        for each in told["parts"]
+    )
+    keys = tuple(map(_name, told["keys"]))
+    version = int(told["schema_version"])
+    when = date(int(year), int(month), 1)
+    return Manifest(_name(told["entity"]), when, version, str(told["software_version"]), columns, keys, parts)
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError(f"{text!r} is no name of a column or table")
+    return text
+
+
+def _file(text: str) -> str:
+    if not _PART.fullmatch(text):
+        raise ValueError(f"{text!r} is no name of a part")
+    return text

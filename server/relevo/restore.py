@@ -1,0 +1,250 @@
+"""Restore: months come back from the store, checked against their manifest, into a schema that can be queried."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from relevo import copying, manifest, queries
+from relevo.copying import Relation, Span
+from relevo.db import Connection, Database
+from relevo.errors import ArchiveError, ArchiveMissingError, UsageError
+from relevo.logs import normalise_error
+from relevo.manifest import Manifest, Part
+from relevo.ports import ArchiveStore
+
+_SQL = queries.load("restore")
+ENTITIES = ("licitaciones", "notification_events", "notification_deliveries", "push_requests")
+_SHORT = {"events": "notification_events", "deliveries": "notification_deliveries", "journal": "push_requests"}
+SCHEMA = "relevo_restored"
+_NOT_ALLOWED = "42501"
+
+Progress = Callable[[str, int], None]
+"""Told what goes on (fetching, loading, checking) and how many rows more are through with it."""
+
+
+def _no_progress(_what: str, _rows: int) -> None:
+    pass
+
+
+def entity_named(name: str) -> str:
+    """Return an entity by its name or its short one; another is refused."""
+    chosen = _SHORT.get(name, name)
+    if chosen not in ENTITIES:
+        raise UsageError(f"There is no entity {name}.", hint=f"Known: {', '.join((*ENTITIES, *_SHORT))}.")
+    return chosen
+
+
+def month_named(text: str) -> date:
+    """Return the first day of a month written like 2026-08."""
+    found = re.fullmatch(r"(\d{4})-(0[1-9]|1[0-2])", text)
+    if not found:
+        raise UsageError(f"{text} is no month.", hint="Write it like 2026-08.")
+    return date(int(found[1]), int(found[2]), 1)
+
+
+def months(store: ArchiveStore) -> list[Manifest]:
+    """Return the manifests of every month in a store."""
+    named = [found for each in store.listing("") if (found := manifest.month_of(each.key))]
+    return [read_manifest(store, entity, month) for entity, month in sorted(named)]
+
+
+def read_manifest(store: ArchiveStore, entity: str, month: date) -> Manifest:
+    """Read the manifest of a month; without one there is no such month."""
+    key = manifest.key_of(entity, month)
+    with tempfile.TemporaryDirectory(prefix="relevo-manifest-") as folder:
+        path = Path(folder) / "manifest"
+        try:
+            store.fetch(key, path)
+        except ArchiveMissingError as error:
+            raise UsageError(
+                f"There is no {month:%Y-%m} of {entity} in {store.name}.",
+                hint="`relevo archive list` shows what there is.",
+            ) from error
+        told = manifest.parse(path.read_text(encoding="utf-8", errors="replace"), key)
+    if (told.entity, told.month) != (entity, month):
+        raise ArchiveError(f"{key} is the manifest of another month.", hint="Somebody moved it; move it back.")
+    return told
+
+
+def fetch(store: ArchiveStore, told: Manifest, folder: Path, progress: Progress = _no_progress) -> list[Path]:
+    """Download a month's files, each compared with its hash, and return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for part in told.parts:
+        paths.append(_fetch_part(store, told, part, folder))
+        progress("fetching", part.rows)
+    return paths
+
+
+def _fetch_part(store: ArchiveStore, told: Manifest, part: Part, folder: Path) -> Path:
+    path = folder / part.file
+    store.fetch(told.key_of(part), path)
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != part.file_sha256:
+        raise ArchiveError(
+            f"{told.key_of(part)} in {store.name} is not the file its manifest lists.",
+            hint="It was changed or damaged; bring it back from a copy of the store.",
+        )
+    return path
+
+
+def verify(store: ArchiveStore, told: Manifest, progress: Progress = _no_progress) -> None:
+    """Read a month back and check it against its manifest: every file whole, its columns and rows as listed."""
+    from relevo import parquet  # noqa: PLC0415 Arrow takes a tenth of a second, and most commands need none
+
+    for part in told.parts:
+        with tempfile.TemporaryDirectory(prefix="relevo-verify-") as folder:
+            path = _fetch_part(store, told, part, Path(folder))
+            if tuple(parquet.file_columns(path)) != told.columns or parquet.file_rows(path) != part.rows:
+                raise ArchiveError(f"{told.key_of(part)} does not hold what its manifest lists.", hint="It is damaged.")
+        progress("verifying", part.rows)
+
+
+@dataclass(frozen=True)
+class Restored:
+    """Where a month came back to."""
+
+    schema: str
+    relation: str
+    rows: int
+
+
+def restore(
+    database: Database,
+    store: ArchiveStore,
+    told: Manifest,
+    *,
+    schema: str = SCHEMA,
+    replace: bool = False,
+    progress: Progress = _no_progress,
+) -> Restored:
+    """Bring a month back as a table of its own: all or nothing, and compared with its manifest before it counts."""
+    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema) or schema in ("relevo", "relevo_archive"):
+        raise UsageError(f"{schema} cannot take restored months.", hint="Choose a schema of its own, in small letters.")
+    relation = Relation(schema, told.relation, told.columns, told.keys)
+    _refuse_unknown_types(relation)
+    with database.watch(), database.direct() as words, database.arrow() as arrow, _refusals(relation):
+        _make_table(words, arrow, relation, replace=replace)
+        for part in told.parts:
+            with tempfile.TemporaryDirectory(prefix="relevo-restore-") as folder:
+                _load(arrow, _fetch_part(store, told, part, Path(folder)), relation, progress)
+        _do(arrow, _composed(words, "compose_key", relation))
+        for part in told.parts:
+            statement = copying.compose_rows(words, relation, Span(part.first_key, part.last_key))
+            _check(arrow, statement, relation, part, progress)
+        arrow.commit()
+        words.execute(_composed(words, "compose_analyze", relation).encode())
+    return Restored(schema, relation.name, told.rows)
+
+
+@contextmanager
+def _refusals(relation: Relation) -> Iterator[None]:
+    from adbc_driver_manager import Error  # noqa: PLC0415 loaded with the connection
+
+    try:
+        yield
+    except Error as error:
+        said = normalise_error(error, 200)
+        if error.sqlstate == _NOT_ALLOWED:
+            raise UsageError(
+                f"This role may not make {relation.schema}.{relation.name}: {said}",
+                hint="Have the schema made for it, or name one of its own with --into.",
+            ) from error
+        raise ArchiveError(f"{relation.name} could not be restored: {said}", hint="Nothing was kept.") from error
+
+
+def _refuse_unknown_types(relation: Relation) -> None:
+    """Refuse what is no type we know before it gets into a statement."""
+    from relevo import parquet  # noqa: PLC0415
+
+    for column in relation.columns:
+        parquet.arrow_type(column)
+
+
+def _make_table(words: Connection, arrow: Any, relation: Relation, *, replace: bool) -> None:
+    """Make the table, in the transaction in which it is filled; statements are written on the other connection."""
+    if not _is_there(words, "find_schema", relation):
+        _do(arrow, _composed(words, "compose_schema", relation))
+    if _is_there(words, "find_table", relation):
+        if not replace:
+            raise UsageError(
+                f"{relation.schema}.{relation.name} is there already.", hint="Say --replace to restore it once more."
+            )
+        _do(arrow, _composed(words, "compose_drop", relation))
+    _do(arrow, _composed(words, "compose_table", relation))
+
+
+def _is_there(words: Connection, statement: str, relation: Relation) -> bool:
+    return words.execute(_SQL[statement], relation.place).fetchone() == (True,)
+
+
+def _composed(words: Connection, statement: str, relation: Relation) -> str:
+    asked: dict[str, Any] = relation.place | {
+        "names": [each.name for each in relation.columns],
+        "types": [each.type for each in relation.columns],
+        "keys": list(relation.keys),
+    }
+    row = words.execute(_SQL[statement], asked).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def _do(arrow: Any, statement: str) -> None:
+    with arrow.cursor() as cursor:
+        cursor.execute(statement)
+
+
+def _load(arrow: Any, path: Path, relation: Relation, progress: Progress) -> None:
+    from relevo import parquet  # noqa: PLC0415
+
+    rows = parquet.binary_rows(path, relation.columns, lambda count: progress("loading", count))
+    with arrow.cursor() as cursor:
+        cursor.adbc_ingest(relation.name, rows, mode="append", db_schema_name=relation.schema)
+
+
+def _check(arrow: Any, statement: str, relation: Relation, part: Part, progress: Progress) -> None:
+    """Read a part's rows back out of the table, and compare their hash with the manifest's."""
+    with copying.read_rows(arrow, statement, relation, {}) as rows:
+        for table in rows:
+            progress("checking", table.num_rows)
+    if rows.sha256 != part.content_sha256:
+        raise ArchiveError(
+            f"The rows of {part.file} came back as others than were exported into {relation.name}.",
+            hint="Nothing was kept.",
+        )
+
+
+def query(store: ArchiveStore, statement: str) -> Any:
+    """Run SQL over the archive in place with DuckDB; each entity is a view, with year and month beside its columns."""
+    try:
+        import duckdb  # noqa: PLC0415 an extra
+    except ImportError as error:
+        raise UsageError("DuckDB is not installed.", hint="pip install 'relevo[archive-query]'") from error
+    from relevo import parquet  # noqa: PLC0415
+
+    by_entity: dict[str, list[Manifest]] = {}
+    for told in months(store):
+        by_entity.setdefault(told.entity, []).append(told)
+    filesystem, root = store.arrow_filesystem()
+    with duckdb.connect(config={"enable_external_access": "false"}) as duck:
+        for entity, listed in by_entity.items():
+            files = [f"{root}/{told.key_of(part)}" for told in listed for part in told.parts]
+            columns = {each.name: each for told in listed for each in told.columns}
+            duck.register(entity, parquet.dataset(files, list(columns.values()), filesystem, f"{root}/{entity}"))
+        try:
+            found = duck.sql(statement)
+            if found is None:
+                raise UsageError("That statement gives no rows.", hint="Ask with a select.")
+            return found.to_arrow_table()
+        except duckdb.Error as error:
+            known: Sequence[str] = sorted(by_entity) or ["nothing was exported yet"]
+            raise UsageError(f"DuckDB refused: {normalise_error(error)}", hint=f"Views: {', '.join(known)}.") from error

@@ -1,0 +1,88 @@
+-- name: find_retirable
+-- Finds the months of deliveries and journal that are past their retention, oldest first, and how large they are.
+select p.entity, p.month, p.state, p.blocks, p.rows
+  from (select e.entity, to_date(right(c.relname, 7), 'YYYY_MM') as month, coalesce(x.state, 'open') as state, x.rows,
+               pg_relation_size(c.oid) / current_setting('block_size')::bigint as blocks
+          from unnest(array['notification_deliveries', 'push_requests']) as e(entity)
+          join pg_inherits i on i.inhparent = format('relevo.%%I', e.entity)::regclass
+          join pg_class c on c.oid = i.inhrelid
+          left join relevo.archive_exports x on x.entity = e.entity and x.month = to_date(right(c.relname, 7), 'YYYY_MM')) p
+ where (p.month + interval '1 month')::date + %(retention_days)s::int <= (coalesce(%(now)s::timestamptz, now()) at time zone 'UTC')::date
+   and p.entity || to_char(p.month, '_YYYY_MM') <> all (%(given_up)s::text[])
+ order by p.month, p.entity
+ limit 1;
+
+-- name: find_archive_schema
+-- Tells whether the schema for retired months is there.
+select to_regnamespace('relevo_archive') is not null;
+
+-- name: wait_briefly
+-- Lets this transaction wait for a lock only so long that nobody who queues behind it notices.
+select set_config('lock_timeout', %(lock_ms)s::text, true);
+
+-- name: look_for_open
+-- Tells whether an old month holds what is still to be sent.
+select relevo.needs_closing(%(month)s);
+
+-- name: close_deliveries
+-- Ends what is open in a range of an old month's blocks, with a reason, and tells how many a claim still holds.
+select c.ended, c.held from relevo.close_deliveries(%(month)s, %(from_block)s, %(blocks)s, %(now)s) c;
+
+-- name: seal_month
+-- Seals a month: from its commit on nobody writes to it.
+select relevo.seal_month(%(entity)s, %(month)s, %(part_rows)s);
+
+-- name: count_unfinished
+-- Counts what keeps a sealed month from being retired, and all its rows, in a range of its blocks.
+select c.unfinished, c.rows from relevo.count_unfinished(%(entity)s, %(month)s, %(from_block)s, %(blocks)s) c;
+
+-- name: record_rows
+-- Notes that a sealed month was looked through: how many rows it has, all of them finished.
+update relevo.archive_exports set rows = %(rows)s, updated_at = now() where entity = %(entity)s and month = %(month)s and state = 'sealed';
+
+-- name: break_seal
+-- Opens a month again that was sealed too early.
+select relevo.break_seal(%(entity)s, %(month)s);
+
+-- name: retire_month
+-- Detaches a sealed month and moves it to the cold schema, without touching a row.
+select relevo.retire_month(%(entity)s, %(month)s);
+
+-- name: find_old_items
+-- Finds the oldest month of items that is past its months and may still be moved.
+select date_trunc('month', min(l.created_at at time zone 'UTC'))::date as month
+  from relevo.licitaciones l
+ where l.created_at < date_trunc('month', coalesce(%(now)s::timestamptz, now()) at time zone 'UTC' - %(hot_months)s * interval '1 month') at time zone 'UTC'
+   and not exists (select from relevo.archive_exports x
+                    where x.entity = 'licitaciones' and x.month = date_trunc('month', l.created_at at time zone 'UTC')::date and x.state <> 'moving');
+
+-- name: find_old_events
+-- Finds the oldest month of finished events whose deliveries were retired, or that had none, and that may still be moved.
+select min(relevo.event_month(e)) as month
+  from relevo.notification_events e
+ where relevo.event_is_over(e)
+   and (relevo.event_month(e) + interval '1 month')::date + %(retention_days)s::int <= (coalesce(%(now)s::timestamptz, now()) at time zone 'UTC')::date
+   and to_regclass('relevo.notification_deliveries' || to_char(relevo.event_month(e), '_YYYY_MM')) is null
+   and not exists (select from relevo.archive_exports x
+                    where x.entity = 'notification_events' and x.month = relevo.event_month(e) and x.state <> 'moving');
+
+-- name: retire_items
+-- Moves a batch of a month's items to the cold schema.
+select relevo.retire_items(%(month)s, %(part_rows)s, %(limit)s);
+
+-- name: retire_events
+-- Moves a batch of a month's events to the cold schema; their keys stay.
+select relevo.retire_events(%(month)s, %(part_rows)s, %(limit)s);
+
+-- name: find_moving
+-- Finds the oldest month of an entity that is being moved.
+select min(x.month) from relevo.archive_exports x where x.entity = %(entity)s and x.state = 'moving' and x.month <> all (%(given_up)s::date[]);
+
+-- name: finish_moving
+-- Seals a month of a plain table if nothing of it is left in the hot one.
+select relevo.finish_moving(%(entity)s, %(month)s);
+
+-- name: count_blocks
+-- Tells how large the partition of a month is, in blocks.
+select pg_relation_size(to_regclass(format('relevo.%%I', %(entity)s::text || to_char(%(month)s::date, '_YYYY_MM'))))
+       / current_setting('block_size')::bigint;

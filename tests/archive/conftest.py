@@ -1,0 +1,76 @@
+"""What the tests of the archive share: stores of both kinds, a real S3 server, started once."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relevo.ports import ArchiveStore
+
+sys.path.insert(0, str(Path(__file__).parent))
+from months import open_store
+
+from seaweed import KEY, SECRET, Seaweed, seaweed
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[Seaweed]:
+    """The session's S3 server."""
+    with seaweed() as running:
+        yield running
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Credentials where boto3 looks for them, and nobody else's."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture
+def s3_settings(s3: Seaweed, aws: None) -> dict[str, Any]:
+    """Settings that lead to a bucket of the test's own."""
+    bucket = f"bucket-{next(_numbers)}"
+    s3.make_bucket(bucket)
+    return {"archive_bucket": bucket, "archive_endpoint": s3.endpoint, "archive_timeout_ms": 5_000}
+
+
+@pytest.fixture
+def folder_settings(tmp_path: Path) -> dict[str, Any]:
+    """Settings that lead to a folder of the test's own."""
+    return {"archive_folder": tmp_path / "cold"}
+
+
+@pytest.fixture(params=["folder", "s3"])
+def store_settings(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Settings of either store."""
+    given: dict[str, Any] = request.getfixturevalue(f"{request.param}_settings")
+    return given
+
+
+@pytest.fixture
+def store(store_settings: dict[str, Any]) -> ArchiveStore:
+    """A store of either kind, empty."""
+    return open_store(**store_settings)
+
+
+@pytest.fixture
+def file_of(tmp_path: Path) -> Callable[[bytes], Path]:
+    """Write bytes to a file and return its path."""
+
+    def write(content: bytes) -> Path:
+        path = tmp_path / f"file-{next(_numbers)}"
+        path.write_bytes(content)
+        return path
+
+    return write

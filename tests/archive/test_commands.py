@@ -1,0 +1,133 @@
+"""`relevo archive` and `relevo forget`: what they show, what they refuse, and how they leave."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from months import add_old_deliveries, add_old_items, clean_up, export, month_ago, token
+
+from processes import Process, Processes
+from relevo import door
+from relevo.door import Installation
+
+OLD, OLDER = month_ago(5), month_ago(14)
+MONTH = f"{OLD:%Y-%m}"
+Ask = Callable[..., Process]
+
+
+@pytest.fixture
+def ask(dsn, tmp_path, folder_settings) -> Any:
+    """Run the command `relevo` with the folder as its store, to its end."""
+    running = Processes(dsn, tmp_path)
+
+    def run(*words: object, **settings: object) -> Process:
+        process = running.relevo(*map(str, words), **{**folder_settings, **settings})
+        process.ends()
+        return process
+
+    yield run
+    running.close()
+
+
+@pytest.fixture
+def archived(build, conn, folder_settings) -> None:
+    """A month of deliveries and one of items, verified and still in the database."""
+    add_old_deliveries(conn, OLD, 250)
+    add_old_items(conn, OLDER, 20)
+    app = build(archive_part_rows=100, **folder_settings)
+    assert clean_up(app).outcome == "ok"
+    assert export(app).outcome == "ok"
+
+
+def test_list_shows_how_far_each_month_is(ask: Ask, archived, empty_database) -> None:
+    """State, rows, size in the store and the day of the drop; from the store alone without a database that knows."""
+    listed = ask("archive", "list")
+    assert listed.ends() == 0
+    line = next(line for line in listed.stdout.splitlines() if line.startswith("notification_deliveries"))
+    assert MONTH in line
+    assert "verified" in line
+    assert "250" in line
+    assert "MB in 3" in line
+    rows = [json.loads(line) for line in ask("archive", "list", "--json").stdout.splitlines()]
+    assert {(row["entity"], row["state"]) for row in rows} == {
+        ("licitaciones", "verified"),
+        ("notification_deliveries", "verified"),
+        ("push_requests", "verified"),
+    }
+    alone = ask("archive", "list", "--json", database_url=empty_database)
+    rows = [json.loads(line) for line in alone.stdout.splitlines()]
+    assert {(row["entity"], row["stored_rows"]) for row in rows} == {
+        ("licitaciones", 20),
+        ("notification_deliveries", 250),
+        ("push_requests", 0),
+    }
+
+
+def test_restore_verify_fetch_and_query(ask: Ask, archived, conn, tmp_path) -> None:
+    """Each does its work, says so, and shows how far it is."""
+    words = ("--entity", "deliveries", "--month", MONTH)
+    verified = ask("archive", "verify", *words)
+    assert f"notification_deliveries_{OLD:%Y_%m} is whole: 250 rows in 3 files." in verified.stdout
+    restored = ask("archive", "restore", *words)
+    assert restored.ends() == 0, restored.stderr
+    assert f"Restored 250 rows into relevo_restored.notification_deliveries_{OLD:%Y_%m}." in restored.stdout
+    assert "loading" in restored.stderr
+    assert "250/250" in restored.stderr
+    assert conn.execute(f"select count(*) from relevo_restored.notification_deliveries_{OLD:%Y_%m}").fetchone() == (
+        250,
+    )
+    refused = ask("archive", "restore", *words)
+    assert refused.ends() == 2
+    assert "Say --replace" in refused.stderr
+    assert ask("archive", "restore", *words, "--replace").ends() == 0
+    assert ask("archive", "restore", *words, "--into", "mine").ends() == 0
+    fetched = ask("archive", "fetch", *words, "--into", tmp_path / "here")
+    assert len(fetched.stdout.splitlines()) == 3
+    assert len(list((tmp_path / "here").glob("part-*.parquet"))) == 3
+    asked = ask("archive", "query", "select status, count(*) as n from notification_deliveries group by 1", "--json")
+    assert sum(json.loads(line)["n"] for line in asked.stdout.splitlines()) == 250
+
+
+def test_what_cannot_be_is_refused_in_words(ask: Ask, archived) -> None:
+    """Wrong names, months that are not there and a missing store leave with 2 and a next step."""
+    for words, said in (
+        (("restore", "--entity", "tenders", "--month", MONTH), "There is no entity tenders"),
+        (("restore", "--entity", "deliveries", "--month", "May"), "May is no month"),
+        (("verify", "--entity", "events", "--month", "2001-01"), "There is no 2001-01 of notification_events"),
+        (("query", "select * from nothing"), "DuckDB refused"),
+    ):
+        process = ask("archive", *words)
+        assert process.ends() == 2, process.stderr
+        assert said in process.stderr
+    none = ask("archive", "verify", "--entity", "deliveries", "--month", MONTH, archive_folder="")
+    assert none.ends() == 2
+    assert "No archive store is set" in none.stderr
+    off = ask("run-cycle", "archive-export", archive_folder="")
+    assert off.ends() == 3
+    assert "no archive store is set" in off.stdout
+
+
+def test_forget_is_a_command(ask: Ask, conn) -> None:
+    """It deletes the installation, and says if there is none."""
+    phone = door.register(conn, Installation(token()))
+    done = ask("forget", phone)
+    assert done.ends() == 0, done.stderr
+    assert f"Installation {phone} is forgotten." in done.stdout
+    assert conn.execute("select count(*) from relevo.device_installations").fetchone() == (0,)
+    unknown = ask("forget", uuid4())
+    assert unknown.ends() == 2
+    assert "There is no installation" in unknown.stderr
+
+
+def test_make_restore_needs_a_month() -> None:
+    """`make restore` without a name asks for one."""
+    root = Path(__file__).parents[2]
+    said = subprocess.run(["make", "-n", "restore"], cwd=root, capture_output=True, text=True, check=False)
+    assert said.returncode != 0
+    assert "make restore ENTITY=deliveries MONTH=2026-08" in said.stderr

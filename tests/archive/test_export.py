@@ -1,0 +1,70 @@
+"""Export: a retired month lies in the store as Parquet, compared row by row, and only then leaves the database."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from months import (
+    add_old_deliveries,
+    add_old_event,
+    add_old_items,
+    add_old_requests,
+    clean_up,
+    export,
+    export_later,
+    exports,
+    month_ago,
+    open_store,
+)
+
+from relevo.cycles.export import OFF
+
+OLD, OLDER = month_ago(5), month_ago(14)
+
+
+@pytest.fixture
+def past(conn) -> None:
+    """One old month of everything."""
+    add_old_deliveries(conn, OLD, 700)
+    add_old_requests(conn, OLD, 30)
+    add_old_event(conn, OLD, "k")
+    add_old_items(conn, OLDER, 40)
+
+
+def test_a_month_goes_all_the_way(build, conn, past, store_settings, tmp_path) -> None:
+    """Retired, uploaded in parts, verified, listed in a manifest, and dropped after its grace, not before."""
+    app = build(archive_part_rows=300, **store_settings)
+    clean_up(app)
+    report = export(app)
+    assert report.outcome == "ok", report
+    assert set(exports(conn).values()) == {"verified"}
+    store = open_store(**store_settings)
+    folder = f"notification_deliveries/year={OLD:%Y}/month={OLD:%m}/"
+    names = [each.key.removeprefix(folder) for each in store.listing(folder)]
+    assert names == ["_manifest.json", "part-00001.parquet", "part-00002.parquet", "part-00003.parquet"]
+    store.fetch(folder + "_manifest.json", tmp_path / "m")
+    told = json.loads((tmp_path / "m").read_text())
+    assert (told["rows"], [part["rows"] for part in told["parts"]]) == (700, [300, 300, 100])
+    store.fetch(folder + "part-00001.parquet", tmp_path / "p")
+    file = pq.ParquetFile(tmp_path / "p")
+    assert file.metadata.row_group(0).column(0).compression == "ZSTD"
+    assert file.schema_arrow.metadata[b"relevo.schema_version"] == b"1"
+    assert str(file.schema_arrow.field("created_at").type) == "timestamp[us, tz=UTC]"
+    assert export(app).outcome == "idle"
+    export_later(app, 6)
+    assert set(exports(conn).values()) == {"verified"}
+    export_later(app, 8)
+    assert set(exports(conn).values()) == {"dropped"}
+    left = "select count(*) from pg_class where relnamespace = 'relevo_archive'::regnamespace and relkind = 'r'"
+    assert conn.execute(left).fetchone() == (0,)
+
+
+def test_without_a_store_export_says_that_it_is_off(build, conn, past) -> None:
+    """Cleanup still retires, and a run of export is skipped with the reason."""
+    app = build()
+    assert clean_up(app).outcome == "ok"
+    report = export(app)
+    assert (report.outcome, report.reason) == ("skipped", OFF)
+    assert set(exports(conn).values()) == {"retired"}

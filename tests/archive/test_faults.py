@@ -1,0 +1,290 @@
+"""What goes wrong with a store, or with who exports: nothing is dropped that was not verified, and each says why."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from months import a_run, add_old_deliveries, clean_up, export, export_later, exports, month_ago, open_store
+
+from relevo import restore
+from relevo.app import archive_store
+from relevo.archives.folder import FolderStore
+from relevo.cycles.export import Export
+from relevo.errors import ArchiveError, LostLeaseError
+from relevo.ports import ArchiveStore
+from relevo.singleton import Held
+
+OLD = month_ago(5)
+NAME = ("notification_deliveries", f"{OLD:%Y-%m}")
+COLD = f"relevo_archive.notification_deliveries_{OLD:%Y_%m}"
+
+
+class Faulty:
+    """A store that does what it is told, until a fault is switched on."""
+
+    def __init__(self, inner: ArchiveStore) -> None:
+        self.inner = inner
+        self.faults: dict[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        """The store behind it."""
+        return self.inner.name
+
+    def put(self, key: str, path: Path, *, replace: bool = False) -> bool:
+        """Store, maybe something else."""
+        if damage := self.faults.get("put"):
+            damage(key, path)
+        return self.inner.put(key, path, replace=replace)
+
+    def fetch(self, key: str, path: Path) -> None:
+        """Fetch, maybe something else."""
+        self.inner.fetch(key, path)
+        if damage := self.faults.get("fetch"):
+            damage(key, path)
+
+    def listing(self, prefix: str) -> Any:
+        """List."""
+        return self.inner.listing(prefix)
+
+    def tidy(self, prefix: str) -> None:
+        """Tidy, or refuse."""
+        if refuse := self.faults.get("tidy"):
+            refuse(prefix, None)
+        self.inner.tidy(prefix)
+
+
+def flip(key: str, path: Path) -> None:
+    """Change one byte of a part."""
+    if key.endswith(".parquet"):
+        whole = bytearray(path.read_bytes())
+        whole[len(whole) // 2] ^= 1
+        path.write_bytes(whole)
+
+
+def truncate(key: str, path: Path) -> None:
+    """Cut a part in half."""
+    if key.endswith(".parquet"):
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def refuse(key: str, _path: object) -> None:
+    """Refuse everything."""
+    raise ArchiveError(f"The store is in trouble with {key}.", hint="Try again later.")
+
+
+@pytest.fixture
+def retired(build, conn, folder_settings) -> Any:
+    """A month of 300 deliveries, retired; the app that did it."""
+    add_old_deliveries(conn, OLD, 300)
+    app = build(archive_part_rows=100, **folder_settings)
+    assert clean_up(app).outcome == "ok"
+    return app
+
+
+def steps(app: Any, store: Any, most: int = 100) -> list[Any]:
+    """Take export's steps in one run until there is nothing more to do."""
+    exporting, taken = Export(a_run(app, "archive-export"), store), []
+    for _ in range(most):
+        taken.append(exporting.step())
+        if not taken[-1].more:
+            return taken
+    raise AssertionError("it did not come to an end")
+
+
+def row(conn: psycopg.Connection[Any]) -> Any:
+    """Return state, mismatches and trouble of the month."""
+    return conn.execute(
+        "select state, mismatches, last_error from relevo.archive_exports where entity = 'notification_deliveries'"
+    ).fetchone()
+
+
+def still_there(conn: psycopg.Connection[Any]) -> bool:
+    """Tell whether all rows are still in the database."""
+    return conn.execute(f"select count(*) from {COLD}").fetchone() == (300,)
+
+
+@pytest.mark.parametrize("damage", [flip, truncate])
+def test_a_store_that_damages_what_it_stores(retired, conn, folder_settings, damage) -> None:
+    """Reading back finds it, alarms, uploads again; still wrong, it is left to the next run, and nothing is dropped."""
+    store = Faulty(open_store(**folder_settings))
+    original = FolderStore.put
+
+    def damaging(self: FolderStore, key: str, path: Path, *, replace: bool = False) -> bool:
+        done = original(self, key, path, replace=replace)
+        if done:
+            damage(key, self._root / key)
+        return done
+
+    store.inner.put = damaging.__get__(store.inner)  # type: ignore[attr-defined, method-assign]
+    taken = steps(retired, store)
+    problems = [problem for step in taken for problem in step.problems]
+    assert len([p for p in problems if "is not the file that was uploaded" in p]) == 2
+    state, mismatches, trouble = row(conn)
+    assert (state, mismatches) == ("retired", 2)
+    assert "Nothing is dropped; it is exported again." in trouble
+    assert still_there(conn)
+    assert export(retired).outcome == "ok"  # with a store that works again
+    assert row(conn) == ("verified", 2, None)
+
+
+def test_a_byte_that_changes_after_the_export_is_found_before_the_drop(
+    retired, conn, folder_settings, tmp_path
+) -> None:
+    """A part that vanished, or a manifest that changed, during the grace stops the drop, alarms, and is exported again."""
+    assert export(retired).outcome == "ok"
+    [part] = (tmp_path / "cold").rglob("notification_deliveries/*/*/part-00002.parquet")
+    part.unlink()
+    assert "is not in the store as it was uploaded" in look_before_the_drop(retired)
+    assert still_there(conn)
+    assert row(conn)[:2] == ("retired", 1)
+    assert export(retired).outcome == "ok"
+    [listed] = (tmp_path / "cold").rglob("notification_deliveries/*/*/_manifest.json")
+    listed.write_text("{}")
+    assert "is not what was written" in look_before_the_drop(retired)
+    assert still_there(conn)
+    assert export(retired).outcome == "ok"
+    export_later(retired, 30)
+    assert exports(conn)[NAME] == "dropped"
+    store = open_store(**folder_settings)
+    assert restore.read_manifest(store, "notification_deliveries", OLD).rows == 300
+
+
+def look_before_the_drop(app: Any) -> str:
+    """Take one step of export when the grace is over, and return its problem."""
+    store = archive_store(app.settings)
+    assert store is not None
+    exporting = Export(a_run(app, "archive-export"), store, datetime.now(UTC) + timedelta(days=30))
+    step = exporting.step()
+    return "".join(step.problems)
+
+
+def test_a_store_in_trouble_fails_the_run_in_words(retired, conn, folder_settings) -> None:
+    """Down, full or refusing: the run fails with the store's words, the month keeps them, and goes on once it works."""
+    store = Faulty(open_store(**folder_settings))
+    for call in ("tidy", "put"):
+        store.faults = {call: refuse}
+        [step] = steps(retired, store)
+        assert "The store is in trouble" in step.problems[0]
+        assert "The store is in trouble" in row(conn)[2]
+    store.faults = {"fetch": refuse}
+    assert "The store is in trouble" in steps(retired, store)[-1].problems[0]
+    assert still_there(conn)
+    store.faults = {}
+    assert not any(step.problems for step in steps(retired, store))
+    assert row(conn) == ("verified", 0, None)
+
+
+def test_an_object_that_nobody_listed_keeps_a_month_from_being_verified(
+    retired, conn, folder_settings, file_of
+) -> None:
+    """Engines would read it as data: it is named, and once it is gone the month is verified."""
+    store = open_store(**folder_settings)
+    key = f"notification_deliveries/year={OLD:%Y}/month={OLD:%m}/part-00099.parquet"
+    assert store.put(key, file_of(b"?"))
+    assert "holds what no manifest lists: part-00099.parquet" in steps(retired, store)[-1].problems[0]
+    assert row(conn)[0] == "exported"
+    (Path(store.name) / key).unlink()
+    assert not steps(retired, store)[-1].problems
+    assert row(conn)[0] == "verified"
+
+
+@pytest.mark.parametrize(
+    ("changes", "environ", "said"),
+    [
+        ({"archive_bucket": "not-there"}, {}, "There is no bucket not-there"),
+        ({"archive_endpoint": "http://127.0.0.1:9", "archive_timeout_ms": 300}, {}, "did not answer"),
+        ({}, {"AWS_SECRET_ACCESS_KEY": "wrong-and-hidden"}, "refused our credentials"),
+    ],
+)
+def test_an_s3_service_in_trouble(build, conn, s3_settings, monkeypatch, changes, environ, said) -> None:
+    """A missing bucket, a service that is down and wrong credentials fail the run in words, without the secret."""
+    add_old_deliveries(conn, OLD, 30)
+    assert clean_up(build()).outcome == "ok"
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    report = export(build(**s3_settings | changes))
+    assert report.outcome == "failed"
+    assert said in report.error
+    assert "wrong-and-hidden" not in report.error
+    assert exports(conn)[NAME] == "retired"
+    monkeypatch.undo()
+
+
+def test_a_slow_service_only_takes_longer(retired, conn, folder_settings) -> None:
+    """Half a second per call changes nothing but the time."""
+    store = Faulty(open_store(**folder_settings))
+    store.faults = {"put": lambda *_: threading.Event().wait(0.2), "fetch": lambda *_: threading.Event().wait(0.2)}
+    assert not any(step.problems for step in steps(retired, store))
+    assert row(conn)[0] == "verified"
+
+
+def test_a_zombie_that_uploads_again_changes_nothing(retired, conn, folder_settings, tmp_path) -> None:
+    """An exporter that wakes up after its successor is through finds its parts there, and its next write is refused."""
+    store = open_store(**folder_settings)
+    held = Held("archive-export", "", uuid4(), 1, 60_000)
+    conn.execute("insert into relevo.cycle_terms values ('archive-export', '', 1)")
+    run = a_run(retired, "archive-export")
+    run.held = held
+    zombie = Export(run, store)
+    put = store.put
+    woken: list[str] = []
+
+    def sleepy(key: str, path: Path, *, replace: bool = False) -> bool:
+        if not woken:
+            woken.append(key)
+            conn.execute("update relevo.cycle_terms set term = 2")
+            store.put = put  # type: ignore[method-assign]
+            assert not any(step.problems for step in steps(retired, store))  # the successor does it all
+            assert row(conn)[0] == "verified"
+        return put(key, path, replace=replace)
+
+    store.put = sleepy  # type: ignore[method-assign]
+    with pytest.raises(LostLeaseError):
+        zombie.step()
+    files = {path: path.stat().st_mtime_ns for path in (tmp_path / "cold").rglob("part-*")}
+    assert len([path for path in files if "notification_deliveries" in str(path)]) == 3
+    export_later(retired, 30)
+    assert exports(conn)[NAME] == "dropped"
+    told = restore.read_manifest(store, "notification_deliveries", OLD)
+    restore.verify(store, told)
+    assert told.rows == 300
+
+
+def test_two_replicas_at_once_export_each_month_once(build, conn, store_settings) -> None:
+    """One holds the lease, the other is told so; together they leave one whole month."""
+    for ago in (5, 6, 7):
+        add_old_deliveries(conn, month_ago(ago), 120)
+    first, second = (build(archive_part_rows=50, worker_id=name, **store_settings) for name in ("a", "b"))
+    assert clean_up(first).outcome == "ok"
+    reports: list[Any] = []
+
+    def work(app: Any) -> None:
+        reports.extend(export(app) for _ in range(10))
+
+    threads = [threading.Thread(target=work, args=(app,)) for app in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {report.outcome for report in reports} <= {"ok", "idle", "skipped"}, reports
+    assert sum(report.counts.get("rows_exported", 0) for report in reports) == 360
+    assert set(exports(conn).values()) == {"verified"}
+    store = open_store(**store_settings)
+    assert [told.rows for told in restore.months(store) if told.entity == "notification_deliveries"] == [120] * 3
+
+
+def test_only_the_relation_that_was_exported_is_dropped(retired, conn) -> None:
+    """A table that took the relation's name since is left alone, loudly."""
+    assert export(retired).outcome == "ok"
+    conn.execute(f"alter table {COLD} rename to kept_elsewhere")
+    conn.execute(f"create table {COLD} (precious int)")
+    with pytest.raises(psycopg.errors.RaiseException, match="is not the relation that was exported"):
+        conn.execute("select relevo.drop_retired('notification_deliveries', %s, now() + interval '30 days')", [OLD])
+    assert conn.execute("select relevo.drop_retired('push_requests', %s, now())", [OLD]).fetchone() == (False,)

@@ -1,0 +1,129 @@
+"""Erasure: after `relevo forget` nothing leads to the person, in no table and no exported file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pyarrow.parquet as pq
+from months import add_old_deliveries, add_old_event, clean_up, export, month_ago, token
+
+from relevo import actions, door
+from relevo.door import Event, Installation, Preference
+
+OLD = month_ago(5)
+OWNER, LOCALE, WISH, WORDS = "persona-7781", "mi-NZ-x-rare", "palabra-rarisima", "Su hora con la doctora Violeta"
+
+
+def search_tables(conn: psycopg.Connection[Any], needle: str) -> list[str]:
+    """Name every table, hot or cold, that has a row in which the text stands."""
+    tables = conn.execute(
+        "select c.oid::regclass::text from pg_class c where c.relkind = 'r' and c.relnamespace::regnamespace::text like 'relevo%%'"
+    ).fetchall()
+    found = []
+    for (table,) in tables:
+        row = conn.execute(f"select count(*) from {table} t where t::text like %s", [f"%{needle}%"]).fetchone()
+        if row != (0,):
+            found.append(table)
+    return found
+
+
+def search_files(folder: Path, needle: str) -> list[str]:
+    """Name every file of the archive in which the text stands, packed or not."""
+    found = []
+    for path in folder.rglob("*"):
+        if not path.is_file():
+            continue
+        text = path.read_bytes().decode(errors="replace")
+        if path.suffix == ".parquet":
+            text += str(pq.read_table(path).to_pylist())
+        if needle in text:
+            found.append(path.name)
+    return found
+
+
+def person(conn: psycopg.Connection[Any], push_token: str) -> UUID:
+    """Register somebody with everything that leads to a person."""
+    phone = door.register(conn, Installation(push_token, owner=OWNER, locale=LOCALE, platform="ios"))
+    door.set_preference(conn, phone, "mine", Preference(keywords=[WISH]))
+    return phone
+
+
+def old_life(conn: psycopg.Connection[Any], phone: UUID, push_token: str) -> None:
+    """Give the person a past: a personal event, a delivery of it, a provider that named the token."""
+    event = add_old_event(
+        conn, OLD, f"visit-{OWNER}", title=WORDS, body=WORDS, data=f'{{"who": "{OWNER}"}}', audience="installations"
+    )
+    conn.execute("insert into relevo.event_audience values (%s, %s)", [event, phone])
+    add_old_deliveries(conn, OLD, 5, event=event)
+    conn.execute(
+        "update relevo.notification_deliveries set installation_id = %s, last_error_message = %s where id = (select min(id) from relevo.notification_deliveries)",
+        [phone, f'"{push_token}" is not a registered push notification recipient'],
+    )
+
+
+def test_nothing_leads_to_a_person_who_was_forgotten(build, conn, folder_settings, tmp_path) -> None:
+    """Token, owner, locale, wishes and words are in no table and no file; what is cold keeps a random key."""
+    app, push_token = build(archive_part_rows=10, **folder_settings), token()
+    phone = person(conn, push_token)
+    old_life(conn, phone, push_token)
+    hot = door.enqueue(conn, Event("visit", "tomorrow", WORDS, WORDS, data={"who": OWNER}, audience=[phone]))
+    assert clean_up(app).outcome == "ok"
+    assert export(app).outcome == "ok"
+    secret = push_token.removeprefix("ExponentPushToken[").removesuffix("]")
+    assert search_tables(conn, OWNER)
+    assert actions.forget(app.database, phone)
+    for needle in (secret, LOCALE, WISH, WORDS):
+        assert search_tables(conn, needle) == [], needle
+        assert search_files(tmp_path / "cold", needle) == [], needle
+    # the app's own key of the event stays, for it is what dedups; nothing else of its owner does
+    assert set(search_tables(conn, OWNER)) == {"relevo.event_keys"}
+    assert search_files(tmp_path / "cold", OWNER) == []
+    assert f"relevo_archive.notification_deliveries_{OLD:%Y_%m}" in search_tables(conn, str(phone))
+    status = door.get(conn, hot.event_id)
+    assert status is not None
+    assert (status.state, status.raw["title"]) == ("cancelled", "forgotten")
+    assert not actions.forget(app.database, phone)
+
+
+def test_tokens_in_hot_deliveries_are_forgotten_too(build, conn) -> None:
+    """A provider that named the token in an error message is silenced with the rest."""
+    app, push_token = build(), token()
+    phone = person(conn, push_token)
+    recent = month_ago(1)
+    add_old_deliveries(conn, recent, 3)
+    conn.execute(
+        "update relevo.notification_deliveries set installation_id = %s, last_error_message = %s where id = (select min(id) from relevo.notification_deliveries)",
+        [phone, f"{push_token} is gone"],
+    )
+    assert actions.forget(app.database, phone)
+    assert search_tables(conn, push_token) == []
+
+
+def test_what_was_said_to_others_too_stays(build, conn) -> None:
+    """An event for two is still the other's; only the person is taken out of it."""
+    app = build()
+    phone = person(conn, token())
+    other = door.register(conn, Installation(token()))
+    event = door.enqueue(conn, Event("visit", "both", "Hello", audience=[phone, other])).event_id
+    assert actions.forget(app.database, phone)
+    status = door.get(conn, event)
+    assert status is not None
+    assert (status.state, status.raw["title"]) == ("waiting", "Hello")
+    assert conn.execute("select installation_id from relevo.event_audience").fetchall() == [(other,)]
+
+
+def test_personal_words_never_reach_the_cold_schema(build, conn) -> None:
+    """Title, body, data, key and reason of a personal event stay behind when it is moved; others keep theirs."""
+    personal = add_old_event(conn, OLD, "visit-1", title=WORDS, data='{"a": 1}', audience="installations")
+    public = add_old_event(conn, OLD, "public-1", title="Puente")
+    assert clean_up(build()).outcome == "ok"
+    rows = conn.execute(
+        f"select id, event_key, title, body, data, push from relevo_archive.notification_events_{OLD:%Y_%m} order by id"
+    ).fetchall()
+    assert rows == [
+        (personal, None, None, None, None, None),
+        (public, "public-1", "Puente", "ñ", {}, {}),
+    ]

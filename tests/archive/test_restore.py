@@ -1,0 +1,216 @@
+"""Restore: what was exported comes back row for row, all or nothing, from the store alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from months import (
+    add_old_deliveries,
+    add_old_event,
+    add_old_items,
+    add_old_requests,
+    clean_up,
+    export,
+    export_later,
+    exports,
+    month_ago,
+    open_store,
+)
+
+from relevo import config, restore
+from relevo.db import Database
+from relevo.errors import ArchiveError, UsageError
+
+OLD, OLDER = month_ago(5), month_ago(14)
+ENTITIES = {
+    "licitaciones": OLDER,
+    "notification_events": OLD,
+    "notification_deliveries": OLD,
+    "push_requests": OLD,
+}
+EXTREMES = """
+insert into relevo.licitaciones (namespace, external_id, nombre, descripcion, fingerprint, monto, moneda, rubros, sources, created_at, updated_at,
+                                 publicada_at, cierra_at, url, organismo)
+values ('ns', 'largest', repeat('📋', 2000), repeat('ñ', 20000), E'a\\r\\nb', 999999999999999999.99, 'CLP', array[null, '', ' ', '"', '\\', ',', '{}', 'NULL', 'null', E'\\n'],
+        '{x}', %(month)s, '2299-12-31 23:59:59.999999Z', '1900-01-01Z', '2200-01-01Z', E'\\t"quoted", \\\\.', '\\.'),
+       ('ns', 'smallest', ' ', null, '""', 0, null, '{}', '{""}', %(month)s, '1900-01-01Z', null, null, null, '\\N'),
+       ('ns', 'cents', ',', '"', ' leading', 0.01, 'USD', array['a'], '{x,y}', %(month)s, %(month)s, '2200-01-01Z', '1900-01-01 00:00:00.000001Z', 'null', 'null')
+"""
+DELIVERIES = """
+insert into relevo.notification_deliveries (event_day, id, notification_event_id, installation_id, event_type, status, attempt_count, lapse_count,
+  next_attempt_at, deadline_at, last_attempt_at, completed_at, created_at, updated_at, provider_ticket_id, at_most_once, lane, last_error_message)
+values (%(month)s, 9223372036854775807, 9223372036854775807, 'ffffffff-ffff-ffff-ffff-ffffffffffff', repeat('é', 100), 'ok', 100, 100,
+        null, '2300-01-01Z', '1900-01-01Z', '2299-12-31 23:59:59.999999Z', '1900-01-01 00:00:00.000001Z', '2300-01-01Z', '"', true, 'urgent', E'\\n'),
+       (%(month)s, -9223372036854775808, -9223372036854775808, '00000000-0000-0000-0000-000000000000', ' ', 'expired', 0, 0,
+        null, null, null, '1900-01-01Z', '1900-01-01Z', '1900-01-01Z', null, false, 'bulk', repeat('📋', 500))
+"""
+
+
+def sql_hash(conn: psycopg.Connection[Any], relation: str, columns: str = "*") -> Any:
+    """Hash a table's rows in SQL, whatever their order."""
+    return conn.execute(
+        f"""
+        select count(*), md5(string_agg(h, '' order by h))
+          from (select md5(record_send(row(t.*))) as h from (select {columns} from {relation}) t) x
+        """
+    ).fetchone()
+
+
+@pytest.fixture
+def past(conn) -> None:
+    """One old month of everything, with the largest and the smallest of all that the schema admits."""
+    add_old_deliveries(conn, OLD, 700)
+    conn.execute(DELIVERIES, {"month": OLD})
+    add_old_requests(conn, OLD, 30)
+    add_old_event(
+        conn, OLD, "k", body="", data='{"ñ": [1, 2.50, null, "📋"]}', match_rubros=["72", ""], match_monto="0.10"
+    )
+    add_old_event(conn, OLD, "k2", match_monto="999999999999999999.99", deadline_at="2299-12-31Z", category="\\")
+    add_old_items(conn, OLDER, 40)
+    conn.execute(EXTREMES, {"month": OLDER})
+
+
+@pytest.fixture
+def archived(build, conn, past, store_settings) -> dict[str, Any]:
+    """All of it in either store, and dropped; the hashes of the rows as they were when they were retired."""
+    return archive_all(build, conn, store_settings)
+
+
+@pytest.fixture
+def archived_here(build, conn, past, folder_settings) -> dict[str, Any]:
+    """The same in a folder."""
+    return archive_all(build, conn, folder_settings)
+
+
+def archive_all(build: Any, conn: psycopg.Connection[Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """Retire, export and drop everything; return the hashes of the rows as they were when they were retired."""
+    app = build(archive_part_rows=300, **settings)
+    assert clean_up(app).outcome == "ok"
+    hashes = {
+        entity: sql_hash(conn, f"relevo_archive.{entity}_{month:%Y_%m}", columns_of(conn, entity, month))
+        for entity, month in ENTITIES.items()
+    }
+    assert export(app).outcome == "ok"
+    export_later(app, 8)
+    assert set(exports(conn).values()) == {"dropped"}
+    return hashes
+
+
+def columns_of(conn: psycopg.Connection[Any], entity: str, month: Any) -> str:
+    """Return a cold table's columns, JSON as text."""
+    rows = conn.execute(
+        "select attname from pg_attribute where attrelid = %s::regclass and attnum > 0 and not attisdropped order by attnum",
+        [f"relevo_archive.{entity}_{month:%Y_%m}"],
+    ).fetchall()
+    return ", ".join(row[0] for row in rows)
+
+
+def opened(dsn: str) -> Database:
+    """Open a database."""
+    return Database(dsn, dsn, config.load({"DATABASE_URL": dsn}, None))
+
+
+def bring_back(dsn: str, settings: dict[str, Any], entity: str, **more: Any) -> restore.Restored:
+    """Restore a month from the store that the settings lead to."""
+    store, database = open_store(**settings), opened(dsn)
+    try:
+        return restore.restore(database, store, restore.read_manifest(store, entity, ENTITIES[entity]), **more)
+    finally:
+        database.close()
+
+
+def test_every_row_comes_back_as_it_was(archived, store_settings, empty_database) -> None:
+    """From the store alone, into an empty database: the same rows, by a hash computed in SQL on both sides."""
+    with psycopg.connect(empty_database, autocommit=True) as conn:
+        for entity, before in archived.items():
+            done = bring_back(empty_database, store_settings, entity)
+            assert (done.schema, done.rows) == ("relevo_restored", before[0])
+            assert sql_hash(conn, f"{done.schema}.{done.relation}") == before, entity
+
+
+def test_what_was_restored_is_not_replaced_by_chance(archived_here, folder_settings, dsn, conn) -> None:
+    """A second restore is refused with its next step, unless it is asked to replace; another schema is another place."""
+    bring_back(dsn, folder_settings, "licitaciones")
+    with pytest.raises(UsageError, match=r"relevo_restored\.licitaciones_\d+_\d+ is there already\. Say --replace"):
+        bring_back(dsn, folder_settings, "licitaciones")
+    conn.execute(f"delete from relevo_restored.licitaciones_{OLDER:%Y_%m}")
+    bring_back(dsn, folder_settings, "licitaciones", replace=True)
+    assert sql_hash(conn, f"relevo_restored.licitaciones_{OLDER:%Y_%m}") == archived_here["licitaciones"]
+    bring_back(dsn, folder_settings, "licitaciones", schema="elsewhere")
+    assert sql_hash(conn, f"elsewhere.licitaciones_{OLDER:%Y_%m}") == archived_here["licitaciones"]
+    for bad in ("relevo", "relevo_archive", 'x"; drop table y; --', "X"):
+        with pytest.raises(UsageError, match="cannot take restored months"):
+            bring_back(dsn, folder_settings, "licitaciones", schema=bad)
+
+
+def test_a_damaged_file_restores_nothing(archived_here, folder_settings, dsn, conn, tmp_path) -> None:
+    """A byte changed in the store is found by the file's hash, a month whose rows differ by the rows' own; nothing is kept."""
+    [part] = (tmp_path / "cold").rglob("notification_deliveries/*/*/part-00002.parquet")
+    whole = part.read_bytes()
+    part.write_bytes(whole[:1000] + bytes([whole[1000] ^ 1]) + whole[1001:])
+    with pytest.raises(ArchiveError, match="is not the file its manifest lists"):
+        bring_back(dsn, folder_settings, "notification_deliveries")
+    store = open_store(**folder_settings)
+    told = restore.read_manifest(store, "notification_deliveries", OLD)
+    with pytest.raises(ArchiveError, match="is not the file its manifest lists"):
+        restore.verify(store, told)
+    part.write_bytes(whole)
+    [listed] = (tmp_path / "cold").rglob("notification_deliveries/*/*/_manifest.json")
+    text = listed.read_text()
+    listed.write_text(text.replace(told.parts[1].content_sha256, "0" * 64))
+    with pytest.raises(ArchiveError, match="came back as others than were exported"):
+        bring_back(dsn, folder_settings, "notification_deliveries")
+    assert conn.execute("select to_regnamespace('relevo_restored')").fetchone() == (None,)
+    for broken in (
+        "",
+        "{}",
+        "[]",
+        '{"format": 99}',
+        text.replace("part-00001.parquet", "../../x"),
+        text.replace('"bigint"', '"bigint; drop table x"'),
+    ):
+        listed.write_text(broken)
+        with pytest.raises(ArchiveError):
+            bring_back(dsn, folder_settings, "notification_deliveries")
+    listed.write_text(text)
+    bring_back(dsn, folder_settings, "notification_deliveries")
+
+
+def test_what_is_not_there_is_told(folder_settings, dsn) -> None:
+    """An unknown entity, a bad month and a month that was never exported each have their sentence."""
+    store = open_store(**folder_settings)
+    with pytest.raises(UsageError, match="There is no entity tenders"):
+        restore.entity_named("tenders")
+    with pytest.raises(UsageError, match="2026-13 is no month"):
+        restore.month_named("2026-13")
+    with pytest.raises(UsageError, match=r"There is no 2026-02 of licitaciones in .*archive list"):
+        restore.read_manifest(store, "licitaciones", restore.month_named("2026-02"))
+
+
+def test_sql_runs_over_the_archive_in_place(archived, store_settings) -> None:
+    """DuckDB reads all months of an entity as one view, with year and month from the keys, JSON as text, lists as lists."""
+    store = open_store(**store_settings)
+    found = restore.query(
+        store,
+        "select year, month, count(*) as n, count(distinct installation_id) as phones, min(event_day) as first"
+        " from notification_deliveries group by all",
+    ).to_pylist()
+    assert [(row["year"], row["month"], row["n"]) for row in found] == [(OLD.year, OLD.month, 702)]
+    found = restore.query(store, "select max(monto) as most, max(len(rubros)) as codes from licitaciones").to_pylist()
+    assert [(str(row["most"]), row["codes"]) for row in found] == [("999999999999999999.99", 10)]
+    with pytest.raises(UsageError, match=r"DuckDB refused: .*Views: licitaciones, notification_deliveries"):
+        restore.query(store, "select * from nothing_here")
+    with pytest.raises(UsageError, match="DuckDB refused"):
+        restore.query(store, f"select * from read_csv('{Path(__file__)}')")
+
+
+def test_files_can_be_fetched(archived, store_settings, tmp_path) -> None:
+    """The Parquet files of a month land in a folder, each compared with its hash."""
+    store = open_store(**store_settings)
+    told = restore.read_manifest(store, "notification_deliveries", OLD)
+    paths = restore.fetch(store, told, tmp_path / "here")
+    assert [path.name for path in paths] == [part.file for part in told.parts]
+    assert sum(path.stat().st_size for path in paths) == told.bytes

@@ -1,0 +1,319 @@
+"""Cleanup retires what is past its retention: whole months, sealed first, and never what dedups."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from months import (
+    add_old_deliveries,
+    add_old_event,
+    add_old_items,
+    add_old_requests,
+    add_partitions,
+    clean_up,
+    clean_up_step,
+    exports,
+    month_ago,
+    token,
+)
+
+from phones import add_phones, fan_out, reached
+from relevo import door
+from relevo.cycles import ingest
+from relevo.door import Event
+from relevo.model import Answer, Fetched, Item, PushRequest
+from relevo.rendering import tender
+
+OLD, RECENT = month_ago(5), month_ago(2)
+HOT = f"relevo.notification_deliveries_{OLD:%Y_%m}"
+COLD = f"relevo_archive.notification_deliveries_{OLD:%Y_%m}"
+
+
+def test_a_month_past_its_retention_is_retired_whole(build, conn) -> None:
+    """Deliveries and journal leave by their partition, events and items in batches; what is younger stays."""
+    add_old_deliveries(conn, OLD, 500)
+    add_old_deliveries(conn, RECENT, 10)
+    add_old_requests(conn, OLD, 20)
+    event = add_old_event(conn, OLD, "k")
+    add_old_items(conn, month_ago(14), 30)
+    add_old_items(conn, month_ago(11), 3)
+    report = clean_up(build())
+    assert report.outcome == "ok", report
+    name = f"{OLD:%Y-%m}"
+    assert exports(conn) == {
+        ("licitaciones", f"{month_ago(14):%Y-%m}"): "retired",
+        ("notification_deliveries", name): "retired",
+        ("notification_events", name): "retired",
+        ("push_requests", name): "retired",
+    }
+    assert (report.counts["archived_deliveries"], report.counts["archived_licitaciones"]) == (500, 30)
+    row = "select archived_deliveries, archived_licitaciones from relevo.worker_runs where cycle = 'cleanup'"
+    assert conn.execute(row).fetchall() == [(500, 30)]
+    assert conn.execute("select count(*) from relevo.notification_deliveries").fetchone() == (10,)
+    assert conn.execute("select count(*) from relevo.licitaciones").fetchone() == (3,)
+    assert conn.execute(f"select count(*) from {COLD}").fetchone() == (500,)
+    assert conn.execute("select event_id from relevo.event_keys").fetchall() == [(event,)]
+    for write in (f"delete from {COLD}", f"update {COLD} set status = 'ok'", f"truncate {COLD}"):
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="is sealed"):
+            conn.execute(write)
+    assert clean_up(build()).outcome == "idle"
+
+
+def test_retention_is_a_setting(build, conn) -> None:
+    """With other settings other months are past: 31 days after its end the month before last, items after two months."""
+    add_old_deliveries(conn, month_ago(4), 5)
+    add_old_items(conn, month_ago(3), 5)
+    app = build(deliveries_retention_days=36_500, licitaciones_hot_months=2)
+    assert clean_up(app).counts == {"archived_licitaciones": 5, "months_retired": 1}
+    assert clean_up(build(deliveries_retention_days=31)).counts["archived_deliveries"] == 5
+
+
+def test_months_retire_one_after_the_other(build, conn) -> None:
+    """Names of indexes that PostgreSQL shortened alike do not meet in the cold schema."""
+    app = build()
+    for ago in (5, 6, 7, 8):
+        add_old_deliveries(conn, month_ago(ago), 5)
+        report = clean_up(app)
+        assert (report.outcome, report.counts["archived_deliveries"]) == ("ok", 5)
+
+
+def test_a_tender_seen_again_after_13_months_makes_no_second_event(build, conn) -> None:
+    """The registry and the events' keys stay: item and event are gone from the hot tables, and neither comes twice."""
+
+    class Once:
+        name, interval_ms, seeds_silently = "again", 60_000, False
+
+        def fetch(self, cursor: Any, desk: Any) -> Fetched:
+            return Fetched("ok", {}, (Item("ns", "5002-3-LP26", "Puente", "1", region="Maule"),))
+
+    app = build(cycles=[lambda settings, _claims: ingest.cycle(settings, Once(), tender)])
+    assert app.runner.run(app.registry["ingest:again"], "manual").counts["events_created"] == 1
+    fan_out(app)
+    [(first,)] = conn.execute("select id from relevo.notification_events").fetchall()
+    later = datetime.now(UTC) + timedelta(days=31 * 13)
+    while clean_up_step(app, later).more:
+        pass
+    assert conn.execute("select count(*) from relevo.licitaciones").fetchone() == (0,)
+    assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)
+    again = app.runner.run(app.registry["ingest:again"], "manual")
+    assert again.counts.get("events_created", 0) == 0
+    assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)
+    done = door.enqueue(conn, Event("new_licitacion", "ns:5002-3-LP26", "once more"))
+    assert (done.event_id, done.created, done.same_content) == (first, False, False)
+    status = door.get(conn, first)
+    assert status is not None
+    assert (status.state, status.raw["archived"][:2]) == ("fanned", "20")
+
+
+def test_two_callers_and_a_retiring_event_agree_on_one(build, conn, dsn) -> None:
+    """Enqueueing a key while its event is being moved finds the event or its key, never neither."""
+    app, keys = build(), [f"k{n}" for n in range(300)]
+    ids = {key: add_old_event(conn, OLD, key) for key in keys}
+    wrong: list[Any] = []
+    stop = threading.Event()
+
+    def knock() -> None:
+        with psycopg.connect(dsn, autocommit=True) as mine:
+            while not stop.is_set():
+                for key in keys:
+                    done = door.enqueue(mine, Event("tender.new", key, "x"))
+                    if (done.event_id, done.created) != (ids[key], False):
+                        wrong.append((key, done))
+
+    callers = [threading.Thread(target=knock) for _ in range(2)]
+    for caller in callers:
+        caller.start()
+    for _ in range(300):
+        conn.execute("select relevo.retire_events(%s, 1000, 7)", [OLD])
+    stop.set()
+    for caller in callers:
+        caller.join()
+    assert not wrong
+    assert conn.execute("select count(*) from relevo.event_keys").fetchone() == (300,)
+    assert clean_up(app).outcome == "ok"
+
+
+def test_what_is_still_open_is_ended_with_a_reason(build, conn) -> None:
+    """Stragglers past any deadline end as such: unsent ones expired, unconfirmed ones unconfirmed; counts follow."""
+    event = add_old_event(conn, OLD, "k")
+    for status in ("pending", "retryable", "sent"):
+        add_old_deliveries(conn, OLD, 3, status=status, event=event)
+    conn.execute(
+        "insert into relevo.event_progress values (%s, 'pending', 3), (%s, 'retryable', 3), (%s, 'sent', 3)",
+        [event] * 3,
+    )
+    report = clean_up(build())
+    assert (report.outcome, report.counts["deliveries_ended"]) == ("ok", 9)
+    found = conn.execute(f"select status, last_error_code, count(*) from {COLD} group by 1, 2 order by 1").fetchall()
+    assert found == [("expired", "retired", 6), ("unconfirmed", "retired", 3)]
+    told = f"select deliveries from relevo_archive.notification_events_{OLD:%Y_%m}"
+    assert conn.execute(told).fetchall() == [({"expired": 6, "unconfirmed": 3},)]
+
+
+def test_a_claimed_delivery_keeps_its_month_open(build, conn) -> None:
+    """A month with a claim in it is left to a later run, which says so, and settling still works."""
+    add_old_deliveries(conn, OLD, 4, status="pending")
+    app = build()
+    claim = app.claims.claim("dispatch", "default", "bulk", limit=2)
+    report = clean_up(app)
+    assert report.outcome == "partial"
+    assert "2 deliveries are still claimed" in report.error
+    assert exports(conn) == {("push_requests", f"{OLD:%Y-%m}"): "retired"}
+    answers = [Answer(d.event_day, d.id, "sent", ticket_id="t") for d in claim.deliveries]
+    assert app.claims.settle(claim, answers).written == {"sent": 2}
+    app.claims.release(claim)
+    assert clean_up(app).outcome == "ok"
+    assert exports(conn)["notification_deliveries", f"{OLD:%Y-%m}"] == "retired"
+
+
+def test_what_was_sent_and_is_open_again_breaks_the_seal(build, conn) -> None:
+    """What only the look after the seal finds, sent ones without a receipt, opens the month, ends them, and seals again."""
+    add_old_deliveries(conn, OLD, 50, status="sent")
+    add_old_deliveries(conn, OLD, 50)
+    report = clean_up(build())
+    assert (report.outcome, report.counts["deliveries_ended"], report.counts["archived_deliveries"]) == ("ok", 50, 100)
+
+
+def test_tokens_in_what_a_provider_said_do_not_get_cold(build, conn) -> None:
+    """A push token in an error message is taken out before its month is sealed."""
+    add_old_deliveries(conn, OLD, 3)
+    secret = token()
+    conn.execute(
+        f"update {HOT} set last_error_message = %s where id = (select min(id) from {HOT})", [f'"{secret}" is not']
+    )
+    assert clean_up(build()).outcome == "ok"
+    [(said,)] = conn.execute(
+        f"select last_error_message from {COLD} where last_error_message like '%%is not'"
+    ).fetchall()
+    assert said == '"ExponentPushToken[…]" is not'
+
+
+def seal(conn: psycopg.Connection[Any]) -> None:
+    """Seal the old month."""
+    conn.execute("select relevo.seal_month('notification_deliveries', %s, 1000)", [OLD])
+
+
+def test_nobody_writes_to_a_sealed_month(build, conn) -> None:
+    """Fan-out ends its event instead; settle, redrive and whoever knows nothing of seals are refused by the table itself."""
+    add_old_deliveries(conn, OLD, 3, event=999)
+    phones = add_phones(conn, 3)
+    app = build()
+    half_way = {"state": "fanning", "fanout_upto": 10_000, "fanout_finished_at": None}
+    seal(conn)
+    event = add_old_event(conn, OLD, "late", **half_way)
+    fan_out(app)
+    assert reached(conn, event) == []
+    status = door.get(conn, event)
+    assert status is not None
+    assert (status.state, status.raw["end_reason"]) == (
+        "cancelled",
+        "its month was archived before its fan-out was finished",
+    )
+    redrive = "update relevo.notification_deliveries set status = 'pending', completed_at = null, next_attempt_at = now() where event_day < %s"
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
+        conn.execute(redrive, [RECENT])
+    insert = "insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type) values (%s, 1, %s, 'x')"
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
+        conn.execute(insert, [OLD, phones[0]])
+    assert conn.execute("select relevo.hold_open(%s::date[])", [[OLD, RECENT]]).fetchone() == ([RECENT],)
+    assert clean_up(app).outcome == "ok"
+    add_partitions(conn, OLD)
+    with pytest.raises(psycopg.errors.CheckViolation, match="no partition"):
+        conn.execute(insert, [OLD, phones[0]])
+
+
+@pytest.mark.parametrize("writer", ["a shared hold", "a plain write"])
+def test_a_seal_waits_for_writers_under_way(build, conn, dsn, writer) -> None:
+    """Who began to write before the seal finishes first, and what it wrote is in the month that is retired."""
+    add_old_deliveries(conn, OLD, 3)
+    app, done = build(), threading.Event()
+    with psycopg.connect(dsn) as mine:
+        if writer == "a shared hold":
+            assert mine.execute("select relevo.hold_open(array[%s::date])", [OLD]).fetchone() == ([OLD],)
+        mine.execute(
+            "insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, status,"
+            " next_attempt_at, completed_at) values (%s, 9, %s, 'x', 'skipped', null, now())",
+            [OLD, uuid4()],
+        )
+
+        def cleaning() -> None:
+            assert clean_up(app).outcome == "ok"
+            done.set()
+
+        thread = threading.Thread(target=cleaning)
+        thread.start()
+        assert not done.wait(0.7)
+        mine.commit()
+        thread.join(20)
+    assert done.is_set()
+    assert conn.execute(f"select count(*) from {COLD}").fetchone() == (4,)
+
+
+def test_fan_out_racing_the_seal_loses_nothing(build, conn, dsn) -> None:
+    """Slices and a seal at once: each delivery is either in the retired month or was never made, and the event says which."""
+    phones = add_phones(conn, 200)
+    app = build(fanout_slice_size=10)
+    add_partitions(conn, OLD)
+    event = add_old_event(conn, OLD, "racing", state="fanning", fanout_upto=10_000, fanout_finished_at=None)
+    fanning = threading.Thread(target=fan_out, args=(app,))
+    fanning.start()
+    other = build()
+    while True:
+        report = clean_up(other)
+        if exports(conn).get(("notification_deliveries", f"{OLD:%Y-%m}")) == "retired":
+            break
+        assert report.outcome in ("ok", "partial", "failed"), report
+    fanning.join()
+    told = f"select deliveries_created, state from relevo_archive.notification_events_{OLD:%Y_%m} where id = %s"
+    row = (
+        conn.execute(told, [event]).fetchone()
+        or conn.execute(
+            "select deliveries_created, state from relevo.notification_events where id = %s", [event]
+        ).fetchone()
+    )
+    assert row is not None
+    [(made,)] = conn.execute(f"select count(*) from {COLD}").fetchall()
+    assert (made, row[1]) in ((row[0], "cancelled"), (len(phones), "fanned"))
+    assert conn.execute("select count(*) from relevo.notification_deliveries").fetchone() == (0,)
+
+
+def test_a_late_ticket_meets_the_seal(build, conn) -> None:
+    """An answer for an unknown delivery of a sealed month is refused by the table; the rows stay as they were."""
+    add_old_deliveries(conn, OLD, 2, status="pending")
+    app = build()
+    claim = app.claims.claim("dispatch", "default", "bulk")
+    app.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)])
+    conn.execute("delete from relevo.claims")
+    conn.execute(
+        f"update {HOT} set status = 'unknown', claim_token = null, next_attempt_at = null, completed_at = now()"
+    )
+    seal(conn)
+    answers = [Answer(d.event_day, d.id, "sent", ticket_id="late") for d in claim.deliveries]
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
+        app.claims.settle(claim, answers)
+    assert clean_up(app).outcome == "ok"
+    assert conn.execute(f"select status, count(*) from {COLD} group by 1").fetchall() == [("unknown", 2)]
+
+
+def test_a_missing_cold_schema_is_told(build, conn) -> None:
+    """Where the role could not make the schema, cleanup says who has to, and the rest of it is done."""
+    add_old_deliveries(conn, OLD, 3)
+    conn.execute("drop schema relevo_archive")
+    report = clean_up(build())
+    assert "the schema relevo_archive is missing; have an administrator create it" in report.error
+    assert conn.execute("select count(*) from relevo.notification_deliveries").fetchone() == (3,)
+
+
+def test_a_column_added_half_way_through_a_month_does_not_stop_it(build, conn) -> None:
+    """A month that is being moved while an upgrade adds a column comes to its end, with the columns it began with."""
+    month = month_ago(14)
+    add_old_items(conn, month, 10)
+    conn.execute("select relevo.retire_items(%s, 1000, 4)", [month])
+    conn.execute("alter table relevo.licitaciones add column added_later text")
+    assert clean_up(build()).counts["archived_licitaciones"] == 6
+    assert conn.execute(f"select count(*) from relevo_archive.licitaciones_{month:%Y_%m}").fetchone() == (10,)

@@ -1,0 +1,50 @@
+"""A role that owns nothing retires, exports and drops: it reads what was retired, and the rest is done for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from months import add_old_deliveries, add_old_event, add_old_items, add_old_requests, exports, month_ago
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from processes import Processes
+
+ROLE = "relevo_archivist"
+OLD, OLDER = month_ago(5), month_ago(14)
+
+
+@pytest.fixture
+def plain_dsn(admin: psycopg.Connection[Any], dsn: str, conn: psycopg.Connection[Any]) -> Iterator[str]:
+    """The test's database, for a role that may read and write rows and call functions, and owns nothing."""
+    admin.execute(sql.SQL("create role {} login password 'plain'").format(sql.Identifier(ROLE)))
+    for right in (
+        "usage on schema relevo",
+        "select, insert, update, delete on all tables in schema relevo",
+        "usage on all sequences in schema relevo",
+        "execute on all functions in schema relevo",
+    ):
+        conn.execute(f"grant {right} to {ROLE}")
+    yield make_conninfo(dsn, user=ROLE, password="plain")
+    conn.execute(f"drop owned by {ROLE} cascade")
+    admin.execute(f"drop role {ROLE}")
+
+
+def test_a_role_that_owns_nothing_archives(plain_dsn, conn, tmp_path, folder_settings) -> None:
+    """Whoever may read the hot tables may read what was retired of them; nobody but the owner may change it."""
+    add_old_deliveries(conn, OLD, 30)
+    add_old_requests(conn, OLD, 5)
+    add_old_event(conn, OLD, "k")
+    add_old_items(conn, OLDER, 5)
+    running = Processes(plain_dsn, tmp_path)
+    try:
+        ran = running.relevo("tick", "--runners", "cleanup,archive-export", archive_grace_days=0, **folder_settings)
+        assert ran.ends() == 0, ran.stderr + ran.stdout
+    finally:
+        running.close()
+    assert set(exports(conn).values()) == {"dropped"}
+    runs = "select cycle, outcome from relevo.worker_runs order by id"
+    assert conn.execute(runs).fetchall() == [("cleanup", "ok"), ("archive-export", "ok")]
