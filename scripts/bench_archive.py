@@ -131,7 +131,7 @@ class Bench:
 
 def write_until(dsn: str, name: str, stop: Any, answers: Any) -> None:
     """Enqueue an event every few milliseconds, as an app would, and tell when and how long each commit took."""
-    took = []
+    took: list[tuple[float, float]] = []
     with psycopg.connect(dsn) as conn:
         while not stop.is_set():
             started = time.perf_counter()
@@ -153,7 +153,7 @@ def p99_ms(dsn: str, name: str, work: Callable[[], object]) -> float:
     work()
     ended = time.monotonic()
     stop.set()
-    took = [seconds for at, seconds in answers.get() if began <= at <= ended]
+    took: list[float] = [seconds for at, seconds in answers.get() if began <= at <= ended]
     process.join()
     return statistics.quantiles(took, n=100)[98] * 1000
 

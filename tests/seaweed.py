@@ -78,6 +78,7 @@ def seaweed() -> Iterator[Seaweed]:
         f"-dir={folder}",
         "-master.telemetry=false",
         "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
         f"-master.port={master}",
         f"-volume.port={volume}",
         "-filer",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from psycopg.rows import class_row
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from relevo.parquet import Rows
 
 _SQL = queries.load("copying")
+T = TypeVar("T")
 _BATCH_BYTES = {"adbc.postgresql.batch_size_hint_bytes": str(4 << 20)}
 
 
@@ -87,3 +91,14 @@ def read_rows(arrow: Any, statement: str, relation: Relation, about: Mapping[str
         cursor.execute(statement)
         with cursor.fetch_record_batch() as batches:
             yield parquet.Rows(parquet.arrow_schema(relation.columns, about), batches)
+
+
+def gently(work: Callable[[], T]) -> T:
+    """Do something in a thread of its own that lets everybody else go first: the past is in no hurry."""
+    with ThreadPoolExecutor(1, initializer=_step_back) as thread:
+        return thread.submit(work).result()
+
+
+def _step_back() -> None:
+    with suppress(OSError, AttributeError):  # where a thread has a priority of its own, as on Linux
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)

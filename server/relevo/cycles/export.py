@@ -147,7 +147,7 @@ class Export:
             self.store.tidy(manifest.folder_of(month.entity, month.month))
         with tempfile.TemporaryDirectory(prefix="relevo-export-") as folder:
             path = Path(folder) / manifest.part_name(number)
-            made = self._write_part(month, number, before, path)
+            made = copying.gently(lambda: self._write_part(month, number, before, path))
             if made is None:
                 return self._finish_upload(month, parts, Path(folder))
             self._put(month, path)
@@ -239,7 +239,7 @@ class Export:
                 return Step({"months_verified": int(done)}, items=1, more=True)
             key = manifest.folder_of(month.entity, month.month) + manifest.part_name(part.part)
             path = Path(folder) / "fetched"
-            why = self._differs(month, part, key, path)
+            why = copying.gently(lambda: self._differs(month, part, key, path))
         if why:
             wrong = Mismatch(key, why)
             self._write("record_mismatch", month, part=part.part, error=normalise_error(wrong))
