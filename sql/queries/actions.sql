@@ -59,6 +59,8 @@ with dead as materialized (
   select d.event_day, d.id, d.notification_event_id
     from relevo.notification_deliveries d
    where d.status = 'failed' and (d.deadline_at is null or d.deadline_at > now())
+     and not exists (select from relevo.archive_exports x -- a month on its way to the archive is not written to any more
+                      where x.entity = 'notification_deliveries' and x.month = date_trunc('month', d.event_day::timestamp)::date)
      and (%(ids)s::bigint[] is null or d.id = any (%(ids)s::bigint[]))
      and (%(error_code)s::text is null or d.last_error_code = %(error_code)s)
      and (%(event_id)s::bigint is null or (d.notification_event_id = %(event_id)s
