@@ -386,9 +386,9 @@ begin
       -- made by another while we waited? Asked of the table, for to_regclass remembers its first answer
       continue when exists (select from pg_class c where c.relnamespace = 'relevo'::regnamespace and c.relname = partition_name);
       execute format('create table relevo.%I (like relevo.%I including defaults including constraints) with '
-        '(fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, '
+        '(fillfactor = %s, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, '
         'autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0, '
-        'autovacuum_analyze_scale_factor = 0.02)', partition_name, parent);
+        'autovacuum_analyze_scale_factor = 0.02)', partition_name, parent, case parent when 'push_requests' then 70 else 50 end);
       execute format('alter table relevo.%I attach partition relevo.%I for values from (%L) to (%L)',
         parent, partition_name, month_start, (month_start + interval '1 month')::date);
       made := made + 1;

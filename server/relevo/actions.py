@@ -116,7 +116,9 @@ def dead_letters(database: Database, which: DeadLetters) -> list[dict[str, Any]]
 
 def redrive(database: Database, which: DeadLetters) -> int:
     """Open dead letters again, in batches; return how many. What is past its deadline stays as it is."""
-    parameters = which.parameters() | {"limit": _REDRIVE_BATCH}
+    with database.connection() as connection:
+        began = connection.execute(_SQL["ask_time"]).fetchone()
+    parameters = which.parameters() | {"limit": _REDRIVE_BATCH, "began": began[0] if began else None}
     total = 0
     while True:
         with database.transaction() as connection:

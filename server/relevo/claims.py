@@ -11,6 +11,7 @@ from datetime import date, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
+import psycopg
 import structlog
 
 from relevo import queries
@@ -18,6 +19,7 @@ from relevo.config import Settings
 from relevo.db import Connection, Database, Manner, array, text_array
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.heartbeat import Heartbeat, explain_loss
+from relevo.logs import normalise_error
 from relevo.model import (
     Answer,
     Awaiting,
@@ -36,7 +38,7 @@ _SQL = queries.load("claims")
 _log = structlog.get_logger("relevo.claims")
 
 Pruning = Callable[[Connection, str], bool]
-"""Asked inside a settle's transaction, after its answers are counted, whether tokens of a project may be disabled."""
+"""Asked inside a transaction, after the answers were counted, whether tokens of a project may be disabled."""
 
 
 @dataclass
@@ -288,9 +290,9 @@ class Claims:
                 written = dict(connection.execute(_SQL["settle_deliveries"], parameters).fetchall())
             if sum(written.values()) < len(answers):
                 late = connection.execute(_SQL["keep_late_tickets"], parameters).fetchone() or (0, 0)
-            disabled = self._disable(connection, claim, answers, may_prune, now) if written.get("invalid") else 0
         if finish:
             self._heartbeat.drop(claim.token)
+        disabled = self._disable(claim, answers, may_prune, now) if written.get("invalid") else 0
         return Settlement(written, closed_late=late[0], kept_as_evidence=late[1], tokens_disabled=disabled)
 
     def outcomes(
@@ -325,6 +327,7 @@ class Claims:
             "request_outcomes": list(requests.values()),
             "receipt_ms": self._settings.receipt_first_poll_ms,
             "finish": finish,
+            "mixed": len({answer.status == "retryable" for answer in answers}) > 1,
             "now": now,
         }
 
@@ -372,8 +375,8 @@ class Claims:
         with self._transaction() as connection:
             connection.execute(_SQL["lock_claim"], {"token": claim.token})
             written: dict[str, int] = dict(connection.execute(_SQL["settle_receipts"], parameters).fetchall())
-            disabled = self._disable(connection, claim, gone, may_prune, now) if written.get("invalid") else 0
         self._heartbeat.drop(claim.token)
+        disabled = self._disable(claim, gone, may_prune, now) if written.get("invalid") else 0
         return Settlement(written, tokens_disabled=disabled)
 
     def _retry_policy(self) -> dict[str, Any]:
@@ -385,33 +388,35 @@ class Claims:
             "retry_jitter_ms": settings.outbox_retry_jitter_ms,
         }
 
-    def _disable(
-        self,
-        connection: Connection,
-        claim: Claim,
-        answers: Sequence[Answer],
-        may_prune: Pruning | None,
-        now: datetime | None,
-    ) -> int:
-        """Disable the tokens that are gone, if the claim was ours and the project's brake is off."""
-        gone = [a for a in answers if a.status == "invalid" and a.installation_id and a.token_version is not None]
-        if not gone or (may_prune is not None and not may_prune(connection, claim.project)):
-            return 0
-        return connection.execute(
-            _SQL["disable_tokens"],
-            {
-                "installations": array(a.installation_id for a in gone),
-                "versions": array(a.token_version for a in gone),
-                "reasons": text_array((a.error_code or "invalid")[:100] for a in gone),
-                "now": now,
-            },
-        ).rowcount
+    def _disable(self, claim: Claim, answers: Sequence[Answer], may_prune: Pruning | None, now: datetime | None) -> int:
+        """Disable the tokens that are gone, unless the project's brake is on.
 
-    def release(self, claim: Claim, now: datetime | None = None) -> Counter[str]:
-        """Hand back what is left of a claim: nothing is spent for what was never journalled."""
+        In a transaction of its own, and what goes wrong there is only told: nothing of it may undo the answers.
+        """
+        gone = [a for a in answers if a.status == "invalid" and a.installation_id and a.token_version is not None]
+        gone.sort(key=lambda a: str(a.installation_id))  # as everybody locks installations
+        if not gone:
+            return 0
+        parameters = {
+            "installations": array([a.installation_id for a in gone]),
+            "versions": array([a.token_version for a in gone]),
+            "reasons": text_array([(a.error_code or "invalid")[:100] for a in gone]),
+            "now": now,
+        }
+        try:
+            with self._transaction() as connection:
+                if may_prune is not None and not may_prune(connection, claim.project):
+                    return 0
+                return connection.execute(_SQL["disable_tokens"], parameters).rowcount
+        except (DatabaseUnavailableError, psycopg.OperationalError) as error:
+            _log.warning("tokens_not_disabled", claim=str(claim.token), tokens=len(gone), error=normalise_error(error))
+            return 0
+
+    def release(self, claim: Claim, now: datetime | None = None, *, lapsed: bool = False) -> Counter[str]:
+        """Hand back what is left of a claim: what was never journalled spends nothing, a lapse only if said so."""
         self._heartbeat.drop(claim.token)
         with self._transaction() as connection:
-            return end_claim(connection, self._settings, claim.token, lapsed=False, now=now)
+            return end_claim(connection, self._settings, claim.token, lapsed=lapsed, now=now)
 
 
 def end_claim(
@@ -450,14 +455,22 @@ def _keys(deliveries: Sequence[Delivery] | Sequence[Awaiting] | Sequence[Answer]
     return {"days": array([days[d.event_day] for d in deliveries]), "ids": array([d.id for d in deliveries])}
 
 
+def _clean(text: str | None, limit: int) -> str | None:
+    """Make what others said fit to be stored: no NUL, no half of a character, no more than there is room for."""
+    if not text:
+        return None
+    if not text.isascii() or not text.isprintable():
+        text = text.replace("\0", " ").encode("utf-8", "replace").decode()
+    return text[:limit] or None
+
+
 def _sort_of(answer: Answer, delivery: Delivery | None) -> tuple[Any, ...]:
-    code, message = answer.error_code, answer.error_message
     return (
         answer.status,
         int(answer.attempted),
         answer.attempted,
-        code[:100] if code else None,
-        message[:500] if message else None,
+        _clean(answer.error_code, 100),
+        _clean(answer.error_message, 500),
         answer.retry_after_ms,
         answer.project,
         answer.not_before,
@@ -467,13 +480,12 @@ def _sort_of(answer: Answer, delivery: Delivery | None) -> tuple[Any, ...]:
 
 
 def _receipt_sort_of(answer: ReceiptAnswer) -> tuple[Any, ...]:
-    code, message = answer.error_code, answer.error_message
     return (
         answer.status,
         answer.spent,
         answer.paced,
-        code[:100] if code else None,
-        message[:500] if message else None,
+        _clean(answer.error_code, 100),
+        _clean(answer.error_message, 500),
         answer.retry_after_ms,
     )
 

@@ -57,6 +57,8 @@ class Reschedule(Exception):  # noqa: N818 not an error: a wish
     """Raised by a middleware, a composer or a provider: try these pushes again at `at`, without spending an attempt."""
 
     def __init__(self, at: datetime, reason: str = "") -> None:
+        if at.tzinfo is None:
+            raise ValueError("a time to try again needs its time zone, such as datetime.now(UTC) + timedelta(hours=1)")
         super().__init__(reason or f"rescheduled to {at.isoformat()}")
         self.at = at
         self.reason = reason

@@ -103,7 +103,7 @@ def refill(state: Project, rules: Rules, now: datetime) -> Project:
         state,
         urgent_tokens=min(urgent, full),
         bulk_tokens=min(bulk, full),
-        filled_at=max(now, state.filled_at),
+        filled_at=now,
         rate_share=min(1.0, state.rate_share + elapsed / rules.recovery_s),
     )
 

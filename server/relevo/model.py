@@ -172,8 +172,8 @@ class ReceiptAnswer:
     retry_after_ms: int = 0
 
 
-Fate = Literal["sent", "ok", "retryable", "invalid", "failed", "credential"]
-"""What an answer means for one push: `credential` is the project's fault, never the token's or the push's."""
+Fate = Literal["sent", "ok", "retryable", "invalid", "failed", "credential", "unclear"]
+"""What an answer means for one push: `credential` is the project's fault, `unclear` says neither yes nor no."""
 
 
 @dataclass(frozen=True)

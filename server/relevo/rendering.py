@@ -11,6 +11,7 @@ from relevo.model import Content, Delivery, Item, Lane
 
 _TITLE = "📋 Nueva Licitación"
 _SIGNS = {"CLP": "$", "USD": "US$"}
+_LONGEST_TTL_S = 2_419_200
 _MAX_NAME = 1_000  # bytes: with the longest code and label a push stays below Expo's 4096
 
 
@@ -57,8 +58,8 @@ def draft(content: Content, lane: Lane, *, ios: bool) -> Draft:
         "body": content.body,
     }
     wished = fields.pop("ttl", None)
-    whole = isinstance(wished, int | float) and not isinstance(wished, bool) and wished >= 0
-    return Draft(fields, {**content.data, "notificationEventId": content.id}, int(wished) if whole else None)
+    sane = isinstance(wished, int | float) and not isinstance(wished, bool) and 0 <= wished <= _LONGEST_TTL_S
+    return Draft(fields, {**content.data, "notificationEventId": content.id}, int(wished) if sane else None)
 
 
 def _ttl(wished: int | None, seconds_left: float | None, default_s: int) -> int:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import structlog
 
-from relevo.errors import Reschedule
+from relevo.errors import OwnershipLostError, Reschedule
 from relevo.logs import normalise_error
 from relevo.model import Lane, Message, Reply
 from relevo.ports import PushProvider
@@ -95,7 +95,7 @@ class Lines:
         with self._changed:
             self._waiting[lane].append(task)
             self._under_way[lane] += 1
-            if not self._idle and self._threads < self._capacity:
+            if self._idle < sum(map(len, self._waiting.values())) and self._threads < self._capacity:
                 self._threads += 1
                 threading.Thread(target=self._serve, name=f"relevo-line-{self._name}", daemon=True).start()
             else:
@@ -143,14 +143,24 @@ def send(
     messages: Sequence[Message],
     context: PushContext,
     middlewares: Sequence[PushMiddleware] = (),
+    may_send: Callable[[], bool] = lambda: True,
 ) -> Reply:
-    """Send one request through the middlewares: raising before it holds it back, raising after it loses no answer."""
+    """Send one request through the middlewares: raising before it holds it back, raising after it loses no answer.
+
+    `may_send` is asked last of all; if it raises OwnershipLostError, so does this.
+    """
     answers: list[Reply] = []
+    lost: list[OwnershipLostError] = []
 
     def post() -> Reply:
         if answers:
             raise RuntimeError("a middleware called next() twice; the request was sent once")
-        answers.append(_post(provider, messages))
+        try:
+            allowed = may_send()
+        except OwnershipLostError as error:
+            lost.append(error)
+            raise
+        answers.append(_post(provider, messages) if allowed else Reply("held_back"))
         return answers[0]
 
     call: Callable[[], Reply] = post
@@ -160,11 +170,15 @@ def send(
         call()
     except Reschedule as wish:
         return answers[0] if answers else _rescheduled(wish)
-    except Exception as error:  # noqa: BLE001 a middleware may raise anything
+    except (Exception, SystemExit) as error:  # a middleware may raise anything
+        if lost:
+            raise lost[0] from error
         why = normalise_error(error)
         _log.error("push_middleware_failed", request=str(context.request_id), sent=bool(answers), error=why)
         if not answers:
             return Reply("held_back", code="middleware_failed", message=why)
+    if lost:
+        raise lost[0]
     return answers[0] if answers else Reply("held_back", code="middleware_failed", message="next() was not called")
 
 

@@ -91,39 +91,6 @@ select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_ty
   from relevo.notification_deliveries d
   left join relevo.claims c on c.token = d.claim_token;
 
--- Makes the monthly partitions of deliveries and journal from first_month on, says how many were new; safe to call at once.
--- Half of each page of deliveries is left free: a claim marks every row of a page, and finds room beside it.
-create or replace function relevo.ensure_partitions(first_month date, months int) returns int
-  language plpgsql volatile security definer
-  set search_path = pg_catalog, pg_temp
-as $$
-declare
-  parent text;
-  month_start date;
-  partition_name text;
-  made int := 0;
-begin
-  foreach parent in array array['notification_deliveries', 'push_requests'] loop
-    for i in 0 .. months - 1 loop
-      month_start := (date_trunc('month', first_month::timestamp) + make_interval(months => i))::date;
-      partition_name := parent || to_char(month_start, '_YYYY_MM');
-      continue when to_regclass(format('relevo.%I', partition_name)) is not null;
-      perform pg_advisory_xact_lock(hashtextextended('relevo.ensure_partitions', 0));
-      -- made by another while we waited? Asked of the table, for to_regclass remembers its first answer
-      continue when exists (select from pg_class c where c.relnamespace = 'relevo'::regnamespace and c.relname = partition_name);
-      execute format('create table relevo.%I (like relevo.%I including defaults including constraints) with '
-        '(fillfactor = %s, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, '
-        'autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0, '
-        'autovacuum_analyze_scale_factor = 0.02)', partition_name, parent, case parent when 'push_requests' then 70 else 50 end);
-      execute format('alter table relevo.%I attach partition relevo.%I for values from (%L) to (%L)',
-        parent, partition_name, month_start, (month_start + interval '1 month')::date);
-      made := made + 1;
-    end loop;
-  end loop;
-  return made;
-end
-$$;
-
 do $$
 declare
   part regclass;

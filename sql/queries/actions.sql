@@ -59,6 +59,7 @@ with dead as materialized (
   select d.event_day, d.id, d.notification_event_id
     from relevo.notification_deliveries d
    where d.status = 'failed' and (d.deadline_at is null or d.deadline_at > now())
+     and d.completed_at <= %(began)s::timestamptz -- what fails again meanwhile is left alone
      and not exists (select from relevo.archive_exports x -- a month on its way to the archive is not written to any more
                       where x.entity = 'notification_deliveries' and x.month = date_trunc('month', d.event_day::timestamp)::date)
      and (%(ids)s::bigint[] is null or d.id = any (%(ids)s::bigint[]))
@@ -82,6 +83,10 @@ with dead as materialized (
 )
 select count(*)::int from opened;
 
+-- name: ask_time
+-- Tells the database's time.
+select clock_timestamp();
+
 -- name: wake_dispatch
 -- Knocks up dispatch, if it sleeps.
 select relevo.wake('dispatch');
@@ -90,7 +95,7 @@ select relevo.wake('dispatch');
 -- Lets a project send again: its breaker is probed at once, its brakes are off, its rate is full.
 update relevo.projects
    set rate_share = 1, rest_until = null, failures = 0, trips = 0, pruning_stopped_at = null, runaway_since = null,
-       probe_at = case when breaker = 'closed' then null else now() end
+       filled_at = now(), probe_at = case when breaker = 'closed' then null else now() end
  where project = %(project)s
 returning breaker;
 

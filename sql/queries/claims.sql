@@ -206,6 +206,13 @@ with outcome as materialized (
       as a(event_day, id, kind, ticket_id, token_version)
     join outcome o on o.kind = a.kind
    order by a.event_day, a.id -- every writer locks deliveries in this order: no deadlock
+), locked as materialized ( -- where there are both final ones and retries, which are written one after the other
+  select d.id
+    from answer a
+    cross join lateral (select d.id from relevo.notification_deliveries d
+                         where d.event_day = a.event_day and d.id = a.id and d.claim_token = %(token)s
+                           for no key update) d
+   where %(mixed)s
 ), ended_now as (
   update relevo.notification_deliveries d
      set status = a.status,
@@ -224,6 +231,7 @@ with outcome as materialized (
          token_version = coalesce(a.token_version, d.token_version)
     from answer a
    where d.event_day = a.event_day and d.id = a.id and d.claim_token = %(token)s and a.status <> 'retryable'
+     and (select count(*) from locked) >= 0
   returning d.status, d.notification_event_id as event_id, a.former_status, d.project, a.spent, a.code, d.event_day, d.id, a.ticket_id
 ), again as materialized (
   select a.*, d.claim_token, d.attempt_count + a.spent as attempts,
@@ -261,6 +269,7 @@ with outcome as materialized (
          token_version = coalesce(v.token_version, d.token_version)
     from verdict v
    where d.event_day = v.event_day and d.id = v.id and d.claim_token = v.claim_token
+     and (select count(*) from locked) >= 0
   returning d.status, d.notification_event_id as event_id, v.former_status, d.project, v.spent, v.code, d.event_day, d.id, v.ticket_id
 ), written as (
   select * from ended_now union all select * from retried
@@ -294,7 +303,7 @@ with outcome as materialized (
   update relevo.notification_events e set first_sent_at = coalesce(%(now)s::timestamptz, now()) from begun b where e.id = b.id
 ), announced as (
   update relevo.licitaciones l set notificada = true
-    from (select distinct f.licitacion_id from first f where f.licitacion_id is not null) f
+    from (select distinct f.licitacion_id from first f where f.licitacion_id is not null order by f.licitacion_id) f
    where l.id = f.licitacion_id and not l.notificada
 ), answered as (
   update relevo.push_requests r
@@ -311,17 +320,16 @@ with outcome as materialized (
 select c.status, sum(c.n)::int as deliveries from changed c group by c.status;
 
 -- name: disable_tokens
--- Disables tokens that the push service calls gone, each only if it is still the one that was asked about.
+-- Disables tokens that the push service calls gone, each only if it is still the one that was asked about; they come in order.
 update relevo.device_installations i
-   set invalidated_at = coalesce(%(now)s::timestamptz, now()), invalid_reason = u.reason,
+   set invalidated_at = coalesce(%(now)s::timestamptz, now()), invalid_reason = g.reason,
        updated_at = coalesce(%(now)s::timestamptz, now())
   from (select n.installation_id, u.token_version, u.reason
           from unnest(%(installations)s::uuid[], %(versions)s::int[], %(reasons)s::text[]) as u(installation_id, token_version, reason)
-          join relevo.device_installations n on n.installation_id = u.installation_id
-         where n.token_version = u.token_version and n.invalidated_at is null
-         order by n.installation_id
-           for no key update of n) u
- where i.installation_id = u.installation_id and i.token_version = u.token_version and i.invalidated_at is null;
+          cross join lateral (select n.installation_id from relevo.device_installations n
+                               where n.installation_id = u.installation_id and n.token_version = u.token_version and n.invalidated_at is null
+                                 for no key update) n) g
+ where i.installation_id = g.installation_id and i.token_version = g.token_version and i.invalidated_at is null;
 
 -- name: settle_receipts
 -- Writes what receipts say where the claim's token still stands; one that is still missing is asked for later, up to its end.
@@ -371,6 +379,7 @@ with outcome as materialized (
   update relevo.notification_deliveries d
      set status = v.final_status,
          attempt_count = v.attempts,
+         lapse_count = 0,
          claim_token = null,
          next_attempt_at = case when v.final_status in ('pending', 'retryable') then v.retry_at end,
          next_receipt_at = case when v.final_status = 'sent' then v.look_at end,
@@ -405,11 +414,12 @@ with unsealed as materialized ( -- a month on its way to the archive is not writ
   select relevo.hold_open(array(select distinct u.day from unnest(%(days)s::date[]) as u(day))) as days
 ), late as materialized (
   select a.event_day, a.id, a.ticket_id, a.token_version, d.notification_event_id as event_id, d.status as former_status,
-         d.claim_token is null and d.status in ('pending', 'retryable', 'unknown') as closable
+         d.claim_token is null and (d.status in ('pending', 'retryable', 'unknown')
+                                    or (d.status = 'failed' and d.last_error_code = 'answer_not_seen')) as closable
     from (select * from unnest(%(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[], %(versions)s::int[]) as u(event_day, id, ticket_id, token_version)
            where u.ticket_id is not null and u.event_day = any ((select s.days from unsealed s)::date[])
            order by u.event_day, u.id) a
-    left join lateral (select d.claim_token, d.status, d.provider_ticket_id, d.notification_event_id
+    left join lateral (select d.claim_token, d.status, d.provider_ticket_id, d.notification_event_id, d.last_error_code
                          from relevo.notification_deliveries d
                         where d.event_day = a.event_day and d.id = a.id
                           for no key update) d on true

@@ -43,3 +43,7 @@ with old as materialized (
    limit %(limit)s
 )
 delete from relevo.project_incidents i using old where i.id = old.id;
+
+-- name: prune_connections
+-- Deletes the leases of connections that dead workers left long ago.
+delete from relevo.push_connections where leased_until < coalesce(%(now)s::timestamptz, now()) - interval '1 day';

@@ -15,7 +15,7 @@ select l.project, l.lane, extract(epoch from f.next_attempt_at - coalesce(%(now)
   cross join lateral (select d.next_attempt_at from relevo.notification_deliveries d
                        where d.status in ('pending', 'retryable') and d.project = l.project and d.lane = l.lane and d.claim_token is null
                        order by d.next_attempt_at, d.id limit 1) f
- order by l.lane desc, f.next_attempt_at
+ order by f.next_attempt_at > coalesce(%(now)s::timestamptz, now()), l.lane desc, f.next_attempt_at
  limit %(limit)s;
 
 -- name: list_due_receipts
@@ -115,8 +115,12 @@ returning p.installations;
 select coalesce(p.installations, 0) from relevo.projects p where p.project = %(project)s;
 
 -- name: move_tokens
--- Writes down which project each token belongs to, as the push service told.
+-- Writes down which project each token belongs to, as the push service told; installations are locked in their order.
 update relevo.device_installations i
-   set project = m.project, updated_at = coalesce(%(now)s::timestamptz, now())
-  from unnest(%(tokens)s::text[], %(projects)s::text[]) as m(token, project)
- where i.token = m.token and i.project <> m.project;
+   set project = x.project, updated_at = coalesce(%(now)s::timestamptz, now())
+  from (select n.installation_id, m.project
+          from unnest(%(tokens)s::text[], %(projects)s::text[]) as m(token, project)
+          join relevo.device_installations n on n.token = m.token and n.project <> m.project
+         order by n.installation_id
+           for no key update of n) x
+ where i.installation_id = x.installation_id;

@@ -52,4 +52,4 @@ select count(*)::int from taken;
 delete from relevo.push_tallies t
  where t.id in (select o.id from relevo.push_tallies o
                  where o.at < coalesce(%(now)s::timestamptz, now()) - %(window_ms)s * interval '1 millisecond'
-                 order by o.id limit %(limit)s);
+                 order by o.id limit %(limit)s for update skip locked);

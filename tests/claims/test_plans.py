@@ -139,7 +139,7 @@ class Batch:
             "days": self.days, "ids": self.ids, "request_ids": [self.requests[n // 100] for n in range(size)],
             "kinds": [1] * size, "statuses": ["sent"], "spent": [1], "paced": [True], "codes": [None], "messages": [None],
             "floors_ms": [0], "projects": [None], "not_befores": [None], "types": ["tender.new"], "formers": ["pending"], "events": [1], "tickets": [f"ticket-{n}" for n in self.ids], "versions": [1] * size,
-            "project": "default", "request_outcomes": ["answered"] * len(self.requests), "receipt_ms": 900_000, "finish": False,
+            "project": "default", "request_outcomes": ["answered"] * len(self.requests), "receipt_ms": 900_000, "finish": False, "mixed": False,
             "max_attempts": 9, "lapsed": True,
             "retry_base_ms": 60_000, "retry_max_ms": 3_600_000, "retry_jitter_ms": 500, "poison_lapses": 5,
         }  # fmt: skip

@@ -10,10 +10,13 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 from uuid import UUID, uuid4
 
+import psycopg
 import structlog
 from psycopg import errors as pg
+from psycopg_pool import PoolClosed
 
 from relevo import queries, rendering
 from relevo.claims import Claim, Claims
@@ -34,6 +37,8 @@ _ENDED = ("event_gone", "event_ended", "handled_elsewhere")
 _LIGHT_BYTES = 3_000  # of the 4096 that every push service bears; what a delivery adds is far below the rest
 _SETTLE_AGAIN_S = 0.5
 _NOT_SENT_PAUSE_MS = 5_000
+_CULPRITS = 2
+_LONGEST_TICKET = 200
 _LEAST_PAUSE_MS = 1_000  # whoever wishes for the past is not asked again and again in the same moment
 _COUNTED: Mapping[str, str] = {
     "sent": "notifications_sent",
@@ -76,6 +81,9 @@ class Batch:
     messages: dict[int, Message] = field(default_factory=dict)
     drafts: dict[tuple[int, bool], tuple[rendering.Draft, bool]] = field(default_factory=dict)
     settled: int = 0
+    surprised: bool = False
+    culprits: Counter[int] = field(default_factory=Counter)
+    """How many messages of an event the push service found bad, one by one."""
 
     def deliver(self) -> None:
         """Bring every delivery of the claim as far as it comes, and leave none claimed."""
@@ -86,6 +94,11 @@ class Batch:
         except OwnershipLostError as lost:
             self.counts["claims_lost"] += 1
             _log.warning("batch_given_up", claim=str(self.claim.token), reason=lost.reason)
+        except (DatabaseUnavailableError, psycopg.Error):
+            raise
+        except Exception:
+            self.surprised = True  # whoever surprises us again and again is set apart, as one that kills the worker
+            raise
         finally:
             if self.settled < len(self.claim.deliveries):
                 self._hand_back()
@@ -109,14 +122,17 @@ class Batch:
         events = {delivery.notification_event_id for delivery in self._deliveries}
         with self.office.database.connection() as connection:
             rows = connection.execute(_SQL["read_contents"], {"events": array(events)}).fetchall()
-        return {row[0]: Content(*row) for row in rows}
+        return {row[0]: Content(row[0], row[1], row[2], _json(row[3]), _json(row[4])) for row in rows}
 
     def _compose_one(self, delivery: Delivery, contents: Mapping[int, Content]) -> Answer | None:
         office = self.office
         content = contents.get(delivery.notification_event_id)
         if content is None:
             return _answer(delivery, "cancelled", code="event_gone")
-        draft, light = self._draft(content, ios=delivery.platform == "ios")
+        try:
+            draft, light = self._draft(content, ios=delivery.platform == "ios")
+        except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
+            return _answer(delivery, "failed", code="MalformedMessage", message=normalise_error(error))
         message: Message = draft.message(delivery, office.settings.push_ttl_s)
         composer = office.composers.get(delivery.event_type)
         if composer is not None:
@@ -139,10 +155,7 @@ class Batch:
         key = (content.id, ios)
         if key not in self.drafts:
             draft = rendering.draft(content, self.lane, ios=ios)
-            try:
-                weight = len(json.dumps([draft.fields, draft.data], ensure_ascii=False).encode())
-            except (TypeError, ValueError):
-                weight = _LIGHT_BYTES
+            weight = len(json.dumps([draft.fields, draft.data], ensure_ascii=False, allow_nan=False).encode())
             self.drafts[key] = draft, weight < _LIGHT_BYTES
         return self.drafts[key]
 
@@ -177,17 +190,27 @@ class Batch:
                 continue
             outcomes[request.id] = reply.kind
             again += self._decide(request, reply, answers)
-        if unsent:
+        self._mark_unsent(unsent)
+        if self.probe and not requests:
             with self._in_passing():
-                self.office.claims.mark_unsent(self.claim, unsent, self.run.now)
+                self.office.projects.spare_probe(self.claim.project, self.run.now)
         self._settle(answers, outcomes, finish=last and not again)
         if lost is not None:
             raise lost
         return again
 
+    def _mark_unsent(self, requests: Sequence[UUID]) -> None:
+        if requests:
+            with self._in_passing():
+                self.office.claims.mark_unsent(self.claim, requests, self.run.now)
+
     def _journal(self, wave: Sequence[PushRequest]) -> tuple[list[Answer], list[PushRequest]]:
         """Write down what is about to be sent; what the journal holds back is answered already."""
-        verdicts = {v.id: v for v in self.office.claims.journal(self.claim, wave, self.run.now)}
+        try:
+            verdicts = {v.id: v for v in self.office.claims.journal(self.claim, wave, self.run.now)}
+        except (DatabaseUnavailableError, psycopg.Error):  # it may stand there all the same; nothing of it was sent
+            self._mark_unsent([request.id for request in wave])
+            raise
         answers: list[Answer] = []
         requests: list[PushRequest] = []
         for request in wave:
@@ -208,36 +231,53 @@ class Batch:
 
     def _post(self, request: PushRequest) -> Reply:
         """Send one request, on a line's thread; nothing is sent once the claim or the project may not be used."""
-        if self.lines.halted or self.run.stopping.is_set():
-            return Reply("held_back")
-        self.claim.check(self.office.settings.push_request_timeout_ms)
         context = PushContext(request.id, self.claim.project, self.lane, len(request.deliveries), self.office.worker_id)
         messages = [self.messages[delivery.id] for delivery in request.deliveries]
-        return send(self.office.provider, messages, context, self.office.middlewares)
+        return send(self.office.provider, messages, context, self.office.middlewares, self._may_send)
+
+    def _may_send(self) -> bool:
+        """Tell, in the last moment before a request, whether it may still be sent; raises if the claim is gone."""
+        self.claim.check(self.office.settings.push_request_timeout_ms)
+        return not self.lines.halted and not self.run.stopping.is_set()
 
     def _decide(self, request: PushRequest, reply: Reply, answers: list[Answer]) -> list[Sequence[Delivery]]:
         """Turn a reply into answers, and tell the project how it went; return the parts to send again."""
         self.counts["push_requests"] += 1
         with self._in_passing():
             self._tell_project(reply)
-        deliveries = request.deliveries
+        deliveries, floor_ms = request.deliveries, self.office.settings.push_request_timeout_ms
+        if reply.kind == "answered" and len(reply.tickets) != len(deliveries):
+            reply = Reply("unclear", code="MismatchedTickets", message=f"{len(reply.tickets)} for {len(deliveries)}")
         match reply.kind:
             case "answered":
-                pairs = zip(deliveries, reply.tickets, strict=True)
-                answers += [_ticketed(d, ticket) for d, ticket in pairs]
+                answers += [_ticketed(d, t, floor_ms) for d, t in zip(deliveries, reply.tickets, strict=True)]
                 self.problems += alerts(reply.tickets, self.problems)
             case "unclear":
-                floor_ms = max(self.office.settings.push_request_timeout_ms, reply.retry_after_ms)
-                answers += [_ambiguous(d, reply, floor_ms) for d in deliveries]
+                answers += [_ambiguous(d, reply, max(floor_ms, reply.retry_after_ms)) for d in deliveries]
             case "mixed_projects" if homes := self._homes(deliveries, reply):
-                answers += [_not_attempted(d, reply)._replace(project=homes.get(d.id)) for d in deliveries]
+                answers += [
+                    _not_attempted(d, reply, _LEAST_PAUSE_MS)._replace(project=homes.get(d.id)) for d in deliveries
+                ]
             case "too_many" | "rejected" | "mixed_projects":
-                if len(deliveries) > 1:
-                    half = len(deliveries) // 2
-                    return [deliveries[:half], deliveries[half:]]
-                answers.append(_answer(deliveries[0], "failed", code=reply.code, message=reply.message))
+                return self._split(deliveries, reply, answers)
             case _:
                 answers += [_not_attempted(d, reply, self._pause_ms(reply)) for d in deliveries]
+        return []
+
+    def _split(self, deliveries: Sequence[Delivery], reply: Reply, answers: list[Answer]) -> list[Sequence[Delivery]]:
+        """Return the parts of a refused request: by event, then by halves, down to the culprit.
+
+        An event of which two were found bad one by one is bad in every push of it.
+        """
+        events = dict.fromkeys(d.notification_event_id for d in deliveries)
+        if len(events) > 1 and reply.kind == "rejected":
+            return [[d for d in deliveries if d.notification_event_id == event] for event in events]
+        hopeless = reply.kind == "rejected" and self.culprits[deliveries[0].notification_event_id] >= _CULPRITS
+        if len(deliveries) > 1 and not hopeless:
+            half = len(deliveries) // 2
+            return [deliveries[:half], deliveries[half:]]
+        self.culprits[deliveries[0].notification_event_id] += 1
+        answers += [_answer(d, "failed", code=reply.code, message=reply.message) for d in deliveries]
         return []
 
     def _pause_ms(self, reply: Reply) -> int:
@@ -265,7 +305,7 @@ class Batch:
         """Let nothing that the project is told cost the answers of a wave: they are settled after it."""
         try:
             yield
-        except (DatabaseUnavailableError, pg.OperationalError) as error:
+        except Exception as error:  # noqa: BLE001 whatever it is, the answers come first
             self.problems.append(f"project {self.claim.project} was not told: {normalise_error(error, 200)}")
 
     def _tell_project(self, reply: Reply) -> None:
@@ -308,7 +348,7 @@ class Batch:
                     may_prune=lambda c, p: not self.office.projects.pruning_stopped(c, p, self.run.now),
                 )
             except (DatabaseUnavailableError, pg.LockNotAvailable, pg.QueryCanceled, pg.DeadlockDetected) as error:
-                if time.monotonic() > give_up:
+                if time.monotonic() > give_up or isinstance(error.__cause__, PoolClosed):
                     tickets = sum(answer.ticket_id is not None for answer in answers)
                     _log.error("answers_not_recorded", claim=str(self.claim.token), tickets=tickets, error=str(error))
                     raise
@@ -324,7 +364,7 @@ class Batch:
     def _hand_back(self) -> None:
         """Give back what was not begun; if the database is away, a reaper does."""
         try:
-            self.office.claims.release(self.claim, self.run.now)
+            self.office.claims.release(self.claim, self.run.now, lapsed=self.surprised)
         except (DatabaseUnavailableError, pg.OperationalError):
             _log.warning("claim_not_handed_back", claim=str(self.claim.token))
 
@@ -342,11 +382,23 @@ def alerts(tickets: Iterable[Ticket], told: Collection[str]) -> list[str]:
     return sorted(found.difference(told))
 
 
+def _json(text: str) -> dict[str, Any]:
+    """Read an event's JSON; what cannot be read says so when it is written, and fails that event alone."""
+    try:
+        read: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError):
+        return {"unreadable": float("nan")}
+    return read
+
+
 def _result(post: Future[Reply]) -> tuple[Reply | None, OwnershipLostError | None]:
     try:
         return post.result(), None
     except OwnershipLostError as lost:
         return None, lost
+    except BaseException as error:  # noqa: BLE001 one request's surprise must not cost the answers of the others
+        _log.error("push_request_failed", exc_info=error)
+        return Reply("unclear", code="request_failed", message=normalise_error(error)), None
 
 
 def _chunks(deliveries: Sequence[Delivery], size: int) -> Iterator[Sequence[Delivery]]:
@@ -379,8 +431,10 @@ def _obstructed(delivery: Delivery) -> Answer | None:
     return _answer(delivery, status, code=delivery.obstacle)
 
 
-def _ticketed(delivery: Delivery, ticket: Ticket, *, attempted: bool = True) -> Answer:
+def _ticketed(delivery: Delivery, ticket: Ticket, floor_ms: int = 0, *, attempted: bool = True) -> Answer:
     """Return what a ticket means for its delivery; a credential fault is not the push's, and costs it nothing."""
+    if ticket.fate == "unclear" or (ticket.fate == "sent" and not 0 < len(ticket.id or "") <= _LONGEST_TICKET):
+        return _ambiguous(delivery, Reply("unclear", code=ticket.code, message=ticket.message), floor_ms)
     blocked = ticket.fate == "credential"
     message = None if ticket.code == "DeviceNotRegistered" else ticket.message  # which only names the token
     status: Status = "retryable" if ticket.fate == "credential" else ticket.fate

@@ -36,6 +36,7 @@ def step(run: Run, now: datetime | None = None) -> Step:
         tickets = connection.execute(_SQL["prune_late_tickets"], retention).rowcount
     with run.transaction() as connection:
         incidents = connection.execute(_SQL["prune_incidents"], retention).rowcount
+        connection.execute(_SQL["prune_connections"], retention)
     retired = retire(run, now)
     counts = {
         "partitions_made": made,

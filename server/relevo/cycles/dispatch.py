@@ -29,6 +29,7 @@ _BATCHES_PER_LANE = 8
 _WORTH_WAITING_S = 2.0
 _AFTER_SURPRISE_S = 5.0  # what failed once for no known reason would fail again and again
 _NEVER = float("inf")
+_TOLD = 20
 
 Key = tuple[str, str]
 
@@ -92,7 +93,7 @@ class _Drain:
             self._give_connections_back()
         more = not self._may_claim() and any(lane.due_in_s <= 0 for lane in self.due)
         counts = {name: count for name, count in self.counts.items() if count}
-        return Step(counts, self.claimed, more=more, problems=tuple(self.problems), due_in_s=self._due_in_s())
+        return Step(counts, self.claimed, more=more, problems=tuple(self.problems[:_TOLD]), due_in_s=self._due_in_s())
 
     def _may_claim(self) -> bool:
         return self.run.may_go_on() and self.run.items_left > self.claimed
@@ -204,7 +205,7 @@ class _Drain:
         for future in done:
             batch = self.under_way.pop(future)
             self.counts += batch.counts
-            self.problems += batch.problems
+            self.problems += batch.problems[: _TOLD - len(self.problems)] if len(self.problems) < _TOLD else []
             if batch.probe:  # whoever waited for its end asks again
                 self.not_before = {key: at for key, at in self.not_before.items() if key[0] != batch.claim.project}
             if (error := future.exception()) is not None:

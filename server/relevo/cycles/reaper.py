@@ -46,6 +46,7 @@ def step(run: Run) -> Step:
     reaped = counts["claims_reaped"]
     with run.transaction() as connection:
         folded = connection.execute(_SQL["fold_progress"], {"limit": _FOLDS_PER_STEP}).fetchone()
+    with run.transaction() as connection:
         window_ms = max(run.settings.push_brake_window_ms, run.settings.push_runaway_window_ms)
         connection.execute(_SQL["prune_tallies"], {"window_ms": window_ms, "limit": _FOLDS_PER_STEP, "now": run.now})
     with run.transaction() as connection:

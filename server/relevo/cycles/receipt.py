@@ -97,6 +97,7 @@ class _Wave:
                 self._settle(claim, post.result(), troubled=allowance.troubled)
             except OwnershipLostError as lost:
                 _log.warning("batch_given_up", claim=str(claim.token), reason=lost.reason)
+                self._hand_back(claim)
             except Exception as error:  # noqa: BLE001 one request's surprise must not lose the answers of the others
                 self.failed = True
                 self.problems.append(f"receipts of {self.project}: {normalise_error(error, 200)}")
@@ -214,5 +215,7 @@ def _said(awaiting: Awaiting, receipt: Ticket) -> ReceiptAnswer:
             return ReceiptAnswer(awaiting, "ok")
         case "credential":
             return ReceiptAnswer(awaiting, "retryable", -1, paced=False, error_code=code, error_message=message)
+        case "unclear":
+            return ReceiptAnswer(awaiting, "waiting", paced=False)
         case "invalid" | "failed" | "retryable":
             return ReceiptAnswer(awaiting, receipt.fate, error_code=code, error_message=message)

@@ -63,7 +63,6 @@ _BY_STATUS: Mapping[int, ReplyKind] = {
     413: "too_many",
     429: "throttled",
 }
-_ABOUT_MESSAGES = (http.client.BAD_REQUEST, http.client.UNPROCESSABLE_ENTITY)
 _BY_CODE: Mapping[str, ReplyKind] = {
     "UNAUTHORIZED": "unauthorised",
     "TOO_MANY_REQUESTS": "throttled",
@@ -181,7 +180,11 @@ def classify(said: Any, raw: object, *, receipt: bool = False) -> Ticket:
     if code and code in _FATES:
         fate, alert = _FATES[code]
         return Ticket(fate, code=code, message=_clean(said.message), alert=alert)
-    return Ticket("retryable", code=_clean(code, MAX_CODE) or "Unknown", message=_clean(_as_text(raw)))
+    # Only what says that it is an error is one; of anything else nobody knows whether it was accepted.
+    definite = receipt or (isinstance(raw, dict) and raw.get("status") == "error")
+    return Ticket(
+        "retryable" if definite else "unclear", code=_clean(code, MAX_CODE) or "Unknown", message=_clean(_as_text(raw))
+    )
 
 
 def _accepted(ticket_id: object, raw: object) -> Ticket:
@@ -254,8 +257,8 @@ def _kind(status: int, code: str | None) -> ReplyKind:
     known = _BY_STATUS.get(status) or _BY_CODE.get(code or "")
     if known or status < http.client.BAD_REQUEST:
         return known or "unclear"
-    # A 404 or 408 without a word of the API comes from something in front of it, likewise.
-    return "rejected" if code or status in _ABOUT_MESSAGES else "not_sent"
+    # One without a word of the API comes from something in front of it, likewise.
+    return "rejected" if code else "not_sent"
 
 
 def _first_error(errors: object) -> Mapping[str, Any]:
