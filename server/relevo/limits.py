@@ -11,6 +11,7 @@ from relevo.model import Lane
 Witness = Literal["request", "receipt"]
 Why = Literal["granted", "rate", "rest", "breaker", "runaway", "connections"]
 _LEAST_SHARE = 0.01
+_CLOCK_SLACK = timedelta(minutes=1)  # a clock that was set back further must not dry the bucket up until it catches up
 _RAMP_SHARE = 0.25  # after an outage everybody comes back at once, and the service is barely on its feet
 
 
@@ -103,7 +104,7 @@ def refill(state: Project, rules: Rules, now: datetime) -> Project:
         state,
         urgent_tokens=min(urgent, full),
         bulk_tokens=min(bulk, full),
-        filled_at=now,
+        filled_at=max(now, min(state.filled_at, now + _CLOCK_SLACK)),
         rate_share=min(1.0, state.rate_share + elapsed / rules.recovery_s),
     )
 

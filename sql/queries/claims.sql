@@ -414,12 +414,11 @@ with unsealed as materialized ( -- a month on its way to the archive is not writ
   select relevo.hold_open(array(select distinct u.day from unnest(%(days)s::date[]) as u(day))) as days
 ), late as materialized (
   select a.event_day, a.id, a.ticket_id, a.token_version, d.notification_event_id as event_id, d.status as former_status,
-         d.claim_token is null and (d.status in ('pending', 'retryable', 'unknown')
-                                    or (d.status = 'failed' and d.last_error_code = 'answer_not_seen')) as closable
+         d.claim_token is null and d.status in ('pending', 'retryable', 'unknown') as closable
     from (select * from unnest(%(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[], %(versions)s::int[]) as u(event_day, id, ticket_id, token_version)
            where u.ticket_id is not null and u.event_day = any ((select s.days from unsealed s)::date[])
            order by u.event_day, u.id) a
-    left join lateral (select d.claim_token, d.status, d.provider_ticket_id, d.notification_event_id, d.last_error_code
+    left join lateral (select d.claim_token, d.status, d.provider_ticket_id, d.notification_event_id
                          from relevo.notification_deliveries d
                         where d.event_day = a.event_day and d.id = a.id
                           for no key update) d on true

@@ -121,6 +121,7 @@ IMPOSSIBLE = {
     "notification_deliveries_provider_receipt_id_check": DELIVERY + "provider_receipt_id = ''",
     "claims_lease_ms_check": CLAIM + "lease_ms = 0",
     "claims_check": CLAIM + "ids = ids || 1::bigint",
+    "times_fit_an_archive": "update relevo.notification_deliveries set deadline_at = '2400-01-01Z'",
     "push_requests_outcome_check": "update relevo.push_requests set outcome = ''",
     "push_requests_project_check": "update relevo.push_requests set project = ''",
     "push_requests_check": REQUEST + "ids = '{}', days = '{}'",

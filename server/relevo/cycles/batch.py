@@ -255,9 +255,7 @@ class Batch:
             case "unclear":
                 answers += [_ambiguous(d, reply, max(floor_ms, reply.retry_after_ms)) for d in deliveries]
             case "mixed_projects" if homes := self._homes(deliveries, reply):
-                answers += [
-                    _not_attempted(d, reply, _LEAST_PAUSE_MS)._replace(project=homes.get(d.id)) for d in deliveries
-                ]
+                answers += [_not_attempted(d, reply)._replace(project=homes.get(d.id)) for d in deliveries]
             case "too_many" | "rejected" | "mixed_projects":
                 return self._split(deliveries, reply, answers)
             case _:
