@@ -12,6 +12,8 @@ ENTITY ?=
 MONTH ?=
 ARGS ?=
 PYTEST_ARGS ?=
+# Tests of one file share what they set up. One process, for a debugger: make test PARALLEL=
+PARALLEL ?= -n auto --dist loadfile
 
 .PHONY: help run tick run-cycle migrate psql restore test check fmt clean bench-fanout bench-dispatch bench-archive
 .PHONY: installed installed-dev cycle-named month-named
@@ -43,14 +45,14 @@ psql: installed ## open psql on the same database
 restore: month-named installed ## bring a month back from the archive: make restore ENTITY=deliveries MONTH=2026-08
 	@.venv/bin/relevo archive restore --entity $(ENTITY) --month $(MONTH) $(ARGS)
 
-test: installed-dev ## run the tests
-	@.venv/bin/pytest $(PYTEST_ARGS)
+test: installed-dev ## run the tests, on every core
+	@.venv/bin/pytest $(PARALLEL) $(PYTEST_ARGS)
 
 check: installed-dev ## check format, lint and types, then run the tests
 	@.venv/bin/ruff format --check
 	@.venv/bin/ruff check
 	@.venv/bin/mypy
-	@.venv/bin/pytest $(PYTEST_ARGS)
+	@.venv/bin/pytest $(PARALLEL) $(PYTEST_ARGS)
 
 fmt: installed-dev ## format the code and mend what the linter can mend
 	@.venv/bin/ruff check --fix-only --quiet

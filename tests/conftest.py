@@ -54,9 +54,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name what was not run, and what to install for it."""
+    """Name what was not run, and what to install for it; the processes of a parallel run know how many, we which."""
     for part, count in _not_run.items():
         terminalreporter.write_line(f"not run: {OPTIONAL_PARTS[part][1]} for {count} more tests")
+    if terminalreporter.config.getoption("numprocesses", None):
+        for found, advice in OPTIONAL_PARTS.values():
+            if not found():
+                terminalreporter.write_line(f"not run: {advice} for more tests")
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ from datetime import date, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-import psycopg
 import structlog
+from psycopg import errors as pg
 
 from relevo import queries
 from relevo.config import Settings
@@ -290,9 +290,9 @@ class Claims:
                 written = dict(connection.execute(_SQL["settle_deliveries"], parameters).fetchall())
             if sum(written.values()) < len(answers):
                 late = connection.execute(_SQL["keep_late_tickets"], parameters).fetchone() or (0, 0)
+            disabled = self._disable(connection, claim, answers, may_prune, now) if written.get("invalid") else 0
         if finish:
             self._heartbeat.drop(claim.token)
-        disabled = self._disable(claim, answers, may_prune, now) if written.get("invalid") else 0
         return Settlement(written, closed_late=late[0], kept_as_evidence=late[1], tokens_disabled=disabled)
 
     def outcomes(
@@ -375,8 +375,8 @@ class Claims:
         with self._transaction() as connection:
             connection.execute(_SQL["lock_claim"], {"token": claim.token})
             written: dict[str, int] = dict(connection.execute(_SQL["settle_receipts"], parameters).fetchall())
+            disabled = self._disable(connection, claim, gone, may_prune, now) if written.get("invalid") else 0
         self._heartbeat.drop(claim.token)
-        disabled = self._disable(claim, gone, may_prune, now) if written.get("invalid") else 0
         return Settlement(written, tokens_disabled=disabled)
 
     def _retry_policy(self) -> dict[str, Any]:
@@ -388,10 +388,17 @@ class Claims:
             "retry_jitter_ms": settings.outbox_retry_jitter_ms,
         }
 
-    def _disable(self, claim: Claim, answers: Sequence[Answer], may_prune: Pruning | None, now: datetime | None) -> int:
+    def _disable(
+        self,
+        connection: Connection,
+        claim: Claim,
+        answers: Sequence[Answer],
+        may_prune: Pruning | None,
+        now: datetime | None,
+    ) -> int:
         """Disable the tokens that are gone, unless the project's brake is on.
 
-        In a transaction of its own, and what goes wrong there is only told: nothing of it may undo the answers.
+        Behind a savepoint: what goes wrong there is only told, for nothing of it may undo the answers.
         """
         gone = [a for a in answers if a.status == "invalid" and a.installation_id and a.token_version is not None]
         gone.sort(key=lambda a: str(a.installation_id))  # as everybody locks installations
@@ -404,11 +411,11 @@ class Claims:
             "now": now,
         }
         try:
-            with self._transaction() as connection:
+            with connection.transaction():
                 if may_prune is not None and not may_prune(connection, claim.project):
                     return 0
                 return connection.execute(_SQL["disable_tokens"], parameters).rowcount
-        except (DatabaseUnavailableError, psycopg.OperationalError) as error:
+        except (pg.LockNotAvailable, pg.QueryCanceled, pg.DeadlockDetected) as error:
             _log.warning("tokens_not_disabled", claim=str(claim.token), tokens=len(gone), error=normalise_error(error))
             return 0
 

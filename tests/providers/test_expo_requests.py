@@ -267,7 +267,11 @@ def test_tls_with_somebody_else(fake: FakeExpo, make: Make) -> None:
     assert (reply.kind, reply.code) == ("not_sent", "NoConnection")
 
 
-@pytest.mark.parametrize("base_url", [free_address(), "http://no-such-host.invalid", f"http://{'x' * 70}.invalid"])
+@pytest.mark.parametrize(
+    "base_url",
+    [free_address(), "http://no-such-host.invalid", f"http://{'x' * 70}.invalid"],
+    ids=["refused", "unknown", "no name"],
+)
 def test_no_connection(make: Make, base_url: str) -> None:
     """Refused or not to be found: definitely not sent."""
     expo = make(base_url=base_url)

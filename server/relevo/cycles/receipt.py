@@ -97,7 +97,6 @@ class _Wave:
                 self._settle(claim, post.result(), troubled=allowance.troubled)
             except OwnershipLostError as lost:
                 _log.warning("batch_given_up", claim=str(claim.token), reason=lost.reason)
-                self._hand_back(claim)
             except Exception as error:  # noqa: BLE001 one request's surprise must not lose the answers of the others
                 self.failed = True
                 self.problems.append(f"receipts of {self.project}: {normalise_error(error, 200)}")
