@@ -87,7 +87,7 @@ def seaweed() -> Iterator[Seaweed]:
         f"-s3.port={s3}",
         f"-s3.config={folder / 's3.json'}",
         "-master.volumeSizeLimitMB=64",
-        "-volume.max=50",
+        "-volume.max=500",
     ]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)

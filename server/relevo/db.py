@@ -124,7 +124,6 @@ class Database:
             reconnect_timeout=settings.database_connect_timeout_ms / 1000,
             max_idle=60,
             check=self._check,
-            reset=self._note_use,
             configure=_configure,
             open=True,
             name="relevo",
@@ -134,9 +133,6 @@ class Database:
         """Ask a connection whether it is alive before it is lent, unless it just proved that."""
         if time.monotonic() - self._used.get(connection, -_FRESH_S) > _FRESH_S:
             ConnectionPool.check_connection(connection)
-
-    def _note_use(self, connection: Connection) -> None:
-        self._used[connection] = time.monotonic()
 
     def close(self) -> None:
         """Close the pool; connections in use are closed when they are given back."""
@@ -178,6 +174,7 @@ class Database:
         """Lend a pooled connection in autocommit: for a single statement."""
         with self.watch(), self._pool.connection() as connection:
             yield connection
+            self._used[connection] = time.monotonic()  # not by the pool's own hook, which would give it back later
 
     @contextmanager
     def transaction(self, manner: Manner = "bound_transaction") -> Iterator[Connection]:
