@@ -261,7 +261,7 @@ def notify_many(dsn: str, rounds: int) -> list[float]:
 
 
 def lanes(bench: Bench, bulk: int, urgent: int) -> tuple[list[float], float]:
-    """Queue much bulk; return how long urgent ones wait beside it, and bulk's share of its rate beside a flood."""
+    """Queue much bulk; return how long urgent ones wait beside it, and bulk's share of its rate meanwhile."""
     rounds = max(1, bulk // bench.phones)
     bench.conn.execute(_SQL["queue_events"], {"event": 5_000_000, "rounds": rounds})
     bench.conn.execute(_SQL["queue_bulk"], {"event": 5_000_000, "rounds": rounds})
@@ -272,14 +272,8 @@ def lanes(bench: Bench, bulk: int, urgent: int) -> tuple[list[float], float]:
     with subprocess.Popen([_RELEVO, "run"], env=environ) as process:
         try:
             time.sleep(3)
-            alone = bulk_rate(bench, 5)
-            for n in range(urgent):
-                door.enqueue(bench.conn, door.Event("bench.urgent", str(n), "Now", audience=[phone[0]], lane="urgent"))
-                time.sleep(0.05)
-            flood = door.Event("bench.urgent.flood", "1", "Flood", audience="everyone", lane="urgent")
-            door.enqueue(bench.conn, flood)
-            time.sleep(1.5)
-            beside = bulk_rate(bench, 3)
+            alone = bulk_rate(bench, lambda: time.sleep(5))
+            beside = bulk_rate(bench, lambda: overtake(bench, phone[0], urgent))
         finally:
             process.terminate()
     waits = [row[0] for row in bench.conn.execute(_SQL["urgent_waits"]).fetchall()]
@@ -288,10 +282,18 @@ def lanes(bench: Bench, bulk: int, urgent: int) -> tuple[list[float], float]:
     return waits, beside / alone
 
 
-def bulk_rate(bench: Bench, seconds: float) -> float:
-    """Return how many bulk deliveries a second are sent."""
+def overtake(bench: Bench, phone: UUID, urgent: int) -> None:
+    """Enqueue urgent events for one phone, twenty a second."""
+    for n in range(urgent):
+        door.enqueue(bench.conn, door.Event("bench.urgent", str(n), "Now", audience=[phone], lane="urgent"))
+        time.sleep(0.05)
+    time.sleep(1)
+
+
+def bulk_rate(bench: Bench, meanwhile: Callable[[], None]) -> float:
+    """Return how many bulk deliveries a second are sent while something else is done."""
     before, started = bench.conn.execute(_SQL["count_sent"]).fetchone(), time.perf_counter()
-    time.sleep(seconds)
+    meanwhile()
     after = bench.conn.execute(_SQL["count_sent"]).fetchone()
     assert before is not None
     assert after is not None
@@ -325,6 +327,8 @@ def main() -> None:
         say(f"Loading {given.deliveries:,} phones …")
         bench.conn.execute(_SQL["load_phones"], {"phones": given.deliveries})
         bench.conn.execute(_SQL["refresh"])
+        say("Wake-ups of an idle relay …")
+        wakes, notifies = wake_ups(dsn, given.wake_ups)
         say("The seed's algorithm, ours and the ceiling in turns …")
         bench.ours()  # everything is warm
         seeds, ours, ceilings = [], [], []
@@ -333,8 +337,6 @@ def main() -> None:
             ours.append(bench.ours())
             ceilings.append(bench.ceiling())
         growth = bench.memory()
-        say("Wake-ups of an idle relay …")
-        wakes, notifies = wake_ups(dsn, given.wake_ups)
         peers = {}
         if given.peers:
             say("Peers …")
@@ -408,7 +410,7 @@ def report(  # noqa: PLR0917 one line per measurement
             f"{overtaking['urgent_p50_ms']:.0f} / {overtaking['urgent_p99_ms']:.0f} ms",
             "p99 ≤ 2,000 ms",
         ),
-        ("bulk beside a flood of urgent ones", f"{overtaking['bulk_share']:.2f} x its rate", "≥ 0.5 x"),
+        ("bulk beside urgent ones, twenty a second", f"{overtaking['bulk_share']:.2f} x its rate", "≥ 0.5 x"),
         *(
             (f"against {name.removeprefix('ratio_')} draining no-ops", f"{ratio:.1f} x", "> 1 x")
             for name, ratio in peers.items()
