@@ -1070,12 +1070,14 @@ CREATE FUNCTION relevo.slice_targets(event_id bigint, kind text, buckets text[],
    where slice_targets.kind = 'everyone' and e.id = slice_targets.event_id
      and relevo.may_receive(i) and (e.category is null or e.category <> all (i.opt_outs))
   union all
-  select i.installation_id, i.project, i.provider
+  select (n.phone).installation_id, (n.phone).project, (n.phone).provider
     from relevo.notification_events e
     join relevo.event_audience a on a.event_id = e.id
-    join relevo.device_installations i on i.installation_id = a.installation_id and i.seq > after_seq and i.seq <= upto_seq
+    -- looked up one by one: few are named, and a walk along all phones would find the newest last
+    cross join lateral (select i as phone from relevo.device_installations i where i.installation_id = a.installation_id offset 0) n
    where slice_targets.kind = 'installations' and e.id = slice_targets.event_id
-     and relevo.may_receive(i) and (e.category is null or e.category <> all (i.opt_outs))
+     and (n.phone).seq > after_seq and (n.phone).seq <= upto_seq
+     and relevo.may_receive(n.phone) and (e.category is null or e.category <> all ((n.phone).opt_outs))
 $$;
 
 CREATE FUNCTION relevo.wake(cycle_name text) RETURNS void

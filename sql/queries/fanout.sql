@@ -73,7 +73,7 @@ offset %(limit)s - 1
 -- Finds the sequence number at which a slice of the given installations ends; nothing if fewer are left.
 select i.seq
   from relevo.event_audience a
-  join relevo.device_installations i on i.installation_id = a.installation_id
+  cross join lateral (select i.seq from relevo.device_installations i where i.installation_id = a.installation_id offset 0) i
  where a.event_id = %(event_id)s and i.seq > %(after_seq)s and i.seq <= %(upto_seq)s
  order by i.seq
 offset %(limit)s - 1
