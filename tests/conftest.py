@@ -22,7 +22,7 @@ from relevo.config import Settings
 from relevo.db import Database
 
 sys.path.insert(0, str(Path(__file__).parent))
-from parts import OPTIONAL_PARTS
+from parts import NEVER_REQUIRED, OPTIONAL_PARTS
 
 REQUIRE_ALL = os.environ.get("RELEVO_TEST_REQUIRE_ALL") == "1"
 NOWHERE = "http://127.0.0.1:9"
@@ -47,7 +47,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         missing = [m.args[0] for m in item.iter_markers("needs") if not OPTIONAL_PARTS[m.args[0]][0]()]
         for part in missing:
             _not_run[part] = _not_run.get(part, 0) + 1
-        (left_out if missing and not REQUIRE_ALL else kept).append(item)
+        may_miss = not REQUIRE_ALL or set(missing) <= NEVER_REQUIRED
+        (left_out if missing and may_miss else kept).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept

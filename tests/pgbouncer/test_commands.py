@@ -17,7 +17,12 @@ SLOW = {
     "worker_idle_backoff_min_ms": 20_000,
     "worker_cycles": "reaper,fanout,cleanup",
 }
-QUICK = {"reaper_interval_ms": 100, "worker_idle_backoff_max_ms": 100, "worker_idle_backoff_jitter_ms": 10}
+QUICK = {
+    "worker_cycles": "reaper,fanout,cleanup",
+    "reaper_interval_ms": 100,
+    "worker_idle_backoff_max_ms": 100,
+    "worker_idle_backoff_jitter_ms": 10,
+}
 
 
 def lapse(build, conn) -> None:
