@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from functools import cache
 
 
 def _where(program: str) -> str | None:
@@ -15,6 +18,18 @@ def _where(program: str) -> str | None:
 def _may_ask_npm() -> bool:
     """Tell whether npm is here and may be asked for a package: its registry is not ours to rely on."""
     return os.environ.get("RELEVO_TEST_NPM") == "1" and _where("node") is not None and _where("npm") is not None
+
+
+@cache
+def _may_mount() -> bool:
+    """Tell whether a file system can be mounted here: some containers let not even root do so."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        if subprocess.run(["mount", "-t", "tmpfs", "none", folder], capture_output=True, check=False).returncode:
+            return False
+        subprocess.run(["umount", folder], check=True)
+    return True
 
 
 def find_part(part: str) -> str:
@@ -36,8 +51,9 @@ OPTIONAL_PARTS: dict[str, tuple[Callable[[], bool], str]] = {
         "install a headless Chromium (Debian: apt-get install chromium-headless-shell)",
     ),
     "linux": (lambda: sys.platform == "linux", "run on Linux"),
+    "mount": (_may_mount, "run as root on Linux, where file systems may be mounted,"),
     "root": (lambda: os.geteuid() == 0, "run as root"),
 }
 
-NEVER_REQUIRED = {"expo-server-sdk"}
-"""What hangs on a registry of others, and not on the machine."""
+NEVER_REQUIRED = {"expo-server-sdk", "mount"}
+"""What hangs on a registry of others, or on what a container may do: no installing brings it."""

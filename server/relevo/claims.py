@@ -16,7 +16,7 @@ from psycopg import errors as pg
 
 from relevo import queries
 from relevo.config import Settings
-from relevo.db import Connection, Database, Manner, array, text_array
+from relevo.db import Connection, Database, Manner, array, storable, text_array
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.heartbeat import Heartbeat, explain_loss
 from relevo.logs import normalise_error
@@ -462,22 +462,13 @@ def _keys(deliveries: Sequence[Delivery] | Sequence[Awaiting] | Sequence[Answer]
     return {"days": array([days[d.event_day] for d in deliveries]), "ids": array([d.id for d in deliveries])}
 
 
-def _clean(text: str | None, limit: int) -> str | None:
-    """Make what others said fit to be stored: no NUL, no half of a character, no more than there is room for."""
-    if not text:
-        return None
-    if not text.isascii() or not text.isprintable():
-        text = text.replace("\0", " ").encode("utf-8", "replace").decode()
-    return text[:limit] or None
-
-
 def _sort_of(answer: Answer, delivery: Delivery | None) -> tuple[Any, ...]:
     return (
         answer.status,
         int(answer.attempted),
         answer.attempted,
-        _clean(answer.error_code, 100),
-        _clean(answer.error_message, 500),
+        storable(answer.error_code, 100),
+        storable(answer.error_message, 500),
         answer.retry_after_ms,
         answer.project,
         answer.not_before,
@@ -491,8 +482,8 @@ def _receipt_sort_of(answer: ReceiptAnswer) -> tuple[Any, ...]:
         answer.status,
         answer.spent,
         answer.paced,
-        _clean(answer.error_code, 100),
-        _clean(answer.error_message, 500),
+        storable(answer.error_code, 100),
+        storable(answer.error_message, 500),
         answer.retry_after_ms,
     )
 

@@ -105,6 +105,15 @@ def _quoted(value: str) -> str:
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+def storable(text: str | None, limit: int) -> str | None:
+    """Make what others said fit to be stored: no NUL, no half of a character, no more than there is room for."""
+    if not text:
+        return None
+    if not text.isascii() or not text.isprintable():
+        text = text.replace("\0", " ").encode("utf-8", "replace").decode()
+    return text[:limit]
+
+
 class Database:
     """All connections of one process: a pool for work, and single ones for the heartbeat and the listener."""
 

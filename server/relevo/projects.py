@@ -15,7 +15,7 @@ import structlog
 
 from relevo import limits, queries
 from relevo.config import Settings
-from relevo.db import Connection, Database, text_array
+from relevo.db import Connection, Database, storable, text_array
 from relevo.limits import Grant, Project, Rules, Witness
 from relevo.model import Lane
 
@@ -195,6 +195,7 @@ class Projects:
     ) -> bool:
         """Note a failure that is not a message's fault; tell whether the breaker is open now."""
         self._seen.pop(project, None)
+        reason = storable(reason, 300) or "no reason was given"
         with self._locked(project, now) as (connection, state, at, decide):
             decided = limits.fail(state, self.rules, at, reason, credential=credential, by=by)
             decide(decided)

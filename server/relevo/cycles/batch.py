@@ -82,6 +82,8 @@ class Batch:
     drafts: dict[tuple[int, bool], tuple[rendering.Draft, bool]] = field(default_factory=dict)
     settled: int = 0
     surprised: bool = False
+    hunting: bool = False
+    """Whether a bad message is looked for: one request at a time then, so that what one tells spares the next."""
     culprits: Counter[int] = field(default_factory=Counter)
     """How many messages of an event the push service found bad, one by one."""
 
@@ -170,7 +172,8 @@ class Batch:
     def _send_all(self, ready: Sequence[Delivery]) -> None:
         waiting = deque(_chunks(ready, min(self.office.settings.push_chunk_size, self.office.provider.max_messages)))
         while waiting and not self.lines.halted and not self.run.stopping.is_set():
-            wave = [waiting.popleft() for _ in range(min(len(waiting), self.lines.capacity))]
+            size = 1 if self.hunting else self.lines.capacity
+            wave = [waiting.popleft() for _ in range(min(len(waiting), size))]
             waiting.extendleft(reversed(self._send_wave(wave, last=not waiting)))
 
     def _send_wave(self, chunks: Sequence[Sequence[Delivery]], *, last: bool) -> list[Sequence[Delivery]]:
@@ -267,6 +270,7 @@ class Batch:
 
         An event of which two were found bad one by one is bad in every push of it.
         """
+        self.hunting = self.hunting or reply.kind == "rejected"
         events = dict.fromkeys(d.notification_event_id for d in deliveries)
         if len(events) > 1 and reply.kind == "rejected":
             return [[d for d in deliveries if d.notification_event_id == event] for event in events]

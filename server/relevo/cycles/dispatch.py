@@ -146,6 +146,8 @@ class _Drain:
         """Reserve, claim and hand over one batch; tell whether that was a full one, so that another may follow."""
         office, run, key = self.dispatch.office, self.run, (lane.project, lane.lane)
         most = self._batch_limit(lane)
+        if most <= 0:
+            return False
         lines = self.dispatch.lines_of(lane.project)
         self.used.add(lane.project)
         allowance = office.projects.reserve(lane.project, lane.lane, most, run.now, in_flight=lines.in_flight())
@@ -190,8 +192,6 @@ class _Drain:
         wait_s = max(allowance.grant.wait_s, 0.005)
         for each in ["urgent", "bulk"] if allowance.grant.why in ("breaker", "runaway", "rest") else [lane.lane]:
             self.not_before[lane.project, each] = time.monotonic() + wait_s
-        if allowance.grant.why == "granted":  # nothing is due any more
-            self.due = [each for each in self.due if each != lane]
         if allowance.grant.why == "runaway":
             self.dispatch.office.projects.look_after(lane.project, self.run.now)
 
@@ -205,7 +205,7 @@ class _Drain:
         for future in done:
             batch = self.under_way.pop(future)
             self.counts += batch.counts
-            self.problems += batch.problems[: _TOLD - len(self.problems)] if len(self.problems) < _TOLD else []
+            self.problems += batch.problems[: max(0, _TOLD - len(self.problems))]
             if batch.probe:  # whoever waited for its end asks again
                 self.not_before = {key: at for key, at in self.not_before.items() if key[0] != batch.claim.project}
             if (error := future.exception()) is not None:

@@ -1,0 +1,260 @@
+"""One bad thing costs itself and nothing else: bad content, surprises around a request, odd tickets, lost commits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from relaying import Relay
+
+from relevo import actions, queries
+from relevo.actions import DeadLetters
+from relevo.errors import DatabaseUnavailableError, Reschedule
+from relevo.model import Reply, Ticket
+from relevo.sending import Lines
+
+
+@pytest.mark.parametrize(
+    ("data", "push"),
+    [
+        ("{}", '{"ttl": 1' + "0" * 400 + ".5}"),
+        ('{"x": ' + "[" * 1_500 + "]" * 1_500 + "}", "{}"),
+        ('{"x": 1e400}', "{}"),
+    ],
+    ids=["a ttl beyond all numbers", "data too deep to be read", "a number that is none in JSON"],
+)
+def test_bad_content_fails_alone(relay, data: str, push: str) -> None:
+    """What an event says may be as odd as it likes: another one of the same lane is sent, and nothing stays open."""
+    worker = relay()
+    worker.tell("ana")
+    bad = worker.tell("bob")
+    worker.conn.execute(
+        "update relevo.notification_events set data = %s::jsonb, push = %s::jsonb where id = %s", [data, push, bad]
+    )
+    worker.dispatch()
+    assert worker.delivery("ana")["status"] == "sent"
+    assert worker.delivery("bob")["status"] in ("failed", "sent")  # a ttl that is none is left out
+    assert worker.delivery("bob")["last_error_code"] in ("MalformedMessage", None)
+
+
+def second_raises(surprise: BaseException) -> Any:
+    """Make a middleware that raises before the second of all requests."""
+    turns = iter(range(1_000))
+    guard = threading.Lock()
+
+    def middleware(_context: Any, send: Any) -> Reply:
+        with guard:
+            turn = next(turns)
+        if turn == 1:
+            raise surprise
+        return send()
+
+    return middleware
+
+
+@pytest.mark.parametrize(
+    "surprise",
+    [
+        Reschedule(datetime.now(UTC) + timedelta(hours=1), "bad \0 reason"),
+        Reschedule(datetime.now(UTC) + timedelta(hours=1), "half a letter \ud800"),
+        SystemExit("not here"),
+    ],
+    ids=["NUL", "surrogate", "exit"],
+)
+def test_a_surprise_in_one_request_costs_no_answer_of_the_others(relay, surprise: BaseException) -> None:
+    """Two of three requests were accepted, so two are sent; the third was not begun and spent nothing."""
+    worker = relay(push_chunk_size=1, push_middlewares=[second_raises(surprise)])
+    worker.add_phones(3)
+    worker.tell_everyone()
+    worker.dispatch()
+    assert worker.states() == {"sent": 2, "pending": 1}
+    assert sum(row["attempt_count"] for row in worker.deliveries()) == 2
+
+
+def test_a_naive_time_is_refused() -> None:
+    """A wish without a time zone would mean another moment in every session."""
+    with pytest.raises(ValueError, match="time zone"):
+        Reschedule(datetime(2026, 1, 1))  # noqa: DTZ001 that is the point
+
+
+@pytest.mark.parametrize("ticket", [Ticket("unclear", code="Unknown"), Ticket("sent"), Ticket("sent", id="x" * 201)])
+def test_at_most_once_is_not_repeated_for_an_odd_ticket(relay, monkeypatch, ticket: Ticket) -> None:
+    """Of a ticket that says neither yes nor no nobody knows: at most once ends unknown, and is never sent again."""
+    worker = relay()
+    provider = worker.app.dispatch.office.provider
+    monkeypatch.setattr(provider, "send", lambda messages: Reply("answered", (ticket,) * len(messages)))
+    worker.tell("ana", at_most_once=True)
+    worker.dispatch()
+    assert worker.delivery("ana")["status"] == "unknown"
+
+
+def test_too_few_tickets_are_ambiguous(relay, monkeypatch) -> None:
+    """A provider that answers with too few tickets has answered nothing that can be relied on."""
+    worker = relay()
+    provider = worker.app.dispatch.office.provider
+    monkeypatch.setattr(provider, "send", lambda _messages: Reply("answered", (Ticket("sent", id="t"),)))
+    worker.tell("ana", "bob", at_most_once=True)
+    worker.dispatch()
+    assert worker.states() == {"unknown": 2}
+
+
+def test_a_claim_lost_inside_a_middleware_sends_nothing(relay) -> None:
+    """The last look at the claim comes after the middlewares, just before the request."""
+
+    def loses(_context: Any, send: Any) -> Reply:
+        for batch in claims:
+            batch.lose("error", "cut off in here")
+        return send()
+
+    worker = relay(push_middlewares=[loses])
+    claims: list[Any] = []
+    hold = worker.app.heartbeat.hold_claim
+    worker.app.heartbeat.hold_claim = lambda token, claim: (claims.append(claim), hold(token, claim))  # type: ignore[method-assign]
+    worker.tell("ana", at_most_once=True)
+    worker.dispatch()
+    assert worker.posts() == 0
+    worker.travel(minutes=5)
+    worker.reap()
+    found = worker.delivery("ana")
+    assert (found["status"], found["attempt_count"]) == ("pending", 0), "it was journalled, and marked as not begun"
+
+
+def test_a_journal_whose_commit_answer_was_lost_sent_nothing(relay, monkeypatch) -> None:
+    """Nothing was begun, whatever stands in the journal: at most once is sent later, and no attempt is spent."""
+    worker = relay()
+    journal = worker.app.claims.journal
+
+    def lost(*given: Any) -> Any:
+        journal(*given)
+        monkeypatch.setattr(worker.app.claims, "journal", journal)
+        raise DatabaseUnavailableError("the answer was lost")
+
+    monkeypatch.setattr(worker.app.claims, "journal", lost)
+    worker.tell("ana", at_most_once=True)
+    worker.dispatch()
+    assert (worker.delivery("ana")["status"], worker.delivery("ana")["attempt_count"]) == ("pending", 0)
+    worker.travel(seconds=10)
+    worker.dispatch()
+    assert worker.delivery("ana")["status"] == "sent"
+
+
+def test_a_bad_event_is_given_up_after_two(relay, sandbox) -> None:
+    """An event every push of which is refused costs a few requests, not two per phone; the other event is sent."""
+    worker = relay()
+    worker.add_phones(40, "good")
+    worker.tell_everyone()
+    bad = worker.enqueue(push={"priority": "urgent"})
+    worker.fan_out()
+    worker.dispatch()
+    states = worker.rows(
+        "select status, count(*) as n from relevo.deliveries where notification_event_id = %s group by 1", bad
+    )
+    assert states == [{"status": "failed", "n": 40}]
+    assert worker.states() == {"sent": 40, "failed": 40}
+    assert sandbox.totals()["sendRequests"] < 25
+
+
+def test_redrive_takes_each_dead_letter_once(relay) -> None:
+    """What fails again while it is redriven is left alone: the command comes to its end."""
+    worker = relay()
+    worker.add_phones(30)
+    worker.tell_everyone()
+    worker.conn.execute(
+        "update relevo.notification_deliveries set status = 'failed', completed_at = now(), next_attempt_at = null,"
+        " attempt_count = 1, last_error_code = 'MessageTooBig'"
+    )
+    refail = """
+    create or replace function pg_temp.refail() returns trigger language plpgsql as $f$
+    begin
+      if new.status = 'pending' then
+        new.status := 'failed'; new.completed_at := clock_timestamp(); new.next_attempt_at := null;
+      end if;
+      return new;
+    end $f$;
+    create trigger refail before update on relevo.notification_deliveries for each row execute function pg_temp.refail();
+    """
+    actions_batch, actions._REDRIVE_BATCH = actions._REDRIVE_BATCH, 10
+    try:
+        worker.conn.execute(refail)
+        assert actions.redrive(worker.app.database, DeadLetters(error_code="MessageTooBig")) == 30
+    finally:
+        actions._REDRIVE_BATCH = actions_batch
+        worker.conn.execute("drop trigger refail on relevo.notification_deliveries")
+
+
+def test_a_wave_takes_all_lines_at_once() -> None:
+    """With one line idle, six requests at once still go out on six."""
+    lines = Lines("test")
+    lines.resize(6)
+    lines.submit("bulk", lambda: None).result(5)
+    together = threading.Barrier(6)
+    waiting = [lines.submit("bulk", lambda: together.wait(5)) for _ in range(6)]
+    assert sorted(each.result(10) for each in waiting) == [0, 1, 2, 3, 4, 5]
+    lines.close()
+
+
+def test_lanes_that_are_due_come_before_those_that_are_not(relay) -> None:
+    """However many urgent retries wait for later, a bulk one that is due is found."""
+    worker = relay()
+    worker.conn.execute(
+        """
+        insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, project, lane, next_attempt_at)
+        select current_date, 1, gen_random_uuid(), 'x', 'later-' || n, 'urgent', now() + interval '1 hour' from generate_series(1, 1000) n
+        union all select current_date, 1, gen_random_uuid(), 'x', 'zz-due', 'bulk', now() - interval '1 minute'
+        """
+    )
+    due = [lane for lane in worker.app.dispatch.office.projects.due_lanes() if lane.due_in_s <= 0]
+    assert [(lane.project, lane.lane) for lane in due] == [("zz-due", "bulk")]
+
+
+class TestAmongMany:
+    """What concerns a few phones does not walk along all of them."""
+
+    @pytest.fixture
+    def crowd(self, relay) -> Relay:
+        """A relay with a hundred thousand phones."""
+        worker = relay()
+        worker.conn.execute(
+            "insert into relevo.device_installations (token) select 'ExponentPushToken[c' || n || ']' from generate_series(1, 100000) n"
+        )
+        worker.conn.execute("analyze relevo.device_installations")
+        return worker
+
+    def test_disabling_tokens_looks_up_just_those(self, crowd: Relay) -> None:
+        """A hundred tokens that are gone are disabled in a moment, in the transaction that records the answers."""
+        rows = crowd.rows(
+            "select installation_id::text as id from relevo.device_installations order by 1 desc limit 100"
+        )
+        asked = {
+            "installations": [row["id"] for row in rows],
+            "versions": [1] * 100,
+            "reasons": ["DeviceNotRegistered"] * 100,
+            "now": None,
+        }
+        with crowd.app.database.transaction("bound_by_key") as connection:
+            started = time.perf_counter()
+            assert connection.execute(queries.load("claims")["disable_tokens"], asked).rowcount == 100
+            assert time.perf_counter() - started < 1.0
+
+    def test_a_personal_event_looks_up_just_its_phones(self, crowd: Relay) -> None:
+        """An event for the newest phone of all reads a handful of rows, not a hundred thousand."""
+        crowd.register("newest")
+        read = (
+            "select idx_tup_fetch + seq_tup_read as n from pg_stat_user_tables where relname = 'device_installations'"
+        )
+        flush = "select pg_stat_force_next_flush()"
+        crowd.enqueue(audience=[crowd.phones["newest"]])
+        (before,) = crowd.rows(read)
+        for connection in (crowd.app.database.connection(), crowd.app.database.connection()):
+            with connection as each:
+                each.execute(flush)
+        crowd.fan_out()
+        with crowd.app.database.connection() as each:
+            each.execute(flush)
+        crowd.conn.execute("select pg_stat_clear_snapshot()")
+        (after,) = crowd.rows(read)
+        assert crowd.delivery("newest")["status"] == "pending"
+        assert after["n"] - before["n"] < 1_000
