@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from uuid import uuid4
 
 import psycopg
@@ -116,7 +117,10 @@ def test_a_commit_that_does_not_come_is_not_waited_for_for_ever(build, conn, pro
 
 
 def test_a_database_that_is_gone_claims_nothing(build, conn, proxy) -> None:
-    """Nothing answers, neither the claim nor the adoption: an error with a name, and nothing is claimed."""
+    """Nothing answers, neither the claim nor the adoption: an error with a name, and nothing is claimed.
+
+    When it answers again, a claim takes what is due as soon as the pool has a connection once more.
+    """
     add(conn, 1)
     worker = build(database_url=proxy.dsn, database_connect_timeout_ms=300)
     proxy.shut()
@@ -124,7 +128,14 @@ def test_a_database_that_is_gone_claims_nothing(build, conn, proxy) -> None:
         worker.claims.claim("dispatch", "default", "bulk", now=NOW)
     assert claims_in(conn) == []
     proxy.open()
-    take(worker)
+
+    def claims_again() -> bool:
+        with suppress(DatabaseUnavailableError):
+            take(worker)
+            return True
+        return False
+
+    eventually(claims_again)
 
 
 def zombie(connection: psycopg.Connection, token, ids) -> None:
