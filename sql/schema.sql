@@ -684,7 +684,8 @@ CREATE FUNCTION relevo.needs_closing(of_month date) RETURNS boolean
 declare
   needs boolean;
 begin
-  execute format($sql$select exists (select from relevo.%I d where d.status in ('pending', 'retryable'))$sql$,
+  execute format($sql$select exists (select from relevo.%1$I d where d.status in ('pending', 'retryable'))
+                          or exists (select from relevo.%1$I d where d.status = 'sent')$sql$,
                  'notification_deliveries' || to_char(of_month, '_YYYY_MM')) into needs;
   return needs;
 end
@@ -961,7 +962,7 @@ CREATE FUNCTION relevo.retry_delay(attempts integer, base_ms bigint, max_ms bigi
     LANGUAGE sql IMMUTABLE
     RETURN (GREATEST((LEAST(((base_ms)::double precision * ((2)::double precision ^ (LEAST((GREATEST(attempts, 1) - 1), 40))::double precision)), (max_ms)::double precision) + ((jitter_ms)::double precision * chance)), (floor_ms)::double precision) * '00:00:00.001'::interval);
 
-CREATE FUNCTION relevo.seal_month(of_entity text, of_month date, rows_per_part integer) RETURNS void
+CREATE FUNCTION relevo.seal_month(of_entity text, of_month date, rows_per_part integer) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -969,7 +970,12 @@ declare
   place text := of_entity || to_char(of_month, '_YYYY_MM');
 begin
   perform pg_advisory_xact_lock(hashtextextended('relevo.month:' || to_char(of_month, 'YYYY-MM'), 0));
+  execute format('lock table relevo.%I in share row exclusive mode', place);
+  -- who wrote before is through now: what was opened meanwhile is seen, and keeps the month open; what is claimed is open
   if of_entity = 'notification_deliveries' then
+    if relevo.needs_closing(of_month) then
+      return false;
+    end if;
     update relevo.notification_events e
        set state = 'cancelled', ended_at = now(), swept_at = now(), updated_at = now(),
            end_reason = 'its month was archived before its fan-out was finished'
@@ -978,6 +984,7 @@ begin
   insert into relevo.archive_exports (entity, month, state, relation, part_rows, sealed_at)
   values (of_entity, of_month, 'sealed', place, rows_per_part, now());
   perform relevo.bar_writes(format('relevo.%I', place)::regclass);
+  return true;
 end
 $$;
 
@@ -1099,6 +1106,7 @@ CREATE TABLE relevo.archive_exports (
     parts integer,
     rows bigint,
     bytes bigint,
+    manifest_sha256 text,
     sealed_at timestamp with time zone,
     retired_at timestamp with time zone,
     exported_at timestamp with time zone,
@@ -1115,9 +1123,10 @@ CREATE TABLE relevo.archive_exports (
     CONSTRAINT archive_exports_check4 CHECK (((state = ANY (ARRAY['verified'::text, 'dropped'::text])) = (verified_at IS NOT NULL))),
     CONSTRAINT archive_exports_check5 CHECK (((verified_at IS NULL) = (drop_eligible_at IS NULL))),
     CONSTRAINT archive_exports_check6 CHECK (((state = 'dropped'::text) = (dropped_at IS NOT NULL))),
-    CONSTRAINT archive_exports_check7 CHECK (((exported_at IS NULL) OR ((parts IS NOT NULL) AND (rows IS NOT NULL) AND (bytes IS NOT NULL)))),
+    CONSTRAINT archive_exports_check7 CHECK (((exported_at IS NULL) OR (num_nulls(parts, rows, bytes, manifest_sha256) = 0))),
     CONSTRAINT archive_exports_entity_check CHECK ((entity = ANY (ARRAY['licitaciones'::text, 'notification_events'::text, 'notification_deliveries'::text, 'push_requests'::text]))),
     CONSTRAINT archive_exports_last_error_check CHECK (((length(last_error) >= 1) AND (length(last_error) <= 500))),
+    CONSTRAINT archive_exports_manifest_sha256_check CHECK ((length(manifest_sha256) = 64)),
     CONSTRAINT archive_exports_month_check CHECK ((EXTRACT(day FROM month) = (1)::numeric)),
     CONSTRAINT archive_exports_part_rows_check CHECK ((part_rows > 0)),
     CONSTRAINT archive_exports_state_check CHECK ((state = ANY (ARRAY['moving'::text, 'sealed'::text, 'retired'::text, 'exported'::text, 'verified'::text, 'dropped'::text])))

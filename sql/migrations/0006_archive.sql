@@ -22,6 +22,7 @@ create table relevo.archive_exports (
   parts            integer,
   rows             bigint,
   bytes            bigint,
+  manifest_sha256  text check (length(manifest_sha256) = 64),
   sealed_at        timestamptz,
   retired_at       timestamptz,
   exported_at      timestamptz,
@@ -39,7 +40,7 @@ create table relevo.archive_exports (
   check ((state in ('verified', 'dropped')) = (verified_at is not null)),
   check ((verified_at is null) = (drop_eligible_at is null)),
   check ((state = 'dropped') = (dropped_at is not null)),
-  check (exported_at is null or (parts is not null and rows is not null and bytes is not null))
+  check (exported_at is null or num_nulls(parts, rows, bytes, manifest_sha256) = 0)
 );
 
 comment on table relevo.archive_exports is 'One row per entity and month that left the hot tables: moving or sealed, retired, exported, verified, dropped.';
@@ -143,7 +144,7 @@ begin
 end
 $$;
 
--- Whether an old month holds what is still to be sent; by the index of what is due, so that no row is read for it.
+-- Whether an old month holds what is still to be sent or confirmed; by the indexes of both, so that no row is read for it.
 create function relevo.needs_closing(of_month date) returns boolean
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp set enable_seqscan = off
@@ -151,7 +152,8 @@ as $$
 declare
   needs boolean;
 begin
-  execute format($sql$select exists (select from relevo.%I d where d.status in ('pending', 'retryable'))$sql$,
+  execute format($sql$select exists (select from relevo.%1$I d where d.status in ('pending', 'retryable'))
+                          or exists (select from relevo.%1$I d where d.status = 'sent')$sql$,
                  'notification_deliveries' || to_char(of_month, '_YYYY_MM')) into needs;
   return needs;
 end
@@ -200,8 +202,8 @@ begin
 end
 $$;
 
--- Seals a month of a partitioned table, under the lock that fan-out, settle and redrive share.
-create function relevo.seal_month(of_entity text, of_month date, rows_per_part int) returns void
+-- Seals a month of a partitioned table, under the lock that fan-out, settle and redrive share; says no if something of it is open.
+create function relevo.seal_month(of_entity text, of_month date, rows_per_part int) returns boolean
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp
 as $$
@@ -209,7 +211,12 @@ declare
   place text := of_entity || to_char(of_month, '_YYYY_MM');
 begin
   perform pg_advisory_xact_lock(hashtextextended('relevo.month:' || to_char(of_month, 'YYYY-MM'), 0));
+  execute format('lock table relevo.%I in share row exclusive mode', place);
+  -- who wrote before is through now: what was opened meanwhile is seen, and keeps the month open; what is claimed is open
   if of_entity = 'notification_deliveries' then
+    if relevo.needs_closing(of_month) then
+      return false;
+    end if;
     update relevo.notification_events e
        set state = 'cancelled', ended_at = now(), swept_at = now(), updated_at = now(),
            end_reason = 'its month was archived before its fan-out was finished'
@@ -218,6 +225,7 @@ begin
   insert into relevo.archive_exports (entity, month, state, relation, part_rows, sealed_at)
   values (of_entity, of_month, 'sealed', place, rows_per_part, now());
   perform relevo.bar_writes(format('relevo.%I', place)::regclass);
+  return true;
 end
 $$;
 

@@ -1,6 +1,6 @@
 -- name: find_export
 -- Finds the next month to work on: what is uploaded is verified first, then the oldest retired month is uploaded.
-select x.entity, x.month, x.state, x.relation, x.part_rows
+select x.entity, x.month, x.state, x.relation, x.part_rows, x.manifest_sha256
   from relevo.archive_exports x
  where x.state in ('retired', 'exported') and x.relation <> all (%(given_up)s::text[])
  order by x.state, x.month, x.entity
@@ -21,7 +21,8 @@ on conflict (entity, month, part) do update
 -- name: finish_upload
 -- Notes that every part of a month and its manifest are in the store.
 update relevo.archive_exports x
-   set state = 'exported', exported_at = now(), updated_at = now(), last_error = null, parts = s.parts, rows = s.rows, bytes = s.bytes
+   set state = 'exported', exported_at = now(), updated_at = now(), last_error = null, parts = s.parts, rows = s.rows, bytes = s.bytes,
+       manifest_sha256 = %(manifest_sha256)s
   from (select count(*)::int as parts, coalesce(sum(p.rows), 0)::bigint as rows, coalesce(sum(p.bytes), 0)::bigint as bytes
           from relevo.archive_parts p where p.entity = %(entity)s and p.month = %(month)s) s
  where x.entity = %(entity)s and x.month = %(month)s and x.state = 'retired';
@@ -54,7 +55,7 @@ update relevo.archive_exports
 
 -- name: find_droppable
 -- Finds the oldest month that was verified and whose grace is over.
-select x.entity, x.month, x.state, x.relation, x.part_rows
+select x.entity, x.month, x.state, x.relation, x.part_rows, x.manifest_sha256
   from relevo.archive_exports x
  where x.state = 'verified' and x.drop_eligible_at <= coalesce(%(now)s::timestamptz, now()) and x.relation <> all (%(given_up)s::text[])
  order by x.month, x.entity

@@ -21,7 +21,7 @@ select to_regnamespace('relevo_archive') is not null;
 select set_config('lock_timeout', %(lock_ms)s::text, true);
 
 -- name: look_for_open
--- Tells whether an old month holds what is still to be sent.
+-- Tells whether an old month holds what is still to be sent or confirmed.
 select relevo.needs_closing(%(month)s);
 
 -- name: close_deliveries
@@ -29,7 +29,7 @@ select relevo.needs_closing(%(month)s);
 select c.ended, c.held from relevo.close_deliveries(%(month)s, %(from_block)s, %(blocks)s, %(now)s) c;
 
 -- name: seal_month
--- Seals a month: from its commit on nobody writes to it.
+-- Seals a month, unless something of it is open: from its commit on nobody writes to it.
 select relevo.seal_month(%(entity)s, %(month)s, %(part_rows)s);
 
 -- name: count_unfinished

@@ -156,6 +156,26 @@ def test_a_byte_that_changes_after_the_export_is_found_before_the_drop(
     assert restore.read_manifest(store, "notification_deliveries", OLD).rows == 300
 
 
+def test_an_upgrade_during_the_grace_changes_nothing(retired, conn, monkeypatch) -> None:
+    """The manifest says which version wrote it; another version that looks before the drop finds it as it was written."""
+    assert export(retired).outcome == "ok"
+    monkeypatch.setattr("relevo.cycles.export.__version__", "9.9.9")
+    export_later(retired, 30)
+    assert exports(conn)[NAME] == "dropped"
+    assert row(conn) == ("dropped", 0, None)
+
+
+def test_what_an_upload_left_half_way_through_a_month_is_tidied(retired, conn, folder_settings, tmp_path) -> None:
+    """An exporter that died in its second part leaves a piece of it; its successor goes on there, and takes it away."""
+    store = open_store(**folder_settings)
+    assert Export(a_run(retired, "archive-export"), store).step().counts["parts_uploaded"] == 1
+    [first] = (tmp_path / "cold").rglob("part-00001.parquet")
+    (first.parent / ".unfinished-by-somebody").write_text("half")
+    assert export(retired).outcome == "ok"
+    assert row(conn)[0] == "verified"
+    assert list((tmp_path / "cold").rglob(".unfinished*")) == []
+
+
 def look_before_the_drop(app: Any) -> str:
     """Take one step of export when the grace is over, and return its problem."""
     store = archive_store(app.settings)
@@ -168,10 +188,11 @@ def look_before_the_drop(app: Any) -> str:
 def test_a_store_in_trouble_fails_the_run_in_words(retired, conn, folder_settings) -> None:
     """Down, full or refusing: the run fails with the store's words, the month keeps them, and goes on once it works."""
     store = Faulty(open_store(**folder_settings))
-    for call in ("tidy", "put"):
+    for call, parts in (("put", 0), ("tidy", 3)):
         store.faults = {call: refuse}
-        [step] = steps(retired, store)
-        assert "The store is in trouble" in step.problems[0]
+        *uploaded, refused = steps(retired, store)
+        assert len(uploaded) == parts
+        assert "The store is in trouble" in refused.problems[0]
         assert "The store is in trouble" in row(conn)[2]
     store.faults = {"fetch": refuse}
     assert "The store is in trouble" in steps(retired, store)[-1].problems[0]

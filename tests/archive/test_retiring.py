@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -23,7 +24,7 @@ from months import (
 )
 
 from phones import add_phones, fan_out, reached
-from relevo import door
+from relevo import actions, door
 from relevo.cycles import ingest
 from relevo.door import Event
 from relevo.model import Answer, Fetched, Item, PushRequest
@@ -171,12 +172,25 @@ def test_a_claimed_delivery_keeps_its_month_open(build, conn) -> None:
     assert exports(conn)["notification_deliveries", f"{OLD:%Y-%m}"] == "retired"
 
 
-def test_what_was_sent_and_is_open_again_breaks_the_seal(build, conn) -> None:
-    """What only the look after the seal finds, sent ones without a receipt, opens the month, ends them, and seals again."""
+def test_what_was_sent_and_never_confirmed_is_ended_too(build, conn) -> None:
+    """Nothing is left to be sent, but receipts are missing: those are ended before the month is sealed."""
     add_old_deliveries(conn, OLD, 50, status="sent")
     add_old_deliveries(conn, OLD, 50)
     report = clean_up(build())
     assert (report.outcome, report.counts["deliveries_ended"], report.counts["archived_deliveries"]) == ("ok", 50, 100)
+
+
+@pytest.mark.parametrize("status", ["pending", "retryable", "sent"])
+def test_a_month_with_something_open_is_not_sealed(build, conn, status) -> None:
+    """The seal itself looks once more, under its lock: what was opened since the month was closed keeps it open."""
+    add_old_deliveries(conn, OLD, 3)
+    add_old_deliveries(conn, OLD, 1, status=status)
+    assert seal(conn) is False
+    assert exports(conn) == {}
+    conn.execute(
+        f"update {HOT} set status = 'failed', completed_at = now(), next_attempt_at = null where status = %s", [status]
+    )
+    assert seal(conn) is True
 
 
 def test_tokens_in_what_a_provider_said_do_not_get_cold(build, conn) -> None:
@@ -193,9 +207,11 @@ def test_tokens_in_what_a_provider_said_do_not_get_cold(build, conn) -> None:
     assert said == '"ExponentPushToken[…]" is not'
 
 
-def seal(conn: psycopg.Connection[Any]) -> None:
-    """Seal the old month."""
-    conn.execute("select relevo.seal_month('notification_deliveries', %s, 1000)", [OLD])
+def seal(conn: psycopg.Connection[Any]) -> bool:
+    """Seal the old month; tell whether it could be."""
+    row = conn.execute("select relevo.seal_month('notification_deliveries', %s, 1000)", [OLD]).fetchone()
+    assert row is not None
+    return bool(row[0])
 
 
 def test_nobody_writes_to_a_sealed_month(build, conn) -> None:
@@ -280,6 +296,72 @@ def test_fan_out_racing_the_seal_loses_nothing(build, conn, dsn) -> None:
     [(made,)] = conn.execute(f"select count(*) from {COLD}").fetchall()
     assert (made, row[1]) in ((row[0], "cancelled"), (len(phones), "fanned"))
     assert conn.execute("select count(*) from relevo.notification_deliveries").fetchone() == (0,)
+
+
+def test_settling_while_a_month_is_sealed_loses_no_answer(build, conn) -> None:
+    """Dispatchers settle what cleanup would end: every answer that was written is in the cold month, each row is there once."""
+    add_old_deliveries(conn, OLD, 400, status="pending")
+    dispatchers, cleaner = [build(worker_id=name) for name in ("a", "b")], build(worker_id="c")
+    settled: list[str] = []
+
+    def dispatch(app: Any) -> None:
+        while (claim := app.claims.claim("dispatch", "default", "bulk", limit=7)) is not None:
+            tickets = {d.id: f"ticket-{d.id}" for d in claim.deliveries}
+            app.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)])
+            answers = [Answer(d.event_day, d.id, "sent", ticket_id=tickets[d.id]) for d in claim.deliveries]
+            settlement = app.claims.settle(claim, answers)
+            assert settlement.written == {"sent": len(answers)}, settlement
+            settled.extend(tickets.values())
+            app.claims.release(claim)
+
+    reports = race(cleaner, *(lambda app=app: dispatch(app) for app in dispatchers))
+    assert {report.outcome for report in reports} <= {"ok", "partial"}, reports
+    rows = conn.execute(f"select id, status, provider_ticket_id from {COLD}").fetchall()
+    assert len({row[0] for row in rows}) == len(rows) == 400
+    assert {ticket for _, status, ticket in rows if status == "unconfirmed"} == set(settled)
+    assert {status for _, status, ticket in rows if ticket not in settled} <= {"expired"}
+    assert conn.execute("select count(*) from relevo.notification_deliveries").fetchone() == (0,)
+
+
+def test_redriving_while_a_month_is_sealed_ends_what_it_opened(build, conn, monkeypatch) -> None:
+    """A redrive comes before the seal, and is ended with the month, or after it, and leaves it alone; never in between."""
+    add_old_deliveries(conn, OLD, 700)  # one in seven is a dead letter
+    monkeypatch.setattr("relevo.actions._REDRIVE_BATCH", 3)
+    app, cleaner = build(worker_id="a"), build(worker_id="b")
+    opened: list[int] = []
+
+    def redrive() -> None:
+        opened.append(actions.redrive(app.database, actions.DeadLetters(error_code="MessageRateExceeded")))
+
+    reports = race(cleaner, redrive)
+    assert {report.outcome for report in reports} <= {"ok", "partial"}, reports
+    assert conn.execute(
+        f"select status, count(*) from {COLD} where status <> 'ok' group by 1 order by 1"
+    ).fetchall() == [row for row in (("expired", opened[0]), ("failed", 100 - opened[0])) if row[1]]
+
+
+def race(cleaner: Any, *others: Any) -> list[Any]:
+    """Clean up again and again until the old month is retired, while others do what they do; return cleanup's reports."""
+    threads, failures, reports = [], [], []
+
+    def guarded(work: Any) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 the test fails with it
+            failures.append(error)
+
+    for work in others:
+        threads.append(threading.Thread(target=guarded, args=(work,)))
+        threads[-1].start()
+    deadline = time.monotonic() + 60
+    while "archived_deliveries" not in (reports[-1].counts if reports else {}):
+        assert time.monotonic() < deadline, reports
+        reports.append(clean_up(cleaner))
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert failures == []
+    return reports
 
 
 def test_a_late_ticket_meets_the_seal(build, conn) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+import structlog
 
 from relevo.config import Settings
 from relevo.errors import ArchiveError, ArchiveMissingError
@@ -23,6 +25,8 @@ _NOT_THERE = ("NoSuchKey", "404", "NotFound")
 _NO_BUCKET = ("NoSuchBucket", "InvalidBucketName")
 _REFUSED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "403", "401")
 _CANNOT = ("NotImplemented", "501")
+_NOT_OURS = ("AccessDenied", "NoSuchUpload", *_CANNOT)
+_log = structlog.get_logger("relevo.archive")
 _CREDENTIALS = "Credentials come from the usual places: AWS_ACCESS_KEY_ID and its kin, a profile, the machine's role."
 
 
@@ -100,7 +104,8 @@ class S3Store:
                     pieces.append({"ETag": done["ETag"], "PartNumber": number, "ChecksumSHA256": sent})
             self._client.complete_multipart_upload(MultipartUpload={"Parts": pieces}, **place, **condition)
         except BaseException:
-            self._client.abort_multipart_upload(**place)
+            with suppress(Exception):  # what went wrong is worth telling, this is not: tidying aborts it later
+                self._client.abort_multipart_upload(**place)
             raise
 
     def fetch(self, key: str, path: Path) -> None:
@@ -127,12 +132,18 @@ class S3Store:
             ]
 
     def tidy(self, prefix: str) -> None:
-        """Abort the uploads in pieces that processes left when they died."""
+        """Abort the uploads in pieces that processes left when they died; where we may not, the bucket's owner may."""
+        place = {"Bucket": self._bucket}
         with self._complaining(prefix):
-            begun = self._client.list_multipart_uploads(Bucket=self._bucket, Prefix=self._prefix + prefix)
-            for each in begun.get("Uploads", []):
-                if each["Key"].startswith(self._prefix + prefix):
-                    self._client.abort_multipart_upload(Bucket=self._bucket, Key=each["Key"], UploadId=each["UploadId"])
+            try:
+                begun = self._client.list_multipart_uploads(Prefix=self._prefix + prefix, **place)
+                for each in begun.get("Uploads", []):
+                    if each["Key"].startswith(self._prefix + prefix):
+                        self._client.abort_multipart_upload(Key=each["Key"], UploadId=each["UploadId"], **place)
+            except self._client.exceptions.ClientError as error:
+                if _code(error) not in _NOT_OURS:
+                    raise
+                _log.warning("archive_not_tidied", store=self.name, prefix=prefix, code=_code(error))
 
     def arrow_filesystem(self) -> tuple[Any, str]:
         """Read the bucket with the same credentials."""
@@ -202,6 +213,6 @@ def _encryption(settings: Settings) -> dict[str, str]:
 
 
 def _code(error: Exception) -> str:
-    told: dict[str, Any] = getattr(error, "response", {})
+    told: dict[str, Any] = getattr(error, "response", None) or {}  # a timeout has the field, and nothing in it
     code = str(told.get("Error", {}).get("Code", ""))
     return code or str(told.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))

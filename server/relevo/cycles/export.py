@@ -39,6 +39,8 @@ class Month:
     state: str
     relation: str
     part_rows: int
+    manifest_sha256: str | None
+    """The hash of the manifest that was written, by whatever version of this program."""
 
     @property
     def key(self) -> dict[str, Any]:
@@ -143,8 +145,6 @@ class Export:
         parts = self._parts(month)
         number = next((n for n, part in enumerate(parts, start=1) if part.part != n), len(parts) + 1)
         before = parts[number - 2].last_key if number > 1 else []
-        if number == 1:
-            self.store.tidy(manifest.folder_of(month.entity, month.month))
         with tempfile.TemporaryDirectory(prefix="relevo-export-") as folder:
             path = Path(folder) / manifest.part_name(number)
             made = copying.gently(lambda: self._write_part(month, number, before, path))
@@ -186,26 +186,33 @@ class Export:
         }
 
     def _put(self, month: Month, path: Path) -> None:
-        """Store a part; what lies there from a run that died is kept if it is the same, and replaced if not."""
+        """Store a file; what lies there from a run that died is kept if it is the same, and replaced if not."""
         key = manifest.folder_of(month.entity, month.month) + path.name
         if self.store.put(key, path):
             return
         there = path.with_name("there")
         self.store.fetch(key, there)
         if file_sha256(there) != file_sha256(path):
-            with self.run.transaction():  # whoever lost the lease replaces nothing
-                pass
+            self._still_ours()
             self.store.put(key, path, replace=True)
 
-    def _finish_upload(self, month: Month, parts: Sequence[Part], folder: Path) -> Step:
-        self._put_manifest(month, self._manifest(month, parts), folder)
-        self._write("finish_upload", month)
-        return Step({"months_exported": 1}, items=1, more=True)
+    def _still_ours(self) -> None:
+        """Raise if the lease was lost: whoever lost it takes nothing away."""
+        with self.run.transaction():
+            pass
 
-    def _put_manifest(self, month: Month, told: Manifest, folder: Path) -> None:
+    def _tidy(self, month: Month) -> None:
+        """Take away what uploads that died left unfinished; by now all that counts is whole."""
+        self._still_ours()
+        self.store.tidy(manifest.folder_of(month.entity, month.month))
+
+    def _finish_upload(self, month: Month, parts: Sequence[Part], folder: Path) -> Step:
+        self._tidy(month)
         path = folder / "_manifest.json"
-        path.write_text(told.to_json(), encoding="utf-8")
+        path.write_text(self._manifest(month, parts).to_json(), encoding="utf-8")
         self._put(month, path)
+        self._write("finish_upload", month, manifest_sha256=file_sha256(path))
+        return Step({"months_exported": 1}, items=1, more=True)
 
     def _manifest(self, month: Month, parts: Sequence[Part]) -> Manifest:
         from relevo import parquet  # noqa: PLC0415
@@ -267,10 +274,9 @@ class Export:
     def _check_whole(self, month: Month, parts: Sequence[Part], folder: Path) -> None:
         """Compare the manifest, and see to it that every object of the month is listed in it, and is there."""
         key = manifest.key_of(month.entity, month.month)
-        told = self._manifest(month, parts)
         try:
             self.store.fetch(key, folder / "manifest")
-            same = (folder / "manifest").read_text(encoding="utf-8", errors="replace") == told.to_json()
+            same = file_sha256(folder / "manifest") == month.manifest_sha256
         except ArchiveMissingError:
             same = False
         if not same:
@@ -297,6 +303,7 @@ class Export:
     def _drop(self, month: Month) -> Step:
         """Drop a verified month whose grace is over, after a last look that its objects are still there."""
         parts = self._parts(month)
+        self._tidy(month)
         with tempfile.TemporaryDirectory(prefix="relevo-drop-") as folder:
             self._check_whole(month, parts, Path(folder))
         with self.run.transaction() as connection:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -14,7 +13,6 @@ from psycopg import errors as pg
 from psycopg.rows import class_row
 
 from relevo import queries
-from relevo.db import Connection
 from relevo.model import Step
 from relevo.runs import Run
 
@@ -89,22 +87,26 @@ def _retire_month(run: Run, month: Month, now: datetime | None) -> Step:
             counts["deliveries_ended"] += ended
             if held:
                 return _later(run, month, counts, f"{held} deliveries are still claimed")
-        if not sealed and not _briefly(run, lambda c: c.execute(_SQL["seal_month"], month.key | _part_rows(run))):
-            return _later(run, month, counts, "somebody holds it locked")
+        if not sealed:
+            answer = _briefly(run, "seal_month", month.key | _part_rows(run))
+            if answer is None:
+                return _later(run, month, counts, "somebody holds it locked")
+            if answer == (False,):
+                continue  # opened again since it was closed
         unfinished, rows = _look(run, month)
         if not unfinished:
             with run.transaction() as connection:
                 connection.execute(_SQL["record_rows"], month.key | {"rows": rows})
             return Step(dict(counts), items=1, more=True)
         sealed = False
-        if not _briefly(run, lambda c: c.execute(_SQL["break_seal"], month.key)):
+        if _briefly(run, "break_seal", month.key) is None:
             return _later(run, month, counts, "somebody holds it locked")
-    return _later(run, month, counts, f"{unfinished} rows of it are not finished")
+    return _later(run, month, counts, "something of it was opened again meanwhile")
 
 
 def _detach(run: Run, month: Month, rows: int) -> Step:
     """Move a month that is sealed and finished to the cold schema, in one transaction that touches no row."""
-    if not _briefly(run, lambda c: c.execute(_SQL["retire_month"], month.key)):
+    if _briefly(run, "retire_month", month.key) is None:
         return _later(run, month, Counter(), "somebody holds its table locked")
     return Step({"months_retired": 1, _RETIRED[month.entity]: rows}, items=1, more=True)
 
@@ -158,19 +160,17 @@ def _look(run: Run, month: Month) -> tuple[int, int]:
     return unfinished, rows
 
 
-def _briefly(run: Run, work: Callable[[Connection], object]) -> bool:
-    """Do something that needs a strong lock, asking for it often and never for long; False if it was not to be had."""
+def _briefly(run: Run, statement: str, asked: dict[str, Any]) -> tuple[Any, ...] | None:
+    """Run a statement that needs a strong lock, asking for it often and never for long; None if it could not be had."""
     for _ in range(_TRIES):
         try:
             with run.transaction() as connection:
                 connection.execute(_SQL["wait_briefly"], {"lock_ms": _LOCK_MS})
-                work(connection)
+                return connection.execute(_SQL[statement], asked).fetchone()
         except _BUSY:
             time.sleep(random.uniform(0.02, 0.2))  # noqa: S311 jitter needs no secrecy
             run.may_go_on()
-        else:
-            return True
-    return False
+    return None
 
 
 def _move(run: Run, entity: str, now: datetime | None) -> Step | None:

@@ -1,0 +1,237 @@
+"""An S3 service that is slow, busy, silent or lies, over HTTP: nothing is dropped that was not verified, each says why."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from between import Asked, Between, Forward, Given, changed, flipped
+from months import add_old_deliveries, clean_up, export, export_later, exports, month_ago, open_store
+
+from relevo import restore
+
+OLD = month_ago(5)
+NAME = ("notification_deliveries", f"{OLD:%Y-%m}")
+ROWS = 300
+_REFUSAL = "<?xml version='1.0'?><Error><Code>{code}</Code><Message>{code}, said the test</Message></Error>"
+
+
+@pytest.fixture
+def between(s3) -> Iterator[Between]:
+    """A proxy in front of the S3 server."""
+    with Between(s3.endpoint) as running:
+        yield running
+
+
+@pytest.fixture
+def retired(build, conn, s3_settings, between) -> Any:
+    """A month of deliveries in three parts, retired, and the app that exports it through the proxy."""
+    add_old_deliveries(conn, OLD, ROWS)
+    app = build(archive_part_rows=100, **s3_settings | {"archive_endpoint": between.endpoint})
+    assert clean_up(app).outcome == "ok"
+    return app
+
+
+def refusal(status: int, code: str) -> Given:
+    """Return an answer as S3 refuses."""
+    return Given(status, [("Content-Type", "application/xml")], _REFUSAL.format(code=code).encode())
+
+
+def cut_short(asked: Asked, forward: Forward) -> Given:
+    """Break the connection in the middle of a part."""
+    given = forward(asked)
+    if not asked.is_download:
+        return given
+    return Given(given.status, given.headers, given.body[: len(given.body) // 2], promised=len(given.body))
+
+
+def flip_downloads(asked: Asked, forward: Forward) -> Given:
+    """Hand out a part with one byte changed."""
+    given = forward(asked)
+    return Given(given.status, given.headers, flipped(given.body)) if asked.is_download else given
+
+
+def flip_uploads(asked: Asked, forward: Forward) -> Given:
+    """Change a byte of a part on its way to the service."""
+    return forward(changed(asked, flipped(asked.body)) if asked.is_upload else asked)
+
+
+def always_busy(_asked: Asked, _forward: Forward) -> Given:
+    """Ask everybody to come back later."""
+    return refusal(503, "SlowDown")
+
+
+def silent(_asked: Asked, _forward: Forward) -> Given | None:
+    """Never answer; hang up when the client is long gone."""
+    threading.Event().wait(3)
+    return None
+
+
+def still_there(conn) -> bool:
+    """Tell whether every row of the month is in the database."""
+    found = conn.execute(f"select count(*) from relevo_archive.notification_deliveries_{OLD:%Y_%m}").fetchone()
+    return found == (ROWS,)
+
+
+def state_and_mismatches(conn) -> Any:
+    """Return how far the month is, and how often the store held something else."""
+    asked = "select state, mismatches from relevo.archive_exports where entity = 'notification_deliveries'"
+    return conn.execute(asked).fetchone()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "outcome", "said", "left"),
+    [
+        (cut_short, "partial", "cut short", ("exported", 0)),
+        (flip_downloads, "partial", "is not the file that was uploaded", ("retired", 2)),
+        (flip_uploads, "failed", "refused", ("retired", 0)),
+        (always_busy, "failed", "SlowDown", ("retired", 0)),
+        (silent, "failed", "did not answer", ("retired", 0)),
+    ],
+    ids=lambda given: getattr(given, "__name__", None),
+)
+def test_a_service_in_trouble_is_named_and_nothing_is_dropped(
+    build, retired, conn, s3_settings, between, trouble, outcome, said, left
+) -> None:
+    """The run says what the service did, every row stays, and once it works the month is verified and can be dropped."""
+    hasty = build(
+        archive_part_rows=100, **s3_settings | {"archive_endpoint": between.endpoint, "archive_timeout_ms": 400}
+    )
+    between.trouble = trouble
+    report = export(hasty)
+    assert report.outcome == outcome, report
+    assert said in report.error
+    assert state_and_mismatches(conn) == left
+    assert still_there(conn)
+    between.trouble = None
+    assert export(retired).outcome == "ok"
+    assert state_and_mismatches(conn) == ("verified", left[1])
+    export_later(retired, 30)
+    assert exports(conn)[NAME] == "dropped"
+    restored = restore.read_manifest(open_store(**s3_settings), *("notification_deliveries", OLD))
+    restore.verify(open_store(**s3_settings), restored)
+    assert restored.rows == ROWS
+
+
+def test_a_service_that_stores_something_else_is_found_out(retired, conn, s3, s3_settings, between) -> None:
+    """It says that all is well and keeps other bytes: reading back finds it, and the part is uploaded again."""
+    lied: list[str] = []
+
+    def lie_once(asked: Asked, forward: Forward) -> Given:
+        given = forward(asked)
+        if asked.is_upload and "part-00002" in asked.path and not lied:
+            lied.append(asked.path)
+            key = asked.path.split("/", 2)[2].replace("%3D", "=").split("?")[0]
+            s3.client().put_object(Bucket=s3_settings["archive_bucket"], Key=key, Body=flipped(asked.body))
+        return given
+
+    between.trouble = lie_once
+    report = export(retired)
+    assert lied
+    assert report.outcome == "partial"
+    assert "part-00002.parquet is not the file that was uploaded" in report.error
+    assert state_and_mismatches(conn) == ("verified", 1)
+    told = restore.read_manifest(open_store(**s3_settings), "notification_deliveries", OLD)
+    restore.verify(open_store(**s3_settings), told)
+
+
+def test_an_upload_whose_answer_was_lost_is_not_made_twice(retired, conn, s3_settings, between) -> None:
+    """The client asks again, is told that the object is there, finds it to be its own, and goes on."""
+    lost: set[str] = set()
+
+    def lose_first_answer(asked: Asked, forward: Forward) -> Given | None:
+        given = forward(asked)
+        if asked.is_upload and asked.path not in lost:
+            lost.add(asked.path)
+            return None
+        return given
+
+    between.trouble = lose_first_answer
+    assert export(retired).outcome == "ok"
+    assert len(lost) == 3
+    assert state_and_mismatches(conn) == ("verified", 0)
+    assert {asked.headers["If-None-Match"] for asked in between.asked if asked.is_upload} == {"*"}
+
+
+def test_a_service_that_is_busy_for_a_moment_is_asked_again(retired, conn, between) -> None:
+    """Every first request is refused for now: the month is exported as if nothing had been."""
+    seen: set[tuple[str, str]] = set()
+
+    def busy_at_first(asked: Asked, forward: Forward) -> Given:
+        if len(seen) < 3 and (asked.method, asked.path) not in seen:
+            seen.add((asked.method, asked.path))
+            return refusal(503, "SlowDown")
+        return forward(asked)
+
+    between.trouble = busy_at_first
+    assert export(retired).outcome == "ok"
+    assert len(seen) == 3
+    assert state_and_mismatches(conn) == ("verified", 0)
+
+
+def test_a_slow_service_takes_longer_and_no_harm(retired, conn, between) -> None:
+    """Answers that come in two halves, each late, but within the limit, are answers."""
+
+    def slowly(asked: Asked, forward: Forward) -> Given:
+        given = forward(asked)
+        return Given(given.status, given.headers, given.body, given.promised, pause_s=0.15)
+
+    between.trouble = slowly
+    began = time.monotonic()
+    assert export(retired).outcome == "ok"
+    assert time.monotonic() - began > 0.3 * 7
+    assert state_and_mismatches(conn) == ("verified", 0)
+
+
+def test_who_may_not_see_unfinished_uploads_exports_all_the_same(retired, conn, between) -> None:
+    """A policy with put, get and list alone is enough: what died in pieces is then the bucket owner's to abort."""
+
+    def forbid(asked: Asked, forward: Forward) -> Given:
+        return refusal(403, "AccessDenied") if asked.method == "GET" and "uploads" in asked.path else forward(asked)
+
+    between.trouble = forbid
+    assert export(retired).outcome == "ok"
+    assert state_and_mismatches(conn) == ("verified", 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"archive_sse": "AES256"}, {"x-amz-server-side-encryption": "AES256"}),
+        (
+            {"archive_sse": "aws:kms", "archive_sse_kms_key_id": "alias/cold"},
+            {"x-amz-server-side-encryption": "aws:kms", "x-amz-server-side-encryption-aws-kms-key-id": "alias/cold"},
+        ),
+        ({}, {}),
+    ],
+    ids=["AES256", "aws:kms", "none"],
+)
+def test_encryption_is_asked_for(s3_settings, between, file_of, monkeypatch, changes, expected) -> None:
+    """The setting travels with every object, whole or in pieces, where S3 expects it."""
+    store = open_store(**s3_settings | {"archive_endpoint": between.endpoint} | changes)
+
+    def answer(asked: Asked, _forward: Forward) -> Given:
+        if asked.method == "POST" and "uploadId" not in asked.path:
+            body = b"<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>"
+            return Given(200, [("Content-Type", "application/xml")], body)
+        if asked.method == "POST":
+            body = b"<CompleteMultipartUploadResult><ETag>x</ETag></CompleteMultipartUploadResult>"
+            return Given(200, [("Content-Type", "application/xml")], body)
+        return Given(200, [("ETag", '"x"')])
+
+    between.trouble = answer  # a service with a key management of its own is more than a test can start
+    assert store.put("a/whole.parquet", file_of(b"x" * 100))
+    monkeypatch.setattr("relevo.archives.s3._WHOLE", 10)
+    assert store.put("a/pieces.parquet", file_of(b"x" * 100))
+    whole, begun, piece, _completed = between.asked
+    for asked in (whole, begun):
+        found = {
+            name.lower(): value
+            for name, value in asked.headers.items()
+            if name.lower().startswith("x-amz-server-side-encryption")
+        }
+        assert found == expected
+    assert not any(name.lower().startswith("x-amz-server-side-encryption") for name in piece.headers)
