@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -19,7 +18,6 @@ from relevo.model import Lane
 
 _SQL = queries.load("actions")
 _REDRIVE_BATCH = 1_000
-_SEALED = pg.ObjectNotInPrerequisiteState  # what a month that is on its way to the archive says to whoever writes
 
 
 def pause(database: Database, cycle: str, reason: str) -> None:
@@ -123,14 +121,11 @@ def redrive(database: Database, which: DeadLetters) -> int:
     parameters = which.parameters() | {"limit": _REDRIVE_BATCH, "began": began[0] if began else None}
     total = 0
     while True:
-        try:
-            with database.transaction() as connection:
-                row = connection.execute(_SQL["redrive_dead"], parameters).fetchone()
-                opened = row[0] if row else 0
-                if opened:
-                    connection.execute(_SQL["wake_dispatch"])
-        except _SEALED:
-            continue  # a month was sealed under our eyes: the next look leaves it out
+        with database.transaction() as connection:
+            row = connection.execute(_SQL["redrive_dead"], parameters).fetchone()
+            opened = row[0] if row else 0
+            if opened:
+                connection.execute(_SQL["wake_dispatch"])
         total += opened
         if opened < _REDRIVE_BATCH:
             return total
@@ -156,10 +151,9 @@ def forget(database: Database, installation_id: UUID) -> bool:
     asked = {"installation_id": installation_id}
     with database.transaction() as connection:
         row = connection.execute(_SQL["forget_installation"], asked).fetchone()
-    while True:
-        with suppress(_SEALED), database.connection() as connection:  # it looks through every hot delivery: no bounds
-            connection.execute(_SQL["forget_tokens"], asked)
-            return row == (True,)
+    with database.connection() as connection:  # it looks through every hot delivery, and may take its time
+        connection.execute(_SQL["forget_tokens"], asked)
+    return row == (True,)
 
 
 def grant(database: Database, role: str) -> None:

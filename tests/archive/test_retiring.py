@@ -340,6 +340,26 @@ def test_redriving_while_a_month_is_sealed_ends_what_it_opened(build, conn, monk
     ).fetchall() == [row for row in (("expired", opened[0]), ("failed", 100 - opened[0])) if row[1]]
 
 
+def test_a_redrive_that_meets_a_seal_leaves_the_month_alone(build, conn, dsn) -> None:
+    """It waits for a seal under way, sees it then, and opens what is in other months only."""
+    add_old_deliveries(conn, OLD, 7)
+    add_old_deliveries(conn, RECENT, 7)
+    app, opened = build(), []
+    dead = actions.DeadLetters(error_code="MessageRateExceeded")
+    with psycopg.connect(dsn) as mine:
+        assert seal(mine)
+        thread = threading.Thread(target=lambda: opened.append(actions.redrive(app.database, dead)))
+        thread.start()
+        waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+        deadline = time.monotonic() + 10
+        while conn.execute(waits).fetchone() != (1,):
+            assert time.monotonic() < deadline
+        mine.commit()
+        thread.join(20)
+    assert opened == [1]
+    assert conn.execute(f"select count(*) from {HOT} where status = 'failed'").fetchone() == (1,)
+
+
 def race(cleaner: Any, *others: Any) -> list[Any]:
     """Clean up again and again until the old month is retired, while others do what they do; return cleanup's reports."""
     threads, failures, reports = [], [], []
