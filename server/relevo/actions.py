@@ -148,11 +148,8 @@ def retry_rejects(database: Database, *, source: str | None = None, reject_id: i
 
 def forget(database: Database, installation_id: UUID) -> bool:
     """Forget a person: the installation and what was said to it alone; tell whether there was anything."""
-    asked = {"installation_id": installation_id}
     with database.transaction() as connection:
-        row = connection.execute(_SQL["forget_installation"], asked).fetchone()
-    with database.connection() as connection:  # it looks through every hot delivery, and may take its time
-        connection.execute(_SQL["forget_tokens"], asked)
+        row = connection.execute(_SQL["forget_installation"], {"installation_id": installation_id}).fetchone()
     return row == (True,)
 
 

@@ -19,7 +19,7 @@ from relevo.config import Settings
 from relevo.db import Connection, Database, Manner, array, storable, text_array
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.heartbeat import Heartbeat, explain_loss
-from relevo.logs import normalise_error
+from relevo.logs import normalise_error, scrub
 from relevo.model import (
     Answer,
     Awaiting,
@@ -462,13 +462,18 @@ def _keys(deliveries: Sequence[Delivery] | Sequence[Awaiting] | Sequence[Answer]
     return {"days": array([days[d.event_day] for d in deliveries]), "ids": array([d.id for d in deliveries])}
 
 
+def _words(said: str | None) -> str | None:
+    """Return what somebody said as it may lie in the table and in the archive: no delivery holds a token."""
+    return storable(scrub(said), 500) if said else None
+
+
 def _sort_of(answer: Answer, delivery: Delivery | None) -> tuple[Any, ...]:
     return (
         answer.status,
         int(answer.attempted),
         answer.attempted,
         storable(answer.error_code, 100),
-        storable(answer.error_message, 500),
+        _words(answer.error_message),
         answer.retry_after_ms,
         answer.project,
         answer.not_before,
@@ -483,7 +488,7 @@ def _receipt_sort_of(answer: ReceiptAnswer) -> tuple[Any, ...]:
         answer.spent,
         answer.paced,
         storable(answer.error_code, 100),
-        storable(answer.error_message, 500),
+        _words(answer.error_message),
         answer.retry_after_ms,
     )
 

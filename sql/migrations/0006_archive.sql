@@ -144,44 +144,48 @@ begin
 end
 $$;
 
--- Whether an old month holds what is still to be sent or confirmed; by the indexes of both, so that no row is read for it.
-create function relevo.needs_closing(of_month date) returns boolean
+-- Whether something of a month is still to be written: deliveries to be sent or confirmed, requests of a claim that lives. By the
+-- indexes of these, so that no other row is read for it.
+create function relevo.is_open(of_entity text, of_month date) returns boolean
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp set enable_seqscan = off
 as $$
 declare
-  needs boolean;
+  place text := of_entity || to_char(of_month, '_YYYY_MM');
+  answer boolean;
 begin
-  execute format($sql$select exists (select from relevo.%1$I d where d.status in ('pending', 'retryable'))
-                          or exists (select from relevo.%1$I d where d.status = 'sent')$sql$,
-                 'notification_deliveries' || to_char(of_month, '_YYYY_MM')) into needs;
-  return needs;
+  if of_entity = 'notification_deliveries' then
+    execute format($sql$select exists (select from relevo.%1$I d where d.status in ('pending', 'retryable'))
+                            or exists (select from relevo.%1$I d where d.status = 'sent')$sql$, place) into answer;
+  else
+    execute format($sql$select exists (select from relevo.claims c join relevo.%I r on r.claim_token = c.token and r.answered_at is null)$sql$,
+                   place) into answer;
+  end if;
+  return answer;
 end
 $$;
 
--- Closes a range of blocks of an old month: ends what is still open and unclaimed, with a reason, and takes push tokens out of
--- what a provider said. Returns how many it ended, and how many a claim still holds.
-create function relevo.close_deliveries(of_month date, from_block bigint, blocks bigint, at timestamptz, out ended int, out held int)
+-- Ends, with a reason, so many of a month's deliveries that are still open and unclaimed, and says how many.
+create function relevo.close_deliveries(of_month date, most int, at timestamptz) returns int
   language plpgsql volatile security definer
-  set search_path = pg_catalog, pg_temp
+  set search_path = pg_catalog, pg_temp set enable_seqscan = off
 as $$
 declare
-  place text := 'notification_deliveries' || to_char(of_month, '_YYYY_MM');
-  low tid := format('(%s,0)', from_block);
-  high tid := format('(%s,0)', from_block + blocks);
+  ended int;
 begin
   execute format($sql$
-    with open as materialized (
-      select d.event_day, d.id, d.status from relevo.%1$I d
-       where d.ctid >= $2 and d.ctid < $3 and d.completed_at is null and d.claim_token is null order by d.event_day, d.id for update
+    with unsent as materialized (
+      select d.event_day, d.id, d.status from relevo.%1$I d where d.status in ('pending', 'retryable') and d.claim_token is null limit $2 for update
+    ), unconfirmed as materialized (
+      select d.event_day, d.id, d.status from relevo.%1$I d where d.status = 'sent' and d.claim_token is null limit $2 for update
     ), closed as (
       update relevo.%1$I d
          set status = case when o.status = 'sent' then 'unconfirmed' else 'expired' end, next_attempt_at = null, completed_at = $1, updated_at = $1,
              last_error_code = 'retired',
              last_error_message = case when o.status = 'sent' then 'No receipt came before its month was archived.'
                                        else 'It was not sent before its month was archived.' end
-        from open o
-       where d.event_day = o.event_day and d.id = o.id and d.completed_at is null and d.claim_token is null
+        from (select * from unsent union all select * from unconfirmed) o
+       where d.event_day = o.event_day and d.id = o.id
       returning d.notification_event_id as event_id, d.status, o.status as former_status
     ), told as (
       insert into relevo.event_progress_deltas (event_id, status, deliveries)
@@ -191,14 +195,9 @@ begin
               select c.event_id, c.former_status, -1 from closed c) m
        group by m.event_id, m.status
     )
-    select count(*)::int from closed$sql$, place)
-  into ended using coalesce(at, now()), low, high;
-  execute format($sql$
-    update relevo.%I d
-       set last_error_message = regexp_replace(d.last_error_message, '(Expo(nent)?PushToken\[)[^]]*', '\1…', 'g')
-     where d.ctid >= $1 and d.ctid < $2 and d.last_error_message ~ 'Expo(nent)?PushToken\[[^]…]'$sql$, place) using low, high;
-  execute format('select count(*)::int from relevo.%I d where d.ctid >= $1 and d.ctid < $2 and d.completed_at is null', place)
-  into held using low, high;
+    select count(*)::int from closed$sql$, 'notification_deliveries' || to_char(of_month, '_YYYY_MM'))
+  into ended using coalesce(at, now()), most;
+  return ended;
 end
 $$;
 
@@ -213,10 +212,10 @@ begin
   perform pg_advisory_xact_lock(hashtextextended('relevo.month:' || to_char(of_month, 'YYYY-MM'), 0));
   execute format('lock table relevo.%I in share row exclusive mode', place);
   -- who wrote before is through now: what was opened meanwhile is seen, and keeps the month open; what is claimed is open
+  if relevo.is_open(of_entity, of_month) then
+    return false;
+  end if;
   if of_entity = 'notification_deliveries' then
-    if relevo.needs_closing(of_month) then
-      return false;
-    end if;
     update relevo.notification_events e
        set state = 'cancelled', ended_at = now(), swept_at = now(), updated_at = now(),
            end_reason = 'its month was archived before its fan-out was finished'
@@ -229,37 +228,17 @@ begin
 end
 $$;
 
--- Counts, in a range of blocks of a sealed month, its rows and those that keep it from being retired: deliveries that are not final or
--- in which a provider named a token, requests in flight.
-create function relevo.count_unfinished(of_entity text, of_month date, from_block bigint, blocks bigint, out unfinished bigint, out rows bigint)
+-- Counts the rows in a range of blocks of a month.
+create function relevo.count_rows(of_entity text, of_month date, from_block bigint, blocks bigint) returns bigint
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp
 as $$
 declare
-  keeps_it text := case of_entity when 'notification_deliveries'
-    then $sql$d.completed_at is null or d.last_error_message ~ 'Expo(nent)?PushToken\[[^]…]'$sql$
-    else 'd.answered_at is null and exists (select from relevo.claims c where c.token = d.claim_token)' end;
+  rows bigint;
 begin
-  execute format('select count(*) filter (where %s), count(*) from relevo.%I d where d.ctid >= $1 and d.ctid < $2', keeps_it,
-                 of_entity || to_char(of_month, '_YYYY_MM'))
-  into unfinished, rows using format('(%s,0)', from_block)::tid, format('(%s,0)', from_block + blocks)::tid;
-end
-$$;
-
--- Breaks the seal of a month that turned out not to be finished.
-create function relevo.break_seal(of_entity text, of_month date) returns void
-  language plpgsql volatile security definer
-  set search_path = pg_catalog, pg_temp
-as $$
-declare
-  place text := of_entity || to_char(of_month, '_YYYY_MM');
-begin
-  delete from relevo.archive_exports where entity = of_entity and month = of_month and state = 'sealed';
-  if not found then
-    raise exception 'the month % of % is not sealed', to_char(of_month, 'YYYY-MM'), of_entity;
-  end if;
-  execute format('drop trigger sealed on relevo.%I', place);
-  execute format('drop trigger sealed_whole on relevo.%I', place);
+  execute format('select count(*) from relevo.%I d where d.ctid >= $1 and d.ctid < $2', of_entity || to_char(of_month, '_YYYY_MM'))
+  into rows using format('(%s,0)', from_block)::tid, format('(%s,0)', from_block + blocks)::tid;
+  return rows;
 end
 $$;
 

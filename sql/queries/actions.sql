@@ -106,11 +106,3 @@ delete from relevo.push_tallies where project = %(project)s;
 -- name: forget_installation
 -- Forgets a person: deletes the installation with all that leads to anybody, and what was said to it alone.
 select relevo.forget_installation(%(installation_id)s);
-
--- name: forget_tokens
--- Takes push tokens out of what a provider said of an installation's deliveries; cleanup does so in months that it retires.
-update relevo.notification_deliveries d
-   set last_error_message = regexp_replace(last_error_message, '(Expo(nent)?PushToken\[)[^]]*', '\1…', 'g'), updated_at = now()
- where installation_id = %(installation_id)s and last_error_message ~ 'Expo(nent)?PushToken\[[^]…]'
-   and not exists (select from relevo.archive_exports x
-                    where x.entity = 'notification_deliveries' and x.month = date_trunc('month', d.event_day::timestamp)::date);

@@ -21,28 +21,24 @@ select to_regnamespace('relevo_archive') is not null;
 select set_config('lock_timeout', %(lock_ms)s::text, true);
 
 -- name: look_for_open
--- Tells whether an old month holds what is still to be sent or confirmed.
-select relevo.needs_closing(%(month)s);
+-- Tells whether something of a month is still to be written.
+select relevo.is_open(%(entity)s, %(month)s);
 
 -- name: close_deliveries
--- Ends what is open in a range of an old month's blocks, with a reason, and tells how many a claim still holds.
-select c.ended, c.held from relevo.close_deliveries(%(month)s, %(from_block)s, %(blocks)s, %(now)s) c;
+-- Ends some of what is still open in an old month and not claimed, with a reason, and tells how many.
+select relevo.close_deliveries(%(month)s, %(limit)s, %(now)s);
 
 -- name: seal_month
 -- Seals a month, unless something of it is open: from its commit on nobody writes to it.
 select relevo.seal_month(%(entity)s, %(month)s, %(part_rows)s);
 
--- name: count_unfinished
--- Counts what keeps a sealed month from being retired, and all its rows, in a range of its blocks.
-select c.unfinished, c.rows from relevo.count_unfinished(%(entity)s, %(month)s, %(from_block)s, %(blocks)s) c;
+-- name: count_rows
+-- Counts the rows in a range of a sealed month's blocks.
+select relevo.count_rows(%(entity)s, %(month)s, %(from_block)s, %(blocks)s);
 
 -- name: record_rows
--- Notes that a sealed month was looked through: how many rows it has, all of them finished.
+-- Notes how many rows a sealed month has: its count is final.
 update relevo.archive_exports set rows = %(rows)s, updated_at = now() where entity = %(entity)s and month = %(month)s and state = 'sealed';
-
--- name: break_seal
--- Opens a month again that was sealed too early.
-select relevo.break_seal(%(entity)s, %(month)s);
 
 -- name: retire_month
 -- Detaches a sealed month and moves it to the cold schema, without touching a row.
@@ -81,8 +77,3 @@ select min(x.month) from relevo.archive_exports x where x.entity = %(entity)s an
 -- name: finish_moving
 -- Seals a month of a plain table if nothing of it is left in the hot one.
 select relevo.finish_moving(%(entity)s, %(month)s);
-
--- name: count_blocks
--- Tells how large the partition of a month is, in blocks.
-select pg_relation_size(to_regclass(format('relevo.%%I', %(entity)s::text || to_char(%(month)s::date, '_YYYY_MM'))))
-       / current_setting('block_size')::bigint;

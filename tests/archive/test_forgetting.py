@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 import pyarrow.parquet as pq
@@ -12,6 +12,7 @@ from months import add_old_deliveries, add_old_event, clean_up, export, month_ag
 
 from relevo import actions, door
 from relevo.door import Event, Installation, Preference
+from relevo.model import Answer, PushRequest
 
 OLD = month_ago(5)
 OWNER, LOCALE, WISH, WORDS = "persona-7781", "mi-NZ-x-rare", "palabra-rarisima", "Su hora con la doctora Violeta"
@@ -51,16 +52,16 @@ def person(conn: psycopg.Connection[Any], push_token: str) -> UUID:
     return phone
 
 
-def old_life(conn: psycopg.Connection[Any], phone: UUID, push_token: str) -> None:
-    """Give the person a past: a personal event, a delivery of it, a provider that named the token."""
+def old_life(conn: psycopg.Connection[Any], phone: UUID) -> None:
+    """Give the person a past: a personal event, and a delivery of it."""
     event = add_old_event(
         conn, OLD, f"visit-{OWNER}", title=WORDS, body=WORDS, data=f'{{"who": "{OWNER}"}}', audience="installations"
     )
     conn.execute("insert into relevo.event_audience values (%s, %s)", [event, phone])
     add_old_deliveries(conn, OLD, 5, event=event)
     conn.execute(
-        "update relevo.notification_deliveries set installation_id = %s, last_error_message = %s where id = (select min(id) from relevo.notification_deliveries)",
-        [phone, f'"{push_token}" is not a registered push notification recipient'],
+        "update relevo.notification_deliveries set installation_id = %s where id = (select min(id) from relevo.notification_deliveries)",
+        [phone],
     )
 
 
@@ -68,7 +69,7 @@ def test_nothing_leads_to_a_person_who_was_forgotten(build, conn, folder_setting
     """Token, owner, locale, wishes and words are in no table and no file; what is cold keeps a random key."""
     app, push_token = build(archive_part_rows=10, **folder_settings), token()
     phone = person(conn, push_token)
-    old_life(conn, phone, push_token)
+    old_life(conn, phone)
     hot = door.enqueue(conn, Event("visit", "tomorrow", WORDS, WORDS, data={"who": OWNER}, audience=[phone]))
     assert clean_up(app).outcome == "ok"
     assert export(app).outcome == "ok"
@@ -88,16 +89,19 @@ def test_nothing_leads_to_a_person_who_was_forgotten(build, conn, folder_setting
     assert not actions.forget(app.database, phone)
 
 
-def test_tokens_in_hot_deliveries_are_forgotten_too(build, conn) -> None:
-    """A provider that named the token in an error message is silenced with the rest."""
+def test_no_delivery_ever_holds_a_token(build, conn) -> None:
+    """What a provider said is stored without the token that it named, whoever writes it: there is nothing to forget."""
     app, push_token = build(), token()
     phone = person(conn, push_token)
     recent = month_ago(1)
-    add_old_deliveries(conn, recent, 3)
-    conn.execute(
-        "update relevo.notification_deliveries set installation_id = %s, last_error_message = %s where id = (select min(id) from relevo.notification_deliveries)",
-        [phone, f"{push_token} is gone"],
-    )
+    add_old_deliveries(conn, recent, 3, status="pending")
+    claim = app.claims.claim("dispatch", "default", "bulk")
+    assert claim is not None
+    app.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)])
+    said = f'"{push_token}" is not for us'
+    app.claims.settle(claim, [Answer(d.event_day, d.id, "failed", error_message=said) for d in claim.deliveries])
+    assert search_tables(conn, "is not for us") == [f"relevo.notification_deliveries_{recent:%Y_%m}"]
+    assert search_tables(conn, push_token) == ["relevo.device_installations"]
     assert actions.forget(app.database, phone)
     assert search_tables(conn, push_token) == []
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections import Counter
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -76,88 +75,66 @@ def _given_up(run: Run) -> set[str]:
 
 
 def _retire_month(run: Run, month: Month, now: datetime | None) -> Step:
-    """Seal a month and look through it, or detach one that was; a crash goes on where it was."""
+    """Close and seal a month, or count one that was sealed, or detach one that was counted; a crash goes on there."""
     if month.rows is not None:
         return _detach(run, month, month.rows)
-    counts: Counter[str] = Counter()
-    sealed = month.state == "sealed"
-    for closed in (False, True):
-        if closed or (not sealed and _is_open(run, month)):
-            ended, held = _close(run, month, now)
-            counts["deliveries_ended"] += ended
-            if held:
-                return _later(run, month, counts, f"{held} deliveries are still claimed")
-        if not sealed:
-            answer = _briefly(run, "seal_month", month.key | _part_rows(run))
-            if answer is None:
-                return _later(run, month, counts, "somebody holds it locked")
-            if answer == (False,):
-                continue  # opened again since it was closed
-        unfinished, rows = _look(run, month)
-        if not unfinished:
-            with run.transaction() as connection:
-                connection.execute(_SQL["record_rows"], month.key | {"rows": rows})
-            return Step(dict(counts), items=1, more=True)
-        sealed = False
-        if _briefly(run, "break_seal", month.key) is None:
-            return _later(run, month, counts, "somebody holds it locked")
-    return _later(run, month, counts, "something of it was opened again meanwhile")
+    if month.state == "sealed":
+        return _count(run, month)
+    ended = _close(run, month, now)
+    sealed = _briefly(run, "seal_month", month.key | _part_rows(run))
+    if sealed == (True,):
+        return Step({"deliveries_ended": ended} if ended else {}, items=1, more=True)
+    return _later(
+        run, month, ended, "somebody holds it locked" if sealed is None else "something of it is still claimed"
+    )
+
+
+def _count(run: Run, month: Month) -> Step:
+    rows = 0
+    for from_block in range(0, month.blocks + 1, _BLOCKS):
+        part = month.key | {"from_block": from_block, "blocks": _BLOCKS}
+        with run.transaction() as connection:
+            row = connection.execute(_SQL["count_rows"], part).fetchone()
+        assert row is not None
+        rows += row[0]
+        run.may_go_on()  # raises if the lease was lost
+    with run.transaction() as connection:
+        connection.execute(_SQL["record_rows"], month.key | {"rows": rows})
+    return Step(items=1, more=True)
 
 
 def _detach(run: Run, month: Month, rows: int) -> Step:
     """Move a month that is sealed and finished to the cold schema, in one transaction that touches no row."""
     if _briefly(run, "retire_month", month.key) is None:
-        return _later(run, month, Counter(), "somebody holds its table locked")
+        return _later(run, month, 0, "somebody holds its table locked")
     return Step({"months_retired": 1, _RETIRED[month.entity]: rows}, items=1, more=True)
-
-
-def _is_open(run: Run, month: Month) -> bool:
-    if month.entity != "notification_deliveries":
-        return False
-    with run.transaction() as connection:
-        return connection.execute(_SQL["look_for_open"], month.key).fetchone() == (True,)
 
 
 def _part_rows(run: Run) -> dict[str, int]:
     return {"part_rows": run.settings.archive_part_rows}
 
 
-def _later(run: Run, month: Month, counts: Counter[str], why: str) -> Step:
+def _later(run: Run, month: Month, ended: int, why: str) -> Step:
     """Leave a month to a later run, and go on with the others."""
     run.given_up.add(month.relation)
     problem = f"{month.relation} could not be retired yet: {why}"
-    return Step(dict(counts), items=counts.total(), more=True, problems=(problem,))
+    return Step({"deliveries_ended": ended} if ended else {}, items=ended, more=True, problems=(problem,))
 
 
-def _close(run: Run, month: Month, now: datetime | None) -> tuple[int, int]:
-    """End what is still open in an old month; return how many were ended, and how many a claim still holds."""
-    ended, held = 0, 0
-    if month.entity != "notification_deliveries":
-        return ended, held
-    for from_block in range(0, month.blocks + 1, _BLOCKS):
-        part = month.key | {"from_block": from_block, "blocks": _BLOCKS, "now": now}
+def _close(run: Run, month: Month, now: datetime | None) -> int:
+    """End what is still open in an old month and nobody holds; return how many that were."""
+    ended = 0
+    while month.entity == "notification_deliveries":
         with run.transaction() as connection:
-            row = connection.execute(_SQL["close_deliveries"], part).fetchone()
+            row = connection.execute(_SQL["look_for_open"], month.key).fetchone()
+            if row == (True,):
+                row = connection.execute(_SQL["close_deliveries"], month.key | {"limit": _BATCH, "now": now}).fetchone()
         assert row is not None
-        ended, held = ended + row[0], held + row[1]
-        run.may_go_on()  # raises if the lease was lost
-    return ended, held
-
-
-def _look(run: Run, month: Month) -> tuple[int, int]:
-    """Count what a sealed month holds, and what of it is not finished; the seal makes the answer final."""
-    unfinished, rows, from_block, blocks = 0, 0, 0, month.blocks
-    while from_block <= blocks:
-        part = month.key | {"from_block": from_block, "blocks": _BLOCKS}
-        with run.transaction() as connection:
-            row = connection.execute(_SQL["count_unfinished"], part).fetchone()
-            size = connection.execute(_SQL["count_blocks"], month.key).fetchone()
-        assert row is not None
-        assert size is not None
-        unfinished, rows, blocks = unfinished + row[0], rows + row[1], size[0]
-        from_block += _BLOCKS
+        if not row[0]:
+            break
+        ended += row[0]
         run.may_go_on()
-    return unfinished, rows
+    return ended
 
 
 def _briefly(run: Run, statement: str, asked: dict[str, Any]) -> tuple[Any, ...] | None:
