@@ -17,7 +17,6 @@ import psycopg
 
 from benching import fresh_database, publish, rss_mb, say, timed
 from relevo import app, door, queries, restore
-from relevo.cycles.export import Export
 from relevo.cycles.retire import retire
 from relevo.runs import BUDGET, Run, RunContext
 
@@ -87,11 +86,11 @@ class Bench:
 
     def export(self) -> tuple[float, float]:
         """Take export's steps; return the seconds spent on uploading and on verifying."""
-        steps = Export(self.run(), self.store)
+        cycle, run = self.built.registry["archive-export"], self.run()
         spent = {"uploading": 0.0, "verifying": 0.0}
         while True:
             started = time.perf_counter()
-            step = steps.step()
+            step = cycle.step(run)
             assert not step.problems, step
             uploads = {"rows_exported", "months_exported"} & step.counts.keys()
             spent["uploading" if uploads else "verifying"] += time.perf_counter() - started

@@ -563,6 +563,12 @@ class Settings(BaseSettings):
         "The folder to which retired months are exported, instead of a bucket.", BesideData("archive")
     )
     archive_part_rows: int = _number("How many rows of a month one file holds at most.", 250_000, 1, 10_000_000)
+    archive_busy_share_percent: int = _number(
+        "The share of the time that export takes while others write to the database; 100: it does not step back.",
+        5,
+        1,
+        100,
+    )
     archive_grace_days: int = _number(
         "For how many days a month stays in the database after its export was verified.", 7, 0, 3_650
     )

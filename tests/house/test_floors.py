@@ -22,7 +22,7 @@ FLOORS = (
     ("insights", "actions", "restore"),
     ("runner",),
     ("cycles",),
-    ("door", "runs", "claims", "projects", "sending", "singleton", "heartbeat", "workers", "wakeups"),
+    ("door", "runs", "claims", "projects", "sending", "singleton", "heartbeat", "workers", "wakeups", "pacing"),
     ("sources", "providers", "archives", "embedded", "sandbox"),
     ("db", "queries", "migrate", "parquet", "manifest", "copying"),
     ("config", "logs"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -20,6 +21,7 @@ from relevo.errors import ArchiveError, ArchiveMissingError
 from relevo.logs import normalise_error
 from relevo.manifest import Manifest
 from relevo.model import Step
+from relevo.pacing import Pace
 from relevo.ports import ArchiveStore
 from relevo.runs import Cycle, Run
 from relevo.triggers import Cron
@@ -77,10 +79,16 @@ class Mismatch(ArchiveError):  # noqa: N818 a state of affairs
 def cycle(settings: Settings, store: ArchiveStore | None) -> Cycle:
     """Return archive-export for the registry: once a night in the whole fleet; without a store it is off."""
     timing = Cron(settings.archive_export_cron, settings.worker_timezone)
+    pace = Pace(settings.archive_busy_share_percent)
 
     def step(run: Run) -> Step:
         assert store is not None  # a cycle that is off takes no step
-        return Export(run, store).step()
+        pace.look(run)
+        began = time.monotonic()
+        taken = Export(run, store).step()
+        if taken.more:
+            pace.rest(run, time.monotonic() - began)
+        return taken
 
     return Cycle("archive-export", timing, step, singleton=True, off="" if store else OFF)
 

@@ -1,0 +1,101 @@
+"""Export steps back while others write: it takes its share of the time, and all of it when nobody else is there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from months import a_run, add_old_deliveries, clean_up, export, month_ago
+
+from relevo import pacing
+from relevo.pacing import Pace
+
+
+@pytest.fixture
+def writer(dsn, conn) -> Iterator[threading.Event]:
+    """Somebody who writes two hundred rows a second as soon as the event is set."""
+    conn.execute("create table public.scribble (n int)")
+    go, stop = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with psycopg.connect(dsn, autocommit=True) as own:
+            while not stop.wait(0.005):
+                if go.is_set():
+                    own.execute("insert into public.scribble values (1)")
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    yield go
+    stop.set()
+    thread.join()
+
+
+def watch(pace: Pace, run, seconds: float) -> None:
+    """Look again and again for so long."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        pace.look(run)
+        time.sleep(0.05)
+
+
+def rested(pace: Pace, run, worked_s: float) -> float:
+    """Return how long it rests after so much work."""
+    began = time.monotonic()
+    pace.rest(run, worked_s)
+    return time.monotonic() - began
+
+
+def test_it_rests_while_others_write_and_only_then(build, writer) -> None:
+    """A fifth of the time is its own while somebody writes: four times the work is rest; alone it goes on at once."""
+    run, pace = a_run(build(), "archive-export"), Pace(20)
+    watch(pace, run, 1.2)
+    assert rested(pace, run, 0.3) < 0.2
+    writer.set()
+    deadline = time.monotonic() + 10
+    while not pace.busy:
+        assert time.monotonic() < deadline
+        watch(pace, run, 0.2)
+    assert 1.0 < rested(pace, run, 0.3) < 2.0
+    writer.clear()
+    while pace.busy:
+        assert time.monotonic() < deadline + 10
+        watch(pace, run, 0.2)
+    assert rested(pace, run, 0.3) < 0.2
+
+
+def test_who_stops_does_not_rest(build) -> None:
+    """A process that is asked to stop does so now, not after its rest."""
+    run, pace = a_run(build(), "archive-export"), Pace(1, busy=True)
+    threading.Timer(0.2, run.stopping.set).start()
+    assert rested(pace, run, 5.0) < 2.0
+
+
+def test_all_of_the_time_can_be_its_own(build) -> None:
+    """With a share of 100 per cent there is no rest, whoever writes."""
+    run = a_run(build(), "archive-export")
+    assert rested(Pace(100, busy=True), run, 60.0) < 1.0
+
+
+def test_old_looks_do_not_count(build, conn, monkeypatch) -> None:
+    """What was written since a look long ago says nothing of who writes now."""
+    run, pace = a_run(build(), "archive-export"), Pace(50)
+    monkeypatch.setattr(pacing, "_STALE_S", 0.0)
+    conn.execute("create table public.scribble as select generate_series(1, 10000)")
+    watch(pace, run, 2.5)
+    assert not pace.busy
+
+
+def test_export_rests_after_each_step_but_the_last(build, conn, folder_settings, monkeypatch) -> None:
+    """Every part that was uploaded or verified is followed by a rest as the settings say; what is done needs none."""
+    add_old_deliveries(conn, month_ago(5), 30)
+    rests: list[tuple[int, float]] = []
+    monkeypatch.setattr(Pace, "rest", lambda self, _run, worked: rests.append((self.share_percent, worked)))
+    app = build(archive_part_rows=10, archive_busy_share_percent=7, **folder_settings)
+    clean_up(app)
+    report = export(app)
+    assert report.counts["parts_uploaded"] == 3
+    assert {share for share, _ in rests} == {7}
+    assert len(rests) >= 8  # three parts up, three back, the manifest, the whole; and the empty month of the journal
