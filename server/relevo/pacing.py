@@ -14,7 +14,6 @@ from relevo.runs import Run
 _SQL = queries.load("pacing")
 _log = structlog.get_logger("relevo.pacing")
 _LOOK_S = 1.0  # the server's counters are about a second behind
-_STALE_S = 60.0
 _BUSY = 20.0  # rows a second; a relay without work writes one or two
 _OWN_ROWS = 3  # of a step
 _LONGEST_S = 60.0
@@ -26,29 +25,31 @@ class Pace:
 
     share_percent: int
     busy: bool = False
-    _looked: tuple[float, int] | None = None
+    _run: Run | None = None
+    _looked: tuple[float, int] = (0.0, 0)
     _steps: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self, run: Run) -> None:
-        """See how many rows were written since the last look, and so whether others are at work."""
+        """See how many rows were written since the last look of this run, and so whether others are at work."""
         with self._lock:
             now = time.monotonic()
-            if self._looked is not None and now - self._looked[0] < _LOOK_S:
+            since = now - self._looked[0]
+            if run is self._run and since < _LOOK_S:
                 return
             with run.database.connection() as connection:
                 row = connection.execute(_SQL["count_written"]).fetchone()
             written = int(row[0]) if row else 0
-            if self._looked is not None and now - self._looked[0] < _STALE_S:
-                others = written - self._looked[1] - _OWN_ROWS * self._steps
-                was, self.busy = self.busy, others / (now - self._looked[0]) > _BUSY
-                if was != self.busy:
-                    _log.info("pace_changed", cycle=run.context.cycle, busy=self.busy)
-            self._looked, self._steps = (now, written), 0
+            others = (written - self._looked[1] - _OWN_ROWS * self._steps) / since if run is self._run else 0
+            if (others > _BUSY) != self.busy:
+                self.busy = not self.busy
+                _log.info("pace_changed", cycle=run.context.cycle, busy=self.busy)
+            self._run, self._looked, self._steps = run, (now, written), 0
 
     def rest(self, run: Run, worked_s: float) -> None:
         """Rest after so much work, if others are at work; a process that stops rests no more."""
-        self._steps += 1
+        with self._lock:
+            self._steps += 1
         self.look(run)
         if self.busy:
             run.stopping.wait(min(_LONGEST_S, worked_s * (100 / self.share_percent - 1)))

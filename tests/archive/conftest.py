@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,7 +41,7 @@ def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture
 def s3_settings(s3: Seaweed, aws: None) -> dict[str, Any]:
     """Settings that lead to a bucket of the test's own."""
-    bucket = f"bucket-{next(_numbers)}"
+    bucket = f"bucket-{os.getpid()}-{next(_numbers)}"
     s3.make_bucket(bucket)
     return {"archive_bucket": bucket, "archive_endpoint": s3.endpoint, "archive_timeout_ms": 5_000}
 

@@ -10,7 +10,6 @@ import psycopg
 import pytest
 from months import a_run, add_old_deliveries, clean_up, export, month_ago
 
-from relevo import pacing
 from relevo.pacing import Pace
 
 
@@ -41,6 +40,14 @@ def watch(pace: Pace, run, seconds: float) -> None:
         time.sleep(0.05)
 
 
+def at_work(share_percent: int, run) -> Pace:
+    """Return a pace that has just seen others at work."""
+    pace = Pace(share_percent)
+    pace.look(run)
+    pace.busy = True
+    return pace
+
+
 def rested(pace: Pace, run, worked_s: float) -> float:
     """Return how long it rests after so much work."""
     began = time.monotonic()
@@ -68,7 +75,8 @@ def test_it_rests_while_others_write_and_only_then(build, writer) -> None:
 
 def test_who_stops_does_not_rest(build) -> None:
     """A process that is asked to stop does so now, not after its rest."""
-    run, pace = a_run(build(), "archive-export"), Pace(1, busy=True)
+    run = a_run(build(), "archive-export")
+    pace = at_work(1, run)
     threading.Timer(0.2, run.stopping.set).start()
     assert rested(pace, run, 5.0) < 2.0
 
@@ -76,15 +84,16 @@ def test_who_stops_does_not_rest(build) -> None:
 def test_all_of_the_time_can_be_its_own(build) -> None:
     """With a share of 100 per cent there is no rest, whoever writes."""
     run = a_run(build(), "archive-export")
-    assert rested(Pace(100, busy=True), run, 60.0) < 1.0
+    assert rested(at_work(100, run), run, 60.0) < 1.0
 
 
-def test_old_looks_do_not_count(build, conn, monkeypatch) -> None:
-    """What was written since a look long ago says nothing of who writes now."""
-    run, pace = a_run(build(), "archive-export"), Pace(50)
-    monkeypatch.setattr(pacing, "_STALE_S", 0.0)
+def test_what_was_written_before_a_run_does_not_count(build, conn) -> None:
+    """Ten thousand rows between two runs say nothing of who writes during the second."""
+    app, pace = build(), Pace(50)
+    watch(pace, a_run(app, "archive-export"), 1.2)
     conn.execute("create table public.scribble as select generate_series(1, 10000)")
-    watch(pace, run, 2.5)
+    time.sleep(1.2)
+    watch(pace, a_run(app, "archive-export"), 1.5)
     assert not pace.busy
 
 
