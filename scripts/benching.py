@@ -37,6 +37,14 @@ def fresh_database(**settings: object) -> Iterator[tuple[str, Settings]]:
             migrate.migrate(database)
             database.close()
             yield server.dsn, loaded
+        _wait_until_gone(Path(folder) / "postgres")
+
+
+def _wait_until_gone(data: Path) -> None:
+    """Wait for the server, which writes its last checkpoint after its last user left."""
+    deadline = time.monotonic() + 120
+    while any(data.rglob("postmaster.pid")) and time.monotonic() < deadline:
+        time.sleep(0.2)
 
 
 def timed(work: Callable[[], Any]) -> float:

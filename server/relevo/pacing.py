@@ -28,6 +28,7 @@ class Pace:
     _run: Run | None = None
     _looked: tuple[float, int] = (0.0, 0)
     _steps: int = 0
+    _others: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self, run: Run) -> None:
@@ -41,10 +42,11 @@ class Pace:
                 row = connection.execute(_SQL["count_written"]).fetchone()
             written = int(row[0]) if row else 0
             others = (written - self._looked[1] - _OWN_ROWS * self._steps) / since if run is self._run else 0
-            if (others > _BUSY) != self.busy:
-                self.busy = not self.busy
-                _log.info("pace_changed", cycle=run.context.cycle, busy=self.busy)
-            self._run, self._looked, self._steps = run, (now, written), 0
+            busy = min(others, self._others) > _BUSY  # once is no habit: a load long done may be counted late
+            if busy != self.busy:
+                self.busy = busy
+                _log.info("pace_changed", cycle=run.context.cycle, busy=busy)
+            self._run, self._looked, self._steps, self._others = run, (now, written), 0, others
 
     def rest(self, run: Run, worked_s: float) -> None:
         """Rest after so much work, if others are at work; a process that stops rests no more."""
