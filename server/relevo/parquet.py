@@ -171,7 +171,7 @@ def same_rows(path: Path, rows: Rows) -> bool:
         file = pq.ParquetFile(path)
         if not file.schema_arrow.equals(rows.schema, check_metadata=False):
             return False
-        stored = regrouped(pa.Table.from_batches([batch]) for batch in file.iter_batches(GROUP_ROWS))
+        stored = regrouped(pa.Table.from_batches([batch]) for batch in file.iter_batches(GROUP_ROWS, use_threads=False))
         for table in rows:
             found = next(stored, None)
             if found is None or not found.equals(table):
