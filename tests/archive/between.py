@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -80,10 +81,10 @@ class Between:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 asked = Asked(self.command, self.path, dict(self.headers.items()), body)
                 given = between._answer(asked)
-                if given is None:
-                    self.close_connection = True
-                    return
-                self._give(given)
+                self.close_connection = True
+                if given is not None:
+                    with suppress(ConnectionError):  # whoever asked may be gone
+                        self._give(given)
 
             def _give(self, given: Given) -> None:
                 self.send_response(given.status)
@@ -93,6 +94,7 @@ class Between:
                 self.send_header("Content-Length", str(length))
                 self.end_headers()
                 if self.command == "HEAD":
+                    self.close_connection = False
                     return
                 half = len(given.body) // 2
                 for piece in (given.body[:half], given.body[half:]):

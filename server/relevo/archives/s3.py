@@ -68,9 +68,12 @@ class S3Store:
 
     def put(self, key: str, path: Path, *, replace: bool = False) -> bool:
         """Upload a file, in pieces if it is large; the service compares our SHA-256, and keeps what is there."""
-        upload = self._put_whole if path.stat().st_size <= _WHOLE else self._put_in_pieces
+        in_pieces = path.stat().st_size > _WHOLE
+        upload = self._put_in_pieces if in_pieces else self._put_whole
         condition = {} if replace else {"IfNoneMatch": "*"}
         with self._complaining(key):
+            if in_pieces and condition and self._exists(key):  # not every service heeds the condition of pieces
+                return False
             try:
                 upload(self._prefix + key, path, condition)
             except Exception as error:
