@@ -1488,7 +1488,7 @@ CREATE TABLE relevo.project_incidents (
     what text NOT NULL,
     detail text,
     CONSTRAINT project_incidents_detail_check CHECK (((length(detail) >= 1) AND (length(detail) <= 300))),
-    CONSTRAINT project_incidents_what_check CHECK ((what = ANY (ARRAY['breaker_opened'::text, 'breaker_closed'::text, 'rate_halved'::text, 'pruning_stopped'::text, 'pruning_resumed'::text, 'runaway_stopped'::text, 'runaway_released'::text, 'tokens_moved'::text])))
+    CONSTRAINT project_incidents_what_check CHECK ((what = ANY (ARRAY['breaker_opened'::text, 'breaker_closed'::text, 'rate_halved'::text, 'pruning_stopped'::text, 'pruning_resumed'::text, 'runaway_stopped'::text, 'runaway_released'::text, 'tokens_moved'::text, 'released'::text, 'redriven'::text])))
 );
 
 COMMENT ON TABLE relevo.project_incidents IS 'What happened to a project''s sending, for whoever asks why something was late.';
@@ -1520,6 +1520,7 @@ CREATE TABLE relevo.projects (
     runaway_since timestamp with time zone,
     installations bigint,
     counted_at timestamp with time zone,
+    judged_since timestamp with time zone,
     CONSTRAINT projects_breaker_by_check CHECK ((breaker_by = ANY (ARRAY['request'::text, 'receipt'::text]))),
     CONSTRAINT projects_breaker_check CHECK ((breaker = ANY (ARRAY['closed'::text, 'open'::text, 'probing'::text]))),
     CONSTRAINT projects_breaker_reason_check CHECK (((length(breaker_reason) >= 1) AND (length(breaker_reason) <= 300))),

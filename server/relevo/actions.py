@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -119,25 +120,37 @@ def redrive(database: Database, which: DeadLetters) -> int:
     with database.connection() as connection:
         began = connection.execute(_SQL["ask_time"]).fetchone()
     parameters = which.parameters() | {"limit": _REDRIVE_BATCH, "began": began[0] if began else None}
-    total = 0
+    by_project: Counter[str] = Counter()
     while True:
         with database.transaction() as connection:
-            row = connection.execute(_SQL["redrive_dead"], parameters).fetchone()
-            opened = row[0] if row else 0
+            opened = Counter(dict(connection.execute(_SQL["redrive_dead"], parameters).fetchall()))
             if opened:
                 connection.execute(_SQL["wake_dispatch"])
-        total += opened
-        if opened < _REDRIVE_BATCH:
-            return total
-
-
-def release_project(database: Database, project: str) -> None:
-    """Let a project send again: its breaker is probed at once, its brakes are off and judge anew."""
+        by_project += opened
+        if opened.total() < _REDRIVE_BATCH:
+            break
     with database.transaction() as connection:
-        if connection.execute(_SQL["release_project"], {"project": project}).fetchone() is None:
+        for project, count in by_project.items():
+            told = {"project": project, "detail": f"{count} dead letters were opened again"}
+            connection.execute(_SQL["tell_redriven"], told)
+    return by_project.total()
+
+
+def release_project(database: Database, project: str) -> bool:
+    """Let a project send again: its breaker is probed, its brakes are off and judge anew; tell if anything held it."""
+    with database.transaction() as connection:
+        row = connection.execute(_SQL["release_project"], {"project": project}).fetchone()
+        if row is None:
             raise UsageError(f"There is no project {project}.", hint="`relevo status` lists them.")
-        connection.execute(_SQL["forget_tallies"], {"project": project})
         connection.execute(_SQL["wake_dispatch"])
+    return bool(row[0])
+
+
+def unknown_installations(database: Database, installations: Sequence[UUID]) -> list[UUID]:
+    """Return those of these installations that nobody registered."""
+    with database.connection() as connection:
+        rows = connection.execute(_SQL["find_unknown"], {"installations": list(installations)}).fetchall()
+    return [row[0] for row in rows]
 
 
 def retry_rejects(database: Database, *, source: str | None = None, reject_id: int | None = None) -> int:

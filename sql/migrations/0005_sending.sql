@@ -38,6 +38,7 @@ create table relevo.projects (
   runaway_since      timestamptz,
   installations      bigint,
   counted_at         timestamptz,
+  judged_since       timestamptz,
   check ((breaker = 'closed') = (breaker_reason is null)),
   check ((breaker = 'closed') = (breaker_by is null)),
   check ((breaker = 'closed') = (breaker_since is null)),
@@ -74,7 +75,7 @@ create table relevo.project_incidents (
   project text not null,
   at      timestamptz not null,
   what    text not null check (what in ('breaker_opened', 'breaker_closed', 'rate_halved', 'pruning_stopped', 'pruning_resumed',
-                                        'runaway_stopped', 'runaway_released', 'tokens_moved')),
+                                        'runaway_stopped', 'runaway_released', 'tokens_moved', 'released', 'redriven')),
   detail  text check (length(detail) between 1 and 300)
 );
 

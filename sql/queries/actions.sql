@@ -43,7 +43,8 @@ select relevo.grant_door(%(role)s);
 -- name: count_dead
 -- Counts the dead letters a redrive would take, by error code, and those among them whose deadline has passed.
 select coalesce(d.last_error_code, 'none') as error_code, count(*)::int as deliveries,
-       count(*) filter (where d.deadline_at <= now())::int as too_late, min(d.last_error_message) as example
+       count(*) filter (where d.deadline_at <= now())::int as too_late, min(d.last_error_message) as example,
+       (array_agg(d.id order by d.id))[1:3] as first_ids
   from relevo.notification_deliveries d
  where d.status = 'failed'
    and (%(ids)s::bigint[] is null or d.id = any (%(ids)s::bigint[]))
@@ -74,14 +75,18 @@ with dead as materialized (
      set status = 'pending', attempt_count = 0, lapse_count = 0, next_attempt_at = now(), completed_at = null, updated_at = now()
     from dead x
    where d.event_day = x.event_day and d.id = x.id and d.status = 'failed'
-  returning d.notification_event_id
+  returning d.notification_event_id, d.project
 ), told as (
   insert into relevo.event_progress_deltas (event_id, status, deliveries)
   select o.notification_event_id, s.status, s.sign * count(*)::int
     from opened o cross join (values ('failed', -1), ('pending', 1)) as s(status, sign)
    group by o.notification_event_id, s.status, s.sign
 )
-select count(*)::int from opened;
+select o.project, count(*)::int from opened o group by o.project;
+
+-- name: tell_redriven
+-- Writes down that dead letters of a project were opened again.
+insert into relevo.project_incidents (project, at, what, detail) values (%(project)s, now(), 'redriven', %(detail)s);
 
 -- name: ask_time
 -- Tells the database's time.
@@ -92,17 +97,27 @@ select clock_timestamp();
 select relevo.wake('dispatch');
 
 -- name: release_project
--- Lets a project send again: its breaker is probed at once, its brakes are off, its rate is full.
-update relevo.projects
-   set rate_share = 1, rest_until = null, failures = 0, trips = 0, pruning_stopped_at = null, runaway_since = null,
-       filled_at = now(), probe_at = case when breaker = 'closed' then null else now() end
- where project = %(project)s
-returning breaker;
-
--- name: forget_tallies
--- Forgets how a project's pushes fared, so that its brakes judge anew.
-delete from relevo.push_tallies where project = %(project)s;
+-- Lets a project send again: its breaker is probed at once, its brakes are off and judge anew, its rate is full; tells whether anything held it.
+with before as materialized (
+  select p.project, p.breaker <> 'closed' or p.rate_share < 1 or p.rest_until > now()
+         or num_nonnulls(p.pruning_stopped_at, p.runaway_since) > 0 as held
+    from relevo.projects p where p.project = %(project)s for update
+), told as (
+  insert into relevo.project_incidents (project, at, what) select b.project, now(), 'released' from before b where b.held
+)
+update relevo.projects p
+   set rate_share = 1, rest_until = null, failures = 0, trips = 0, pruning_stopped_at = null, runaway_since = null, filled_at = now(),
+       probe_at = case when p.breaker = 'closed' then null else now() end,
+       judged_since = greatest(now(), (select max(t.at) from relevo.push_tallies t where t.project = %(project)s))
+  from before b
+ where p.project = b.project
+returning b.held;
 
 -- name: forget_installation
 -- Forgets a person: deletes the installation with all that leads to anybody, and what was said to it alone.
 select relevo.forget_installation(%(installation_id)s);
+
+-- name: find_unknown
+-- Names those of some installations that are not registered.
+select u.id from unnest(%(installations)s::uuid[]) as u(id)
+ where not exists (select from relevo.device_installations i where i.installation_id = u.id) order by u.id;

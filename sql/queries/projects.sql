@@ -96,10 +96,11 @@ insert into relevo.project_incidents (project, at, what, detail)
 values (%(project)s, coalesce(%(now)s::timestamptz, now()), %(what)s, %(detail)s);
 
 -- name: sum_tallies
--- Sums up how a project's pushes fared within a window.
+-- Sums up how a project's pushes fared within a window, or since an operator released it.
 select coalesce(sum(t.sent), 0)::bigint, coalesce(sum(t.answers), 0)::bigint, coalesce(sum(t.unregistered), 0)::bigint
   from relevo.push_tallies t
- where t.project = %(project)s and t.at > coalesce(%(now)s::timestamptz, now()) - %(window_ms)s * interval '1 millisecond';
+ where t.project = %(project)s and t.at > coalesce(%(now)s::timestamptz, now()) - %(window_ms)s * interval '1 millisecond'
+   and t.at > coalesce((select p.judged_since from relevo.projects p where p.project = %(project)s), '-infinity');
 
 -- name: count_installations
 -- Counts a project's installations at most every few minutes; in between the last count is told.

@@ -125,6 +125,7 @@ class TestEnqueue:
             (["--title", "t", "--data", "[1]"], "--data must be a JSON object."),
             (["--title", "t", "--data", json.dumps({"x": "y" * 4_000})], "must fit into 4096 bytes"),
             (["--title", "t", "--to", "me"], "--to"),
+            (["--title", "t", "--to", str(UUID(int=7))], f"There is no installation {UUID(int=7)}."),
             (["--title", "t", "--at", "soon"], "--at"),
             (["--title", "t", "--ttl-s", "0"], "--ttl-s"),
             (["--title", "t", "--at", "1999-01-01"], "between the years 2000 and 2200"),

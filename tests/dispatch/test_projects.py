@@ -301,9 +301,13 @@ class TestRunawayBrake:
         """Releasing the project lets it go on at once, and judge anew from there."""
         runaway.tell_everyone()
         runaway.dispatch()
-        actions.release_project(runaway.app.database, "default")
+        (before,) = insights.projects(runaway.app.database)
+        assert actions.release_project(runaway.app.database, "default")
+        (after,) = insights.projects(runaway.app.database)
+        assert after["sent"] == before["sent"] > 0  # what was sent was sent
         runaway.drain()
         runaway.everyone_received(5)
+        assert runaway.incidents() == ["runaway_stopped", "released"]
 
 
 class TestOperators:
@@ -334,7 +338,7 @@ class TestOperators:
         worker.tell_everyone()
         sandbox.add_fault("401")
         worker.dispatch()
-        assert command("release", "default").code == 0
+        assert "default may send again" in command("release", "default").out
         sandbox.reset()
         worker.dispatch()
         assert (sandbox.totals()["messages"], worker.project()["breaker"]) == (1, "open")
@@ -356,9 +360,14 @@ class TestOperators:
         assert worker.disabled() == 1
 
     def test_release_of_nobody(self, relay) -> None:
-        """A project that is not there is wrong usage."""
+        """A project that is not there is wrong usage; one that nothing held is told so, and no incident."""
+        worker = relay()
         with pytest.raises(UsageError, match="no project nowhere"):
-            actions.release_project(relay().app.database, "nowhere")
+            actions.release_project(worker.app.database, "nowhere")
+        worker.tell("ana")
+        worker.dispatch()
+        assert not actions.release_project(worker.app.database, "default")
+        assert worker.incidents() == []
 
     def test_the_story_of_an_event_tells_of_it(self, relay, sandbox) -> None:
         """What happened to its project while it was sent stands in its saga."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from relaying import Relay
 
-from relevo import actions, door
+from relevo import actions, door, insights
 from relevo.actions import DeadLetters
 from relevo.errors import UsageError
 
@@ -41,6 +41,18 @@ def test_by_id(dead: Relay) -> None:
     dead.dispatch()
     assert (dead.delivery(name)["status"], dead.received(name)) == ("sent", 1)
     assert dead.states() == {"failed": 3, "sent": 2}
+
+
+def test_the_story_tells_of_it(dead: Relay) -> None:
+    """Whoever asks why a push came late finds that it was opened again."""
+    event = dead.delivery("fine")["notification_event_id"]
+    assert redrive(dead, event_id=event) == 2
+    dead.dispatch()
+    story = insights.story(dead.app.database, event)
+    assert story is not None
+    assert [m["detail"] for m in story.moments if m["what"] == "redriven"] == [
+        "default: 2 dead letters were opened again"
+    ]
 
 
 def test_by_error_code(dead: Relay) -> None:
@@ -114,6 +126,8 @@ class TestCommand:
         assert shown.code == 0, shown.err
         assert "MessageTooBig" in shown.out
         assert "Nothing was changed." in shown.out
+        names = ("big!MessageTooBig*1", "late!MessageTooBig*1", "big2!MessageTooBig*1")
+        assert ", ".join(map(str, sorted(dead.delivery(name)["id"] for name in names))) in shown.out
         assert dead.states() == {"failed": 4, "sent": 1}
         done = command("redrive", "--error-code", "MessageTooBig")
         assert "2 will be sent again." in done.out

@@ -64,6 +64,8 @@ def enqueue(  # noqa: PLR0917 typer options
     )
     with open_database(settings) as database:
         migrate.prepare(database)
+        if unknown := actions.unknown_installations(database, to or ()):
+            raise UsageError(f"There is no installation {unknown[0]}.", hint="`relevo installations` lists them.")
         with database.connection() as connection:
             done = door.enqueue(connection, event)
     if done.created:

@@ -31,10 +31,11 @@ def redrive(
     if not found:
         out.print("No dead letter fits.")
         return
-    table = make_table("error code", "deliveries", "too late", "example", wide=("example",))
+    table = make_table("error code", "deliveries", "too late", "ids", "example", wide=("example",))
     for row in found:
         example = escape(shortened(row["example"] or ""))
-        table.add_row(escape(row["error_code"]), str(row["deliveries"]), str(row["too_late"]), example)
+        ids = ", ".join(map(str, row["first_ids"])) + (" …" if row["deliveries"] > len(row["first_ids"]) else "")
+        table.add_row(escape(row["error_code"]), str(row["deliveries"]), str(row["too_late"]), ids, example)
     out.print(table)
     out.print("Nothing was changed." if dry_run else f"{opened} will be sent again.")
 
@@ -45,5 +46,8 @@ def release(project: Annotated[str, typer.Argument(help="The project, as `relevo
     settings = load_settings()
     with open_database(settings) as database:
         migrate.prepare(database)
-        actions.release_project(database, project)
-    out.print(f"{escape(project)} may send again; if what stopped it is still there, it will stop again.")
+        held = actions.release_project(database, project)
+    if held:
+        out.print(f"{escape(project)} may send again; if what stopped it is still there, it will stop again.")
+    else:
+        out.print(f"Nothing held {escape(project)} up.")
