@@ -34,8 +34,8 @@ def redrive(
     table = make_table("error code", "deliveries", "too late", "ids", "example", wide=("example",))
     for row in found:
         example = escape(shortened(row["example"] or ""))
-        ids = ", ".join(map(str, row["first_ids"])) + (" …" if row["deliveries"] > len(row["first_ids"]) else "")
-        table.add_row(escape(row["error_code"]), str(row["deliveries"]), str(row["too_late"]), ids, example)
+        first = ", ".join(map(str, row["first_ids"])) + (" …" if row["deliveries"] > len(row["first_ids"]) else "")
+        table.add_row(escape(row["error_code"]), str(row["deliveries"]), str(row["too_late"]), first, example)
     out.print(table)
     out.print("Nothing was changed." if dry_run else f"{opened} will be sent again.")
 
