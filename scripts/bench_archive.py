@@ -179,6 +179,7 @@ def main() -> None:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="relevo-bench-archive-") as given:
         folder = Path(given)
+        (folder / "cold").mkdir()
         folder.chmod(0o777)  # the server writes its CSV here, maybe as somebody else
         with (
             fresh_database(sources="none", archive_folder=folder / "cold") as (dsn, settings),

@@ -486,6 +486,7 @@ CREATE FUNCTION relevo.finish_moving(of_entity text, of_month date) RETURNS bool
     AS $$
 declare
   place text := of_entity || to_char(of_month, '_YYYY_MM');
+  moved bigint;
 begin
   if (of_entity = 'licitaciones' and exists (
         select from relevo.licitaciones l
@@ -495,8 +496,9 @@ begin
     return false;
   end if;
   perform relevo.bar_writes(format('relevo_archive.%I', place)::regclass);
+  execute format('select count(*) from relevo_archive.%I', place) into moved;
   update relevo.archive_exports
-     set state = 'retired', sealed_at = now(), retired_at = now(), updated_at = now(), relation_oid = format('relevo_archive.%I', place)::regclass
+     set state = 'retired', rows = moved, sealed_at = now(), retired_at = now(), updated_at = now(), relation_oid = format('relevo_archive.%I', place)::regclass
    where entity = of_entity and month = of_month and state = 'moving';
   return found;
 end
@@ -517,7 +519,8 @@ begin
                     and not exists (select from relevo.event_audience o where o.event_id = a.event_id and o.installation_id <> installation));
   perform relevo.end_event(e, 'cancelled', 'the installation was forgotten') from unnest(alone) as e;
   update relevo.notification_events
-     set title = 'forgotten', body = '', data = '{}', push = '{}', content_hash = '',
+     set title = 'forgotten', body = '', data = '{}', push = '{}', content_hash = '', match_rubros = '{}', match_region = null,
+         match_tipo = null, match_monto = null, match_moneda = null, match_words = null,
          end_reason = case when end_reason is not null then 'the installation was forgotten' end
    where id = any (alone);
   delete from relevo.event_audience where installation_id = installation;
@@ -696,7 +699,8 @@ begin
         match_words text, content_hash text, state text not null, event_day date, fanout_started_at timestamptz, fanout_finished_at timestamptz,
         targets_selected bigint not null, deliveries_created bigint not null, deliveries jsonb not null, ended_at timestamptz, end_reason text,
         created_at timestamptz not null, updated_at timestamptz not null,
-        check (audience <> 'installations' or num_nonnulls(event_key, title, body, data, push, content_hash, end_reason) = 0))$sql$, place);
+        check (audience <> 'installations' or num_nonnulls(event_key, title, body, data, push, content_hash, end_reason,
+          match_rubros, match_region, match_tipo, match_monto, match_moneda, match_words) = 0))$sql$, place);
   end if;
   perform relevo.share_grants(of_entity, format('relevo_archive.%I', place)::regclass);
   return place;
@@ -874,8 +878,9 @@ begin
     insert into relevo_archive.%I
     select g.id, g.event_type, case when open then g.event_key end, g.licitacion_id, case when open then g.title end,
            case when open then g.body end, case when open then g.data end, case when open then g.push end, g.audience, g.category, g.lane,
-           g.at_most_once, g.scheduled_at, g.deadline_at, g.match_rubros, g.match_region, g.match_tipo, g.match_monto, g.match_moneda,
-           g.match_words, case when open then g.content_hash end, g.state, g.event_day, g.fanout_started_at, g.fanout_finished_at,
+           g.at_most_once, g.scheduled_at, g.deadline_at, case when open then g.match_rubros end, case when open then g.match_region end,
+           case when open then g.match_tipo end, case when open then g.match_monto end, case when open then g.match_moneda end,
+           case when open then g.match_words end, case when open then g.content_hash end, g.state, g.event_day, g.fanout_started_at, g.fanout_finished_at,
            g.targets_selected, g.deliveries_created, coalesce(t.deliveries, '{}'), g.ended_at, case when open then g.end_reason end,
            g.created_at, g.updated_at
       from gone g
@@ -902,7 +907,7 @@ begin
     with old as materialized (
       select l.id from relevo.licitaciones l
        where l.created_at >= $1::timestamp at time zone 'UTC' and l.created_at < ($1 + interval '1 month') at time zone 'UTC'
-       order by l.id limit $2 for update
+       order by l.created_at, l.id limit $2 for update
     ), gone as (
       delete from relevo.licitaciones l using old where l.id = old.id returning l.*
     )
@@ -1084,6 +1089,7 @@ CREATE TABLE relevo.archive_exports (
     state text NOT NULL,
     relation text NOT NULL,
     relation_oid oid,
+    export_id uuid DEFAULT gen_random_uuid() NOT NULL,
     part_rows integer NOT NULL,
     parts integer,
     rows bigint,
@@ -1100,7 +1106,7 @@ CREATE TABLE relevo.archive_exports (
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT archive_exports_check CHECK (((state = 'moving'::text) = (sealed_at IS NULL))),
     CONSTRAINT archive_exports_check1 CHECK (((state = ANY (ARRAY['retired'::text, 'exported'::text, 'verified'::text, 'dropped'::text])) = (retired_at IS NOT NULL))),
-    CONSTRAINT archive_exports_check2 CHECK (((retired_at IS NULL) OR (relation_oid IS NOT NULL))),
+    CONSTRAINT archive_exports_check2 CHECK (((retired_at IS NULL) OR (num_nulls(relation_oid, rows) = 0))),
     CONSTRAINT archive_exports_check3 CHECK (((state = ANY (ARRAY['exported'::text, 'verified'::text, 'dropped'::text])) = (exported_at IS NOT NULL))),
     CONSTRAINT archive_exports_check4 CHECK (((state = ANY (ARRAY['verified'::text, 'dropped'::text])) = (verified_at IS NOT NULL))),
     CONSTRAINT archive_exports_check5 CHECK (((verified_at IS NULL) = (drop_eligible_at IS NULL))),
@@ -1826,11 +1832,15 @@ CREATE INDEX ingest_rejects_open ON relevo.ingest_rejects USING btree (source, r
 
 CREATE UNIQUE INDEX ingest_rejects_place ON relevo.ingest_rejects USING btree (source, md5(place));
 
+CREATE INDEX licitaciones_by_age ON relevo.licitaciones USING btree (created_at, id);
+
 CREATE INDEX notification_deliveries_dead ON ONLY relevo.notification_deliveries USING btree (last_error_code, id) WHERE (status = 'failed'::text);
 
 CREATE INDEX notification_deliveries_due ON ONLY relevo.notification_deliveries USING btree (project, lane, next_attempt_at, id) WHERE (status = ANY (ARRAY['pending'::text, 'retryable'::text]));
 
 CREATE INDEX notification_deliveries_receipts ON ONLY relevo.notification_deliveries USING btree (project, COALESCE(next_receipt_at, '-infinity'::timestamp with time zone), id) WHERE (status = 'sent'::text);
+
+CREATE INDEX notification_events_by_month ON relevo.notification_events USING btree (((date_trunc('month'::text, (COALESCE(event_day, ((ended_at AT TIME ZONE 'UTC'::text))::date))::timestamp without time zone))::date), id);
 
 CREATE INDEX notification_events_due ON relevo.notification_events USING btree (lane DESC, scheduled_at, id) WHERE (state = ANY (ARRAY['waiting'::text, 'fanning'::text]));
 

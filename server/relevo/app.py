@@ -123,7 +123,8 @@ def archive_store(settings: Settings) -> ArchiveStore | None:
     if settings.archive_bucket is not None:
         return S3Store(settings)
     if settings.archive_folder is not None:
-        return FolderStore(settings.archive_folder, settings.archive_prefix)
+        by_default = "archive_folder" not in settings.origins
+        return FolderStore(settings.archive_folder, settings.archive_prefix, ours=by_default)
     return None
 
 

@@ -72,5 +72,9 @@ class ArchiveError(RelevoError):
     """The archive's store did not do what it was asked for, or holds something else than it should."""
 
 
+class ArchiveMonthError(ArchiveError):
+    """One month cannot go on; the store is well, and so are the others."""
+
+
 class ArchiveMissingError(ArchiveError):
     """The archive's store has no such object."""

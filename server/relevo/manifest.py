@@ -41,6 +41,8 @@ class Manifest:
     columns: tuple[Column, ...]
     keys: tuple[str, ...]
     parts: tuple[Part, ...]
+    export_id: str = ""
+    """What tells this database's month from that of another one with the same name; nothing in the first manifests."""
 
     @property
     def rows(self) -> int:
@@ -86,7 +88,7 @@ def part_name(part: int) -> str:
 
 def month_of(key: str) -> tuple[str, date] | None:
     """Return whose manifest lies under a key, or None if it is something else."""
-    found = re.fullmatch(r"([a-z_]+)/year=(\d{4})/month=(\d\d)/_manifest\.json", key)
+    found = re.fullmatch(r"([a-z_]+)/year=(\d{4})/month=(0[1-9]|1[0-2])/_manifest\.json", key)
     return (found[1], date(int(found[2]), int(found[3]), 1)) if found else None
 
 
@@ -122,7 +124,16 @@ def _parse(told: Mapping[str, Any]) -> Manifest:
     keys = tuple(map(_name, told["keys"]))
     version = int(told["schema_version"])
     when = date(int(year), int(month), 1)
-    return Manifest(_name(told["entity"]), when, version, str(told["software_version"]), columns, keys, parts)
+    about = (_name(told["entity"]), when, version, str(told["software_version"]))
+    read = Manifest(*about, columns, keys, parts, str(told.get("export_id", "")))
+    if (read.rows, read.bytes) != (told["rows"], told["bytes"]):
+        raise ValueError("its parts do not add up to what it says")
+    before: tuple[str, ...] = ()
+    for number, part in enumerate(parts, start=1):
+        if (part.file, part.first_key) != (part_name(number), before):
+            raise ValueError(f"{part.file} does not follow the part before it")
+        before = part.last_key
+    return read
 
 
 def _name(text: str) -> str:

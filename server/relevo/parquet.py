@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset
 import pyarrow.parquet as pq
 
-from relevo.errors import ArchiveError
+from relevo.errors import ArchiveError, ArchiveMonthError
 from relevo.model import Column
 
 SCHEMA_VERSION = 1
@@ -45,7 +45,7 @@ def arrow_type(column: Column) -> pa.DataType:
         return _PLAIN[column.type]
     if (decimal := _DECIMAL.fullmatch(column.type)) and int(decimal[1]) <= 38:  # noqa: PLR2004 decimal128's digits
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
-    raise ArchiveError(
+    raise ArchiveMonthError(
         f"The archive has no place for column {column.name} of type {column.type}.",
         hint="Teach relevo/parquet.py the type before such a month is exported.",
     )
@@ -167,18 +167,23 @@ def _repeating(table: pa.Table) -> list[str]:
 
 def same_rows(path: Path, rows: Rows) -> bool:
     """Tell whether a file holds exactly these rows under this schema, value by value."""
+    stored = _stored(path, rows.schema)
+    for table in rows:
+        found = next(stored, None)
+        if found is None or not found.equals(table):
+            return False
+    return next(stored, None) is None
+
+
+def _stored(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
+    """Read a file under a schema; what cannot be read, or is under another, ends there."""
     try:
         file = pq.ParquetFile(path)
-        if not file.schema_arrow.equals(rows.schema, check_metadata=False):
-            return False
-        stored = regrouped(pa.Table.from_batches([batch]) for batch in file.iter_batches(GROUP_ROWS, use_threads=False))
-        for table in rows:
-            found = next(stored, None)
-            if found is None or not found.equals(table):
-                return False
-        return next(stored, None) is None
-    except (pa.ArrowException, OSError):  # what cannot be read is not the same
-        return False
+        if file.schema_arrow.equals(schema, check_metadata=False):
+            batches = file.iter_batches(GROUP_ROWS, use_threads=False)
+            yield from regrouped(pa.Table.from_batches([batch]) for batch in batches)
+    except (pa.ArrowException, OSError):
+        return
 
 
 def file_columns(path: Path) -> list[Column]:
@@ -188,6 +193,15 @@ def file_columns(path: Path) -> list[Column]:
     except (pa.ArrowException, OSError) as error:
         raise ArchiveError(f"{path.name} is no readable Parquet file.", hint="Fetch it again.") from error
     return [Column(each.name, (each.metadata or {}).get(b"relevo.type", b"text").decode()) for each in schema]
+
+
+def file_says(path: Path, name: str) -> str | None:
+    """Return what a file says of itself under a name, or None if it cannot be read."""
+    try:
+        said: dict[bytes, bytes] = pq.ParquetFile(path).schema_arrow.metadata or {}
+        return said.get(f"relevo.{name}".encode(), b"").decode()
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
+        return None
 
 
 def file_rows(path: Path) -> int:

@@ -75,12 +75,20 @@ def read_manifest(store: ArchiveStore, entity: str, month: date) -> Manifest:
 
 
 def fetch(store: ArchiveStore, told: Manifest, folder: Path, progress: Progress = _no_progress) -> list[Path]:
-    """Download a month's files, each compared with its hash, and return their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Download a month's files, each under its key once it was compared with its hash, and return their paths."""
     paths = []
-    for part in told.parts:
-        paths.append(_fetch_part(store, told, part, folder))
-        progress("fetching", part.rows)
+    try:
+        for part in told.parts:
+            path = folder / told.key_of(part)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".fetching-", dir=path.parent) as unfinished:
+                _fetch_part(store, told, part, Path(unfinished)).replace(path)
+            paths.append(path)
+            progress("fetching", part.rows)
+    except OSError as error:
+        raise UsageError(
+            f"{folder} cannot take the files: {error.strerror}.", hint="Name another with --into."
+        ) from error
     return paths
 
 

@@ -18,6 +18,7 @@ create table relevo.archive_exports (
   state            text not null check (state in ('moving', 'sealed', 'retired', 'exported', 'verified', 'dropped')),
   relation         text not null,
   relation_oid     oid,
+  export_id        uuid not null default gen_random_uuid(),
   part_rows        integer not null check (part_rows > 0),
   parts            integer,
   rows             bigint,
@@ -35,7 +36,7 @@ create table relevo.archive_exports (
   primary key (entity, month),
   check ((state = 'moving') = (sealed_at is null)),
   check ((state in ('retired', 'exported', 'verified', 'dropped')) = (retired_at is not null)),
-  check (retired_at is null or relation_oid is not null),
+  check (retired_at is null or num_nulls(relation_oid, rows) = 0),
   check ((state in ('exported', 'verified', 'dropped')) = (exported_at is not null)),
   check ((state in ('verified', 'dropped')) = (verified_at is not null)),
   check ((verified_at is null) = (drop_eligible_at is null)),
@@ -278,6 +279,11 @@ create function relevo.event_month(e relevo.notification_events) returns date la
 create function relevo.event_is_over(e relevo.notification_events) returns boolean language sql immutable
   return e.state = 'fanned' or (e.ended_at is not null and (e.swept_at is not null or e.event_day is null));
 
+-- By these the oldest month of either is found, and its rows in order, without looking at the others.
+create index notification_events_by_month on relevo.notification_events
+  ((date_trunc('month', coalesce(event_day, (ended_at at time zone 'UTC')::date)::timestamp)::date), id);
+create index licitaciones_by_age on relevo.licitaciones (created_at, id);
+
 -- Makes the table into which a month of a plain table moves, unless it is there. Of personal events it has no place for their text.
 create function relevo.open_cold_table(of_entity text, of_month date, rows_per_part int) returns text
   language plpgsql volatile security definer
@@ -302,7 +308,8 @@ begin
         match_words text, content_hash text, state text not null, event_day date, fanout_started_at timestamptz, fanout_finished_at timestamptz,
         targets_selected bigint not null, deliveries_created bigint not null, deliveries jsonb not null, ended_at timestamptz, end_reason text,
         created_at timestamptz not null, updated_at timestamptz not null,
-        check (audience <> 'installations' or num_nonnulls(event_key, title, body, data, push, content_hash, end_reason) = 0))$sql$, place);
+        check (audience <> 'installations' or num_nonnulls(event_key, title, body, data, push, content_hash, end_reason,
+          match_rubros, match_region, match_tipo, match_monto, match_moneda, match_words) = 0))$sql$, place);
   end if;
   perform relevo.share_grants(of_entity, format('relevo_archive.%I', place)::regclass);
   return place;
@@ -325,7 +332,7 @@ begin
     with old as materialized (
       select l.id from relevo.licitaciones l
        where l.created_at >= $1::timestamp at time zone 'UTC' and l.created_at < ($1 + interval '1 month') at time zone 'UTC'
-       order by l.id limit $2 for update
+       order by l.created_at, l.id limit $2 for update
     ), gone as (
       delete from relevo.licitaciones l using old where l.id = old.id returning l.*
     )
@@ -368,8 +375,9 @@ begin
     insert into relevo_archive.%I
     select g.id, g.event_type, case when open then g.event_key end, g.licitacion_id, case when open then g.title end,
            case when open then g.body end, case when open then g.data end, case when open then g.push end, g.audience, g.category, g.lane,
-           g.at_most_once, g.scheduled_at, g.deadline_at, g.match_rubros, g.match_region, g.match_tipo, g.match_monto, g.match_moneda,
-           g.match_words, case when open then g.content_hash end, g.state, g.event_day, g.fanout_started_at, g.fanout_finished_at,
+           g.at_most_once, g.scheduled_at, g.deadline_at, case when open then g.match_rubros end, case when open then g.match_region end,
+           case when open then g.match_tipo end, case when open then g.match_monto end, case when open then g.match_moneda end,
+           case when open then g.match_words end, case when open then g.content_hash end, g.state, g.event_day, g.fanout_started_at, g.fanout_finished_at,
            g.targets_selected, g.deliveries_created, coalesce(t.deliveries, '{}'), g.ended_at, case when open then g.end_reason end,
            g.created_at, g.updated_at
       from gone g
@@ -388,6 +396,7 @@ create function relevo.finish_moving(of_entity text, of_month date) returns bool
 as $$
 declare
   place text := of_entity || to_char(of_month, '_YYYY_MM');
+  moved bigint;
 begin
   if (of_entity = 'licitaciones' and exists (
         select from relevo.licitaciones l
@@ -397,8 +406,9 @@ begin
     return false;
   end if;
   perform relevo.bar_writes(format('relevo_archive.%I', place)::regclass);
+  execute format('select count(*) from relevo_archive.%I', place) into moved;
   update relevo.archive_exports
-     set state = 'retired', sealed_at = now(), retired_at = now(), updated_at = now(), relation_oid = format('relevo_archive.%I', place)::regclass
+     set state = 'retired', rows = moved, sealed_at = now(), retired_at = now(), updated_at = now(), relation_oid = format('relevo_archive.%I', place)::regclass
    where entity = of_entity and month = of_month and state = 'moving';
   return found;
 end
@@ -442,7 +452,8 @@ begin
                     and not exists (select from relevo.event_audience o where o.event_id = a.event_id and o.installation_id <> installation));
   perform relevo.end_event(e, 'cancelled', 'the installation was forgotten') from unnest(alone) as e;
   update relevo.notification_events
-     set title = 'forgotten', body = '', data = '{}', push = '{}', content_hash = '',
+     set title = 'forgotten', body = '', data = '{}', push = '{}', content_hash = '', match_rubros = '{}', match_region = null,
+         match_tipo = null, match_monto = null, match_moneda = null, match_words = null,
          end_reason = case when end_reason is not null then 'the installation was forgotten' end
    where id = any (alone);
   delete from relevo.event_audience where installation_id = installation;

@@ -1,6 +1,6 @@
 -- name: find_export
 -- Finds the next month to work on: what is uploaded is verified first, then the oldest retired month is uploaded.
-select x.entity, x.month, x.state, x.relation, x.part_rows, x.manifest_sha256
+select x.entity, x.month, x.state, x.relation, x.part_rows, x.rows, x.export_id::text, x.mismatches, x.manifest_sha256
   from relevo.archive_exports x
  where x.state in ('retired', 'exported') and x.relation <> all (%(given_up)s::text[])
  order by x.state, x.month, x.entity
@@ -19,22 +19,26 @@ on conflict (entity, month, part) do update
    set bytes = excluded.bytes, file_sha256 = excluded.file_sha256, content_sha256 = excluded.content_sha256, uploaded_at = now(), verified_at = null;
 
 -- name: finish_upload
--- Notes that every part of a month and its manifest are in the store.
+-- Notes that every part of a month and its manifest are in the store; not if the parts do not hold as many rows as the month has.
 update relevo.archive_exports x
-   set state = 'exported', exported_at = now(), updated_at = now(), last_error = null, parts = s.parts, rows = s.rows, bytes = s.bytes,
+   set state = 'exported', exported_at = now(), updated_at = now(), last_error = null, parts = s.parts, bytes = s.bytes,
        manifest_sha256 = %(manifest_sha256)s
   from (select count(*)::int as parts, coalesce(sum(p.rows), 0)::bigint as rows, coalesce(sum(p.bytes), 0)::bigint as bytes
           from relevo.archive_parts p where p.entity = %(entity)s and p.month = %(month)s) s
- where x.entity = %(entity)s and x.month = %(month)s and x.state = 'retired';
+ where x.entity = %(entity)s and x.month = %(month)s and x.state = 'retired' and x.rows = s.rows;
 
 -- name: record_verified
 -- Notes that a part was read back and is what the database holds.
 update relevo.archive_parts set verified_at = now() where entity = %(entity)s and month = %(month)s and part = %(part)s;
 
 -- name: record_mismatch
--- Notes that the store holds something else than the database, counts it, and takes back what was not verified, to be uploaded again.
+-- Notes that the store holds something else than the database, counts it, takes back what is wrong or was not verified, to be uploaded
+-- again, and trusts no part any more that was.
 with wrong as (
-  delete from relevo.archive_parts p where p.entity = %(entity)s and p.month = %(month)s and (p.part = %(part)s or p.verified_at is null)
+  delete from relevo.archive_parts p where p.entity = %(entity)s and p.month = %(month)s and (p.part = any (%(parts)s) or p.verified_at is null)
+), doubted as (
+  update relevo.archive_parts p set verified_at = null
+   where p.entity = %(entity)s and p.month = %(month)s and p.part <> all (%(parts)s) and p.verified_at is not null
 )
 update relevo.archive_exports
    set state = 'retired', exported_at = null, verified_at = null, drop_eligible_at = null, mismatches = mismatches + 1,
@@ -55,7 +59,7 @@ update relevo.archive_exports
 
 -- name: find_droppable
 -- Finds the oldest month that was verified and whose grace is over.
-select x.entity, x.month, x.state, x.relation, x.part_rows, x.manifest_sha256
+select x.entity, x.month, x.state, x.relation, x.part_rows, x.rows, x.export_id::text, x.mismatches, x.manifest_sha256
   from relevo.archive_exports x
  where x.state = 'verified' and x.drop_eligible_at <= coalesce(%(now)s::timestamptz, now()) and x.relation <> all (%(given_up)s::text[])
  order by x.month, x.entity

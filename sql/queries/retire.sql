@@ -46,7 +46,7 @@ select relevo.retire_month(%(entity)s, %(month)s);
 
 -- name: find_old_items
 -- Finds the oldest month of items that is past its months and may still be moved.
-select date_trunc('month', min(l.created_at at time zone 'UTC'))::date as month
+select date_trunc('month', min(l.created_at) at time zone 'UTC')::date as month
   from relevo.licitaciones l
  where l.created_at < date_trunc('month', coalesce(%(now)s::timestamptz, now()) at time zone 'UTC' - %(hot_months)s * interval '1 month') at time zone 'UTC'
    and not exists (select from relevo.archive_exports x

@@ -49,6 +49,7 @@ def s3_settings(s3: Seaweed, aws: None) -> dict[str, Any]:
 @pytest.fixture
 def folder_settings(tmp_path: Path) -> dict[str, Any]:
     """Settings that lead to a folder of the test's own."""
+    (tmp_path / "cold").mkdir(exist_ok=True)
     return {"archive_folder": tmp_path / "cold"}
 
 

@@ -89,7 +89,7 @@ def test_restore_verify_fetch_and_query(ask: Ask, archived, conn, tmp_path) -> N
     assert ask("archive", "restore", *words, "--into", "mine").ends() == 0
     fetched = ask("archive", "fetch", *words, "--into", tmp_path / "here")
     assert len(fetched.stdout.splitlines()) == 3
-    assert len(list((tmp_path / "here").glob("part-*.parquet"))) == 3
+    assert len(list((tmp_path / "here").rglob("part-*.parquet"))) == 3
     asked = ask("archive", "query", "select status, count(*) as n from notification_deliveries group by 1", "--json")
     assert sum(json.loads(line)["n"] for line in asked.stdout.splitlines()) == 250
 

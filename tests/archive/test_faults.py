@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from months import a_run, add_old_deliveries, clean_up, export, export_later, exports, month_ago, open_store
 
-from relevo import restore
+from relevo import parquet, restore
 from relevo.app import archive_store
 from relevo.archives.folder import FolderStore
 from relevo.cycles.export import Export
@@ -98,10 +98,12 @@ def steps(app: Any, store: Any, most: int = 100) -> list[Any]:
     raise AssertionError("it did not come to an end")
 
 
-def row(conn: psycopg.Connection[Any]) -> Any:
+def row(conn: psycopg.Connection[Any], month: date = OLD) -> Any:
     """Return state, mismatches and trouble of the month."""
     return conn.execute(
-        "select state, mismatches, last_error from relevo.archive_exports where entity = 'notification_deliveries'"
+        "select state, mismatches, last_error from relevo.archive_exports"
+        " where entity = 'notification_deliveries' and month = %s",
+        [month],
     ).fetchone()
 
 
@@ -156,6 +158,116 @@ def test_a_byte_that_changes_after_the_export_is_found_before_the_drop(
     assert restore.read_manifest(store, "notification_deliveries", OLD).rows == 300
 
 
+def test_a_byte_that_changes_during_the_grace_stops_the_drop(retired, conn, tmp_path) -> None:
+    """The size is the same and the manifest too; the file is read once more, and only what was verified lets rows go."""
+    assert export(retired).outcome == "ok"
+    [part] = (tmp_path / "cold").rglob("notification_deliveries/*/*/part-00002.parquet")
+    flip(part.name, part)
+    assert "part-00002.parquet is not the file that was uploaded" in look_before_the_drop(retired)
+    assert still_there(conn)
+    assert export(retired).outcome == "ok"
+    export_later(retired, 30)
+    assert exports(conn)[NAME] == "dropped"
+
+
+def test_after_a_mismatch_nothing_is_taken_on_trust(retired, conn, tmp_path) -> None:
+    """A spoilt manifest and a byte changed beside it: the export that follows reads every part again, and mends both."""
+    assert export(retired).outcome == "ok"
+    [part] = (tmp_path / "cold").rglob("notification_deliveries/*/*/part-00002.parquet")
+    [listed] = (tmp_path / "cold").rglob("notification_deliveries/*/*/_manifest.json")
+    whole = part.read_bytes()
+    flip(part.name, part)
+    listed.write_text("{}")
+    assert "is not what was written" in look_before_the_drop(retired)
+    assert "is not the file that was uploaded" in export(retired).error
+    assert part.read_bytes() == whole
+    assert row(conn)[0] == "verified"
+
+
+def test_a_store_that_was_emptied_is_filled_in_one_run(retired, conn, tmp_path) -> None:
+    """All parts are missed at once, not one in each run."""
+    assert export(retired).outcome == "ok"
+    for part in (tmp_path / "cold").rglob("notification_deliveries/*/*/part-*"):
+        part.unlink()
+    assert "is not in the store as it was uploaded" in look_before_the_drop(retired)
+    assert export(retired).outcome == "ok"
+    assert row(conn) == ("verified", 1, None)
+
+
+def test_another_databases_month_is_not_overwritten(retired, conn, build, folder_settings, tmp_path) -> None:
+    """Two databases, one bucket, one prefix: the second is refused with its next step, and the first one's files stay."""
+    assert export(retired).outcome == "ok"
+    before = {path: path.read_bytes() for path in (tmp_path / "cold").rglob("*") if path.is_file()}
+    conn.execute("truncate relevo.archive_exports cascade")
+    conn.execute(f"drop table {COLD}, {COLD.replace('notification_deliveries', 'push_requests')}")
+    add_old_deliveries(conn, OLD, 50)
+    add_old_deliveries(conn, month_ago(6), 20)
+    assert clean_up(retired).outcome == "ok"
+    report = export(retired)
+    assert report.outcome == "partial"
+    assert "belongs to another database" in report.error
+    assert "ARCHIVE_PREFIX" in row(conn, OLD)[2]
+    assert exports(conn)["notification_deliveries", f"{month_ago(6):%Y-%m}"] == "verified"
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_rows_that_no_part_holds_keep_a_month(retired, conn, monkeypatch) -> None:
+    """Whatever made a read end early: the parts must add up to the rows that were counted, before and after verifying."""
+    written = parquet.write_file
+    calls = iter([False, True, True])  # the second part finds nothing, and so does the second try
+
+    def early(path: Path, rows: Any) -> int:
+        return 0 if next(calls, False) else written(path, rows)
+
+    monkeypatch.setattr(parquet, "write_file", early)
+    report = export(retired)
+    assert "has 300 rows, and its parts 100" in report.error
+    assert still_there(conn)
+    monkeypatch.undo()
+    assert export(retired).outcome == "ok"
+    conn.execute("set session_replication_role = replica")
+    conn.execute(
+        f"insert into {COLD} select (d).* from (select d from {COLD} d order by id desc limit 1) x on conflict do nothing"
+    )
+    conn.execute(f"update {COLD} set event_day = event_day + 1000 where id = (select max(id) from {COLD})")
+    conn.execute("reset session_replication_role")
+    assert "has rows that are in no part" in look_before_the_drop(retired)
+    assert still_there(conn)
+
+
+def test_a_drop_that_is_refused_holds_up_no_other_month(retired, conn) -> None:
+    """Somebody built a view on a cold table: that month stays, and says why; the others are dropped."""
+    add_old_deliveries(conn, month_ago(6), 20)
+    assert clean_up(retired).outcome == "ok"
+    assert export(retired).outcome == "ok"
+    conn.execute(
+        f"create view public.precious as select * from relevo_archive.notification_deliveries_{month_ago(6):%Y_%m}"
+    )
+    export_later(retired, 30)
+    assert exports(conn)[NAME] == "dropped"
+    assert exports(conn)["notification_deliveries", f"{month_ago(6):%Y-%m}"] == "verified"
+    assert "depend" in row(conn, month_ago(6))[2]
+
+
+def test_a_lost_connection_is_no_mismatch(retired, conn, monkeypatch) -> None:
+    """The database went away while a part was compared: the run fails, and the store is not accused."""
+    steps_of_upload = Export(a_run(retired, "archive-export"), archive_store(retired.settings))
+    while row(conn)[0] == "retired":
+        steps_of_upload.step()
+
+    def cut(self: Any) -> Any:
+        raise OSError("the server closed the connection")
+        yield
+
+    monkeypatch.setattr(parquet.Rows, "__iter__", cut)
+    report = export(retired)
+    assert report.outcome == "failed"
+    assert row(conn)[:2] == ("exported", 0)
+    monkeypatch.undo()
+    assert export(retired).outcome == "ok"
+    assert row(conn) == ("verified", 0, None)
+
+
 def test_an_upgrade_during_the_grace_changes_nothing(retired, conn, monkeypatch) -> None:
     """The manifest says which version wrote it; another version that looks before the drop finds it as it was written."""
     assert export(retired).outcome == "ok"
@@ -205,12 +317,16 @@ def test_a_store_in_trouble_fails_the_run_in_words(retired, conn, folder_setting
 def test_an_object_that_nobody_listed_keeps_a_month_from_being_verified(
     retired, conn, folder_settings, file_of
 ) -> None:
-    """Engines would read it as data: it is named, and once it is gone the month is verified."""
+    """Engines would read it as data: it is named, the other months go on, and once it is gone this one is verified."""
+    add_old_deliveries(conn, month_ago(4), 20)
+    assert clean_up(retired).outcome == "ok"
     store = open_store(**folder_settings)
     key = f"notification_deliveries/year={OLD:%Y}/month={OLD:%m}/part-00099.parquet"
     assert store.put(key, file_of(b"?"))
-    assert "holds what no manifest lists: part-00099.parquet" in steps(retired, store)[-1].problems[0]
-    assert row(conn)[0] == "exported"
+    problems = [problem for step in steps(retired, store) for problem in step.problems]
+    assert len(problems) == 1
+    assert "holds what no manifest lists: part-00099.parquet" in problems[0]
+    assert (row(conn)[0], row(conn, month_ago(4))[0]) == ("exported", "verified")
     (Path(store.name) / key).unlink()
     assert not steps(retired, store)[-1].problems
     assert row(conn)[0] == "verified"

@@ -55,7 +55,15 @@ def person(conn: psycopg.Connection[Any], push_token: str) -> UUID:
 def old_life(conn: psycopg.Connection[Any], phone: UUID) -> None:
     """Give the person a past: a personal event, and a delivery of it."""
     event = add_old_event(
-        conn, OLD, f"visit-{OWNER}", title=WORDS, body=WORDS, data=f'{{"who": "{OWNER}"}}', audience="installations"
+        conn,
+        OLD,
+        f"visit-{OWNER}",
+        title=WORDS,
+        body=WORDS,
+        data=f'{{"who": "{OWNER}"}}',
+        audience="installations",
+        match_words=f" {WORDS} ",
+        match_region=WORDS,
     )
     conn.execute("insert into relevo.event_audience values (%s, %s)", [event, phone])
     add_old_deliveries(conn, OLD, 5, event=event)
@@ -71,6 +79,7 @@ def test_nothing_leads_to_a_person_who_was_forgotten(build, conn, folder_setting
     phone = person(conn, push_token)
     old_life(conn, phone)
     hot = door.enqueue(conn, Event("visit", "tomorrow", WORDS, WORDS, data={"who": OWNER}, audience=[phone]))
+    conn.execute("update relevo.notification_events set match_words = %s where id = %s", [f" {WORDS} ", hot.event_id])
     assert clean_up(app).outcome == "ok"
     assert export(app).outcome == "ok"
     secret = push_token.removeprefix("ExponentPushToken[").removesuffix("]")

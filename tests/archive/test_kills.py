@@ -65,6 +65,7 @@ class Mortals:
 @pytest.fixture
 def mortals(dsn: str, tmp_path: Path) -> Iterator[Mortals]:
     """A program that runs the cycles on the test's database and a folder, and survives its own processes."""
+    (tmp_path / "cold").mkdir()
     command = [sys.executable, str(KILLED), dsn, str(tmp_path / "cold")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -208,9 +209,31 @@ def test_sql_runs_over_the_archive_in_place(archived, store_settings) -> None:
 
 
 def test_files_can_be_fetched(archived, store_settings, tmp_path) -> None:
-    """The Parquet files of a month land in a folder, each compared with its hash."""
+    """The Parquet files of a month land in a folder under their keys, so that several months have room beside each other."""
     store = open_store(**store_settings)
     told = restore.read_manifest(store, "notification_deliveries", OLD)
     paths = restore.fetch(store, told, tmp_path / "here")
-    assert [path.name for path in paths] == [part.file for part in told.parts]
+    assert [str(path.relative_to(tmp_path / "here")) for path in paths] == [told.key_of(part) for part in told.parts]
     assert sum(path.stat().st_size for path in paths) == told.bytes
+    assert sorted(path for path in (tmp_path / "here").rglob("*") if path.is_file()) == sorted(paths)
+    (tmp_path / "in the way").write_text("x")
+    with pytest.raises(UsageError, match="cannot take the files: Not a directory"):
+        restore.fetch(store, told, tmp_path / "in the way")
+
+
+@pytest.mark.parametrize("harm", ["a part is missing", "the sum is another", "a part has another number"])
+def test_a_manifest_that_does_not_add_up_is_refused(archived_here, folder_settings, tmp_path, harm) -> None:
+    """A month with a hole in it is not whole, whatever each of its files says."""
+    [path] = (tmp_path / "cold").rglob("notification_deliveries/*/*/_manifest.json")
+    told = json.loads(path.read_text())
+    if harm == "a part is missing":
+        gone = told["parts"].pop(1)
+        told["rows"] -= gone["rows"]
+        told["bytes"] -= gone["bytes"]
+    elif harm == "the sum is another":
+        told["rows"] += 1
+    else:
+        told["parts"][1]["file"] = "part-00009.parquet"
+    path.write_text(json.dumps(told))
+    with pytest.raises(ArchiveError, match="is no manifest of a month"):
+        restore.read_manifest(open_store(**folder_settings), "notification_deliveries", OLD)

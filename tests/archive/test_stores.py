@@ -14,6 +14,7 @@ import pytest
 from months import open_store
 
 from relevo.archives import s3 as s3_module
+from relevo.archives.folder import FolderStore
 from relevo.errors import ArchiveError, ArchiveMissingError
 from relevo.model import StoredObject
 
@@ -79,6 +80,7 @@ def test_a_missing_object_is_told_apart(store, tmp_path) -> None:
 
 def test_a_killed_upload_leaves_no_object(tmp_path, file_of) -> None:
     """A process that dies in the middle of a copy leaves nothing under the key, and tidying takes away the rest."""
+    (tmp_path / "cold").mkdir()
     store = open_store(archive_folder=tmp_path / "cold")
     source = file_of(os.urandom(1_000_000))
     program = (
@@ -134,6 +136,7 @@ def test_an_s3_service_that_cannot_says_why(s3_settings, s3, file_of, monkeypatc
 
 def test_a_folder_that_cannot_says_why(tmp_path, file_of, monkeypatch) -> None:
     """A full disk, and a file where a folder should be, are told apart; nothing half is left."""
+    (tmp_path / "cold").mkdir()
     store = open_store(archive_folder=tmp_path / "cold")
 
     def full(*_: Any) -> None:
@@ -151,6 +154,17 @@ def test_a_folder_that_cannot_says_why(tmp_path, file_of, monkeypatch) -> None:
         store.put("licitaciones/x", file_of(b"x"))
 
 
+def test_a_folder_that_is_not_there_is_not_made(tmp_path, file_of) -> None:
+    """It may be a disk that is not mounted: nothing is written beneath its place, and the next step is named."""
+    store = open_store(archive_folder=tmp_path / "mnt" / "cold")
+    for call in (lambda: store.put(KEY, file_of(b"x")), lambda: store.listing(""), lambda: store.tidy("")):
+        with pytest.raises(ArchiveError, match="is not there"):
+            call()
+    assert not (tmp_path / "mnt").exists()
+    default = FolderStore(tmp_path / "beside" / "data", "relevo", ours=True)
+    assert default.put(KEY, file_of(b"x"))
+
+
 @pytest.mark.needs("mount")
 def test_a_disk_that_is_really_full(tmp_path, file_of) -> None:
     """On a file system of one megabyte, an upload of two fails in words and leaves nothing."""
@@ -158,6 +172,7 @@ def test_a_disk_that_is_really_full(tmp_path, file_of) -> None:
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(small)], check=True)
     try:
+        (small / "cold").mkdir()
         store = open_store(archive_folder=small / "cold")
         assert store.put("a/small", file_of(b"x" * 1_000))
         with pytest.raises(ArchiveError, match="make room"):

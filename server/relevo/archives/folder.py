@@ -22,8 +22,9 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 class FolderStore:
     """Objects as files below a folder."""
 
-    def __init__(self, folder: Path, prefix: str) -> None:
-        self._root = folder / prefix
+    def __init__(self, folder: Path, prefix: str, *, ours: bool = False) -> None:
+        self._folder, self._root = folder, folder / prefix
+        self._ours = ours  # and so to be made; another's may be a disk that is not mounted
 
     @property
     def name(self) -> str:
@@ -88,6 +89,11 @@ class FolderStore:
 
     @contextmanager
     def _complaining(self, key: str) -> Iterator[None]:
+        if not self._ours and not self._folder.is_dir():
+            raise ArchiveError(
+                f"The archive's folder {self._folder} is not there.",
+                hint="Is its disk mounted? If it is new, make it: else what is exported could land on another disk.",
+            )
         try:
             yield
         except OSError as error:

@@ -196,6 +196,10 @@ class S3Store:
                 f"{self.name} did not answer: {scrub(str(error))[:200]}",
                 hint="Is ARCHIVE_ENDPOINT right, and the service up? The next run tries again.",
             ) from error
+        except OSError as error:
+            raise ArchiveError(
+                f"{key} cannot be read or kept on this machine: {error.strerror}.", hint="Is its disk full?"
+            ) from error
 
     def _complaint(self, key: str, code: str, error: Exception) -> ArchiveError:
         if code in _NOT_THERE:

@@ -144,7 +144,7 @@ def restore_month(
 def fetch(
     entity: Entity,
     month: Month,
-    into: Annotated[Path, typer.Option(help="The folder in which its files are put.")] = Path(),
+    into: Annotated[Path, typer.Option(help="The folder in which its files are put, under their keys.")] = Path(),
 ) -> None:
     """Download a month's Parquet files, each checked against the manifest."""
     settings = load_settings()

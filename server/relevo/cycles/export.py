@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from psycopg import errors as pg
 from psycopg.rows import class_row
 
 from relevo import __version__, copying, manifest, queries
 from relevo.config import Settings
 from relevo.copying import Relation, Span
-from relevo.errors import ArchiveError, ArchiveMissingError
+from relevo.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
 from relevo.logs import normalise_error
 from relevo.manifest import Manifest
 from relevo.model import Step
@@ -29,6 +30,8 @@ from relevo.triggers import Cron
 _SQL = queries.load("export")
 _log = structlog.get_logger("relevo.export")
 _SCHEMA = "relevo_archive"
+# Somebody made something of it that a drop would take along, or reads it.
+_REFUSED = (pg.DependentObjectsStillExist, pg.LockNotAvailable, pg.QueryCanceled)
 OFF = "no archive store is set; set ARCHIVE_BUCKET or ARCHIVE_FOLDER"
 
 
@@ -41,6 +44,10 @@ class Month:
     state: str
     relation: str
     part_rows: int
+    rows: int
+    export_id: str
+    """What its objects say of themselves, so that they are told from those of another database."""
+    mismatches: int
     manifest_sha256: str | None
     """The hash of the manifest that was written, by whatever version of this program."""
 
@@ -103,21 +110,16 @@ class Export:
 
     def step(self) -> Step:
         """Upload one part, or verify one, or drop one month whose grace is over."""
-        month = self._find("find_export")
-        if month is None:
-            month = self._find("find_droppable")
+        month = self._find("find_export") or self._find("find_droppable")
         if month is None:
             return Step()
+        work = {"retired": self._upload, "exported": self._verify, "verified": self._drop}[month.state]
         try:
-            match month.state:
-                case "retired":
-                    return self._upload(month)
-                case "exported":
-                    return self._verify(month)
-                case _:
-                    return self._drop(month)
+            return work(month)
         except Mismatch as wrong:
             return self._alarm(month, wrong)
+        except ArchiveMonthError as error:
+            return self._leave(month, error)
         except ArchiveError as error:  # the store is in trouble: the other months would fare no better
             self._write("record_trouble", month, error=normalise_error(error))
             return Step(problems=(f"{month.relation}: {normalise_error(error, 300)}",))
@@ -139,6 +141,18 @@ class Export:
             self.run.given_up.add(month.relation)
         self.run.given_up.add(again)
         return Step({"mismatches": 1}, more=True, problems=(f"{month.relation}: {normalise_error(wrong, 300)}",))
+
+    def _leave(self, month: Month, error: Exception) -> Step:
+        """Leave a month to a later run, and go on with the others."""
+        self._write("record_trouble", month, error=normalise_error(error))
+        self.run.given_up.add(month.relation)
+        return Step(more=True, problems=(f"{month.relation}: {normalise_error(error, 300)}",))
+
+    def _wrong(self, month: Month, parts: Sequence[int], key: str, why: str) -> Mismatch:
+        """Write down that the store holds something else than the database, and return it to be raised."""
+        wrong = Mismatch(key, why)
+        self._write("record_mismatch", month, parts=list(parts), error=normalise_error(wrong))
+        return wrong
 
     def _parts(self, month: Month) -> list[Part]:
         with self.run.transaction() as connection, connection.cursor(row_factory=class_row(Part)) as cursor:
@@ -189,6 +203,7 @@ class Export:
             "entity": month.entity,
             "month": f"{month.month:%Y-%m}",
             "part": str(number),
+            "export_id": month.export_id,
             "schema_version": str(parquet.SCHEMA_VERSION),
             "software_version": __version__,
         }
@@ -200,9 +215,15 @@ class Export:
             return
         there = path.with_name("there")
         self.store.fetch(key, there)
-        if file_sha256(there) != file_sha256(path):
-            self._still_ours()
-            self.store.put(key, path, replace=True)
+        if file_sha256(there) == file_sha256(path):
+            return
+        if not month.mismatches and _written_by(there, path.name) != month.export_id:
+            raise ArchiveMonthError(
+                f"{key} in {self.store.name} belongs to another database.",
+                hint="Give each its own ARCHIVE_PREFIX; or remove it, if nobody misses it.",
+            )
+        self._still_ours()
+        self.store.put(key, path, replace=True)
 
     def _still_ours(self) -> None:
         """Raise if the lease was lost: whoever lost it takes nothing away."""
@@ -219,7 +240,9 @@ class Export:
         path = folder / "_manifest.json"
         path.write_text(self._manifest(month, parts).to_json(), encoding="utf-8")
         self._put(month, path)
-        self._write("finish_upload", month, manifest_sha256=file_sha256(path))
+        if not self._write("finish_upload", month, manifest_sha256=file_sha256(path)):
+            uploaded = sum(part.rows for part in parts)
+            raise self._wrong(month, [], month.relation, f"has {month.rows} rows, and its parts {uploaded}")
         return Step({"months_exported": 1}, items=1, more=True)
 
     def _manifest(self, month: Month, parts: Sequence[Part]) -> Manifest:
@@ -239,7 +262,7 @@ class Export:
             for part in parts
         )
         about = (month.entity, month.month, parquet.SCHEMA_VERSION, __version__)
-        return Manifest(*about, relation.columns, relation.keys, listed)
+        return Manifest(*about, relation.columns, relation.keys, listed, month.export_id)
 
     def _verify(self, month: Month) -> Step:
         """Read one part back from the store and compare it with the database's rows; after the last one, the whole."""
@@ -256,9 +279,7 @@ class Export:
             path = Path(folder) / "fetched"
             why = copying.gently(lambda: self._differs(month, part, key, path))
         if why:
-            wrong = Mismatch(key, why)
-            self._write("record_mismatch", month, part=part.part, error=normalise_error(wrong))
-            raise wrong
+            raise self._wrong(month, [part.part], key, why)
         self._write("record_verified", month, part=part.part)
         return Step({"rows_verified": part.rows}, items=part.rows, more=True)
 
@@ -280,7 +301,7 @@ class Export:
         return "" if rows.sha256 == part.content_sha256 else "was made from other rows than the database holds now"
 
     def _check_whole(self, month: Month, parts: Sequence[Part], folder: Path) -> None:
-        """Compare the manifest, and see to it that every object of the month is listed in it, and is there."""
+        """See that the manifest is the one that was written, lists every object, and leaves no row out."""
         key = manifest.key_of(month.entity, month.month)
         try:
             self.store.fetch(key, folder / "manifest")
@@ -288,36 +309,62 @@ class Export:
         except ArchiveMissingError:
             same = False
         if not same:
-            self._write("record_mismatch", month, part=0, error=f"{key} is not what was written")
-            raise Mismatch(key, "is not what was written")
+            raise self._wrong(month, [], key, "is not what was written")
         self._check_listing(month, parts)
+        relation, span = self._relation(month), Span(parts[-1].last_key if parts else (), most=1)
+        with self.run.database.transaction() as connection:
+            left_out = connection.execute(copying.compose_rows(connection, relation, span).encode()).fetchone()
+        if left_out is not None:
+            raise self._wrong(month, [], month.relation, "has rows that are in no part")
 
     def _check_listing(self, month: Month, parts: Sequence[Part]) -> None:
         folder = manifest.folder_of(month.entity, month.month)
         found = {each.key.removeprefix(folder): each.size for each in self.store.listing(folder)}
         found.pop("_manifest.json", None)
-        for part in parts:
-            name = manifest.part_name(part.part)
-            if found.pop(name, None) != part.bytes:
-                wrong = Mismatch(folder + name, "is not in the store as it was uploaded")
-                self._write("record_mismatch", month, part=part.part, error=normalise_error(wrong))
-                raise wrong
+        wrong = [part.part for part in parts if found.pop(manifest.part_name(part.part), None) != part.bytes]
+        if wrong:
+            key = folder + manifest.part_name(wrong[0])
+            raise self._wrong(month, wrong, key, "is not in the store as it was uploaded")
         if found:
-            raise ArchiveError(
+            raise ArchiveMonthError(
                 f"{folder} in {self.store.name} holds what no manifest lists: {', '.join(sorted(found))[:200]}.",
                 hint="Remove it, or move it elsewhere; then the month is verified.",
             )
 
     def _drop(self, month: Month) -> Step:
-        """Drop a verified month whose grace is over, after a last look that its objects are still there."""
+        """Drop a verified month whose grace is over, after a last look that its objects are what was verified."""
         parts = self._parts(month)
         self._tidy(month)
         with tempfile.TemporaryDirectory(prefix="relevo-drop-") as folder:
             self._check_whole(month, parts, Path(folder))
-        with self.run.transaction() as connection:
-            row = connection.execute(_SQL["drop_retired"], month.key | {"now": self.now}).fetchone()
+            changed = [part.part for part in parts if not self._is_unchanged(month, part, Path(folder) / "part")]
+        if changed:
+            key = manifest.folder_of(month.entity, month.month) + manifest.part_name(changed[0])
+            raise self._wrong(month, changed, key, "is not the file that was uploaded")
+        try:
+            with self.run.transaction() as connection:
+                row = connection.execute(_SQL["drop_retired"], month.key | {"now": self.now}).fetchone()
+        except _REFUSED as refused:
+            return self._leave(month, refused)
         dropped = int(row == (True,))
         return Step({"months_dropped": dropped}, items=dropped, more=True)
+
+    def _is_unchanged(self, month: Month, part: Part, path: Path) -> bool:
+        self.run.may_go_on()  # raises if the lease was lost
+        self.store.fetch(manifest.folder_of(month.entity, month.month) + manifest.part_name(part.part), path)
+        return file_sha256(path) == part.file_sha256
+
+
+def _written_by(path: Path, name: str) -> str | None:
+    """Return the export that an object in the store says it is of."""
+    from relevo import parquet  # noqa: PLC0415
+
+    if name.endswith(".parquet"):
+        return parquet.file_says(path, "export_id")
+    try:
+        return manifest.parse(path.read_text(encoding="utf-8", errors="replace"), name).export_id
+    except ArchiveError:
+        return None
 
 
 def file_sha256(path: Path) -> str:

@@ -18,7 +18,9 @@ from relevo.runs import Run
 _SQL = queries.load("retire")
 _BLOCKS = 20_000  # 160 MB a statement
 _BATCH = 2_000
+_MOVING_S = 5.0
 _LOCK_MS = 200
+_LONG_LOCK_MS = 1_200  # once in a while: a vacuum gives way to who has waited for a second
 _TRIES = 25
 _BUSY = (pg.LockNotAvailable, pg.DeadlockDetected)
 _MOVED = {"licitaciones": "archived_licitaciones", "notification_events": "archived_events"}
@@ -139,10 +141,11 @@ def _close(run: Run, month: Month, now: datetime | None) -> int:
 
 def _briefly(run: Run, statement: str, asked: dict[str, Any]) -> tuple[Any, ...] | None:
     """Run a statement that needs a strong lock, asking for it often and never for long; None if it could not be had."""
-    for _ in range(_TRIES):
+    for attempt in range(_TRIES):
+        lock_ms = _LONG_LOCK_MS if attempt % 10 == 9 else _LOCK_MS  # noqa: PLR2004 every tenth
         try:
             with run.transaction() as connection:
-                connection.execute(_SQL["wait_briefly"], {"lock_ms": _LOCK_MS})
+                connection.execute(_SQL["wait_briefly"], {"lock_ms": lock_ms})
                 return connection.execute(_SQL[statement], asked).fetchone()
         except _BUSY:
             time.sleep(random.uniform(0.02, 0.2))  # noqa: S311 jitter needs no secrecy
@@ -151,7 +154,7 @@ def _briefly(run: Run, statement: str, asked: dict[str, Any]) -> tuple[Any, ...]
 
 
 def _move(run: Run, entity: str, now: datetime | None) -> Step | None:
-    """Move one batch of the oldest month of a plain table; seal a month of which nothing is left."""
+    """Move batches of the oldest month of a plain table for a while; seal a month of which nothing is left."""
     asked = {
         "now": now,
         "hot_months": run.settings.licitaciones_hot_months,
@@ -160,12 +163,16 @@ def _move(run: Run, entity: str, now: datetime | None) -> Step | None:
     what = "items" if entity == "licitaciones" else "events"
     with run.transaction() as connection:
         row = connection.execute(_SQL[f"find_old_{what}"], asked).fetchone()
-        if row is not None and row[0] is not None:
-            batch = {"month": row[0], "limit": _BATCH} | _part_rows(run)
-            moved = connection.execute(_SQL[f"retire_{what}"], batch).fetchone()
-            count = moved[0] if moved else 0
-            return Step({_MOVED[entity]: count}, items=count, more=True)
-    return _finish(run, entity)
+    if row is None or row[0] is None:
+        return _finish(run, entity)
+    batch = {"month": row[0], "limit": _BATCH} | _part_rows(run)
+    count, moved, until = 0, _BATCH, time.monotonic() + _MOVING_S
+    while moved == _BATCH and time.monotonic() < until and run.may_go_on():
+        with run.transaction() as connection:
+            answer = connection.execute(_SQL[f"retire_{what}"], batch).fetchone()
+        moved = answer[0] if answer else 0
+        count += moved
+    return Step({_MOVED[entity]: count}, items=count, more=True)
 
 
 def _finish(run: Run, entity: str) -> Step | None:

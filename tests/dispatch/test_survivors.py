@@ -1,0 +1,334 @@
+"""Promises that nothing else notices when they are broken: found by breaking the code on purpose, one line at a time."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from relaying import beside, seconds_from, token
+
+from processes import eventually
+from relevo import door
+from relevo.errors import DatabaseUnavailableError
+from relevo.model import Answer, PushRequest, ReceiptAnswer, Reply
+from relevo.sandbox import answers, faults
+from relevo.sending import Lines
+
+
+class TestTheLastMoment:
+    """What is looked at just before a request, after it was claimed, journalled and wrapped."""
+
+    def test_stopping_holds_back_what_stands_in_line(self, relay) -> None:
+        """A request that was not begun when the worker was told to stop is not posted: due again, nothing spent."""
+
+        def stop(_context: Any, send: Any) -> Reply:
+            worker.app.runner.stopping.set()
+            return send()
+
+        worker = relay(push_middlewares=[stop])
+        worker.tell("ana")
+        worker.dispatch()
+        found = worker.delivery("ana")
+        assert (found["status"], found["attempt_count"], found["claim_token"]) == ("pending", 0, None)
+        assert worker.posts() == 0
+
+    def test_stopping_hands_back_what_was_not_journalled(self, relay) -> None:
+        """A refused request that was to be sent in parts is due again at once, unspent, and in nobody's hands."""
+
+        def stop(_context: Any, send: Any) -> Reply:
+            reply = send()
+            worker.app.runner.stopping.set()
+            return reply
+
+        worker = relay(push_middlewares=[stop])
+        worker.tell("ana", "bad!400", "bob")
+        worker.dispatch()
+        assert worker.posts() == 1
+        assert {(row["status"], row["attempt_count"], row["claim_token"]) for row in worker.deliveries()} == {
+            ("pending", 0, None)
+        }
+        assert worker.claims() == 0
+
+    def test_a_breaker_holds_back_what_stands_in_line(self, relay, sandbox) -> None:
+        """Requests that were journalled before it opened are not posted after it: one attempt is burnt, not six."""
+        first = threading.Lock()
+
+        def wait(_context: Any, send: Any) -> Reply:
+            if not first.acquire(blocking=False):
+                eventually(lambda: worker.app.dispatch.lines_of("default").halted, "the first has failed")
+            return send()
+
+        worker = relay(push_chunk_size=1, push_breaker_failures=1, push_middlewares=[wait])
+        worker.add_phones(6)
+        worker.tell_everyone()
+        sandbox.add_fault("503")
+        worker.dispatch()
+        assert worker.project()["breaker"] == "open"
+        assert worker.posts() == 1
+        assert sorted(row["attempt_count"] for row in worker.deliveries()) == [0, 0, 0, 0, 0, 1]
+
+    def test_handled_elsewhere_between_claim_and_request(self, relay) -> None:
+        """Whoever reads it in the app after it was claimed is not told again: the journal looks once more."""
+
+        def read_it(message: Any, *_: Any) -> Any:
+            door.complete(worker.conn, worker.phones["ana"])
+            return message
+
+        worker = relay(composers={"notice": read_it})
+        worker.tell("ana", "bob")
+        worker.dispatch()
+        assert (worker.delivery("ana")["status"], worker.received("ana")) == ("cancelled", 0)
+        assert (worker.delivery("bob")["status"], worker.received("bob")) == ("sent", 1)
+
+    def test_an_adopted_claim_is_looked_at_as_any_other(self, relay, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A claim whose COMMIT answer was lost is read back with the same eye for who does not want it."""
+        worker = relay()
+        worker.tell("ana", "bob", category="news")
+        worker.register("ana", installation_id=worker.phones["ana"], opt_outs=["news"])
+        take = worker.app.claims._take
+
+        def lost(*given: Any) -> Any:
+            take(*given)
+            raise DatabaseUnavailableError("the answer was lost")
+
+        monkeypatch.setattr(worker.app.claims, "_take", lost)
+        worker.dispatch()
+        found = worker.delivery("ana")
+        assert (found["status"], found["last_error_code"], worker.received("ana")) == ("skipped", "opted_out", 0)
+        assert worker.received("bob") == 1
+
+
+class TestTheFence:
+    """A worker that lost its claim without knowing it writes nothing, even where another holds the delivery."""
+
+    def test_around_a_retry(self, relay) -> None:
+        """Its late "try again" neither spends the other's attempt nor takes the delivery out of its hands."""
+        slow, other = relay(), relay()
+        slow.tell("ana")
+        slow.travel(seconds=0)
+        claim = slow.app.claims.claim("dispatch", "default", "bulk", now=slow.clock())
+        request = PushRequest(uuid4(), claim.deliveries)
+        slow.app.claims.journal(claim, [request], slow.clock())
+        slow.travel(minutes=2)
+        other.reap()
+        slow.travel(minutes=2)
+        others = other.app.claims.claim("dispatch", "default", "bulk", now=slow.clock())
+        before = slow.delivery("ana")
+        said = [Answer(each.event_day, each.id, "retryable", error_code="ExpoError") for each in claim.deliveries]
+        assert slow.app.claims.settle(claim, said, [request.id], slow.clock()).written == {}
+        assert slow.delivery("ana") == before
+        assert before["claim_token"] == others.token
+
+    @pytest.mark.parametrize("said", ["ok", "failed", "retryable", "waiting"])
+    def test_around_a_receipt(self, relay, said: Any) -> None:
+        """What its receipt says is written by whoever asks now."""
+        slow, other = relay(), relay()
+        slow.tell("ana")
+        slow.dispatch()
+        slow.travel(seconds=1)
+        claim = slow.app.claims.claim_awaiting("default", limit=10, now=slow.clock())
+        slow.travel(minutes=2)
+        other.reap()
+        others = other.app.claims.claim_awaiting("default", limit=10, now=slow.clock())
+        before = slow.delivery("ana")
+        told = [ReceiptAnswer(each, said) for each in claim.deliveries]
+        assert slow.app.claims.settle_receipts(claim, told, slow.clock()).written == {}
+        assert slow.delivery("ana") == before
+        assert (before["status"], before["claim_token"]) == ("sent", others.token)
+
+
+class TestTheBrakes:
+    """What is counted for them, and whose."""
+
+    def test_missing_receipts_are_no_answers(self, relay) -> None:
+        """Sixty tokens of sixty that were told of are said to be gone: those not told of yet do not thin them out."""
+        worker = relay(receipt_first_poll_ms=15 * 60_000)
+        worker.add_phones(60, "gone", "!receipt-DeviceNotRegistered")
+        worker.add_phones(240, "silent", "!no-receipt")
+        worker.tell_everyone()
+        worker.dispatch()
+        worker.travel(minutes=16)
+        worker.ask()
+        assert worker.states() == {"invalid": 60, "sent": 240}
+        assert worker.disabled() == 0
+        assert worker.incidents() == ["pruning_stopped"]
+
+    def test_what_was_not_sent_is_no_answer(self, relay) -> None:
+        """Fifty of the fifty that were asked about are gone: those skipped beside them do not thin them out."""
+        worker = relay()
+        worker.add_phones(50, "gone", "!DeviceNotRegistered")
+        worker.add_phones(250, "away")
+        worker.tell_everyone()
+        worker.conn.execute(
+            "update relevo.device_installations set active = false where token like 'ExponentPushToken[away%'"
+        )
+        worker.dispatch()
+        assert worker.states() == {"invalid": 50, "skipped": 250}
+        assert worker.disabled() == 0
+        assert worker.incidents() == ["pruning_stopped"]
+
+    def test_one_projects_trouble_is_not_anothers(self, relay) -> None:
+        """While one project's brake is drawn, another's gone token is disabled, and its pushes are not held up."""
+        worker = relay(push_runaway_min_pushes=10)
+        worker.travel(seconds=0)
+        worker.add_phones(60, "bad", "!DeviceNotRegistered!project=@acme/bad", project="@acme/bad")
+        worker.tell_everyone()
+        worker.dispatch()
+        assert worker.disabled() == 0
+        gone, *fine = [f"{name}!project=@acme/other" for name in ("gone!DeviceNotRegistered", "ana", "bob")]
+        worker.register(gone, *fine, project="@acme/other")
+        worker.tell(gone, *fine)
+        worker.dispatch()
+        assert (worker.is_disabled(gone), worker.disabled()) == (True, 1)
+        assert worker.incidents() == ["pruning_stopped"]
+
+    def test_a_runaway_is_measured_by_its_own_phones(self, relay) -> None:
+        """Four events to each of five phones are too many, however many phones another project has."""
+        worker = relay(push_runaway_min_pushes=10)
+        worker.travel(seconds=0)
+        worker.add_phones(500, "other", "!project=@acme/other", project="@acme/other")
+        few = worker.add_phones(5)
+        for _ in range(4):
+            worker.tell(*few)
+            worker.dispatch()
+        assert worker.project()["runaway_since"] is not None
+        assert worker.incidents() == ["runaway_stopped"]
+
+
+class TestTheRate:
+    """Whose turn it is, and what is left for the next."""
+
+    def test_tokens_that_were_not_used_are_put_back(self, relay) -> None:
+        """One push costs one token, not the whole request that was reserved for it."""
+        worker = relay(push_rate_per_second=10, push_chunk_size=10)
+        worker.tell("ana")
+        worker.dispatch()
+        assert worker.received("ana") == 1
+        assert worker.project()["bulk_tokens"] >= 8
+
+    def test_lanes_take_turns_on_a_line(self) -> None:
+        """With both lanes waiting an urgent request goes first, and after each a bulk one has its turn."""
+        lines, order = Lines("test"), []
+        begun, gate = threading.Event(), threading.Event()
+        held = lines.submit("bulk", lambda: begun.set() or gate.wait(10))
+        assert begun.wait(10)
+        waiting = [lines.submit("bulk", lambda: order.append("bulk")) for _ in range(3)]
+        waiting += [lines.submit("urgent", lambda: order.append("urgent")) for _ in range(3)]
+        gate.set()
+        for each in [held, *waiting]:
+            each.result(10)
+        lines.close()
+        assert order == ["urgent", "bulk"] * 3
+
+    def test_429_for_receipts_slows_the_project_down(self, relay, sandbox) -> None:
+        """Whoever asks too much is told so for the project: its rate is halved and it rests."""
+        worker = relay()
+        worker.tell("ana")
+        worker.dispatch()
+        sandbox.add_fault("429", on="receipts", times=1)
+        worker.travel(seconds=1)
+        worker.ask()
+        assert worker.project()["rate_share"] == 0.5
+        assert worker.project()["rest_until"] > worker.clock.now()
+        assert worker.incidents() == ["rate_halved"]
+
+
+class TestWaits:
+    """How long until the next try."""
+
+    @pytest.fixture
+    def half_an_hour(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let the sandbox say with its 503 and its 429 that it wants half an hour's peace."""
+        for word, code in (("503", "SERVICE_UNAVAILABLE"), ("429", "TOO_MANY_REQUESTS")):
+            said = answers.error(int(word), code, "Later.", headers={"retry-after": "1800"})
+            monkeypatch.setitem(faults._SPOILED, word, said)
+
+    @pytest.mark.usefixtures("half_an_hour")
+    def test_retry_after_of_an_outage_is_a_floor(self, relay, sandbox) -> None:
+        """A 503 that names its time is not tried again after a minute."""
+        worker = relay()
+        worker.tell("ana")
+        sandbox.add_fault("503", times=1)
+        before = worker.clock.now()
+        worker.dispatch()
+        found = worker.delivery("ana")
+        assert (found["status"], found["attempt_count"]) == ("retryable", 1)
+        assert 1_800 <= seconds_from(before, found["next_attempt_at"]) <= 1_810
+
+    @pytest.mark.usefixtures("half_an_hour")
+    @pytest.mark.parametrize("word", ["503", "429"])
+    def test_retry_after_is_a_floor_for_receipts(self, relay, sandbox, word: str) -> None:
+        """A question that was refused for a while is not asked again before."""
+        worker = relay()
+        worker.tell("ana")
+        worker.dispatch()
+        sandbox.add_fault(word, on="receipts", times=1)
+        worker.travel(seconds=1)
+        before = worker.clock.now()
+        worker.ask()
+        assert worker.delivery("ana")["next_receipt_at"] >= before + timedelta(minutes=30)
+
+    def test_retries_that_receipts_ask_for_are_spread(self, relay) -> None:
+        """Jitter, as for those that tickets ask for: a chunk of receipts does not come back as one storm."""
+        worker = relay(outbox_retry_jitter_ms=20_000)
+        worker.add_phones(20, "p", "!receipt-ExpoError")
+        worker.tell_everyone()
+        worker.dispatch()
+        worker.ask()
+        assert worker.states() == {"retryable": 20}
+        assert len({row["next_attempt_at"] for row in worker.deliveries()}) == 20
+
+
+def test_a_surprise_among_receipts_leaves_nothing_claimed(relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a provider raises, the run tells of it, nothing changes, and the next run asks without waiting for a reaper."""
+    worker = relay()
+    worker.tell("ana")
+    worker.dispatch()
+
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(worker.app.dispatch.office.provider, "fetch_receipts", fail)
+        worker.travel(seconds=1)
+        assert "ZeroDivisionError" in worker.ask().error
+    assert (worker.delivery("ana")["status"], worker.claims()) == ("sent", 0)
+    worker.ask()
+    assert worker.delivery("ana")["status"] == "ok"
+
+
+def test_what_surprises_again_and_again_is_set_apart(relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A delivery that breaks its batch each time ends as poison; the one beside it is sent."""
+    worker = relay()
+    worker.tell("poison", "ana")
+    provider = worker.app.dispatch.office.provider
+    judge = provider.refuse_token
+
+    def stumble(asked: str) -> Any:
+        if asked == token("poison"):
+            raise ZeroDivisionError
+        return judge(asked)
+
+    monkeypatch.setattr(provider, "refuse_token", stumble)
+    for _ in range(8):
+        worker.dispatch()
+        worker.travel(minutes=1)
+    assert (worker.delivery("ana")["status"], worker.received("ana")) == ("sent", 1)
+    found = worker.delivery("poison")
+    assert (found["status"], found["last_error_code"], found["attempt_count"]) == ("failed", "poison", 0)
+
+
+def test_progress_follows_a_claim_that_was_lost(relay, sandbox) -> None:
+    """What a reaper makes of a delivery, and what a late ticket makes of that, is told to its event."""
+    sandbox.set(latency_ms=700)
+    slow, other = relay(), relay()
+    event = slow.tell("ana")
+    with beside(slow.dispatch):
+        eventually(lambda: slow.rows("select from relevo.push_requests"), "the request is journalled")
+        slow.conn.execute("update relevo.claims set leased_until = now() - interval '1 second'")
+        other.reap()
+        assert door.get(slow.conn, event).deliveries == {"retryable": 1}
+    assert door.get(slow.conn, event).deliveries == {"sent": 1} == slow.states()
