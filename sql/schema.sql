@@ -676,6 +676,16 @@ CREATE FUNCTION relevo.may_receive(i relevo.device_installations) RETURNS boolea
     LANGUAGE sql STABLE
     RETURN ((i).active AND (i).push_capable AND ((i).permission = 'granted'::text) AND ((i).invalidated_at IS NULL) AND ((i).token IS NOT NULL));
 
+CREATE FUNCTION relevo.note_first_sent(event_ids bigint[], at timestamp with time zone) RETURNS void
+    LANGUAGE sql
+    AS $$
+  update relevo.notification_events e set first_sent_at = coalesce(at, now())
+   where e.first_sent_at is null
+     and e.id in (select n.id from relevo.notification_events n where n.id = any (event_ids) order by n.id for no key update);
+  update relevo.licitaciones l set notificada = true
+   where not l.notificada and l.id in (select e.licitacion_id from relevo.notification_events e where e.id = any (event_ids));
+$$;
+
 CREATE FUNCTION relevo.open_cold_table(of_entity text, of_month date, rows_per_part integer) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'

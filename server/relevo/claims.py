@@ -451,7 +451,7 @@ def end_claim(
         },
     ).fetchall()
     counts: Counter[str] = Counter()
-    for status, ambiguous, deliveries in rows:
+    for status, ambiguous, deliveries, _ in rows:
         counts[status] += deliveries
         counts["ambiguous"] += deliveries if ambiguous else 0
     return counts

@@ -126,6 +126,17 @@ as $$
      and relevo.may_receive(n.phone) and (e.category is null or e.category <> all ((n.phone).opt_outs))
 $$;
 
+-- Notes that the first push of these events was sent, and tells their tenders; where settling a batch does not see to it.
+create function relevo.note_first_sent(event_ids bigint[], at timestamptz) returns void
+  language sql volatile
+as $$
+  update relevo.notification_events e set first_sent_at = coalesce(at, now())
+   where e.first_sent_at is null
+     and e.id in (select n.id from relevo.notification_events n where n.id = any (event_ids) order by n.id for no key update);
+  update relevo.licitaciones l set notificada = true
+   where not l.notificada and l.id in (select e.licitacion_id from relevo.notification_events e where e.id = any (event_ids));
+$$;
+
 do $$
 declare
   part regclass;

@@ -226,7 +226,8 @@ with outcome as materialized (
          completed_at = case when a.status <> 'sent' then coalesce(%(now)s::timestamptz, now()) end,
          updated_at = coalesce(%(now)s::timestamptz, now()),
          last_error_code = case when a.status = 'sent' then null else coalesce(a.code, d.last_error_code) end,
-         last_error_message = case when a.status = 'sent' then null else coalesce(a.message, d.last_error_message) end,
+         last_error_message = case when a.status = 'sent' then null when a.code is not null then a.message
+                                   else coalesce(a.message, d.last_error_message) end,
          provider_ticket_id = coalesce(a.ticket_id, d.provider_ticket_id),
          token_version = coalesce(a.token_version, d.token_version)
     from answer a
@@ -265,7 +266,7 @@ with outcome as materialized (
          completed_at = case when v.final_status not in ('pending', 'retryable') then coalesce(%(now)s::timestamptz, now()) end,
          updated_at = coalesce(%(now)s::timestamptz, now()),
          last_error_code = coalesce(v.code, d.last_error_code),
-         last_error_message = coalesce(v.message, d.last_error_message),
+         last_error_message = case when v.code is not null then v.message else coalesce(v.message, d.last_error_message) end,
          token_version = coalesce(v.token_version, d.token_version)
     from verdict v
    where d.event_day = v.event_day and d.id = v.id and d.claim_token = v.claim_token
@@ -386,7 +387,7 @@ with outcome as materialized (
          completed_at = case when v.final_status not in ('pending', 'retryable', 'sent') then coalesce(%(now)s::timestamptz, now()) end,
          updated_at = coalesce(%(now)s::timestamptz, now()),
          last_error_code = coalesce(v.code, d.last_error_code),
-         last_error_message = coalesce(v.message, d.last_error_message),
+         last_error_message = case when v.code is not null then v.message else coalesce(v.message, d.last_error_message) end,
          provider_receipt_id = case when v.status <> 'waiting' then d.provider_ticket_id else d.provider_receipt_id end
     from verdict v
    where d.event_day = v.event_day and d.id = v.id and d.claim_token = v.claim_token
@@ -431,7 +432,10 @@ with unsealed as materialized ( -- a month on its way to the archive is not writ
          last_error_code = null, last_error_message = null
     from late l
    where d.event_day = l.event_day and d.id = l.id and l.closable
-  returning d.event_day, d.id, l.event_id, l.former_status
+  returning d.event_day, d.id, l.event_id, l.former_status, d.project
+), tallied as (
+  insert into relevo.push_tallies (project, at, sent, answers, unregistered)
+  select c.project, coalesce(%(now)s::timestamptz, now()), count(*), count(*), 0 from closed c group by c.project
 ), told as (
   insert into relevo.event_progress_deltas (event_id, status, deliveries)
   select m.event_id, m.status, sum(m.n)::int
@@ -447,7 +451,8 @@ with unsealed as materialized ( -- a month on its way to the archive is not writ
   on conflict do nothing
   returning delivery_id
 )
-select (select count(*) from closed)::int as closed, (select count(*) from kept)::int as kept;
+select (select count(*) from closed)::int as closed, (select count(*) from kept)::int as kept,
+       relevo.note_first_sent(array(select distinct c.event_id from closed c), %(now)s) as noted;
 
 -- name: end_claim
 -- Ends a claim: what was never journalled is due again, what was journalled and not answered is ambiguous.
@@ -511,7 +516,7 @@ with gone as (
                                    else d.last_error_message end
     from verdict v
    where d.event_day = v.event_day and d.id = v.id and d.claim_token = v.claim_token
-  returning d.status, v.journalled_at is not null as ambiguous, v.event_id, v.former_status
+  returning d.status, v.journalled_at is not null as ambiguous, v.event_id, v.former_status, v.late_ticket is not null as late
 ), told as (
   insert into relevo.event_progress_deltas (event_id, status, deliveries)
   select m.event_id, m.status, sum(m.n)::int
@@ -524,4 +529,6 @@ with gone as (
   delete from relevo.late_tickets l using verdict v
    where l.event_day = v.event_day and l.delivery_id = v.id and l.ticket_id = v.late_ticket
 )
-select w.status, w.ambiguous, count(*)::int as deliveries from written w group by w.status, w.ambiguous;
+select w.status, w.ambiguous, count(*)::int as deliveries,
+       case when w.late then relevo.note_first_sent(array_agg(distinct w.event_id), %(now)s) end as noted
+  from written w group by w.status, w.ambiguous, w.late;

@@ -332,3 +332,57 @@ def test_progress_follows_a_claim_that_was_lost(relay, sandbox) -> None:
         other.reap()
         assert door.get(slow.conn, event).deliveries == {"retryable": 1}
     assert door.get(slow.conn, event).deliveries == {"sent": 1} == slow.states()
+
+
+@pytest.mark.parametrize("closed_by", ["the late ticket", "the reaper"])
+def test_a_tender_is_announced_by_late_evidence_too(relay, sandbox, closed_by) -> None:
+    """The only push of it was sent, and known to be only after its claim was lost: the tender and the event tell so."""
+    sandbox.set(latency_ms=700)
+    slow, other = relay(), relay()
+    (item,) = slow.rows(
+        "insert into relevo.licitaciones (namespace, external_id, nombre, fingerprint, rubros, sources)"
+        " values ('ns', '1', 'Puente', 'f', '{}', '{folder}') returning id"
+    )
+    event = slow.tell("ana")
+    slow.conn.execute("update relevo.notification_events set licitacion_id = %s where id = %s", [item["id"], event])
+    with beside(slow.dispatch):
+        eventually(lambda: slow.rows("select from relevo.push_requests"), "the request is journalled")
+        slow.conn.execute("update relevo.claims set leased_until = now() - interval '1 second'")
+        if closed_by == "the reaper":
+            slow.conn.execute(
+                "insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at)"
+                " select event_day, id, 'late', gen_random_uuid(), now() from relevo.notification_deliveries"
+            )
+        other.reap()
+    assert slow.states() == {"sent": 1}
+    (told,) = slow.rows("select first_sent_at from relevo.notification_events where id = %s", event)
+    assert told["first_sent_at"] is not None
+    assert slow.rows("select notificada from relevo.licitaciones") == [{"notificada": True}]
+
+
+def test_some_bad_tokens_do_not_make_a_bad_event(relay, sandbox) -> None:
+    """Three of a hundred pushes of one event are refused with 400, wherever they stand: the ninety-seven go out."""
+    worker = relay()
+    for part, count in enumerate((10, 29, 29, 29)):
+        worker.add_phones(count, f"good{part}-")
+        if part:
+            worker.add_phones(1, f"bad{part}-", "!400")
+    worker.tell_everyone()
+    worker.drain()
+    assert worker.states() == {"sent": 97, "failed": 3}
+
+
+def test_an_error_keeps_its_own_words(relay) -> None:
+    """What a delivery ends with is told with what was said then, not with what an earlier try was told."""
+    worker = relay()
+    worker.tell("ana!MessageRateExceeded*1!DeviceNotRegistered")
+    worker.dispatch()
+    assert worker.delivery("ana!MessageRateExceeded*1!DeviceNotRegistered")["last_error_message"]
+    worker.travel(minutes=10)
+    worker.dispatch()
+    found = worker.delivery("ana!MessageRateExceeded*1!DeviceNotRegistered")
+    assert (found["status"], found["last_error_code"], found["last_error_message"]) == (
+        "invalid",
+        "DeviceNotRegistered",
+        None,
+    )

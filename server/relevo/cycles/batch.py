@@ -86,6 +86,8 @@ class Batch:
     """Whether a bad message is looked for: one request at a time then, so that what one tells spares the next."""
     culprits: Counter[int] = field(default_factory=Counter)
     """How many messages of an event the push service found bad, one by one."""
+    taken: set[int] = field(default_factory=set)
+    """The events of which it took a message."""
 
     def deliver(self) -> None:
         """Bring every delivery of the claim as far as it comes, and leave none claimed."""
@@ -254,6 +256,7 @@ class Batch:
         match reply.kind:
             case "answered":
                 answers += [_ticketed(d, t, floor_ms) for d, t in zip(deliveries, reply.tickets, strict=True)]
+                self.taken.update(d.notification_event_id for d in deliveries)
                 self.problems += alerts(reply.tickets, self.problems)
             case "unclear":
                 answers += [_ambiguous(d, reply, max(floor_ms, reply.retry_after_ms)) for d in deliveries]
@@ -268,17 +271,18 @@ class Batch:
     def _split(self, deliveries: Sequence[Delivery], reply: Reply, answers: list[Answer]) -> list[Sequence[Delivery]]:
         """Return the parts of a refused request: by event, then by halves, down to the culprit.
 
-        An event of which two were found bad one by one is bad in every push of it.
+        An event of which two were found bad one by one, and none was taken, is bad in every push of it.
         """
         self.hunting = self.hunting or reply.kind == "rejected"
         events = dict.fromkeys(d.notification_event_id for d in deliveries)
         if len(events) > 1 and reply.kind == "rejected":
             return [[d for d in deliveries if d.notification_event_id == event] for event in events]
-        hopeless = reply.kind == "rejected" and self.culprits[deliveries[0].notification_event_id] >= _CULPRITS
+        event = deliveries[0].notification_event_id
+        hopeless = reply.kind == "rejected" and event not in self.taken and self.culprits[event] >= _CULPRITS
         if len(deliveries) > 1 and not hopeless:
             half = len(deliveries) // 2
             return [deliveries[:half], deliveries[half:]]
-        self.culprits[deliveries[0].notification_event_id] += 1
+        self.culprits[event] += 1
         answers += [_answer(d, "failed", code=reply.code, message=reply.message) for d in deliveries]
         return []
 
