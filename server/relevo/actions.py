@@ -102,17 +102,17 @@ class DeadLetters:
     error_code: str | None = None
     event_id: int | None = None
 
-    def parameters(self) -> dict[str, Any]:
-        """Return them as statements take them; nothing given is refused, for it would mean everything."""
-        if not self.ids and self.error_code is None and self.event_id is None:
+    def parameters(self, *, everything: bool = False) -> dict[str, Any]:
+        """Return them as statements take them; nothing given would mean everything, and is refused unless asked for."""
+        if not everything and not self.ids and self.error_code is None and self.event_id is None:
             raise UsageError("Which dead letters?", hint="Name them with --id, --error-code or --event.")
         return {"ids": list(self.ids) or None, "error_code": self.error_code, "event_id": self.event_id}
 
 
-def dead_letters(database: Database, which: DeadLetters) -> list[dict[str, Any]]:
+def dead_letters(database: Database, which: DeadLetters, *, everything: bool = False) -> list[dict[str, Any]]:
     """Count the dead letters that are meant, by error code."""
     with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(_SQL["count_dead"], which.parameters()).fetchall()
+        return cursor.execute(_SQL["count_dead"], which.parameters(everything=everything)).fetchall()
 
 
 def redrive(database: Database, which: DeadLetters) -> int:

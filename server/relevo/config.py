@@ -846,6 +846,8 @@ def _archive_complaints(settings: Settings) -> dict[tuple[str, ...], str]:
         found["archive_folder", "archive_bucket"] = (
             f"must not be set along with ARCHIVE_BUCKET ({settings.archive_bucket})"
         )
+    if settings.archive_endpoint and not settings.archive_bucket:
+        found["archive_bucket", "archive_endpoint"] = "must be set along with ARCHIVE_ENDPOINT"
     if settings.archive_sse_kms_key_id and settings.archive_sse != "aws:kms":
         found["archive_sse", "archive_sse_kms_key_id"] = "must be aws:kms along with ARCHIVE_SSE_KMS_KEY_ID"
     return found

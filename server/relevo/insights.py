@@ -121,7 +121,7 @@ def projects(database: Database) -> list[Row]:
 
 
 def health(database: Database, settings: Settings) -> Health:
-    """Tell what is wrong: no reaper takes back what the dead held, or a project may not send."""
+    """Tell what is wrong: no reaper takes back what the dead held, a project may not send, a month may not leave."""
     row = _rows(database, "read_health")[0]
     limit_s = 3 * settings.reaper_interval_ms / 1000
     problems = []
@@ -135,6 +135,9 @@ def health(database: Database, settings: Settings) -> Health:
         problems.append(f"an expired claim has been waiting for a reaper for {row['oldest_expired_s']:.0f} s")
     for project in projects(database):
         problems += _held_up(project)
+    for month in archive(database):
+        if month["last_error"] is not None:
+            problems.append(f"{month['entity']} {month['month']:%Y-%m} is not archived: {month['last_error']}")
     return Health(tuple(problems))
 
 

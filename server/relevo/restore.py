@@ -46,14 +46,20 @@ def month_named(text: str) -> date:
     """Return the first day of a month written like 2026-08."""
     found = re.fullmatch(r"(\d{4})-(0[1-9]|1[0-2])", text)
     if not found:
-        raise UsageError(f"{text} is no month.", hint="Write it like 2026-08.")
+        raise UsageError(f"{text or 'Nothing'} is no month.", hint="Write it like 2026-08.")
     return date(int(found[1]), int(found[2]), 1)
 
 
-def months(store: ArchiveStore) -> list[Manifest]:
-    """Return the manifests of every month in a store."""
-    named = [found for each in store.listing("") if (found := manifest.month_of(each.key))]
-    return [read_manifest(store, entity, month) for entity, month in sorted(named)]
+def months(store: ArchiveStore, complain: Callable[[ArchiveError], None]) -> list[Manifest]:
+    """Return the manifests of every month in a store; of one that cannot be read, complain and go on."""
+    named = [whose for each in store.listing("") if (whose := manifest.month_of(each.key))]
+    found: list[Manifest] = []
+    for entity, month in sorted(named):
+        try:
+            found.append(read_manifest(store, entity, month))
+        except ArchiveError as error:
+            complain(error)
+    return found
 
 
 def read_manifest(store: ArchiveStore, entity: str, month: date) -> Manifest:
@@ -136,7 +142,11 @@ def restore(
     progress: Progress = _no_progress,
 ) -> Restored:
     """Bring a month back as a table of its own: all or nothing, and compared with its manifest before it counts."""
-    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema) or schema in ("relevo", "relevo_archive"):
+    if (
+        not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema)
+        or schema.startswith(("relevo_archive", "pg_"))
+        or schema == "relevo"
+    ):
         raise UsageError(f"{schema} cannot take restored months.", hint="Choose a schema of its own, in small letters.")
     relation = Relation(schema, told.relation, told.columns, told.keys)
     _refuse_unknown_types(relation)
@@ -231,23 +241,28 @@ def _check(arrow: Any, statement: str, relation: Relation, part: Part, progress:
         )
 
 
-def query(store: ArchiveStore, statement: str) -> Any:
+def query(store: ArchiveStore, statement: str, complain: Callable[[ArchiveError], None]) -> Any:
     """Run SQL over the archive in place with DuckDB; each entity is a view, with year and month beside its columns."""
     try:
         import duckdb  # noqa: PLC0415 an extra
     except ImportError as error:
-        raise UsageError("DuckDB is not installed.", hint="pip install 'relevo[archive-query]'") from error
+        raise UsageError(
+            "DuckDB is not installed.",
+            hint="Install the extra archive-query: in a checkout .venv/bin/pip install -e '.[archive-query]'",
+        ) from error
     from relevo import parquet  # noqa: PLC0415
 
     by_entity: dict[str, list[Manifest]] = {}
-    for told in months(store):
+    for told in months(store, complain):
         by_entity.setdefault(told.entity, []).append(told)
     filesystem, root = store.arrow_filesystem()
     with duckdb.connect(config={"enable_external_access": "false"}) as duck:
         for entity, listed in by_entity.items():
             files = [f"{root}/{told.key_of(part)}" for told in listed for part in told.parts]
             columns = {each.name: each for told in listed for each in told.columns}
-            duck.register(entity, parquet.dataset(files, list(columns.values()), filesystem, f"{root}/{entity}"))
+            rows = parquet.dataset(files, list(columns.values()), filesystem, f"{root}/{entity}")
+            for name in (entity, *(short for short, long in _SHORT.items() if long == entity)):
+                duck.register(name, rows)
         try:
             found = duck.sql(statement)
             if found is None:

@@ -80,22 +80,23 @@ select s.at, s.what, s.detail
  order by s.at, s.what;
 
 -- name: list_event_incidents
--- Lists what happened to the sending of an event's projects since its fan-out began, out of a bounded sample of its deliveries.
+-- Lists what happened to the sending of an event's projects while it was sent, out of a bounded sample of its deliveries.
 select i.at, i.what, concat_ws(': ', i.project, i.detail) as detail
   from relevo.notification_events e
   join relevo.project_incidents i on i.at >= e.fanout_started_at
  where e.id = %(event_id)s
    and i.project in (select x.project from (select d.project from relevo.notification_deliveries d
                                              where d.event_day = e.event_day and d.notification_event_id = e.id limit 1000) x)
-   and i.at <= (select max(x.updated_at) from (select d.updated_at from relevo.notification_deliveries d
-                                                where d.event_day = e.event_day and d.notification_event_id = e.id limit 10000) x)
+   and i.at <= (select max(case when x.completed_at is null and x.status <> 'sent' then now() else x.last_attempt_at + interval '1 minute' end)
+                  from (select d.status, d.completed_at, d.last_attempt_at from relevo.notification_deliveries d
+                         where d.event_day = e.event_day and d.notification_event_id = e.id limit 10000) x)
  order by i.at
  limit 50;
 
 -- name: list_event_errors
--- Lists what went wrong in an event's deliveries, most frequent first, out of a bounded sample.
-select x.status, x.last_error_code, count(*)::int as deliveries, min(x.last_error_message) as example
-  from (select d.status, d.last_error_code, d.last_error_message
+-- Lists what went wrong in an event's deliveries, most frequent first, and when the next is tried again, out of a bounded sample.
+select x.status, x.last_error_code, count(*)::int as deliveries, min(x.last_error_message) as example, min(x.next_attempt_at) as next_attempt_at
+  from (select d.status, d.last_error_code, d.last_error_message, d.next_attempt_at
           from relevo.notification_events e
           join relevo.notification_deliveries d on d.event_day = e.event_day and d.notification_event_id = e.id
          where e.id = %(event_id)s and d.last_error_code is not null

@@ -53,7 +53,7 @@ def test_list_shows_how_far_each_month_is(ask: Ask, archived, empty_database) ->
     assert MONTH in line
     assert "verified" in line
     assert "250" in line
-    assert "MB in 3" in line
+    assert "kB, 3 files" in line
     rows = [json.loads(line) for line in ask("archive", "list", "--json").stdout.splitlines()]
     assert {(row["entity"], row["state"]) for row in rows} == {
         ("licitaciones", "verified"),
@@ -92,6 +92,31 @@ def test_restore_verify_fetch_and_query(ask: Ask, archived, conn, tmp_path) -> N
     assert len(list((tmp_path / "here").rglob("part-*.parquet"))) == 3
     asked = ask("archive", "query", "select status, count(*) as n from notification_deliveries group by 1", "--json")
     assert sum(json.loads(line)["n"] for line in asked.stdout.splitlines()) == 250
+
+
+def test_a_store_in_trouble_does_not_hide_what_the_database_knows(ask: Ask, archived, conn, folder_settings) -> None:
+    """A manifest that cannot be read, or a store that is gone, is complained of beside the months that are known."""
+    [listed] = folder_settings["archive_folder"].rglob("notification_deliveries/*/*/_manifest.json")
+    listed.write_text("{")
+    conn.execute("update relevo.archive_exports set last_error = 'it will not go' where entity = 'licitaciones'")
+    seen = ask("archive", "list")
+    assert seen.ends() == 0
+    assert "verified" in next(line for line in seen.stdout.splitlines() if line.startswith("notification_deliveries"))
+    assert f"licitaciones {OLDER:%Y-%m}: it will not go" in seen.stdout
+    assert "is no manifest of a month" in seen.stderr
+    assert ask("archive", "query", "select count(*) from licitaciones").stdout.split()[-1] == "20"
+    folder_settings["archive_folder"].rename(folder_settings["archive_folder"].with_name("elsewhere"))
+    gone = ask("archive", "list")
+    assert (gone.ends(), "verified" in gone.stdout) == (0, True)
+    assert "is not there" in gone.stderr
+
+
+def test_wide_rows_are_shown_field_by_field(ask: Ask, archived) -> None:
+    """More columns than the window can hold are told one a line, and nothing is squeezed."""
+    wide = ask("archive", "query", "select * from deliveries order by id limit 1")
+    assert wide.ends() == 0
+    assert "row 1" in wide.stdout
+    assert any(line.split() == ["status", "ok"] for line in wide.stdout.splitlines())
 
 
 def test_what_cannot_be_is_refused_in_words(ask: Ask, archived) -> None:

@@ -414,7 +414,9 @@ def test_two_replicas_at_once_export_each_month_once(build, conn, store_settings
     assert sum(report.counts.get("rows_exported", 0) for report in reports) == 360
     assert set(exports(conn).values()) == {"verified"}
     store = open_store(**store_settings)
-    assert [told.rows for told in restore.months(store) if told.entity == "notification_deliveries"] == [120] * 3
+    assert [told.rows for told in restore.months(store, pytest.fail) if told.entity == "notification_deliveries"] == [
+        120
+    ] * 3
 
 
 def test_only_the_relation_that_was_exported_is_dropped(retired, conn) -> None:

@@ -197,15 +197,18 @@ def test_sql_runs_over_the_archive_in_place(archived, store_settings) -> None:
     found = restore.query(
         store,
         "select year, month, count(*) as n, count(distinct installation_id) as phones, min(event_day) as first"
-        " from notification_deliveries group by all",
+        " from deliveries group by all",
+        pytest.fail,
     ).to_pylist()
     assert [(row["year"], row["month"], row["n"]) for row in found] == [(OLD.year, OLD.month, 702)]
-    found = restore.query(store, "select max(monto) as most, max(len(rubros)) as codes from licitaciones").to_pylist()
+    found = restore.query(
+        store, "select max(monto) as most, max(len(rubros)) as codes from licitaciones", pytest.fail
+    ).to_pylist()
     assert [(str(row["most"]), row["codes"]) for row in found] == [("999999999999999999.99", 10)]
     with pytest.raises(UsageError, match=r"DuckDB refused: .*Views: licitaciones, notification_deliveries"):
-        restore.query(store, "select * from nothing_here")
+        restore.query(store, "select * from nothing_here", pytest.fail)
     with pytest.raises(UsageError, match="DuckDB refused"):
-        restore.query(store, f"select * from read_csv('{Path(__file__)}')")
+        restore.query(store, f"select * from read_csv('{Path(__file__)}')", pytest.fail)
 
 
 def test_files_can_be_fetched(archived, store_settings, tmp_path) -> None:

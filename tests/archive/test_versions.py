@@ -53,5 +53,5 @@ def test_months_of_both_versions_are_one_view(build, conn, folder_settings, tmp_
     assert clean_up(app).outcome == "ok"
     assert export(app).outcome == "ok"
     counted = "select added_later, count(*) as n from notification_deliveries group by 1 order by 2"
-    found = restore.query(open_store(**folder_settings), counted).to_pylist()
+    found = restore.query(open_store(**folder_settings), counted, pytest.fail).to_pylist()
     assert [(row["added_later"], row["n"]) for row in found] == [("new", 7), (None, 60)]

@@ -142,6 +142,8 @@ class TestCommand:
 
     def test_wrong_usage(self, command: Any) -> None:
         """Nothing named, or a project that is not there, leaves with 2 and a next step."""
+        shown = command("redrive", "--dry-run")
+        assert (shown.code, shown.out) == (0, "No dead letter fits.\n")
         refused = command("redrive")
         assert (refused.code, refused.out) == (2, "")
         assert "--error-code" in refused.err

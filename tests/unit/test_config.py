@@ -135,6 +135,9 @@ def test_where_months_are_archived_follows_from_what_is_set() -> None:
     assert load(ARCHIVE_BUCKET="cold").archive_path_style is False
     said = complaint(ARCHIVE_BUCKET="cold", ARCHIVE_FOLDER="/cold")
     assert said.startswith("ARCHIVE_FOLDER must not be set along with ARCHIVE_BUCKET")
+    assert "ARCHIVE_BUCKET must be set along with ARCHIVE_ENDPOINT" in complaint(
+        ARCHIVE_ENDPOINT="https://s3.example.org"
+    )
     said = complaint(ARCHIVE_BUCKET="cold", ARCHIVE_SSE_KMS_KEY_ID="key")
     assert said.startswith("ARCHIVE_SSE must be aws:kms along with ARCHIVE_SSE_KMS_KEY_ID")
 

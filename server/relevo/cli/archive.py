@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC
 from pathlib import Path
@@ -25,7 +25,7 @@ from rich.text import Text
 from relevo import actions, app, insights, migrate, restore
 from relevo.cli.common import AsJson, coloured, err, load_settings, make_table, open_database, out, print_json
 from relevo.config import Settings
-from relevo.errors import MigrationError, UsageError
+from relevo.errors import ArchiveError, MigrationError, UsageError
 from relevo.manifest import Manifest
 from relevo.ports import ArchiveStore
 
@@ -42,6 +42,21 @@ def _store(settings: Settings) -> ArchiveStore:
     if store is None:
         raise UsageError("No archive store is set.", hint="Set ARCHIVE_BUCKET, or ARCHIVE_FOLDER.")
     return store
+
+
+_LEAST_WIDTH = 14  # of a column in which something can be read
+
+
+def _print_records(rows: Sequence[dict[str, Any]]) -> None:
+    """Show rows with too many columns for the window one field a line; what is null is left out."""
+    for number, row in enumerate(rows, start=1):
+        out.print(f"[bold]row {number}[/]")
+        table = make_table("", "", wide=("",))
+        table.show_header = False
+        for name, value in row.items():
+            if value is not None:
+                table.add_row(f"  {escape(name)}", escape(str(value)))
+        out.print(table)
 
 
 class _Rate(ProgressColumn):
@@ -79,26 +94,45 @@ def list_months(as_json: AsJson = False) -> None:
         except MigrationError:
             if store is None:  # from a store alone a database that knows nothing can still be told
                 raise
-    for told in restore.months(store) if store else ():
+    complaints: list[ArchiveError] = []
+    for told in _stored(store, complaints):
         found = rows.setdefault((told.entity, told.month), {"entity": told.entity, "month": told.month, "state": ""})
         found |= {"stored_rows": told.rows, "stored_bytes": told.bytes, "stored_parts": len(told.parts)}
     listed = [rows[key] for key in sorted(rows, key=lambda key: (key[1], key[0]))]
     if as_json:
         print_json(listed)
         return
-    table = make_table(
-        "entity", "month", "state", "rows", "in the store", "to be dropped", "trouble", wide=("trouble",)
-    )
+    table = make_table("entity", "month", "state", "rows", "in the store", "to be dropped")
     for row in listed:
         table.add_row(*_line(row))
     out.print(table if listed else "Nothing has left the hot tables yet.")
+    for row in listed:
+        if row.get("last_error"):
+            out.print(f"[bold red]{row['entity']} {row['month']:%Y-%m}:[/] {escape(row['last_error'])}")
+    _tell(complaints)
     if store is None:
         out.print("No archive store is set: months stay in the database. Set ARCHIVE_BUCKET, or ARCHIVE_FOLDER.")
 
 
+def _stored(store: ArchiveStore | None, complaints: list[ArchiveError]) -> list[Manifest]:
+    """Return what the store holds; one that cannot be asked is complained of, for the database knows something too."""
+    if store is None:
+        return []
+    try:
+        return restore.months(store, complaints.append)
+    except ArchiveError as error:
+        complaints.append(error)
+        return []
+
+
+def _tell(complaints: Sequence[ArchiveError]) -> None:
+    for error in complaints:
+        err.print(f"[yellow]{escape(str(error))}[/]", soft_wrap=True)
+
+
 def _line(row: dict[str, Any]) -> list[str]:
     size = row.get("stored_bytes")
-    stored = "" if size is None else f"{size / 1e6:,.1f} MB in {row['stored_parts']}"
+    stored = "" if size is None else _size(size, row["stored_parts"])
     count = row.get("rows") if row.get("rows") is not None else row.get("stored_rows")
     drop = row.get("dropped_at") or row.get("drop_eligible_at")
     when = "" if drop is None else f"{drop.astimezone(UTC):%Y-%m-%d}"
@@ -109,8 +143,12 @@ def _line(row: dict[str, Any]) -> list[str]:
         "" if count is None else f"{count:,}",
         stored,
         f"done {when}" if row.get("dropped_at") else when,
-        escape(row.get("last_error") or ""),
     ]
+
+
+def _size(size: int, files: int) -> str:
+    amount = f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"  # noqa: PLR2004 a tenth of a MB
+    return f"{amount}, {files} file{'' if files == 1 else 's'}" if files else "no rows"
 
 
 @archive.command()
@@ -164,15 +202,20 @@ def query(
 ) -> None:
     """Run SQL over the archive in place, with DuckDB; each entity is a view."""
     settings = load_settings()
-    found = restore.query(_store(settings), sql)
+    complaints: list[ArchiveError] = []
+    found = restore.query(_store(settings), sql, complaints.append)
+    _tell(complaints)
     rows = found.slice(0, limit).to_pylist()
     if as_json:
         print_json(rows)
         return
-    table = make_table(*found.column_names, wide=found.column_names)
-    for row in rows:
-        table.add_row(*(escape("" if value is None else str(value)) for value in row.values()))
-    out.print(table)
+    if len(found.column_names) * _LEAST_WIDTH > out.width:
+        _print_records(rows)
+    else:
+        table = make_table(*found.column_names, wide=found.column_names)
+        for row in rows:
+            table.add_row(*(escape("" if value is None else str(value)) for value in row.values()))
+        out.print(table)
     if found.num_rows > limit:
         out.print(f"{found.num_rows - limit:,} more rows; say --limit to see more.")
 

@@ -152,7 +152,9 @@ def event(event_id: Annotated[int, typer.Argument(help="The event.")], as_json: 
     out.print(f"Deliveries: {counted(told.event['deliveries']) or 'none'}")
     for row in told.errors:
         example = _shown(shortened(row["example"] or ""))
-        out.print(f"  {row['deliveries']} {row['status']} with {_shown(row['last_error_code'])}: {example}")
+        again = f", tried again at {row['next_attempt_at'].astimezone(UTC):%H:%M:%S}" if row["next_attempt_at"] else ""
+        said = f": {example}" if example else ""
+        out.print(f"  {row['deliveries']} {row['status']} with {_shown(row['last_error_code'])}{again}{said}")
 
 
 @cli.command()

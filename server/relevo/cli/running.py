@@ -198,7 +198,7 @@ def _print_status(seen: insights.Status) -> None:
     claims = seen.claims
     out.print(f"Claims: {claims['claims']} holding {claims['deliveries']} deliveries, {claims['expired']} expired.")
     for problem in seen.health.problems:
-        out.print(f"[bold red]Not healthy:[/] {escape(problem)}.")
+        out.print(f"[bold red]Not healthy:[/] {escape(problem.removesuffix('.'))}.")
     if seen.health.ok:
         out.print("[green]Healthy.[/]")
 

@@ -19,14 +19,17 @@ def redrive(
     ids: Annotated[list[int] | None, typer.Option("--id", help="A delivery; may be given again.")] = None,
     error_code: Annotated[str | None, typer.Option(help="Those that failed with this code.")] = None,
     event: Annotated[int | None, typer.Option(help="Those of this event.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be sent again.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Only show what would be sent again; with nothing named, all dead letters."),
+    ] = False,
 ) -> None:
     """Send dead letters again: deliveries that ended as failed. What is past its deadline stays."""
     which = DeadLetters(tuple(ids or ()), error_code, event)
     settings = load_settings()
     with open_database(settings) as database:
         migrate.prepare(database)
-        found = actions.dead_letters(database, which)
+        found = actions.dead_letters(database, which, everything=dry_run)
         opened = 0 if dry_run or not found else actions.redrive(database, which)
     if not found:
         out.print("No dead letter fits.")
