@@ -228,7 +228,7 @@ def binary_rows(path: Path, columns: Sequence[Column], tell: Callable[[int], Non
     schema = pa.schema([(each.name, _binary_type(each)) for each in columns])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for batch in pq.ParquetFile(path).iter_batches(32_768, columns=names):
+        for batch in pq.ParquetFile(path).iter_batches(32_768, columns=names, use_threads=False):
             values = [_as_binary(batch.column(each.name), each) for each in columns]
             yield pa.RecordBatch.from_arrays(values, schema=schema)
             tell(batch.num_rows)
