@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _SQL = queries.load("copying")
 T = TypeVar("T")
+_WORDY = ("licitaciones", "notification_events")  # a row may be as long as a page, where others are a line
+_FEW, _MANY = 5_000, 50_000
 _BATCH_BYTES = {"adbc.postgresql.batch_size_hint_bytes": str(4 << 20)}
 
 
@@ -41,6 +43,8 @@ class Relation:
     name: str
     columns: tuple[Column, ...]
     keys: tuple[str, ...]
+    group_rows: int
+    """In groups of how many its rows are copied."""
 
     @property
     def place(self) -> dict[str, Any]:
@@ -54,7 +58,8 @@ def read_relation(connection: Connection, schema: str, name: str) -> Relation:
     with connection.cursor(row_factory=class_row(Column)) as cursor:
         columns = cursor.execute(_SQL["list_columns"], place).fetchall()
     keys = [row[0] for row in connection.execute(_SQL["list_keys"], place)]
-    return Relation(schema, name, tuple(columns), tuple(keys))
+    group_rows = _FEW if name.startswith(_WORDY) else _MANY
+    return Relation(schema, name, tuple(columns), tuple(keys), group_rows)
 
 
 def compose_rows(connection: Connection, relation: Relation, span: Span) -> str:
@@ -90,7 +95,7 @@ def read_rows(arrow: Any, statement: str, relation: Relation, about: Mapping[str
         cursor.adbc_statement.set_options(**_BATCH_BYTES)
         cursor.execute(statement)
         with cursor.fetch_record_batch() as batches:
-            yield parquet.Rows(parquet.arrow_schema(relation.columns, about), batches)
+            yield parquet.Rows(parquet.arrow_schema(relation.columns, about), batches, relation.group_rows)
 
 
 def gently(work: Callable[[], T]) -> T:

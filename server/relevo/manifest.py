@@ -13,6 +13,7 @@ from relevo.errors import ArchiveError
 from relevo.model import Column
 
 FORMAT = 1
+_MOST_IN_A_GROUP = 1_000_000
 _PART = re.compile(r"part-\d{5}\.parquet")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,60}")
 
@@ -43,6 +44,8 @@ class Manifest:
     parts: tuple[Part, ...]
     export_id: str = ""
     """What tells this database's month from that of another one with the same name; nothing in the first manifests."""
+    group_rows: int = 50_000
+    """In groups of how many rows the files were written, and the rows hashed."""
 
     @property
     def rows(self) -> int:
@@ -125,7 +128,9 @@ def _parse(told: Mapping[str, Any]) -> Manifest:
     version = int(told["schema_version"])
     when = date(int(year), int(month), 1)
     about = (_name(told["entity"]), when, version, str(told["software_version"]))
-    read = Manifest(*about, columns, keys, parts, str(told.get("export_id", "")))
+    read = Manifest(*about, columns, keys, parts, str(told.get("export_id", "")), int(told.get("group_rows", 50_000)))
+    if not 1 <= read.group_rows <= _MOST_IN_A_GROUP:
+        raise ValueError(f"groups of {read.group_rows} rows are none")
     if (read.rows, read.bytes) != (told["rows"], told["bytes"]):
         raise ValueError("its parts do not add up to what it says")
     before: tuple[str, ...] = ()

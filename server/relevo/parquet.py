@@ -20,7 +20,6 @@ from relevo.errors import ArchiveError, ArchiveMonthError
 from relevo.model import Column
 
 SCHEMA_VERSION = 1
-GROUP_ROWS = 50_000  # part of the format: files are cut, and rows are hashed, in groups of this many
 _SAMPLE = 2_000
 _DECIMAL = re.compile(r"numeric\((\d+),(\d+)\)")
 _PLAIN = {
@@ -66,6 +65,8 @@ class Rows:
 
     schema: pa.Schema
     batches: Iterable[pa.RecordBatch]
+    group_rows: int
+    """Part of the format: files are cut, and rows are hashed, in groups of this many."""
     _sha256: Any = field(default_factory=hashlib.sha256)
     _last: pa.Table | None = None
 
@@ -75,7 +76,7 @@ class Rows:
         return str(self._sha256.hexdigest())
 
     def __iter__(self) -> Iterator[pa.Table]:
-        for table in regrouped(self._typed(batch) for batch in self.batches):
+        for table in regrouped((self._typed(batch) for batch in self.batches), self.group_rows):
             for column in table.columns:
                 _hash_values(self._sha256, column.combine_chunks())
             self._last = table.slice(table.num_rows - 1)
@@ -92,17 +93,17 @@ class Rows:
         return pa.Table.from_arrays(columns, schema=self.schema)
 
 
-def regrouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def regrouped(tables: Iterable[pa.Table], group_rows: int) -> Iterator[pa.Table]:
     """Cut a stream of tables into tables of one size, so that the same rows always make the same groups."""
     waiting: list[pa.Table] = []
     count = 0
     for table in tables:
         waiting.append(table)
         count += table.num_rows
-        while count >= GROUP_ROWS:
+        while count >= group_rows:
             whole = pa.concat_tables(waiting)
-            yield whole.slice(0, GROUP_ROWS)
-            waiting, count = [whole.slice(GROUP_ROWS)], count - GROUP_ROWS
+            yield whole.slice(0, group_rows)
+            waiting, count = [whole.slice(group_rows)], count - group_rows
     if count:
         yield pa.concat_tables(waiting)
 
@@ -145,7 +146,7 @@ def write_file(path: Path, rows: Rows) -> int:
             writer = writer or pq.ParquetWriter(
                 path, rows.schema, compression="zstd", compression_level=1, use_dictionary=_repeating(table)
             )
-            writer.write_table(table, row_group_size=GROUP_ROWS)
+            writer.write_table(table, row_group_size=rows.group_rows)
             count += table.num_rows
     finally:
         if writer is not None:
@@ -167,7 +168,7 @@ def _repeating(table: pa.Table) -> list[str]:
 
 def same_rows(path: Path, rows: Rows) -> bool:
     """Tell whether a file holds exactly these rows under this schema, value by value."""
-    stored = _stored(path, rows.schema)
+    stored = _stored(path, rows.schema, rows.group_rows)
     for table in rows:
         found = next(stored, None)
         if found is None or not found.equals(table):
@@ -175,13 +176,13 @@ def same_rows(path: Path, rows: Rows) -> bool:
     return next(stored, None) is None
 
 
-def _stored(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
+def _stored(path: Path, schema: pa.Schema, group_rows: int) -> Iterator[pa.Table]:
     """Read a file under a schema; what cannot be read, or is under another, ends there."""
     try:
         file = pq.ParquetFile(path)
         if file.schema_arrow.equals(schema, check_metadata=False):
-            batches = file.iter_batches(GROUP_ROWS, use_threads=False)
-            yield from regrouped(pa.Table.from_batches([batch]) for batch in batches)
+            batches = file.iter_batches(group_rows, use_threads=False)
+            yield from regrouped((pa.Table.from_batches([batch]) for batch in batches), group_rows)
     except (pa.ArrowException, OSError):
         return
 

@@ -148,7 +148,7 @@ def restore(
         or schema == "relevo"
     ):
         raise UsageError(f"{schema} cannot take restored months.", hint="Choose a schema of its own, in small letters.")
-    relation = Relation(schema, told.relation, told.columns, told.keys)
+    relation = Relation(schema, told.relation, told.columns, told.keys, told.group_rows)
     _refuse_unknown_types(relation)
     with database.watch(), database.direct() as words, database.arrow() as arrow, _refusals(relation):
         _make_table(words, arrow, relation, replace=replace)

@@ -19,6 +19,7 @@ from months import (
     open_store,
 )
 
+from relevo import restore
 from relevo.cycles.export import OFF
 
 OLD, OLDER = month_ago(5), month_ago(14)
@@ -59,6 +60,20 @@ def test_a_month_goes_all_the_way(build, conn, past, store_settings, tmp_path) -
     assert set(exports(conn).values()) == {"dropped"}
     left = "select count(*) from pg_class where relnamespace = 'relevo_archive'::regnamespace and relkind = 'r'"
     assert conn.execute(left).fetchone() == (0,)
+
+
+def test_long_rows_are_copied_a_few_at_a_time(build, conn, folder_settings, dsn, tmp_path) -> None:
+    """Tenders may be as long as a page: their groups are small, the manifest says how small, and they come back by it."""
+    add_old_items(conn, OLDER, 5_200)
+    app = build(**folder_settings)
+    clean_up(app)
+    assert export(app).outcome == "ok"
+    [part] = (tmp_path / "cold").rglob("licitaciones/*/*/part-00001.parquet")
+    assert [pq.ParquetFile(part).metadata.row_group(n).num_rows for n in (0, 1)] == [5_000, 200]
+    store = open_store(**folder_settings)
+    told = restore.read_manifest(store, "licitaciones", OLDER)
+    assert told.group_rows == 5_000
+    assert restore.restore(app.database, store, told).rows == 5_200
 
 
 def test_without_a_store_export_says_that_it_is_off(build, conn, past) -> None:

@@ -262,7 +262,7 @@ class Export:
             for part in parts
         )
         about = (month.entity, month.month, parquet.SCHEMA_VERSION, __version__)
-        return Manifest(*about, relation.columns, relation.keys, listed, month.export_id)
+        return Manifest(*about, relation.columns, relation.keys, listed, month.export_id, relation.group_rows)
 
     def _verify(self, month: Month) -> Step:
         """Read one part back from the store and compare it with the database's rows; after the last one, the whole."""
