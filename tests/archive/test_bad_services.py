@@ -66,7 +66,7 @@ def always_busy(_asked: Asked, _forward: Forward) -> Given:
 
 def silent(_asked: Asked, _forward: Forward) -> Given | None:
     """Never answer; hang up when the client is long gone."""
-    threading.Event().wait(3)
+    threading.Event().wait(1)
     return None
 
 
@@ -178,12 +178,12 @@ def test_a_slow_service_takes_longer_and_no_harm(retired, conn, between) -> None
 
     def slowly(asked: Asked, forward: Forward) -> Given:
         given = forward(asked)
-        return Given(given.status, given.headers, given.body, given.promised, pause_s=0.15)
+        return Given(given.status, given.headers, given.body, given.promised, pause_s=0.08)
 
     between.trouble = slowly
     began = time.monotonic()
     assert export(retired).outcome == "ok"
-    assert time.monotonic() - began > 0.3 * 7
+    assert time.monotonic() - began > 0.16 * 7
     assert state_and_mismatches(conn) == ("verified", 0)
 
 

@@ -33,7 +33,8 @@ from relevo.errors import EmbeddedError
 
 asked = json.loads(sys.argv[1])
 if asked["drains"]:
-    signal.signal(signal.SIGINT, lambda *_: print(json.dumps({"interrupted": True}), flush=True))
+    # written past Python's buffer, which the line before may still hold
+    signal.signal(signal.SIGINT, lambda *_: os.write(1, json.dumps({"interrupted": True}).encode() + b"\\n"))
 try:
     server = acquire(Path(asked["folder"]), Path(asked["bin"]), asked["wait_s"], settings=asked["settings"],
                      linger_s=asked["linger_s"])
