@@ -36,7 +36,7 @@ class Month:
     state: str
     blocks: int
     rows: int | None
-    """How many rows it has, once it was sealed and looked through."""
+    """How many rows it has, once it was sealed and counted."""
 
     @property
     def relation(self) -> str:
@@ -50,7 +50,7 @@ class Month:
 
 
 def retire(run: Run, now: datetime | None = None) -> Step:
-    """Retire one month of deliveries or journal, else move one batch of events or items."""
+    """Take one step with a month of deliveries or journal, else move some events or items."""
     with run.transaction() as connection:
         ready = connection.execute(_SQL["find_archive_schema"]).fetchone() == (True,)
     if not ready:
