@@ -199,3 +199,18 @@ def test_a_service_without_conditions_is_used_with_care(s3_settings, file_of, tm
     assert not store.put(KEY, file_of(b"second"))
     assert refused.is_set()
     assert fetched(store, KEY, tmp_path) == b"first"
+
+
+def test_a_service_that_heeds_no_condition_of_pieces(s3_settings, file_of, tmp_path, monkeypatch) -> None:
+    """Some let an upload in pieces replace what is there, whatever they are asked: the store looks before it begins."""
+    monkeypatch.setattr(s3_module, "_WHOLE", 10)
+    store = open_store(**s3_settings)
+    real = store._client.complete_multipart_upload
+
+    def heedless(**given: Any) -> Any:
+        return real(**{name: value for name, value in given.items() if name != "IfNoneMatch"})
+
+    monkeypatch.setattr(store._client, "complete_multipart_upload", heedless)
+    assert store.put(KEY, file_of(b"first of all"))
+    assert not store.put(KEY, file_of(b"second of all"))
+    assert fetched(store, KEY, tmp_path) == b"first of all"
