@@ -16,9 +16,10 @@ from typing import Any
 import psycopg
 
 from benching import fresh_database, publish, rss_mb, say, timed
-from relevo import app, door, queries, restore
-from relevo.cycles.retire import retire
-from relevo.runs import BUDGET, Run, RunContext
+from relevo import app, door, queries
+from relevo.archive import restore
+from relevo.archive.retire import retire
+from relevo.runtime.runs import BUDGET, Run, RunContext
 
 _SQL = queries.Statements(Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
 _PAUSE_S = 0.004

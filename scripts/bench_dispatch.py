@@ -22,8 +22,8 @@ import requests
 
 from benching import fresh_database, publish, say
 from relevo import app, config, door, logs, queries
-from relevo.claims import Claim, Claims
 from relevo.config import Settings
+from relevo.delivery.claims import Claim, Claims
 from relevo.model import Answer, Delivery, Lane, PushRequest, Settlement, Shard, Verdict
 from relevo.sandbox import Sandbox
 

@@ -17,7 +17,7 @@ import psycopg
 from benching import fresh_database, publish, rss_mb, say, timed
 from relevo import app, config, door, queries
 from relevo.cycles import fanout
-from relevo.runs import BUDGET, Run, RunContext
+from relevo.runtime.runs import BUDGET, Run, RunContext
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from fakes.chilecompra import TICKET, FakeChileCompra

@@ -14,7 +14,7 @@ from relevo import door
 from relevo.app import App
 from relevo.cycles import fanout
 from relevo.model import Budget, Report, Step
-from relevo.runs import Run, RunContext
+from relevo.runtime.runs import Run, RunContext
 
 
 def add_phones(conn: psycopg.Connection[Any], count: int, **columns: object) -> list[UUID]:

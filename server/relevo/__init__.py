@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from relevo.delivery.sending import PushContext
     from relevo.door import (
         Enqueued,
         Event,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     )
     from relevo.errors import Reschedule
     from relevo.model import Reply
-    from relevo.sending import PushContext
 
 __version__ = "0.1.0"
 
@@ -54,11 +54,11 @@ __all__ = [
 ]
 
 
-_ROOMS = {"PushContext": "relevo.sending", "Reply": "relevo.model", "Reschedule": "relevo.errors"}
+_MODULES = {"PushContext": "relevo.delivery.sending", "Reply": "relevo.model", "Reschedule": "relevo.errors"}
 
 
 def __getattr__(name: str) -> Any:
     """Load the door when it is first used: a guardian or a command needs none of it."""
     if name in __all__:
-        return getattr(import_module(_ROOMS.get(name, "relevo.door")), name)
+        return getattr(import_module(_MODULES.get(name, "relevo.door")), name)
     raise AttributeError(f"module 'relevo' has no attribute {name!r}")

@@ -8,31 +8,32 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-from relevo import embedded, rendering
-from relevo.archives.folder import FolderStore
-from relevo.archives.s3 import S3Store
-from relevo.claims import Claims
+from relevo import embedded
 from relevo.config import Settings
 from relevo.cycles import cleanup, export, fanout, ingest, reaper
-from relevo.cycles.batch import Office
 from relevo.cycles.dispatch import Dispatch
 from relevo.cycles.receipt import Receipts
 from relevo.db import Database
+from relevo.delivery import rendering
+from relevo.delivery.batch import Office
+from relevo.delivery.claims import Claims
+from relevo.delivery.projects import Projects
+from relevo.delivery.sending import PushMiddleware
 from relevo.errors import UsageError
-from relevo.heartbeat import Heartbeat
 from relevo.ports import ArchiveStore, Composer, PushProvider, Renderer, Source
-from relevo.projects import Projects
 from relevo.providers.expo import Expo
-from relevo.runner import Runner
-from relevo.runs import Cycle, Middleware
+from relevo.runtime.heartbeat import Heartbeat
+from relevo.runtime.runner import Runner
+from relevo.runtime.runs import Cycle, Middleware
+from relevo.runtime.singleton import Singletons
+from relevo.runtime.workers import Role, Worker, make_worker_id
 from relevo.sandbox import embedded as embedded_sandbox
-from relevo.sending import PushMiddleware
-from relevo.singleton import Singletons
 from relevo.sources.chilecompra import ChileCompra
 from relevo.sources.chilecompra_web import ChileCompraWeb
 from relevo.sources.folder import Folder
 from relevo.sources.ocds import Ocds
-from relevo.workers import Role, Worker, make_worker_id
+from relevo.stores.folder import FolderStore
+from relevo.stores.s3 import S3Store
 
 CycleMaker = Callable[[Settings, Claims], Cycle]
 """Makes a cycle for the registry out of the settings and the worker's claims."""

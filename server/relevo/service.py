@@ -20,11 +20,11 @@ from relevo import demo, migrate
 from relevo.app import App
 from relevo.errors import DatabaseUnavailableError, MigrationBusyError, UsageError
 from relevo.model import Budget, Report, Shard
-from relevo.runs import Cycle
-from relevo.scheduler import Scheduler
-from relevo.triggers import Cron
-from relevo.wakeups import Listener
-from relevo.workers import Role
+from relevo.runtime.runs import Cycle
+from relevo.runtime.scheduler import Scheduler
+from relevo.runtime.timing import Cron
+from relevo.runtime.wakeups import Listener
+from relevo.runtime.workers import Role
 
 _log = structlog.get_logger("relevo.service")
 _WAIT_MAX_S = 15.0

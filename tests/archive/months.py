@@ -15,7 +15,7 @@ from relevo.cycles import cleanup
 from relevo.cycles.export import Export
 from relevo.model import Report
 from relevo.ports import ArchiveStore
-from relevo.runs import BUDGET, Run, RunContext
+from relevo.runtime.runs import BUDGET, Run, RunContext
 
 TODAY = datetime.now(UTC).date()
 

@@ -11,7 +11,7 @@ import pytest
 from between import Asked, Between, Forward, Given, changed, flipped
 from months import add_old_deliveries, clean_up, export, export_later, exports, month_ago, open_store
 
-from relevo import restore
+from relevo.archive import restore
 
 OLD = month_ago(5)
 NAME = ("notification_deliveries", f"{OLD:%Y-%m}")
@@ -227,7 +227,7 @@ def test_encryption_is_asked_for(s3_settings, between, file_of, monkeypatch, cha
 
     between.trouble = answer  # a service with a key management of its own is more than a test can start
     assert store.put("a/whole.parquet", file_of(b"x" * 100))
-    monkeypatch.setattr("relevo.archives.s3._WHOLE", 10)
+    monkeypatch.setattr("relevo.stores.s3._WHOLE", 10)
     assert store.put("a/pieces.parquet", file_of(b"x" * 100))
     whole, begun, piece, _completed = [asked for asked in between.asked if asked.method != "GET"]
     for asked in (whole, begun):

@@ -19,7 +19,7 @@ from months import (
     open_store,
 )
 
-from relevo import restore
+from relevo.archive import restore
 from relevo.cycles.export import OFF
 
 OLD, OLDER = month_ago(5), month_ago(14)

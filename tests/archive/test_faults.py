@@ -12,13 +12,13 @@ import psycopg
 import pytest
 from months import a_run, add_old_deliveries, clean_up, export, export_later, exports, month_ago, open_store
 
-from relevo import parquet, restore
 from relevo.app import archive_store
-from relevo.archives.folder import FolderStore
+from relevo.archive import parquet, restore
 from relevo.cycles.export import Export
 from relevo.errors import ArchiveError, LostLeaseError
 from relevo.ports import ArchiveStore
-from relevo.singleton import Held
+from relevo.runtime.singleton import Held
+from relevo.stores.folder import FolderStore
 
 OLD = month_ago(5)
 NAME = ("notification_deliveries", f"{OLD:%Y-%m}")

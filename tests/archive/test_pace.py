@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from months import a_run, add_old_deliveries, clean_up, export, month_ago
 
-from relevo.pacing import Pace
+from relevo.archive.throttle import Pace
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ from months import (
     open_store,
 )
 
-from relevo import config, restore
+from relevo import config
+from relevo.archive import restore
 from relevo.db import Database
 from relevo.errors import ArchiveError, UsageError
 

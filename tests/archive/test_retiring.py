@@ -25,9 +25,9 @@ from months import (
 from phones import add_phones, fan_out, reached
 from relevo import actions, door
 from relevo.cycles import ingest
+from relevo.delivery.rendering import tender
 from relevo.door import Event
 from relevo.model import Answer, Fetched, Item, PushRequest
-from relevo.rendering import tender
 
 OLD, RECENT = month_ago(5), month_ago(2)
 HOT = f"relevo.notification_deliveries_{OLD:%Y_%m}"

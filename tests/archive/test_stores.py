@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from months import open_store
 
-from relevo.archives import s3 as s3_module
-from relevo.archives.folder import FolderStore
 from relevo.errors import ArchiveError, ArchiveMissingError
 from relevo.model import StoredObject
+from relevo.stores import s3 as s3_module
+from relevo.stores.folder import FolderStore
 
 KEY = "notification_deliveries/year=2026/month=08/part-00001.parquet"
 
@@ -85,7 +85,7 @@ def test_a_killed_upload_leaves_no_object(tmp_path, file_of) -> None:
     source = file_of(os.urandom(1_000_000))
     program = (
         "import os, shutil, signal, sys\nfrom pathlib import Path\n"
-        "from relevo.archives.folder import FolderStore\n"
+        "from relevo.stores.folder import FolderStore\n"
         "def half(source, target, size):\n"
         "    target.write(source.read(1000)); target.flush(); os.kill(os.getpid(), signal.SIGKILL)\n"
         "shutil.copyfileobj = half\n"
@@ -142,7 +142,7 @@ def test_a_folder_that_cannot_says_why(tmp_path, file_of, monkeypatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("relevo.archives.folder.shutil.copyfileobj", full)
+    monkeypatch.setattr("relevo.stores.folder.shutil.copyfileobj", full)
     said = complaint(store, file_of)
     assert "No space left on device" in said
     assert "make room" in said

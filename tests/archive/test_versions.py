@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from months import add_old_deliveries, clean_up, export, month_ago, open_store
 
-from relevo import config, restore
+from relevo import config
+from relevo.archive import restore
 from relevo.db import Database
 
 KEPT = Path(__file__).parent / "kept"

@@ -12,7 +12,7 @@ from claiming import LEASE, NOW, SECOND, add, answers, claims_in, eventually, jo
 
 from deliveries import TODAY, one, states
 from relevo import queries
-from relevo.claims import end_claim
+from relevo.delivery.claims import end_claim
 from relevo.errors import OwnershipLostError
 
 RENEW = queries.load("claims")["renew_claims"]

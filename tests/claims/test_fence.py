@@ -10,7 +10,7 @@ from claiming import HTTP_TIMEOUT, LEASE, NOW, SECOND, add, answers, claims_in, 
 from deliveries import one, states
 from relevo import actions, queries
 from relevo.cycles import reaper
-from relevo.runs import BUDGET, Run, RunContext
+from relevo.runtime.runs import BUDGET, Run, RunContext
 
 AFTER_LEASE = NOW + LEASE
 

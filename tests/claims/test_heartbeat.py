@@ -15,7 +15,7 @@ from relevo import queries
 from relevo.cycles.reaper import reap_one
 from relevo.errors import OwnershipLostError
 from relevo.model import PushRequest
-from relevo.wakeups import Listener
+from relevo.runtime.wakeups import Listener
 
 SHORT = {"outbox_lease_duration_ms": 1_600, "database_connect_timeout_ms": 2_000}
 RENEW = queries.load("claims")["renew_claims"]

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from deliveries import TODAY
 from relevo import queries
 from relevo.app import App
-from relevo.claims import Claim
+from relevo.delivery.claims import Claim
 from relevo.errors import OwnershipLostError
 from relevo.model import Answer, Delivery, PushRequest
 

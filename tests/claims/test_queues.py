@@ -10,8 +10,8 @@ from claiming import LEASE, MINUTE, NOW, SECOND, add, claims_in, take
 
 from deliveries import TODAY, one
 from relevo import actions
+from relevo.delivery.limits import LeaseClass, batch_of, lease_class
 from relevo.model import Delivery, Shard
-from relevo.policy import LeaseClass, batch_of, lease_class
 
 
 def test_the_oldest_due_come_first(build, conn) -> None:

@@ -12,9 +12,9 @@ from relaying import Relay
 
 from relevo import actions, queries
 from relevo.actions import DeadLetters
+from relevo.delivery.sending import Lines
 from relevo.errors import DatabaseUnavailableError, Reschedule
 from relevo.model import Reply, Ticket
-from relevo.sending import Lines
 
 
 @pytest.mark.parametrize(

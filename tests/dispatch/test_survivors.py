@@ -12,10 +12,10 @@ from relaying import beside, seconds_from, token
 
 from processes import eventually
 from relevo import door
+from relevo.delivery.sending import Lines
 from relevo.errors import DatabaseUnavailableError
 from relevo.model import Answer, PushRequest, ReceiptAnswer, Reply
 from relevo.sandbox import answers, faults
-from relevo.sending import Lines
 
 
 class TestTheLastMoment:

@@ -16,9 +16,9 @@ import pytest
 from fakes.chilecompra import BAD_TICKET, HTML, TICKET, FakeChileCompra
 from relevo.app import App
 from relevo.cycles.ingest import cycle
+from relevo.delivery.rendering import tender
 from relevo.model import Budget, Fetched, Reject, Report
 from relevo.ports import Desk
-from relevo.rendering import tender
 
 TODAY = datetime.now(ZoneInfo("America/Santiago")).date()
 Build = Callable[..., App]

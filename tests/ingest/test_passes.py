@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from phones import add_phones, fan_out, prefer, reached
-from relevo import rendering
 from relevo.app import App
 from relevo.cycles import ingest
+from relevo.delivery import rendering
 from relevo.model import Fetched, Item
 from relevo.ports import Desk
 

@@ -12,8 +12,8 @@ from deliveries import add_deliveries, states
 from lives import live_through
 from relevo.errors import DatabaseUnavailableError
 from relevo.model import Answer, PushRequest, Step
-from relevo.runs import Cycle, Run
-from relevo.triggers import Every
+from relevo.runtime.runs import Cycle, Run
+from relevo.runtime.timing import Every
 
 pytestmark = pytest.mark.needs("pgbouncer")
 

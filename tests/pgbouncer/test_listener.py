@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from processes import eventually
 from relevo.errors import DatabaseUnavailableError
-from relevo.wakeups import Listener
+from relevo.runtime.wakeups import Listener
 
 pytestmark = pytest.mark.needs("pgbouncer")
 

@@ -18,8 +18,9 @@ from typing import Any
 
 import psycopg
 
-from relevo import app, config, logs, queries, rendering
+from relevo import app, config, logs, queries
 from relevo.cycles import ingest
+from relevo.delivery import rendering
 from relevo.model import Fetched, Item, Reject
 from relevo.ports import Desk
 

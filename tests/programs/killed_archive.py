@@ -17,10 +17,11 @@ from typing import Any
 import adbc_driver_postgresql.dbapi
 import psycopg
 
-from relevo import app, config, logs, parquet, queries
-from relevo.archives.folder import FolderStore
+from relevo import app, config, logs, queries
+from relevo.archive import parquet
 from relevo.cycles import export
-from relevo.runs import Cycle
+from relevo.runtime.runs import Cycle
+from relevo.stores.folder import FolderStore
 
 LOADED = (parquet, adbc_driver_postgresql.dbapi)  # before the first fork, for it takes a while
 STEPS = ("cleanup", "retire", "export")

@@ -17,12 +17,12 @@ from pathlib import Path
 import structlog
 
 from relevo import app, cli
-from relevo.claims import Claims
 from relevo.config import Settings
 from relevo.db import Connection
+from relevo.delivery.claims import Claims
 from relevo.model import Step
-from relevo.runs import Cycle, Ending, Run, RunContext
-from relevo.triggers import Cron, Every
+from relevo.runtime.runs import Cycle, Ending, Run, RunContext
+from relevo.runtime.timing import Cron, Every
 
 TABLES = """
 create table if not exists public.probe (

@@ -11,8 +11,8 @@ from typing import Any
 from relevo import config
 from relevo.config import Settings
 from relevo.model import Fetched, Item, Reject
-from relevo.policy import merge
 from relevo.ports import LaneClosed, Source
+from relevo.sources.merging import merge
 
 FIXTURES = Path(__file__).parent / "fixtures"
 NOON = datetime(2026, 2, 9, 15, 0, tzinfo=UTC)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from relevo import limits
-from relevo.limits import Project, Rules
+from relevo.delivery import limits
+from relevo.delivery.limits import Project, Rules
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 RULES = Rules(

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from relevo import rendering
+from relevo.delivery import rendering
 from relevo.model import Item
 
 

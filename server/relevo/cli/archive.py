@@ -22,11 +22,12 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from relevo import actions, app, insights, migrate, restore
+from relevo import actions, app, insights, migrate
+from relevo.archive import restore
+from relevo.archive.manifest import Manifest
 from relevo.cli.common import AsJson, coloured, err, load_settings, make_table, open_database, out, print_json
 from relevo.config import Settings
 from relevo.errors import ArchiveError, MigrationError, UsageError
-from relevo.manifest import Manifest
 from relevo.ports import ArchiveStore
 
 cli = typer.Typer()

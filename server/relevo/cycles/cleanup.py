@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 
 from relevo import queries
+from relevo.archive.retire import retire
 from relevo.config import Settings
-from relevo.cycles.retire import retire
 from relevo.model import Step
-from relevo.runs import Cycle, Run
-from relevo.triggers import Cron
+from relevo.runtime.runs import Cycle, Run
+from relevo.runtime.timing import Cron
 
 _SQL = queries.load("cleanup")
 _BATCH = 1_000

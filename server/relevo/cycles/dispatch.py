@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 import structlog
 from psycopg import errors as pg
 
-from relevo import limits
-from relevo.cycles.batch import Batch, Office
+from relevo.delivery import limits
+from relevo.delivery.batch import Batch, Office
+from relevo.delivery.projects import Allowance, DueLane
+from relevo.delivery.sending import Lines
 from relevo.errors import DatabaseUnavailableError
 from relevo.logs import normalise_error
 from relevo.model import Step
-from relevo.projects import Allowance, DueLane
-from relevo.runs import Cycle, Run
-from relevo.sending import Lines
-from relevo.triggers import Every
+from relevo.runtime.runs import Cycle, Run
+from relevo.runtime.timing import Every
 
 _log = structlog.get_logger("relevo.dispatch")
 

@@ -15,17 +15,18 @@ import structlog
 from psycopg import errors as pg
 from psycopg.rows import class_row
 
-from relevo import __version__, copying, manifest, queries
+from relevo import __version__, queries
+from relevo.archive import copying, manifest
+from relevo.archive.copying import Relation, Span
+from relevo.archive.manifest import Manifest
+from relevo.archive.throttle import Pace
 from relevo.config import Settings
-from relevo.copying import Relation, Span
 from relevo.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
 from relevo.logs import normalise_error
-from relevo.manifest import Manifest
 from relevo.model import Step
-from relevo.pacing import Pace
 from relevo.ports import ArchiveStore
-from relevo.runs import Cycle, Run
-from relevo.triggers import Cron
+from relevo.runtime.runs import Cycle, Run
+from relevo.runtime.timing import Cron
 
 _SQL = queries.load("export")
 _log = structlog.get_logger("relevo.export")
@@ -178,7 +179,7 @@ class Export:
 
     def _write_part(self, month: Month, number: int, after: Sequence[str], path: Path) -> dict[str, Any] | None:
         """Write the next part to a file and return what is to be written down of it, or None after the last."""
-        from relevo import parquet  # noqa: PLC0415 Arrow takes a tenth of a second, and most commands never export
+        from relevo.archive import parquet  # noqa: PLC0415 Arrow takes a tenth of a second, and most commands never export
 
         relation = self._relation(month)
         span = Span(after, most=month.part_rows)
@@ -197,7 +198,7 @@ class Export:
         }
 
     def _about(self, month: Month, number: int) -> dict[str, str]:
-        from relevo import parquet  # noqa: PLC0415
+        from relevo.archive import parquet  # noqa: PLC0415
 
         return {
             "entity": month.entity,
@@ -246,7 +247,7 @@ class Export:
         return Step({"months_exported": 1}, items=1, more=True)
 
     def _manifest(self, month: Month, parts: Sequence[Part]) -> Manifest:
-        from relevo import parquet  # noqa: PLC0415
+        from relevo.archive import parquet  # noqa: PLC0415
 
         relation = self._relation(month)
         listed = tuple(
@@ -285,7 +286,7 @@ class Export:
 
     def _differs(self, month: Month, part: Part, key: str, path: Path) -> str:
         """Say how an object differs from the database's rows, read again; nothing if it does not."""
-        from relevo import parquet  # noqa: PLC0415
+        from relevo.archive import parquet  # noqa: PLC0415
 
         try:
             self.store.fetch(key, path)
@@ -357,7 +358,7 @@ class Export:
 
 def _written_by(path: Path, name: str) -> str | None:
     """Return the export that an object in the store says it is of."""
-    from relevo import parquet  # noqa: PLC0415
+    from relevo.archive import parquet  # noqa: PLC0415
 
     if name.endswith(".parquet"):
         return parquet.file_says(path, "export_id")

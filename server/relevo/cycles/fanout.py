@@ -16,8 +16,8 @@ from relevo.config import Settings
 from relevo.db import Connection, is_unavailable
 from relevo.logs import normalise_error
 from relevo.model import Step
-from relevo.runs import Cycle, Run
-from relevo.triggers import Every
+from relevo.runtime.runs import Cycle, Run
+from relevo.runtime.timing import Every
 
 _SQL = queries.load("fanout")
 _BURST = 10_000

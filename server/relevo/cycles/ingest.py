@@ -20,10 +20,10 @@ from relevo.config import Settings
 from relevo.db import Connection
 from relevo.logs import normalise_error, scrub
 from relevo.model import Fetched, Item, Reject, Step
-from relevo.policy import merge
 from relevo.ports import LaneClosed, Renderer, Source
-from relevo.runs import Cycle, Run
-from relevo.triggers import Every
+from relevo.runtime.runs import Cycle, Run
+from relevo.runtime.timing import Every
+from relevo.sources.merging import merge
 
 _SQL = queries.load("ingest")
 _log = structlog.get_logger("relevo.ingest")

@@ -11,13 +11,13 @@ import structlog
 from psycopg import errors as pg
 
 from relevo import queries
-from relevo.claims import end_claim
 from relevo.config import Settings
 from relevo.db import Connection
+from relevo.delivery.claims import end_claim
 from relevo.errors import RelevoError
 from relevo.model import Step
-from relevo.runs import Cycle, Run
-from relevo.triggers import Every
+from relevo.runtime.runs import Cycle, Run
+from relevo.runtime.timing import Every
 
 _SQL = queries.load("reaper")
 _WAKE = queries.load("wakeups")

@@ -11,14 +11,14 @@ from functools import partial
 
 import structlog
 
-from relevo.claims import Claim
-from relevo.cycles.batch import Office, alerts
+from relevo.delivery.batch import Office, alerts
+from relevo.delivery.claims import Claim
+from relevo.delivery.sending import Lines
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.logs import normalise_error
 from relevo.model import Awaiting, ReceiptAnswer, ReceiptReply, Step, Ticket
-from relevo.runs import Cycle, Run
-from relevo.sending import Lines
-from relevo.triggers import Every
+from relevo.runtime.runs import Cycle, Run
+from relevo.runtime.timing import Every
 
 _log = structlog.get_logger("relevo.receipt")
 

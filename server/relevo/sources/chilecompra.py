@@ -14,10 +14,10 @@ from pydantic import SecretStr
 
 from relevo.config import MINUTE, Settings
 from relevo.model import Fetched, Item, Reject
-from relevo.policy import mark, mark_of
 from relevo.ports import Desk, LaneClosed
 from relevo.sources import register, text
 from relevo.sources.http import Http, Reply, Trouble
+from relevo.sources.merging import mark, mark_of
 
 _log = structlog.get_logger("relevo.sources.chilecompra")
 

@@ -13,10 +13,10 @@ import structlog
 
 from relevo.config import MINUTE, Settings
 from relevo.model import Fetched, Item
-from relevo.policy import mark, mark_of, one_each
 from relevo.ports import Desk, LaneClosed
 from relevo.sources import register, text
 from relevo.sources.http import Http, Reply, Trouble
+from relevo.sources.merging import mark, mark_of, one_each
 
 _log = structlog.get_logger("relevo.sources.chilecompra_web")
 

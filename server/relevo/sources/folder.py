@@ -13,9 +13,9 @@ from typing import Any, BinaryIO, Literal
 
 from relevo.config import MINUTE, Settings
 from relevo.model import Fetched, Item, Reject
-from relevo.policy import mark, one_each
 from relevo.ports import Desk
 from relevo.sources import register, text
+from relevo.sources.merging import mark, one_each
 
 TELLER = "file"
 ITEMS_PER_FETCH = 500

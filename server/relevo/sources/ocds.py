@@ -13,10 +13,10 @@ from zoneinfo import ZoneInfo
 
 from relevo.config import MINUTE, Settings
 from relevo.model import Fetched, Item, Reject
-from relevo.policy import mark, mark_of, merge
 from relevo.ports import Desk, LaneClosed
 from relevo.sources import register, text
 from relevo.sources.http import Http, Reply, Trouble
+from relevo.sources.merging import mark, mark_of, merge
 
 TELLER = "ocds"
 LANE = "ocds"

@@ -18,17 +18,18 @@ import structlog
 from psycopg import errors as pg
 from psycopg_pool import PoolClosed
 
-from relevo import queries, rendering
-from relevo.claims import Claim, Claims
+from relevo import queries
 from relevo.config import Settings
 from relevo.db import Database, array
+from relevo.delivery import rendering
+from relevo.delivery.claims import Claim, Claims
+from relevo.delivery.projects import Projects
+from relevo.delivery.sending import Lines, PushContext, PushMiddleware, send
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError, Reschedule
 from relevo.logs import normalise_error
 from relevo.model import Answer, Content, Delivery, Lane, Message, PushRequest, Reply, Status, Ticket
 from relevo.ports import Composer, PushProvider
-from relevo.projects import Projects
-from relevo.runs import Run
-from relevo.sending import Lines, PushContext, PushMiddleware, send
+from relevo.runtime.runs import Run
 
 _SQL = queries.load("dispatch")
 _log = structlog.get_logger("relevo.dispatch")

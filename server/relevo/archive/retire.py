@@ -13,7 +13,7 @@ from psycopg.rows import class_row
 
 from relevo import queries
 from relevo.model import Step
-from relevo.runs import Run
+from relevo.runtime.runs import Run
 
 _SQL = queries.load("retire")
 _BLOCKS = 20_000  # 160 MB a statement

@@ -17,8 +17,8 @@ from psycopg import errors as pg
 from relevo import queries
 from relevo.config import Settings
 from relevo.db import Connection, Database, Manner, array, storable, text_array
+from relevo.delivery.limits import LeaseClass, batch_of, lease_class
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError
-from relevo.heartbeat import Heartbeat, explain_loss
 from relevo.logs import normalise_error, scrub
 from relevo.model import (
     Answer,
@@ -32,7 +32,7 @@ from relevo.model import (
     Shard,
     Verdict,
 )
-from relevo.policy import LeaseClass, batch_of, lease_class
+from relevo.runtime.heartbeat import Heartbeat, explain_loss
 
 _SQL = queries.load("claims")
 _log = structlog.get_logger("relevo.claims")

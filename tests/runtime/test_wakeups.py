@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from processes import Process, eventually, never
-from relevo.wakeups import Listener
+from relevo.runtime.wakeups import Listener
 
 # Nothing but a wake-up makes this cycle look again within a test.
 SLEEPER = {"name": "sleeper", "every_ms": 3_600_000, "singleton": False, "wakeable": True, "takes_work": True}

@@ -20,8 +20,8 @@ from relevo.db import Connection, Database
 from relevo.errors import DatabaseUnavailableError
 from relevo.logs import normalise_error, scrub
 from relevo.model import Budget, Outcome, Report, Shard, Trigger
-from relevo.runs import Cycle, Ending, Middleware, Run, RunContext, run_row
-from relevo.singleton import NotHeld, Singletons
+from relevo.runtime.runs import Cycle, Ending, Middleware, Run, RunContext, run_row
+from relevo.runtime.singleton import NotHeld, Singletons
 
 _SQL = queries.load("runner")
 _log = structlog.get_logger("relevo.runner")

@@ -17,7 +17,7 @@ from relevo.db import Connection, Database
 from relevo.model import Column
 
 if TYPE_CHECKING:
-    from relevo.parquet import Rows
+    from relevo.archive.parquet import Rows
 
 _SQL = queries.load("copying")
 T = TypeVar("T")
@@ -89,7 +89,7 @@ def copied(database: Database, relation: Relation, span: Span, about: Mapping[st
 @contextmanager
 def read_rows(arrow: Any, statement: str, relation: Relation, about: Mapping[str, str]) -> Iterator[Rows]:
     """Read rows as Arrow, batch by batch."""
-    from relevo import parquet  # noqa: PLC0415 Arrow takes a tenth of a second, and most commands never copy
+    from relevo.archive import parquet  # noqa: PLC0415 Arrow takes a tenth of a second, and most commands never copy
 
     with arrow.cursor() as cursor:
         cursor.adbc_statement.set_options(**_BATCH_BYTES)

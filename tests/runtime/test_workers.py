@@ -9,8 +9,8 @@ import psycopg
 
 from processes import eventually, never
 from relevo.model import Step
-from relevo.runs import Cycle, Run
-from relevo.triggers import Every
+from relevo.runtime.runs import Cycle, Run
+from relevo.runtime.timing import Every
 
 LEASE_MS = 1_500
 FLEET: dict[str, Any] = {"outbox_lease_duration_ms": LEASE_MS, "worker_idle_backoff_min_ms": 100}

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import structlog
 
 from relevo import queries
-from relevo.runs import Run
+from relevo.runtime.runs import Run
 
-_SQL = queries.load("pacing")
-_log = structlog.get_logger("relevo.pacing")
+_SQL = queries.load("throttle")
+_log = structlog.get_logger("relevo.throttle")
 _LOOK_S = 1.0  # the server's counters are about a second behind
 _BUSY = 20.0  # rows a second; a relay without work writes one or two
 _OWN_ROWS = 3  # of a step

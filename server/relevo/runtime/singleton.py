@@ -14,8 +14,8 @@ from relevo import queries
 from relevo.config import Settings
 from relevo.db import Connection, Database
 from relevo.errors import LostLeaseError
-from relevo.heartbeat import Heartbeat
 from relevo.model import LossReason
+from relevo.runtime.heartbeat import Heartbeat
 
 _SQL = queries.load("singleton")
 _RUNS = queries.load("runner")

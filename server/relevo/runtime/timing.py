@@ -1,4 +1,4 @@
-"""When a cycle runs: every so often or by cron; and which slot a moment belongs to."""
+"""When a cycle runs: every so often or by cron, which slot a moment belongs to, and the pauses between rounds."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from zoneinfo import ZoneInfo
 from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
+
+from relevo.model import Outcome
 
 _DAY_MS = 86_400_000
 _TINY = timedelta(microseconds=1)
@@ -82,3 +84,33 @@ def _first_fire(trigger: BaseTrigger, moment: datetime) -> datetime | None:
 
 
 Timing = Every | Cron
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The pauses between rounds of a cycle, in milliseconds."""
+
+    busy_ms: int
+    idle_min_ms: int
+    idle_max_ms: int
+    idle_jitter_ms: int
+    error_ms: int
+    error_jitter_ms: int
+
+
+def pause_ms(outcome: Outcome, *, more: bool, streak: int, ceiling_ms: int, pace: Pace, chance: float) -> float:
+    """Return the pause before the next round: short after work, growing while idle, long after an error.
+
+    `streak` counts the rounds that ended alike, this one included; `ceiling_ms` is the cycle's own interval.
+    """
+    if outcome == "failed":
+        return doubled(pace.error_ms, streak, max(pace.error_ms, ceiling_ms)) + pace.error_jitter_ms * chance
+    if more or outcome in ("ok", "partial"):
+        return pace.busy_ms + min(pace.idle_jitter_ms, pace.busy_ms) * chance
+    idle = doubled(pace.idle_min_ms, streak, pace.idle_max_ms) + pace.idle_jitter_ms * chance
+    return min(idle, ceiling_ms)
+
+
+def doubled(base_ms: int, streak: int, cap_ms: int) -> int:
+    """Double a pause for each round of a streak after the first, up to a cap."""
+    return min(base_ms << min(max(streak, 1) - 1, 30), cap_ms)

@@ -12,12 +12,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from relevo import copying, manifest, queries
-from relevo.copying import Relation, Span
+from relevo import queries
+from relevo.archive import copying, manifest
+from relevo.archive.copying import Relation, Span
+from relevo.archive.manifest import Manifest, Part
 from relevo.db import Connection, Database
 from relevo.errors import ArchiveError, ArchiveMissingError, UsageError
 from relevo.logs import normalise_error
-from relevo.manifest import Manifest, Part
 from relevo.ports import ArchiveStore
 
 _SQL = queries.load("restore")
@@ -113,7 +114,7 @@ def _fetch_part(store: ArchiveStore, told: Manifest, part: Part, folder: Path) -
 
 def verify(store: ArchiveStore, told: Manifest, progress: Progress = _no_progress) -> None:
     """Read a month back and check it against its manifest: every file whole, its columns and rows as listed."""
-    from relevo import parquet  # noqa: PLC0415 Arrow takes a tenth of a second, and most commands need none
+    from relevo.archive import parquet  # noqa: PLC0415 Arrow takes a tenth of a second, and most commands need none
 
     for part in told.parts:
         with tempfile.TemporaryDirectory(prefix="relevo-verify-") as folder:
@@ -182,7 +183,7 @@ def _refusals(relation: Relation) -> Iterator[None]:
 
 def _refuse_unknown_types(relation: Relation) -> None:
     """Refuse what is no type we know before it gets into a statement."""
-    from relevo import parquet  # noqa: PLC0415
+    from relevo.archive import parquet  # noqa: PLC0415
 
     for column in relation.columns:
         parquet.arrow_type(column)
@@ -222,7 +223,7 @@ def _do(arrow: Any, statement: str) -> None:
 
 
 def _load(arrow: Any, path: Path, relation: Relation, progress: Progress) -> None:
-    from relevo import parquet  # noqa: PLC0415
+    from relevo.archive import parquet  # noqa: PLC0415
 
     rows = parquet.binary_rows(path, relation.columns, lambda count: progress("loading", count))
     with arrow.cursor() as cursor:
@@ -250,7 +251,7 @@ def query(store: ArchiveStore, statement: str, complain: Callable[[ArchiveError]
             "DuckDB is not installed.",
             hint="Install the extra archive-query: in a checkout .venv/bin/pip install -e '.[archive-query]'",
         ) from error
-    from relevo import parquet  # noqa: PLC0415
+    from relevo.archive import parquet  # noqa: PLC0415
 
     by_entity: dict[str, list[Manifest]] = {}
     for told in months(store, complain):

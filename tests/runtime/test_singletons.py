@@ -16,9 +16,9 @@ import pytest
 from processes import eventually, never
 from relevo.errors import LostLeaseError
 from relevo.model import Step
-from relevo.runs import Cycle, Run
-from relevo.scheduler import Scheduler
-from relevo.triggers import Cron, Every
+from relevo.runtime.runs import Cycle, Run
+from relevo.runtime.scheduler import Scheduler
+from relevo.runtime.timing import Cron, Every
 
 LEASE_MS = 2_000
 LEASE = timedelta(milliseconds=LEASE_MS)

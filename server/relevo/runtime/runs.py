@@ -15,8 +15,8 @@ from relevo.config import Settings
 from relevo.db import Connection, Database, Manner
 from relevo.errors import LostLeaseError
 from relevo.model import Budget, Outcome, Shard, Step, Trigger
-from relevo.singleton import Held
-from relevo.triggers import Timing
+from relevo.runtime.singleton import Held
+from relevo.runtime.timing import Timing
 
 _SQL = queries.load("runner")
 

@@ -13,10 +13,11 @@ from typing import Any, Literal
 import psycopg
 import structlog
 
-from relevo import limits, queries
+from relevo import queries
 from relevo.config import Settings
 from relevo.db import Connection, Database, storable, text_array
-from relevo.limits import Grant, Project, Rules, Witness
+from relevo.delivery import limits
+from relevo.delivery.limits import Grant, Project, Rules, Witness
 from relevo.model import Lane
 
 _SQL = queries.load("projects")

@@ -18,9 +18,9 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from relevo.config import Settings
 from relevo.errors import DatabaseUnavailableError
 from relevo.model import Outcome, Report
-from relevo.policy import Pace, pause_ms
-from relevo.runner import Runner
-from relevo.runs import Cycle
+from relevo.runtime.runner import Runner
+from relevo.runtime.runs import Cycle
+from relevo.runtime.timing import Pace, pause_ms
 
 _log = structlog.get_logger("relevo.scheduler")
 

@@ -16,9 +16,9 @@ from apscheduler.triggers.interval import IntervalTrigger
 from processes import eventually, never
 from relevo.app import App
 from relevo.model import Budget, Step
-from relevo.runs import Cycle, Run
-from relevo.scheduler import Scheduler
-from relevo.triggers import Cron, Every
+from relevo.runtime.runs import Cycle, Run
+from relevo.runtime.scheduler import Scheduler
+from relevo.runtime.timing import Cron, Every
 
 MINUTE = 60_000
 Schedule = Callable[..., tuple[App, Scheduler]]

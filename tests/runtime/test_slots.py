@@ -10,8 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from relevo.model import Outcome
-from relevo.policy import Pace, doubled, pause_ms
-from relevo.triggers import Cron, Every
+from relevo.runtime.timing import Cron, Every, Pace, doubled, pause_ms
 
 SANTIAGO = "America/Santiago"
 NIGHTLY = Cron("17 3 * * *", SANTIAGO)

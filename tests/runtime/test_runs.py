@@ -14,8 +14,8 @@ import structlog
 from processes import eventually
 from relevo.errors import RelevoError
 from relevo.model import Budget, Step
-from relevo.runs import Cycle, Ending, Run, RunContext
-from relevo.triggers import Cron, Every
+from relevo.runtime.runs import Cycle, Ending, Run, RunContext
+from relevo.runtime.timing import Cron, Every
 
 COUNTERS = [
     "licitaciones_found", "licitaciones_new", "notifications_sent", "notifications_retryable", "notifications_failed",

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relevo.model import Item
-from relevo.policy import join_marks, mark, mark_of, merge, one_each
+from relevo.sources.merging import join_marks, mark, mark_of, merge, one_each
 
 SANTIAGO = ZoneInfo("America/Santiago")
 LONG = "Suministro de neumáticos para camiones pesados de la provincia"

@@ -12,8 +12,8 @@ import pytest
 from relevo import service
 from relevo.app import App
 from relevo.model import Shard, Step
-from relevo.runs import Cycle, Run
-from relevo.triggers import Cron, Every
+from relevo.runtime.runs import Cycle, Run
+from relevo.runtime.timing import Cron, Every
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import psycopg
 from deliveries import add_deliveries
 from relevo import door
 from relevo.door import Event
-from relevo.workers import make_worker_id
+from relevo.runtime.workers import make_worker_id
 
 
 def test_a_locked_claim_does_not_stop_the_reaper(build, conn, dsn) -> None:

@@ -1,0 +1,1 @@
+"""How a month leaves the hot tables and comes back."""

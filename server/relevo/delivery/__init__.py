@@ -1,0 +1,1 @@
+"""How a delivery is sent: claimed, journalled, posted, settled."""

@@ -1,0 +1,1 @@
+"""How a cycle runs: its time, its locks, its row, its leases."""
