@@ -146,7 +146,7 @@ class Bench:
     def worker(self, **more: object) -> Iterator[app.App]:
         """Assemble a worker as `relevo run` does, with its heartbeat."""
         with app.build(settings_for(self.dsn, self.url, **more)) as built:
-            built.worker.register("run", ["dispatch"])
+            built.worker.record_start("run", ["dispatch"])
             built.heartbeat.start()
             yield built
             built.worker.stopped()
@@ -169,9 +169,9 @@ class Bench:
         """Drain one event without journal, fence and lease."""
         with self.worker() as built:
             self.queue(built, self.phones)
-            office = built.dispatch.office
+            services = built.dispatch.services
             bare = Bare(built.database, built.settings, built.worker.worker_id, built.heartbeat)
-            object.__setattr__(office, "claims", bare)
+            object.__setattr__(services, "claims", bare)
             return self.drain(built)
 
     def seed(self, count: int) -> float:
@@ -212,7 +212,7 @@ class Bench:
                     mark = next(marks, 1 << 60)
                 return reply
 
-            object.__setattr__(built.dispatch.office, "middlewares", (watch,))
+            object.__setattr__(built.dispatch.services, "middlewares", (watch,))
             self.drain(built)
         return max(0.0, seen[-1] - seen[0])
 

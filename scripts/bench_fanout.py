@@ -101,7 +101,7 @@ def ingest_day(dsn: str, summaries: int, published: int) -> tuple[int, float, fl
             "INGEST_NOTIFY_FIRST_RUN": "true",
         }
         with app.build(config.load(environ, None), role="run-cycle") as built:
-            built.worker.register("run-cycle", ["ingest"])
+            built.worker.record_start("run-cycle", ["ingest"])
             cycle = built.cycles(["ingest"])[0]
             took = timed(lambda: built.runner.run(cycle, "manual"))
         return len(fake.asked), took, (len(fake.asked) - 1) * _PACE_MS / 1000

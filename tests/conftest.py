@@ -173,7 +173,7 @@ def build(make_settings: Callable[..., Settings]) -> Iterator[Callable[..., app.
         )
         built = context.__enter__()
         opened.append(context)
-        built.worker.register("run", [cycle.key for cycle in built.cycles()])
+        built.worker.record_start("run", [cycle.key for cycle in built.cycles()])
         return built
 
     yield make

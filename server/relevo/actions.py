@@ -131,8 +131,8 @@ def redrive(database: Database, which: DeadLetters) -> int:
             break
     with database.transaction() as connection:
         for project, count in by_project.items():
-            told = {"project": project, "detail": f"{count} dead letters were opened again"}
-            connection.execute(_SQL["tell_redriven"], told)
+            incident = {"project": project, "detail": f"{count} dead letters were opened again"}
+            connection.execute(_SQL["tell_redriven"], incident)
     return by_project.total()
 
 

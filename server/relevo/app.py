@@ -15,7 +15,7 @@ from relevo.cycles.dispatch import Dispatch
 from relevo.cycles.receipt import Receipts
 from relevo.db import Database
 from relevo.delivery import rendering
-from relevo.delivery.batch import Office
+from relevo.delivery.batch import Services
 from relevo.delivery.claims import Claims
 from relevo.delivery.projects import Projects
 from relevo.delivery.sending import PushMiddleware
@@ -157,14 +157,14 @@ def build(
         )
         render = (renderers or {}).get(ingest.EVENT_TYPE, rendering.tender)
         projects = Projects(opened, settings, worker_id)
-        office = Office(settings, opened, worker_id, claims, projects, provider, push_middlewares, composers or {})
-        dispatch = Dispatch(office)
+        services = Services(settings, opened, worker_id, claims, projects, provider, push_middlewares, composers or {})
+        dispatch = Dispatch(services)
         own = [
             reaper.cycle(settings),
             *(ingest.cycle(settings, source, render) for source in _sources(settings)),
             fanout.cycle(settings),
             dispatch.cycle(),
-            Receipts(office, dispatch.lines_of).cycle(),
+            Receipts(services, dispatch.pool_of).cycle(),
             cleanup.cycle(settings),
             export.cycle(settings, archive_store(settings)),
         ]

@@ -59,9 +59,9 @@ def story(database: Database, event_id: int) -> Story | None:
     if status is None:
         return None
     incidents = _rows(database, "list_event_incidents", event_id=event_id)
-    told = [*moments, *({**row, "what": row["what"].replace("_", " ")} for row in incidents)]
-    told.sort(key=lambda row: row["at"])
-    return Story(status.raw, told, _rows(database, "list_event_errors", event_id=event_id))
+    moments_and_incidents = [*moments, *({**row, "what": row["what"].replace("_", " ")} for row in incidents)]
+    moments_and_incidents.sort(key=lambda row: row["at"])
+    return Story(status.raw, moments_and_incidents, _rows(database, "list_event_errors", event_id=event_id))
 
 
 def installations(database: Database, *, project: str | None = None, limit: int = 20) -> list[Row]:

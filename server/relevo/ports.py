@@ -10,12 +10,12 @@ from typing import Any, Protocol
 from relevo.model import Delivery, Fetched, Item, Message, ReceiptReply, Reject, Reply, StoredObject, Ticket
 
 
-class LaneClosed(Exception):  # noqa: N818 a state of affairs: today's requests are spent, or we are stopping
-    """No request may be made in this lane now."""
+class NoRequestsLeft(Exception):  # noqa: N818 a state of affairs: today's requests are spent, or we are stopping
+    """No request may be made in this quota now."""
 
 
-class Desk(Protocol):
-    """What the ingest cycle lends a source: what is known already, and its turn in the fleet's serial lane."""
+class SourceContext(Protocol):
+    """What the ingest cycle lends a source: what is known already, and its turn in the fleet's queue of requests."""
 
     def now(self) -> datetime:
         """Return the database's time."""
@@ -25,16 +25,16 @@ class Desk(Protocol):
         """Return the fingerprints of the items that are stored already."""
         ...
 
-    def take_turn(self, lane: str, *, pace_ms: int, daily_limit: int) -> None:
-        """Wait for this lane's next turn and count it; raises LaneClosed when the day is spent or we are stopping."""
+    def take_turn(self, quota: str, *, pace_ms: int, daily_limit: int) -> None:
+        """Wait for this quota's next turn and count it; raises NoRequestsLeft if today's are spent or we stop."""
         ...
 
-    def slow_down(self, lane: str, *, pace_ms: int, pause_ms: int = 0) -> None:
-        """Set the lane's pace for the whole fleet, and let nobody ask before the pause is over."""
+    def slow_down(self, quota: str, *, pace_ms: int, pause_ms: int = 0) -> None:
+        """Set the quota's pace for the whole fleet, and let nobody ask before the pause is over."""
         ...
 
-    def pace_ms(self, lane: str, default_ms: int) -> int:
-        """Return the lane's present pace."""
+    def pace_ms(self, quota: str, default_ms: int) -> int:
+        """Return the quota's present pace."""
         ...
 
     def rejects_due(self, limit: int) -> Sequence[Reject]:
@@ -60,7 +60,7 @@ class Source(Protocol):
         """Whether its very first pass only takes stock, so that nobody is told of what is old."""
         ...
 
-    def fetch(self, cursor: Mapping[str, Any], desk: Desk) -> Fetched:
+    def fetch(self, cursor: Mapping[str, Any], context: SourceContext) -> Fetched:
         """Ask for the next bounded batch after the cursor; an empty cursor means the very first time."""
         ...
 

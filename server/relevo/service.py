@@ -65,7 +65,7 @@ def serve(app: App, names: Sequence[str] | None = None) -> bool:
     signals.install()
     if not _ready(app, signals, cycles):
         return True
-    be_quick()
+    tune_interpreter()
     scheduler = Scheduler(app.runner, cycles, app.settings)
     listener = Listener(
         app.database, on_wake=scheduler.wake, on_lost=app.heartbeat.suspect, on_change=app.worker.note_wakeups
@@ -78,7 +78,7 @@ def serve(app: App, names: Sequence[str] | None = None) -> bool:
     return _drain(app, scheduler, listener, signals)
 
 
-def be_quick() -> None:
+def tune_interpreter() -> None:
     """Let threads take turns sooner than every 5 ms, and the collector pass by what stays for ever."""
     sys.setswitchinterval(_TURN_S)
     gc.collect()
@@ -94,7 +94,7 @@ def _ready(app: App, signals: Signals, cycles: Sequence[Cycle]) -> bool:
                 _log.info("migrated", migration=str(migration))
             if demo.wanted(app.settings):
                 demo.register_phones(app.database)
-            app.worker.register("run", [cycle.key for cycle in cycles])
+            app.worker.record_start("run", [cycle.key for cycle in cycles])
         except (DatabaseUnavailableError, MigrationBusyError):
             pause = min(pause * 2, _WAIT_MAX_S)
             signals.stop.wait(pause)
@@ -130,7 +130,7 @@ def one_shot(app: App, role: Role, cycles: Sequence[Cycle]) -> Iterator[None]:
     signals.stop = app.runner.stopping
     signals.install()
     migrate.prepare(app.database)
-    app.worker.register(role, [cycle.key for cycle in cycles])
+    app.worker.record_start(role, [cycle.key for cycle in cycles])
     app.heartbeat.start()
     try:
         yield

@@ -76,7 +76,7 @@ with dead as materialized (
     from dead x
    where d.event_day = x.event_day and d.id = x.id and d.status = 'failed'
   returning d.notification_event_id, d.project
-), told as (
+), progress as (
   insert into relevo.event_progress_deltas (event_id, status, deliveries)
   select o.notification_event_id, s.status, s.sign * count(*)::int
     from opened o cross join (values ('failed', -1), ('pending', 1)) as s(status, sign)
@@ -93,7 +93,7 @@ insert into relevo.project_incidents (project, at, what, detail) values (%(proje
 select clock_timestamp();
 
 -- name: wake_dispatch
--- Knocks up dispatch, if it sleeps.
+-- Wakes dispatch, if it sleeps.
 select relevo.wake('dispatch');
 
 -- name: release_project
@@ -102,7 +102,7 @@ with before as materialized (
   select p.project, p.breaker <> 'closed' or p.rate_share < 1 or p.rest_until > now()
          or num_nonnulls(p.pruning_stopped_at, p.runaway_since) > 0 as held
     from relevo.projects p where p.project = %(project)s for update
-), told as (
+), progress as (
   insert into relevo.project_incidents (project, at, what) select b.project, now(), 'released' from before b where b.held
 )
 update relevo.projects p

@@ -277,7 +277,7 @@ with outcome as materialized (
 ), changed as materialized (
   select w.event_id, w.status, w.former_status, w.project, w.spent, w.code, count(*)::int as n
     from written w group by w.event_id, w.status, w.former_status, w.project, w.spent, w.code
-), told as (
+), progress as (
   insert into relevo.event_progress_deltas (event_id, status, deliveries)
   select m.event_id, m.status, sum(m.n)::int
     from (select c.event_id, c.status, c.n from changed c
@@ -392,7 +392,7 @@ with outcome as materialized (
     from verdict v
    where d.event_day = v.event_day and d.id = v.id and d.claim_token = v.claim_token
   returning d.status, v.status as said, v.event_id, v.former_status, d.project, v.code
-), told as (
+), progress as (
   insert into relevo.event_progress_deltas (event_id, status, deliveries)
   select m.event_id, m.status, sum(m.n)::int
     from (select w.event_id, w.status, 1 as n from written w
@@ -436,7 +436,7 @@ with unsealed as materialized ( -- a month on its way to the archive is not writ
 ), tallied as (
   insert into relevo.push_tallies (project, at, sent, answers, unregistered)
   select c.project, coalesce(%(now)s::timestamptz, now()), count(*), count(*), 0 from closed c group by c.project
-), told as (
+), progress as (
   insert into relevo.event_progress_deltas (event_id, status, deliveries)
   select m.event_id, m.status, sum(m.n)::int
     from (select c.event_id, 'sent' as status, 1 as n from closed c
@@ -517,7 +517,7 @@ with gone as (
     from verdict v
    where d.event_day = v.event_day and d.id = v.id and d.claim_token = v.claim_token
   returning d.status, v.journalled_at is not null as ambiguous, v.event_id, v.former_status, v.late_ticket is not null as late
-), told as (
+), progress as (
   insert into relevo.event_progress_deltas (event_id, status, deliveries)
   select m.event_id, m.status, sum(m.n)::int
     from (select w.event_id, w.status, 1 as n from written w

@@ -115,7 +115,7 @@ with moved as (
          updated_at = coalesce(%(now)s::timestamptz, now())
    where e.id = %(event_id)s
   returning e.id, e.deliveries_created
-), told as (
+), progress as (
   insert into relevo.event_progress_deltas (event_id, status, deliveries)
   select m.id, 'pending', %(created)s from moved m where %(created)s > 0
 )
@@ -126,7 +126,7 @@ select m.deliveries_created from moved m;
 select relevo.analyze_day(%(day)s::date);
 
 -- name: wake_dispatch
--- Knocks up dispatch, if it sleeps.
+-- Wakes dispatch, if it sleeps.
 select relevo.wake('dispatch');
 
 -- name: pick_ended_event
@@ -154,7 +154,7 @@ with open as materialized (
     from open o
    where d.event_day = o.event_day and d.id = o.id
   returning o.status
-), told as (
+), progress as (
   insert into relevo.event_progress_deltas (event_id, status, deliveries)
   select %(event_id)s, s.status, s.n
     from (select e.status, -count(*)::int as n from ended e group by e.status

@@ -114,9 +114,9 @@ select r.place, r.reason, r.external_id, true as retry from relevo.ingest_reject
  limit %(limit)s;
 
 -- name: take_turn
--- Takes the next turn in a lane for the whole fleet and counts it; returns the seconds to wait, or nothing if the day is spent or the wait too long.
+-- Takes the next turn of a source's quota for the whole fleet and counts it; returns the seconds to wait, or nothing if the day is spent or the wait too long.
 insert into relevo.source_lanes as l (lane, day, requests, pace_ms, not_before)
-values (%(lane)s, (now() at time zone %(timezone)s)::date, 1, %(pace_ms)s::int, clock_timestamp() + %(pace_ms)s::int * interval '1 millisecond')
+values (%(quota)s, (now() at time zone %(timezone)s)::date, 1, %(pace_ms)s::int, clock_timestamp() + %(pace_ms)s::int * interval '1 millisecond')
 on conflict (lane) do update
    set requests = case when l.day = excluded.day then l.requests + 1 else 1 end, day = excluded.day,
        not_before = greatest(l.not_before, clock_timestamp()) + l.pace_ms * interval '1 millisecond'
@@ -125,14 +125,14 @@ on conflict (lane) do update
 returning greatest(0, extract(epoch from l.not_before - l.pace_ms * interval '1 millisecond' - clock_timestamp()))::float8;
 
 -- name: slow_down
--- Sets a lane's pace for the whole fleet and lets nobody ask before a pause is over.
+-- Sets a quota's pace for the whole fleet and lets nobody ask before a pause is over.
 update relevo.source_lanes
    set pace_ms = %(pace_ms)s, not_before = greatest(not_before, clock_timestamp() + %(pause_ms)s * interval '1 millisecond')
- where lane = %(lane)s;
+ where lane = %(quota)s;
 
 -- name: read_pace
--- Reads a lane's present pace.
-select l.pace_ms from relevo.source_lanes l where l.lane = %(lane)s;
+-- Reads a quota's present pace.
+select l.pace_ms from relevo.source_lanes l where l.lane = %(quota)s;
 
 -- name: read_now
 -- Reads the database's time.

@@ -10,7 +10,7 @@ select c.token, c.worker_id, c.cycle, cardinality(c.ids) as deliveries,
    for update skip locked;
 
 -- name: tell_reaped
--- Tells the former holder that its claim is gone, and knocks up the cycle that can go on with it.
+-- Tells the former holder that its claim is gone, and wakes the cycle that can go on with it.
 select pg_notify('relevo_lost', %(token)s::text), pg_notify('relevo_wake', %(cycle)s);
 
 -- name: mark_lost_workers

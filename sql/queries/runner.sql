@@ -62,7 +62,7 @@ values (%(cycle)s, %(source)s, 1)
 on conflict (cycle, source) do update set wakeups_skipped = s.wakeups_skipped + 1;
 
 -- name: set_asleep
--- Says whether a cycle's workers sleep and want to be knocked up.
+-- Says whether a cycle's workers sleep and are to be woken.
 insert into relevo.cycle_state as s (cycle, source, asleep)
 values (%(cycle)s, '', %(asleep)s)
 on conflict (cycle, source) do update set asleep = excluded.asleep where s.asleep <> excluded.asleep;

@@ -88,7 +88,7 @@ def test_a_tender_seen_again_after_13_months_makes_no_second_event(build, conn) 
     class Once:
         name, interval_ms, seeds_silently = "again", 60_000, False
 
-        def fetch(self, cursor: Any, desk: Any) -> Fetched:
+        def fetch(self, cursor: Any, context: Any) -> Fetched:
             return Fetched("ok", {}, (Item("ns", "5002-3-LP26", "Puente", "1", region="Maule"),))
 
     app = build(cycles=[lambda settings, _claims: ingest.cycle(settings, Once(), tender)])

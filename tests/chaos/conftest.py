@@ -69,7 +69,7 @@ def travelling(
         context = app.build(make_settings(expo_base_url=sandbox.url, **changes), clock=clock)
         built = context.__enter__()
         opened.append(context)
-        built.worker.register("run", [cycle.key for cycle in built.cycles()])
+        built.worker.record_start("run", [cycle.key for cycle in built.cycles()])
         return built
 
     yield make

@@ -234,8 +234,8 @@ class Trouble:
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
-        homes = [f"!project=@a/{name}", f"!project=@b/{name}", f"!project=@a/{name}!InvalidCredentials*1"]
-        phones = install(world.conn, homes, name)
+        moved = [f"!project=@a/{name}", f"!project=@b/{name}", f"!project=@a/{name}!InvalidCredentials*1"]
+        phones = install(world.conn, moved, name)
         self.event = enqueue(world.conn, list(phones))
         fan_out(world.survivor)
 

@@ -128,7 +128,7 @@ def relay(
         opened.append(context)
         made = Relay(built, conn, sandbox, clock)
         if register:
-            built.worker.register("run", cycles or [cycle.key for cycle in built.cycles()])
+            built.worker.record_start("run", cycles or [cycle.key for cycle in built.cycles()])
         return made
 
     yield make

@@ -12,7 +12,7 @@ from relaying import beside, seconds_from, token
 
 from processes import eventually
 from relevo import door
-from relevo.delivery.sending import Lines
+from relevo.delivery.sending import RequestPool
 from relevo.errors import DatabaseUnavailableError
 from relevo.model import Answer, PushRequest, ReceiptAnswer, Reply
 from relevo.sandbox import answers, faults
@@ -58,7 +58,7 @@ class TestTheLastMoment:
 
         def wait(_context: Any, send: Any) -> Reply:
             if not first.acquire(blocking=False):
-                eventually(lambda: worker.app.dispatch.lines_of("default").halted, "the first has failed")
+                eventually(lambda: worker.app.dispatch.pool_of("default").halted, "the first has failed")
             return send()
 
         worker = relay(push_chunk_size=1, push_breaker_failures=1, push_middlewares=[wait])
@@ -87,7 +87,7 @@ class TestTheLastMoment:
         """A claim whose COMMIT answer was lost is read back with the same eye for who does not want it."""
         worker = relay()
         worker.tell("ana", "bob", category="news")
-        worker.register("ana", installation_id=worker.phones["ana"], opt_outs=["news"])
+        worker.record_start("ana", installation_id=worker.phones["ana"], opt_outs=["news"])
         take = worker.app.claims._take
 
         def lost(*given: Any) -> Any:
@@ -179,7 +179,7 @@ class TestTheBrakes:
         worker.dispatch()
         assert worker.disabled() == 0
         gone, *fine = [f"{name}!project=@acme/other" for name in ("gone!DeviceNotRegistered", "ana", "bob")]
-        worker.register(gone, *fine, project="@acme/other")
+        worker.record_start(gone, *fine, project="@acme/other")
         worker.tell(gone, *fine)
         worker.dispatch()
         assert (worker.is_disabled(gone), worker.disabled()) == (True, 1)
@@ -211,7 +211,7 @@ class TestTheRate:
 
     def test_lanes_take_turns_on_a_line(self) -> None:
         """With both lanes waiting an urgent request goes first, and after each a bulk one has its turn."""
-        lines, order = Lines("test"), []
+        lines, order = RequestPool("test"), []
         begun, gate = threading.Event(), threading.Event()
         held = lines.submit("bulk", lambda: begun.set() or gate.wait(10))
         assert begun.wait(10)
@@ -292,7 +292,7 @@ def test_a_surprise_among_receipts_leaves_nothing_claimed(relay, monkeypatch: py
         raise ZeroDivisionError
 
     with monkeypatch.context() as patched:
-        patched.setattr(worker.app.dispatch.office.provider, "fetch_receipts", fail)
+        patched.setattr(worker.app.dispatch.services.provider, "fetch_receipts", fail)
         worker.travel(seconds=1)
         assert "ZeroDivisionError" in worker.ask().error
     assert (worker.delivery("ana")["status"], worker.claims()) == ("sent", 0)
@@ -304,7 +304,7 @@ def test_what_surprises_again_and_again_is_set_apart(relay, monkeypatch: pytest.
     """A delivery that breaks its batch each time ends as poison; the one beside it is sent."""
     worker = relay()
     worker.tell("poison", "ana")
-    provider = worker.app.dispatch.office.provider
+    provider = worker.app.dispatch.services.provider
     judge = provider.refuse_token
 
     def stumble(asked: str) -> Any:

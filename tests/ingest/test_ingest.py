@@ -18,7 +18,7 @@ from relevo.app import App
 from relevo.cycles.ingest import cycle
 from relevo.delivery.rendering import tender
 from relevo.model import Budget, Fetched, Reject, Report
-from relevo.ports import Desk
+from relevo.ports import SourceContext
 
 TODAY = datetime.now(ZoneInfo("America/Santiago")).date()
 Build = Callable[..., App]
@@ -224,9 +224,9 @@ def test_the_daily_counter_survives_restarts_and_is_shared(build: Build, fake: F
     assert len(fake.asked) == 10
     ingest(build(**asking(fake, **limits)))
     assert len(fake.asked) == 10
-    lane, requests = conn.execute("select lane, requests from relevo.source_lanes").fetchone()
+    quota, requests = conn.execute("select lane, requests from relevo.source_lanes").fetchone()
     assert requests == 10
-    assert TICKET not in lane
+    assert TICKET not in quota
 
 
 def test_no_personal_data_is_kept(relay: App, fake: FakeChileCompra, conn: Conn) -> None:
@@ -291,7 +291,7 @@ def test_two_rejects_at_one_place_are_one(build: Build, conn: Conn, tmp_path: Pa
 
         name, interval_ms, seeds_silently = "doubtful", 60_000, False
 
-        def fetch(self, _cursor: Mapping[str, Any], _desk: Desk) -> Fetched:
+        def fetch(self, _cursor: Mapping[str, Any], _desk: SourceContext) -> Fetched:
             places = ("https://x/?ticket=1", "https://x/?ticket=2", "界" * 980)
             return Fetched("ok", {}, rejects=tuple(Reject(place, "no") for place in places))
 

@@ -18,7 +18,7 @@ from relevo.app import App
 from relevo.cycles import ingest
 from relevo.delivery import rendering
 from relevo.model import Fetched, Item
-from relevo.ports import Desk
+from relevo.ports import SourceContext
 
 Build = Callable[..., App]
 Conn = psycopg.Connection[Any]
@@ -33,7 +33,7 @@ class Script:
     interval_ms: int = 60_000
     answers: list[Fetched] = field(default_factory=list)
 
-    def fetch(self, cursor: Mapping[str, Any], desk: Desk) -> Fetched:
+    def fetch(self, cursor: Mapping[str, Any], context: SourceContext) -> Fetched:
         """Answer."""
         return self.answers.pop(0)
 

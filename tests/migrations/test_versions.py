@@ -38,6 +38,6 @@ def test_another_major_version_serves(major, tmp_path) -> None:
             psycopg.connect(server.dsn, autocommit=True) as conn,
         ):
             assert migrate.migrate(worker.database) == migrate.available()
-            worker.worker.register("run", [])
+            worker.worker.record_start("run", [])
             live_through(worker, conn)
         assert dump_schema.dump(server.bin, server.dsn) == dump_schema.SCHEMA.read_text(encoding="utf-8")

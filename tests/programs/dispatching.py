@@ -99,7 +99,7 @@ def run(task: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
     """Run one cycle once, by hand, and return how it ended."""
     watch.install()
     with app.build(config.load(task["settings"], None), role="run-cycle") as built:
-        built.worker.register("run-cycle", [task["cycle"]])
+        built.worker.record_start("run-cycle", [task["cycle"]])
         if task.get("heartbeat"):
             built.heartbeat.start()
         report = built.runner.run(built.cycles([task["cycle"]])[0], "manual")

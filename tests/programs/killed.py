@@ -22,7 +22,7 @@ from relevo import app, config, logs, queries
 from relevo.cycles import ingest
 from relevo.delivery import rendering
 from relevo.model import Fetched, Item, Reject
-from relevo.ports import Desk
+from relevo.ports import SourceContext
 
 Counts = Counter[str]
 
@@ -35,16 +35,16 @@ class Tiny:
     interval_ms: int = 60_000
     seeds_silently: bool = False
 
-    def fetch(self, cursor: Mapping[str, Any], desk: Desk) -> Fetched:
-        """Say the next thing, asking the desk for all it has."""
-        desk.now()
-        desk.take_turn(self.name, pace_ms=1, daily_limit=1_000)
-        desk.slow_down(self.name, pace_ms=desk.pace_ms(self.name, 1))
-        known = desk.known(self.name, ["changing", "withdrawn"])
+    def fetch(self, cursor: Mapping[str, Any], context: SourceContext) -> Fetched:
+        """Say the next thing, asking the context for all it has."""
+        context.now()
+        context.take_turn(self.name, pace_ms=1, daily_limit=1_000)
+        context.slow_down(self.name, pace_ms=context.pace_ms(self.name, 1))
+        known = context.known(self.name, ["changing", "withdrawn"])
         spoken = cursor.get("spoken", 0)
         assert len(known) == (2 if spoken else 0), known
         bad = Reject(f"{self.name}/bad", "cannot be read", retry=True)
-        assert not list(desk.rejects_due(5))
+        assert not list(context.rejects_due(5))
         changing = self.item("changing", "Región del Ñuble")
         if spoken == 0:
             items = (changing, self.item("withdrawn", "Región del Ñuble"))
@@ -71,7 +71,7 @@ def run(task: Mapping[str, Any], counts: Counts) -> str:
 
     makers = [tiny] if task["cycle"] == "ingest" else []
     with app.build(settings, role="run-cycle", cycles=makers) as built:
-        built.worker.register("run-cycle", [task["cycle"]])
+        built.worker.record_start("run-cycle", [task["cycle"]])
         report = built.runner.run(built.cycles([task["cycle"]])[0], "manual")
         assert report.outcome in ("ok", "idle"), report
         return report.outcome

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from sources.context import MemorySourceContext, settings_for
 
 from fakes.chilecompra import TICKET, FakeChileCompra
 from relevo.sources.chilecompra import ChileCompra
-from sources.desk import MemoryDesk, settings_for
 
 
 @pytest.fixture
-def desk() -> MemoryDesk:
-    """A desk at noon of 9 February 2026 in Santiago."""
-    return MemoryDesk()
+def context() -> MemorySourceContext:
+    """A source context at noon of 9 February 2026 in Santiago."""
+    return MemorySourceContext()
 
 
 @pytest.fixture
-def register(desk: MemoryDesk) -> Iterator[FakeChileCompra]:
+def chile(context: MemorySourceContext) -> Iterator[FakeChileCompra]:
     """A fake ChileCompra by the desk's clock, which refuses requests less than 1.5 s apart."""
-    with FakeChileCompra(clock=desk.seconds, spacing_s=1.5) as server:
+    with FakeChileCompra(clock=context.seconds, spacing_s=1.5) as server:
         yield server
 
 
 @pytest.fixture
-def source(register: FakeChileCompra) -> ChileCompra:
+def source(chile: FakeChileCompra) -> ChileCompra:
     """ChileCompra as asked at the fake server."""
-    return ChileCompra(settings_for(chilecompra_ticket=TICKET, chilecompra_base_url=register.base_url))
+    return ChileCompra(settings_for(chilecompra_ticket=TICKET, chilecompra_base_url=chile.base_url))

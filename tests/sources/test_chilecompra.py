@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from sources.context import FIXTURES, MemorySourceContext, settings_for
 from structlog.testing import capture_logs
 
 from fakes import chilecompra as fake
@@ -24,8 +25,7 @@ from relevo.sources.chilecompra import (
     read_detail,
     read_summary,
 )
-from relevo.sources.http import Reply
-from sources.desk import FIXTURES, MemoryDesk, settings_for
+from relevo.sources.http import Response
 
 TODAY = date(2026, 2, 9)
 NOW = datetime(2017, 1, 1, tzinfo=UTC)
@@ -79,7 +79,7 @@ class TestRealAnswers:
     def test_every_row_of_real_lists_is_read(self, name: str) -> None:
         """Each row of each real list is a summary with a clean name, whatever its state."""
         body = (FIXTURES / "summary" / name).read_bytes()
-        said = judge(Reply(200, {}, body, "u"))
+        said = judge(Response(200, {}, body, "u"))
         assert said.kind == "ok"
         assert len(said.rows) == json.loads(body)["Cantidad"]
         for row in said.rows:
@@ -166,95 +166,101 @@ class TestSayingNo:
     """Every row of the table of errors, over HTTP."""
 
     def test_a_bad_ticket_stops_and_alerts(
-        self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
     ) -> None:
         """203 is rejected at the first request, with one line at level error and no second request."""
-        register.ticket = "another"
+        chile.ticket = "another"
         with capture_logs() as logs:
-            [answer] = desk.run(source)
+            [answer] = context.run(source)
         assert answer.outcome == "rejected"
         assert "Ticket no válido" in answer.detail
-        assert len(register.asked) == 1
+        assert len(chile.asked) == 1
         assert [line["log_level"] for line in logs] == ["error"]
         assert TICKET not in f"{logs} {answer}"
 
     def test_a_ticket_that_dies_in_the_middle(
-        self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
     ) -> None:
         """What was read before the ticket died is kept, then the source says that it is refused."""
-        register.fill(TODAY, 5)
-        register.fail(fake.BAD_TICKET, codigo="", skip=2, times=None)
-        register.fail(fake.BAD_TICKET, fecha="", skip=1, times=None)
-        first, second = desk.run(source)
+        chile.fill(TODAY, 5)
+        chile.fail(fake.BAD_TICKET, codigo="", skip=2, times=None)
+        chile.fail(fake.BAD_TICKET, fecha="", skip=1, times=None)
+        first, second = context.run(source)
         assert (first.outcome, len(first.items), first.more) == ("ok", 2, True)
         assert (second.outcome, second.items, second.more) == ("rejected", (), False)
-        assert not desk.rejects
+        assert not context.rejects
 
     @pytest.mark.parametrize("status", [429, 500])
-    def test_too_fast(self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk, status: int) -> None:
+    def test_too_fast(
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext, status: int
+    ) -> None:
         """10500 doubles the pace and asks again; nothing is lost."""
-        register.publish("1-1-LE26", TODAY)
-        register.fail(fake.busy(status), times=2)
-        desk.run(source)
-        assert desk.told() == {"1-1-LE26"}
-        waits = register.gaps()
+        chile.publish("1-1-LE26", TODAY)
+        chile.fail(fake.busy(status), times=2)
+        context.run(source)
+        assert context.codes() == {"1-1-LE26"}
+        waits = chile.gaps()
         assert waits[0] == pytest.approx(7)
         assert waits[1] == pytest.approx(14)
 
-    def test_retry_after_is_a_pause(self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk) -> None:
+    def test_retry_after_is_a_pause(
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
+    ) -> None:
         """Nobody asks before the time the service names."""
-        register.fail(fake.busy(Retry_After="45"))
-        desk.run(source)
-        assert register.gaps()[0] == pytest.approx(45)
+        chile.fail(fake.busy(Retry_After="45"))
+        context.run(source)
+        assert chile.gaps()[0] == pytest.approx(45)
 
     def test_a_long_pause_is_not_waited_for(
-        self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
     ) -> None:
-        """Asked to wait ten minutes, it says unavailable at once; the lane stays closed for that long."""
-        register.fail(fake.busy(Retry_After="600"))
-        [answer] = desk.run(source)
-        assert (answer.outcome, len(register.asked)) == ("unavailable", 1)
-        desk.run(source)
-        assert register.gaps()[0] == pytest.approx(600)
+        """Asked to wait ten minutes, it says unavailable at once; the quota stays closed for that long."""
+        chile.fail(fake.busy(Retry_After="600"))
+        [answer] = context.run(source)
+        assert (answer.outcome, len(chile.asked)) == ("unavailable", 1)
+        context.run(source)
+        assert chile.gaps()[0] == pytest.approx(600)
 
-    def test_it_does_not_ask_for_ever(self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk) -> None:
+    def test_it_does_not_ask_for_ever(
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
+    ) -> None:
         """Complaints without end are unavailable after a few tries, and the pace stays bounded."""
-        register.fail(fake.busy(), times=None)
+        chile.fail(fake.busy(), times=None)
         for _ in range(5):
-            [answer] = desk.run(source)
+            [answer] = context.run(source)
             assert answer.outcome == "unavailable"
-        assert max(desk.paces.values()) <= MAX_PACE_MS
+        assert max(context.paces.values()) <= MAX_PACE_MS
 
     @pytest.mark.parametrize("no", [fake.WRONG_DATE, fake.WRONG_MONTH, Answer(500, "Mes inválido".encode())])
     def test_a_wrong_request_is_never_repeated(
-        self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk, no: Answer
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext, no: Answer
     ) -> None:
         """A list refused for good is recorded and not asked for again; the next day goes on."""
-        fault = register.fail(no, times=None, fecha="09022026")
-        [answer] = desk.run(source)
+        fault = chile.fail(no, times=None, fecha="09022026")
+        [answer] = context.run(source)
         assert answer.outcome == "rejected"
         assert [(reject.place, reject.retry) for reject in answer.rejects] == [("fecha=09022026", False)]
-        [again] = desk.run(source)
-        assert (again.outcome, len(register.asked)) == ("rejected", 1)
-        register.faults.remove(fault)
-        register.publish("2-1-LE26", TODAY + timedelta(days=1))
-        desk.time += timedelta(days=1)
-        assert desk.run(source)[-1].outcome == "ok"
-        assert register.lists() == ["09022026", "10022026"]
-        assert desk.told() == {"2-1-LE26"}
+        [again] = context.run(source)
+        assert (again.outcome, len(chile.asked)) == ("rejected", 1)
+        chile.faults.remove(fault)
+        chile.publish("2-1-LE26", TODAY + timedelta(days=1))
+        context.time += timedelta(days=1)
+        assert context.run(source)[-1].outcome == "ok"
+        assert chile.lists() == ["09022026", "10022026"]
+        assert context.codes() == {"2-1-LE26"}
 
     def test_a_refused_list_can_be_run_again(
-        self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
     ) -> None:
         """When an operator makes the reject due, the day is read and the reject resolved."""
-        register.publish("1-1-LE26", TODAY)
-        register.fail(fake.WRONG_DATE)
-        desk.run(source)
-        desk.due = {"fecha=09022026"}
-        desk.run(source)
-        assert desk.told() == {"1-1-LE26"}
-        assert not desk.rejects
-        assert desk.run(source)[-1].outcome == "unchanged"
+        chile.publish("1-1-LE26", TODAY)
+        chile.fail(fake.WRONG_DATE)
+        context.run(source)
+        context.due = {"fecha=09022026"}
+        context.run(source)
+        assert context.codes() == {"1-1-LE26"}
+        assert not context.rejects
+        assert context.run(source)[-1].outcome == "unchanged"
 
     @pytest.mark.parametrize(
         "no",
@@ -278,266 +284,280 @@ class TestSayingNo:
         ],
     )
     def test_what_is_no_list_is_not_an_empty_list(
-        self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk, no: Answer
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext, no: Answer
     ) -> None:
         """Whatever is no list is unavailable, today and as a missed day, and later everything is read."""
-        register.publish("1-1-LE26", TODAY)
-        register.fail(no)
-        [answer] = desk.run(source)
+        chile.publish("1-1-LE26", TODAY)
+        chile.fail(no)
+        [answer] = context.run(source)
         assert (answer.outcome, answer.items) == ("unavailable", ())
-        desk.run(source)
-        desk.time += timedelta(days=1)
-        register.fail(no, fecha="09022026")
-        [answer] = desk.run(source)
+        context.run(source)
+        context.time += timedelta(days=1)
+        chile.fail(no, fecha="09022026")
+        [answer] = context.run(source)
         assert answer.outcome == "unavailable"
-        assert desk.cursor["complete"] == "2026-02-08"
-        desk.run(source)
-        assert desk.cursor["complete"] == "2026-02-09"
+        assert context.cursor["complete"] == "2026-02-08"
+        context.run(source)
+        assert context.cursor["complete"] == "2026-02-09"
 
-    def test_too_slow(self, register: FakeChileCompra, desk: MemoryDesk) -> None:
+    def test_too_slow(self, chile: FakeChileCompra, context: MemorySourceContext) -> None:
         """An answer that takes longer than the limit is unavailable, soon after the limit."""
         source = ChileCompra(
-            settings_for(chilecompra_ticket=TICKET, chilecompra_base_url=register.base_url, http_timeout_ms=200)
+            settings_for(chilecompra_ticket=TICKET, chilecompra_base_url=chile.base_url, http_timeout_ms=200)
         )
-        register.fail(Answer(200, b"{}", delay_s=5))
-        [answer] = desk.run(source)
+        chile.fail(Answer(200, b"{}", delay_s=5))
+        [answer] = context.run(source)
         assert answer.outcome == "unavailable"
         assert TICKET not in answer.detail
 
-    def test_nobody_there(self, desk: MemoryDesk) -> None:
+    def test_nobody_there(self, context: MemorySourceContext) -> None:
         """A service that cannot be reached is unavailable, and the complaint does not repeat the ticket."""
         source = ChileCompra(settings_for(chilecompra_ticket=TICKET, chilecompra_base_url="http://127.0.0.1:1/x"))
-        [answer] = desk.run(source)
+        [answer] = context.run(source)
         assert answer.outcome == "unavailable"
         assert TICKET not in repr(answer)
 
     def test_the_days_requests_are_spent(
-        self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
     ) -> None:
-        """When the lane closes in the middle, what was read is kept and the rest follows the next day."""
-        register.fill(TODAY, 10)
-        desk.requests_left = 5
-        first, second = desk.run(source)
+        """When the quota closes in the middle, what was read is kept and the rest follows the next day."""
+        chile.fill(TODAY, 10)
+        context.requests_left = 5
+        first, second = context.run(source)
         assert (first.outcome, len(first.items)) == ("ok", 4)
         assert (second.outcome, second.detail) == ("unavailable", "today's requests are spent")
-        desk.requests_left = None
-        desk.run(source)
-        assert len(desk.items) == 10
-        assert not desk.rejects
+        context.requests_left = None
+        context.run(source)
+        assert len(context.items) == 10
+        assert not context.rejects
 
-    def test_the_daily_limit_is_handed_on(self, register: FakeChileCompra, desk: MemoryDesk) -> None:
-        """CHILECOMPRA_DAILY_LIMIT is the lane's."""
+    def test_the_daily_limit_is_handed_on(self, chile: FakeChileCompra, context: MemorySourceContext) -> None:
+        """CHILECOMPRA_DAILY_LIMIT is the quota's."""
         source = ChileCompra(
-            settings_for(chilecompra_ticket=TICKET, chilecompra_base_url=register.base_url, chilecompra_daily_limit=3)
+            settings_for(chilecompra_ticket=TICKET, chilecompra_base_url=chile.base_url, chilecompra_daily_limit=3)
         )
-        register.fill(TODAY, 10)
-        desk.run(source)
-        assert len(register.asked) == 3
+        chile.fill(TODAY, 10)
+        context.run(source)
+        assert len(chile.asked) == 3
 
-    def test_the_services_own_quota(self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk) -> None:
+    def test_the_services_own_quota(
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
+    ) -> None:
         """A quota of the service is met with patience: unavailable, nothing lost, read when it is over."""
-        register.fill(TODAY, 6)
-        register.quota = 4
-        answers = desk.run(source)
-        assert (len(desk.items), answers[-1].outcome) == (3, "unavailable")
-        register.quota = None
-        desk.run(source)
-        assert len(desk.items) == 6
+        chile.fill(TODAY, 6)
+        chile.quota = 4
+        answers = context.run(source)
+        assert (len(context.items), answers[-1].outcome) == (3, "unavailable")
+        chile.quota = None
+        context.run(source)
+        assert len(context.items) == 6
 
 
 class TestPace:
-    """One serial lane per ticket."""
+    """One serial quota per ticket."""
 
-    def test_every_request_takes_a_turn(self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk) -> None:
+    def test_every_request_takes_a_turn(
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
+    ) -> None:
         """Requests are as far apart as the pace says, and the service never complains."""
-        register.fill(TODAY, 60)
-        desk.run(source)
-        assert len(desk.turns) == len(register.asked)
-        assert min(register.gaps()) == pytest.approx(3.5)
-        assert register.refused == 0
+        chile.fill(TODAY, 60)
+        context.run(source)
+        assert len(context.turns) == len(chile.asked)
+        assert min(chile.gaps()) == pytest.approx(3.5)
+        assert chile.refused == 0
 
-    def test_it_recovers_slowly(self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk) -> None:
+    def test_it_recovers_slowly(
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
+    ) -> None:
         """After a complaint the pace shortens with each answer, down to the chosen one and no further."""
-        register.fill(TODAY, 100)
-        register.fail(fake.busy(), times=3)
-        desk.run(source)
-        [lane] = desk.paces
-        gaps = register.gaps()
+        chile.fill(TODAY, 100)
+        chile.fail(fake.busy(), times=3)
+        context.run(source)
+        [quota] = context.paces
+        gaps = chile.gaps()
         assert gaps[:3] == [pytest.approx(7), pytest.approx(14), pytest.approx(28)]
         assert all(earlier >= later - 1e-6 for earlier, later in itertools.pairwise(gaps[3:]))
         assert 5 < sum(gap > 3.6 for gap in gaps) < 60
-        assert desk.paces[lane] == 3_500
+        assert context.paces[quota] == 3_500
 
-    def test_a_pace_too_short_is_found_out(self, register: FakeChileCompra, desk: MemoryDesk) -> None:
+    def test_a_pace_too_short_is_found_out(self, chile: FakeChileCompra, context: MemorySourceContext) -> None:
         """Set below what the service bears, the pace adapts and everything is read."""
         source = ChileCompra(
-            settings_for(chilecompra_ticket=TICKET, chilecompra_base_url=register.base_url, chilecompra_pace_ms=700)
+            settings_for(chilecompra_ticket=TICKET, chilecompra_base_url=chile.base_url, chilecompra_pace_ms=700)
         )
-        register.fill(TODAY, 40)
-        desk.run(source)
-        assert len(desk.items) == 40
-        assert register.refused < 20
-        assert not desk.rejects
+        chile.fill(TODAY, 40)
+        context.run(source)
+        assert len(context.items) == 40
+        assert chile.refused < 20
+        assert not context.rejects
 
-    def test_a_longer_pace_is_taken_up(self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk) -> None:
-        """When the setting is raised, a lane that remembers a shorter pace follows."""
-        desk.run(source)
+    def test_a_longer_pace_is_taken_up(
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
+    ) -> None:
+        """When the setting is raised, a quota that remembers a shorter pace follows."""
+        context.run(source)
         slower = ChileCompra(
-            settings_for(chilecompra_ticket=TICKET, chilecompra_base_url=register.base_url, chilecompra_pace_ms=9000)
+            settings_for(chilecompra_ticket=TICKET, chilecompra_base_url=chile.base_url, chilecompra_pace_ms=9000)
         )
-        desk.run(slower)
-        assert set(desk.paces.values()) == {9_000}
+        context.run(slower)
+        assert set(context.paces.values()) == {9_000}
 
     def test_the_lane_does_not_name_the_ticket(
-        self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
     ) -> None:
-        """The lane is a fingerprint: the same for the same ticket, another for another."""
-        desk.run(source)
-        other = ChileCompra(settings_for(chilecompra_ticket="other", chilecompra_base_url=register.base_url))
-        desk.run(other)
-        lanes = list(dict.fromkeys(lane for lane, _ in desk.turns))
-        assert len(lanes) == 2
-        assert not any(part in lane for lane in lanes for part in (TICKET, "other"))
+        """The quota is a fingerprint: the same for the same ticket, another for another."""
+        context.run(source)
+        other = ChileCompra(settings_for(chilecompra_ticket="other", chilecompra_base_url=chile.base_url))
+        context.run(other)
+        quotas = list(dict.fromkeys(quota for quota, _ in context.turns))
+        assert len(quotas) == 2
+        assert not any(part in quota for quota in quotas for part in (TICKET, "other"))
 
     def test_no_log_repeats_the_ticket(
-        self, source: ChileCompra, desk: MemoryDesk, caplog: pytest.LogCaptureFixture
+        self, source: ChileCompra, context: MemorySourceContext, caplog: pytest.LogCaptureFixture
     ) -> None:
         """Not even at level debug does a library's line hold the ticket."""
         caplog.set_level(logging.DEBUG)
-        desk.run(source)
+        context.run(source)
         assert TICKET not in caplog.text
 
 
 class TestDays:
     """Today is read on every pass, each day once more on a later day."""
 
-    def test_the_first_time_reads_today(self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk) -> None:
+    def test_the_first_time_reads_today(
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
+    ) -> None:
         """The very first pass takes stock of today."""
-        register.publish("1-1-LE26", TODAY)
-        register.publish("2-1-LE26", TODAY - timedelta(days=1))
-        desk.run(source)
-        assert register.lists() == ["09022026"]
-        assert desk.cursor == {"complete": "2026-02-08"}
+        chile.publish("1-1-LE26", TODAY)
+        chile.publish("2-1-LE26", TODAY - timedelta(days=1))
+        context.run(source)
+        assert chile.lists() == ["09022026"]
+        assert context.cursor == {"complete": "2026-02-08"}
 
-    def test_the_day_is_santiagos(self, register: FakeChileCompra, source: ChileCompra) -> None:
+    def test_the_day_is_santiagos(self, chile: FakeChileCompra, source: ChileCompra) -> None:
         """At two in the morning UTC it is still yesterday in Chile."""
-        desk = MemoryDesk(datetime(2026, 2, 10, 2, 0, tzinfo=UTC))
-        register._clock = desk.seconds
-        desk.run(source)
-        assert register.lists() == ["09022026"]
+        context = MemorySourceContext(datetime(2026, 2, 10, 2, 0, tzinfo=UTC))
+        chile._clock = context.seconds
+        context.run(source)
+        assert chile.lists() == ["09022026"]
 
-    def test_midnight_loses_nothing(self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk) -> None:
+    def test_midnight_loses_nothing(
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
+    ) -> None:
         """What appears after the last look of a day is found on the next, for the day is read once more."""
-        desk.run(source)
-        register.publish("1-1-LE26", TODAY)
-        desk.time += timedelta(hours=14)
-        desk.run(source)
-        assert desk.told() == {"1-1-LE26"}
-        assert desk.cursor == {"complete": "2026-02-09"}
-        desk.run(source)
-        assert register.lists() == ["09022026", "10022026", "09022026", "10022026"]
+        context.run(source)
+        chile.publish("1-1-LE26", TODAY)
+        context.time += timedelta(hours=14)
+        context.run(source)
+        assert context.codes() == {"1-1-LE26"}
+        assert context.cursor == {"complete": "2026-02-09"}
+        context.run(source)
+        assert chile.lists() == ["09022026", "10022026", "09022026", "10022026"]
 
     @pytest.mark.parametrize("missed", [1, 4, 12])
     def test_every_missed_day_is_read(
-        self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk, missed: int
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext, missed: int
     ) -> None:
         """After an outage of n days each of them is read, today before them, and then no more."""
-        desk.run(source)
+        context.run(source)
         for n in range(missed + 1):
-            register.publish(f"{n + 1}-1-LE26", TODAY + timedelta(days=n))
-        desk.time += timedelta(days=missed)
-        register.asked.clear()
-        desk.run(source)
-        assert desk.told() == {f"{n + 1}-1-LE26" for n in range(missed + 1)}
-        assert register.lists()[0] == f"{TODAY + timedelta(days=missed):%d%m%Y}"
-        register.asked.clear()
-        assert desk.run(source)[-1].outcome == "unchanged"
-        assert len(register.lists()) == 1
+            chile.publish(f"{n + 1}-1-LE26", TODAY + timedelta(days=n))
+        context.time += timedelta(days=missed)
+        chile.asked.clear()
+        context.run(source)
+        assert context.codes() == {f"{n + 1}-1-LE26" for n in range(missed + 1)}
+        assert chile.lists()[0] == f"{TODAY + timedelta(days=missed):%d%m%Y}"
+        chile.asked.clear()
+        assert context.run(source)[-1].outcome == "unchanged"
+        assert len(chile.lists()) == 1
 
-    def test_the_way_back_is_bounded(self, register: FakeChileCompra, desk: MemoryDesk) -> None:
+    def test_the_way_back_is_bounded(self, chile: FakeChileCompra, context: MemorySourceContext) -> None:
         """No more than INGEST_CATCHUP_DAYS are read again."""
         source = ChileCompra(
-            settings_for(chilecompra_ticket=TICKET, chilecompra_base_url=register.base_url, ingest_catchup_days=3)
+            settings_for(chilecompra_ticket=TICKET, chilecompra_base_url=chile.base_url, ingest_catchup_days=3)
         )
-        desk.run(source)
-        desk.time += timedelta(days=20)
-        register.asked.clear()
-        desk.run(source)
-        assert register.lists() == ["01032026", "26022026", "27022026", "28022026"]
+        context.run(source)
+        context.time += timedelta(days=20)
+        chile.asked.clear()
+        context.run(source)
+        assert chile.lists() == ["01032026", "26022026", "27022026", "28022026"]
 
     def test_a_crash_during_the_catch_up_goes_on(
-        self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
     ) -> None:
         """Days that were finished and kept are not read again; the others are."""
-        desk.run(source)
+        context.run(source)
         for n in range(10):
-            register.publish(f"{n + 1}-1-LE26", TODAY + timedelta(days=n))
-        desk.time += timedelta(days=10)
-        desk.step(source)
-        source.fetch(desk.cursor, desk)
-        register.asked.clear()
-        desk.run(source)
-        assert len(desk.items) == 10
-        assert "09022026" not in register.lists()
+            chile.publish(f"{n + 1}-1-LE26", TODAY + timedelta(days=n))
+        context.time += timedelta(days=10)
+        context.step(source)
+        source.fetch(context.cursor, context)
+        chile.asked.clear()
+        context.run(source)
+        assert len(context.items) == 10
+        assert "09022026" not in chile.lists()
 
     def test_new_tenders_do_not_wait_for_old_days(
-        self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
     ) -> None:
         """While old days are made up for, what is published meanwhile is told in the next batch."""
-        desk.run(source)
-        desk.time += timedelta(days=3)
-        register.fill(TODAY + timedelta(days=1), 3 * DETAILS_PER_FETCH)
-        desk.step(source)
-        register.publish("1-1-LP26", TODAY + timedelta(days=3))
-        assert "1-1-LP26" in [item.external_id for item in desk.step(source).items]
+        context.run(source)
+        context.time += timedelta(days=3)
+        chile.fill(TODAY + timedelta(days=1), 3 * DETAILS_PER_FETCH)
+        context.step(source)
+        chile.publish("1-1-LP26", TODAY + timedelta(days=3))
+        assert "1-1-LP26" in [item.external_id for item in context.step(source).items]
 
-    def test_a_clock_that_goes_back(self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk) -> None:
+    def test_a_clock_that_goes_back(
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
+    ) -> None:
         """A cursor from the future is no harm."""
-        desk.cursor = {"complete": "2031-01-01"}
-        register.publish("1-1-LE26", TODAY)
-        desk.run(source)
-        assert desk.told() == {"1-1-LE26"}
+        context.cursor = {"complete": "2031-01-01"}
+        chile.publish("1-1-LE26", TODAY)
+        context.run(source)
+        assert context.codes() == {"1-1-LE26"}
 
 
 class TestDetails:
     """A detail is fetched once, and again only when the summary changed."""
 
-    def test_once(self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk) -> None:
+    def test_once(self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext) -> None:
         """Passes after the first fetch no detail; a null amount is no reason to."""
-        register.fill(TODAY, 30)
+        chile.fill(TODAY, 30)
         for _ in range(3):
-            desk.run(source)
-        assert sorted(register.details()) == sorted(register.tenders)
+            context.run(source)
+        assert sorted(chile.details()) == sorted(chile.tenders)
 
     def test_again_when_the_summary_changed(
-        self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
     ) -> None:
         """A new closing time is one more detail and one more telling."""
-        register.publish("1-1-LE26", TODAY)
-        register.publish("2-1-LE26", TODAY)
-        desk.run(source)
-        register.change("1-1-LE26", cierre=datetime(2026, 3, 30, 15, 0))  # noqa: DTZ001 the register's local time
-        desk.run(source)
-        desk.run(source)
-        assert register.details() == ["1-1-LE26", "2-1-LE26", "1-1-LE26"]
-        assert desk.items["chilecompra", "1-1-LE26"].cierra_at == datetime(2026, 3, 30, 18, 0, tzinfo=UTC)
+        chile.publish("1-1-LE26", TODAY)
+        chile.publish("2-1-LE26", TODAY)
+        context.run(source)
+        chile.change("1-1-LE26", cierre=datetime(2026, 3, 30, 15, 0))  # noqa: DTZ001 the register's local time
+        context.run(source)
+        context.run(source)
+        assert chile.details() == ["1-1-LE26", "2-1-LE26", "1-1-LE26"]
+        assert context.items["chilecompra", "1-1-LE26"].cierra_at == datetime(2026, 3, 30, 18, 0, tzinfo=UTC)
 
     def test_what_closes_needs_no_detail(
-        self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
     ) -> None:
         """A known tender that is closed, or withdrawn, is told from the list alone, and keeps what is known of it."""
         long = "Un nombre mucho más largo que los cincuenta caracteres de la lista"
         for code in ("1-1-LE26", "2-1-LE26", "3-1-LE26"):
-            register.publish(code, TODAY, long, monto=5e6)
-        desk.run(source)
-        before = register.details()
-        register.change("1-1-LE26", estado=8)
-        register.change("2-1-LE26", estado=15)
-        register.change("3-1-LE26", estado=19)
-        desk.run(source)
-        desk.run(source)
-        assert register.details() == before
-        told = {code: desk.items["chilecompra", code] for code in sorted(desk.told())}
+            chile.publish(code, TODAY, long, monto=5e6)
+        context.run(source)
+        before = chile.details()
+        chile.change("1-1-LE26", estado=8)
+        chile.change("2-1-LE26", estado=15)
+        chile.change("3-1-LE26", estado=19)
+        context.run(source)
+        context.run(source)
+        assert chile.details() == before
+        told = {code: context.items["chilecompra", code] for code in sorted(context.codes())}
         assert [(item.estado, item.announces, item.withdrawn) for item in told.values()] == [
             ("Adjudicada", False, False),
             ("Revocada", False, True),
@@ -548,136 +568,142 @@ class TestDetails:
         }
 
     def test_what_was_never_seen_open_is_nobodys_news(
-        self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
     ) -> None:
         """Tenders that are closed, or past their time, when first met cost no request and are not told."""
         for n, state in enumerate((6, 7, 8, 15, 16, 18, 19)):
-            register.publish(f"{n}-1-LE26", TODAY, estado=state)
-        register.publish("9-1-LE26", TODAY, cierre=datetime(2026, 2, 9, 9, 0))  # noqa: DTZ001
-        [answer] = desk.run(source)
-        assert (answer.outcome, register.details()) == ("unchanged", [])
+            chile.publish(f"{n}-1-LE26", TODAY, estado=state)
+        chile.publish("9-1-LE26", TODAY, cierre=datetime(2026, 2, 9, 9, 0))  # noqa: DTZ001
+        [answer] = context.run(source)
+        assert (answer.outcome, chile.details()) == ("unchanged", [])
 
-    def test_one_that_opens_again(self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk) -> None:
+    def test_one_that_opens_again(
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
+    ) -> None:
         """A suspended tender that is published again is open again."""
-        register.publish("1-1-LE26", TODAY)
-        desk.run(source)
-        register.change("1-1-LE26", estado=19)
-        desk.run(source)
-        register.change("1-1-LE26", estado=5)
-        desk.run(source)
-        item = desk.items["chilecompra", "1-1-LE26"]
+        chile.publish("1-1-LE26", TODAY)
+        context.run(source)
+        chile.change("1-1-LE26", estado=19)
+        context.run(source)
+        chile.change("1-1-LE26", estado=5)
+        context.run(source)
+        item = context.items["chilecompra", "1-1-LE26"]
         assert (item.estado, item.announces, item.withdrawn) == ("Publicada", True, False)
 
-    def test_no_close_date_is_open(self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk) -> None:
+    def test_no_close_date_is_open(
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
+    ) -> None:
         """A published tender without a closing time is announced."""
-        register.publish("1-1-LS26", TODAY, cierre=None)
-        desk.run(source)
-        assert desk.items["chilecompra", "1-1-LS26"].announces
+        chile.publish("1-1-LS26", TODAY, cierre=None)
+        context.run(source)
+        assert context.items["chilecompra", "1-1-LS26"].announces
 
     @pytest.mark.parametrize("no", [Answer(503, b""), fake.HTML, fake.as_json(fake.envelope([]))])
     def test_one_that_fails_does_not_stop_the_rest(
-        self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk, no: Answer
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext, no: Answer
     ) -> None:
         """A failing detail is recorded to be retried; the others are told; it is asked for again only when due."""
-        register.fill(TODAY, 6)
-        bad = list(register.tenders)[2]
-        register.fail(no, times=None, codigo=bad)
-        desk.run(source)
-        assert desk.told() == set(register.tenders) - {bad}
-        assert [(each.place, each.external_id, each.retry) for each in desk.rejects.values()] == [
+        chile.fill(TODAY, 6)
+        bad = list(chile.tenders)[2]
+        chile.fail(no, times=None, codigo=bad)
+        context.run(source)
+        assert context.codes() == set(chile.tenders) - {bad}
+        assert [(each.place, each.external_id, each.retry) for each in context.rejects.values()] == [
             (f"codigo={bad}", bad, True)
         ]
         for _ in range(3):
-            desk.run(source)
-        assert register.details().count(bad) == 1
-        desk.due = {f"codigo={bad}"}
-        desk.run(source)
-        assert register.details().count(bad) == 2
-        register.faults.clear()
-        desk.due = {f"codigo={bad}"}
-        desk.run(source)
-        assert desk.told() == set(register.tenders)
-        assert not desk.rejects
-        desk.run(source)
-        assert register.details().count(bad) == 3
+            context.run(source)
+        assert chile.details().count(bad) == 1
+        context.due = {f"codigo={bad}"}
+        context.run(source)
+        assert chile.details().count(bad) == 2
+        chile.faults.clear()
+        context.due = {f"codigo={bad}"}
+        context.run(source)
+        assert context.codes() == set(chile.tenders)
+        assert not context.rejects
+        context.run(source)
+        assert chile.details().count(bad) == 3
 
     def test_it_is_retried_after_its_day_too(
-        self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
     ) -> None:
         """A detail that failed days ago is still made up for, and announced while it is open."""
-        register.publish("1-1-LE26", TODAY)
-        register.fail(Answer(503, b""))
-        register.fail(Answer(503, b""), codigo="")
-        desk.run(source)
-        desk.run(source)
-        desk.time += timedelta(days=3)
-        desk.run(source)
-        assert "failed" not in desk.cursor
-        desk.due = set(desk.rejects)
-        desk.run(source)
-        assert desk.items["chilecompra", "1-1-LE26"].announces
-        assert not desk.rejects
+        chile.publish("1-1-LE26", TODAY)
+        chile.fail(Answer(503, b""))
+        chile.fail(Answer(503, b""), codigo="")
+        context.run(source)
+        context.run(source)
+        context.time += timedelta(days=3)
+        context.run(source)
+        assert "failed" not in context.cursor
+        context.due = set(context.rejects)
+        context.run(source)
+        assert context.items["chilecompra", "1-1-LE26"].announces
+        assert not context.rejects
 
     def test_a_refused_detail_is_not_retried(
-        self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
     ) -> None:
         """What the service calls a wrong request is recorded for a person, not for another try."""
-        register.publish("1-1-LE26", TODAY)
-        register.fail(fake.WRONG_DATE, codigo="1-1-LE26")
-        desk.run(source)
-        desk.run(source)
-        assert [reject.retry for reject in desk.rejects.values()] == [False]
-        assert register.details() == ["1-1-LE26"]
+        chile.publish("1-1-LE26", TODAY)
+        chile.fail(fake.WRONG_DATE, codigo="1-1-LE26")
+        context.run(source)
+        context.run(source)
+        assert [reject.retry for reject in context.rejects.values()] == [False]
+        assert chile.details() == ["1-1-LE26"]
 
     def test_a_changed_one_is_tried_at_once(
-        self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
     ) -> None:
         """A failed detail whose summary changes is a new request."""
-        register.publish("1-1-LE26", TODAY)
-        register.fail(fake.WRONG_DATE, codigo="1-1-LE26")
-        desk.run(source)
-        register.change("1-1-LE26", nombre="Otro nombre")
-        desk.run(source)
-        assert desk.told() == {"1-1-LE26"}
+        chile.publish("1-1-LE26", TODAY)
+        chile.fail(fake.WRONG_DATE, codigo="1-1-LE26")
+        context.run(source)
+        chile.change("1-1-LE26", nombre="Otro nombre")
+        context.run(source)
+        assert context.codes() == {"1-1-LE26"}
 
     def test_a_service_that_dies_is_not_asked_for_every_detail(
-        self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
     ) -> None:
         """After a few failures in a row the batch ends, and the next look says unavailable."""
-        register.fill(TODAY, 20)
-        register.fail(Answer(503, b""), times=None, codigo="")
-        register.fail(Answer(503, b""), times=None, fecha="", skip=1)
-        first, second = desk.run(source)
+        chile.fill(TODAY, 20)
+        chile.fail(Answer(503, b""), times=None, codigo="")
+        chile.fail(Answer(503, b""), times=None, fecha="", skip=1)
+        first, second = context.run(source)
         assert (len(first.rejects), len(first.items)) == (3, 0)
         assert second.outcome == "unavailable"
-        assert len(register.details()) == 3
+        assert len(chile.details()) == 3
 
-    def test_rows_without_a_code(self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk) -> None:
+    def test_rows_without_a_code(
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
+    ) -> None:
         """A row that names no tender is recorded once; the others are read."""
-        row = register.publish("1-1-LE26", TODAY).summary()
-        register.fail(fake.as_json(fake.envelope([{"Nombre": "x"}, None, row])), times=None, fecha="")  # type: ignore[list-item]
-        answers = [desk.run(source)[0] for _ in range(2)]
+        row = chile.publish("1-1-LE26", TODAY).summary()
+        chile.fail(fake.as_json(fake.envelope([{"Nombre": "x"}, None, row])), times=None, fecha="")  # type: ignore[list-item]
+        answers = [context.run(source)[0] for _ in range(2)]
         assert [len(answer.rejects) for answer in answers] == [2, 0]
-        assert desk.told() == {"1-1-LE26"}
+        assert context.codes() == {"1-1-LE26"}
 
     def test_an_index_by_web_or_ocds_does_not_confuse(
-        self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
     ) -> None:
         """Another teller of the same register changes an item without causing a detail to be fetched again."""
-        register.publish("1-1-LE26", TODAY)
-        desk.run(source)
+        chile.publish("1-1-LE26", TODAY)
+        context.run(source)
         key = ("chilecompra", "1-1-LE26")
-        told = desk.items[key]
-        desk.items[key] = type(told)(**vars(told) | {"fingerprint": f"web:12345678 {told.fingerprint}"})
-        desk.run(source)
-        assert register.details() == ["1-1-LE26"]
+        told = context.items[key]
+        context.items[key] = type(told)(**vars(told) | {"fingerprint": f"web:12345678 {told.fingerprint}"})
+        context.run(source)
+        assert chile.details() == ["1-1-LE26"]
 
-    def test_a_full_day(self, register: FakeChileCompra, source: ChileCompra, desk: MemoryDesk) -> None:
+    def test_a_full_day(self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext) -> None:
         """Of 1,500 summaries with 411 open ones, 411 details are fetched, with few lists besides."""
-        register.fill(TODAY, 1_500, published=411)
-        desk.run(source)
-        assert len(desk.items) == len(register.details()) == 411
-        assert len(register.lists()) <= 411 // DETAILS_PER_FETCH + 2
+        chile.fill(TODAY, 1_500, published=411)
+        context.run(source)
+        assert len(context.items) == len(chile.details()) == 411
+        assert len(chile.lists()) <= 411 // DETAILS_PER_FETCH + 2
 
 
 def test_notify_first_run() -> None:

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
+from sources.context import FIXTURES, MemorySourceContext, settings_for
 from structlog.testing import capture_logs
 
 from fakes.chilecompra import FakeSearchPage
-from relevo.sources.chilecompra_web import LANE, ChileCompraWeb, read_cards, read_export
+from relevo.sources.chilecompra_web import QUOTA, ChileCompraWeb, read_cards, read_export
 from relevo.sources.http import Trouble
-from sources.desk import FIXTURES, MemoryDesk, settings_for
 
 EXPORT = (FIXTURES / "web" / "export_lista_licitaciones_7rows_PARTIAL.csv").read_bytes()
 CARDS = (FIXTURES / "web" / "buscar_fragment_2cards_PARTIAL.html").read_bytes()
@@ -60,32 +60,32 @@ def test_real_cards() -> None:
     assert second.publicada_at == datetime(2026, 9, 24, 3, tzinfo=UTC)
 
 
-def test_both_halves_are_asked(page: FakeSearchPage, source: ChileCompraWeb, desk: MemoryDesk) -> None:
+def test_both_halves_are_asked(page: FakeSearchPage, source: ChileCompraWeb, context: MemorySourceContext) -> None:
     """Tenders without a published amount need a query of their own; every request has its turn."""
     page.export["0"] = EXPORT.replace(b"1017312-18-LP26", b"1-1-LE26")
-    [answer] = desk.run(source)
+    [answer] = context.run(source)
     assert (answer.outcome, len(answer.items)) == ("ok", 8)
-    assert [lane for lane, _ in desk.turns] == [LANE] * len(page.asked)
+    assert [quota for quota, _ in context.turns] == [QUOTA] * len(page.asked)
 
 
 def test_a_refused_export_falls_back_to_the_cards(
-    page: FakeSearchPage, source: ChileCompraWeb, desk: MemoryDesk
+    page: FakeSearchPage, source: ChileCompraWeb, context: MemorySourceContext
 ) -> None:
     """`estado: false` at HTTP 200 is a refusal, and the cards are read instead."""
     page.refuse_export = True
-    [answer] = desk.run(source)
-    assert desk.told() == {"4886-34-L126", "2448-136-LE26"}
+    [answer] = context.run(source)
+    assert context.codes() == {"4886-34-L126", "2448-136-LE26"}
     assert answer.outcome == "ok"
 
 
 @pytest.mark.parametrize("empty", [b"", (FIXTURES / "web" / "export_header_only.csv").read_bytes()])
 def test_an_empty_list_is_not_nothing_new(
-    page: FakeSearchPage, source: ChileCompraWeb, desk: MemoryDesk, empty: bytes
+    page: FakeSearchPage, source: ChileCompraWeb, context: MemorySourceContext, empty: bytes
 ) -> None:
     """To strangers the page shows empty lists: they are unavailable, never the end of all tenders."""
     page.export = dict.fromkeys("10", empty)
     page.cards = b"<div></div>"
-    [answer] = desk.run(source)
+    [answer] = context.run(source)
     assert answer.outcome == "unavailable"
 
 
@@ -109,12 +109,12 @@ def test_an_export_that_cannot_be_read_is_loud(changed: bytes) -> None:
 
 
 def test_one_half_that_fails_does_not_hide_the_other(
-    page: FakeSearchPage, source: ChileCompraWeb, desk: MemoryDesk
+    page: FakeSearchPage, source: ChileCompraWeb, context: MemorySourceContext
 ) -> None:
     """What one half tells is kept, with the trouble of the other beside it; without news the trouble is the outcome."""
     page.export["0"] = b"a;b\r\n"
     page.cards = b"<div></div>"
-    [answer] = desk.run(source)
+    [answer] = context.run(source)
     assert (answer.outcome, len(answer.items), bool(answer.detail)) == ("ok", 7, True)
-    [again] = desk.run(source)
+    [again] = context.run(source)
     assert (again.outcome, again.items) == ("unavailable", ())

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from sources.context import FIXTURES, MemorySourceContext, settings_for
 
 from fakes.chilecompra import TICKET, FakeChileCompra, FakeSearchPage
 from fakes.server import Answer, Asked, FakeServer
@@ -21,7 +22,6 @@ from relevo.sources.chilecompra import ChileCompra
 from relevo.sources.chilecompra_web import ChileCompraWeb
 from relevo.sources.folder import Folder
 from relevo.sources.ocds import Ocds
-from sources.desk import FIXTURES, MemoryDesk, settings_for
 
 TODAY = date(2026, 2, 9)
 HEAD = (FIXTURES / "web" / "export_header_only.csv").read_text(encoding="utf-8-sig").strip()
@@ -33,7 +33,7 @@ class World:
 
     kind: str
     folder: Path
-    desk: MemoryDesk
+    context: MemorySourceContext
     stack: ExitStack
     tenders: dict[str, str] = field(default_factory=dict)
     broken: bool = False
@@ -62,7 +62,7 @@ class World:
             self.folder.with_name("gone").rename(self.folder)
 
     def _chilecompra(self) -> Source:
-        self.api = self.stack.enter_context(FakeChileCompra(clock=self.desk.seconds))
+        self.api = self.stack.enter_context(FakeChileCompra(clock=self.context.seconds))
         return ChileCompra(settings_for(chilecompra_ticket=TICKET, chilecompra_base_url=self.api.base_url))
 
     def _chilecompra_web(self) -> Source:
@@ -134,12 +134,12 @@ class World:
 
 
 @pytest.fixture(params=["chilecompra", "chilecompra-web", "ocds", "ocds-folder", "folder"])
-def world(request: pytest.FixtureRequest, tmp_path: Path, desk: MemoryDesk) -> Iterator[World]:
+def world(request: pytest.FixtureRequest, tmp_path: Path, context: MemorySourceContext) -> Iterator[World]:
     """Each adapter in a world of its own."""
     folder = tmp_path / "drop"
     folder.mkdir()
     with ExitStack() as stack:
-        yield World(request.param, folder, desk, stack)
+        yield World(request.param, folder, context, stack)
 
 
 def check(item: Item) -> None:
@@ -160,34 +160,34 @@ def check(item: Item) -> None:
 def test_it_tells_what_is_there_once(world: World) -> None:
     """What is there is told, fits the table, and is not told again."""
     codes = [world.add(number) for number in range(1, 4)]
-    answers = world.desk.run(world.source)
+    answers = world.context.run(world.source)
     assert [answer.outcome for answer in answers] == ["ok"] * len(answers)
-    assert {name.removeprefix("ocds-abc123-") for name in world.desk.told()} == set(codes)
-    for item in world.desk.items.values():
+    assert {name.removeprefix("ocds-abc123-") for name in world.context.codes()} == set(codes)
+    for item in world.context.items.values():
         check(item)
         assert item.announces
         assert item.nombre == "Compra de prueba"
-    again = world.desk.run(world.source)
+    again = world.context.run(world.source)
     assert [(answer.outcome, answer.items) for answer in again] == [("unchanged", ())]
 
 
 def test_news_follow(world: World) -> None:
     """What is added later is told later, alone."""
     world.add(1)
-    world.desk.run(world.source)
+    world.context.run(world.source)
     world.add(2)
-    told = [item.external_id for answer in world.desk.run(world.source) for item in answer.items]
+    told = [item.external_id for answer in world.context.run(world.source) for item in answer.items]
     assert [name.removeprefix("ocds-abc123-") for name in told] == ["2-1-LE26"]
 
 
 def test_a_change_is_told_as_the_same_item(world: World) -> None:
     """A tender told differently is one item with another fingerprint."""
     world.add(1)
-    world.desk.run(world.source)
-    [before] = world.desk.items.values()
+    world.context.run(world.source)
+    [before] = world.context.items.values()
     world.add(1, "Otro nombre")
-    world.desk.run(world.source)
-    [after] = world.desk.items.values()
+    world.context.run(world.source)
+    [after] = world.context.items.values()
     assert (after.nombre, after.external_id) == ("Otro nombre", before.external_id)
     assert after.fingerprint != before.fingerprint
 
@@ -195,24 +195,24 @@ def test_a_change_is_told_as_the_same_item(world: World) -> None:
 def test_could_not_ask_is_not_nothing_new(world: World) -> None:
     """While it cannot be read it says so, tells nothing and stays where it was; then it goes on."""
     world.add(1)
-    world.desk.run(world.source)
-    cursor = world.desk.cursor
+    world.context.run(world.source)
+    cursor = world.context.cursor
     world.shut()
-    answer = world.source.fetch(cursor, world.desk)
+    answer = world.source.fetch(cursor, world.context)
     assert answer.outcome in ("unavailable", "rejected")
     assert (answer.items, answer.more, dict(answer.cursor)) == ((), False, cursor)
     assert answer.detail
     world.reopen()
     world.add(2)
-    world.desk.run(world.source)
-    assert len(world.desk.items) == 2
+    world.context.run(world.source)
+    assert len(world.context.items) == 2
 
 
 def test_unreadable_from_the_first_time_on(world: World) -> None:
     """A first time that fails leaves the first time to come."""
     world.add(1)
     world.shut()
-    answer = world.source.fetch({}, world.desk)
+    answer = world.source.fetch({}, world.context)
     assert answer.outcome in ("unavailable", "rejected")
     assert dict(answer.cursor) == {}
 
@@ -229,16 +229,16 @@ def test_batches_are_bounded(world: World) -> None:
         world._show("1-1-LE26")
     if world.kind == "ocds-folder":
         (world.folder / "all.json").write_text(json.dumps(world._package(list(world.tenders))))
-    answers = world.desk.run(world.source)
+    answers = world.context.run(world.source)
     assert len(answers) > 1
     assert all(len(answer.items) <= 500 for answer in answers)
-    assert len(world.desk.items) == len(world.tenders)
+    assert len(world.context.items) == len(world.tenders)
 
 
 def test_an_answer_not_kept_is_told_again(world: World) -> None:
     """If the batch was not committed, the same cursor tells the same."""
     world.add(1)
-    first, second = (world.source.fetch({}, world.desk) for _ in range(2))
+    first, second = (world.source.fetch({}, world.context) for _ in range(2))
     assert [item.external_id for item in first.items] == [item.external_id for item in second.items] != []
 
 
@@ -246,9 +246,9 @@ def test_the_cursor_is_small_and_plain(world: World) -> None:
     """A cursor is a JSON object of a few kilobytes."""
     for number in range(1, 30):
         world.add(number)
-    world.desk.run(world.source)
-    assert isinstance(world.desk.cursor, dict)
-    assert len(json.dumps(world.desk.cursor)) < 10_000
+    world.context.run(world.source)
+    assert isinstance(world.context.cursor, dict)
+    assert len(json.dumps(world.context.cursor)) < 10_000
 
 
 def test_names_and_intervals(world: World) -> None:
@@ -262,10 +262,10 @@ def test_names_and_intervals(world: World) -> None:
 def test_secrets_do_not_show(world: World) -> None:
     """Neither the source nor what it answers repeats the ticket."""
     world.add(1)
-    answers = world.desk.run(world.source)
+    answers = world.context.run(world.source)
     world.shut()
-    answers.append(world.source.fetch(world.desk.cursor, world.desk))
-    assert TICKET not in f"{world.source!r} {vars(world.source)} {answers} {world.desk.turns}"
+    answers.append(world.source.fetch(world.context.cursor, world.context))
+    assert TICKET not in f"{world.source!r} {vars(world.source)} {answers} {world.context.turns}"
 
 
 def test_fixtures_are_there() -> None:

@@ -9,10 +9,10 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from sources.context import MemorySourceContext, settings_for
 
 from relevo.sources import folder as adapter
 from relevo.sources.folder import Folder
-from sources.desk import MemoryDesk, settings_for
 
 
 @pytest.fixture
@@ -29,11 +29,11 @@ def line(number: int, **more: object) -> str:
 class TestSample:
     """The bundled sample."""
 
-    def test_it_shows_life(self, desk: MemoryDesk) -> None:
+    def test_it_shows_life(self, context: MemorySourceContext) -> None:
         """Without a folder of one's own a dozen open tenders are told, whatever day it is, and announced at once."""
         source = Folder(settings_for())
-        desk.time = datetime(2031, 7, 1, tzinfo=UTC)
-        [answer] = desk.run(source)
+        context.time = datetime(2031, 7, 1, tzinfo=UTC)
+        [answer] = context.run(source)
         assert (len(answer.items), answer.rejects, source.seeds_silently) == (12, (), False)
         for item in answer.items:
             assert item.announces
@@ -42,17 +42,17 @@ class TestSample:
             assert item.region
             assert item.tipo
             assert item.publicada_at
-            assert item.publicada_at < desk.time
+            assert item.publicada_at < context.time
             assert item.cierra_at
-            assert item.cierra_at > desk.time + timedelta(days=1)
+            assert item.cierra_at > context.time + timedelta(days=1)
         assert {item.moneda for item in answer.items} >= {"CLP", "CLF", "USD"}
-        assert desk.run(source)[-1].outcome == "unchanged"
+        assert context.run(source)[-1].outcome == "unchanged"
 
 
 class TestLines:
     """What a line may say."""
 
-    def test_every_field(self, tmp_path: Path, source: Folder, desk: MemoryDesk) -> None:
+    def test_every_field(self, tmp_path: Path, source: Folder, context: MemorySourceContext) -> None:
         """All fields of an item can be told."""
         told = {
             "descripcion": "D",
@@ -68,8 +68,8 @@ class TestLines:
             "namespace": "mine",
         }
         (tmp_path / "a.jsonl").write_text(line(1, **told))
-        desk.run(source)
-        item = desk.items["mine", "1-1-LE26"]
+        context.run(source)
+        item = context.items["mine", "1-1-LE26"]
         assert (item.monto, item.moneda, item.monto_label) == (Decimal("70063.50"), "CLF", "unas 70 mil")
         assert (item.rubros, item.rubro_scheme, item.tipo) == (("72141003", "72141000"), "UNSPSC", "LE")
         assert item.publicada_at == datetime(2026, 2, 9, 13, tzinfo=UTC)
@@ -89,12 +89,17 @@ class TestLines:
         ],
     )
     def test_states(
-        self, tmp_path: Path, source: Folder, desk: MemoryDesk, more: dict[str, object], wanted: tuple[bool, bool]
+        self,
+        tmp_path: Path,
+        source: Folder,
+        context: MemorySourceContext,
+        more: dict[str, object],
+        wanted: tuple[bool, bool],
     ) -> None:
         """Only what is open announces; what is revoked is withdrawn."""
         (tmp_path / "a.jsonl").write_text(line(1, **more))
-        desk.run(source)
-        [item] = desk.items.values()
+        context.run(source)
+        [item] = context.items.values()
         assert (item.announces, item.withdrawn) == wanted
 
     @pytest.mark.parametrize(
@@ -115,21 +120,21 @@ class TestLines:
         ],
     )
     def test_a_bad_line_is_named_and_the_rest_is_read(
-        self, tmp_path: Path, source: Folder, desk: MemoryDesk, bad: str, reason: str
+        self, tmp_path: Path, source: Folder, context: MemorySourceContext, bad: str, reason: str
     ) -> None:
         """A line that cannot be used is a reject by file and line; the others are told."""
         (tmp_path / "a.jsonl").write_text(line(1) + "\n" + bad + "\n" + line(2))
-        desk.run(source)
-        assert desk.told() == {"1-1-LE26", "2-1-LE26"}
-        [reject] = desk.rejects.values()
+        context.run(source)
+        assert context.codes() == {"1-1-LE26", "2-1-LE26"}
+        [reject] = context.rejects.values()
         assert reject.place == "a.jsonl:3"
         assert reason in reject.reason
-        assert desk.run(source)[-1].outcome == "unchanged"
+        assert context.run(source)[-1].outcome == "unchanged"
 
-    def test_a_tender_told_twice_is_one(self, tmp_path: Path, source: Folder, desk: MemoryDesk) -> None:
+    def test_a_tender_told_twice_is_one(self, tmp_path: Path, source: Folder, context: MemorySourceContext) -> None:
         """The later line wins where it says something."""
         (tmp_path / "a.jsonl").write_text(line(1, region="Maule", monto=5) + line(1, monto=7))
-        [answer] = desk.run(source)
+        [answer] = context.run(source)
         [item] = answer.items
         assert (item.region, item.monto) == ("Maule", Decimal(7))
 
@@ -137,60 +142,64 @@ class TestLines:
 class TestGrowth:
     """Files grow, are replaced, and go."""
 
-    def test_appended_lines_are_read_alone(self, tmp_path: Path, source: Folder, desk: MemoryDesk) -> None:
+    def test_appended_lines_are_read_alone(self, tmp_path: Path, source: Folder, context: MemorySourceContext) -> None:
         """Only what was appended is told."""
         file = tmp_path / "a.jsonl"
         file.write_text(line(1) + line(2))
-        desk.run(source)
+        context.run(source)
         with file.open("a") as more:
             more.write(line(3))
-        [answer] = desk.run(source)
+        [answer] = context.run(source)
         assert [item.external_id for item in answer.items] == ["3-1-LE26"]
 
-    def test_a_half_written_line_waits(self, tmp_path: Path, source: Folder, desk: MemoryDesk) -> None:
+    def test_a_half_written_line_waits(self, tmp_path: Path, source: Folder, context: MemorySourceContext) -> None:
         """A line that is not whole yet is read when it is; its number stays right."""
         file = tmp_path / "a.jsonl"
         whole = line(2)
         file.write_text(line(1) + whole[:10])
-        os.utime(file, (desk.time.timestamp(), desk.time.timestamp()))
-        [answer] = desk.run(source)
+        os.utime(file, (context.time.timestamp(), context.time.timestamp()))
+        [answer] = context.run(source)
         assert ([item.external_id for item in answer.items], answer.rejects) == (["1-1-LE26"], ())
         file.write_text(line(1) + whole + "x\n")
-        desk.run(source)
-        assert desk.told() == {"1-1-LE26", "2-1-LE26"}
-        assert list(desk.rejects) == ["a.jsonl:3"]
+        context.run(source)
+        assert context.codes() == {"1-1-LE26", "2-1-LE26"}
+        assert list(context.rejects) == ["a.jsonl:3"]
 
-    def test_a_last_line_without_an_end_counts(self, tmp_path: Path, source: Folder, desk: MemoryDesk) -> None:
+    def test_a_last_line_without_an_end_counts(
+        self, tmp_path: Path, source: Folder, context: MemorySourceContext
+    ) -> None:
         """A whole object is taken though its end of line is missing; that end, written later, is no line."""
         file = tmp_path / "a.jsonl"
         file.write_text(line(1).strip())
-        desk.run(source)
-        assert desk.told() == {"1-1-LE26"}
+        context.run(source)
+        assert context.codes() == {"1-1-LE26"}
         with file.open("a") as more:
             more.write("\n" + line(2) + "bad\n")
-        desk.run(source)
-        assert desk.told() == {"1-1-LE26", "2-1-LE26"}
-        assert list(desk.rejects) == ["a.jsonl:3"]
+        context.run(source)
+        assert context.codes() == {"1-1-LE26", "2-1-LE26"}
+        assert list(context.rejects) == ["a.jsonl:3"]
 
     def test_a_line_left_half_written_is_rejected_in_the_end(
-        self, tmp_path: Path, source: Folder, desk: MemoryDesk
+        self, tmp_path: Path, source: Folder, context: MemorySourceContext
     ) -> None:
         """After an hour without a change nobody is going to finish it."""
         file = tmp_path / "a.jsonl"
         file.write_text('{"codigo":')
-        os.utime(file, (desk.time.timestamp(), desk.time.timestamp()))
-        assert desk.run(source)[-1].rejects == ()
-        desk.time += timedelta(hours=2)
-        desk.run(source)
-        assert list(desk.rejects) == ["a.jsonl:1"]
+        os.utime(file, (context.time.timestamp(), context.time.timestamp()))
+        assert context.run(source)[-1].rejects == ()
+        context.time += timedelta(hours=2)
+        context.run(source)
+        assert list(context.rejects) == ["a.jsonl:1"]
 
     @pytest.mark.parametrize("way", ["replaced", "rewritten", "shorter"])
-    def test_a_replaced_file_is_read_again(self, tmp_path: Path, source: Folder, desk: MemoryDesk, way: str) -> None:
+    def test_a_replaced_file_is_read_again(
+        self, tmp_path: Path, source: Folder, context: MemorySourceContext, way: str
+    ) -> None:
         """A file of the same name with other contents is a new file, and mended lines are resolved."""
         file = tmp_path / "a.jsonl"
         file.write_text(line(1) + "bad\n" + line(2))
-        desk.run(source)
-        assert list(desk.rejects) == ["a.jsonl:2"]
+        context.run(source)
+        assert list(context.rejects) == ["a.jsonl:2"]
         new = {
             "replaced": line(5) + line(6) + line(7),
             "rewritten": line(5) + line(6) + line(7) * 9,
@@ -201,67 +210,71 @@ class TestGrowth:
             (tmp_path / "new.tmp").replace(file)
         else:
             file.write_text(new)
-        desk.run(source)
-        assert {"5-1-LE26", "6-1-LE26"} <= desk.told()
-        assert not desk.rejects
+        context.run(source)
+        assert {"5-1-LE26", "6-1-LE26"} <= context.codes()
+        assert not context.rejects
 
-    def test_a_touched_file_is_not_told_again(self, tmp_path: Path, source: Folder, desk: MemoryDesk) -> None:
+    def test_a_touched_file_is_not_told_again(
+        self, tmp_path: Path, source: Folder, context: MemorySourceContext
+    ) -> None:
         """Another time alone is no other contents."""
         file = tmp_path / "a.jsonl"
         file.write_text(line(1))
-        desk.run(source)
+        context.run(source)
         os.utime(file, (1, 1))
-        assert desk.run(source)[-1].items == ()
+        assert context.run(source)[-1].items == ()
 
-    def test_a_file_that_is_gone_is_forgotten(self, tmp_path: Path, source: Folder, desk: MemoryDesk) -> None:
+    def test_a_file_that_is_gone_is_forgotten(
+        self, tmp_path: Path, source: Folder, context: MemorySourceContext
+    ) -> None:
         """The cursor holds only files that are there."""
         (tmp_path / "a.jsonl").write_text(line(1))
-        desk.run(source)
+        context.run(source)
         (tmp_path / "a.jsonl").unlink()
-        desk.run(source)
-        assert desk.cursor == {"files": {}}
+        context.run(source)
+        assert context.cursor == {"files": {}}
 
-    def test_other_files_are_left_alone(self, tmp_path: Path, source: Folder, desk: MemoryDesk) -> None:
+    def test_other_files_are_left_alone(self, tmp_path: Path, source: Folder, context: MemorySourceContext) -> None:
         """Hidden files, other kinds, folders and pipes are not read."""
         (tmp_path / ".a.jsonl").write_text(line(1))
         (tmp_path / "a.jsonl.tmp").write_text(line(1))
         (tmp_path / "b.jsonl").mkdir()
         os.mkfifo(tmp_path / "c.jsonl")
         (tmp_path / "d.ndjson").write_text(line(2))
-        desk.run(source)
-        assert desk.told() == {"2-1-LE26"}
+        context.run(source)
+        assert context.codes() == {"2-1-LE26"}
 
     def test_too_many_files_are_said_once(
-        self, tmp_path: Path, source: Folder, desk: MemoryDesk, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, source: Folder, context: MemorySourceContext, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Beyond the bound the first by name are read, and that is told, once."""
         monkeypatch.setattr(adapter, "MAX_FILES", 2)
         for number in range(4):
             (tmp_path / f"{number}.jsonl").write_text(line(number))
-        desk.run(source)
-        assert len(desk.items) == 2
-        assert "only 2" in desk.rejects["."].reason
-        assert desk.run(source)[-1].outcome == "unchanged"
+        context.run(source)
+        assert len(context.items) == 2
+        assert "only 2" in context.rejects["."].reason
+        assert context.run(source)[-1].outcome == "unchanged"
 
 
-def test_a_rejected_line_can_be_run_again(tmp_path: Path, source: Folder, desk: MemoryDesk) -> None:
+def test_a_rejected_line_can_be_run_again(tmp_path: Path, source: Folder, context: MemorySourceContext) -> None:
     """When an operator makes a reject due, its line is read again."""
     file = tmp_path / "a.jsonl"
     good = line(1)
     file.write_text("x" * (len(good) - 1) + "\n")
-    desk.run(source)
-    desk.due = {"a.jsonl:1"}
-    desk.run(source)
-    assert list(desk.rejects) == ["a.jsonl:1"]
+    context.run(source)
+    context.due = {"a.jsonl:1"}
+    context.run(source)
+    assert list(context.rejects) == ["a.jsonl:1"]
     with file.open("r+") as mended:
         mended.write(good)
     stat = file.stat()
-    entry = desk.cursor["files"]["a.jsonl"]
-    desk.cursor = {"files": {"a.jsonl": entry | {"stamp": [stat.st_ino, stat.st_size, stat.st_mtime_ns]}}}
-    desk.due = {"a.jsonl:1"}
-    desk.run(source)
-    assert desk.told() == {"1-1-LE26"}
-    assert not desk.rejects
+    entry = context.cursor["files"]["a.jsonl"]
+    context.cursor = {"files": {"a.jsonl": entry | {"stamp": [stat.st_ino, stat.st_size, stat.st_mtime_ns]}}}
+    context.due = {"a.jsonl:1"}
+    context.run(source)
+    assert context.codes() == {"1-1-LE26"}
+    assert not context.rejects
 
 
 def test_a_folder_of_ones_own_takes_stock_first(source: Folder) -> None:

@@ -8,12 +8,12 @@ import traceback
 from collections.abc import Callable, Iterator
 
 import pytest
+from sources.context import settings_for
 
 from fakes.server import Answer, Asked, FakeServer
 from relevo import __version__
 from relevo.sources import http
-from relevo.sources.http import Http, Reply, Trouble, is_private
-from sources.desk import settings_for
+from relevo.sources.http import Http, Response, Trouble, is_private
 
 SECRET = {"ticket": "hunter2"}
 Serve = Callable[[Callable[[Asked], Answer]], FakeServer]
@@ -224,4 +224,4 @@ def test_troubles_do_not_repeat_secrets(serve: Serve) -> None:
 )
 def test_how_long_to_wait(headers: dict[str, str], wait: int) -> None:
     """Retry-After is read as seconds or as a date by the server's clock, within a day."""
-    assert Reply(429, headers, b"", "u").retry_after_ms() == wait
+    assert Response(429, headers, b"", "u").retry_after_ms() == wait

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sources.context import FIXTURES, MemorySourceContext, settings_for
 
 from fakes.server import Answer, Asked, FakeServer
 from relevo.model import Item
 from relevo.sources.ocds import MAX_STUCK, Ocds
-from sources.desk import FIXTURES, MemoryDesk, settings_for
 
 OCDS = FIXTURES / "ocds"
 COMPILED = {"tag": ["compiled"], "date": "2026-02-01T10:00:00Z", "tender": {"title": "Works", "status": "active"}}
@@ -23,7 +23,7 @@ COMPILED = {"tag": ["compiled"], "date": "2026-02-01T10:00:00Z", "tender": {"tit
 def read(tmp_path: Path, name: str, now: datetime = datetime(2010, 3, 20, tzinfo=UTC)) -> Item:
     """Read one real file through the adapter."""
     (tmp_path / name).write_bytes((OCDS / name).read_bytes())
-    [answer] = MemoryDesk(now).run(Ocds(settings_for(ocds_folder=tmp_path)))
+    [answer] = MemorySourceContext(now).run(Ocds(settings_for(ocds_folder=tmp_path)))
     [item] = answer.items
     return item
 
@@ -132,9 +132,9 @@ class TestRealPackages:
     def test_the_namespace_can_be_chosen(self, tmp_path: Path) -> None:
         """OCDS_NAMESPACE wins over the ocid's prefix."""
         (tmp_path / "a.json").write_text(json.dumps(release(1)))
-        desk = MemoryDesk()
-        desk.run(Ocds(settings_for(ocds_folder=tmp_path, ocds_namespace="mine")))
-        assert set(desk.items) == {("mine", "ocds-abc123-1")}
+        context = MemorySourceContext()
+        context.run(Ocds(settings_for(ocds_folder=tmp_path, ocds_namespace="mine")))
+        assert set(context.items) == {("mine", "ocds-abc123-1")}
 
 
 class TestForms:
@@ -155,64 +155,68 @@ class TestForms:
             {"data": [release(1)]},
         ],
     )  # fmt: skip
-    def test_each_is_found(self, pages: Pages, source: Ocds, desk: MemoryDesk, document: object) -> None:
+    def test_each_is_found(self, pages: Pages, source: Ocds, context: MemorySourceContext, document: object) -> None:
         """Release packages, record packages, compiled, bare and listed releases tell the same tender."""
         pages.pages["/1"] = document
-        desk.run(source)
-        [item] = desk.items.values()
+        context.run(source)
+        [item] = context.items.values()
         assert (item.external_id, item.nombre, item.announces) == ("ocds-abc123-1", "Works", True)
 
-    def test_one_item_per_ocid_told_by_the_newest(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+    def test_one_item_per_ocid_told_by_the_newest(
+        self, pages: Pages, source: Ocds, context: MemorySourceContext
+    ) -> None:
         """Several releases of a tender are one item; order in the file does not matter."""
         pages.pages["/1"] = {"releases": [release(1, day=3, title="Third"), release(1, day=1, title="First")]}
-        [answer] = desk.run(source)
+        [answer] = context.run(source)
         assert [item.nombre for item in answer.items] == ["Third"]
 
-    def test_an_older_release_does_not_undo_a_newer(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+    def test_an_older_release_does_not_undo_a_newer(
+        self, pages: Pages, source: Ocds, context: MemorySourceContext
+    ) -> None:
         """A feed that shows the newest first tells old releases later: they change nothing."""
         pages.pages["/1"] = {"releases": [release(1, day=5, status="complete", tag="award")], "links": {"next": "/2"}}
         pages.pages["/2"] = {"releases": [release(1, day=1)]}
         for _ in range(2):
-            desk.run(source)
-        [item] = desk.items.values()
+            context.run(source)
+        [item] = context.items.values()
         assert (item.estado, item.announces) == ("complete", False)
 
-    def test_planning_is_not_told(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+    def test_planning_is_not_told(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
         """Before the release tagged tender there is nothing to announce; then there is."""
         pages.pages["/1"] = {"releases": [release(1, tag="planning", status="planned")]}
-        assert desk.run(source)[0].items == ()
+        assert context.run(source)[0].items == ()
         pages.pages["/1"] = {"releases": [release(1, day=2)]}
-        [item] = desk.run(source)[0].items
+        [item] = context.run(source)[0].items
         assert item.announces
 
     @pytest.mark.parametrize(
         ("status", "tag"), [("cancelled", "tenderUpdate"), ("withdrawn", "tender"), ("active", "tenderCancellation")]
     )
     def test_cancelled_ones_are_withdrawn(
-        self, pages: Pages, source: Ocds, desk: MemoryDesk, status: str, tag: str
+        self, pages: Pages, source: Ocds, context: MemorySourceContext, status: str, tag: str
     ) -> None:
         """A cancelled tender cancels what has not gone out."""
         pages.pages["/1"] = {"releases": [release(1)]}
-        desk.run(source)
+        context.run(source)
         pages.pages["/1"] = {"releases": [release(1, day=2, status=status, tag=tag)]}
-        [item] = desk.run(source)[0].items
+        [item] = context.run(source)[0].items
         assert (item.withdrawn, item.announces) == (True, False)
 
-    def test_what_is_over_announces_nothing(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+    def test_what_is_over_announces_nothing(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
         """An active tender past its end is not open."""
         over = release(1)
         over["tender"]["tenderPeriod"] = {"endDate": "2026-02-08T00:00:00Z"}
         pages.pages["/1"] = {"releases": [over]}
-        [item] = desk.run(source)[0].items
+        [item] = context.run(source)[0].items
         assert not item.announces
 
-    def test_two_schemes(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+    def test_two_schemes(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
         """Codes of two schemes are not mixed: UNSPSC stays where there is any."""
         both = release(1)
         kinds = [{"scheme": "CPV", "id": "45000000"}, {"scheme": "UNSPSC", "id": "72141003"}]
         both["tender"]["items"] = [{"classification": kinds[0], "additionalClassifications": kinds[1:]}]
         pages.pages["/1"] = {"releases": [both]}
-        [item] = desk.run(source)[0].items
+        [item] = context.run(source)[0].items
         assert (item.rubros, item.rubro_scheme) == (("72141003",), "UNSPSC")
 
 
@@ -221,82 +225,90 @@ class TestPages:
 
     @pytest.mark.parametrize("link", [{"links": {"next": "/2"}}, {"next_url": "/2"}, {"next": "/2"}])
     def test_the_next_page_is_followed(
-        self, pages: Pages, source: Ocds, desk: MemoryDesk, link: dict[str, Any]
+        self, pages: Pages, source: Ocds, context: MemorySourceContext, link: dict[str, Any]
     ) -> None:
         """Whatever a link to the next page is called, it is followed, relative or not."""
         pages.pages["/1"] = {"releases": [release(1)]} | link
         pages.pages["/2"] = {"releases": [release(2)]}
-        desk.run(source)
-        assert desk.told() == {"ocds-abc123-1", "ocds-abc123-2"}
+        context.run(source)
+        assert context.codes() == {"ocds-abc123-1", "ocds-abc123-2"}
 
-    def test_newest_first_stops_where_nothing_is_new(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+    def test_newest_first_stops_where_nothing_is_new(
+        self, pages: Pages, source: Ocds, context: MemorySourceContext
+    ) -> None:
         """Once all is known, one page is enough to know it."""
         for n in range(1, 9):
             newest_first = [release(2 * (9 - n), day=20 - n), release(2 * (9 - n) - 1, day=19 - n)]
             pages.pages[f"/{n}"] = {"releases": newest_first} | ({"links": {"next": f"/{n + 1}"}} if n < 8 else {})
-        desk.run(source)
-        assert len(desk.items) == 16
+        context.run(source)
+        assert len(context.items) == 16
         assert pages.paths() == [f"/{n}" for n in range(1, 9)]
-        assert desk.run(source)[-1].outcome == "unchanged"
+        assert context.run(source)[-1].outcome == "unchanged"
         assert pages.paths() == ["/1"]
 
-    def test_oldest_first_goes_on_at_the_end(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+    def test_oldest_first_goes_on_at_the_end(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
         """A feed that grows at its end is read from its last page on."""
         for n in range(1, 4):
             pages.pages[f"/{n}"] = {"releases": [release(2 * n, day=2 * n), release(2 * n + 1, day=2 * n + 1)]}
             pages.pages[f"/{n}"] |= {"links": {"next": f"/{n + 1}"}} if n < 3 else {}
-        desk.run(source)
+        context.run(source)
         pages.paths()
         pages.pages["/3"]["links"] = {"next": "/4"}
         pages.pages["/4"] = {"releases": [release(90, day=20), release(91, day=21)]}
-        desk.run(source)
+        context.run(source)
         assert pages.paths() == ["/3", "/4"]
-        assert len(desk.items) == 8
+        assert len(context.items) == 8
 
-    def test_unchanged(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+    def test_unchanged(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
         """A publisher who knows ETags is asked with them, and 304 is unchanged."""
         pages.headers = {"ETag": '"v1"', "Last-Modified": "Mon, 09 Feb 2026 12:00:00 GMT"}
         pages.pages["/1"] = {"releases": [release(1)]}
-        desk.run(source)
-        [answer] = desk.run(source)
+        context.run(source)
+        [answer] = context.run(source)
         assert answer.outcome == "unchanged"
         assert pages.asked[-1].headers["if-modified-since"] == "Mon, 09 Feb 2026 12:00:00 GMT"
         pages.headers = {"ETag": '"v2"'}
         pages.pages["/1"] = {"releases": [release(2)]}
-        desk.run(source)
-        assert len(desk.items) == 2
+        context.run(source)
+        assert len(context.items) == 2
 
-    def test_pages_that_lead_in_a_circle(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+    def test_pages_that_lead_in_a_circle(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
         """A page that names itself as the next one ends the pass."""
         pages.pages["/1"] = {"releases": [release(1)], "links": {"next": "/1"}}
-        assert len(desk.run(source)) == 1
+        assert len(context.run(source)) == 1
 
-    def test_trouble_in_the_middle_goes_on_there(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+    def test_trouble_in_the_middle_goes_on_there(
+        self, pages: Pages, source: Ocds, context: MemorySourceContext
+    ) -> None:
         """What was read before a page that fails is kept, and the pass goes on with that page."""
         pages.pages["/1"] = {"releases": [release(1)], "links": {"next": "/2"}}
         pages.pages["/2"] = Answer(503, b"")
-        assert [answer.outcome for answer in desk.run(source)] == ["ok", "unavailable"]
+        assert [answer.outcome for answer in context.run(source)] == ["ok", "unavailable"]
         pages.paths()
         pages.pages["/2"] = {"releases": [release(2)]}
-        desk.run(source)
+        context.run(source)
         assert pages.paths() == ["/2"]
-        assert len(desk.items) == 2
+        assert len(context.items) == 2
 
-    def test_a_page_that_is_gone_does_not_block_for_ever(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+    def test_a_page_that_is_gone_does_not_block_for_ever(
+        self, pages: Pages, source: Ocds, context: MemorySourceContext
+    ) -> None:
         """After a few failures the pass begins again."""
         pages.pages["/1"] = {"releases": [release(1)], "links": {"next": "/2"}}
-        desk.run(source)
+        context.run(source)
         for _ in range(MAX_STUCK):
-            desk.run(source)
+            context.run(source)
         pages.pages["/1"] = {"releases": [release(3)]}
-        desk.run(source)
-        assert "ocds-abc123-3" in desk.told()
+        context.run(source)
+        assert "ocds-abc123-3" in context.codes()
 
     @pytest.mark.parametrize("name", ["ocds_http200_status404.json", "ocds_http200_status500.json"])
-    def test_errors_inside_200_are_no_data(self, pages: Pages, source: Ocds, desk: MemoryDesk, name: str) -> None:
+    def test_errors_inside_200_are_no_data(
+        self, pages: Pages, source: Ocds, context: MemorySourceContext, name: str
+    ) -> None:
         """An error that comes as an answer is unavailable, with its words."""
         pages.pages["/1"] = Answer(200, (FIXTURES / "errors" / name).read_bytes())
-        [answer] = desk.run(source)
+        [answer] = context.run(source)
         assert answer.outcome == "unavailable"
         assert answer.detail.startswith("it answers ")
 
@@ -305,30 +317,32 @@ class TestPages:
         (Answer(403, b""), "rejected"), (Answer(401, b""), "rejected"), (Answer(429, b""), "unavailable"),
     ])  # fmt: skip
     def test_other_ways_to_say_no(
-        self, pages: Pages, source: Ocds, desk: MemoryDesk, answer: Answer, outcome: str
+        self, pages: Pages, source: Ocds, context: MemorySourceContext, answer: Answer, outcome: str
     ) -> None:
         """What is no package is never an empty one."""
         pages.pages["/1"] = answer
-        assert desk.run(source)[0].outcome == outcome
+        assert context.run(source)[0].outcome == outcome
 
-    def test_a_document_without_releases_is_rejected_once(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+    def test_a_document_without_releases_is_rejected_once(
+        self, pages: Pages, source: Ocds, context: MemorySourceContext
+    ) -> None:
         """JSON that holds no release is kept as a reject, told once, and resolved when it holds one."""
         pages.pages["/1"] = {"hello": "world"}
-        assert [len(desk.run(source)[0].rejects) for _ in range(2)] == [1, 0]
+        assert [len(context.run(source)[0].rejects) for _ in range(2)] == [1, 0]
         pages.pages["/1"] = {"releases": [release(1)]}
-        desk.run(source)
-        assert not desk.rejects
+        context.run(source)
+        assert not context.rejects
 
-    def test_an_empty_package_is_nothing_new(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+    def test_an_empty_package_is_nothing_new(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
         """A package that holds no release today is fine."""
         pages.pages["/1"] = {"releases": []}
-        [answer] = desk.run(source)
+        [answer] = context.run(source)
         assert (answer.outcome, answer.rejects) == ("unchanged", ())
 
-    def test_keys_in_the_address_are_not_repeated(self, pages: Pages, desk: MemoryDesk) -> None:
+    def test_keys_in_the_address_are_not_repeated(self, pages: Pages, context: MemorySourceContext) -> None:
         """A reject names its page without the query."""
         pages.pages["/1"] = {"hello": "world"}
-        [answer] = desk.run(Ocds(settings_for(ocds_url=f"{pages.url}/1?key=hunter2")))
+        [answer] = context.run(Ocds(settings_for(ocds_url=f"{pages.url}/1?key=hunter2")))
         assert "hunter2" not in repr(answer.rejects)
 
 
@@ -345,78 +359,78 @@ class TestChilesIndex:
         pages.pages["/1"] = document
         return document  # type: ignore[no-any-return]
 
-    def test_its_packages_are_fetched_once(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+    def test_its_packages_are_fetched_once(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
         """Each tender the index names is fetched, and only once."""
         self.index(pages)
-        desk.run(source)
-        assert len(desk.items) == 10
-        assert ("chilecompra", "5839-3-LP26") in desk.items
+        context.run(source)
+        assert len(context.items) == 10
+        assert ("chilecompra", "5839-3-LP26") in context.items
         assert len(pages.paths()) == 11
-        desk.run(source)
+        context.run(source)
         assert pages.paths() == ["/1"]
 
-    def test_one_that_fails_is_retried_when_due(self, pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+    def test_one_that_fails_is_retried_when_due(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
         """A package that fails is recorded and does not stop the rest."""
         self.index(pages)
         good = pages.pages["/tender/5839-3-LP26"]
         pages.pages["/tender/5839-3-LP26"] = Answer(200, b'{"status": 500, "detail": "Error"}')
         for _ in range(2):
-            desk.run(source)
-        assert len(desk.items) == 9
-        [reject] = desk.rejects.values()
+            context.run(source)
+        assert len(context.items) == 9
+        [reject] = context.rejects.values()
         assert reject.retry
         pages.pages["/tender/5839-3-LP26"] = good
-        desk.due = set(desk.rejects)
-        desk.run(source)
-        assert len(desk.items) == 10
-        assert not desk.rejects
+        context.due = set(context.rejects)
+        context.run(source)
+        assert len(context.items) == 10
+        assert not context.rejects
 
 
 class TestFiles:
     """A folder of packages."""
 
-    def test_files_are_read_once_and_again_when_changed(self, tmp_path: Path, desk: MemoryDesk) -> None:
+    def test_files_are_read_once_and_again_when_changed(self, tmp_path: Path, context: MemorySourceContext) -> None:
         """A file is read when it is new or changed; other files are left alone."""
         source = Ocds(settings_for(ocds_folder=tmp_path))
         (tmp_path / "a.json").write_text(json.dumps({"releases": [release(1)]}))
         (tmp_path / "notes.txt").write_text("not this")
         (tmp_path / ".hidden.json").write_text("nor this")
-        desk.run(source)
-        assert desk.run(source)[-1].outcome == "unchanged"
+        context.run(source)
+        assert context.run(source)[-1].outcome == "unchanged"
         (tmp_path / "a.json").write_text(json.dumps({"releases": [release(1, day=2, title="Changed")]}))
-        desk.run(source)
-        assert [item.nombre for item in desk.items.values()] == ["Changed"]
+        context.run(source)
+        assert [item.nombre for item in context.items.values()] == ["Changed"]
 
-    def test_lines(self, tmp_path: Path, desk: MemoryDesk) -> None:
+    def test_lines(self, tmp_path: Path, context: MemorySourceContext) -> None:
         """JSON lines hold one release or package each."""
         (tmp_path / "a.jsonl").write_text("\n".join(json.dumps(release(n)) for n in range(1, 4)))
-        desk.run(Ocds(settings_for(ocds_folder=tmp_path)))
-        assert len(desk.items) == 3
+        context.run(Ocds(settings_for(ocds_folder=tmp_path)))
+        assert len(context.items) == 3
 
-    def test_a_broken_file_is_rejected_and_mended(self, tmp_path: Path, desk: MemoryDesk) -> None:
+    def test_a_broken_file_is_rejected_and_mended(self, tmp_path: Path, context: MemorySourceContext) -> None:
         """A file that is no JSON is a reject by its name, and resolved when it is."""
         source = Ocds(settings_for(ocds_folder=tmp_path))
         (tmp_path / "a.json").write_text('{"releases": [')
         (tmp_path / "b.json").write_text(json.dumps(release(2)))
-        desk.run(source)
-        assert (set(desk.rejects), desk.told()) == ({"a.json"}, {"ocds-abc123-2"})
-        assert desk.run(source)[-1].outcome == "unchanged"
+        context.run(source)
+        assert (set(context.rejects), context.codes()) == ({"a.json"}, {"ocds-abc123-2"})
+        assert context.run(source)[-1].outcome == "unchanged"
         (tmp_path / "a.json").write_text(json.dumps(release(1)))
-        desk.run(source)
-        assert (desk.rejects, len(desk.items)) == ({}, 2)
+        context.run(source)
+        assert (context.rejects, len(context.items)) == ({}, 2)
 
-    def test_a_file_too_large(self, tmp_path: Path, desk: MemoryDesk) -> None:
+    def test_a_file_too_large(self, tmp_path: Path, context: MemorySourceContext) -> None:
         """More than HTTP_MAX_BYTES are not read into memory."""
         (tmp_path / "a.json").write_text(" " * 5_000)
-        desk.run(Ocds(settings_for(ocds_folder=tmp_path, http_max_bytes=1_000)))
-        assert "more than 1000 bytes" in desk.rejects["a.json"].reason
+        context.run(Ocds(settings_for(ocds_folder=tmp_path, http_max_bytes=1_000)))
+        assert "more than 1000 bytes" in context.rejects["a.json"].reason
 
 
-def test_time_passes(pages: Pages, source: Ocds, desk: MemoryDesk) -> None:
+def test_time_passes(pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
     """A tender that is told again unchanged after it closed is no news."""
     open_one = release(1)
     open_one["tender"]["tenderPeriod"] = {"endDate": "2026-02-11T00:00:00Z"}
     pages.pages["/1"] = {"releases": [open_one]}
-    desk.run(source)
-    desk.time += timedelta(days=9)
-    assert desk.run(source)[0].outcome == "unchanged"
+    context.run(source)
+    context.time += timedelta(days=9)
+    assert context.run(source)[0].outcome == "unchanged"

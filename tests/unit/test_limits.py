@@ -253,10 +253,10 @@ class TestBreaker:
 
     def test_a_probe_that_found_nothing_to_send_is_spared(self) -> None:
         """The next one may go at once; a breaker that was closed or opened anew meanwhile stays as it is."""
-        spared = limits.spare_probe(PROBING, NOW)
+        spared = limits.cancel_probe(PROBING, NOW)
         assert limits.reserve(spared, RULES, NOW, "bulk", 100)[1].probe
-        assert limits.spare_probe(FULL, NOW) is FULL
-        assert limits.spare_probe(OPEN, NOW) is OPEN
+        assert limits.cancel_probe(FULL, NOW) is FULL
+        assert limits.cancel_probe(OPEN, NOW) is OPEN
 
     @pytest.mark.parametrize(
         ("state", "by", "sent_at", "closes"),

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _SQL = queries.load("copying")
 T = TypeVar("T")
-_WORDY = ("licitaciones", "notification_events")  # a row may be as long as a page, where others are a line
-_FEW, _MANY = 5_000, 50_000
+_LONG_ROWS = ("licitaciones", "notification_events")  # a row may be as long as a page, where others are a line
+_FEW_ROWS, _MANY_ROWS = 5_000, 50_000
 _BATCH_BYTES = {"adbc.postgresql.batch_size_hint_bytes": str(4 << 20)}
 
 
@@ -58,7 +58,7 @@ def read_relation(connection: Connection, schema: str, name: str) -> Relation:
     with connection.cursor(row_factory=class_row(Column)) as cursor:
         columns = cursor.execute(_SQL["list_columns"], place).fetchall()
     keys = [row[0] for row in connection.execute(_SQL["list_keys"], place)]
-    group_rows = _FEW if name.startswith(_WORDY) else _MANY
+    group_rows = _FEW_ROWS if name.startswith(_LONG_ROWS) else _MANY_ROWS
     return Relation(schema, name, tuple(columns), tuple(keys), group_rows)
 
 
@@ -98,12 +98,12 @@ def read_rows(arrow: Any, statement: str, relation: Relation, about: Mapping[str
             yield parquet.Rows(parquet.arrow_schema(relation.columns, about), batches, relation.group_rows)
 
 
-def gently(work: Callable[[], T]) -> T:
+def in_background(work: Callable[[], T]) -> T:
     """Do something in a thread of its own that lets everybody else go first: the past is in no hurry."""
-    with ThreadPoolExecutor(1, initializer=_step_back) as thread:
+    with ThreadPoolExecutor(1, initializer=_lower_priority) as thread:
         return thread.submit(work).result()
 
 
-def _step_back() -> None:
+def _lower_priority() -> None:
     with suppress(OSError, AttributeError):  # where a thread has a priority of its own, as on Linux
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)

@@ -68,10 +68,10 @@ class Manifest:
 
     def to_json(self) -> str:
         """Write it down, the same for the same month."""
-        told = (
+        document = (
             {"format": FORMAT} | asdict(self) | {"month": f"{self.month:%Y-%m}", "rows": self.rows, "bytes": self.bytes}
         )
-        return json.dumps(told, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+        return json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 def folder_of(entity: str, month: date) -> str:
@@ -98,20 +98,20 @@ def month_of(key: str) -> tuple[str, date] | None:
 def parse(text: str, key: str) -> Manifest:
     """Read a manifest; what is not one is refused, for its names become names of files and tables."""
     try:
-        told = json.loads(text)
-        if told["format"] > FORMAT:
+        document = json.loads(text)
+        if document["format"] > FORMAT:
             raise ArchiveError(
-                f"{key} was written in format {told['format']}, and this version reads up to {FORMAT}.",
+                f"{key} was written in format {document['format']}, and this version reads up to {FORMAT}.",
                 hint="Use a newer relevo.",
             )
-        return _parse(told)
+        return _parse(document)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ArchiveError(f"{key} is no manifest of a month: {error}.", hint="Is this Relevo's archive?") from error
 
 
-def _parse(told: Mapping[str, Any]) -> Manifest:
-    year, month = told["month"].split("-")
-    columns = tuple(Column(_name(each["name"]), str(each["type"])) for each in told["columns"])
+def _parse(document: Mapping[str, Any]) -> Manifest:
+    year, month = document["month"].split("-")
+    columns = tuple(Column(_name(each["name"]), str(each["type"])) for each in document["columns"])
     parts = tuple(
         Part(
             _file(each["file"]),
@@ -122,16 +122,18 @@ def _parse(told: Mapping[str, Any]) -> Manifest:
             tuple(map(str, each["first_key"])),
             tuple(map(str, each["last_key"])),
         )
-        for each in told["parts"]
+        for each in document["parts"]
     )
-    keys = tuple(map(_name, told["keys"]))
-    version = int(told["schema_version"])
+    keys = tuple(map(_name, document["keys"]))
+    version = int(document["schema_version"])
     when = date(int(year), int(month), 1)
-    about = (_name(told["entity"]), when, version, str(told["software_version"]))
-    read = Manifest(*about, columns, keys, parts, str(told.get("export_id", "")), int(told.get("group_rows", 50_000)))
+    about = (_name(document["entity"]), when, version, str(document["software_version"]))
+    read = Manifest(
+        *about, columns, keys, parts, str(document.get("export_id", "")), int(document.get("group_rows", 50_000))
+    )
     if not 1 <= read.group_rows <= _MOST_IN_A_GROUP:
         raise ValueError(f"groups of {read.group_rows} rows are none")
-    if (read.rows, read.bytes) != (told["rows"], told["bytes"]):
+    if (read.rows, read.bytes) != (document["rows"], document["bytes"]):
         raise ValueError("its parts do not add up to what it says")
     before: tuple[str, ...] = ()
     for number, part in enumerate(parts, start=1):

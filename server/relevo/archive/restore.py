@@ -75,21 +75,21 @@ def read_manifest(store: ArchiveStore, entity: str, month: date) -> Manifest:
                 f"There is no {month:%Y-%m} of {entity} in {store.name}.",
                 hint="`relevo archive list` shows what there is.",
             ) from error
-        told = manifest.parse(path.read_text(encoding="utf-8", errors="replace"), key)
-    if (told.entity, told.month) != (entity, month):
+        record = manifest.parse(path.read_text(encoding="utf-8", errors="replace"), key)
+    if (record.entity, record.month) != (entity, month):
         raise ArchiveError(f"{key} is the manifest of another month.", hint="Somebody moved it; move it back.")
-    return told
+    return record
 
 
-def fetch(store: ArchiveStore, told: Manifest, folder: Path, progress: Progress = _no_progress) -> list[Path]:
+def fetch(store: ArchiveStore, record: Manifest, folder: Path, progress: Progress = _no_progress) -> list[Path]:
     """Download a month's files, each under its key once it was compared with its hash, and return their paths."""
     paths = []
     try:
-        for part in told.parts:
-            path = folder / told.key_of(part)
+        for part in record.parts:
+            path = folder / record.key_of(part)
             path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=".fetching-", dir=path.parent) as unfinished:
-                _fetch_part(store, told, part, Path(unfinished)).replace(path)
+                _fetch_part(store, record, part, Path(unfinished)).replace(path)
             paths.append(path)
             progress("fetching", part.rows)
     except OSError as error:
@@ -99,28 +99,30 @@ def fetch(store: ArchiveStore, told: Manifest, folder: Path, progress: Progress 
     return paths
 
 
-def _fetch_part(store: ArchiveStore, told: Manifest, part: Part, folder: Path) -> Path:
+def _fetch_part(store: ArchiveStore, record: Manifest, part: Part, folder: Path) -> Path:
     path = folder / part.file
-    store.fetch(told.key_of(part), path)
+    store.fetch(record.key_of(part), path)
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != part.file_sha256:
         raise ArchiveError(
-            f"{told.key_of(part)} in {store.name} is not the file its manifest lists.",
+            f"{record.key_of(part)} in {store.name} is not the file its manifest lists.",
             hint="It was changed or damaged; bring it back from a copy of the store.",
         )
     return path
 
 
-def verify(store: ArchiveStore, told: Manifest, progress: Progress = _no_progress) -> None:
+def verify(store: ArchiveStore, record: Manifest, progress: Progress = _no_progress) -> None:
     """Read a month back and check it against its manifest: every file whole, its columns and rows as listed."""
     from relevo.archive import parquet  # noqa: PLC0415 Arrow takes a tenth of a second, and most commands need none
 
-    for part in told.parts:
+    for part in record.parts:
         with tempfile.TemporaryDirectory(prefix="relevo-verify-") as folder:
-            path = _fetch_part(store, told, part, Path(folder))
-            if tuple(parquet.file_columns(path)) != told.columns or parquet.file_rows(path) != part.rows:
-                raise ArchiveError(f"{told.key_of(part)} does not hold what its manifest lists.", hint="It is damaged.")
+            path = _fetch_part(store, record, part, Path(folder))
+            if tuple(parquet.file_columns(path)) != record.columns or parquet.file_rows(path) != part.rows:
+                raise ArchiveError(
+                    f"{record.key_of(part)} does not hold what its manifest lists.", hint="It is damaged."
+                )
         progress("verifying", part.rows)
 
 
@@ -136,7 +138,7 @@ class Restored:
 def restore(
     database: Database,
     store: ArchiveStore,
-    told: Manifest,
+    record: Manifest,
     *,
     schema: str = SCHEMA,
     replace: bool = False,
@@ -149,20 +151,20 @@ def restore(
         or schema == "relevo"
     ):
         raise UsageError(f"{schema} cannot take restored months.", hint="Choose a schema of its own, in small letters.")
-    relation = Relation(schema, told.relation, told.columns, told.keys, told.group_rows)
+    relation = Relation(schema, record.relation, record.columns, record.keys, record.group_rows)
     _refuse_unknown_types(relation)
     with database.watch(), database.direct() as words, database.arrow() as arrow, _refusals(relation):
         _make_table(words, arrow, relation, replace=replace)
-        for part in told.parts:
+        for part in record.parts:
             with tempfile.TemporaryDirectory(prefix="relevo-restore-") as folder:
-                _load(arrow, _fetch_part(store, told, part, Path(folder)), relation, progress)
+                _load(arrow, _fetch_part(store, record, part, Path(folder)), relation, progress)
         _do(arrow, _composed(words, "compose_key", relation))
-        for part in told.parts:
+        for part in record.parts:
             statement = copying.compose_rows(words, relation, Span(part.first_key, part.last_key))
             _check(arrow, statement, relation, part, progress)
         arrow.commit()
         words.execute(_composed(words, "compose_analyze", relation).encode())
-    return Restored(schema, relation.name, told.rows)
+    return Restored(schema, relation.name, record.rows)
 
 
 @contextmanager
@@ -254,13 +256,13 @@ def query(store: ArchiveStore, statement: str, complain: Callable[[ArchiveError]
     from relevo.archive import parquet  # noqa: PLC0415
 
     by_entity: dict[str, list[Manifest]] = {}
-    for told in months(store, complain):
-        by_entity.setdefault(told.entity, []).append(told)
+    for record in months(store, complain):
+        by_entity.setdefault(record.entity, []).append(record)
     filesystem, root = store.arrow_filesystem()
     with duckdb.connect(config={"enable_external_access": "false"}) as duck:
         for entity, listed in by_entity.items():
-            files = [f"{root}/{told.key_of(part)}" for told in listed for part in told.parts]
-            columns = {each.name: each for told in listed for each in told.columns}
+            files = [f"{root}/{record.key_of(part)}" for record in listed for part in record.parts]
+            columns = {each.name: each for record in listed for each in record.columns}
             rows = parquet.dataset(files, list(columns.values()), filesystem, f"{root}/{entity}")
             for name in (entity, *(short for short, long in _SHORT.items() if long == entity)):
                 duck.register(name, rows)

@@ -28,7 +28,7 @@ _RETIRED = {"notification_deliveries": "archived_deliveries", "push_requests": "
 
 
 @dataclass(frozen=True)
-class Month:
+class RetiringMonth:
     """A month of a partitioned table that is past its retention."""
 
     entity: str
@@ -66,9 +66,9 @@ def retire(run: Run, now: datetime | None = None) -> Step:
     return Step()
 
 
-def _find_month(run: Run, now: datetime | None) -> Month | None:
+def _find_month(run: Run, now: datetime | None) -> RetiringMonth | None:
     asked = {"retention_days": run.settings.deliveries_retention_days, "given_up": list(_given_up(run)), "now": now}
-    with run.transaction() as connection, connection.cursor(row_factory=class_row(Month)) as cursor:
+    with run.transaction() as connection, connection.cursor(row_factory=class_row(RetiringMonth)) as cursor:
         return cursor.execute(_SQL["find_retirable"], asked).fetchone()
 
 
@@ -76,7 +76,7 @@ def _given_up(run: Run) -> set[str]:
     return {each for each in run.given_up if isinstance(each, str)}
 
 
-def _retire_month(run: Run, month: Month, now: datetime | None) -> Step:
+def _retire_month(run: Run, month: RetiringMonth, now: datetime | None) -> Step:
     """Close and seal a month, or count one that was sealed, or detach one that was counted; a crash goes on there."""
     if month.rows is not None:
         return _detach(run, month, month.rows)
@@ -91,7 +91,7 @@ def _retire_month(run: Run, month: Month, now: datetime | None) -> Step:
     )
 
 
-def _count(run: Run, month: Month) -> Step:
+def _count(run: Run, month: RetiringMonth) -> Step:
     rows = 0
     for from_block in range(0, month.blocks + 1, _BLOCKS):
         part = month.key | {"from_block": from_block, "blocks": _BLOCKS}
@@ -105,7 +105,7 @@ def _count(run: Run, month: Month) -> Step:
     return Step(items=1, more=True)
 
 
-def _detach(run: Run, month: Month, rows: int) -> Step:
+def _detach(run: Run, month: RetiringMonth, rows: int) -> Step:
     """Move a month that is sealed and finished to the cold schema, in one transaction that touches no row."""
     if _briefly(run, "retire_month", month.key) is None:
         return _later(run, month, 0, "somebody holds its table locked")
@@ -116,14 +116,14 @@ def _part_rows(run: Run) -> dict[str, int]:
     return {"part_rows": run.settings.archive_part_rows}
 
 
-def _later(run: Run, month: Month, ended: int, why: str) -> Step:
+def _later(run: Run, month: RetiringMonth, ended: int, why: str) -> Step:
     """Leave a month to a later run, and go on with the others."""
     run.given_up.add(month.relation)
     problem = f"{month.relation} could not be retired yet: {why}"
     return Step({"deliveries_ended": ended} if ended else {}, items=ended, more=True, problems=(problem,))
 
 
-def _close(run: Run, month: Month, now: datetime | None) -> int:
+def _close(run: Run, month: RetiringMonth, now: datetime | None) -> int:
     """End what is still open in an old month and nobody holds; return how many that were."""
     ended = 0
     while month.entity == "notification_deliveries":

@@ -1,4 +1,4 @@
-"""Pace: work that nobody waits for takes a small share of the time while others write."""
+"""Throttle: work that nobody waits for takes a small share of the time while others write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST_S = 60.0
 
 
 @dataclass
-class Pace:
+class Throttle:
     """Rests after each piece of work for as long as makes it the given share, while the database has other writers."""
 
     share_percent: int
@@ -45,7 +45,7 @@ class Pace:
             busy = min(others, self._others) > _BUSY  # once is no habit: a load long done may be counted late
             if busy != self.busy:
                 self.busy = busy
-                _log.info("pace_changed", cycle=run.context.cycle, busy=busy)
+                _log.info("throttle_changed", cycle=run.context.cycle, busy=busy)
             self._run, self._looked, self._steps, self._others = run, (now, written), 0, others
 
     def rest(self, run: Run, worked_s: float) -> None:

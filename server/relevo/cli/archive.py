@@ -69,7 +69,7 @@ class _Rate(ProgressColumn):
 
 
 @contextmanager
-def _progress(told: Manifest) -> Iterator[restore.Progress]:
+def _progress(record: Manifest) -> Iterator[restore.Progress]:
     """Show a bar per kind of work, with rate and time left."""
     columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
     with Progress(*columns, console=err) as bars:
@@ -77,7 +77,7 @@ def _progress(told: Manifest) -> Iterator[restore.Progress]:
 
         def tell(what: str, rows: int) -> None:
             if what not in tasks:
-                tasks[what] = bars.add_task(what, total=told.rows)
+                tasks[what] = bars.add_task(what, total=record.rows)
             bars.advance(tasks[what], rows)
 
         yield tell
@@ -96,9 +96,11 @@ def list_months(as_json: AsJson = False) -> None:
             if store is None:  # from a store alone a database that knows nothing can still be told
                 raise
     complaints: list[ArchiveError] = []
-    for told in _stored(store, complaints):
-        found = rows.setdefault((told.entity, told.month), {"entity": told.entity, "month": told.month, "state": ""})
-        found |= {"stored_rows": told.rows, "stored_bytes": told.bytes, "stored_parts": len(told.parts)}
+    for record in _stored(store, complaints):
+        found = rows.setdefault(
+            (record.entity, record.month), {"entity": record.entity, "month": record.month, "state": ""}
+        )
+        found |= {"stored_rows": record.rows, "stored_bytes": record.bytes, "stored_parts": len(record.parts)}
     listed = [rows[key] for key in sorted(rows, key=lambda key: (key[1], key[0]))]
     if as_json:
         print_json(listed)
@@ -157,10 +159,10 @@ def verify(entity: Entity, month: Month) -> None:
     """Read a month back from the store and check it against its manifest."""
     settings = load_settings()
     store = _store(settings)
-    told = restore.read_manifest(store, restore.entity_named(entity), restore.month_named(month))
-    with _progress(told) as progress:
-        restore.verify(store, told, progress)
-    out.print(f"{told.relation} is whole: {told.rows:,} rows in {len(told.parts)} files.")
+    record = restore.read_manifest(store, restore.entity_named(entity), restore.month_named(month))
+    with _progress(record) as progress:
+        restore.verify(store, record, progress)
+    out.print(f"{record.relation} is whole: {record.rows:,} rows in {len(record.parts)} files.")
 
 
 @archive.command(name="restore")
@@ -173,9 +175,9 @@ def restore_month(
     """Bring a month back as a table, all or nothing, checked against its manifest."""
     settings = load_settings()
     store = _store(settings)
-    told = restore.read_manifest(store, restore.entity_named(entity), restore.month_named(month))
-    with open_database(settings) as database, _progress(told) as progress:
-        done = restore.restore(database, store, told, schema=into, replace=replace, progress=progress)
+    record = restore.read_manifest(store, restore.entity_named(entity), restore.month_named(month))
+    with open_database(settings) as database, _progress(record) as progress:
+        done = restore.restore(database, store, record, schema=into, replace=replace, progress=progress)
     out.print(f"Restored {done.rows:,} rows into {done.schema}.{done.relation}.")
 
 
@@ -188,9 +190,9 @@ def fetch(
     """Download a month's Parquet files, each checked against the manifest."""
     settings = load_settings()
     store = _store(settings)
-    told = restore.read_manifest(store, restore.entity_named(entity), restore.month_named(month))
-    with _progress(told) as progress:
-        paths = restore.fetch(store, told, into, progress)
+    record = restore.read_manifest(store, restore.entity_named(entity), restore.month_named(month))
+    with _progress(record) as progress:
+        paths = restore.fetch(store, record, into, progress)
     for path in paths:
         out.print(escape(str(path)), soft_wrap=True)
 

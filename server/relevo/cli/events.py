@@ -138,19 +138,19 @@ def event(event_id: Annotated[int, typer.Argument(help="The event.")], as_json: 
     """Tell the saga of one event as a timeline."""
     settings = load_settings()
     with open_database(settings) as database:
-        told = insights.story(database, event_id)
-    if told is None:
+        shown = insights.story(database, event_id)
+    if shown is None:
         raise UsageError(f"There is no event {event_id}.", hint="`relevo events` lists them.")
     if as_json:
-        print_json([{"event": told.event, "moments": told.moments, "errors": told.errors}])
+        print_json([{"event": shown.event, "moments": shown.moments, "errors": shown.errors}])
         return
-    out.print(f"[bold]{_shown(told.event['title'])}[/]  {_shown(told.event['body'])}")
+    out.print(f"[bold]{_shown(shown.event['title'])}[/]  {_shown(shown.event['body'])}")
     moments = make_table("when (UTC)", "what", "", wide=("",))
-    for row in told.moments:
+    for row in shown.moments:
         moments.add_row(f"{row['at'].astimezone(UTC):%Y-%m-%d %H:%M:%S}", row["what"], _shown(row["detail"] or ""))
     out.print(moments)
-    out.print(f"Deliveries: {counted(told.event['deliveries']) or 'none'}")
-    for row in told.errors:
+    out.print(f"Deliveries: {counted(shown.event['deliveries']) or 'none'}")
+    for row in shown.errors:
         example = _shown(shortened(row["example"] or ""))
         again = f", tried again at {row['next_attempt_at'].astimezone(UTC):%H:%M:%S}" if row["next_attempt_at"] else ""
         said = f": {example}" if example else ""

@@ -297,6 +297,6 @@ def event_type(  # noqa: PLR0917 typer options
     table = make_table("event type", "what differs", wide=("what differs",))
     for row in rows:
         differs = {name: value for name, value in row.items() if name not in ("event_type", "updated_at")}
-        told = " ".join(f"{name}={value}" for name, value in differs.items() if value is not None)
-        table.add_row(escape(row["event_type"]), escape(told) or "nothing")
+        shown = " ".join(f"{name}={value}" for name, value in differs.items() if value is not None)
+        table.add_row(escape(row["event_type"]), escape(shown) or "nothing")
     out.print(table if rows else "No event type differs from the settings.")

@@ -12,9 +12,9 @@ import structlog
 from psycopg import errors as pg
 
 from relevo.delivery import limits
-from relevo.delivery.batch import Batch, Office
+from relevo.delivery.batch import Batch, Services
 from relevo.delivery.projects import Allowance, DueLane
-from relevo.delivery.sending import Lines
+from relevo.delivery.sending import RequestPool
 from relevo.errors import DatabaseUnavailableError
 from relevo.logs import normalise_error
 from relevo.model import Step
@@ -29,22 +29,22 @@ _BATCHES_PER_LANE = 8
 _WORTH_WAITING_S = 2.0
 _AFTER_SURPRISE_S = 5.0  # what failed once for no known reason would fail again and again
 _NEVER = float("inf")
-_TOLD = 20
+_MAX_PROBLEMS = 20
 
 Key = tuple[str, str]
 
 
 class Dispatch:
-    """The cycle's memory between runs: its lines to the push service, and what it knows of each project."""
+    """The cycle's memory between runs: its request pools, and what it knows of each project."""
 
-    def __init__(self, office: Office) -> None:
-        self.office = office
-        self.lines: dict[str, Lines] = {}
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.pools: dict[str, RequestPool] = {}
         self.batches = ThreadPoolExecutor(_BATCHES_AT_ONCE, thread_name_prefix="relevo-batch")
 
     def cycle(self) -> Cycle:
         """Return dispatch for the registry: on every replica, woken by fan-out."""
-        settings = self.office.settings
+        settings = self.services.settings
         timing = Every(settings.dispatch_interval_minutes * 60_000, settings.worker_idle_backoff_jitter_ms)
         return Cycle("dispatch", timing, self.step, wakeable=True)
 
@@ -52,15 +52,15 @@ class Dispatch:
         """Send until nothing is due that may be sent, or the run must end."""
         return _Drain(self, run).go()
 
-    def lines_of(self, project: str) -> Lines:
-        """Return the lines of a project."""
-        return self.lines.setdefault(project, Lines(project))
+    def pool_of(self, project: str) -> RequestPool:
+        """Return the request pool of a project."""
+        return self.pools.setdefault(project, RequestPool(project))
 
     def close(self) -> None:
         """End the threads; what they do comes to its end."""
         self.batches.shutdown(wait=False, cancel_futures=True)
-        for lines in self.lines.values():
-            lines.close()
+        for pool in self.pools.values():
+            pool.close()
 
 
 @dataclass
@@ -93,7 +93,9 @@ class _Drain:
             self._give_connections_back()
         more = not self._may_claim() and any(lane.due_in_s <= 0 for lane in self.due)
         counts = {name: count for name, count in self.counts.items() if count}
-        return Step(counts, self.claimed, more=more, problems=tuple(self.problems[:_TOLD]), due_in_s=self._due_in_s())
+        return Step(
+            counts, self.claimed, more=more, problems=tuple(self.problems[:_MAX_PROBLEMS]), due_in_s=self._due_in_s()
+        )
 
     def _may_claim(self) -> bool:
         return self.run.may_go_on() and self.run.items_left > self.claimed
@@ -110,7 +112,7 @@ class _Drain:
     def _look(self) -> None:
         if time.monotonic() - self.looked_at < _LOOK_EVERY_S:
             return
-        self.due = self.dispatch.office.projects.due_lanes(self.run.now)
+        self.due = self.dispatch.services.projects.due_lanes(self.run.now)
         self.looked_at = time.monotonic()
         self.claimed_before_look = self.claimed
 
@@ -136,53 +138,53 @@ class _Drain:
                 yield lane
 
     def _room(self, lane: DueLane) -> bool:
-        """Tell whether another batch may be claimed: little more than the lines can send without a pause."""
-        lines = self.dispatch.lines_of(lane.project)
+        """Tell whether another batch may be claimed: little more than the request pool can send without a pause."""
+        pool = self.dispatch.pool_of(lane.project)
         ours = sum(b.claim.project == lane.project and b.lane == lane.lane for b in self.under_way.values())
-        standing = lines.under_way(lane.lane)
-        return len(self.under_way) < _BATCHES_AT_ONCE and ours < _BATCHES_PER_LANE and standing <= 2 * lines.capacity
+        standing = pool.under_way(lane.lane)
+        return len(self.under_way) < _BATCHES_AT_ONCE and ours < _BATCHES_PER_LANE and standing <= 2 * pool.capacity
 
     def _claim_one(self, lane: DueLane) -> bool:
         """Reserve, claim and hand over one batch; tell whether that was a full one, so that another may follow."""
-        office, run, key = self.dispatch.office, self.run, (lane.project, lane.lane)
+        services, run, key = self.dispatch.services, self.run, (lane.project, lane.lane)
         most = self._batch_limit(lane)
         if most <= 0:
             return False
-        lines = self.dispatch.lines_of(lane.project)
+        pool = self.dispatch.pool_of(lane.project)
         self.used.add(lane.project)
-        allowance = office.projects.reserve(lane.project, lane.lane, most, run.now, in_flight=lines.in_flight())
+        allowance = services.projects.reserve(lane.project, lane.lane, most, run.now, in_flight=pool.in_flight())
         granted = allowance.grant.count
         if not granted:
             self._rest(lane, allowance)
             return False
-        lines.resize(allowance.connections)
-        lines.halted = False
+        pool.resize(allowance.connections)
+        pool.halted = False
         probe = allowance.grant.probe
         limit = most if probe else granted  # a probe passes by what is stale, however much of it there is
-        claim = office.claims.claim("dispatch", lane.project, lane.lane, limit=limit, shard=run.shard, now=run.now)
+        claim = services.claims.claim("dispatch", lane.project, lane.lane, limit=limit, shard=run.shard, now=run.now)
         taken = len(claim.deliveries) if claim else 0
         if taken < granted:
             self.due = [each for each in self.due if each != lane]
         if claim is None:
             self.not_before[key] = time.monotonic() + _LOOK_EVERY_S
             if probe:
-                office.projects.spare_probe(lane.project, run.now)
+                services.projects.cancel_probe(lane.project, run.now)
         else:  # on its way first: what is written down beside it can wait
             self.claimed += taken
-            batch = Batch(office, run, claim, lane.lane, lines, troubled=allowance.troubled, probe=probe)
+            batch = Batch(services, run, claim, lane.lane, pool, troubled=allowance.troubled, probe=probe)
             self.under_way[self.dispatch.batches.submit(batch.deliver)] = batch
             run.begin_work()
-        office.projects.give_back(lane.project, lane.lane, granted - taken, run.now)
+        services.projects.give_back(lane.project, lane.lane, granted - taken, run.now)
         return taken == granted and not probe
 
     def _batch_limit(self, lane: DueLane) -> int:
-        settings, lines = self.dispatch.office.settings, self.dispatch.lines_of(lane.project)
+        settings, pool = self.dispatch.services.settings, self.dispatch.pool_of(lane.project)
         limit = limits.batch_limit(
             most=settings.outbox_batch_size,
             chunk=settings.push_chunk_size,
-            connections=settings.outbox_concurrency if lines.capacity == 1 else lines.capacity,
-            under_way=lines.under_way(),
-            latency_ms=lines.latency_ms,
+            connections=settings.outbox_concurrency if pool.capacity == 1 else pool.capacity,
+            under_way=pool.under_way(),
+            latency_ms=pool.latency_ms,
             lease_ms=settings.outbox_lease_duration_ms,
         )
         return min(limit, self.run.items_left - self.claimed)
@@ -193,7 +195,7 @@ class _Drain:
         for each in ["urgent", "bulk"] if allowance.grant.why in ("breaker", "runaway", "rest") else [lane.lane]:
             self.not_before[lane.project, each] = time.monotonic() + wait_s
         if allowance.grant.why == "runaway":
-            self.dispatch.office.projects.look_after(lane.project, self.run.now)
+            self.dispatch.services.projects.check_brakes(lane.project, self.run.now)
 
     def _collect(self) -> None:
         """Wait a moment for a batch to end, and count what became of it."""
@@ -205,17 +207,17 @@ class _Drain:
         for future in done:
             batch = self.under_way.pop(future)
             self.counts += batch.counts
-            self.problems += batch.problems[: max(0, _TOLD - len(self.problems))]
+            self.problems += batch.problems[: max(0, _MAX_PROBLEMS - len(self.problems))]
             if batch.probe:  # whoever waited for its end asks again
                 self.not_before = {key: at for key, at in self.not_before.items() if key[0] != batch.claim.project}
             if (error := future.exception()) is not None:
                 self._note(batch, error)
-            self._look_after(batch.claim.project)
+            self._check_brakes(batch.claim.project)
 
-    def _look_after(self, project: str) -> None:
+    def _check_brakes(self, project: str) -> None:
         """Look at a project's brakes; what stands in the way of that must not keep us from the other batches' ends."""
         try:
-            self.dispatch.office.projects.look_after(project, self.run.now)
+            self.dispatch.services.projects.check_brakes(project, self.run.now)
         except (DatabaseUnavailableError, pg.OperationalError) as error:
             self.problems.append(f"the brakes of {project}: {normalise_error(error, 200)}")
 
@@ -241,6 +243,6 @@ class _Drain:
     def _give_connections_back(self) -> None:
         for project in self.used:
             try:
-                self.dispatch.office.projects.drop_connections(project, "dispatch")
+                self.dispatch.services.projects.drop_connections(project, "dispatch")
             except DatabaseUnavailableError:  # their lease ends by itself
                 return

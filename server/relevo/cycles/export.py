@@ -19,7 +19,7 @@ from relevo import __version__, queries
 from relevo.archive import copying, manifest
 from relevo.archive.copying import Relation, Span
 from relevo.archive.manifest import Manifest
-from relevo.archive.throttle import Pace
+from relevo.archive.throttle import Throttle
 from relevo.config import Settings
 from relevo.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
 from relevo.logs import normalise_error
@@ -37,7 +37,7 @@ OFF = "no archive store is set; set ARCHIVE_BUCKET or ARCHIVE_FOLDER"
 
 
 @dataclass(frozen=True)
-class Month:
+class ExportMonth:
     """A month that left the hot tables and has not left the database."""
 
     entity: str
@@ -64,7 +64,7 @@ class Month:
 
 
 @dataclass(frozen=True)
-class Part:
+class ExportPart:
     """A part that was uploaded: a fixed range of the sorted rows."""
 
     part: int
@@ -87,15 +87,15 @@ class Mismatch(ArchiveError):  # noqa: N818 a state of affairs
 def cycle(settings: Settings, store: ArchiveStore | None) -> Cycle:
     """Return archive-export for the registry: once a night in the whole fleet; without a store it is off."""
     timing = Cron(settings.archive_export_cron, settings.worker_timezone)
-    pace = Pace(settings.archive_busy_share_percent)
+    throttle = Throttle(settings.archive_busy_share_percent)
 
     def step(run: Run) -> Step:
         assert store is not None  # a cycle that is off takes no step
-        pace.look(run)
+        throttle.look(run)
         began = time.monotonic()
         taken = Export(run, store).step()
         if taken.more:
-            pace.rest(run, time.monotonic() - began)
+            throttle.rest(run, time.monotonic() - began)
         return taken
 
     return Cycle("archive-export", timing, step, singleton=True, off="" if store else OFF)
@@ -125,16 +125,16 @@ class Export:
             self._write("record_trouble", month, error=normalise_error(error))
             return Step(problems=(f"{month.relation}: {normalise_error(error, 300)}",))
 
-    def _find(self, statement: str) -> Month | None:
+    def _find(self, statement: str) -> ExportMonth | None:
         asked = {"given_up": [each for each in self.run.given_up if isinstance(each, str)], "now": self.now}
-        with self.run.transaction() as connection, connection.cursor(row_factory=class_row(Month)) as cursor:
+        with self.run.transaction() as connection, connection.cursor(row_factory=class_row(ExportMonth)) as cursor:
             return cursor.execute(_SQL[statement], asked).fetchone()
 
-    def _write(self, statement: str, month: Month, **more: object) -> bool:
+    def _write(self, statement: str, month: ExportMonth, **more: object) -> bool:
         with self.run.transaction() as connection:
             return connection.execute(_SQL[statement], month.key | more).rowcount == 1
 
-    def _alarm(self, month: Month, wrong: Mismatch) -> Step:
+    def _alarm(self, month: ExportMonth, wrong: Mismatch) -> Step:
         """Say it loudly, and leave the month to be exported again; a second time in one run is left to the next."""
         _log.error("archive_mismatch", relation=month.relation, store=self.store.name, detail=str(wrong))
         again = ("mismatch", month.relation)
@@ -143,41 +143,41 @@ class Export:
         self.run.given_up.add(again)
         return Step({"mismatches": 1}, more=True, problems=(f"{month.relation}: {normalise_error(wrong, 300)}",))
 
-    def _leave(self, month: Month, error: Exception) -> Step:
+    def _leave(self, month: ExportMonth, error: Exception) -> Step:
         """Leave a month to a later run, and go on with the others."""
         self._write("record_trouble", month, error=normalise_error(error))
         self.run.given_up.add(month.relation)
         return Step(more=True, problems=(f"{month.relation}: {normalise_error(error, 300)}",))
 
-    def _wrong(self, month: Month, parts: Sequence[int], key: str, why: str) -> Mismatch:
+    def _wrong(self, month: ExportMonth, parts: Sequence[int], key: str, why: str) -> Mismatch:
         """Write down that the store holds something else than the database, and return it to be raised."""
         wrong = Mismatch(key, why)
         self._write("record_mismatch", month, parts=list(parts), error=normalise_error(wrong))
         return wrong
 
-    def _parts(self, month: Month) -> list[Part]:
-        with self.run.transaction() as connection, connection.cursor(row_factory=class_row(Part)) as cursor:
+    def _parts(self, month: ExportMonth) -> list[ExportPart]:
+        with self.run.transaction() as connection, connection.cursor(row_factory=class_row(ExportPart)) as cursor:
             return cursor.execute(_SQL["list_parts"], month.key).fetchall()
 
-    def _relation(self, month: Month) -> Relation:
+    def _relation(self, month: ExportMonth) -> Relation:
         with self.run.database.transaction() as connection:
             return copying.read_relation(connection, _SCHEMA, month.relation)
 
-    def _upload(self, month: Month) -> Step:
+    def _upload(self, month: ExportMonth) -> Step:
         """Upload the next part of a month; after the last one its manifest."""
         parts = self._parts(month)
         number = next((n for n, part in enumerate(parts, start=1) if part.part != n), len(parts) + 1)
         before = parts[number - 2].last_key if number > 1 else []
         with tempfile.TemporaryDirectory(prefix="relevo-export-") as folder:
             path = Path(folder) / manifest.part_name(number)
-            made = copying.gently(lambda: self._write_part(month, number, before, path))
+            made = copying.in_background(lambda: self._write_part(month, number, before, path))
             if made is None:
                 return self._finish_upload(month, parts, Path(folder))
             self._put(month, path)
         self._write("record_part", month, **made)
         return Step({"rows_exported": made["rows"], "parts_uploaded": 1}, items=made["rows"], more=True)
 
-    def _write_part(self, month: Month, number: int, after: Sequence[str], path: Path) -> dict[str, Any] | None:
+    def _write_part(self, month: ExportMonth, number: int, after: Sequence[str], path: Path) -> dict[str, Any] | None:
         """Write the next part to a file and return what is to be written down of it, or None after the last."""
         from relevo.archive import parquet  # noqa: PLC0415 Arrow takes a tenth of a second, and most commands never export
 
@@ -197,7 +197,7 @@ class Export:
             "content_sha256": copied.sha256,
         }
 
-    def _about(self, month: Month, number: int) -> dict[str, str]:
+    def _about(self, month: ExportMonth, number: int) -> dict[str, str]:
         from relevo.archive import parquet  # noqa: PLC0415
 
         return {
@@ -209,7 +209,7 @@ class Export:
             "software_version": __version__,
         }
 
-    def _put(self, month: Month, path: Path) -> None:
+    def _put(self, month: ExportMonth, path: Path) -> None:
         """Store a file; what lies there from a run that died is kept if it is the same, and replaced if not."""
         key = manifest.folder_of(month.entity, month.month) + path.name
         if self.store.put(key, path):
@@ -231,12 +231,12 @@ class Export:
         with self.run.transaction():
             pass
 
-    def _tidy(self, month: Month) -> None:
+    def _tidy(self, month: ExportMonth) -> None:
         """Take away what uploads that died left unfinished; by now all that counts is whole."""
         self._still_ours()
         self.store.tidy(manifest.folder_of(month.entity, month.month))
 
-    def _finish_upload(self, month: Month, parts: Sequence[Part], folder: Path) -> Step:
+    def _finish_upload(self, month: ExportMonth, parts: Sequence[ExportPart], folder: Path) -> Step:
         self._tidy(month)
         path = folder / "_manifest.json"
         path.write_text(self._manifest(month, parts).to_json(), encoding="utf-8")
@@ -246,7 +246,7 @@ class Export:
             raise self._wrong(month, [], month.relation, f"has {month.rows} rows, and its parts {uploaded}")
         return Step({"months_exported": 1}, items=1, more=True)
 
-    def _manifest(self, month: Month, parts: Sequence[Part]) -> Manifest:
+    def _manifest(self, month: ExportMonth, parts: Sequence[ExportPart]) -> Manifest:
         from relevo.archive import parquet  # noqa: PLC0415
 
         relation = self._relation(month)
@@ -265,7 +265,7 @@ class Export:
         about = (month.entity, month.month, parquet.SCHEMA_VERSION, __version__)
         return Manifest(*about, relation.columns, relation.keys, listed, month.export_id, relation.group_rows)
 
-    def _verify(self, month: Month) -> Step:
+    def _verify(self, month: ExportMonth) -> Step:
         """Read one part back from the store and compare it with the database's rows; after the last one, the whole."""
         parts = self._parts(month)
         part = next((each for each in parts if not each.verified), None)
@@ -278,13 +278,13 @@ class Export:
                 return Step({"months_verified": int(done)}, items=1, more=True)
             key = manifest.folder_of(month.entity, month.month) + manifest.part_name(part.part)
             path = Path(folder) / "fetched"
-            why = copying.gently(lambda: self._differs(month, part, key, path))
+            why = copying.in_background(lambda: self._differs(month, part, key, path))
         if why:
             raise self._wrong(month, [part.part], key, why)
         self._write("record_verified", month, part=part.part)
         return Step({"rows_verified": part.rows}, items=part.rows, more=True)
 
-    def _differs(self, month: Month, part: Part, key: str, path: Path) -> str:
+    def _differs(self, month: ExportMonth, part: ExportPart, key: str, path: Path) -> str:
         """Say how an object differs from the database's rows, read again; nothing if it does not."""
         from relevo.archive import parquet  # noqa: PLC0415
 
@@ -301,7 +301,7 @@ class Export:
                 return "does not hold the database's rows"
         return "" if rows.sha256 == part.content_sha256 else "was made from other rows than the database holds now"
 
-    def _check_whole(self, month: Month, parts: Sequence[Part], folder: Path) -> None:
+    def _check_whole(self, month: ExportMonth, parts: Sequence[ExportPart], folder: Path) -> None:
         """See that the manifest is the one that was written, lists every object, and leaves no row out."""
         key = manifest.key_of(month.entity, month.month)
         try:
@@ -318,7 +318,7 @@ class Export:
         if left_out is not None:
             raise self._wrong(month, [], month.relation, "has rows that are in no part")
 
-    def _check_listing(self, month: Month, parts: Sequence[Part]) -> None:
+    def _check_listing(self, month: ExportMonth, parts: Sequence[ExportPart]) -> None:
         folder = manifest.folder_of(month.entity, month.month)
         found = {each.key.removeprefix(folder): each.size for each in self.store.listing(folder)}
         found.pop("_manifest.json", None)
@@ -332,7 +332,7 @@ class Export:
                 hint="Remove it, or move it elsewhere; then the month is verified.",
             )
 
-    def _drop(self, month: Month) -> Step:
+    def _drop(self, month: ExportMonth) -> Step:
         """Drop a verified month whose grace is over, after a last look that its objects are what was verified."""
         parts = self._parts(month)
         self._tidy(month)
@@ -350,7 +350,7 @@ class Export:
         dropped = int(row == (True,))
         return Step({"months_dropped": dropped}, items=dropped, more=True)
 
-    def _is_unchanged(self, month: Month, part: Part, path: Path) -> bool:
+    def _is_unchanged(self, month: ExportMonth, part: ExportPart, path: Path) -> bool:
         self.run.may_go_on()  # raises if the lease was lost
         self.store.fetch(manifest.folder_of(month.entity, month.month) + manifest.part_name(part.part), path)
         return file_sha256(path) == part.file_sha256

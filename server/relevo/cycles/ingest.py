@@ -20,7 +20,7 @@ from relevo.config import Settings
 from relevo.db import Connection
 from relevo.logs import normalise_error, scrub
 from relevo.model import Fetched, Item, Reject, Step
-from relevo.ports import LaneClosed, Renderer, Source
+from relevo.ports import NoRequestsLeft, Renderer, Source
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 from relevo.sources.merging import merge
@@ -54,7 +54,7 @@ class Ingest:
         with run.transaction() as connection, connection.cursor(row_factory=dict_row) as cursor:
             state = cursor.execute(_SQL["read_source"], {"source": self.source.name}).fetchone()
         assert state is not None
-        fetched = self.source.fetch(state["cursor"], DatabaseDesk(run, self.source.name))
+        fetched = self.source.fetch(state["cursor"], DatabaseSourceContext(run, self.source.name))
         with run.transaction() as connection:
             counts = self._write(connection, fetched, state["seeded_at"])
         return self._step(fetched, counts)
@@ -79,12 +79,12 @@ class Ingest:
         return counts
 
     def _write_items(self, connection: Connection, items: Sequence[Item], seeded_at: datetime | None) -> dict[str, int]:
-        told = {(item.namespace, item.external_id): item for item in items}
-        keys = _keys(told) | {"source": self.source.name}
+        offered = {(item.namespace, item.external_id): item for item in items}
+        keys = _keys(offered) | {"source": self.source.name}
         claimed = connection.execute(_SQL["claim_registry"], keys).fetchall()
         with connection.cursor(row_factory=dict_row) as cursor:
             stored = {(row["namespace"], row["external_id"]): row for row in cursor.execute(_SQL["read_items"], keys)}
-        merged = {key: merge(_item(stored[key]), item) if key in stored else item for key, item in told.items()}
+        merged = {key: merge(_item(stored[key]), item) if key in stored else item for key, item in offered.items()}
         saving = {"source": self.source.name, "items": Jsonb([_as_json(item) for item in merged.values()])}
         changed = {(row[1], row[2]): row[0] for row in connection.execute(_SQL["save_items"], saving)}
         ids: dict[Key, int] = {key: row["id"] for key, row in stored.items()} | changed
@@ -188,7 +188,7 @@ class Ingest:
 
 
 @dataclass(frozen=True)
-class DatabaseDesk:
+class DatabaseSourceContext:
     """What the ingest cycle lends a source, kept in table state so that restarts and replicas share it."""
 
     run: Run
@@ -208,15 +208,15 @@ class DatabaseDesk:
             asked = {"namespace": namespace, "external_ids": list(external_ids)}
             return dict(connection.execute(_SQL["known_fingerprints"], asked).fetchall())
 
-    def take_turn(self, lane: str, *, pace_ms: int, daily_limit: int) -> None:
-        """Wait for this lane's next turn and count it."""
+    def take_turn(self, quota: str, *, pace_ms: int, daily_limit: int) -> None:
+        """Wait for this quota's next turn and count it."""
         if self.run.stopping.is_set():
-            raise LaneClosed("this process is stopping")
+            raise NoRequestsLeft("this process is stopping")
         with self.run.transaction() as connection:
             row = connection.execute(
                 _SQL["take_turn"],
                 {
-                    "lane": lane,
+                    "quota": quota,
                     "pace_ms": pace_ms,
                     "daily_limit": daily_limit,
                     "timezone": self.run.settings.worker_timezone,
@@ -224,24 +224,24 @@ class DatabaseDesk:
                 },
             ).fetchone()
         if row is None:
-            raise LaneClosed(
-                f"today's {daily_limit} requests are spent, or the lane rests for longer than this run may take"
+            raise NoRequestsLeft(
+                f"today's {daily_limit} requests are spent, or the quota rests for longer than this run may take"
             )
         deadline = time.monotonic() + row[0]
         while (left := deadline - time.monotonic()) > 0:
             if not self.run.may_go_on():  # it raises if the lease was lost meanwhile
-                raise LaneClosed("this run's time is over")
+                raise NoRequestsLeft("this run's time is over")
             self.run.stopping.wait(min(left, 0.5))
 
-    def slow_down(self, lane: str, *, pace_ms: int, pause_ms: int = 0) -> None:
-        """Set the lane's pace for the whole fleet, and let nobody ask before the pause is over."""
+    def slow_down(self, quota: str, *, pace_ms: int, pause_ms: int = 0) -> None:
+        """Set the quota's pace for the whole fleet, and let nobody ask before the pause is over."""
         with self.run.transaction() as connection:
-            connection.execute(_SQL["slow_down"], {"lane": lane, "pace_ms": pace_ms, "pause_ms": pause_ms})
+            connection.execute(_SQL["slow_down"], {"quota": quota, "pace_ms": pace_ms, "pause_ms": pause_ms})
 
-    def pace_ms(self, lane: str, default_ms: int) -> int:
-        """Return the lane's present pace."""
+    def pace_ms(self, quota: str, default_ms: int) -> int:
+        """Return the quota's present pace."""
         with self.run.database.connection() as connection:
-            row = connection.execute(_SQL["read_pace"], {"lane": lane}).fetchone()
+            row = connection.execute(_SQL["read_pace"], {"quota": quota}).fetchone()
         return int(row[0]) if row else default_ms
 
     def rejects_due(self, limit: int) -> Sequence[Reject]:

@@ -50,7 +50,7 @@ def step(run: Run) -> Step:
         window_ms = max(run.settings.push_brake_window_ms, run.settings.push_runaway_window_ms)
         connection.execute(_SQL["prune_tallies"], {"window_ms": window_ms, "limit": _FOLDS_PER_STEP, "now": run.now})
     with run.transaction() as connection:
-        counts += bury(connection, run.context.worker_id)
+        counts += end_lost_workers(connection, run.context.worker_id)
     more = reaped == _CLAIMS_PER_STEP or folded == (_FOLDS_PER_STEP,)
     return Step(dict(counts), sum(counts[name] for name in _TAKEN_BACK), more=more, problems=tuple(problems))
 
@@ -110,7 +110,7 @@ def reap_one(
     )
 
 
-def bury(connection: Connection, worker_id: str, now: datetime | None = None) -> Counter[str]:
+def end_lost_workers(connection: Connection, worker_id: str, now: datetime | None = None) -> Counter[str]:
     """Notice other workers that died in silence and end their runs; wake the singletons whose slot is free again."""
     lost = connection.execute(_SQL["mark_lost_workers"], {"worker_id": worker_id, "now": now}).fetchall()
     for lost_worker, hostname, pid, last_seen_at in lost:

@@ -11,9 +11,9 @@ from functools import partial
 
 import structlog
 
-from relevo.delivery.batch import Office, alerts
+from relevo.delivery.batch import Services, alerts
 from relevo.delivery.claims import Claim
-from relevo.delivery.sending import Lines
+from relevo.delivery.sending import RequestPool
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.logs import normalise_error
 from relevo.model import Awaiting, ReceiptAnswer, ReceiptReply, Step, Ticket
@@ -29,22 +29,22 @@ _LEAST_PAUSE_S = 1.0
 
 @dataclass(frozen=True)
 class Receipts:
-    """The cycle: it shares office and lines with dispatch."""
+    """The cycle: it shares services and request pools with dispatch."""
 
-    office: Office
-    lines_of: Callable[[str], Lines]
+    services: Services
+    pool_of: Callable[[str], RequestPool]
 
     def cycle(self) -> Cycle:
         """Return receipt for the registry: on every replica."""
-        settings = self.office.settings
+        settings = self.services.settings
         timing = Every(settings.receipt_interval_minutes * 60_000, settings.worker_idle_backoff_jitter_ms)
         return Cycle("receipt", timing, self.step)
 
     def step(self, run: Run) -> Step:
         """Ask for the receipts that are due, one wave of requests per project, the projects beside each other."""
-        due = self.office.projects.due_receipts(run.now)
+        due = self.services.projects.due_receipts(run.now)
         now = [project for project, due_in_s in due if due_in_s <= 0]
-        waves = [_Wave(self.office, self.lines_of(project), run, project) for project in now]
+        waves = [_Wave(self.services, self.pool_of(project), run, project) for project in now]
         with ThreadPoolExecutor(_PROJECTS_AT_ONCE, thread_name_prefix="relevo-receipt") as projects:
             for wave in projects.map(_Wave.ask, waves):
                 if wave.claimed:
@@ -65,8 +65,8 @@ class Receipts:
 class _Wave:
     """The requests of one project that are asked at once."""
 
-    office: Office
-    lines: Lines
+    services: Services
+    pool: RequestPool
     run: Run
     project: str
     claimed: int = 0
@@ -82,16 +82,16 @@ class _Wave:
             return self._ask()
         finally:
             with suppress(DatabaseUnavailableError):  # their lease ends by itself
-                self.office.projects.drop_connections(self.project, "receipt")
+                self.services.projects.drop_connections(self.project, "receipt")
 
     def _ask(self) -> _Wave:
-        in_flight = self.lines.in_flight()
-        allowance = self.office.projects.lease_connections(self.project, self.run.now, in_flight=in_flight)
+        in_flight = self.pool.in_flight()
+        allowance = self.services.projects.lease_connections(self.project, self.run.now, in_flight=in_flight)
         if not allowance.connections:
             return self
-        self.lines.resize(allowance.connections)
+        self.pool.resize(allowance.connections)
         claims = self._claim(allowance.connections)
-        posts = [self.lines.submit("bulk", partial(self._post, claim)) for claim in claims]
+        posts = [self.pool.submit("bulk", partial(self._post, claim)) for claim in claims]
         for claim, post in zip(claims, posts, strict=True):
             try:
                 self._settle(claim, post.result(), troubled=allowance.troubled)
@@ -104,14 +104,16 @@ class _Wave:
         return self
 
     def _claim(self, most: int) -> list[Claim]:
-        settings = self.office.settings
-        size = min(settings.receipt_chunk_size, self.office.provider.max_receipts)
+        settings = self.services.settings
+        size = min(settings.receipt_chunk_size, self.services.provider.max_receipts)
         claims: list[Claim] = []
         for _ in range(most):
             limit = min(size, self.run.items_left - self.claimed)
             if limit <= 0:
                 break
-            claim = self.office.claims.claim_awaiting(self.project, limit=limit, shard=self.run.shard, now=self.run.now)
+            claim = self.services.claims.claim_awaiting(
+                self.project, limit=limit, shard=self.run.shard, now=self.run.now
+            )
             self.full = claim is not None and len(claim.deliveries) == limit
             if claim is not None:
                 claims.append(claim)
@@ -125,8 +127,8 @@ class _Wave:
 
     def _fetch(self, claim: Claim, ticket_ids: Sequence[str]) -> ReceiptReply:
         """Ask for receipts, in halves where the push service finds them too many at once."""
-        claim.check(self.office.settings.push_request_timeout_ms)
-        reply = self.office.provider.fetch_receipts(ticket_ids)
+        claim.check(self.services.settings.push_request_timeout_ms)
+        reply = self.services.provider.fetch_receipts(ticket_ids)
         if reply.kind != "too_many" or len(ticket_ids) == 1:
             return reply
         half = len(ticket_ids) // 2
@@ -141,11 +143,11 @@ class _Wave:
             self.problems.append(f"receipts of {self.project} were not told: {reply.kind} {reply.code or ''}".strip())
             self._tell_of_failure(reply)
         answers = [self._answer(each, reply) for each in _awaited(claim)]
-        settlement = self.office.claims.settle_receipts(
+        settlement = self.services.claims.settle_receipts(
             claim,
             answers,
             self.run.now,
-            may_prune=lambda c, p: not self.office.projects.pruning_stopped(c, p, self.run.now),
+            may_prune=lambda c, p: not self.services.projects.pruning_stopped(c, p, self.run.now),
         )
         self._tell_of_receipts(claim, reply, troubled=troubled)
         self.problems += alerts(reply.receipts.values(), self.problems)
@@ -175,13 +177,13 @@ class _Wave:
 
     def _tell_of_failure(self, reply: ReceiptReply) -> None:
         if reply.kind == "unauthorised":
-            self.office.projects.failed(self.project, f"{reply.code}", credential=True, now=self.run.now)
+            self.services.projects.failed(self.project, f"{reply.code}", credential=True, now=self.run.now)
         elif reply.kind == "throttled":
-            self.office.projects.throttled(self.project, reply.retry_after_ms, self.run.now)
+            self.services.projects.throttled(self.project, reply.retry_after_ms, self.run.now)
 
     def _tell_of_receipts(self, claim: Claim, reply: ReceiptReply, *, troubled: bool) -> None:
         """Open the breaker on a credential fault; close one that a receipt opened, once a newer push arrived."""
-        projects, now = self.office.projects, self.run.now
+        projects, now = self.services.projects, self.run.now
         fault = next((each for each in reply.receipts.values() if each.fate == "credential"), None)
         if fault is not None:
             why = f"{fault.code}: {fault.message}" if fault.message else str(fault.code)
@@ -197,7 +199,7 @@ class _Wave:
 
     def _hand_back(self, claim: Claim) -> None:
         try:
-            self.office.claims.release(claim, self.run.now)
+            self.services.claims.release(claim, self.run.now)
         except DatabaseUnavailableError:
             _log.warning("claim_not_handed_back", claim=str(claim.token))
 

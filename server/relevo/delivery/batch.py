@@ -24,7 +24,7 @@ from relevo.db import Database, array
 from relevo.delivery import rendering
 from relevo.delivery.claims import Claim, Claims
 from relevo.delivery.projects import Projects
-from relevo.delivery.sending import Lines, PushContext, PushMiddleware, send
+from relevo.delivery.sending import PushContext, PushMiddleware, RequestPool, send
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError, Reschedule
 from relevo.logs import normalise_error
 from relevo.model import Answer, Content, Delivery, Lane, Message, PushRequest, Reply, Status, Ticket
@@ -38,7 +38,7 @@ _ENDED = ("event_gone", "event_ended", "handled_elsewhere")
 _LIGHT_BYTES = 3_000  # of the 4096 that every push service bears; what a delivery adds is far below the rest
 _SETTLE_AGAIN_S = 0.5
 _NOT_SENT_PAUSE_MS = 5_000
-_CULPRITS = 2
+_ENOUGH_BAD_MESSAGES = 2
 _LONGEST_TICKET = 200
 _LEAST_PAUSE_MS = 1_000  # whoever wishes for the past is not asked again and again in the same moment
 _COUNTED: Mapping[str, str] = {
@@ -51,7 +51,7 @@ _COUNTED: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Office:
+class Services:
     """What every batch of a worker needs."""
 
     settings: Settings
@@ -68,11 +68,11 @@ class Office:
 class Batch:
     """A claim on its way to the push service."""
 
-    office: Office
+    services: Services
     run: Run
     claim: Claim
     lane: Lane
-    lines: Lines
+    pool: RequestPool
     troubled: bool
     """Whether the project failed lately, so that a success is news."""
     probe: bool = False
@@ -83,9 +83,9 @@ class Batch:
     drafts: dict[tuple[int, bool], tuple[rendering.Draft, bool]] = field(default_factory=dict)
     settled: int = 0
     surprised: bool = False
-    hunting: bool = False
+    isolating: bool = False
     """Whether a bad message is looked for: one request at a time then, so that what one tells spares the next."""
-    culprits: Counter[int] = field(default_factory=Counter)
+    bad_messages: Counter[int] = field(default_factory=Counter)
     """How many messages of an event the push service found bad, one by one."""
     taken: set[int] = field(default_factory=set)
     """The events of which it took a message."""
@@ -125,12 +125,12 @@ class Batch:
 
     def _read_contents(self) -> dict[int, Content]:
         events = {delivery.notification_event_id for delivery in self._deliveries}
-        with self.office.database.connection() as connection:
+        with self.services.database.connection() as connection:
             rows = connection.execute(_SQL["read_contents"], {"events": array(events)}).fetchall()
         return {row[0]: Content(row[0], row[1], row[2], _json(row[3]), _json(row[4])) for row in rows}
 
     def _compose_one(self, delivery: Delivery, contents: Mapping[int, Content]) -> Answer | None:
-        office = self.office
+        services = self.services
         content = contents.get(delivery.notification_event_id)
         if content is None:
             return _answer(delivery, "cancelled", code="event_gone")
@@ -138,8 +138,8 @@ class Batch:
             draft, light = self._draft(content, ios=delivery.platform == "ios")
         except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
             return _answer(delivery, "failed", code="MalformedMessage", message=normalise_error(error))
-        message: Message = draft.message(delivery, office.settings.push_ttl_s)
-        composer = office.composers.get(delivery.event_type)
+        message: Message = draft.message(delivery, services.settings.push_ttl_s)
+        composer = services.composers.get(delivery.event_type)
         if composer is not None:
             light = False
             try:
@@ -149,7 +149,7 @@ class Batch:
                 return _not_attempted(delivery, reply, _LEAST_PAUSE_MS)
             except Exception as error:  # noqa: BLE001 a composer may raise anything; attempts bound it
                 return _answer(delivery, "retryable", code="composer_failed", message=normalise_error(error))
-        refused = office.provider.refuse_token(delivery.token) if light else office.provider.refuse(message)
+        refused = services.provider.refuse_token(delivery.token) if light else services.provider.refuse(message)
         if refused is not None:
             return _ticketed(delivery, refused, attempted=False)
         self.messages[delivery.id] = message
@@ -169,13 +169,15 @@ class Batch:
     def _probing(self, ready: Sequence[Delivery]) -> Sequence[Delivery]:
         """Return the one to send; if there is none, what was found stale in its way must not cost the probe."""
         if not ready:
-            self.office.projects.spare_probe(self.claim.project, self.run.now)
+            self.services.projects.cancel_probe(self.claim.project, self.run.now)
         return ready[:1]
 
     def _send_all(self, ready: Sequence[Delivery]) -> None:
-        waiting = deque(_chunks(ready, min(self.office.settings.push_chunk_size, self.office.provider.max_messages)))
-        while waiting and not self.lines.halted and not self.run.stopping.is_set():
-            size = 1 if self.hunting else self.lines.capacity
+        waiting = deque(
+            _chunks(ready, min(self.services.settings.push_chunk_size, self.services.provider.max_messages))
+        )
+        while waiting and not self.pool.halted and not self.run.stopping.is_set():
+            size = 1 if self.isolating else self.pool.capacity
             wave = [waiting.popleft() for _ in range(min(len(waiting), size))]
             waiting.extendleft(reversed(self._send_wave(wave, last=not waiting)))
 
@@ -183,7 +185,7 @@ class Batch:
         """Journal some requests, send them at once, settle what was answered; return what is to be sent in parts."""
         wave = [PushRequest(uuid4(), tuple(chunk)) for chunk in chunks]
         answers, requests = self._journal(wave)
-        posts = [(request, self.lines.submit(self.lane, partial(self._post, request))) for request in requests]
+        posts = [(request, self.pool.submit(self.lane, partial(self._post, request))) for request in requests]
         again: list[Sequence[Delivery]] = []
         outcomes: dict[UUID, str] = {}
         lost: OwnershipLostError | None = None
@@ -199,7 +201,7 @@ class Batch:
         self._mark_unsent(unsent)
         if self.probe and not requests:
             with self._in_passing():
-                self.office.projects.spare_probe(self.claim.project, self.run.now)
+                self.services.projects.cancel_probe(self.claim.project, self.run.now)
         self._settle(answers, outcomes, finish=last and not again)
         if lost is not None:
             raise lost
@@ -208,12 +210,12 @@ class Batch:
     def _mark_unsent(self, requests: Sequence[UUID]) -> None:
         if requests:
             with self._in_passing():
-                self.office.claims.mark_unsent(self.claim, requests, self.run.now)
+                self.services.claims.mark_unsent(self.claim, requests, self.run.now)
 
     def _journal(self, wave: Sequence[PushRequest]) -> tuple[list[Answer], list[PushRequest]]:
         """Write down what is about to be sent; what the journal holds back is answered already."""
         try:
-            verdicts = {v.id: v for v in self.office.claims.journal(self.claim, wave, self.run.now)}
+            verdicts = {v.id: v for v in self.services.claims.journal(self.claim, wave, self.run.now)}
         except (DatabaseUnavailableError, psycopg.Error):  # it may stand there all the same; nothing of it was sent
             self._mark_unsent([request.id for request in wave])
             raise
@@ -236,22 +238,24 @@ class Batch:
         return answers, requests
 
     def _post(self, request: PushRequest) -> Reply:
-        """Send one request, on a line's thread; nothing is sent once the claim or the project may not be used."""
-        context = PushContext(request.id, self.claim.project, self.lane, len(request.deliveries), self.office.worker_id)
+        """Send one request, on a pool thread; nothing is sent once the claim or the project may not be used."""
+        context = PushContext(
+            request.id, self.claim.project, self.lane, len(request.deliveries), self.services.worker_id
+        )
         messages = [self.messages[delivery.id] for delivery in request.deliveries]
-        return send(self.office.provider, messages, context, self.office.middlewares, self._may_send)
+        return send(self.services.provider, messages, context, self.services.middlewares, self._may_send)
 
     def _may_send(self) -> bool:
         """Tell, in the last moment before a request, whether it may still be sent; raises if the claim is gone."""
-        self.claim.check(self.office.settings.push_request_timeout_ms)
-        return not self.lines.halted and not self.run.stopping.is_set()
+        self.claim.check(self.services.settings.push_request_timeout_ms)
+        return not self.pool.halted and not self.run.stopping.is_set()
 
     def _decide(self, request: PushRequest, reply: Reply, answers: list[Answer]) -> list[Sequence[Delivery]]:
         """Turn a reply into answers, and tell the project how it went; return the parts to send again."""
         self.counts["push_requests"] += 1
         with self._in_passing():
             self._tell_project(reply)
-        deliveries, floor_ms = request.deliveries, self.office.settings.push_request_timeout_ms
+        deliveries, floor_ms = request.deliveries, self.services.settings.push_request_timeout_ms
         if reply.kind == "answered" and len(reply.tickets) != len(deliveries):
             reply = Reply("unclear", code="MismatchedTickets", message=f"{len(reply.tickets)} for {len(deliveries)}")
         match reply.kind:
@@ -261,8 +265,8 @@ class Batch:
                 self.problems += alerts(reply.tickets, self.problems)
             case "unclear":
                 answers += [_ambiguous(d, reply, max(floor_ms, reply.retry_after_ms)) for d in deliveries]
-            case "mixed_projects" if homes := self._homes(deliveries, reply):
-                answers += [_not_attempted(d, reply)._replace(project=homes.get(d.id)) for d in deliveries]
+            case "mixed_projects" if moved := self._moved(deliveries, reply):
+                answers += [_not_attempted(d, reply)._replace(project=moved.get(d.id)) for d in deliveries]
             case "too_many" | "rejected" | "mixed_projects":
                 return self._split(deliveries, reply, answers)
             case _:
@@ -274,16 +278,18 @@ class Batch:
 
         An event of which two were found bad one by one, and none was taken, is bad in every push of it.
         """
-        self.hunting = self.hunting or reply.kind == "rejected"
+        self.isolating = self.isolating or reply.kind == "rejected"
         events = dict.fromkeys(d.notification_event_id for d in deliveries)
         if len(events) > 1 and reply.kind == "rejected":
             return [[d for d in deliveries if d.notification_event_id == event] for event in events]
         event = deliveries[0].notification_event_id
-        hopeless = reply.kind == "rejected" and event not in self.taken and self.culprits[event] >= _CULPRITS
+        hopeless = (
+            reply.kind == "rejected" and event not in self.taken and self.bad_messages[event] >= _ENOUGH_BAD_MESSAGES
+        )
         if len(deliveries) > 1 and not hopeless:
             half = len(deliveries) // 2
             return [deliveries[:half], deliveries[half:]]
-        self.culprits[event] += 1
+        self.bad_messages[event] += 1
         answers += [_answer(d, "failed", code=reply.code, message=reply.message) for d in deliveries]
         return []
 
@@ -295,17 +301,17 @@ class Batch:
             return _LEAST_PAUSE_MS
         if reply.code == "middleware_failed":
             self.problems.append(f"a middleware held a request back: {reply.message}")
-            return self.office.settings.outbox_retry_base_ms
+            return self.services.settings.outbox_retry_base_ms
         return reply.retry_after_ms
 
-    def _homes(self, deliveries: Sequence[Delivery], reply: Reply) -> dict[int, str]:
+    def _moved(self, deliveries: Sequence[Delivery], reply: Reply) -> dict[int, str]:
         """Return the deliveries that belong to another project than was thought, and remember their tokens' project."""
-        told = {d.id: reply.projects.get(str(d.token)) for d in deliveries}
-        homes = {key: home for key, home in told.items() if home and home != self.claim.project}
-        if homes:
+        named = {d.id: reply.projects.get(str(d.token)) for d in deliveries}
+        moved = {key: home for key, home in named.items() if home and home != self.claim.project}
+        if moved:
             with self._in_passing():
-                self.office.projects.move_tokens(self.claim.project, reply.projects, self.run.now)
-        return homes
+                self.services.projects.move_tokens(self.claim.project, reply.projects, self.run.now)
+        return moved
 
     @contextmanager
     def _in_passing(self) -> Iterator[None]:
@@ -316,26 +322,26 @@ class Batch:
             self.problems.append(f"project {self.claim.project} was not told: {normalise_error(error, 200)}")
 
     def _tell_project(self, reply: Reply) -> None:
-        """Tell the project how a request went; one that may not send any more halts its lines at once."""
-        projects, project, now = self.office.projects, self.claim.project, self.run.now
+        """Tell the project how a request went; one that may not send any more halts its request pool at once."""
+        projects, project, now = self.services.projects, self.claim.project, self.run.now
         credential = next((t for t in reply.tickets if t.fate == "credential"), None)
         if credential is not None or reply.kind == "unauthorised":
             code, message = (credential.code, credential.message) if credential else (reply.code, reply.message)
             why = f"{code}: {message}" if message else str(code)
-            self.lines.halted |= projects.failed(project, why, credential=True, now=now)
+            self.pool.halted |= projects.failed(project, why, credential=True, now=now)
         elif reply.kind in ("unclear", "not_sent"):
             why = f"{reply.code}: {reply.message}" if reply.message else str(reply.code)
             self.troubled = True
-            self.lines.halted |= projects.failed(project, why, credential=False, now=now)
+            self.pool.halted |= projects.failed(project, why, credential=False, now=now)
         elif reply.kind == "held_back":
             if self.probe:
-                projects.spare_probe(project, now)
+                projects.cancel_probe(project, now)
         else:  # whatever it said, the service is there and knows us
             if self.troubled:
                 self.troubled = False
                 projects.succeeded(project, now=now)
             if reply.kind == "throttled":
-                self.lines.halted = True
+                self.pool.halted = True
                 projects.throttled(project, reply.retry_after_ms, now)
 
     def _settle(self, answers: Sequence[Answer], outcomes: Mapping[UUID, str], *, finish: bool = False) -> None:
@@ -346,13 +352,13 @@ class Batch:
         give_up = time.monotonic() + 3 * self.claim.lease_ms / 1000
         while True:
             try:
-                settlement = self.office.claims.settle(
+                settlement = self.services.claims.settle(
                     self.claim,
                     answers,
                     outcomes,
                     self.run.now,
                     finish=finish and done == len(self.claim.deliveries),
-                    may_prune=lambda c, p: not self.office.projects.pruning_stopped(c, p, self.run.now),
+                    may_prune=lambda c, p: not self.services.projects.pruning_stopped(c, p, self.run.now),
                 )
             except (DatabaseUnavailableError, pg.LockNotAvailable, pg.QueryCanceled, pg.DeadlockDetected) as error:
                 if time.monotonic() > give_up or isinstance(error.__cause__, PoolClosed):
@@ -371,7 +377,7 @@ class Batch:
     def _hand_back(self) -> None:
         """Give back what was not begun; if the database is away, a reaper does."""
         try:
-            self.office.claims.release(self.claim, self.run.now, lapsed=self.surprised)
+            self.services.claims.release(self.claim, self.run.now, lapsed=self.surprised)
         except (DatabaseUnavailableError, pg.OperationalError):
             _log.warning("claim_not_handed_back", claim=str(self.claim.token))
 
@@ -383,10 +389,10 @@ class Batch:
 _WHY = {"expired": "deadline_passed", "cancelled": "event_ended"}
 
 
-def alerts(tickets: Iterable[Ticket], told: Collection[str]) -> list[str]:
+def alerts(tickets: Iterable[Ticket], known: Collection[str]) -> list[str]:
     """Return what operators have to mend and were not told of yet; of credential faults the breaker tells."""
     found = {f"{t.code}: {t.message}" for t in tickets if t.alert and t.fate != "credential"}
-    return sorted(found.difference(told))
+    return sorted(found.difference(known))
 
 
 def _json(text: str) -> dict[str, Any]:

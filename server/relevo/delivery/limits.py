@@ -9,7 +9,7 @@ from typing import Literal
 
 from relevo.model import Delivery, Lane
 
-Witness = Literal["request", "receipt"]
+AnswerSource = Literal["request", "receipt"]
 Why = Literal["granted", "rate", "rest", "breaker", "runaway", "connections"]
 _LEAST_SHARE = 0.01
 _CLOCK_SLACK = timedelta(minutes=1)  # a clock that was set back further must not dry the bucket up until it catches up
@@ -49,7 +49,7 @@ class Project:
     rest_until: datetime | None
     breaker: Literal["closed", "open", "probing"]
     breaker_reason: str | None
-    breaker_by: Witness | None
+    breaker_by: AnswerSource | None
     breaker_since: datetime | None
     probe_at: datetime | None
     trips: int
@@ -122,7 +122,7 @@ def throttle(state: Project, now: datetime, retry_after_ms: int) -> Project:
     )
 
 
-def fail(state: Project, rules: Rules, now: datetime, reason: str, *, credential: bool, by: Witness) -> Project:
+def fail(state: Project, rules: Rules, now: datetime, reason: str, *, credential: bool, by: AnswerSource) -> Project:
     """Note something that failed for no fault of its message; open the breaker when that is no accident."""
     if state.breaker == "open":
         return state  # sent before it opened
@@ -142,7 +142,7 @@ def fail(state: Project, rules: Rules, now: datetime, reason: str, *, credential
     )
 
 
-def succeed(state: Project, by: Witness, sent_at: datetime | None = None) -> Project:
+def succeed(state: Project, by: AnswerSource, sent_at: datetime | None = None) -> Project:
     """Note something that went well: failures are forgotten, and a probe closes the breaker.
 
     One that a receipt opened is closed by a receipt alone, of a push that was sent after it opened.
@@ -169,7 +169,7 @@ def close(state: Project) -> Project:
     )
 
 
-def spare_probe(state: Project, now: datetime) -> Project:
+def cancel_probe(state: Project, now: datetime) -> Project:
     """Take back a probe that found nothing to send, so that the next push is it."""
     return replace(state, breaker="open", probe_at=now) if state.breaker == "probing" else state
 
@@ -187,7 +187,7 @@ def is_runaway(sent: int, installations: int, rules: Rules) -> bool:
 def batch_limit(*, most: int, chunk: int, connections: int, under_way: int, latency_ms: float, lease_ms: int) -> int:
     """Return how many deliveries a new claim may take, so that all of them are sent well within its lease.
 
-    `under_way` counts the requests that stand in line before it.
+    `under_way` counts the requests that wait before it.
     """
     in_time = int(connections * lease_ms / 3 / max(latency_ms, 1.0)) - under_way
     return min(most, chunk * max(1, min(connections, in_time)))

@@ -17,7 +17,7 @@ from relevo import queries
 from relevo.config import Settings
 from relevo.db import Connection, Database, storable, text_array
 from relevo.delivery import limits
-from relevo.delivery.limits import Grant, Project, Rules, Witness
+from relevo.delivery.limits import AnswerSource, Grant, Project, Rules
 from relevo.model import Lane
 
 _SQL = queries.load("projects")
@@ -192,7 +192,7 @@ class Projects:
             self._tell(connection, project, "rate_halved", f"to {decided.rate_share:.0%} of the full rate", now)
 
     def failed(
-        self, project: str, reason: str, *, credential: bool, by: Witness = "request", now: datetime | None = None
+        self, project: str, reason: str, *, credential: bool, by: AnswerSource = "request", now: datetime | None = None
     ) -> bool:
         """Note a failure that is not a message's fault; tell whether the breaker is open now."""
         self._seen.pop(project, None)
@@ -205,7 +205,7 @@ class Projects:
         return decided.breaker == "open"
 
     def succeeded(
-        self, project: str, by: Witness = "request", sent_at: datetime | None = None, now: datetime | None = None
+        self, project: str, by: AnswerSource = "request", sent_at: datetime | None = None, now: datetime | None = None
     ) -> None:
         """Note that something went well: a probe closes the breaker."""
         with self._locked(project, now) as (connection, state, _at, decide):
@@ -215,10 +215,10 @@ class Projects:
             if state.breaker != "closed" and decided.breaker == "closed":
                 self._tell(connection, project, "breaker_closed", f"after: {state.breaker_reason}", now)
 
-    def spare_probe(self, project: str, now: datetime | None = None) -> None:
+    def cancel_probe(self, project: str, now: datetime | None = None) -> None:
         """Take back a probe that found nothing to send."""
         with self._locked(project, now) as (_connection, state, at, decide):
-            decide(limits.spare_probe(state, at))
+            decide(limits.cancel_probe(state, at))
 
     def pruning_stopped(self, connection: Connection, project: str, now: datetime | None = None) -> bool:
         """Tell, inside a settle's transaction, whether so many tokens are said to be gone that none may be disabled."""
@@ -232,7 +232,7 @@ class Projects:
             self._tell(connection, project, "pruning_resumed", detail, now)
         return abnormal
 
-    def look_after(self, project: str, now: datetime | None = None) -> None:
+    def check_brakes(self, project: str, now: datetime | None = None) -> None:
         """Look now and then whether a project's brakes are to be drawn or released."""
         with self._guard:
             if now is None and time.monotonic() - self._looked.get(project, -_LOOK_EVERY_S) < _LOOK_EVERY_S:
@@ -274,14 +274,14 @@ class Projects:
         detail = f"{unregistered} of {answers} answers were DeviceNotRegistered"
         return limits.is_abnormal(answers, unregistered, self.rules), detail
 
-    def move_tokens(self, project: str, homes: Mapping[str, str], now: datetime | None = None) -> None:
+    def move_tokens(self, project: str, projects: Mapping[str, str], now: datetime | None = None) -> None:
         """Remember which project each token belongs to, as the push service told."""
-        pairs = sorted(homes.items())
+        pairs = sorted(projects.items())
         moved = {"tokens": text_array(t for t, _ in pairs), "projects": text_array(p for _, p in pairs), "now": now}
         with self._database.transaction() as connection:
             count = connection.execute(_SQL["move_tokens"], moved).rowcount
             if count:
-                detail = f"{count} tokens belong to {', '.join(sorted(set(homes.values())))}"[:300]
+                detail = f"{count} tokens belong to {', '.join(sorted(set(projects.values())))}"[:300]
                 self._tell(connection, project, "tokens_moved", detail, now)
 
     @contextmanager
@@ -305,7 +305,7 @@ class Projects:
         connection.execute(_SQL["save_project"], asdict(decided))
 
     def _tell(self, connection: Connection, project: str, what: str, detail: str, now: datetime | None) -> None:
-        told: dict[str, Any] = {"project": project, "what": what, "detail": detail[:300], "now": now}
-        connection.execute(_SQL["tell_incident"], told)
+        incident: dict[str, Any] = {"project": project, "what": what, "detail": detail[:300], "now": now}
+        connection.execute(_SQL["tell_incident"], incident)
         good = what in ("breaker_closed", "pruning_resumed", "runaway_released", "tokens_moved")
         (_log.info if good else _log.error)(what, project=project, detail=detail)

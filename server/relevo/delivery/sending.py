@@ -1,4 +1,4 @@
-"""Sending: the lines to a push service, one thread and one connection each, and the middlewares around a request."""
+"""Sending: a pool of requests per project, one thread and one connection each, and the middlewares around a request."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PushMiddleware = Callable[[PushContext, Callable[[], Reply]], Reply]
 """Wraps a push request: does something, calls `next()` once, does something, returns its reply."""
 
 
-class Lines:
+class RequestPool:
     """Up to so many requests at once for one project. Urgent ones go first, but after each a bulk one has its turn."""
 
     def __init__(self, name: str) -> None:
@@ -55,7 +55,7 @@ class Lines:
         self._closed = False
         self.latency_ms = _FIRST_GUESS_MS
         self.halted = False
-        """Whether the project may not send for now; what stands in line goes back unsent."""
+        """Whether the project may not send for now; what waits goes back unsent."""
 
     @property
     def capacity(self) -> int:
@@ -69,7 +69,7 @@ class Lines:
             self._changed.notify_all()
 
     def under_way(self, lane: Lane | None = None) -> int:
-        """How many requests are being sent or stand in line."""
+        """How many requests are being sent or wait."""
         return sum(self._under_way.values()) if lane is None else self._under_way[lane]
 
     def in_flight(self) -> int:
@@ -78,7 +78,7 @@ class Lines:
             return sum(self._under_way.values()) - sum(map(len, self._waiting.values()))
 
     def submit(self, lane: Lane, work: Callable[[], T]) -> Future[T]:
-        """Send a request as soon as a line is free."""
+        """Send a request as soon as a thread is free."""
         future: Future[T] = Future()
 
         def task() -> None:
@@ -97,13 +97,13 @@ class Lines:
             self._under_way[lane] += 1
             if self._idle < sum(map(len, self._waiting.values())) and self._threads < self._capacity:
                 self._threads += 1
-                threading.Thread(target=self._serve, name=f"relevo-line-{self._name}", daemon=True).start()
+                threading.Thread(target=self._serve, name=f"relevo-requests-{self._name}", daemon=True).start()
             else:
                 self._changed.notify()
         return future
 
     def close(self) -> None:
-        """Let the lines end once nothing stands in line."""
+        """Let the threads end once nothing waits."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -118,7 +118,7 @@ class Lines:
                     self._under_way[lane] -= 1
 
     def _next(self) -> tuple[Lane, Callable[[], None]] | None:
-        """Wait for a request; None ends this line."""
+        """Wait for a request; None ends this thread."""
         with self._changed:
             while self._threads <= self._capacity:
                 if any(self._waiting.values()):

@@ -143,8 +143,8 @@ class Expo:
             reply = _reply(trouble, ())
             return ReceiptReply(reply.kind, code=reply.code, message=reply.message, retry_after_ms=reply.retry_after_ms)
         raw = client.session.answer.raw
-        told = (one for one in said if one.id in asked and one.status in ("ok", "error"))
-        return ReceiptReply("answered", {one.id: classify(one, raw[one.id], receipt=True) for one in told})
+        definite = (one for one in said if one.id in asked and one.status in ("ok", "error"))
+        return ReceiptReply("answered", {one.id: classify(one, raw[one.id], receipt=True) for one in definite})
 
     def close(self) -> None:
         """Close all connections; a request under way ends by itself, within its time."""

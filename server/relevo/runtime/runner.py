@@ -246,8 +246,8 @@ class Runner:
             )
         return Report(cycle.name, "skipped", context.run_id, reason=reason, look_again_in_s=look_again_in_s)
 
-    def sleep(self, cycle: Cycle, *, asleep: bool) -> None:
-        """Say in table state whether this cycle's workers want to be knocked up by `enqueue`."""
+    def set_asleep(self, cycle: Cycle, *, asleep: bool) -> None:
+        """Say in table state whether this cycle's workers sleep, so that `enqueue` wakes them."""
         with self._database.connection() as connection:
             connection.execute(_SQL["set_asleep"], {"cycle": cycle.name, "asleep": asleep})
 

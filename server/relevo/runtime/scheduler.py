@@ -20,7 +20,7 @@ from relevo.errors import DatabaseUnavailableError
 from relevo.model import Outcome, Report
 from relevo.runtime.runner import Runner
 from relevo.runtime.runs import Cycle
-from relevo.runtime.timing import Pace, pause_ms
+from relevo.runtime.timing import Pauses, pause_ms
 
 _log = structlog.get_logger("relevo.scheduler")
 
@@ -37,9 +37,9 @@ class _Clock:
     streak: int = 0
 
 
-def pace_of(settings: Settings) -> Pace:
+def pauses_of(settings: Settings) -> Pauses:
     """Return the pauses between rounds that the settings ask for."""
-    return Pace(
+    return Pauses(
         busy_ms=settings.worker_busy_loop_delay_ms,
         idle_min_ms=settings.worker_idle_backoff_min_ms,
         idle_max_ms=settings.worker_idle_backoff_max_ms,
@@ -54,7 +54,7 @@ class Scheduler:
 
     def __init__(self, runner: Runner, cycles: Sequence[Cycle], settings: Settings) -> None:
         self._runner = runner
-        self._pace = pace_of(settings)
+        self._pauses = pauses_of(settings)
         self._jitter_s = settings.worker_idle_backoff_jitter_ms / 1000
         self._guard = threading.Condition()
         self._clocks = {cycle.key: _Clock(cycle) for cycle in cycles}
@@ -118,7 +118,7 @@ class Scheduler:
 
     def _ended(self, event: JobExecutionEvent) -> None:
         clock = self._clocks[event.job_id]
-        pause_s = self._pace.error_ms / 1000 if event.retval is None else event.retval
+        pause_s = self._pauses.error_ms / 1000 if event.retval is None else event.retval
         if event.code == EVENT_JOB_MISSED:  # too late by APScheduler's book; the slot decides what is still worth doing
             pause_s = 0.0
         with self._guard:
@@ -150,7 +150,7 @@ class Scheduler:
             more=report.more,
             streak=clock.streak,
             ceiling_ms=clock.cycle.timing.ceiling_ms,
-            pace=self._pace,
+            pauses=self._pauses,
             chance=chance,
         )
         if report.due_in_s is not None and report.outcome != "failed":  # what is known to fall due is on time
@@ -166,7 +166,7 @@ class Scheduler:
             return False
         idle, slept = report.outcome == "idle", clock.asleep
         with suppress(DatabaseUnavailableError):
-            self._runner.sleep(clock.cycle, asleep=idle)
+            self._runner.set_asleep(clock.cycle, asleep=idle)
             clock.asleep = idle
             return idle and not slept
         return False

@@ -87,7 +87,7 @@ Timing = Every | Cron
 
 
 @dataclass(frozen=True)
-class Pace:
+class Pauses:
     """The pauses between rounds of a cycle, in milliseconds."""
 
     busy_ms: int
@@ -98,16 +98,16 @@ class Pace:
     error_jitter_ms: int
 
 
-def pause_ms(outcome: Outcome, *, more: bool, streak: int, ceiling_ms: int, pace: Pace, chance: float) -> float:
+def pause_ms(outcome: Outcome, *, more: bool, streak: int, ceiling_ms: int, pauses: Pauses, chance: float) -> float:
     """Return the pause before the next round: short after work, growing while idle, long after an error.
 
     `streak` counts the rounds that ended alike, this one included; `ceiling_ms` is the cycle's own interval.
     """
     if outcome == "failed":
-        return doubled(pace.error_ms, streak, max(pace.error_ms, ceiling_ms)) + pace.error_jitter_ms * chance
+        return doubled(pauses.error_ms, streak, max(pauses.error_ms, ceiling_ms)) + pauses.error_jitter_ms * chance
     if more or outcome in ("ok", "partial"):
-        return pace.busy_ms + min(pace.idle_jitter_ms, pace.busy_ms) * chance
-    idle = doubled(pace.idle_min_ms, streak, pace.idle_max_ms) + pace.idle_jitter_ms * chance
+        return pauses.busy_ms + min(pauses.idle_jitter_ms, pauses.busy_ms) * chance
+    idle = doubled(pauses.idle_min_ms, streak, pauses.idle_max_ms) + pauses.idle_jitter_ms * chance
     return min(idle, ceiling_ms)
 
 

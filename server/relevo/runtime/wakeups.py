@@ -26,7 +26,7 @@ _RETRY_MAX_S = 15.0
 Hearing = Literal["listening", "polling"]
 
 
-class Deaf(RelevoError):  # noqa: N818 a state of affairs, told by name
+class SelfTestFailed(RelevoError):  # noqa: N818 a state of affairs, told by name
     """The listener's own test call did not arrive."""
 
 
@@ -92,7 +92,7 @@ class Listener:
         with self._database.connection() as caller:
             caller.execute(_SQL["send_selftest"], {"nonce": nonce})
         if not self._hear(connection, time.monotonic() + self._test_wait_s, until=nonce):
-            raise Deaf(
+            raise SelfTestFailed(
                 "A test call was sent and not heard.",
                 hint="LISTEN does not work through PgBouncer: set DATABASE_DIRECT_URL.",
             )

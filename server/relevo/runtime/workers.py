@@ -36,7 +36,7 @@ class Worker:
         self._settings = settings
         self.worker_id = worker_id
 
-    def register(self, role: Role, cycles: Sequence[str]) -> None:
+    def record_start(self, role: Role, cycles: Sequence[str]) -> None:
         """Say that this process has started and which cycles it runs."""
         with self._database.connection() as connection:
             connection.execute(

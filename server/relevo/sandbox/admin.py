@@ -38,7 +38,7 @@ def _calls(world: World, query: bytes, body: bytes) -> dict[str, dict[str, Calla
         _PHONES: {"GET": lambda: _page(world, query), "DELETE": lambda: _reset(world)},
         "/sandbox/totals": {"GET": world.totals},
         "/sandbox/faults": {
-            "GET": lambda: {"faults": world.rules.told()},
+            "GET": lambda: {"faults": world.rules.as_json()},
             "POST": lambda: _add_faults(world, messages.parse(body)),
             "DELETE": lambda: _clear_faults(world),
         },
@@ -50,14 +50,14 @@ def _calls(world: World, query: bytes, body: bytes) -> dict[str, dict[str, Calla
 
 
 def _settings(world: World) -> dict[str, Any]:
-    return {"settings": world.settings.told()}
+    return {"settings": world.settings.as_json()}
 
 
 def _page(world: World, query: bytes) -> dict[str, Any]:
     asked = parse_qs(query.decode("latin-1"), keep_blank_values=True)
     limit = _number(asked, "limit", 100, 1, MAX_LIMIT)
     phones, more = world.phones.page(limit, _number(asked, "after", 0, 0, 2**53))
-    return {"phones": [phone.told() for phone in phones], "next": more}
+    return {"phones": [phone.as_json() for phone in phones], "next": more}
 
 
 def _number(asked: dict[str, list[str]], name: str, default: int, least: int, most: int) -> int:
@@ -71,7 +71,7 @@ def _phone(world: World, token: str) -> dict[str, Any]:
     phone = world.phones.find(token)
     if phone is None:
         raise Refused(404, "NOT_FOUND", f"No message has reached the phone {token[:200]}.")
-    return phone.told() | {"messages": phone.messages()}
+    return phone.as_json() | {"messages": phone.messages()}
 
 
 def _reset(world: World) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _reset(world: World) -> dict[str, Any]:
 
 def _add_faults(world: World, given: Any) -> dict[str, Any]:
     world.rules.add([faults.make_rule(each) for each in (given if isinstance(given, list) else [given])])
-    return {"faults": world.rules.told()}
+    return {"faults": world.rules.as_json()}
 
 
 def _clear_faults(world: World) -> dict[str, Any]:

@@ -41,10 +41,10 @@ def error(
     status: int, code: str, message: str, *, details: Any = None, headers: dict[str, str] | None = None
 ) -> Answer:
     """Answer with one error of the whole request."""
-    told: dict[str, Any] = {"code": code, "message": message, "isTransient": status in (429, 500, 502, 503, 504)}
+    error: dict[str, Any] = {"code": code, "message": message, "isTransient": status in (429, 500, 502, 503, 504)}
     if details is not None:
-        told["details"] = details
-    return in_json({"errors": [told]}, status, headers)
+        error["details"] = details
+    return in_json({"errors": [error]}, status, headers)
 
 
 def gateway_page(status: int) -> Answer:

@@ -153,7 +153,7 @@ class Rule:
     seconds: float | None = None
     until: float | None = None
 
-    def told(self, now: float) -> dict[str, Any]:
+    def as_json(self, now: float) -> dict[str, Any]:
         """Return it as the admin call shows it, with what is left of it."""
         return {
             "fault": self.fault.word,
@@ -220,11 +220,11 @@ class Rules:
         """Forget all rules."""
         self._rules.clear()
 
-    def told(self) -> list[dict[str, Any]]:
+    def as_json(self) -> list[dict[str, Any]]:
         """Return the rules as an admin call shows them."""
         now = time.monotonic()
         self._expire(now)
-        return [rule.told(now) for rule in self._rules]
+        return [rule.as_json(now) for rule in self._rules]
 
     def pick(self, kinds: tuple[Kind, ...], project: str | None, on: Place = "send") -> Fault | None:
         """Return the first fault of these kinds that befalls a request or a message now, and count it."""

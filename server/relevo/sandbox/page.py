@@ -71,7 +71,7 @@ def render(world: World, address: str) -> Answer:
         '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Relevo sandbox</title>'
         f"<style>{_STYLE}</style></head><body><main>"
         f"<header><h1>Relevo sandbox</h1>{_how(world)}</header>"
-        f"{_totals(world.totals())}{_faults(world.rules.told())}{_phones(world, address)}"
+        f"{_totals(world.totals())}{_faults(world.rules.as_json())}{_phones(world, address)}"
         "</main></body></html>\n"
     )
     return Answer(200, text.encode("utf-8", "replace"), HTML, _HEADERS)
@@ -103,11 +103,11 @@ def _totals(totals: dict[str, Any]) -> str:
         ("Rate-limited", totals["rateLimited"], totals["rateLimited"] > 0),
         ("Peak in flight", max(totals["peakConnections"].values(), default=0), False),
     )
-    told = "".join(
+    terms = "".join(
         f"<div{' class=loud' if loud else ''}><dt>{name}</dt><dd title={number}>{_brief(number)}</dd></div>"
         for name, number, loud in cells
     )
-    return f"<dl>{told}</dl>"
+    return f"<dl>{terms}</dl>"
 
 
 def _brief(number: int) -> str:

@@ -35,7 +35,7 @@ class Phone:
         """When it received its last message, and that message, if it is still kept."""
         return self.kept[-1] if self.kept else None
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return it as the phones' endpoint shows it."""
         return {"token": self.token, "received": self.received, "distinct": self.distinct}
 

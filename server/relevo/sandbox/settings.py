@@ -55,7 +55,7 @@ class Settings:
             raise InvalidInputError(f"There is no setting {', '.join(unknown)}.", hint=f"Known: {', '.join(known)}.")
         return replace(self, **changes)
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return the settings as they may be shown: whether there is an access token, never which."""
         return asdict(self) | {"access_token": None if self.access_token is None else "(set)"}
 

@@ -1,4 +1,4 @@
-"""ChileCompra's API: one list of summaries a day, one detail a tender, in one serial lane per ticket."""
+"""ChileCompra's API: one list of summaries a day, one detail a tender, in one serial quota per ticket."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pydantic import SecretStr
 
 from relevo.config import MINUTE, Settings
 from relevo.model import Fetched, Item, Reject
-from relevo.ports import Desk, LaneClosed
-from relevo.sources import register, text
-from relevo.sources.http import Http, Reply, Trouble
+from relevo.ports import NoRequestsLeft, SourceContext
+from relevo.sources import chile, text
+from relevo.sources.http import Http, Response, Trouble
 from relevo.sources.merging import mark, mark_of
 
 _log = structlog.get_logger("relevo.sources.chilecompra")
@@ -50,9 +50,9 @@ class ChileCompra:
         self.seeds_silently = not settings.ingest_notify_first_run
         self.interval_ms = (settings.chilecompra_interval_minutes or settings.worker_interval_minutes) * MINUTE
 
-    def fetch(self, cursor: Mapping[str, Any], desk: Desk) -> Fetched:
+    def fetch(self, cursor: Mapping[str, Any], context: SourceContext) -> Fetched:
         """Read today's list, what failed before, the days missed, and the details of what is new or changed."""
-        return _Pass(self._api, desk, cursor, self._catchup).run()
+        return _Pass(self._api, context, cursor, self._catchup).run()
 
 
 class _Stop(Trouble):
@@ -64,42 +64,42 @@ class _Wrong(Trouble):
 
 
 class _Api:
-    """Asks one request at a time, at the lane's pace, and understands every way to say no."""
+    """Asks one request at a time, at the quota's pace, and understands every way to say no."""
 
     def __init__(self, settings: Settings) -> None:
         self._http = Http(settings)
         self._address = f"{settings.chilecompra_base_url.rstrip('/')}/licitaciones.json"
         self._ticket = settings.chilecompra_ticket or SecretStr("none")
-        self.lane = f"chilecompra-{hashlib.sha256(self._secret().encode()).hexdigest()[:12]}"
+        self.quota = f"chilecompra-{hashlib.sha256(self._secret().encode()).hexdigest()[:12]}"
         self._pace_ms = settings.chilecompra_pace_ms
         self._daily_limit = settings.chilecompra_daily_limit
 
-    def ask(self, desk: Desk, **query: str) -> list[Any]:
+    def ask(self, context: SourceContext, **query: str) -> list[Any]:
         """Return the list that answers the query, or raise Trouble."""
         for _ in range(_TRIES):
-            present_ms = desk.pace_ms(self.lane, self._pace_ms)
+            present_ms = context.pace_ms(self.quota, self._pace_ms)
             pace_ms = max(present_ms, self._pace_ms)
-            reply = self._take_turn_and_ask(desk, pace_ms, query)
+            reply = self._take_turn_and_ask(context, pace_ms, query)
             said = judge(reply)
             if said.kind == "ok":
                 # Back towards the chosen pace, a little after each answer.
                 wanted_ms = max(self._pace_ms, int(pace_ms * _RECOVERY))
                 if wanted_ms != present_ms:
-                    desk.slow_down(self.lane, pace_ms=wanted_ms)
+                    context.slow_down(self.quota, pace_ms=wanted_ms)
                 return said.rows
             if said.kind != "busy":
                 raise _trouble(said.kind, said.detail.replace(self._secret(), "***"))
             pace_ms = min(max(pace_ms * 2, 1_000), max(MAX_PACE_MS, self._pace_ms))
             pause_ms = max(reply.retry_after_ms(), pace_ms)
-            desk.slow_down(self.lane, pace_ms=pace_ms, pause_ms=pause_ms)
+            context.slow_down(self.quota, pace_ms=pace_ms, pause_ms=pause_ms)
             if pause_ms > _LONGEST_WAIT_MS:
                 raise _Stop("unavailable", f"it asks to wait {pause_ms // 1_000} s")
         raise _Stop("unavailable", f"it complains of too many requests, {_TRIES} times in a row")
 
-    def _take_turn_and_ask(self, desk: Desk, pace_ms: int, query: Mapping[str, str]) -> Reply:
+    def _take_turn_and_ask(self, context: SourceContext, pace_ms: int, query: Mapping[str, str]) -> Response:
         try:
-            desk.take_turn(self.lane, pace_ms=pace_ms, daily_limit=self._daily_limit)
-        except LaneClosed as closed:
+            context.take_turn(self.quota, pace_ms=pace_ms, daily_limit=self._daily_limit)
+        except NoRequestsLeft as closed:
             raise _Stop("unavailable", str(closed) or "no request may be made now") from None
         return self._http.get(self._address, {**query, "ticket": self._secret()})
 
@@ -116,7 +116,7 @@ class Said:
     detail: str = ""
 
 
-def judge(reply: Reply) -> Said:
+def judge(reply: Response) -> Said:
     """Tell a list from each of the ways to say no; what is no list is never an empty one."""
     document = text.loads(reply.body)
     if not isinstance(document, dict):
@@ -126,13 +126,13 @@ def judge(reply: Reply) -> Said:
         return _judge_code(reply, number, message)
     if reply.status in (_OK, _NON_AUTHORITATIVE) and "Listado" in document:
         rows = list(_rows(document["Listado"]))
-        if rows or not register.state_number(document.get("Cantidad")):
+        if rows or not chile.state_number(document.get("Cantidad")):
             return Said("ok", rows)
         return Said("down", detail="it counts tenders but lists none")
     return _judge_status(reply, message or "")
 
 
-def _judge_code(reply: Reply, number: str, message: str) -> Said:
+def _judge_code(reply: Response, number: str, message: str) -> Said:
     said, words = f"{number} {message}", message.casefold()
     if number == "203":
         return Said("ticket", detail=said)
@@ -143,7 +143,7 @@ def _judge_code(reply: Reply, number: str, message: str) -> Said:
     return _judge_status(reply, said)
 
 
-def _judge_status(reply: Reply, said: str) -> Said:
+def _judge_status(reply: Response, said: str) -> Said:
     detail = f"HTTP {reply.status} {said}".strip()
     if reply.status == _NON_AUTHORITATIVE or reply.status in _DENIED:
         return Said("ticket", detail=detail)
@@ -191,38 +191,38 @@ class Summary:
 
     def is_open(self, now: datetime) -> bool:
         """Say whether offers can be made."""
-        return self.estado == register.OPEN and (self.cierra_at is None or self.cierra_at > now)
+        return self.estado == chile.OPEN and (self.cierra_at is None or self.cierra_at > now)
 
     def item(self) -> Item:
         """Return what a summary alone says of a tender that is not open."""
         return Item(
-            register.NAMESPACE,
+            chile.NAMESPACE,
             self.code,
             self.nombre,
             self.mark,
-            tipo=register.tipo_of(self.code),
+            tipo=chile.tipo_of(self.code),
             estado=self.estado,
             cierra_at=self.cierra_at,
-            url=register.page_of(self.code),
+            url=chile.page_of(self.code),
             announces=False,
-            withdrawn=self.estado in register.WITHDRAWN,
+            withdrawn=self.estado in chile.WITHDRAWN,
         )
 
 
 def read_summary(row: object) -> Summary | None:
     """Read a row of a day's list; None if it names no tender."""
-    code = register.tender_code(text.at(row, "CodigoExterno"))
+    code = chile.tender_code(text.at(row, "CodigoExterno"))
     if code is None:
         return None
     nombre = text.clean(text.at(row, "Nombre"), text.NOMBRE) or code
     state, closes = text.at(row, "CodigoEstado"), text.at(row, "FechaCierre")
-    estado = register.state_name(state)
+    estado = chile.state_name(state)
     return Summary(
         code,
         nombre,
-        register.state_number(state),
+        chile.state_number(state),
         estado,
-        text.moment(closes) if estado == register.OPEN else None,
+        text.moment(closes) if estado == chile.OPEN else None,
         mark(TELLER, text.clean(state, 20), nombre, text.clean(closes, 50)),
     )
 
@@ -232,15 +232,15 @@ def read_detail(row: Mapping[str, Any], now: datetime, told_mark: str | None = N
     summary = read_summary(row)
     if summary is None:
         return None
-    estado = summary.estado or register.state_name(row.get("Estado"))
-    if summary.state is not None and summary.state not in register.STATES:
+    estado = summary.estado or chile.state_name(row.get("Estado"))
+    if summary.state is not None and summary.state not in chile.STATES:
         estado = text.clean(row.get("Estado"), text.SHORT) or estado
     closes = text.at(row, "Fechas", "FechaCierre") or row.get("FechaCierre")
     cierra_at = text.moment(closes)
     products = list(text.within(row.get("Items"), _PRODUCT))
     rubros = text.codes([product.get(key) for product in products for key in ("CodigoProducto", "CodigoCategoria")])
     return Item(
-        register.NAMESPACE,
+        chile.NAMESPACE,
         summary.code,
         summary.nombre,
         told_mark or mark(TELLER, text.clean(row.get("CodigoEstado"), 20), summary.nombre, text.clean(closes, 50)),
@@ -248,7 +248,7 @@ def read_detail(row: Mapping[str, Any], now: datetime, told_mark: str | None = N
         organismo=text.clean(text.at(row, "Comprador", "NombreOrganismo"), text.ORGANISMO)
         or text.clean(text.at(row, "Comprador", "NombreUnidad"), text.ORGANISMO),
         region=text.clean(text.at(row, "Comprador", "RegionUnidad"), text.REGION),
-        tipo=register.tipo_of(summary.code) or text.clean(row.get("Tipo"), text.SHORT),
+        tipo=chile.tipo_of(summary.code) or text.clean(row.get("Tipo"), text.SHORT),
         estado=estado,
         monto=text.amount(row.get("MontoEstimado")),
         moneda=text.currency(row.get("Moneda")),
@@ -256,9 +256,9 @@ def read_detail(row: Mapping[str, Any], now: datetime, told_mark: str | None = N
         rubro_scheme=_SCHEME if rubros else None,
         publicada_at=text.moment(text.at(row, "Fechas", "FechaPublicacion")),
         cierra_at=cierra_at,
-        url=register.page_of(summary.code),
-        announces=estado == register.OPEN and (cierra_at is None or cierra_at > now),
-        withdrawn=estado in register.WITHDRAWN,
+        url=chile.page_of(summary.code),
+        announces=estado == chile.OPEN and (cierra_at is None or cierra_at > now),
+        withdrawn=estado in chile.WITHDRAWN,
     )
 
 
@@ -269,11 +269,11 @@ class _Pass:
     complete yet, so that they wait for their retry; and `refused`, days whose list will never be answered.
     """
 
-    def __init__(self, api: _Api, desk: Desk, cursor: Mapping[str, Any], catchup: timedelta) -> None:
+    def __init__(self, api: _Api, context: SourceContext, cursor: Mapping[str, Any], catchup: timedelta) -> None:
         self._api = api
-        self._desk = desk
+        self._desk = context
         self._given = cursor
-        self._now = desk.now()
+        self._now = context.now()
         self._today = self._now.astimezone(text.SANTIAGO).date()
         yesterday = self._today - timedelta(days=1)
         last = _day(cursor.get("complete")) or yesterday
@@ -340,7 +340,7 @@ class _Pass:
     def _take(self, summaries: Sequence[Summary], day: date) -> bool:
         """Take what is new or changed; False if the batch is full before the list is through."""
         listed = {each.code: each for each in summaries}
-        known = self._desk.known(register.NAMESPACE, list(listed)) if listed else {}
+        known = self._desk.known(chile.NAMESPACE, list(listed)) if listed else {}
         changed = [each for each in listed.values() if mark_of(known.get(each.code, ""), TELLER) != each.mark]
         # What closes or is withdrawn costs no request; what was never seen open is nobody's news.
         for each in changed:
@@ -394,7 +394,7 @@ class _Pass:
         for due in self._desk.rejects_due(RETRIES_PER_FETCH):
             field_, _, value = due.place.partition("=")
             day = _day(f"{value[4:8]}-{value[2:4]}-{value[:2]}") if field_ == "fecha" else None
-            if field_ == "codigo" and register.tender_code(value) == value:
+            if field_ == "codigo" and chile.tender_code(value) == value:
                 told_mark = today[value].mark if value in today else self._failed.get(value, [None])[0]
                 if self._detail(value, told_mark or None, self._today):
                     self._resolved.append(due.place)

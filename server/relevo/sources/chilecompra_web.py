@@ -13,15 +13,15 @@ import structlog
 
 from relevo.config import MINUTE, Settings
 from relevo.model import Fetched, Item
-from relevo.ports import Desk, LaneClosed
-from relevo.sources import register, text
-from relevo.sources.http import Http, Reply, Trouble
+from relevo.ports import NoRequestsLeft, SourceContext
+from relevo.sources import chile, text
+from relevo.sources.http import Http, Response, Trouble
 from relevo.sources.merging import mark, mark_of, one_each
 
 _log = structlog.get_logger("relevo.sources.chilecompra_web")
 
 TELLER = "web"
-LANE = "chilecompra-web"
+QUOTA = "chilecompra-web"
 ITEMS_PER_FETCH = 500
 PAGES_PER_FETCH = 10
 _COLUMNS = ("IDLicitacion", "NombreLicitacion", "Estado")
@@ -45,17 +45,17 @@ class ChileCompraWeb:
         self.seeds_silently = not settings.ingest_notify_first_run
         self.interval_ms = (settings.chilecompra_web_interval_minutes or settings.worker_interval_minutes) * MINUTE
 
-    def fetch(self, cursor: Mapping[str, Any], desk: Desk) -> Fetched:
+    def fetch(self, cursor: Mapping[str, Any], context: SourceContext) -> Fetched:
         """Read the newest published tenders of both halves; one half that fails does not hide the other."""
         found: list[Item] = []
         troubles: list[Trouble] = []
         for half in _HALVES:
             try:
-                self._open_session(desk)
-                found += self._half(half, desk)
+                self._open_session(context)
+                found += self._half(half, context)
             except Trouble as trouble:
                 troubles.append(trouble)
-        new = _news(found, desk)
+        new = _news(found, context)
         if troubles and not new:
             worst = next((each for each in troubles if each.outcome == "rejected"), troubles[0])
             return Fetched(worst.outcome, dict(cursor), detail=worst.detail[:500])
@@ -63,49 +63,49 @@ class ChileCompraWeb:
         detail = "; ".join(each.detail for each in troubles)[:500]
         return Fetched(outcome, {}, items=tuple(new[:ITEMS_PER_FETCH]), detail=detail, more=len(new) > ITEMS_PER_FETCH)
 
-    def _half(self, half: str, desk: Desk) -> list[Item]:
+    def _half(self, half: str, context: SourceContext) -> list[Item]:
         try:
-            return self._exported(half, desk)
+            return self._exported(half, context)
         except Trouble as refused:
             _log.info("export_refused", detail=refused.detail, fallback="cards")
-        return self._shown(half, desk)
+        return self._shown(half, context)
 
-    def _open_session(self, desk: Desk) -> None:
+    def _open_session(self, context: SourceContext) -> None:
         """Get the anonymous cookie without which every list is empty."""
         self._http.forget_cookies()
-        self._turn(desk)
+        self._turn(context)
         _accept(self._http.get(self._base))
 
-    def _exported(self, half: str, desk: Desk) -> list[Item]:
-        self._turn(desk)
+    def _exported(self, half: str, context: SourceContext) -> list[Item]:
+        self._turn(context)
         made = text.loads(_accept(self._http.post(f"{self._base}/Home/GenerarArchivo", _query(half, 0))).body)
         ticket, name = text.clean(text.at(made, "FileGuid"), 100), text.clean(text.at(made, "nombreArchivo"), 200)
         if text.at(made, "estado") is not True or not ticket:
             raise Trouble("unavailable", "the search page refuses an export")
-        self._turn(desk)
+        self._turn(context)
         wanted = {"fileGuid": ticket, "nombreArchivo": name or "ListaLicitaciones.csv"}
         found = read_export(_accept(self._http.get(f"{self._base}/Home/Descargar", wanted)).body)
         if not found:
             raise Trouble("unavailable", "the export is empty, as it is for strangers")
         return found
 
-    def _shown(self, half: str, desk: Desk) -> list[Item]:
+    def _shown(self, half: str, context: SourceContext) -> list[Item]:
         """Turn the pages, newest first, until one shows nothing new."""
         found: list[Item] = []
         for page in range(PAGES_PER_FETCH):
-            self._turn(desk)
+            self._turn(context)
             cards = read_cards(_accept(self._http.post(f"{self._base}/Home/Buscar", _query(half, page))).body)
             if not cards and not page:
                 raise Trouble("unavailable", "the search page shows an empty list, as it does to strangers")
             found += cards
-            if not _news(cards, desk):
+            if not _news(cards, context):
                 break
         return found
 
-    def _turn(self, desk: Desk) -> None:
+    def _turn(self, context: SourceContext) -> None:
         try:
-            desk.take_turn(LANE, pace_ms=self._pace_ms, daily_limit=self._daily_limit)
-        except LaneClosed as closed:
+            context.take_turn(QUOTA, pace_ms=self._pace_ms, daily_limit=self._daily_limit)
+        except NoRequestsLeft as closed:
             raise Trouble("unavailable", str(closed) or "no request may be made now") from None
 
 
@@ -131,15 +131,15 @@ def _query(half: str, page: int) -> dict[str, Any]:
     }
 
 
-def _accept(reply: Reply) -> Reply:
+def _accept(reply: Response) -> Response:
     if reply.status == _OK:
         return reply
     raise Trouble("unavailable", f"the search page answers HTTP {reply.status}")
 
 
-def _news(items: list[Item], desk: Desk) -> list[Item]:
+def _news(items: list[Item], context: SourceContext) -> list[Item]:
     each = one_each(items)
-    known = desk.known(register.NAMESPACE, [item.external_id for item in each]) if each else {}
+    known = context.known(chile.NAMESPACE, [item.external_id for item in each]) if each else {}
     return [item for item in each if mark_of(known.get(item.external_id, ""), TELLER) != item.fingerprint]
 
 
@@ -179,31 +179,31 @@ def _row(row: Mapping[str, str]) -> Item | None:
     )
 
 
-def _item(told_code: object, told: Mapping[str, str | None]) -> Item | None:
-    code = register.tender_code(told_code)
-    nombre = text.clean(told.get("nombre"), text.NOMBRE)
+def _item(told_code: object, fields: Mapping[str, str | None]) -> Item | None:
+    code = chile.tender_code(told_code)
+    nombre = text.clean(fields.get("nombre"), text.NOMBRE)
     if not code or not nombre:
         return None
-    estado = register.state_name(told.get("estado"))
-    label = text.clean(told.get("monto"), text.SHORT)
+    estado = chile.state_name(fields.get("estado"))
+    label = text.clean(fields.get("monto"), text.SHORT)
     monto = text.amount(label)
     return Item(
-        register.NAMESPACE,
+        chile.NAMESPACE,
         code,
         nombre,
-        mark(TELLER, code, *(text.clean(value, text.DESCRIPCION) for value in told.values())),
-        descripcion=text.clean(told.get("descripcion"), text.DESCRIPCION),
-        organismo=text.clean(told.get("organismo"), text.ORGANISMO),
-        tipo=register.tipo_of(code),
+        mark(TELLER, code, *(text.clean(value, text.DESCRIPCION) for value in fields.values())),
+        descripcion=text.clean(fields.get("descripcion"), text.DESCRIPCION),
+        organismo=text.clean(fields.get("organismo"), text.ORGANISMO),
+        tipo=chile.tipo_of(code),
         estado=estado,
         monto=monto,
-        moneda=text.currency(told.get("moneda")) if monto else None,
+        moneda=text.currency(fields.get("moneda")) if monto else None,
         monto_label=label if label and not monto and re.search(r"\d", label) and not _HIDDEN.search(label) else None,
-        publicada_at=text.moment(told.get("publicada")),
-        cierra_at=text.moment(told.get("cierre"), end_of_day=True),
-        url=register.page_of(code),
-        announces=estado == register.OPEN,
-        withdrawn=estado in register.WITHDRAWN,
+        publicada_at=text.moment(fields.get("publicada")),
+        cierra_at=text.moment(fields.get("cierre"), end_of_day=True),
+        url=chile.page_of(code),
+        announces=estado == chile.OPEN,
+        withdrawn=estado in chile.WITHDRAWN,
     )
 
 
@@ -222,22 +222,22 @@ def read_cards(body: bytes) -> list[Item]:
 
 def _card(lines: list[str]) -> Item | None:
     """Read a card by its headings: the value follows its heading."""
-    told: dict[str, str | None] = {}
+    fields: dict[str, str | None] = {}
     code = _after(lines, "id licitación")
     place = lines.index(code) if code else 0
     tail = lines[place + 1 :] if code else []
-    told["estado"] = next((line for line in tail[:3] if register.tipo_of(f"1-1-{line}26") is None), None)
-    body = tail[tail.index(told["estado"]) + 1 :] if told["estado"] in tail else []
+    fields["estado"] = next((line for line in tail[:3] if chile.tipo_of(f"1-1-{line}26") is None), None)
+    body = tail[tail.index(fields["estado"]) + 1 :] if fields["estado"] in tail else []
     headings = [number for number, line in enumerate(body) if line.casefold().startswith(("monto", "fecha de"))]
     words = body[: headings[0]] if headings else body[:2]
-    told["nombre"] = words[0] if words else None
-    told["descripcion"] = " ".join(words[1:]) or None
-    told |= _amount_of(body)
-    told["publicada"] = _after(body, "fecha de publicación")
-    told["cierre"] = _after(body, "fecha de cierre")
+    fields["nombre"] = words[0] if words else None
+    fields["descripcion"] = " ".join(words[1:]) or None
+    fields |= _amount_of(body)
+    fields["publicada"] = _after(body, "fecha de publicación")
+    fields["cierre"] = _after(body, "fecha de cierre")
     rest = [line for line in body[_place(body, "fecha de cierre") + 2 :] if not line.startswith("(")]
-    told["organismo"] = rest[0] if rest and not rest[0].casefold().startswith("cantidad") else None
-    return _item(code, told)
+    fields["organismo"] = rest[0] if rest and not rest[0].casefold().startswith("cantidad") else None
+    return _item(code, fields)
 
 
 def _amount_of(lines: list[str]) -> dict[str, str | None]:

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO, Literal
 
 from relevo.config import MINUTE, Settings
 from relevo.model import Fetched, Item, Reject
-from relevo.ports import Desk
-from relevo.sources import register, text
+from relevo.ports import SourceContext
+from relevo.sources import chile, text
 from relevo.sources.merging import mark, one_each
 
 TELLER = "file"
@@ -44,14 +44,14 @@ class Folder:
         self.seeds_silently = bool(settings.folder_source_dir) and not settings.ingest_notify_first_run
         self.interval_ms = (settings.folder_interval_minutes or settings.worker_interval_minutes) * MINUTE
 
-    def fetch(self, cursor: Mapping[str, Any], desk: Desk) -> Fetched:
+    def fetch(self, cursor: Mapping[str, Any], context: SourceContext) -> Fetched:
         """Read the lines that are new, up to a bound."""
-        reading = _Reading(self._folder, self._namespace, desk.now())
+        reading = _Reading(self._folder, self._namespace, context.now())
         try:
-            names = reading.look(told=cursor.get("crowded") is True)
+            names = reading.look(reported=cursor.get("crowded") is True)
         except OSError as error:
             return Fetched("unavailable", dict(cursor), detail=f"the folder cannot be read ({type(error).__name__})")
-        reading.retry(desk.rejects_due(RETRIES_PER_FETCH))
+        reading.retry(context.rejects_due(RETRIES_PER_FETCH))
         before: Mapping[str, Any] = cursor.get("files") or {}
         files: dict[str, Any] = {}
         for name in names:
@@ -74,11 +74,11 @@ class _Reading:
     more: bool = False
     crowded: bool = False
 
-    def look(self, *, told: bool = False) -> list[str]:
+    def look(self, *, reported: bool = False) -> list[str]:
         """Return the names of the files to read, in order; that there are too many is told once."""
         found = sorted(path.name for path in self.folder.iterdir() if _fits(path))
         self.crowded = len(found) > MAX_FILES
-        if self.crowded and not told:
+        if self.crowded and not reported:
             self.rejects.append(text.reject(".", f"of {len(found)} files only {MAX_FILES} are read"))
         return found[:MAX_FILES]
 
@@ -133,33 +133,33 @@ class _Reading:
         while too_long and not whole and (rest := file.readline(MAX_LINE)):
             length += len(rest)
             whole = rest.endswith(b"\n")
-        told = _Told("the line is longer than 1 MB") if too_long else self._tell(line)
+        read = _Unusable("the line is longer than 1 MB") if too_long else self._tell(line)
         # Without an end of line yet, only what is whole already counts; the rest waits, though not for ever.
-        if not whole and not isinstance(told, Item) and not stale:
+        if not whole and not isinstance(read, Item) and not stale:
             return False
         place.offset += length
         place.line += 1
         place.open = not whole
-        self._note(f"{name}:{place.line}", told, place.line, bad)
+        self._note(f"{name}:{place.line}", read, place.line, bad)
         return True
 
-    def _note(self, where: str, told: Item | _Told | None, line: int, bad: set[int]) -> None:
-        if isinstance(told, _Told):
-            self.rejects.append(text.reject(where, told.reason, external_id=told.external_id))
+    def _note(self, where: str, read: Item | _Unusable | None, line: int, bad: set[int]) -> None:
+        if isinstance(read, _Unusable):
+            self.rejects.append(text.reject(where, read.reason, external_id=read.external_id))
             bad.add(line)
             return
-        if told:
-            self.items.append(told)
+        if read:
+            self.items.append(read)
         if line in bad:
             bad.discard(line)
             self.resolved.append(where)
 
-    def _tell(self, line: bytes) -> Item | _Told | None:
+    def _tell(self, line: bytes) -> Item | _Unusable | None:
         if not line.strip():
             return None
         document = text.loads(line)
         if not isinstance(document, dict):
-            return _Told("the line is no JSON object")
+            return _Unusable("the line is no JSON object")
         return read_line(document, self.namespace, self.now, line)
 
     def retry(self, due: Any) -> None:
@@ -168,15 +168,15 @@ class _Reading:
             name, _, number = reject.place.rpartition(":")
             if not name or not number.isdecimal():
                 continue
-            told = self._line_at(name, int(number))
-            if isinstance(told, Item):
-                self.items.append(told)
+            read = self._line_at(name, int(number))
+            if isinstance(read, Item):
+                self.items.append(read)
                 self.resolved.append(reject.place)
             else:
-                reason = told.reason if isinstance(told, _Told) else "the line is gone"
+                reason = read.reason if isinstance(read, _Unusable) else "the line is gone"
                 self.rejects.append(text.reject(reject.place, reason, external_id=reject.external_id))
 
-    def _line_at(self, name: str, number: int) -> Item | _Told | None:
+    def _line_at(self, name: str, number: int) -> Item | _Unusable | None:
         path = self.folder / Path(name).name
         try:
             with path.open("rb") as file:
@@ -212,7 +212,7 @@ class _Place:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Unusable:
     """A line that cannot be used."""
 
     reason: str
@@ -238,53 +238,55 @@ def _sight(file: BinaryIO, entry: Mapping[str, Any]) -> str:
     return hashlib.sha256(head + b"\0" + tail).hexdigest()[:16]
 
 
-def read_line(told: Mapping[str, Any], namespace: str, now: datetime, line: bytes = b"") -> Item | _Told:
+def read_line(fields: Mapping[str, Any], namespace: str, now: datetime, line: bytes = b"") -> Item | _Unusable:
     """Read one object; `cierra_en_dias` and `publicada_hace_minutos` count from now, so that a demo is never old."""
-    external_id = next((found for name in _NAMES if (found := text.clean(told.get(name), text.EXTERNAL_ID + 1))), None)
+    external_id = next(
+        (found for name in _NAMES if (found := text.clean(fields.get(name), text.EXTERNAL_ID + 1))), None
+    )
     if not external_id or len(external_id) > text.EXTERNAL_ID:
-        return _Told("codigo must be text of 1 to 300 characters")
-    nombre = text.clean(told.get("nombre"), text.NOMBRE)
+        return _Unusable("codigo must be text of 1 to 300 characters")
+    nombre = text.clean(fields.get("nombre"), text.NOMBRE)
     if not nombre:
-        return _Told("nombre must be text", external_id)
-    where = text.clean(told.get("namespace"), 101) or namespace
+        return _Unusable("nombre must be text", external_id)
+    where = text.clean(fields.get("namespace"), 101) or namespace
     if not re.fullmatch(r"[A-Za-z0-9._:-]{1,100}", where):
-        return _Told("namespace must be 1 to 100 characters out of A-Z a-z 0-9 . _ : -", external_id)
-    problems = [name for name, value in _dates(told, now).items() if value is _WRONG]
-    problems += ["monto"] if told.get("monto") is not None and text.amount(told.get("monto")) is None else []
-    problems += ["moneda"] if told.get("moneda") is not None and text.currency(told.get("moneda")) is None else []
+        return _Unusable("namespace must be 1 to 100 characters out of A-Z a-z 0-9 . _ : -", external_id)
+    problems = [name for name, value in _dates(fields, now).items() if value is _WRONG]
+    problems += ["monto"] if fields.get("monto") is not None and text.amount(fields.get("monto")) is None else []
+    problems += ["moneda"] if fields.get("moneda") is not None and text.currency(fields.get("moneda")) is None else []
     if problems:
-        return _Told(f"{', '.join(problems)} cannot be read", external_id)
-    return _item(told, where, external_id, nombre, now=now, line=line)
+        return _Unusable(f"{', '.join(problems)} cannot be read", external_id)
+    return _item(fields, where, external_id, nombre, now=now, line=line)
 
 
 def _item(
-    told: Mapping[str, Any], namespace: str, external_id: str, nombre: str, *, now: datetime, line: bytes
+    fields: Mapping[str, Any], namespace: str, external_id: str, nombre: str, *, now: datetime, line: bytes
 ) -> Item:
-    dates = _dates(told, now)
-    estado = text.clean(told.get("estado"), text.SHORT) or register.OPEN
-    rubros = text.codes(text.each(told.get("rubros") or told.get("rubro")))
-    withdrawn = told.get("withdrawn") is True or estado.casefold() in _WITHDRAWN
+    dates = _dates(fields, now)
+    estado = text.clean(fields.get("estado"), text.SHORT) or chile.OPEN
+    rubros = text.codes(text.each(fields.get("rubros") or fields.get("rubro")))
+    withdrawn = fields.get("withdrawn") is True or estado.casefold() in _WITHDRAWN
     cierra_at = dates["cierra_at"]
     is_open = estado.casefold() in _OPEN and (cierra_at is None or cierra_at > now)
     return Item(
         namespace,
         external_id,
         nombre,
-        mark(TELLER, line or sorted(told.items())),
-        descripcion=text.clean(told.get("descripcion"), text.DESCRIPCION),
-        organismo=text.clean(told.get("organismo"), text.ORGANISMO),
-        region=text.clean(told.get("region"), text.REGION),
-        tipo=text.clean(told.get("tipo"), text.SHORT) or register.tipo_of(external_id),
+        mark(TELLER, line or sorted(fields.items())),
+        descripcion=text.clean(fields.get("descripcion"), text.DESCRIPCION),
+        organismo=text.clean(fields.get("organismo"), text.ORGANISMO),
+        region=text.clean(fields.get("region"), text.REGION),
+        tipo=text.clean(fields.get("tipo"), text.SHORT) or chile.tipo_of(external_id),
         estado=estado,
-        monto=text.amount(told.get("monto")),
-        moneda=text.currency(told.get("moneda")) or ("CLP" if told.get("monto") is not None else None),
-        monto_label=text.clean(told.get("monto_label"), text.SHORT),
+        monto=text.amount(fields.get("monto")),
+        moneda=text.currency(fields.get("moneda")) or ("CLP" if fields.get("monto") is not None else None),
+        monto_label=text.clean(fields.get("monto_label"), text.SHORT),
         rubros=rubros,
-        rubro_scheme=text.clean(told.get("rubro_scheme"), 50) or ("UNSPSC" if rubros else None),
+        rubro_scheme=text.clean(fields.get("rubro_scheme"), 50) or ("UNSPSC" if rubros else None),
         publicada_at=dates["publicada_at"],
         cierra_at=cierra_at,
-        url=text.clean(told.get("url"), text.URL),
-        announces=is_open and not withdrawn and told.get("announces") is not False,
+        url=text.clean(fields.get("url"), text.URL),
+        announces=is_open and not withdrawn and fields.get("announces") is not False,
         withdrawn=withdrawn,
     )
 
@@ -292,17 +294,17 @@ def _item(
 _WRONG = datetime.min.replace(tzinfo=UTC)
 
 
-def _dates(told: Mapping[str, Any], now: datetime) -> dict[str, datetime | None]:
+def _dates(fields: Mapping[str, Any], now: datetime) -> dict[str, datetime | None]:
     return {
-        "publicada_at": _date(told, "publicada_at", "publicada_hace_minutos", now, timedelta(minutes=-1)),
-        "cierra_at": _date(told, "cierra_at", "cierra_en_dias", now, timedelta(days=1)),
+        "publicada_at": _date(fields, "publicada_at", "publicada_hace_minutos", now, timedelta(minutes=-1)),
+        "cierra_at": _date(fields, "cierra_at", "cierra_en_dias", now, timedelta(days=1)),
     }
 
 
-def _date(told: Mapping[str, Any], name: str, relative: str, now: datetime, unit: timedelta) -> datetime | None:
-    if told.get(name) is not None:
-        return text.moment(told[name], end_of_day=name == "cierra_at") or _WRONG
-    if told.get(relative) is None:
+def _date(fields: Mapping[str, Any], name: str, relative: str, now: datetime, unit: timedelta) -> datetime | None:
+    if fields.get(name) is not None:
+        return text.moment(fields[name], end_of_day=name == "cierra_at") or _WRONG
+    if fields.get(relative) is None:
         return None
-    number = text.number(told[relative])
+    number = text.number(fields[relative])
     return _WRONG if number is None else now + number * unit

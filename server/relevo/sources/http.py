@@ -46,7 +46,7 @@ class Trouble(Exception):  # noqa: N818 an answer of its own: the source could n
 
 
 @dataclass(frozen=True)
-class Reply:
+class Response:
     """What came back."""
 
     status: int
@@ -81,11 +81,13 @@ class Http:
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, _Adapter(self._guard))
 
-    def get(self, url: str, query: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None) -> Reply:
+    def get(
+        self, url: str, query: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
+    ) -> Response:
         """GET an address; raises Trouble when no whole answer came."""
         return self._ask("GET", url, params=query, headers=headers)
 
-    def post(self, url: str, document: object, headers: Mapping[str, str] | None = None) -> Reply:
+    def post(self, url: str, document: object, headers: Mapping[str, str] | None = None) -> Response:
         """POST a JSON document; raises Trouble when no whole answer came."""
         return self._ask("POST", url, json=document, headers=headers)
 
@@ -93,7 +95,7 @@ class Http:
         """Start as a stranger again."""
         self._session.cookies.clear()
 
-    def _ask(self, method: str, url: str, **more: Any) -> Reply:
+    def _ask(self, method: str, url: str, **more: Any) -> Response:
         deadline = time.monotonic() + self._limit_s
         for _ in range(MAX_REDIRECTS + 1):
             reply, location = self._exchange(method, url, deadline, more)
@@ -106,11 +108,11 @@ class Http:
                 more.pop("json", None)
         raise Trouble("rejected", f"it redirects more than {MAX_REDIRECTS} times")
 
-    def _exchange(self, method: str, url: str, deadline: float, more: Mapping[str, Any]) -> tuple[Reply, str | None]:
+    def _exchange(self, method: str, url: str, deadline: float, more: Mapping[str, Any]) -> tuple[Response, str | None]:
         """Send one request; what went wrong is said in words of our own, for the library's repeat the address."""
         left = max(deadline - time.monotonic(), 0.001)
         trouble: Trouble | None = None
-        reply: Reply | None = None
+        reply: Response | None = None
         location = None
         with self._guard.cutting_off_after(left) as guard:
             try:
@@ -118,7 +120,7 @@ class Http:
                 with self._session.request(
                     method, url, stream=True, allow_redirects=False, timeout=limits, **more
                 ) as got:
-                    reply = Reply(got.status_code, _lower(got.headers), self._read(got), got.url or url)
+                    reply = Response(got.status_code, _lower(got.headers), self._read(got), got.url or url)
                     location = got.headers.get("location") if got.status_code in _REDIRECTS else None
             except Trouble as already:
                 trouble = already

@@ -17,7 +17,7 @@ _MAX_FINGERPRINT = 64
 _MAX_RUBROS = 2_000
 
 
-def merge(stored: Item, told: Item) -> Item:
+def merge(stored: Item, newer: Item) -> Item:
     """Join what is known of an item with what a source tells of it now: field by field, the more complete value wins.
 
     - What is not told (None, empty) never erases what is stored.
@@ -28,27 +28,27 @@ def merge(stored: Item, told: Item) -> Item:
     - `announces` and `withdrawn` are the newer telling's, for they are its judgement of the state.
     - The fingerprint keeps the mark of each teller, so that each recognises what it said last.
     """
-    monto, moneda, label = _money(stored, told)
-    rubros, scheme = _rubros(stored, told)
+    monto, moneda, label = _money(stored, newer)
+    rubros, scheme = _rubros(stored, newer)
     return replace(
-        told,
+        newer,
         namespace=stored.namespace,
         external_id=stored.external_id,
-        nombre=_longer(stored.nombre, told.nombre) or stored.nombre,
-        fingerprint=join_marks(stored.fingerprint, told.fingerprint),
-        descripcion=_longer(stored.descripcion, told.descripcion),
-        organismo=told.organismo or stored.organismo,
-        region=told.region or stored.region,
-        tipo=told.tipo or stored.tipo,
-        estado=told.estado or stored.estado,
+        nombre=_longer(stored.nombre, newer.nombre) or stored.nombre,
+        fingerprint=join_marks(stored.fingerprint, newer.fingerprint),
+        descripcion=_longer(stored.descripcion, newer.descripcion),
+        organismo=newer.organismo or stored.organismo,
+        region=newer.region or stored.region,
+        tipo=newer.tipo or stored.tipo,
+        estado=newer.estado or stored.estado,
         monto=monto,
         moneda=moneda,
         monto_label=label,
         rubros=rubros,
         rubro_scheme=scheme,
-        publicada_at=_finer(stored.publicada_at, told.publicada_at),
-        cierra_at=_finer(stored.cierra_at, told.cierra_at),
-        url=told.url or stored.url,
+        publicada_at=_finer(stored.publicada_at, newer.publicada_at),
+        cierra_at=_finer(stored.cierra_at, newer.cierra_at),
+        url=newer.url or stored.url,
     )
 
 
@@ -72,40 +72,40 @@ def mark_of(fingerprint: str, teller: str) -> str | None:
     return next((each for each in fingerprint.split() if each.startswith(f"{teller}:")), None)
 
 
-def join_marks(stored: str, told: str) -> str:
+def join_marks(stored: str, newer: str) -> str:
     """Put a teller's new mark beside those of the other tellers, the newest first."""
-    tellers = {each.partition(":")[0] for each in told.split()}
-    kept = [*told.split(), *(each for each in stored.split() if each.partition(":")[0] not in tellers)]
+    tellers = {each.partition(":")[0] for each in newer.split()}
+    kept = [*newer.split(), *(each for each in stored.split() if each.partition(":")[0] not in tellers)]
     while len(kept) > 1 and len(" ".join(kept)) > _MAX_FINGERPRINT:
         kept.pop()
     return " ".join(kept)[:_MAX_FINGERPRINT]
 
 
-def _longer(stored: str | None, told: str | None) -> str | None:
-    if not told or (stored and stored.startswith(told)):
+def _longer(stored: str | None, newer: str | None) -> str | None:
+    if not newer or (stored and stored.startswith(newer)):
         return stored
-    return told
+    return newer
 
 
-def _finer(stored: datetime | None, told: datetime | None) -> datetime | None:
-    if stored is None or told is None:
-        return told or stored
-    here, there = told.astimezone(_SANTIAGO), stored.astimezone(_SANTIAGO)
+def _finer(stored: datetime | None, newer: datetime | None) -> datetime | None:
+    if stored is None or newer is None:
+        return newer or stored
+    here, there = newer.astimezone(_SANTIAGO), stored.astimezone(_SANTIAGO)
     coarse = here.time().replace(microsecond=0) in _WHOLE_DAY
-    return stored if coarse and here.date() == there.date() else told
+    return stored if coarse and here.date() == there.date() else newer
 
 
-def _money(stored: Item, told: Item) -> tuple[Decimal | None, str | None, str | None]:
-    if told.monto is not None:
-        same = (told.monto, told.moneda or stored.moneda) == (stored.monto, stored.moneda)
-        return told.monto, told.moneda or stored.moneda, told.monto_label or (stored.monto_label if same else None)
+def _money(stored: Item, newer: Item) -> tuple[Decimal | None, str | None, str | None]:
+    if newer.monto is not None:
+        same = (newer.monto, newer.moneda or stored.moneda) == (stored.monto, stored.moneda)
+        return newer.monto, newer.moneda or stored.moneda, newer.monto_label or (stored.monto_label if same else None)
     if stored.monto is not None:
         return stored.monto, stored.moneda, stored.monto_label
-    return None, told.moneda or stored.moneda, told.monto_label or stored.monto_label
+    return None, newer.moneda or stored.moneda, newer.monto_label or stored.monto_label
 
 
-def _rubros(stored: Item, told: Item) -> tuple[tuple[str, ...], str | None]:
-    long, short = (stored, told) if len(stored.rubros) > len(told.rubros) else (told, stored)
+def _rubros(stored: Item, newer: Item) -> tuple[tuple[str, ...], str | None]:
+    long, short = (stored, newer) if len(stored.rubros) > len(newer.rubros) else (newer, stored)
     if long.rubros and short.rubros and long.rubro_scheme and short.rubro_scheme not in (None, long.rubro_scheme):
         return long.rubros, long.rubro_scheme
     joined = tuple(dict.fromkeys([*long.rubros, *short.rubros]))[:_MAX_RUBROS]

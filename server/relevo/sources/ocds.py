@@ -13,13 +13,13 @@ from zoneinfo import ZoneInfo
 
 from relevo.config import MINUTE, Settings
 from relevo.model import Fetched, Item, Reject
-from relevo.ports import Desk, LaneClosed
-from relevo.sources import register, text
-from relevo.sources.http import Http, Reply, Trouble
+from relevo.ports import NoRequestsLeft, SourceContext
+from relevo.sources import chile, text
+from relevo.sources.http import Http, Response, Trouble
 from relevo.sources.merging import mark, mark_of, merge
 
 TELLER = "ocds"
-LANE = "ocds"
+QUOTA = "ocds"
 PACE_MS = 500
 DAILY_LIMIT = 100_000
 PAGES_PER_FETCH = 5
@@ -58,9 +58,9 @@ class Ocds:
         self.seeds_silently = not settings.ingest_notify_first_run
         self.interval_ms = (settings.ocds_interval_minutes or settings.worker_interval_minutes) * MINUTE
 
-    def fetch(self, cursor: Mapping[str, Any], desk: Desk) -> Fetched:
+    def fetch(self, cursor: Mapping[str, Any], context: SourceContext) -> Fetched:
         """Read the next pages, or the files that are new or changed."""
-        return self._door.fetch(cursor, desk)
+        return self._door.fetch(cursor, context)
 
 
 @dataclass
@@ -71,12 +71,12 @@ class _Batch:
     rejects: list[Reject] = field(default_factory=list)
     resolved: list[str] = field(default_factory=list)
 
-    def add(self, told: Sequence[Item], desk: Desk) -> int:
+    def add(self, items: Sequence[Item], context: SourceContext) -> int:
         """Keep what the database does not hold yet; return how many that are."""
         news = 0
-        for namespace in {item.namespace for item in told}:
-            mine = [item for item in told if item.namespace == namespace]
-            known = desk.known(namespace, [item.external_id for item in mine])
+        for namespace in {item.namespace for item in items}:
+            mine = [item for item in items if item.namespace == namespace]
+            known = context.known(namespace, [item.external_id for item in mine])
             for item in mine:
                 if _is_news(mark_of(known.get(item.external_id, ""), TELLER), item.fingerprint):
                     self._keep(item)
@@ -104,9 +104,9 @@ class _Batch:
         )
 
 
-def _is_news(stored: str | None, told: str) -> bool:
+def _is_news(stored: str | None, new: str) -> bool:
     """Say whether a telling is not known yet; an older one than the stored is no news."""
-    return stored is None or (stored != told and _minute(stored) <= _minute(told))
+    return stored is None or (stored != new and _minute(stored) <= _minute(new))
 
 
 def _minute(own_mark: str) -> str:
@@ -125,13 +125,13 @@ class _Web:
         self._start = settings.ocds_url or ""
         self._reader = reader
 
-    def fetch(self, cursor: Mapping[str, Any], desk: Desk) -> Fetched:
+    def fetch(self, cursor: Mapping[str, Any], context: SourceContext) -> Fetched:
         """Read some pages, or go on reading a long one."""
         batch, state = _Batch(), dict(cursor)
         try:
-            self._retry(state, batch, desk)
+            self._retry(state, batch, context)
             for _ in range(PAGES_PER_FETCH):
-                if not self._page(state, batch, desk):
+                if not self._page(state, batch, context):
                     return batch.fetched(_over(state), more=False)
                 if len(batch.items) >= ITEMS_PER_FETCH or "at" in state:
                     break
@@ -141,11 +141,11 @@ class _Web:
             return Fetched(trouble.outcome, _stuck(cursor), detail=trouble.detail[:500])
         return batch.fetched(state, more=True)
 
-    def _page(self, state: dict[str, Any], batch: _Batch, desk: Desk) -> bool:
+    def _page(self, state: dict[str, Any], batch: _Batch, context: SourceContext) -> bool:
         """Read the page at hand and move on; False when the pass is over."""
         here = state.get("next") or state.get("from") or self._start
         opening = "next" not in state
-        reply = self._ask(here, desk, self._validators(state, here) if opening else {})
+        reply = self._ask(here, context, self._validators(state, here) if opening else {})
         if reply.status == _NOT_MODIFIED:
             return False
         document = _document(reply)
@@ -154,18 +154,20 @@ class _Web:
             state["etag"] = reply.headers.get("etag", "")[:500]
             state["modified"] = reply.headers.get("last-modified", "")[:100]
             state["validated"] = here
-        told = self._tell(document, _shown(here), state, batch, desk)
+        items = self._tell(document, _shown(here), state, batch, context)
         start = int(state.pop("at", 0))
-        news = batch.add(told[start : start + ITEMS_PER_FETCH], desk)
-        if start + ITEMS_PER_FETCH < len(told):
+        news = batch.add(items[start : start + ITEMS_PER_FETCH], context)
+        if start + ITEMS_PER_FETCH < len(items):
             state |= {"at": start + ITEMS_PER_FETCH, "next": here}
             return True
         if links := _links(document):
-            return self._follow(links, state, here, batch, desk)
+            return self._follow(links, state, here, batch, context)
         return self._turn_page(state, here, _next_link(document, here), news, _direction(document))
 
-    def _tell(self, document: object, place: str, state: dict[str, Any], batch: _Batch, desk: Desk) -> list[Item]:
-        told, bad = self._reader.read(document, desk.now(), place)
+    def _tell(
+        self, document: object, place: str, state: dict[str, Any], batch: _Batch, context: SourceContext
+    ) -> list[Item]:
+        items, bad = self._reader.read(document, context.now(), place)
         before = state.get("bad") or []
         if bad and place not in before:
             batch.rejects += bad
@@ -173,7 +175,7 @@ class _Web:
         elif not bad and place in before:
             batch.resolved.append(place)
             state["bad"] = [each for each in before if each != place]
-        return told
+        return items
 
     def _turn_page(self, state: dict[str, Any], here: str, following: str | None, news: int, direction: int) -> bool:
         """Go to the next page: newest first stops where nothing is new, oldest first starts here the next time."""
@@ -186,23 +188,25 @@ class _Web:
         return True
 
     def _follow(
-        self, links: list[tuple[str, str]], state: dict[str, Any], here: str, batch: _Batch, desk: Desk
+        self, links: list[tuple[str, str]], state: dict[str, Any], here: str, batch: _Batch, context: SourceContext
     ) -> bool:
         """Fetch the packages that an index only names, those not stored yet, a bounded number at once."""
         waiting = set(state.get("bad") or [])
         unknown = [(ocid, address) for ocid, address in links if _shown(urljoin(here, address)) not in waiting]
-        unknown = self._reader.unknown(unknown, desk)
+        unknown = self._reader.unknown(unknown, context)
         for ocid, address in unknown[:LINKS_PER_FETCH]:
-            self._link(ocid, urljoin(here, address), state, batch, desk)
+            self._link(ocid, urljoin(here, address), state, batch, context)
         if len(unknown) <= LINKS_PER_FETCH:
             return False
         state |= {"next": here, "at": 0}
         return True
 
-    def _link(self, ocid: str | None, address: str, state: dict[str, Any], batch: _Batch, desk: Desk) -> None:
+    def _link(
+        self, ocid: str | None, address: str, state: dict[str, Any], batch: _Batch, context: SourceContext
+    ) -> None:
         place = _shown(address)
         try:
-            document = _document(self._ask(address, desk, {}))
+            document = _document(self._ask(address, context, {}))
         except _Closed:
             raise
         except Trouble as trouble:
@@ -210,22 +214,22 @@ class _Web:
             batch.rejects.append(text.reject(place, trouble.detail, external_id=ocid, retry=later))
             state["bad"] = [*(each for each in state.get("bad") or [] if each != place), place][-MAX_BAD:]
             return
-        batch.add(self._tell(document, place, state, batch, desk), desk)
+        batch.add(self._tell(document, place, state, batch, context), context)
 
-    def _retry(self, state: dict[str, Any], batch: _Batch, desk: Desk) -> None:
-        for due in desk.rejects_due(RETRIES_PER_FETCH):
+    def _retry(self, state: dict[str, Any], batch: _Batch, context: SourceContext) -> None:
+        for due in context.rejects_due(RETRIES_PER_FETCH):
             if due.place.startswith(("http://", "https://")):
-                self._link(due.external_id, due.place, state, batch, desk)
+                self._link(due.external_id, due.place, state, batch, context)
 
-    def _ask(self, address: str, desk: Desk, headers: Mapping[str, str]) -> Reply:
+    def _ask(self, address: str, context: SourceContext, headers: Mapping[str, str]) -> Response:
         try:
-            desk.take_turn(LANE, pace_ms=PACE_MS, daily_limit=DAILY_LIMIT)
-        except LaneClosed as closed:
+            context.take_turn(QUOTA, pace_ms=PACE_MS, daily_limit=DAILY_LIMIT)
+        except NoRequestsLeft as closed:
             raise _Closed("unavailable", str(closed) or "no request may be made now") from None
         reply = self._http.get(address, headers={"Accept": "application/json", **headers})
         if reply.status in (_OK, _NOT_MODIFIED):
             return reply
-        desk.slow_down(LANE, pace_ms=PACE_MS, pause_ms=min(reply.retry_after_ms(), 10 * MINUTE))
+        context.slow_down(QUOTA, pace_ms=PACE_MS, pause_ms=min(reply.retry_after_ms(), 10 * MINUTE))
         raise Trouble(_outcome(reply.status), f"HTTP {reply.status}")
 
     def _validators(self, state: Mapping[str, Any], here: str) -> dict[str, str]:
@@ -261,7 +265,7 @@ class _Folder:
         self._max_bytes = max_bytes
         self._reader = reader
 
-    def fetch(self, cursor: Mapping[str, Any], desk: Desk) -> Fetched:
+    def fetch(self, cursor: Mapping[str, Any], context: SourceContext) -> Fetched:
         batch = _Batch()
         seen: dict[str, Any] = dict(cursor.get("files") or {})
         try:
@@ -273,7 +277,7 @@ class _Folder:
             batch.rejects.append(text.reject(".", f"of {len(there)} files only {MAX_FILES} are read"))
         there = dict(list(there.items())[:MAX_FILES])
         files = {name: entry for name, entry in seen.items() if name in there}
-        for due in desk.rejects_due(RETRIES_PER_FETCH):
+        for due in context.rejects_due(RETRIES_PER_FETCH):
             if due.place in files:
                 files[due.place] = {"bad": True}
         changed = [name for name, stamp in there.items() if _is_due(files.get(name), stamp)]
@@ -282,7 +286,7 @@ class _Folder:
             if number >= FILES_PER_FETCH or len(batch.items) >= ITEMS_PER_FETCH:
                 more = True
                 break
-            files[name] = self._file(name, there[name], files.get(name, {}), batch, desk)
+            files[name] = self._file(name, there[name], files.get(name, {}), batch, context)
             more = more or "at" in files[name]
         return batch.fetched({"files": files} | ({"crowded": True} if crowded else {}), more=more)
 
@@ -294,16 +298,18 @@ class _Folder:
                 found[path.name] = f"{stat.st_size}.{stat.st_mtime_ns}"
         return found
 
-    def _file(self, name: str, stamp: str, before: Mapping[str, Any], batch: _Batch, desk: Desk) -> dict[str, Any]:
+    def _file(
+        self, name: str, stamp: str, before: Mapping[str, Any], batch: _Batch, context: SourceContext
+    ) -> dict[str, Any]:
         entry: dict[str, Any] = {"stamp": stamp}
         start = int(before.get("at", 0)) if before.get("stamp") == stamp else 0
         try:
-            told, bad = self._read(name, desk.now())
+            items, bad = self._read(name, context.now())
         except Trouble as trouble:
             batch.rejects.append(text.reject(name, trouble.detail))
             return entry | {"bad": True}
-        batch.add(told[start : start + ITEMS_PER_FETCH], desk)
-        if start + ITEMS_PER_FETCH < len(told):
+        batch.add(items[start : start + ITEMS_PER_FETCH], context)
+        if start + ITEMS_PER_FETCH < len(items):
             return entry | {"at": start + ITEMS_PER_FETCH}
         batch.rejects += bad
         if before.get("bad") and not bad:
@@ -332,7 +338,7 @@ def _is_due(entry: Mapping[str, Any] | None, stamp: str) -> bool:
     return entry is None or entry.get("stamp") != stamp or "at" in entry
 
 
-def _document(reply: Reply) -> Any:
+def _document(reply: Response) -> Any:
     document = text.loads(reply.body)
     if not isinstance(document, dict | list):
         raise Trouble("unavailable", "the answer is no JSON" if reply.body.strip() else "the answer is empty")
@@ -342,7 +348,7 @@ def _document(reply: Reply) -> Any:
 
 def _raise_error_inside(document: object) -> None:
     """Tell an error that came as data: a status and a word about it, and no releases."""
-    status = register.state_number(text.at(document, "status"))
+    status = chile.state_number(text.at(document, "status"))
     if status is not None and not (
         {"releases", "records", "ocid", "data"} & set(document if isinstance(document, dict) else ())
     ):
@@ -362,8 +368,8 @@ def _links(document: object) -> list[tuple[str, str]]:
 
 
 def _next_link(document: object, here: str) -> str | None:
-    for told in (text.at(document, "links", "next"), text.at(document, "next_url"), text.at(document, "next")):
-        address = text.clean(told, 2_000)
+    for link in (text.at(document, "links", "next"), text.at(document, "next_url"), text.at(document, "next")):
+        address = text.clean(link, 2_000)
         if address:
             target = urljoin(here, address)
             return target if urlsplit(target).scheme in ("http", "https") else None
@@ -373,8 +379,8 @@ def _next_link(document: object, here: str) -> str | None:
 def _shown(address: str) -> str:
     """Return an address without its user and with its keys masked; the rest tells one document from another."""
     parts = urlsplit(address)
-    told = [(name, "***" if _KEY.search(name) else value) for name, value in parse_qsl(parts.query)]
-    query = f"?{urlencode(told, safe='*')}" if told else ""
+    masked = [(name, "***" if _KEY.search(name) else value) for name, value in parse_qsl(parts.query)]
+    query = f"?{urlencode(masked, safe='*')}" if masked else ""
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}{query}" if parts.netloc else parts.path
 
 
@@ -421,17 +427,17 @@ class _Reader:
     def name_of(self, ocid: str) -> tuple[str, list[str]]:
         """Return the register a tender belongs to and its name there; Chile's ocid holds the tender's code."""
         if ocid.lower().startswith(_CHILE):
-            return self._namespace or register.NAMESPACE, [ocid[len(_CHILE) :].upper()]
+            return self._namespace or chile.NAMESPACE, [ocid[len(_CHILE) :].upper()]
         prefix = _PREFIX.fullmatch(ocid)
         return self._namespace or (prefix[1].lower() if prefix else "ocds"), [ocid]
 
-    def unknown(self, links: Sequence[tuple[str, str]], desk: Desk) -> list[tuple[str, str]]:
+    def unknown(self, links: Sequence[tuple[str, str]], context: SourceContext) -> list[tuple[str, str]]:
         """Keep the links to tenders that are not stored yet."""
         names = {ocid: self.name_of(ocid) for ocid, _ in links}
         stored: set[tuple[str, str]] = set()
         for register_name in {namespace for namespace, _ in names.values()}:
             ids = [external_id for namespace, [external_id] in names.values() if namespace == register_name]
-            stored |= {(register_name, external_id) for external_id in desk.known(register_name, ids)}
+            stored |= {(register_name, external_id) for external_id in context.known(register_name, ids)}
         return [link for link in links if (names[link[0]][0], names[link[0]][1][0]) not in stored]
 
     def read(self, document: object, now: datetime, place: str) -> tuple[list[Item], list[Reject]]:
@@ -447,10 +453,10 @@ class _Reader:
         items = []
         for ocid, releases in by_ocid.items():
             ordered = sorted(releases, key=lambda release: _when(release) or oldest)
-            told = [item for release in ordered if (item := self._item(ocid, release, now))]
-            if told:
-                joined = told[0]
-                for item in told[1:]:
+            items = [item for release in ordered if (item := self._item(ocid, release, now))]
+            if items:
+                joined = items[0]
+                for item in items[1:]:
                     joined = merge(joined, item)
                 items.append(joined)
         return items, []
@@ -461,11 +467,11 @@ class _Reader:
         if not isinstance(tender, dict) or (tags and tags <= _BEFORE_TENDER):
             return None
         namespace, [external_id] = self.name_of(ocid)
-        chile = ocid.lower().startswith(_CHILE)
+        chilean = ocid.lower().startswith(_CHILE)
         nombre = text.clean(tender.get("title"), text.NOMBRE) or text.clean(tender.get("description"), text.NOMBRE)
-        estado, is_open, withdrawn = _state(tender, tags, chile=chile)
+        estado, is_open, withdrawn = _state(tender, tags, chilean=chilean)
         # Chile writes its local time and calls it UTC.
-        zone, trust = (text.SANTIAGO, False) if chile else (_UTC, True)
+        zone, trust = (text.SANTIAGO, False) if chilean else (_UTC, True)
         cierra_at = text.moment(text.at(tender, "tenderPeriod", "endDate"), zone=zone, trust_offset=trust)
         starts = text.at(tender, "tenderPeriod", "startDate")
         rubros, scheme = _classified(tender)
@@ -476,9 +482,9 @@ class _Reader:
             nombre or external_id,
             "",
             descripcion=text.clean(tender.get("description"), text.DESCRIPCION),
-            organismo=_buyer(release, chile=chile),
+            organismo=_buyer(release, chilean=chilean),
             region=_region(release),
-            tipo=register.tipo_of(external_id) if chile else _method(tender),
+            tipo=chile.tipo_of(external_id) if chilean else _method(tender),
             estado=estado,
             monto=monto,
             moneda=text.currency(text.at(tender, "value", "currency")),
@@ -488,7 +494,7 @@ class _Reader:
                 tender.get("datePublished") or starts or release.get("date"), zone=zone, trust_offset=trust
             ),
             cierra_at=cierra_at,
-            url=register.page_of(external_id) if chile else _url(tender),
+            url=chile.page_of(external_id) if chilean else _url(tender),
             announces=is_open and (cierra_at is None or cierra_at > now),
             withdrawn=withdrawn,
         )
@@ -509,11 +515,11 @@ def _is_empty(document: object) -> bool:
     return document == [] or bool(_links(document)) or any(found == [] for found in lists)
 
 
-def _state(tender: Mapping[str, Any], tags: set[str], *, chile: bool) -> tuple[str | None, bool, bool]:
+def _state(tender: Mapping[str, Any], tags: set[str], *, chilean: bool) -> tuple[str | None, bool, bool]:
     status = (text.clean(tender.get("status"), text.SHORT) or "").lower()
-    details = register.state_name(tender.get("statusDetails")) if chile else None
-    withdrawn = status in _WITHDRAWN_STATES or "tenderCancellation" in tags or details in register.WITHDRAWN
-    is_open = not withdrawn and (details == register.OPEN if details else status in _OPEN_STATES)
+    details = chile.state_name(tender.get("statusDetails")) if chilean else None
+    withdrawn = status in _WITHDRAWN_STATES or "tenderCancellation" in tags or details in chile.WITHDRAWN
+    is_open = not withdrawn and (details == chile.OPEN if details else status in _OPEN_STATES)
     if not status and not details:
         is_open = not withdrawn and bool(tags & {"tender", "tenderUpdate", "tenderAmendment"})
     return details or status or None, is_open, withdrawn
@@ -521,17 +527,17 @@ def _state(tender: Mapping[str, Any], tags: set[str], *, chile: bool) -> tuple[s
 
 def _classified(tender: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
     """Return the codes of one scheme: UNSPSC where there is any, else the first that is told."""
-    told: list[tuple[str, object]] = []
+    codes: list[tuple[str, object]] = []
     for holder in [tender, *text.each(tender.get("items"))]:
         given = [
             *text.each(text.at(holder, "classification")),
             *text.each(text.at(holder, "additionalClassifications")),
         ]
-        told += [((text.clean(text.at(each, "scheme"), 50) or ""), text.at(each, "id")) for each in given]
-    told = [(scheme, code) for scheme, code in told if text.code(code)]
-    schemes = [scheme for scheme, _ in told]
+        codes += [((text.clean(text.at(each, "scheme"), 50) or ""), text.at(each, "id")) for each in given]
+    codes = [(scheme, code) for scheme, code in codes if text.code(code)]
+    schemes = [scheme for scheme, _ in codes]
     chosen = next((scheme for scheme in schemes if scheme.upper() == "UNSPSC"), schemes[0] if schemes else "")
-    return text.codes([code for scheme, code in told if scheme == chosen]), chosen or None
+    return text.codes([code for scheme, code in codes if scheme == chosen]), chosen or None
 
 
 def _parties(release: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -541,12 +547,12 @@ def _parties(release: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [*buyers, *(each for each in inside if isinstance(each, dict))]
 
 
-def _buyer(release: Mapping[str, Any], *, chile: bool) -> str | None:
+def _buyer(release: Mapping[str, Any], *, chilean: bool) -> str | None:
     names = [text.clean(text.at(release, "buyer", "name"), text.ORGANISMO)]
     names += [text.clean(each.get("name"), text.ORGANISMO) for each in _parties(release)]
     name = next((each for each in names if each), None)
     # Chile writes "organism | unit".
-    return name.partition(" | ")[0] if name and chile else name
+    return name.partition(" | ")[0] if name and chilean else name
 
 
 def _region(release: Mapping[str, Any]) -> str | None:
@@ -558,15 +564,17 @@ def _region(release: Mapping[str, Any]) -> str | None:
 
 
 def _method(tender: Mapping[str, Any]) -> str | None:
-    told = text.clean(tender.get("procurementMethodDetails"), 1_000)
-    return told if told and len(told) <= text.SHORT else text.clean(tender.get("procurementMethod"), text.SHORT)
+    details = text.clean(tender.get("procurementMethodDetails"), 1_000)
+    return (
+        details if details and len(details) <= text.SHORT else text.clean(tender.get("procurementMethod"), text.SHORT)
+    )
 
 
 def _url(tender: Mapping[str, Any]) -> str | None:
     documents = [each for each in text.each(tender.get("documents")) if isinstance(each, dict)]
     notices = [each.get("url") for each in documents if each.get("documentType") == "tenderNotice"]
-    for told in (tender.get("url"), tender.get("uri"), *notices):
-        address = text.clean(told, text.URL)
+    for link in (tender.get("url"), tender.get("uri"), *notices):
+        address = text.clean(link, text.URL)
         if address and address.startswith(("http://", "https://")):
             return address
     return None

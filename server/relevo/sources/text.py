@@ -95,10 +95,10 @@ def moment(
             local = datetime.combine(datetime(year, month, day), time(23, 59, 59) if end_of_day else time(0), zone)  # noqa: DTZ001
         else:
             local = datetime(year, month, day, hour, minute, second, micro, zone)
-        told = datetime.fromisoformat(f"{local:%Y-%m-%dT%H:%M:%S.%f}{offset}") if offset and trust_offset else local
+        read = datetime.fromisoformat(f"{local:%Y-%m-%dT%H:%M:%S.%f}{offset}") if offset and trust_offset else local
     except ValueError:
         return None
-    return told if 1900 < told.year < 2199 else None  # noqa: PLR2004 beyond these lie only placeholders
+    return read if 1900 < read.year < 2199 else None  # noqa: PLR2004 beyond these lie only placeholders
 
 
 def _fields(text: str) -> tuple[tuple[int, int, int, Any, int, int, int] | None, str]:
@@ -157,5 +157,5 @@ def reject(place: str, reason: str, *, external_id: str | None = None, retry: bo
 
 def number(value: object) -> float | None:
     """Read a small number, as demos tell them."""
-    told = clean(value, 20) or ""
-    return float(told) if re.fullmatch(r"-?\d{1,6}(?:\.\d+)?", told) else None
+    read = clean(value, 20) or ""
+    return float(read) if re.fullmatch(r"-?\d{1,6}(?:\.\d+)?", read) else None

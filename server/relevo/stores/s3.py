@@ -118,10 +118,10 @@ class S3Store:
             with path.open("wb") as file:
                 for chunk in answer["Body"].iter_chunks(_CHUNK):
                     file.write(chunk)
-        size, told = path.stat().st_size, answer["ContentLength"]
-        if size != told:
+        size, expected = path.stat().st_size, answer["ContentLength"]
+        if size != expected:
             raise ArchiveError(
-                f"{key} came from {self.name} cut short: {size} of {told} bytes.", hint="The next try asks again."
+                f"{key} came from {self.name} cut short: {size} of {expected} bytes.", hint="The next try asks again."
             )
 
     def listing(self, prefix: str) -> Sequence[StoredObject]:
@@ -220,6 +220,6 @@ def _encryption(settings: Settings) -> dict[str, str]:
 
 
 def _code(error: Exception) -> str:
-    told: dict[str, Any] = getattr(error, "response", None) or {}  # a timeout has the field, and nothing in it
-    code = str(told.get("Error", {}).get("Code", ""))
-    return code or str(told.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))
+    response: dict[str, Any] = getattr(error, "response", None) or {}  # a timeout has the field, and nothing in it
+    code = str(response.get("Error", {}).get("Code", ""))
+    return code or str(response.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from months import a_run, add_old_deliveries, clean_up, export, month_ago
 
-from relevo.archive.throttle import Pace
+from relevo.archive.throttle import Throttle
 
 
 @pytest.fixture
@@ -32,53 +32,53 @@ def writer(dsn, conn) -> Iterator[threading.Event]:
     thread.join()
 
 
-def watch(pace: Pace, run, seconds: float) -> None:
+def watch(throttle: Throttle, run, seconds: float) -> None:
     """Look again and again for so long."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        pace.look(run)
+        throttle.look(run)
         time.sleep(0.05)
 
 
-def at_work(share_percent: int, run) -> Pace:
+def at_work(share_percent: int, run) -> Throttle:
     """Return a pace that has just seen others at work."""
-    pace = Pace(share_percent)
-    pace.look(run)
-    pace.busy = True
-    return pace
+    throttle = Throttle(share_percent)
+    throttle.look(run)
+    throttle.busy = True
+    return throttle
 
 
-def rested(pace: Pace, run, worked_s: float) -> float:
+def rested(throttle: Throttle, run, worked_s: float) -> float:
     """Return how long it rests after so much work."""
     began = time.monotonic()
-    pace.rest(run, worked_s)
+    throttle.rest(run, worked_s)
     return time.monotonic() - began
 
 
 def test_it_rests_while_others_write_and_only_then(build, writer) -> None:
     """A fifth of the time is its own while somebody writes: four times the work is rest; alone it goes on at once."""
-    run, pace = a_run(build(), "archive-export"), Pace(20)
-    watch(pace, run, 1.2)
-    assert rested(pace, run, 0.3) < 0.8
+    run, throttle = a_run(build(), "archive-export"), Throttle(20)
+    watch(throttle, run, 1.2)
+    assert rested(throttle, run, 0.3) < 0.8
     writer.set()
     deadline = time.monotonic() + 10
-    while not pace.busy:
+    while not throttle.busy:
         assert time.monotonic() < deadline
-        watch(pace, run, 0.2)
-    assert 1.0 < rested(pace, run, 0.3) < 6.0
+        watch(throttle, run, 0.2)
+    assert 1.0 < rested(throttle, run, 0.3) < 6.0
     writer.clear()
-    while pace.busy:
+    while throttle.busy:
         assert time.monotonic() < deadline + 10
-        watch(pace, run, 0.2)
-    assert rested(pace, run, 0.3) < 0.8
+        watch(throttle, run, 0.2)
+    assert rested(throttle, run, 0.3) < 0.8
 
 
 def test_who_stops_does_not_rest(build) -> None:
     """A process that is asked to stop does so now, not after its rest."""
     run = a_run(build(), "archive-export")
-    pace = at_work(1, run)
+    throttle = at_work(1, run)
     threading.Timer(0.2, run.stopping.set).start()
-    assert rested(pace, run, 5.0) < 20.0
+    assert rested(throttle, run, 5.0) < 20.0
 
 
 def test_all_of_the_time_can_be_its_own(build) -> None:
@@ -89,20 +89,20 @@ def test_all_of_the_time_can_be_its_own(build) -> None:
 
 def test_what_was_written_at_one_blow_does_not_count(build, conn) -> None:
     """Ten thousand rows, counted between two runs or once during one, say nothing of who writes now."""
-    app, pace = build(), Pace(50)
+    app, throttle = build(), Throttle(50)
     conn.execute("create table public.scribble (n int)")
     load = "insert into public.scribble select generate_series(1, 10000)"
-    watch(pace, a_run(app, "archive-export"), 1.2)
+    watch(throttle, a_run(app, "archive-export"), 1.2)
     conn.execute(load)
     time.sleep(1.2)
     run = a_run(app, "archive-export")
-    watch(pace, run, 2.5)
-    assert not pace.busy
+    watch(throttle, run, 2.5)
+    assert not throttle.busy
     conn.execute(load)
     seen = []
     for _ in range(30):
-        watch(pace, run, 0.1)
-        seen.append(pace.busy)
+        watch(throttle, run, 0.1)
+        seen.append(throttle.busy)
     assert not any(seen)
 
 
@@ -110,7 +110,7 @@ def test_export_rests_after_each_step_but_the_last(build, conn, folder_settings,
     """Every part that was uploaded or verified is followed by a rest as the settings say; what is done needs none."""
     add_old_deliveries(conn, month_ago(5), 30)
     rests: list[tuple[int, float]] = []
-    monkeypatch.setattr(Pace, "rest", lambda self, _run, worked: rests.append((self.share_percent, worked)))
+    monkeypatch.setattr(Throttle, "rest", lambda self, _run, worked: rests.append((self.share_percent, worked)))
     app = build(archive_part_rows=10, archive_busy_share_percent=7, **folder_settings)
     clean_up(app)
     report = export(app)

@@ -1,4 +1,4 @@
-"""A desk in memory: what the ingest cycle lends a source, with a clock that is turned instead of waited for."""
+"""A source context in memory: what the ingest cycle lends a source, with a clock that is turned instead of waited for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from relevo import config
 from relevo.config import Settings
 from relevo.model import Fetched, Item, Reject
-from relevo.ports import LaneClosed, Source
+from relevo.ports import NoRequestsLeft, Source
 from relevo.sources.merging import merge
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -24,8 +24,8 @@ def settings_for(**values: object) -> Settings:
     return config.load(given | {name.upper(): str(value) for name, value in values.items()}, None)
 
 
-class MemoryDesk:
-    """Keeps items, rejects and lanes; `commit` does with an answer what the ingest cycle does."""
+class MemorySourceContext:
+    """Keeps items, rejects and quotas; `commit` does with an answer what the ingest cycle does."""
 
     def __init__(self, now: datetime = NOON) -> None:
         self.time = now
@@ -52,27 +52,27 @@ class MemoryDesk:
         keys = [(namespace, external_id) for external_id in external_ids]
         return {key[1]: self.items[key].fingerprint for key in keys if key in self.items}
 
-    def take_turn(self, lane: str, *, pace_ms: int, daily_limit: int) -> None:
-        """Turn the clock to the lane's next turn."""
-        today = [turn for turn in self.turns if turn[0] == lane and turn[1].date() == self.time.date()]
+    def take_turn(self, quota: str, *, pace_ms: int, daily_limit: int) -> None:
+        """Turn the clock to the quota's next turn."""
+        today = [turn for turn in self.turns if turn[0] == quota and turn[1].date() == self.time.date()]
         if self.requests_left == 0 or len(today) >= daily_limit:
-            raise LaneClosed("today's requests are spent")
+            raise NoRequestsLeft("today's requests are spent")
         if self.requests_left is not None:
             self.requests_left -= 1
-        pace = self.paces.setdefault(lane, pace_ms)
-        self.time = max(self.time, self.not_before.get(lane, self.time))
-        self.not_before[lane] = self.time + timedelta(milliseconds=pace)
-        self.turns.append((lane, self.time))
+        pace = self.paces.setdefault(quota, pace_ms)
+        self.time = max(self.time, self.not_before.get(quota, self.time))
+        self.not_before[quota] = self.time + timedelta(milliseconds=pace)
+        self.turns.append((quota, self.time))
 
-    def slow_down(self, lane: str, *, pace_ms: int, pause_ms: int = 0) -> None:
+    def slow_down(self, quota: str, *, pace_ms: int, pause_ms: int = 0) -> None:
         """Set the pace, and the earliest next turn."""
-        self.paces[lane] = pace_ms
+        self.paces[quota] = pace_ms
         pause = self.time + timedelta(milliseconds=pause_ms)
-        self.not_before[lane] = max(self.not_before.get(lane, pause), pause)
+        self.not_before[quota] = max(self.not_before.get(quota, pause), pause)
 
-    def pace_ms(self, lane: str, default_ms: int) -> int:
-        """Return the lane's pace."""
-        return self.paces.get(lane, default_ms)
+    def pace_ms(self, quota: str, default_ms: int) -> int:
+        """Return the quota's pace."""
+        return self.paces.get(quota, default_ms)
 
     def rejects_due(self, limit: int) -> Sequence[Reject]:
         """Return the rejects a test made due."""
@@ -106,6 +106,6 @@ class MemoryDesk:
             answers.append(self.step(source))
         return answers
 
-    def told(self) -> set[str]:
+    def codes(self) -> set[str]:
         """Return the names of all stored items."""
         return {external_id for _, external_id in self.items}
