@@ -169,7 +169,7 @@ class Bench:
         """Drain one event without journal, fence and lease."""
         with self.worker() as built:
             self.queue(built, self.phones)
-            services = built.dispatch.services
+            services = built.services
             bare = Bare(built.database, built.settings, built.worker.worker_id, built.heartbeat)
             object.__setattr__(services, "claims", bare)
             return self.drain(built)
@@ -212,7 +212,7 @@ class Bench:
                     mark = next(marks, 1 << 60)
                 return reply
 
-            object.__setattr__(built.dispatch.services, "middlewares", (watch,))
+            object.__setattr__(built.services, "middlewares", (watch,))
             self.drain(built)
         return max(0.0, seen[-1] - seen[0])
 

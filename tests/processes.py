@@ -14,13 +14,15 @@ from typing import Any, TypeVar
 
 RELEVO = Path(sys.executable).with_name("relevo")
 RELAY = Path(__file__).parent / "programs" / "relay.py"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0  # far more than anything takes, so that a busy machine fails no test
 NOWHERE = "http://127.0.0.1:9"
 
 T = TypeVar("T")
 
 
-def eventually(look: Callable[[], T], what: str, within: float = PATIENCE_S, every: float = 0.03) -> T:
+def eventually(
+    look: Callable[[], T], what: str = "it did not happen", within: float = PATIENCE_S, every: float = 0.03
+) -> T:
     """Look again and again until something true is seen, and return it; say what was missing after the deadline."""
     deadline = time.monotonic() + within
     while True:

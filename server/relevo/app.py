@@ -10,9 +10,7 @@ from datetime import datetime
 
 from relevo import embedded
 from relevo.config import Settings
-from relevo.cycles import cleanup, export, fanout, ingest, reaper
-from relevo.cycles.dispatch import Dispatch
-from relevo.cycles.receipt import Receipts
+from relevo.cycles import cleanup, dispatch, export, fanout, ingest, reaper, receipt
 from relevo.db import Database
 from relevo.delivery import rendering
 from relevo.delivery.batch import Services
@@ -49,7 +47,7 @@ class App:
     heartbeat: Heartbeat
     claims: Claims
     runner: Runner
-    dispatch: Dispatch
+    services: Services
     registry: dict[str, Cycle]
 
     def cycles(self, names: Sequence[str] | None = None) -> list[Cycle]:
@@ -148,7 +146,7 @@ def build(
     """
     worker_id = make_worker_id(settings, role)
     with database(settings, f"relevo {worker_id}") as opened, push_provider(settings) as provider:
-        heartbeat = Heartbeat(opened, worker_id, settings.outbox_lease_heartbeat_ms)
+        heartbeat = Heartbeat(opened, settings.outbox_lease_heartbeat_ms)
         claims = Claims(opened, settings, worker_id, heartbeat)
         singletons = Singletons(opened, settings, worker_id, heartbeat)
         patience_s = math.inf if role == "run" else settings.outbox_lease_duration_ms / 1000
@@ -158,20 +156,20 @@ def build(
         render = (renderers or {}).get(ingest.EVENT_TYPE, rendering.tender)
         projects = Projects(opened, settings, worker_id)
         services = Services(settings, opened, worker_id, claims, projects, provider, push_middlewares, composers or {})
-        dispatch = Dispatch(services)
         own = [
             reaper.cycle(settings),
             *(ingest.cycle(settings, source, render) for source in _sources(settings)),
             fanout.cycle(settings),
-            dispatch.cycle(),
-            Receipts(services, dispatch.pool_of).cycle(),
+            dispatch.cycle(services),
+            receipt.cycle(services),
             cleanup.cycle(settings),
             export.cycle(settings, archive_store(settings)),
         ]
         registry = {cycle.key: cycle for cycle in [*own, *(make(settings, claims) for make in cycles)]}
         worker = Worker(opened, settings, worker_id)
+        heartbeat.announce(worker.beat)
         try:
-            yield App(settings, opened, worker, heartbeat, claims, runner, dispatch, registry)
+            yield App(settings, opened, worker, heartbeat, claims, runner, services, registry)
         finally:
-            dispatch.close()
+            services.pools.close()
             heartbeat.stop()

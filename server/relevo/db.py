@@ -42,6 +42,8 @@ _UNAVAILABLE = (
 )
 # These say that the server cannot be used for now; any other is the loss of one connection.
 _GONE = (PoolTimeout, pg.CannotConnectNow, pg.ReadOnlySqlTransaction, pg.TooManyConnections)
+BUSY = (pg.LockNotAvailable, pg.QueryCanceled, pg.DeadlockDetected)
+"""Somebody else is in the way, and trying again a little later is right: a lock, a timeout, a deadlock."""
 _PREPARE_AFTER = 3
 _FRESH_S = 1.0
 _RESERVED = 2  # the heartbeat's and the listener's own connections

@@ -1,14 +1,14 @@
 -- name: read_source
--- Reads how far a source was read, whether its first pass is over, and the database's time.
-select coalesce(s.cursor, '{}') as cursor, s.seeded_at, now() as now
+-- Reads how far a source was read and whether its first pass is over.
+select coalesce(s.cursor, '{}') as cursor, s.seeded_at
   from (select 1) one
   left join relevo.source_state s on s.source = %(source)s;
 
 -- name: save_source
 -- Moves a source's cursor together with what was read, and notes its answer.
 insert into relevo.source_state as s (source, cursor, seeded_at, last_outcome, last_detail, last_asked_at, last_ok_at)
-values (%(source)s, %(cursor)s, case when not %(seeded)s then null when %(silent)s then now() else 'epoch' end, %(outcome)s, left(%(detail)s, 500), now(),
-        case when %(outcome)s in ('ok', 'unchanged') then now() end)
+values (%(source)s, %(cursor)s, case when not %(seeded)s then null when %(silent)s then coalesce(%(now)s::timestamptz, now()) else 'epoch' end, %(outcome)s, left(%(detail)s, 500), coalesce(%(now)s::timestamptz, now()),
+        case when %(outcome)s in ('ok', 'unchanged') then coalesce(%(now)s::timestamptz, now()) end)
 on conflict (source) do update
    set cursor = excluded.cursor, seeded_at = coalesce(s.seeded_at, excluded.seeded_at), last_outcome = excluded.last_outcome,
        last_detail = excluded.last_detail, last_asked_at = excluded.last_asked_at, last_ok_at = coalesce(excluded.last_ok_at, s.last_ok_at);
@@ -93,23 +93,23 @@ select l.external_id, l.fingerprint from relevo.licitaciones l
 -- name: keep_rejects
 -- Keeps what could not be used, with its reason and place; trying again later is spaced out.
 insert into relevo.ingest_rejects as r (source, place, external_id, reason, retry_at)
-select %(source)s, u.place, u.external_id, u.reason, case when u.retry then now() + interval '10 minutes' end
+select %(source)s, u.place, u.external_id, u.reason, case when u.retry then coalesce(%(now)s::timestamptz, now()) + interval '10 minutes' end
   from unnest(%(places)s::text[], %(external_ids)s::text[], %(reasons)s::text[], %(retries)s::boolean[]) as u(place, external_id, reason, retry)
 on conflict (source, md5(place)) do update
-   set reason = excluded.reason, external_id = coalesce(excluded.external_id, r.external_id), resolved_at = null, updated_at = now(),
+   set reason = excluded.reason, external_id = coalesce(excluded.external_id, r.external_id), resolved_at = null, updated_at = coalesce(%(now)s::timestamptz, now()),
        attempts = case when r.resolved_at is null then r.attempts + 1 else 1 end,
        retry_at = case when excluded.retry_at is not null
-                       then now() + least(interval '10 minutes' * 2 ^ least(r.attempts, 7), interval '12 hours') end;
+                       then coalesce(%(now)s::timestamptz, now()) + least(interval '10 minutes' * 2 ^ least(r.attempts, 7), interval '12 hours') end;
 
 -- name: resolve_rejects
 -- Notes that earlier rejects are mended.
-update relevo.ingest_rejects set resolved_at = now(), retry_at = null, updated_at = now()
+update relevo.ingest_rejects set resolved_at = coalesce(%(now)s::timestamptz, now()), retry_at = null, updated_at = coalesce(%(now)s::timestamptz, now())
  where source = %(source)s and place = any (%(places)s::text[]) and resolved_at is null;
 
 -- name: rejects_due
 -- Lists a source's rejects that are due to be tried again.
 select r.place, r.reason, r.external_id, true as retry from relevo.ingest_rejects r
- where r.source = %(source)s and r.resolved_at is null and r.retry_at <= now()
+ where r.source = %(source)s and r.resolved_at is null and r.retry_at <= coalesce(%(now)s::timestamptz, now())
  order by r.retry_at
  limit %(limit)s;
 
@@ -135,5 +135,5 @@ update relevo.source_lanes
 select l.pace_ms from relevo.source_lanes l where l.lane = %(quota)s;
 
 -- name: read_now
--- Reads the database's time.
-select now();
+-- Reads the database's time, or the one that was given.
+select coalesce(%(now)s::timestamptz, now());

@@ -114,15 +114,15 @@ def clean_up(app: App) -> Report:
     return app.runner.run(app.registry["cleanup"], "manual")
 
 
-def a_run(app: App, cycle: str) -> Run:
-    """Make a run without a lease, for steps taken one by one."""
+def a_run(app: App, cycle: str, now: datetime | None = None) -> Run:
+    """Make a run without a lease, for steps taken one by one, at a time of one's choice."""
     context = RunContext(0, cycle, "", "manual", app.worker.worker_id, None, datetime.now(UTC))
-    return Run(context, app.settings, app.database, BUDGET, None, None, threading.Event())
+    return Run(context, app.settings, app.database, BUDGET, None, None, threading.Event(), clock=lambda: now)
 
 
 def clean_up_step(app: App, now: datetime | None = None) -> Any:
     """Take one step of cleanup, at a time of one's choice."""
-    return cleanup.step(a_run(app, "cleanup"), now)
+    return cleanup.step(a_run(app, "cleanup", now))
 
 
 def exports(conn: psycopg.Connection[Any]) -> dict[tuple[str, str], str]:
@@ -155,7 +155,7 @@ def export_later(app: App, days: int) -> None:
     """Take export's steps so many days from now, until there is nothing to do."""
     store = archive_store(app.settings)
     assert store is not None
-    steps = Export(a_run(app, "archive-export"), store, datetime.now(UTC) + timedelta(days=days))
+    steps = Export(a_run(app, "archive-export", datetime.now(UTC) + timedelta(days=days)), store)
     for _ in range(100):
         if not steps.step().more:
             return

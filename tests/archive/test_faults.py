@@ -292,7 +292,7 @@ def look_before_the_drop(app: Any) -> str:
     """Take one step of export when the grace is over, and return its problem."""
     store = archive_store(app.settings)
     assert store is not None
-    exporting = Export(a_run(app, "archive-export"), store, datetime.now(UTC) + timedelta(days=30))
+    exporting = Export(a_run(app, "archive-export", datetime.now(UTC) + timedelta(days=30)), store)
     step = exporting.step()
     return "".join(step.problems)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -22,7 +21,6 @@ LATER = NOW + timedelta(days=2)  # every claim taken by the real clock has expir
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 LEASE = timedelta(milliseconds=60_000)
 HTTP_TIMEOUT = timedelta(milliseconds=10_000)
-DEADLINE_S = 10.0
 
 
 def add(conn: psycopg.Connection[Any], count: int, **columns: Any) -> list[int]:
@@ -89,11 +87,3 @@ def claims_in(conn: psycopg.Connection[Any]) -> list[UUID]:
 def late_tickets_in(conn: psycopg.Connection[Any]) -> list[tuple[int, str]]:
     """List the late tickets that wait."""
     return conn.execute("select delivery_id, ticket_id from relevo.late_tickets order by 1, 2").fetchall()
-
-
-def eventually(holds: Callable[[], object], within_s: float = DEADLINE_S) -> None:
-    """Wait until something holds, not longer than it may take."""
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline, f"did not happen within {within_s} s"
-        time.sleep(0.01)

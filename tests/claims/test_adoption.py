@@ -9,9 +9,10 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from claiming import LEASE, MINUTE, NOW, add, answers, claims_in, eventually, journal, reap, take
+from claiming import LEASE, MINUTE, NOW, add, answers, claims_in, journal, reap, take
 
 from deliveries import TODAY, one, states
+from processes import eventually
 from proxy import Proxy
 from relevo import queries
 from relevo.errors import DatabaseUnavailableError

@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
-from claiming import LEASE, NOW, SECOND, add, answers, claims_in, eventually, journal, late_tickets_in, reap, take
+from claiming import LEASE, NOW, SECOND, add, answers, claims_in, journal, late_tickets_in, reap, take
 
 from deliveries import TODAY, one, states
+from processes import eventually
 from relevo import queries
 from relevo.delivery.claims import end_claim
 from relevo.errors import OwnershipLostError

@@ -7,9 +7,10 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from claiming import LATER, LEASE, NOW, SECOND, add, claims_in, eventually, reap, take
+from claiming import LATER, LEASE, NOW, SECOND, add, claims_in, reap, take
 
 from deliveries import one
+from processes import eventually
 from proxy import Proxy
 from relevo import queries
 from relevo.cycles.reaper import reap_one
@@ -174,7 +175,7 @@ def test_an_unreachable_database_stops_the_sending(build, conn, proxy) -> None:
     worker.heartbeat.start()
     claims = [take(worker, None, limit=1) for _ in range(2)]
     proxy.shut()
-    eventually(lambda: all(claim.loss for claim in claims), 5)
+    eventually(lambda: all(claim.loss for claim in claims))
     for claim in claims:
         with pytest.raises(OwnershipLostError, match="could not reach the database") as lost:
             claim.check()
@@ -195,7 +196,7 @@ def test_a_frozen_database_stops_the_sending_too(build, conn, proxy) -> None:
     claim = take(worker, None)
     eventually(lambda: worker.heartbeat._connection is not None)
     proxy.freeze()
-    eventually(lambda: claim.loss, 8)
+    eventually(lambda: claim.loss)
     assert claim.loss[0] == "error"
     proxy.thaw()
     conn.execute("update relevo.workers set last_seen_at = now() - interval '1 hour'")
@@ -250,7 +251,7 @@ def test_the_reapers_call_aborts_before_the_next_beat(build, conn) -> None:
         claim = take(worker, None)
         began = time.monotonic()
         reap(reaper, LATER)
-        eventually(lambda: claim.loss, 5)
+        eventually(lambda: claim.loss)
         assert worker.heartbeat._due > began + 10
         assert claim.loss[0] == "taken_by_another_worker"
         eventually(lambda: "dispatch" in hearing)

@@ -340,7 +340,7 @@ class Machine(RuleBasedStateMachine):
             return None
         adopted = app.claims._adopt(asked["token"], "dispatch", asked)
         assert adopted == taken
-        app.heartbeat.hold_claim(adopted.token, adopted)
+        app.claims.keep(adopted)
         return adopted
 
     def _lose_commit(self, app: App) -> None:

@@ -84,7 +84,7 @@ def test_a_naive_time_is_refused() -> None:
 def test_at_most_once_is_not_repeated_for_an_odd_ticket(relay, monkeypatch, ticket: Ticket) -> None:
     """Of a ticket that says neither yes nor no nobody knows: at most once ends unknown, and is never sent again."""
     worker = relay()
-    provider = worker.app.dispatch.services.provider
+    provider = worker.app.services.provider
     monkeypatch.setattr(provider, "send", lambda messages: Reply("answered", (ticket,) * len(messages)))
     worker.tell("ana", at_most_once=True)
     worker.dispatch()
@@ -94,7 +94,7 @@ def test_at_most_once_is_not_repeated_for_an_odd_ticket(relay, monkeypatch, tick
 def test_too_few_tickets_are_ambiguous(relay, monkeypatch) -> None:
     """A provider that answers with too few tickets has answered nothing that can be relied on."""
     worker = relay()
-    provider = worker.app.dispatch.services.provider
+    provider = worker.app.services.provider
     monkeypatch.setattr(provider, "send", lambda _messages: Reply("answered", (Ticket("sent", id="t"),)))
     worker.tell("ana", "bob", at_most_once=True)
     worker.dispatch()
@@ -111,8 +111,8 @@ def test_a_claim_lost_inside_a_middleware_sends_nothing(relay) -> None:
 
     worker = relay(push_middlewares=[loses])
     claims: list[Any] = []
-    hold = worker.app.heartbeat.hold_claim
-    worker.app.heartbeat.hold_claim = lambda token, claim: (claims.append(claim), hold(token, claim))  # type: ignore[method-assign]
+    keep = worker.app.claims.keep
+    worker.app.claims.keep = lambda claim: (claims.append(claim), keep(claim))  # type: ignore[method-assign]
     worker.tell("ana", at_most_once=True)
     worker.dispatch()
     assert worker.posts() == 0
@@ -206,7 +206,7 @@ def test_lanes_that_are_due_come_before_those_that_are_not(relay) -> None:
         union all select current_date, 1, gen_random_uuid(), 'x', 'zz-due', 'bulk', now() - interval '1 minute'
         """
     )
-    due = [lane for lane in worker.app.dispatch.services.projects.due_lanes() if lane.due_in_s <= 0]
+    due = [lane for lane in worker.app.services.projects.due_lanes() if lane.due_in_s <= 0]
     assert [(lane.project, lane.lane) for lane in due] == [("zz-due", "bulk")]
 
 

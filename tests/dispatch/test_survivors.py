@@ -58,7 +58,7 @@ class TestTheLastMoment:
 
         def wait(_context: Any, send: Any) -> Reply:
             if not first.acquire(blocking=False):
-                eventually(lambda: worker.app.dispatch.pool_of("default").halted, "the first has failed")
+                eventually(lambda: worker.app.services.pools.of("default").halted, "the first has failed")
             return send()
 
         worker = relay(push_chunk_size=1, push_breaker_failures=1, push_middlewares=[wait])
@@ -292,7 +292,7 @@ def test_a_surprise_among_receipts_leaves_nothing_claimed(relay, monkeypatch: py
         raise ZeroDivisionError
 
     with monkeypatch.context() as patched:
-        patched.setattr(worker.app.dispatch.services.provider, "fetch_receipts", fail)
+        patched.setattr(worker.app.services.provider, "fetch_receipts", fail)
         worker.travel(seconds=1)
         assert "ZeroDivisionError" in worker.ask().error
     assert (worker.delivery("ana")["status"], worker.claims()) == ("sent", 0)
@@ -304,7 +304,7 @@ def test_what_surprises_again_and_again_is_set_apart(relay, monkeypatch: pytest.
     """A delivery that breaks its batch each time ends as poison; the one beside it is sent."""
     worker = relay()
     worker.tell("poison", "ana")
-    provider = worker.app.dispatch.services.provider
+    provider = worker.app.services.provider
     judge = provider.refuse_token
 
     def stumble(asked: str) -> Any:

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from processes import eventually
 from relevo.embedded import Embedded, acquire, binaries, state
 from relevo.embedded.layout import Layout
 from relevo.embedded.locks import Lock
@@ -146,14 +146,6 @@ class Scene:
         for folder in self.folders:
             if folder.exists():
                 eventually(lambda folder=folder: unguarded(folder), "the guardian stayed after its last user")
-
-
-def eventually(holds: Callable[[], object], otherwise: str, within: float = 15) -> None:
-    """Wait for something to become true."""
-    until = time.monotonic() + within
-    while not holds():
-        assert time.monotonic() < until, otherwise
-        time.sleep(0.02)
 
 
 def unguarded(folder: Path) -> bool:

@@ -136,7 +136,7 @@ def test_a_server_that_is_never_ready(scene: Any, folder: Path, wrapped: Path, e
     assert "*** is what I think about" in caught.value.message
     assert (folder / "password").read_text() not in str(caught.value)
     assert "postgres.log" in caught.value.hint
-    eventually(lambda: unguarded(folder), "the guardian kept a server nobody waits for", within=5)
+    eventually(lambda: unguarded(folder), "the guardian kept a server nobody waits for")
 
 
 def test_a_server_that_ends_at_once(scene: Any, folder: Path) -> None:

@@ -56,7 +56,7 @@ def test_two_processes_meet_the_same_server(scene: Any, folder: Path, eventually
     with psycopg.connect(met) as connection:
         assert connection.execute("select 1").fetchone() == (1,)
     second.ends()
-    eventually(lambda: unguarded(folder), "the server stayed after its last user", within=5)
+    eventually(lambda: unguarded(folder), "the server stayed after its last user")
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(met)
 
@@ -68,7 +68,7 @@ def test_killed_users_are_users_no_more(scene: Any, folder: Path, eventually: An
         user.meets()
     for user in users:
         user.dies()
-    eventually(lambda: unguarded(folder), "the server outlived its killed users", within=5)
+    eventually(lambda: unguarded(folder), "the server outlived its killed users")
     assert "database system is shut down" in (folder / "postgres.log").read_text()
 
 
@@ -88,7 +88,7 @@ def test_two_acquires_in_one_process(scene: Any, folder: Path, answers: Any, eve
     assert answers(first.dsn)
     with first:
         pass
-    eventually(lambda: unguarded(folder), "the server stayed after the last release", within=5)
+    eventually(lambda: unguarded(folder), "the server stayed after the last release")
 
 
 def test_commands_in_a_row_reuse_the_server(scene: Any, folder: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_program_we_become_holds_the_server(
     time.sleep(0.5)
     assert answers(met)
     user.ends()
-    eventually(lambda: unguarded(folder), "the server outlived the program", within=5)
+    eventually(lambda: unguarded(folder), "the server outlived the program")
 
 
 def test_a_child_does_not_hold_the_server(scene: Any, folder: Path, eventually: Any, unguarded: Any) -> None:
@@ -157,7 +157,7 @@ def test_a_child_does_not_hold_the_server(scene: Any, folder: Path, eventually: 
     server = scene.acquire(folder)
     with subprocess.Popen(["sleep", "30"], close_fds=False) as child:
         server.release()
-        eventually(lambda: unguarded(folder), "a child held the server", within=5)
+        eventually(lambda: unguarded(folder), "a child held the server")
         child.kill()
 
 
@@ -229,7 +229,7 @@ def test_an_ordinary_user_can_run_it(
     assert folder.stat().st_uid == (folder / "data").stat().st_uid == owner
     assert Path("/proc", str(scene.state(folder).pid)).stat().st_uid == owner
     user.ends()
-    eventually(lambda: unguarded(folder), "the server stayed after its last user", within=5)
+    eventually(lambda: unguarded(folder), "the server stayed after its last user")
 
 
 @pytest.mark.needs("root")
@@ -246,7 +246,7 @@ def test_root_without_namespaces_lends_the_folder_to_nobody(
         assert stat.S_IMODE(folder.stat().st_mode) == mode
         assert stat.S_IMODE((folder / "password").stat().st_mode) == 0o600
         user.ends()
-        eventually(lambda: unguarded(folder), "the server stayed after its last user", within=5)
+        eventually(lambda: unguarded(folder), "the server stayed after its last user")
 
 
 def test_root_that_may_do_nothing_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

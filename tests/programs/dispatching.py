@@ -22,7 +22,7 @@ from typing import Any
 import psycopg
 
 from relevo import app, config, logs, queries
-from relevo.providers import expo
+from relevo.providers import expo, expo_wire
 
 STEPS = ("claims", "dispatch", "projects")
 NAMES = {body: f"{step}.{name}" for step in STEPS for name, body in queries.load(step).items()}
@@ -60,7 +60,7 @@ class Watch:
         psycopg.Connection.transaction = self._around_commit(psycopg.Connection.transaction)  # type: ignore[method-assign]
         expo.Expo.send = self._around(expo.Expo.send, lambda *_: "POST send")  # type: ignore[method-assign]
         expo.Expo.fetch_receipts = self._around(expo.Expo.fetch_receipts, lambda *_: "POST receipts")  # type: ignore[method-assign]
-        expo._Plain.request = self._around(expo._Plain.request, lambda *_: "POST written")  # type: ignore[method-assign]
+        expo_wire._Plain.request = self._around(expo_wire._Plain.request, lambda *_: "POST written")  # type: ignore[method-assign]
 
     def _around(self, call: Callable[..., Any], name_of: Callable[..., str | None]) -> Callable[..., Any]:
         def watched(it: Any, *args: Any, **kwargs: Any) -> Any:

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -53,7 +54,9 @@ def later(settings: config.Settings, _claims: object) -> Cycle:
     assert store is not None
     now = datetime.now(UTC) + timedelta(days=30)
     plain = export.cycle(settings, store)
-    return Cycle("later", plain.timing, lambda run: export.Export(run, store, now).step(), singleton=True)
+    return Cycle(
+        "later", plain.timing, lambda run: export.Export(replace(run, clock=lambda: now), store).step(), singleton=True
+    )
 
 
 def watch(kill: Mapping[str, Any] | None, counts: Counts) -> None:

@@ -252,7 +252,7 @@ def test_a_dropped_idle_connection_is_noticed(fake: FakeExpo, expo: Expo) -> Non
 def test_an_idle_connection_is_given_up_in_time(fake: FakeExpo, expo: Expo, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection unused for long is replaced before the server tires of it."""
     expo.send([message()])
-    monkeypatch.setattr("relevo.providers.expo.MAX_IDLE_S", 0.01)
+    monkeypatch.setattr("relevo.providers.expo_wire.MAX_IDLE_S", 0.01)
     time.sleep(0.02)
     assert expo.send([message()]).kind == "answered"
     assert fake.connections == 2

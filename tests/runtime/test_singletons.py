@@ -217,7 +217,7 @@ def test_a_lease_given_back_is_free_at_once_and_for_good(build, conn) -> None:
     held: list[Any] = []
     step = lambda run: held.append(run.held) or Step()  # noqa: E731
     assert one.runner.run(nightly(step), "manual").outcome == "idle"
-    one.heartbeat.hold_cycle(held[0].holder, held[0])
+    one.heartbeat.keep(held[0].holder, held[0], one.runner._singletons.renew)
     one.heartbeat.beat()  # as if it had looked before the lease was given back
     assert held[0].lost.is_set()
     assert two.runner.run(nightly(step), "manual").outcome == "idle"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import time
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from typing import Any
 
-from psycopg import errors as pg
 from psycopg.rows import class_row
 
 from relevo import queries
+from relevo.db import BUSY
 from relevo.model import Step
 from relevo.runtime.runs import Run
 
@@ -22,7 +22,6 @@ _MOVING_S = 5.0
 _LOCK_MS = 200
 _LONG_LOCK_MS = 1_200  # once in a while: a vacuum gives way to who has waited for a second
 _TRIES = 25
-_BUSY = (pg.LockNotAvailable, pg.DeadlockDetected)
 _MOVED = {"licitaciones": "archived_licitaciones", "notification_events": "archived_events"}
 _RETIRED = {"notification_deliveries": "archived_deliveries", "push_requests": "archived_requests"}
 
@@ -49,40 +48,40 @@ class RetiringMonth:
         return {"entity": self.entity, "month": self.month}
 
 
-def retire(run: Run, now: datetime | None = None) -> Step:
+def retire(run: Run) -> Step:
     """Take one step with a month of deliveries or journal, else move some events or items."""
     with run.transaction() as connection:
         ready = connection.execute(_SQL["find_archive_schema"]).fetchone() == (True,)
     if not ready:
         missing = "the schema relevo_archive is missing; have an administrator create it for this role"
         return Step(problems=(missing,))
-    month = _find_month(run, now)
+    month = _find_month(run)
     if month is not None:
-        return _retire_month(run, month, now)
+        return _retire_month(run, month)
     for entity in ("notification_events", "licitaciones"):
-        moved = _move(run, entity, now)
+        moved = _move(run, entity)
         if moved is not None:
             return moved
     return Step()
 
 
-def _find_month(run: Run, now: datetime | None) -> RetiringMonth | None:
-    asked = {"retention_days": run.settings.deliveries_retention_days, "given_up": list(_given_up(run)), "now": now}
+def _find_month(run: Run) -> RetiringMonth | None:
+    asked = {
+        "retention_days": run.settings.deliveries_retention_days,
+        "given_up": list(run.given_up.months),
+        "now": run.now,
+    }
     with run.transaction() as connection, connection.cursor(row_factory=class_row(RetiringMonth)) as cursor:
         return cursor.execute(_SQL["find_retirable"], asked).fetchone()
 
 
-def _given_up(run: Run) -> set[str]:
-    return {each for each in run.given_up if isinstance(each, str)}
-
-
-def _retire_month(run: Run, month: RetiringMonth, now: datetime | None) -> Step:
+def _retire_month(run: Run, month: RetiringMonth) -> Step:
     """Close and seal a month, or count one that was sealed, or detach one that was counted; a crash goes on there."""
     if month.rows is not None:
         return _detach(run, month, month.rows)
     if month.state == "sealed":
         return _count(run, month)
-    ended = _close(run, month, now)
+    ended = _close(run, month)
     sealed = _briefly(run, "seal_month", month.key | _part_rows(run))
     if sealed == (True,):
         return Step({"deliveries_ended": ended} if ended else {}, items=1, more=True)
@@ -118,19 +117,21 @@ def _part_rows(run: Run) -> dict[str, int]:
 
 def _later(run: Run, month: RetiringMonth, ended: int, why: str) -> Step:
     """Leave a month to a later run, and go on with the others."""
-    run.given_up.add(month.relation)
+    run.given_up.months.add(month.relation)
     problem = f"{month.relation} could not be retired yet: {why}"
     return Step({"deliveries_ended": ended} if ended else {}, items=ended, more=True, problems=(problem,))
 
 
-def _close(run: Run, month: RetiringMonth, now: datetime | None) -> int:
+def _close(run: Run, month: RetiringMonth) -> int:
     """End what is still open in an old month and nobody holds; return how many that were."""
     ended = 0
     while month.entity == "notification_deliveries":
         with run.transaction() as connection:
             row = connection.execute(_SQL["look_for_open"], month.key).fetchone()
             if row == (True,):
-                row = connection.execute(_SQL["close_deliveries"], month.key | {"limit": _BATCH, "now": now}).fetchone()
+                row = connection.execute(
+                    _SQL["close_deliveries"], month.key | {"limit": _BATCH, "now": run.now}
+                ).fetchone()
         assert row is not None
         if not row[0]:
             break
@@ -147,16 +148,16 @@ def _briefly(run: Run, statement: str, asked: dict[str, Any]) -> tuple[Any, ...]
             with run.transaction() as connection:
                 connection.execute(_SQL["wait_briefly"], {"lock_ms": lock_ms})
                 return connection.execute(_SQL[statement], asked).fetchone()
-        except _BUSY:
+        except BUSY:
             time.sleep(random.uniform(0.02, 0.2))  # noqa: S311 jitter needs no secrecy
             run.may_go_on()
     return None
 
 
-def _move(run: Run, entity: str, now: datetime | None) -> Step | None:
+def _move(run: Run, entity: str) -> Step | None:
     """Move batches of the oldest month of a plain table for a while; seal a month of which nothing is left."""
     asked = {
-        "now": now,
+        "now": run.now,
         "hot_months": run.settings.licitaciones_hot_months,
         "retention_days": run.settings.deliveries_retention_days,
     }
@@ -176,13 +177,13 @@ def _move(run: Run, entity: str, now: datetime | None) -> Step | None:
 
 
 def _finish(run: Run, entity: str) -> Step | None:
-    given_up = [each[1] for each in run.given_up if isinstance(each, tuple) and each[0] == entity]
+    given_up = [month for moved, month in run.given_up.unfinished if moved == entity]
     with run.transaction() as connection:
         row = connection.execute(_SQL["find_moving"], {"entity": entity, "given_up": given_up}).fetchone()
         if row is None or row[0] is None:
             return None
         done = connection.execute(_SQL["finish_moving"], {"entity": entity, "month": row[0]}).fetchone()
     if done != (True,):
-        run.given_up.add((entity, row[0]))  # something of it is not over yet; a later run looks again
+        run.given_up.unfinished.add((entity, row[0]))  # something of it is not over yet; a later run looks again
     finished = int(done == (True,))
     return Step({"months_retired": finished}, items=finished, more=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from relevo import queries
 from relevo.archive.retire import retire
 from relevo.config import Settings
@@ -16,18 +14,18 @@ _BATCH = 1_000
 
 
 def cycle(settings: Settings) -> Cycle:
-    """Return cleanup for the registry: once a night in the whole fleet."""
+    """Return cleanup for the schedule: once a night in the whole fleet."""
     return Cycle("cleanup", Cron(settings.cleanup_cron, settings.worker_timezone), step, singleton=True)
 
 
-def step(run: Run, now: datetime | None = None) -> Step:
+def step(run: Run) -> Step:
     """Make missing partitions, prune one batch and retire one thing, each in its own fenced transactions."""
     settings = run.settings
     with run.transaction() as connection:
         months = settings.partitions_ahead_months + 2  # the last one, this one, and those ahead
-        row = connection.execute(_SQL["keep_partitions_ahead"], {"months": months, "now": now}).fetchone()
+        row = connection.execute(_SQL["keep_partitions_ahead"], {"months": months, "now": run.now}).fetchone()
         made = int(row[0]) if row else 0
-    retention = {"retention_days": settings.runs_retention_days, "limit": _BATCH, "now": now}
+    retention = {"retention_days": settings.runs_retention_days, "limit": _BATCH, "now": run.now}
     with run.transaction() as connection:
         runs = connection.execute(_SQL["prune_runs"], retention).rowcount
     with run.transaction() as connection:
@@ -37,7 +35,7 @@ def step(run: Run, now: datetime | None = None) -> Step:
     with run.transaction() as connection:
         incidents = connection.execute(_SQL["prune_incidents"], retention).rowcount
         connection.execute(_SQL["prune_connections"], retention)
-    retired = retire(run, now)
+    retired = retire(run)
     counts = {
         "partitions_made": made,
         "runs_pruned": runs,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 
 import structlog
@@ -14,10 +14,10 @@ from psycopg import errors as pg
 from relevo.delivery import limits
 from relevo.delivery.batch import Batch, Services
 from relevo.delivery.projects import Allowance, DueLane
-from relevo.delivery.sending import RequestPool
 from relevo.errors import DatabaseUnavailableError
 from relevo.logs import normalise_error
 from relevo.model import Step
+from relevo.runtime import threads
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 
@@ -34,40 +34,22 @@ _MAX_PROBLEMS = 20
 Key = tuple[str, str]
 
 
-class Dispatch:
-    """The cycle's memory between runs: its request pools, and what it knows of each project."""
+def cycle(services: Services) -> Cycle:
+    """Return dispatch for the schedule: on every replica, woken by fan-out."""
+    settings = services.settings
+    timing = Every(settings.dispatch_interval_minutes * 60_000, settings.worker_idle_backoff_jitter_ms)
 
-    def __init__(self, services: Services) -> None:
-        self.services = services
-        self.pools: dict[str, RequestPool] = {}
-        self.batches = ThreadPoolExecutor(_BATCHES_AT_ONCE, thread_name_prefix="relevo-batch")
+    def step(run: Run) -> Step:
+        return _Drain(services, run).go()
 
-    def cycle(self) -> Cycle:
-        """Return dispatch for the registry: on every replica, woken by fan-out."""
-        settings = self.services.settings
-        timing = Every(settings.dispatch_interval_minutes * 60_000, settings.worker_idle_backoff_jitter_ms)
-        return Cycle("dispatch", timing, self.step, wakeable=True)
-
-    def step(self, run: Run) -> Step:
-        """Send until nothing is due that may be sent, or the run must end."""
-        return _Drain(self, run).go()
-
-    def pool_of(self, project: str) -> RequestPool:
-        """Return the request pool of a project."""
-        return self.pools.setdefault(project, RequestPool(project))
-
-    def close(self) -> None:
-        """End the threads; what they do comes to its end."""
-        self.batches.shutdown(wait=False, cancel_futures=True)
-        for pool in self.pools.values():
-            pool.close()
+    return Cycle("dispatch", timing, step, wakeable=True)
 
 
 @dataclass
 class _Drain:
     """One busy period: which lanes are due, which must wait, what is under way."""
 
-    dispatch: Dispatch
+    services: Services
     run: Run
     under_way: dict[Future[None], Batch] = field(default_factory=dict)
     not_before: dict[Key, float] = field(default_factory=dict)
@@ -112,7 +94,7 @@ class _Drain:
     def _look(self) -> None:
         if time.monotonic() - self.looked_at < _LOOK_EVERY_S:
             return
-        self.due = self.dispatch.services.projects.due_lanes(self.run.now)
+        self.due = self.services.projects.due_lanes(self.run.now)
         self.looked_at = time.monotonic()
         self.claimed_before_look = self.claimed
 
@@ -139,18 +121,18 @@ class _Drain:
 
     def _room(self, lane: DueLane) -> bool:
         """Tell whether another batch may be claimed: little more than the request pool can send without a pause."""
-        pool = self.dispatch.pool_of(lane.project)
+        pool = self.services.pools.of(lane.project)
         ours = sum(b.claim.project == lane.project and b.lane == lane.lane for b in self.under_way.values())
         standing = pool.under_way(lane.lane)
         return len(self.under_way) < _BATCHES_AT_ONCE and ours < _BATCHES_PER_LANE and standing <= 2 * pool.capacity
 
     def _claim_one(self, lane: DueLane) -> bool:
         """Reserve, claim and hand over one batch; tell whether that was a full one, so that another may follow."""
-        services, run, key = self.dispatch.services, self.run, (lane.project, lane.lane)
+        services, run, key = self.services, self.run, (lane.project, lane.lane)
         most = self._batch_limit(lane)
         if most <= 0:
             return False
-        pool = self.dispatch.pool_of(lane.project)
+        pool = self.services.pools.of(lane.project)
         self.used.add(lane.project)
         allowance = services.projects.reserve(lane.project, lane.lane, most, run.now, in_flight=pool.in_flight())
         granted = allowance.grant.count
@@ -172,13 +154,13 @@ class _Drain:
         else:  # on its way first: what is written down beside it can wait
             self.claimed += taken
             batch = Batch(services, run, claim, lane.lane, pool, troubled=allowance.troubled, probe=probe)
-            self.under_way[self.dispatch.batches.submit(batch.deliver)] = batch
+            self.under_way[threads.start("relevo-batch", batch.deliver)] = batch
             run.begin_work()
         services.projects.give_back(lane.project, lane.lane, granted - taken, run.now)
         return taken == granted and not probe
 
     def _batch_limit(self, lane: DueLane) -> int:
-        settings, pool = self.dispatch.services.settings, self.dispatch.pool_of(lane.project)
+        settings, pool = self.services.settings, self.services.pools.of(lane.project)
         limit = limits.batch_limit(
             most=settings.outbox_batch_size,
             chunk=settings.push_chunk_size,
@@ -195,7 +177,7 @@ class _Drain:
         for each in ["urgent", "bulk"] if allowance.grant.why in ("breaker", "runaway", "rest") else [lane.lane]:
             self.not_before[lane.project, each] = time.monotonic() + wait_s
         if allowance.grant.why == "runaway":
-            self.dispatch.services.projects.check_brakes(lane.project, self.run.now)
+            self.services.projects.check_brakes(lane.project, self.run.now)
 
     def _collect(self) -> None:
         """Wait a moment for a batch to end, and count what became of it."""
@@ -217,7 +199,7 @@ class _Drain:
     def _check_brakes(self, project: str) -> None:
         """Look at a project's brakes; what stands in the way of that must not keep us from the other batches' ends."""
         try:
-            self.dispatch.services.projects.check_brakes(project, self.run.now)
+            self.services.projects.check_brakes(project, self.run.now)
         except (DatabaseUnavailableError, pg.OperationalError) as error:
             self.problems.append(f"the brakes of {project}: {normalise_error(error, 200)}")
 
@@ -243,6 +225,6 @@ class _Drain:
     def _give_connections_back(self) -> None:
         for project in self.used:
             try:
-                self.dispatch.services.projects.drop_connections(project, "dispatch")
+                self.services.projects.drop_connections(project, "dispatch")
             except DatabaseUnavailableError:  # their lease ends by itself
                 return

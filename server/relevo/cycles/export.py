@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from relevo.archive.copying import Relation, Span
 from relevo.archive.manifest import Manifest
 from relevo.archive.throttle import Throttle
 from relevo.config import Settings
+from relevo.db import BUSY
 from relevo.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
 from relevo.logs import normalise_error
 from relevo.model import Step
@@ -32,7 +33,7 @@ _SQL = queries.load("export")
 _log = structlog.get_logger("relevo.export")
 _SCHEMA = "relevo_archive"
 # Somebody made something of it that a drop would take along, or reads it.
-_REFUSED = (pg.DependentObjectsStillExist, pg.LockNotAvailable, pg.QueryCanceled)
+_REFUSED = (pg.DependentObjectsStillExist, *BUSY)
 OFF = "no archive store is set; set ARCHIVE_BUCKET or ARCHIVE_FOLDER"
 
 
@@ -85,7 +86,7 @@ class Mismatch(ArchiveError):  # noqa: N818 a state of affairs
 
 
 def cycle(settings: Settings, store: ArchiveStore | None) -> Cycle:
-    """Return archive-export for the registry: once a night in the whole fleet; without a store it is off."""
+    """Return archive-export for the schedule: once a night in the whole fleet; without a store it is off."""
     timing = Cron(settings.archive_export_cron, settings.worker_timezone)
     throttle = Throttle(settings.archive_busy_share_percent)
 
@@ -107,7 +108,6 @@ class Export:
 
     run: Run
     store: ArchiveStore
-    now: datetime | None = None
 
     def step(self) -> Step:
         """Upload one part, or verify one, or drop one month whose grace is over."""
@@ -126,7 +126,7 @@ class Export:
             return Step(problems=(f"{month.relation}: {normalise_error(error, 300)}",))
 
     def _find(self, statement: str) -> ExportMonth | None:
-        asked = {"given_up": [each for each in self.run.given_up if isinstance(each, str)], "now": self.now}
+        asked = {"given_up": list(self.run.given_up.months), "now": self.run.now}
         with self.run.transaction() as connection, connection.cursor(row_factory=class_row(ExportMonth)) as cursor:
             return cursor.execute(_SQL[statement], asked).fetchone()
 
@@ -137,16 +137,16 @@ class Export:
     def _alarm(self, month: ExportMonth, wrong: Mismatch) -> Step:
         """Say it loudly, and leave the month to be exported again; a second time in one run is left to the next."""
         _log.error("archive_mismatch", relation=month.relation, store=self.store.name, detail=str(wrong))
-        again = ("mismatch", month.relation)
-        if again in self.run.given_up:
-            self.run.given_up.add(month.relation)
-        self.run.given_up.add(again)
+        given_up = self.run.given_up
+        if month.relation in given_up.mismatches:
+            given_up.months.add(month.relation)
+        given_up.mismatches.add(month.relation)
         return Step({"mismatches": 1}, more=True, problems=(f"{month.relation}: {normalise_error(wrong, 300)}",))
 
     def _leave(self, month: ExportMonth, error: Exception) -> Step:
         """Leave a month to a later run, and go on with the others."""
         self._write("record_trouble", month, error=normalise_error(error))
-        self.run.given_up.add(month.relation)
+        self.run.given_up.months.add(month.relation)
         return Step(more=True, problems=(f"{month.relation}: {normalise_error(error, 300)}",))
 
     def _wrong(self, month: ExportMonth, parts: Sequence[int], key: str, why: str) -> Mismatch:
@@ -273,7 +273,7 @@ class Export:
             if part is None:
                 self._check_whole(month, parts, Path(folder))
                 done = self._write(
-                    "finish_verify", month, now=self.now, grace_days=self.run.settings.archive_grace_days
+                    "finish_verify", month, now=self.run.now, grace_days=self.run.settings.archive_grace_days
                 )
                 return Step({"months_verified": int(done)}, items=1, more=True)
             key = manifest.folder_of(month.entity, month.month) + manifest.part_name(part.part)
@@ -344,7 +344,7 @@ class Export:
             raise self._wrong(month, changed, key, "is not the file that was uploaded")
         try:
             with self.run.transaction() as connection:
-                row = connection.execute(_SQL["drop_retired"], month.key | {"now": self.now}).fetchone()
+                row = connection.execute(_SQL["drop_retired"], month.key | {"now": self.run.now}).fetchone()
         except _REFUSED as refused:
             return self._leave(month, refused)
         dropped = int(row == (True,))

@@ -38,7 +38,7 @@ class Fanning:
 
 
 def cycle(settings: Settings) -> Cycle:
-    """Return fan-out for the registry: on every replica, each at another event."""
+    """Return fan-out for the schedule: on every replica, each at another event."""
     timing = Every(settings.fanout_interval_minutes * 60_000, settings.worker_idle_backoff_jitter_ms)
     return Cycle("fanout", timing, step, wakeable=True)
 
@@ -66,7 +66,7 @@ def step(run: Run) -> Step:
 
 def _give_up(run: Run, event: Fanning, error: psycopg.Error) -> Step:
     """Leave an event that cannot be fanned out to a later run, so that it does not hold up those behind it."""
-    run.given_up.add(event.id)
+    run.given_up.events.add(event.id)
     return Step(problems=(f"event {event.id}: {normalise_error(error, 200)}",), more=True)
 
 
@@ -78,7 +78,7 @@ def _refresh_statistics(run: Run, day: date) -> None:
 
 def _pick(run: Run, connection: Connection) -> Fanning | None:
     with connection.cursor(row_factory=class_row(Fanning)) as cursor:
-        return cursor.execute(_SQL["pick_event"], {"now": run.now, "given_up": list(run.given_up)}).fetchone()
+        return cursor.execute(_SQL["pick_event"], {"now": run.now, "given_up": list(run.given_up.events)}).fetchone()
 
 
 def _slice(run: Run, connection: Connection, event: Fanning) -> tuple[Step, date | None]:

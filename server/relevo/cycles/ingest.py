@@ -37,20 +37,26 @@ Key = tuple[str, str]
 
 
 def cycle(settings: Settings, source: Source, render: Renderer) -> Cycle:
-    """Return the ingest of one source for the registry: one in the fleet, once per slot."""
+    """Return the ingest of one source for the schedule: one in the fleet, once per slot."""
     timing = Every(source.interval_ms, settings.worker_idle_backoff_jitter_ms)
-    return Cycle("ingest", timing, Ingest(source, render), singleton=True, source=source.name)
+
+    def step(run: Run) -> Step:
+        return Ingest(run, source, render).step()
+
+    return Cycle("ingest", timing, step, singleton=True, source=source.name)
 
 
 @dataclass(frozen=True)
 class Ingest:
     """One step of one source: ask outside any transaction, then write everything in one."""
 
+    run: Run
     source: Source
     render: Renderer
 
-    def __call__(self, run: Run) -> Step:
+    def step(self) -> Step:
         """Fetch the next batch and commit it with its cursor."""
+        run = self.run
         with run.transaction() as connection, connection.cursor(row_factory=dict_row) as cursor:
             state = cursor.execute(_SQL["read_source"], {"source": self.source.name}).fetchone()
         assert state is not None
@@ -74,6 +80,7 @@ class Ingest:
                 "silent": self.source.seeds_silently,
                 "outcome": fetched.outcome,
                 "detail": scrub(fetched.detail),
+                "now": self.run.now,
             },
         )
         return counts
@@ -105,12 +112,11 @@ class Ingest:
         """Enqueue an event for each open item that was never announced, unless this is a silent first pass."""
         if self.source.seeds_silently and seeded_at is None:
             return 0
-        now = connection.execute(_SQL["read_now"]).fetchone()
-        assert now is not None
+        now = _read_now(self.run, connection)
         open_items = {
             key: item
             for key, item in items.items()
-            if item.announces and not item.withdrawn and (item.cierra_at is None or item.cierra_at > now[0])
+            if item.announces and not item.withdrawn and (item.cierra_at is None or item.cierra_at > now)
         }
         marked = connection.execute(_SQL["mark_announced"], _keys(open_items) | {"seeded_at": seeded_at}).fetchall()
         events = [self._event(open_items[key], ids[key]) for key in ((row[0], row[1]) for row in marked)]
@@ -172,11 +178,14 @@ class Ingest:
                     ],
                     "reasons": [scrub(reject.reason)[:500] or "unusable" for reject in rejects.values()],
                     "retries": [reject.retry for reject in rejects.values()],
+                    "now": self.run.now,
                 },
             )
         if fetched.resolved:
             places = [_place(place) for place in fetched.resolved]
-            connection.execute(_SQL["resolve_rejects"], {"source": self.source.name, "places": places})
+            connection.execute(
+                _SQL["resolve_rejects"], {"source": self.source.name, "places": places, "now": self.run.now}
+            )
         return {"rejected": len(fetched.rejects), "mended": len(fetched.resolved)}
 
     def _step(self, fetched: Fetched, counts: dict[str, int]) -> Step:
@@ -197,10 +206,7 @@ class DatabaseSourceContext:
     def now(self) -> datetime:
         """Return the database's time."""
         with self.run.database.connection() as connection:
-            row = connection.execute(_SQL["read_now"]).fetchone()
-        assert row is not None
-        now: datetime = row[0]
-        return now
+            return _read_now(self.run, connection)
 
     def known(self, namespace: str, external_ids: Sequence[str]) -> Mapping[str, str]:
         """Return the fingerprints of the items that are stored already."""
@@ -246,9 +252,16 @@ class DatabaseSourceContext:
 
     def rejects_due(self, limit: int) -> Sequence[Reject]:
         """Return this source's rejects that are due to be tried again."""
-        asked = {"source": self.source, "limit": limit}
+        asked = {"source": self.source, "limit": limit, "now": self.run.now}
         with self.run.database.connection() as connection, connection.cursor(row_factory=class_row(Reject)) as cursor:
             return cursor.execute(_SQL["rejects_due"], asked).fetchall()
+
+
+def _read_now(run: Run, connection: Connection) -> datetime:
+    row = connection.execute(_SQL["read_now"], {"now": run.now}).fetchone()
+    assert row is not None
+    now: datetime = row[0]
+    return now
 
 
 def _event_key(item: Item) -> str:

@@ -8,11 +8,10 @@ from datetime import datetime
 from uuid import UUID
 
 import structlog
-from psycopg import errors as pg
 
 from relevo import queries
 from relevo.config import Settings
-from relevo.db import Connection
+from relevo.db import BUSY, Connection
 from relevo.delivery.claims import end_claim
 from relevo.errors import RelevoError
 from relevo.model import Step
@@ -36,7 +35,7 @@ class Busy(RelevoError):  # noqa: N818 a state of affairs
 
 
 def cycle(settings: Settings) -> Cycle:
-    """Return the reaper for the registry: on every replica, for a fleet without one is not healthy."""
+    """Return the reaper for the schedule: on every replica, for a fleet without one is not healthy."""
     return Cycle("reaper", Every(settings.reaper_interval_ms, settings.worker_idle_backoff_jitter_ms), step)
 
 
@@ -62,9 +61,9 @@ def _reap_some(run: Run) -> tuple[Counter[str], list[str]]:
     while counts["claims_reaped"] < _CLAIMS_PER_STEP and run.may_go_on():
         try:
             with run.transaction("bound_by_key") as connection:
-                taken = reap_one(connection, run.settings, run.now, given_up=run.given_up)
+                taken = reap_one(connection, run.settings, run.now, given_up=run.given_up.claims)
         except Busy as busy:
-            run.given_up.add(busy.token)
+            run.given_up.claims.add(busy.token)
             problems.append(str(busy))
             continue
         if taken is None:
@@ -83,7 +82,7 @@ def reap_one(
     token, worker_id, cycle_name, deliveries, overdue, held_for = row
     try:
         ended = end_claim(connection, settings, token, lapsed=True, now=now)
-    except (pg.LockNotAvailable, pg.QueryCanceled, pg.DeadlockDetected) as error:
+    except BUSY as error:
         raise Busy(token) from error
     if not deliveries:  # a barred token, never a claim
         return Counter()

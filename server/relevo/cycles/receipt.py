@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -27,38 +27,36 @@ _ASK_AGAIN_MS = 60_000
 _LEAST_PAUSE_S = 1.0
 
 
-@dataclass(frozen=True)
-class Receipts:
-    """The cycle: it shares services and request pools with dispatch."""
+def cycle(services: Services) -> Cycle:
+    """Return receipt for the schedule: on every replica."""
+    settings = services.settings
+    timing = Every(settings.receipt_interval_minutes * 60_000, settings.worker_idle_backoff_jitter_ms)
 
-    services: Services
-    pool_of: Callable[[str], RequestPool]
+    def step(run: Run) -> Step:
+        return _ask_all(services, run)
 
-    def cycle(self) -> Cycle:
-        """Return receipt for the registry: on every replica."""
-        settings = self.services.settings
-        timing = Every(settings.receipt_interval_minutes * 60_000, settings.worker_idle_backoff_jitter_ms)
-        return Cycle("receipt", timing, self.step)
+    return Cycle("receipt", timing, step)
 
-    def step(self, run: Run) -> Step:
-        """Ask for the receipts that are due, one wave of requests per project, the projects beside each other."""
-        due = self.services.projects.due_receipts(run.now)
-        now = [project for project, due_in_s in due if due_in_s <= 0]
-        waves = [_Wave(self.services, self.pool_of(project), run, project) for project in now]
-        with ThreadPoolExecutor(_PROJECTS_AT_ONCE, thread_name_prefix="relevo-receipt") as projects:
-            for wave in projects.map(_Wave.ask, waves):
-                if wave.claimed:
-                    run.begin_work()
-        counts = sum((wave.counts for wave in waves), Counter[str]())
-        problems = tuple(problem for wave in waves for problem in wave.problems)
-        later = [max(due_in_s, _LEAST_PAUSE_S) for _, due_in_s in due]
-        return Step(
-            {name: count for name, count in counts.items() if count},
-            sum(wave.claimed for wave in waves),
-            more=any(wave.full for wave in waves) and not any(wave.failed for wave in waves),
-            problems=problems,
-            due_in_s=min(later, default=None),
-        )
+
+def _ask_all(services: Services, run: Run) -> Step:
+    """Ask for the receipts that are due, one wave of requests per project, the projects beside each other."""
+    due = services.projects.due_receipts(run.now)
+    now = [project for project, due_in_s in due if due_in_s <= 0]
+    waves = [_Wave(services, services.pools.of(project), run, project) for project in now]
+    with ThreadPoolExecutor(_PROJECTS_AT_ONCE, thread_name_prefix="relevo-receipt") as projects:
+        for wave in projects.map(_Wave.ask, waves):
+            if wave.claimed:
+                run.begin_work()
+    counts = sum((wave.counts for wave in waves), Counter[str]())
+    problems = tuple(problem for wave in waves for problem in wave.problems)
+    later = [max(due_in_s, _LEAST_PAUSE_S) for _, due_in_s in due]
+    return Step(
+        {name: count for name, count in counts.items() if count},
+        sum(wave.claimed for wave in waves),
+        more=any(wave.full for wave in waves) and not any(wave.failed for wave in waves),
+        problems=problems,
+        due_in_s=min(later, default=None),
+    )
 
 
 @dataclass

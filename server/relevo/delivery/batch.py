@@ -20,11 +20,11 @@ from psycopg_pool import PoolClosed
 
 from relevo import queries
 from relevo.config import Settings
-from relevo.db import Database, array
+from relevo.db import BUSY, Database, array
 from relevo.delivery import rendering
 from relevo.delivery.claims import Claim, Claims
 from relevo.delivery.projects import Projects
-from relevo.delivery.sending import PushContext, PushMiddleware, RequestPool, send
+from relevo.delivery.sending import PushContext, PushMiddleware, RequestPool, RequestPools, send
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError, Reschedule
 from relevo.logs import normalise_error
 from relevo.model import Answer, Content, Delivery, Lane, Message, PushRequest, Reply, Status, Ticket
@@ -62,6 +62,7 @@ class Services:
     provider: PushProvider
     middlewares: Sequence[PushMiddleware] = ()
     composers: Mapping[str, Composer] = field(default_factory=dict)
+    pools: RequestPools = field(default_factory=RequestPools)
 
 
 @dataclass
@@ -360,7 +361,7 @@ class Batch:
                     finish=finish and done == len(self.claim.deliveries),
                     may_prune=lambda c, p: not self.services.projects.pruning_stopped(c, p, self.run.now),
                 )
-            except (DatabaseUnavailableError, pg.LockNotAvailable, pg.QueryCanceled, pg.DeadlockDetected) as error:
+            except (DatabaseUnavailableError, *BUSY) as error:
                 if time.monotonic() > give_up or isinstance(error.__cause__, PoolClosed):
                     tickets = sum(answer.ticket_id is not None for answer in answers)
                     _log.error("answers_not_recorded", claim=str(self.claim.token), tickets=tickets, error=str(error))

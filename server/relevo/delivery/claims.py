@@ -12,11 +12,10 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import structlog
-from psycopg import errors as pg
 
 from relevo import queries
 from relevo.config import Settings
-from relevo.db import Connection, Database, Manner, array, storable, text_array
+from relevo.db import BUSY, Connection, Database, Manner, array, storable, text_array
 from relevo.delivery.limits import LeaseClass, batch_of, lease_class
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.logs import normalise_error, scrub
@@ -32,7 +31,7 @@ from relevo.model import (
     Shard,
     Verdict,
 )
-from relevo.runtime.heartbeat import Heartbeat, explain_loss
+from relevo.runtime.heartbeat import Heartbeat, Loss
 
 _SQL = queries.load("claims")
 _log = structlog.get_logger("relevo.claims")
@@ -130,7 +129,7 @@ class Claims:
                 raise
         if claim is not None:
             claim.renewed(since)  # from before the first try on: what is left is never overrated
-            self._heartbeat.hold_claim(claim.token, claim)
+            self.keep(claim)
         return claim
 
     def claim_awaiting(
@@ -156,8 +155,21 @@ class Claims:
                 return None
             claim = Claim(token, "receipt", project, self._settings.outbox_lease_duration_ms, tuple(picked), since)
             connection.execute(_SQL["claim_picked"], parameters | _keys(claim.deliveries))
-        self._heartbeat.hold_claim(token, claim)
+        self.keep(claim)
         return claim
+
+    def keep(self, claim: Claim) -> None:
+        """Have the heartbeat extend a claim until it is dropped."""
+        self._heartbeat.keep(claim.token, claim, self.renew)
+
+    def renew(self, connection: Connection, claims: Mapping[UUID, Claim]) -> list[Loss]:
+        """Extend claims, inside the heartbeat's transaction, and tell which are gone."""
+        since = time.monotonic()  # before the statement: what is left is never overrated
+        rows = connection.execute(_SQL["renew_claims"], {"tokens": list(claims), "now": None}).fetchall()
+        for (token,) in rows:
+            claims[token].renewed(since)
+        gone = set(claims) - {row[0] for row in rows}
+        return [Loss(token, *_why_lost(connection, claims[token])) for token in gone]
 
     def _refuse_without_heartbeat(self) -> None:
         """Take nothing that could not be kept (RULE-020-012)."""
@@ -236,7 +248,7 @@ class Claims:
                 },
             ).fetchall()
             verdicts = self._verdicts(connection, claim, wave, rows) if rows else []
-            reason = None if verdicts else explain_loss(connection, claim.token, claim)
+            reason = None if verdicts else explain_loss(connection, claim)
         if reason in ("not_found", "already_completed") or (reason is not None and not rows):
             claim.lose(
                 reason,
@@ -415,7 +427,7 @@ class Claims:
                 if may_prune is not None and not may_prune(connection, claim.project):
                     return 0
                 return connection.execute(_SQL["disable_tokens"], parameters).rowcount
-        except (pg.LockNotAvailable, pg.QueryCanceled, pg.DeadlockDetected) as error:
+        except BUSY as error:
             _log.warning("tokens_not_disabled", claim=str(claim.token), tokens=len(gone), error=normalise_error(error))
             return 0
 
@@ -424,6 +436,23 @@ class Claims:
         self._heartbeat.drop(claim.token)
         with self._transaction() as connection:
             return end_claim(connection, self._settings, claim.token, lapsed=lapsed, now=now)
+
+
+def explain_loss(connection: Connection, claim: Claim) -> LossReason:
+    """Tell why a claim is no longer ours, in a transaction that goes by keys.
+
+    `error` means that it stands, but may not be used any more.
+    """
+    parameters = {"token": claim.token, "days": claim.days, "ids": claim.ids}
+    row = connection.execute(_SQL["explain_loss"], parameters).fetchone()
+    reason: LossReason = row[0] if row else "not_found"
+    return reason
+
+
+def _why_lost(connection: Connection, claim: Claim) -> tuple[LossReason, str]:
+    reason = explain_loss(connection, claim)
+    held_too_long = "It was held for three times its lease and is not renewed."
+    return reason, held_too_long if reason == "error" else "The heartbeat found it ended."
 
 
 def end_claim(

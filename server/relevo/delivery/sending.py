@@ -138,6 +138,22 @@ class RequestPool:
         return lane, self._waiting[lane].popleft()
 
 
+class RequestPools:
+    """The request pools of all projects, shared by dispatch and receipt."""
+
+    def __init__(self) -> None:
+        self._pools: dict[str, RequestPool] = {}
+
+    def of(self, project: str) -> RequestPool:
+        """Return the request pool of a project."""
+        return self._pools.setdefault(project, RequestPool(project))
+
+    def close(self) -> None:
+        """Let all threads end once nothing waits."""
+        for pool in list(self._pools.values()):
+            pool.close()
+
+
 def send(
     provider: PushProvider,
     messages: Sequence[Message],

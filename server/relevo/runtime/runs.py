@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
+from uuid import UUID
 
 from relevo import queries
 from relevo.config import Settings
@@ -73,6 +74,20 @@ Middleware = Callable[[RunContext, Callable[[], Ending]], Ending]
 
 
 @dataclass
+class GivenUp:
+    """What a run tried and could not do, by kind: it goes on with the rest, and a later run tries again."""
+
+    claims: set[UUID] = field(default_factory=set)
+    events: set[int] = field(default_factory=set)
+    months: set[str] = field(default_factory=set)
+    """By the name of their relation."""
+    mismatches: set[str] = field(default_factory=set)
+    """Months, by relation, that were found to differ once in this run."""
+    unfinished: set[tuple[str, date]] = field(default_factory=set)
+    """Months of a plain table, by entity and month, of which something is not over yet."""
+
+
+@dataclass
 class Run:
     """A run as its steps see it: fenced transactions, limits, and when to stop."""
 
@@ -85,14 +100,16 @@ class Run:
     stopping: threading.Event
     begun: bool = False
     items: int = 0
-    given_up: set[Any] = field(default_factory=set)
-    """What this run tried and could not do; it goes on with the rest."""
+    given_up: GivenUp = field(default_factory=GivenUp)
     started: float = field(default_factory=time.monotonic)
     clock: Callable[[], datetime | None] = lambda: None
 
     @property
     def now(self) -> datetime | None:
-        """The time to hand to statements: None, the database's own, except where tests travel."""
+        """The time to hand to statements: None, the database's own, except where tests travel.
+
+        Leases, the liveness of workers and the rows of runs always go by the database's clock.
+        """
         return self.clock()
 
     @contextmanager

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
 import structlog
-from psycopg.errors import DeadlockDetected, LockNotAvailable, QueryCanceled
 
 from relevo import queries
 from relevo.config import Settings
-from relevo.db import Connection, Database
+from relevo.db import BUSY, Connection, Database
 from relevo.errors import LostLeaseError
 from relevo.model import LossReason
-from relevo.runtime.heartbeat import Heartbeat
+from relevo.runtime.heartbeat import Heartbeat, Loss
 
 _SQL = queries.load("singleton")
 _RUNS = queries.load("runner")
@@ -72,7 +72,7 @@ class Singletons:
         """Take lease, term and the slot, if it has one, in one transaction, and write the run's row with them."""
         try:
             return self._take(run)
-        except (DeadlockDetected, LockNotAvailable, QueryCanceled):
+        except BUSY:
             return NotHeld("another process is taking it, or its former holder is still writing", _LOOK_AGAIN_S)
 
     def _take(self, run: dict[str, Any]) -> Held | NotHeld:
@@ -91,8 +91,14 @@ class Singletons:
             if refused is not None:
                 connection.execute(_SQL["release_lease"], key | {"holder": holder})
                 return refused
-        self._heartbeat.hold_cycle(holder, held)
+        self._heartbeat.keep(holder, held, self.renew)
         return held
+
+    def renew(self, connection: Connection, leases: Mapping[UUID, Held]) -> list[Loss]:
+        """Extend leases, inside the heartbeat's transaction, and tell which are gone."""
+        rows = connection.execute(_SQL["renew_leases"], {"holders": list(leases)}).fetchall()
+        gone = set(leases) - {row[0] for row in rows}
+        return [Loss(holder, "taken_by_another_worker", "Its lease was taken over.") for holder in gone]
 
     def _locked(self, connection: Connection, key: dict[str, Any]) -> NotHeld:
         row = connection.execute(_SQL["read_lease"], key).fetchone()

@@ -12,7 +12,7 @@ import structlog
 
 from relevo import __version__, queries
 from relevo.config import Settings
-from relevo.db import Database
+from relevo.db import Connection, Database
 
 Role = Literal["run", "tick", "run-cycle"]
 
@@ -53,6 +53,12 @@ class Worker:
                 },
             )
         _log.info("worker_started", worker_id=self.worker_id, role=role, cycles=list(cycles), version=__version__)
+
+    def beat(self, connection: Connection) -> None:
+        """Say, inside the heartbeat's transaction, that this process lives."""
+        row = connection.execute(_SQL["beat_worker"], {"worker_id": self.worker_id, "now": None}).fetchone()
+        if row and row[0]:
+            _log.warning("worker_was_given_up", worker_id=self.worker_id)
 
     def note_wakeups(self, wakeups: Literal["listening", "polling"]) -> None:
         """Say whether wake-ups are heard."""

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 from urllib.parse import urljoin, urlsplit
 
@@ -23,6 +21,7 @@ from urllib3.exceptions import HTTPError
 
 from relevo import __version__
 from relevo.config import Settings
+from relevo.retry_after import retry_after_ms
 
 USER_AGENT = f"relevo/{__version__}"
 MAX_REDIRECTS = 5
@@ -56,12 +55,7 @@ class Response:
 
     def retry_after_ms(self) -> int:
         """Return how long the server asks to wait, in seconds or until a date by its own clock; 0 if it does not."""
-        said = self.headers.get("retry-after", "").strip()[:40]
-        if said.isdecimal():
-            return min(int(said), _MAX_RETRY_AFTER_S) * 1_000
-        then, now = _date(said), _date(self.headers.get("date", ""))
-        wait = (then - now).total_seconds() if then and now else 0
-        return round(min(max(wait, 0), _MAX_RETRY_AFTER_S) * 1_000)
+        return retry_after_ms(self.headers, most_s=_MAX_RETRY_AFTER_S)
 
 
 class Http:
@@ -271,14 +265,6 @@ def _follow(url: str, location: str) -> str:
     if here.scheme == "https" and there.scheme == "http":
         raise Trouble("rejected", "it redirects from https to http")
     return target
-
-
-def _date(text: str) -> datetime | None:
-    try:
-        read = parsedate_to_datetime(text)
-    except (TypeError, ValueError, IndexError):
-        return None
-    return read if read.tzinfo else read.replace(tzinfo=UTC)
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:
