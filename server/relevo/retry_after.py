@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-_SECONDS = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
+_SECONDS = re.compile(r"\d{1,18}(?:\.\d{1,9})?", re.ASCII)
 
 
 def retry_after_ms(headers: Mapping[str, str], *, most_s: int) -> int:

@@ -216,7 +216,7 @@ def test_tickets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     ids = []
     for _ in range(30):
         ids += given.issue(100)
-        given.mark(ids[-1], parse("receipt-ExpoError"))
+        given.mark(ids[-1], parse("receipt-ExpoError"), "ExponentPushToken[eva]")
     receipts = given.receipts(ids, 0)
     assert 900 <= len(receipts) <= 1000
     assert list(receipts) == ids[-len(receipts) :]

@@ -79,6 +79,7 @@ def test_tokens_of_every_shape(sandbox: Sandbox, client: Any, token: str) -> Non
         {"to": ANA, "data": "text"},
         {"to": ANA, "data": []},
         {"to": ANA, "badge": True},
+        {"to": ANA, "badge": 3.5},
         {"to": ANA, "ttl": "60"},
         {"to": ANA, "priority": "urgent"},
         {"to": ANA, "interruptionLevel": "loud"},
@@ -104,7 +105,7 @@ def test_every_documented_field_is_taken(client: Any) -> None:
         "ttl": 60,
         "expiration": 1.5,
         "priority": "high",
-        "badge": 0,
+        "badge": 3.0,
         "sound": None,
         "interruptionLevel": "time-sensitive",
         "relevanceScore": 0.5,
@@ -163,13 +164,16 @@ def test_one_project_per_request(sandbox: Sandbox, client: Any) -> None:
 
 
 def test_a_payload_of_at_most_4096_bytes(sandbox: Sandbox, client: Any) -> None:
-    """Beyond 4096 bytes of payload, counted in UTF-8, a message gets MessageTooBig; its neighbours are delivered."""
+    """Beyond 4096 bytes of payload, counted in UTF-8, a receipt says MessageTooBig; its neighbours are delivered."""
     room = 4096 - len('{"title":"Hola","body":""}')
     tickets = [client.tickets(EVA, body=text)[0] for text in ("x" * room, "x" * (room + 1), "ñ" * (room // 2))]
-    assert [ticket.get("details") for ticket in tickets] == [None, {"error": "MessageTooBig"}, None]
+    assert [ticket["status"] for ticket in tickets] == ["ok", "ok", "ok"]
+    receipts = [client.receipts([ticket["id"]]).json()["data"][ticket["id"]] for ticket in tickets]
+    assert [receipt.get("details") for receipt in receipts] == [None, {"error": "MessageTooBig"}, None]
     mixed = client.send([{"to": ANA, "title": "a"}, {"to": EVA, "body": "x" * 5000}, {"to": [ANA, EVA]}]).json()["data"]
-    assert [ticket["status"] for ticket in mixed] == ["ok", "error", "ok", "ok"]
+    assert [ticket["status"] for ticket in mixed] == ["ok", "ok", "ok", "ok"]
     assert sandbox.phones()[ANA]["received"] == 2
+    assert sandbox.phones()[EVA]["received"] == 3, "the two that fit, and the last one"
 
 
 @pytest.mark.parametrize(
@@ -187,7 +191,8 @@ def test_too_big_is_seen_among_many(client: Any, big: dict[str, Any]) -> None:
     messages: list[dict[str, Any]] = [{"title": f"n {number}", "to": ANA} for number in range(100)]
     messages[37] = big
     tickets = client.send(messages).json()["data"]
-    assert [index for index, ticket in enumerate(tickets) if ticket["status"] == "error"] == [37]
+    receipts = client.receipts([ticket["id"] for ticket in tickets]).json()["data"]
+    assert [n for n, ticket in enumerate(tickets) if receipts[ticket["id"]]["status"] == "error"] == [37]
 
 
 def test_gzip_bodies(sandbox: Sandbox, client: Any) -> None:
@@ -279,9 +284,16 @@ def test_a_rate_below_one_request() -> None:
 def test_enhanced_security(sandbox: Sandbox, client: Any) -> None:
     """With an access token set, sending and receipts need it as bearer; without one nobody asks."""
     sandbox.set(access_token="s3cret")
-    for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Basic s3cret"}, {"authorization": ""}):
-        assert code_of(client.send([{"to": ANA}], headers=headers)) == (401, "UNAUTHORIZED")
-        assert code_of(client.receipts(["x"], headers=headers)) == (401, "UNAUTHORIZED")
+    for headers, status in (
+        ({}, 401),
+        ({"authorization": ""}, 401),
+        ({"authorization": "Bearer wrong"}, 403),
+        ({"authorization": "Basic s3cret"}, 403),
+    ):
+        refused = client.send([{"to": ANA}], headers=headers)
+        assert code_of(refused) == (status, "UNAUTHORIZED")
+        assert refused.json()["errors"][0]["message"].startswith("Insufficient permissions")
+        assert code_of(client.receipts(["x"], headers=headers)) == (status, "UNAUTHORIZED")
     right = {"authorization": "Bearer s3cret"}
     assert client.send([{"to": ANA}], headers=right).status_code == 200
     assert client.receipts(["x"], headers=right).status_code == 200

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from sources.context import MemorySourceContext, settings_for
 
 from fakes.chilecompra import TICKET, FakeChileCompra
 from relevo.sources.chilecompra import ChileCompra
+from sources.source_context import MemorySourceContext, settings_for
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from sources.context import FIXTURES, MemorySourceContext, settings_for
 from structlog.testing import capture_logs
 
 from fakes import chilecompra as fake
@@ -26,6 +25,7 @@ from relevo.sources.chilecompra import (
     read_summary,
 )
 from relevo.sources.http import Response
+from sources.source_context import FIXTURES, MemorySourceContext, settings_for
 
 TODAY = date(2026, 2, 9)
 NOW = datetime(2017, 1, 1, tzinfo=UTC)

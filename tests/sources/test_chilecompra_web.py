@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
-from sources.context import FIXTURES, MemorySourceContext, settings_for
 from structlog.testing import capture_logs
 
 from fakes.chilecompra import FakeSearchPage
 from relevo.sources.chilecompra_web import QUOTA, ChileCompraWeb, read_cards, read_export
 from relevo.sources.http import Trouble
+from sources.source_context import FIXTURES, MemorySourceContext, settings_for
 
 EXPORT = (FIXTURES / "web" / "export_lista_licitaciones_7rows_PARTIAL.csv").read_bytes()
 CARDS = (FIXTURES / "web" / "buscar_fragment_2cards_PARTIAL.html").read_bytes()

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from sources.context import FIXTURES, MemorySourceContext, settings_for
 
 from fakes.chilecompra import TICKET, FakeChileCompra, FakeSearchPage
 from fakes.server import Answer, Asked, FakeServer
@@ -22,6 +21,7 @@ from relevo.sources.chilecompra import ChileCompra
 from relevo.sources.chilecompra_web import ChileCompraWeb
 from relevo.sources.folder import Folder
 from relevo.sources.ocds import Ocds
+from sources.source_context import FIXTURES, MemorySourceContext, settings_for
 
 TODAY = date(2026, 2, 9)
 HEAD = (FIXTURES / "web" / "export_header_only.csv").read_text(encoding="utf-8-sig").strip()

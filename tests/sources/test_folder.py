@@ -9,10 +9,10 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from sources.context import MemorySourceContext, settings_for
 
 from relevo.sources import folder as adapter
 from relevo.sources.folder import Folder
+from sources.source_context import MemorySourceContext, settings_for
 
 
 @pytest.fixture

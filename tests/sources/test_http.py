@@ -8,12 +8,12 @@ import traceback
 from collections.abc import Callable, Iterator
 
 import pytest
-from sources.context import settings_for
 
 from fakes.server import Answer, Asked, FakeServer
 from relevo import __version__
 from relevo.sources import http
 from relevo.sources.http import Http, Response, Trouble, is_private
+from sources.source_context import settings_for
 
 SECRET = {"ticket": "hunter2"}
 Serve = Callable[[Callable[[Asked], Answer]], FakeServer]

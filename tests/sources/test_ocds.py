@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sources.context import FIXTURES, MemorySourceContext, settings_for
 
 from fakes.server import Answer, Asked, FakeServer
 from relevo.model import Item
 from relevo.sources.ocds import MAX_STUCK, Ocds
+from sources.source_context import FIXTURES, MemorySourceContext, settings_for
 
 OCDS = FIXTURES / "ocds"
 COMPILED = {"tag": ["compiled"], "date": "2026-02-01T10:00:00Z", "tender": {"title": "Works", "status": "active"}}

@@ -66,6 +66,11 @@ def test_moment(told: object, kept: datetime | None) -> None:
         ("1234.5", Decimal("1234.5")),
         (43050000, Decimal(43050000)),
         (Decimal("2500000.0"), Decimal(2500000)),
+        (Decimal("123.456"), Decimal("123.46")),
+        (Decimal("1.500"), Decimal("1.5")),
+        (999, Decimal(999)),
+        ("123.456", Decimal(123456)),
+        (True, None),
         (10**18, None),
         (0, None),
         ("No público", None),
@@ -74,7 +79,7 @@ def test_moment(told: object, kept: datetime | None) -> None:
     ],
 )
 def test_amount(told: object, kept: Decimal | None) -> None:
-    """Amounts are exact, with points or commas; labels and nothings are none."""
+    """Amounts are exact, with points or commas; thousands are a habit of texts, not of numbers; labels and nothings are none."""
     assert text.amount(told) == kept
 
 

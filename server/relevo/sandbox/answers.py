@@ -59,11 +59,9 @@ def invalid(message: str) -> Refused:
     return Refused(400, "VALIDATION_ERROR", message)
 
 
-def unauthorised(status: int = 401) -> Refused:
-    """Refuse a request without the right access token."""
-    return Refused(
-        status, "UNAUTHORIZED", "This project requires a valid access token to send notifications and to read receipts."
-    )
+def unauthorised(status: int = 403) -> Refused:
+    """Refuse a request without the right access token: none at all (401), or another one (403)."""
+    return Refused(status, "UNAUTHORIZED", "Insufficient permissions to send push notifications to this project.")
 
 
 def too_many_notifications(count: int, limit: int) -> Refused:

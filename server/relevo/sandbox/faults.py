@@ -106,15 +106,15 @@ def _seconds(word: str) -> float:
     return seconds
 
 
-def error_result(code: str, token: str | None) -> dict[str, Any]:
-    """Return the error ticket or receipt for a code; a receipt knows no token."""
+def error_result(code: str, token: str) -> dict[str, Any]:
+    """Return the error ticket or receipt of a token for a code."""
     result: dict[str, Any] = {"status": "error", "message": _MESSAGES.get(code, f"The notification failed: {code}.")}
     provider, _, nested = code.partition("-")
     if code == "no-code":
         result["message"] = "Something went wrong, and nobody wrote down what."
     elif code == "DeviceNotRegistered":
-        result["message"] = f'"{token or "The recipient"}" is not a registered push notification recipient'
-        result["details"] = {"error": code} | ({"expoPushToken": token} if token else {})
+        result["message"] = f'"{token}" is not a registered push notification recipient'
+        result["details"] = {"error": code, "expoPushToken": token}
     elif nested:
         result["message"] = _MESSAGES["ProviderError"]
         result["details"] = {"error": "ProviderError", "fault": provider, provider: {"error": nested}}

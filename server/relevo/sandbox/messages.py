@@ -101,11 +101,16 @@ def _check(index: int, message: Any) -> None:
     _check_to(index, message.get("to"))
     for name, value in message.items():
         allowed = _ALLOWED.get(name)
-        if allowed is not None and type(value) not in allowed:
+        if allowed is not None and type(value) not in allowed and not (int in allowed and _is_whole(value)):
             raise invalid(f'"[{index}].{name}" must be {" or ".join(_NAMES[each] for each in _TYPES[name])}.')
     for name, choices in _CHOICES.items():
         if message.get(name) is not None and message[name] not in choices:
             raise invalid(f'"[{index}].{name}" must be one of {", ".join(choices)}.')
+
+
+def _is_whole(value: Any) -> bool:
+    """Tell whether a number is whole however it is written: 3.0 is, as JSON has but one kind of number."""
+    return type(value) is float and value.is_integer()
 
 
 def _check_to(index: int, to: Any) -> None:

@@ -43,7 +43,7 @@ class Tickets:
         self._prefix = _prefix()
         self._born = array("d")
         self._first = 0
-        self._special: dict[int, Fault] = {}
+        self._special: dict[int, tuple[Fault, str]] = {}
 
     @property
     def given(self) -> int:
@@ -59,9 +59,9 @@ class Tickets:
         prefix = self._prefix
         return [f"{prefix}{number:012x}" for number in range(first, first + count)]
 
-    def mark(self, ticket_id: str, fault: Fault) -> None:
-        """Let a ticket's receipt be an error, or never appear."""
-        self._special[int(ticket_id[-12:], 16)] = fault
+    def mark(self, ticket_id: str, fault: Fault, token: str) -> None:
+        """Let a ticket's receipt be an error, which may name the token, or never appear."""
+        self._special[int(ticket_id[-12:], 16)] = fault, token
 
     def receipts(self, ids: Iterable[str], delay_s: float) -> dict[str, dict[str, Any]]:
         """Return the receipts that are there: not too young, not too old, not withheld."""
@@ -72,11 +72,11 @@ class Tickets:
             number = self._number(ticket_id)
             if number is None or not oldest < self._born[number - self._first] <= youngest:
                 continue
-            fault = self._special.get(number)
+            fault, token = self._special.get(number, (None, ""))
             if fault is None:
                 found[ticket_id] = {"status": "ok"}
             elif fault.kind == "receipt":
-                found[ticket_id] = error_result(fault.value, None)
+                found[ticket_id] = error_result(fault.value, token)
         return found
 
     def _number(self, ticket_id: str) -> int | None:
@@ -92,7 +92,7 @@ class Tickets:
     def _forget(self, count: int) -> None:
         del self._born[:count]
         self._first += count
-        self._special = {number: fault for number, fault in self._special.items() if number >= self._first}
+        self._special = {number: mark for number, mark in self._special.items() if number >= self._first}
 
 
 def _prefix() -> str:

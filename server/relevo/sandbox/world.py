@@ -18,7 +18,7 @@ from relevo.sandbox.settings import Settings
 from relevo.sandbox.tickets import Clock, Tickets
 
 _OF_MESSAGES: tuple[Kind, ...] = ("ticket", "receipt", "silence")
-_TOO_BIG = Fault("MessageTooBig", "ticket", "MessageTooBig")
+_TOO_BIG = Fault("receipt-MessageTooBig", "receipt", "MessageTooBig")  # Expo takes it, and tells by the receipt
 
 
 @dataclass(slots=True)
@@ -142,6 +142,8 @@ class World:
         expected = self.settings.access_token
         if expected is None:
             return
+        if not authorisation:
+            raise answers.unauthorised(401)
         scheme, _, given = authorisation.partition(b" ")
         if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), expected.encode()):
             raise answers.unauthorised()
@@ -186,7 +188,7 @@ class World:
             return json.dumps(error_result(fault.value, token), separators=(",", ":"))
         ticket_id = self._tickets.issue(1)[0]
         if fault is not None:
-            self._tickets.mark(ticket_id, fault)
+            self._tickets.mark(ticket_id, fault, token)
         if fault is None or fault.kind == "silence":
             self.phones.deliver(token, message, time.time(), self.settings.keep_messages)
         return f'{{"status":"ok","id":"{ticket_id}"}}'

@@ -227,7 +227,7 @@ def read_summary(row: object) -> Summary | None:
     )
 
 
-def read_detail(row: Mapping[str, Any], now: datetime, told_mark: str | None = None) -> Item | None:
+def read_detail(row: Mapping[str, Any], now: datetime, known_mark: str | None = None) -> Item | None:
     """Read a tender's detail, leaving out the people in it; None if it names no tender."""
     summary = read_summary(row)
     if summary is None:
@@ -243,7 +243,7 @@ def read_detail(row: Mapping[str, Any], now: datetime, told_mark: str | None = N
         chile.NAMESPACE,
         summary.code,
         summary.nombre,
-        told_mark or mark(TELLER, text.clean(row.get("CodigoEstado"), 20), summary.nombre, text.clean(closes, 50)),
+        known_mark or mark(TELLER, text.clean(row.get("CodigoEstado"), 20), summary.nombre, text.clean(closes, 50)),
         descripcion=text.clean(row.get("Descripcion"), text.DESCRIPCION),
         organismo=text.clean(text.at(row, "Comprador", "NombreOrganismo"), text.ORGANISMO)
         or text.clean(text.at(row, "Comprador", "NombreUnidad"), text.ORGANISMO),
@@ -271,7 +271,7 @@ class _Pass:
 
     def __init__(self, api: _Api, context: SourceContext, cursor: Mapping[str, Any], catchup: timedelta) -> None:
         self._api = api
-        self._desk = context
+        self._context = context
         self._given = cursor
         self._now = context.now()
         self._today = self._now.astimezone(text.SANTIAGO).date()
@@ -314,7 +314,7 @@ class _Pass:
             return []
         self._lists_left -= 1
         try:
-            rows = self._api.ask(self._desk, fecha=f"{day:%d%m%Y}")
+            rows = self._api.ask(self._context, fecha=f"{day:%d%m%Y}")
         except _Wrong as wrong:
             self._reject(f"fecha={day:%d%m%Y}", wrong.detail)
             self._refused.append(day.isoformat())
@@ -340,7 +340,7 @@ class _Pass:
     def _take(self, summaries: Sequence[Summary], day: date) -> bool:
         """Take what is new or changed; False if the batch is full before the list is through."""
         listed = {each.code: each for each in summaries}
-        known = self._desk.known(chile.NAMESPACE, list(listed)) if listed else {}
+        known = self._context.known(chile.NAMESPACE, list(listed)) if listed else {}
         changed = [each for each in listed.values() if mark_of(known.get(each.code, ""), TELLER) != each.mark]
         # What closes or is withdrawn costs no request; what was never seen open is nobody's news.
         for each in changed:
@@ -360,30 +360,30 @@ class _Pass:
     def _waits(self, summary: Summary) -> bool:
         return self._failed.get(summary.code, [""])[0] == summary.mark
 
-    def _detail(self, code: str, told_mark: str | None, day: date) -> bool:
+    def _detail(self, code: str, known_mark: str | None, day: date) -> bool:
         """Fetch one detail; one that fails is kept for later and does not stop the rest."""
         try:
-            item = self._ask_detail(code, told_mark)
+            item = self._ask_detail(code, known_mark)
         except _Stop:
             raise
         except Trouble as trouble:
-            self._fail(code, told_mark, day, trouble)
+            self._fail(code, known_mark, day, trouble)
             return False
         self._down = 0
         self._failed.pop(code, None)
         self._items[code] = item
         return True
 
-    def _ask_detail(self, code: str, told_mark: str | None) -> Item:
-        rows = self._api.ask(self._desk, codigo=code)
+    def _ask_detail(self, code: str, known_mark: str | None) -> Item:
+        rows = self._api.ask(self._context, codigo=code)
         for row in rows:
-            item = read_detail(row, self._now, told_mark) if isinstance(row, dict) else None
+            item = read_detail(row, self._now, known_mark) if isinstance(row, dict) else None
             if item and item.external_id == code:
                 return item
         raise Trouble("unavailable", "the answer does not hold this tender")
 
-    def _fail(self, code: str, told_mark: str | None, day: date, trouble: Trouble) -> None:
-        self._failed[code] = [told_mark or "", day.isoformat()]
+    def _fail(self, code: str, known_mark: str | None, day: date, trouble: Trouble) -> None:
+        self._failed[code] = [known_mark or "", day.isoformat()]
         self._reject(f"codigo={code}", trouble.detail, external_id=code, retry=not isinstance(trouble, _Wrong))
         self._down = 0 if isinstance(trouble, _Wrong) else self._down + 1
         if self._down >= _DOWN_IN_A_ROW:
@@ -391,12 +391,12 @@ class _Pass:
 
     def _retry(self, today: Mapping[str, Summary]) -> None:
         """Try again what failed earlier and is due."""
-        for due in self._desk.rejects_due(RETRIES_PER_FETCH):
+        for due in self._context.rejects_due(RETRIES_PER_FETCH):
             field_, _, value = due.place.partition("=")
             day = _day(f"{value[4:8]}-{value[2:4]}-{value[:2]}") if field_ == "fecha" else None
             if field_ == "codigo" and chile.tender_code(value) == value:
-                told_mark = today[value].mark if value in today else self._failed.get(value, [None])[0]
-                if self._detail(value, told_mark or None, self._today):
+                known_mark = today[value].mark if value in today else self._failed.get(value, [None])[0]
+                if self._detail(value, known_mark or None, self._today):
                     self._resolved.append(due.place)
             elif day and len(value) == len("ddmmaaaa"):
                 self._retry_day(day, due.place)

@@ -179,8 +179,8 @@ def _row(row: Mapping[str, str]) -> Item | None:
     )
 
 
-def _item(told_code: object, fields: Mapping[str, str | None]) -> Item | None:
-    code = chile.tender_code(told_code)
+def _item(given_code: object, fields: Mapping[str, str | None]) -> Item | None:
+    code = chile.tender_code(given_code)
     nombre = text.clean(fields.get("nombre"), text.NOMBRE)
     if not code or not nombre:
         return None

@@ -453,10 +453,10 @@ class _Reader:
         items = []
         for ocid, releases in by_ocid.items():
             ordered = sorted(releases, key=lambda release: _when(release) or oldest)
-            items = [item for release in ordered if (item := self._item(ocid, release, now))]
-            if items:
-                joined = items[0]
-                for item in items[1:]:
+            versions = [item for release in ordered if (item := self._item(ocid, release, now))]
+            if versions:
+                joined = versions[0]
+                for item in versions[1:]:
                     joined = merge(joined, item)
                 items.append(joined)
         return items, []

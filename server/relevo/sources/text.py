@@ -116,7 +116,12 @@ def _fields(text: str) -> tuple[tuple[int, int, int, Any, int, int, int] | None,
 
 
 def amount(value: object) -> Decimal | None:
-    """Read an amount of money, also "70.063,00"; what is not above zero says nothing."""
+    """Read an amount of money, also "70.063,00"; what is not above zero says nothing.
+
+    Points between thousands are a habit of texts: a number that came as one is what it says.
+    """
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+        return _money(str(value))
     text = re.sub(r"^(?:US\$|[A-Z]{3}|[$€])\s*", "", (clean(value, 50) or "").replace(" ", ""))
     if _THOUSANDS.fullmatch(text):
         text = text.replace(".", "").replace(",", ".")
@@ -124,6 +129,10 @@ def amount(value: object) -> Decimal | None:
         text = text.replace(",", ".")
     elif not _PLAIN.fullmatch(text):
         return None
+    return _money(text)
+
+
+def _money(text: str) -> Decimal | None:
     try:
         read = Decimal(text).quantize(Decimal("0.01"))
     except InvalidOperation:
