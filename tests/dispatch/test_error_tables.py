@@ -199,8 +199,8 @@ def test_too_many_experience_ids_splits_by_the_project_map(relay) -> None:
 def test_a_split_by_project_in_a_known_project_moves_only_the_strangers(relay) -> None:
     """Where the project was right for some, only the others move to their own."""
     worker = relay()
-    worker.record_start("a", project="@relevo/app")
-    worker.record_start("x!project=@acme/other", project="@relevo/app")
+    worker.register("a", project="@relevo/app")
+    worker.register("x!project=@acme/other", project="@relevo/app")
     worker.tell("a", "x!project=@acme/other")
     for _ in range(3):
         worker.dispatch()
@@ -224,7 +224,7 @@ def test_400_validation_dead_letters_the_culprit_only(relay) -> None:
     """One bad message fails a request of a hundred: it alone ends, the other 99 arrive once, none is disabled."""
     worker = relay()
     worker.add_phones(99)
-    worker.record_start("bad!400")
+    worker.register("bad!400")
     worker.tell_everyone()
     worker.dispatch()
     found = worker.delivery("bad!400")

@@ -80,7 +80,7 @@ def test_3_one_bad_message_fails_a_hundred(relay, conn) -> None:
     worker = relay()
     worker.add_phones(97)
     worker.add_phones(1, "seen-to-be-bad")
-    worker.record_start("bad!400")
+    worker.register("bad!400")
     conn.execute(
         "update relevo.device_installations set token = 'fcm:raw' where token = %s", [token("seen-to-be-bad0")]
     )
@@ -183,11 +183,11 @@ def test_7_the_deadline_is_looked_at_again_before_the_post(relay, clock) -> None
 def test_8_a_token_that_moved_to_another_installation(relay) -> None:
     """It is looked up at dispatch: the former owner's push goes nowhere, the new owner's arrives once."""
     worker = relay()
-    worker.record_start("old")
+    worker.register("old")
     worker.enqueue(title="for the former owner")
     worker.fan_out()
     worker.phones["new"] = worker.phones.pop("old")
-    (taker,) = worker.record_start("old")
+    (taker,) = worker.register("old")
     assert taker != worker.phones["new"]
     worker.enqueue(title="for the new owner", audience=[taker])
     worker.fan_out()
@@ -201,7 +201,7 @@ def test_8_a_token_that_changed_is_the_one_that_is_sent_to(relay) -> None:
     """A phone that got a new token between fan-out and dispatch receives its push there."""
     worker = relay()
     worker.tell("before")
-    worker.record_start("after", installation_id=worker.phones["before"])
+    worker.register("after", installation_id=worker.phones["before"])
     worker.dispatch()
     assert (worker.received("before"), worker.received("after")) == (0, 1)
 

@@ -35,7 +35,7 @@ class TestLanes:
 
         worker = relay(push_rate_per_second=300, push_chunk_size=20, push_middlewares=[watch])
         worker.add_phones(400)
-        worker.record_start("vip")
+        worker.register("vip")
         worker.tell_everyone(lane="bulk")
         with beside(worker.dispatch):
             eventually(lambda: sent["bulk"] >= 100, "the bulk is under way")
@@ -91,7 +91,7 @@ class TestTimes:
     def test_a_scheduled_event_is_sent_on_time(self, relay) -> None:
         """Not before, and each run until then says how long it is; then once."""
         worker = relay()
-        worker.record_start("ana")
+        worker.register("ana")
         worker.enqueue(scheduled_at=datetime.now(UTC) + timedelta(hours=1))
         report = worker.fan_out()
         assert 3_500 <= report.due_in_s <= 3_600
@@ -169,7 +169,7 @@ class TestProgress:
             "values ('cl', '1-1-LE26', 'Puente', '{x}', 'x') returning id"
         ).fetchone()
         worker = relay()
-        worker.record_start("bad!MessageTooBig")
+        worker.register("bad!MessageTooBig")
         event = {"type": "tender.new", "key": "1", "title": "t", "audience": "everyone", "licitacion_id": item}
 
         def announced() -> bool:
@@ -179,7 +179,7 @@ class TestProgress:
         worker.fan_out()
         worker.dispatch()
         assert not announced()
-        worker.record_start("ana")
+        worker.register("ana")
         conn.execute("select relevo.enqueue(%s)", [Jsonb(event | {"key": "2"})])
         worker.fan_out()
         worker.dispatch()
@@ -239,7 +239,7 @@ class TestTokens:
 
         def meanwhile(_context: Any, send: Any) -> Reply:
             reply = send()
-            worker.record_start("new", installation_id=worker.phones[name])
+            worker.register("new", installation_id=worker.phones[name])
             return reply
 
         worker = relay(push_middlewares=[meanwhile])
@@ -285,11 +285,11 @@ def _remove_the_preference(worker: Relay, _event: int) -> None:
 
 
 def _deny(worker: Relay, _event: int) -> None:
-    worker.record_start("ana", installation_id=worker.phones["ana"], permission="denied")
+    worker.register("ana", installation_id=worker.phones["ana"], permission="denied")
 
 
 def _opt_out(worker: Relay, _event: int) -> None:
-    worker.record_start("ana", installation_id=worker.phones["ana"], opt_outs=["news"])
+    worker.register("ana", installation_id=worker.phones["ana"], opt_outs=["news"])
 
 
 def _sign_off(worker: Relay, _event: int) -> None:
@@ -342,7 +342,7 @@ def test_what_changed_between_fan_out_and_dispatch(
 ) -> None:
     """It is looked at again before anything is sent: what must not be sent any more ends with its reason, unattempted."""
     worker = relay()
-    worker.record_start("ana", "bob")
+    worker.register("ana", "bob")
     event = worker.enqueue(audience=Matching(region="Ñuble"), category="news", ttl_s=3_600)
     worker.fan_out()
     change(worker, event)
@@ -378,8 +378,8 @@ class TestMessage:
     def test_a_repeat_replaces_what_is_shown(self, relay) -> None:
         """A tag on Android, a collapse id on iOS alone, the same for every repeat of an event and another for the next."""
         worker = relay()
-        worker.record_start("android", platform="android")
-        worker.record_start("ios", platform="ios")
+        worker.register("android", platform="android")
+        worker.register("ios", platform="ios")
         event = worker.tell("android", "ios")
         worker.dispatch()
         (android,), (ios,) = worker.messages("android"), worker.messages("ios")

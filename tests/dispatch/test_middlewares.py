@@ -213,8 +213,8 @@ class TestComposers:
             return message | {"title": {"en": "Hello", "es": "Hola"}[delivery.locale], "subtitle": delivery.platform}
 
         worker = relay(composers={"greeting": compose})
-        worker.record_start("ann", locale="en", platform="ios")
-        worker.record_start("ana", locale="es", platform="android")
+        worker.register("ann", locale="en", platform="ios")
+        worker.register("ana", locale="es", platform="android")
         worker.tell("ann", "ana", type="greeting", title="?")
         worker.tell("ann", type="notice", title="as it is")
         worker.dispatch()
@@ -236,7 +236,7 @@ class TestComposers:
             return None
 
         worker = relay(composers={"notice": compose}, outbox_max_attempts=2)
-        worker.record_start("bad", locale="xx")
+        worker.register("bad", locale="xx")
         worker.tell("bad", "good")
         worker.dispatch(at_most_s=2)
         assert (worker.delivery("good")["status"], worker.received("good")) == ("sent", 1)
@@ -258,7 +258,7 @@ class TestComposers:
             return message
 
         worker = relay(composers={"notice": compose})
-        worker.record_start("ana", locale="es")
+        worker.register("ana", locale="es")
         worker.tell("ana", "bob")
         worker.dispatch()
         found = worker.delivery("ana")

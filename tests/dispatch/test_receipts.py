@@ -194,8 +194,8 @@ def test_a_failed_question_changes_nothing(relay, sandbox, word: str) -> None:
 def test_a_failed_question_does_not_hold_up_other_projects(relay, sandbox) -> None:
     """Each project's questions fail for themselves."""
     worker = relay()
-    worker.record_start("ana", project="one")
-    worker.record_start("bob", project="two")
+    worker.register("ana", project="one")
+    worker.register("bob", project="two")
     worker.tell("ana", "bob")
     worker.dispatch()
     sandbox.add_fault("500", on="receipts", times=1)
@@ -290,7 +290,7 @@ class TestTokens:
         name = "ana!receipt-DeviceNotRegistered"
         worker.tell(name)
         worker.dispatch()
-        worker.record_start("new", installation_id=worker.phones[name])
+        worker.register("new", installation_id=worker.phones[name])
         worker.ask()
         assert worker.delivery(name)["status"] == "invalid"
         assert not worker.is_disabled("new")

@@ -87,7 +87,7 @@ class TestTheLastMoment:
         """A claim whose COMMIT answer was lost is read back with the same eye for who does not want it."""
         worker = relay()
         worker.tell("ana", "bob", category="news")
-        worker.record_start("ana", installation_id=worker.phones["ana"], opt_outs=["news"])
+        worker.register("ana", installation_id=worker.phones["ana"], opt_outs=["news"])
         take = worker.app.claims._take
 
         def lost(*given: Any) -> Any:
@@ -179,7 +179,7 @@ class TestTheBrakes:
         worker.dispatch()
         assert worker.disabled() == 0
         gone, *fine = [f"{name}!project=@acme/other" for name in ("gone!DeviceNotRegistered", "ana", "bob")]
-        worker.record_start(gone, *fine, project="@acme/other")
+        worker.register(gone, *fine, project="@acme/other")
         worker.tell(gone, *fine)
         worker.dispatch()
         assert (worker.is_disabled(gone), worker.disabled()) == (True, 1)
