@@ -49,6 +49,13 @@ update relevo.notification_events
        updated_at = coalesce(%(now)s::timestamptz, now())
  where id = %(event_id)s;
 
+-- name: stop_late_fanout
+-- Ends the fan-out of an event whose deadline passed in its midst; what was made of it ends as every other delivery does.
+update relevo.notification_events
+   set state = 'fanned', fanout_finished_at = coalesce(%(now)s::timestamptz, now()),
+       end_reason = 'its deadline passed before its fan-out was finished', updated_at = coalesce(%(now)s::timestamptz, now())
+ where id = %(event_id)s;
+
 -- name: bound_matching
 -- Finds the sequence number at which a slice of candidates ends; nothing if fewer are left.
 select c.seq

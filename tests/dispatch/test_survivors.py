@@ -209,6 +209,45 @@ class TestTheRate:
         assert worker.received("ana") == 1
         assert worker.project()["bulk_tokens"] >= 8
 
+    def test_what_is_stale_costs_a_fresh_push_nothing(self, relay, clock, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Behind 6,000 expired rows a fresh push goes out without waiting for the rate: they used one token, its own."""
+        worker = relay(push_rate_per_second=100)
+        stale = worker.add_phones(6_000, "stale")
+        worker.tell(*stale, ttl_s=60)
+        worker.tell("fresh")
+        worker.travel(minutes=2)
+        now = clock.now()
+        monkeypatch.setattr(clock, "now", lambda: now)  # no time passes: only what is given back can be used again
+        worker.dispatch()
+        assert worker.states() == {"expired": 6_000, "sent": 1}
+        assert (worker.received("fresh"), worker.project()["bulk_tokens"]) == (1, 99)
+
+    @pytest.mark.parametrize("why", ["malformed", "cancelled", "stopped"])
+    def test_what_is_not_sent_gives_its_tokens_back(self, relay, clock, monkeypatch, why: str) -> None:
+        """Refused by us, held back by the journal, or handed back at a stop: none of it counts for the rate."""
+
+        def interfere(message: Any, *_: Any) -> Any:
+            if why == "cancelled":
+                door.cancel(worker.conn, event)
+            return message
+
+        def stop(_context: Any, send: Any) -> Reply:
+            if why == "stopped":
+                worker.app.runner.stopping.set()
+            return send()
+
+        worker = relay(push_rate_per_second=100, composers={"notice": interfere}, push_middlewares=[stop])
+        worker.add_phones(20)
+        if why == "malformed":
+            worker.conn.execute("update relevo.device_installations set token = 'fcm:' || installation_id")
+        event = worker.tell_everyone()
+        worker.travel(seconds=1)
+        now = clock.now()
+        monkeypatch.setattr(clock, "now", lambda: now)
+        worker.dispatch()
+        assert worker.posts() == 0
+        assert worker.project()["bulk_tokens"] == 100
+
     def test_lanes_take_turns_on_a_line(self) -> None:
         """With both lanes waiting an urgent request goes first, and after each a bulk one has its turn."""
         lines, order = RequestPool("test"), []

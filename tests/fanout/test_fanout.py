@@ -11,7 +11,7 @@ import pytest
 
 from phones import add_phones, event_row, fan_out, fan_out_to_the_end, one_step, prefer, reached
 from plans import rows_read
-from relevo import door, queries
+from relevo import door, insights, queries
 from relevo.door import Event, Matching
 
 NEWS = Matching(
@@ -296,6 +296,28 @@ class TestOrder:
         fan_out_to_the_end(app)
         assert reached(conn, made.event_id) == []
         assert event_row(conn, made.event_id)["swept_at"] is not None
+
+    def test_too_late_in_the_midst_makes_no_more(self, build, conn) -> None:
+        """A deadline that passes between two slices ends the fan-out: what was made stays, no more is, and it says so."""
+        phones = add_phones(conn, 7)
+        made = door.enqueue(conn, Event("notice", "1", "t", ttl_s=60))
+        app = build(fanout_slice_size=3)
+        one_step(app)
+        conn.execute(
+            "update relevo.notification_events"
+            " set scheduled_at = now() - interval '2 minutes', deadline_at = now() - interval '1 minute'"
+        )
+        assert fan_out(app).counts == {"events_expired": 1}
+        fan_out_to_the_end(app)
+        assert reached(conn, made.event_id) == phones[:3]
+        told = door.get(conn, made.event_id)
+        assert told is not None
+        assert (told.state, told.deliveries, told.raw["deliveries_created"]) == ("fanned", {"pending": 3}, 3)
+        assert told.raw["end_reason"] == "its deadline passed before its fan-out was finished"
+        story = insights.story(app.database, made.event_id)
+        assert story is not None
+        (finished,) = [moment["detail"] for moment in story.moments if moment["what"] == "fan-out finished"]
+        assert finished == "3 targets, 3 deliveries: its deadline passed before its fan-out was finished"
 
     def test_finding_the_next_event_reads_one_of_many(self, conn) -> None:
         """With thousands of events waiting the next one is found by the index, not by sorting them all."""

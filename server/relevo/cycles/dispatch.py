@@ -147,6 +147,7 @@ class _Drain:
         taken = len(claim.deliveries) if claim else 0
         if taken < granted:
             self.due = [each for each in self.due if each != lane]
+        unused = 0 if probe else granted
         if claim is None:
             self.not_before[key] = time.monotonic() + _LOOK_EVERY_S
             if probe:
@@ -154,9 +155,10 @@ class _Drain:
         else:  # on its way first: what is written down beside it can wait
             self.claimed += taken
             batch = Batch(services, run, claim, lane.lane, pool, troubled=allowance.troubled, probe=probe)
+            unused -= batch.reserve(unused)
             self.under_way[threads.start("relevo-batch", batch.deliver)] = batch
             run.begin_work()
-        services.projects.give_back(lane.project, lane.lane, granted - taken, run.now)
+        services.projects.give_back(lane.project, lane.lane, unused, run.now)
         return taken == granted and not probe
 
     def _batch_limit(self, lane: DueLane) -> int:

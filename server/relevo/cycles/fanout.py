@@ -83,8 +83,9 @@ def _pick(run: Run, connection: Connection) -> Fanning | None:
 
 def _slice(run: Run, connection: Connection, event: Fanning) -> tuple[Step, date | None]:
     """Make one slice; return what it did, and the day of a burst that it brought to its end."""
-    if event.too_late and event.event_day is None:
-        connection.execute(_SQL["expire_event"], {"event_id": event.id, "now": run.now})
+    if event.too_late:
+        late = "expire_event" if event.event_day is None else "stop_late_fanout"
+        connection.execute(_SQL[late], {"event_id": event.id, "now": run.now})
         return Step({"events_expired": 1}, items=1, more=True), None
     day, upto = _begin(run, connection, event) if event.event_day is None else (event.event_day, event.fanout_upto)
     if connection.execute(_SQL["hold_day_open"], {"day": day}).fetchone() != (True,):

@@ -83,6 +83,8 @@ class Batch:
     messages: dict[int, Message] = field(default_factory=dict)
     drafts: dict[tuple[int, bool], tuple[rendering.Draft, bool]] = field(default_factory=dict)
     settled: int = 0
+    tokens: int = 0
+    """How much of the project's rate was reserved for it and is not used yet."""
     surprised: bool = False
     isolating: bool = False
     """Whether a bad message is looked for: one request at a time then, so that what one tells spares the next."""
@@ -91,12 +93,19 @@ class Batch:
     taken: set[int] = field(default_factory=set)
     """The events of which it took a message."""
 
+    def reserve(self, tokens: int) -> int:
+        """Keep as many tokens as there are deliveries that may be sent, and tell how many that are."""
+        self.tokens = min(tokens, sum(delivery.obstacle is None for delivery in self._deliveries))
+        return self.tokens
+
     def deliver(self) -> None:
         """Bring every delivery of the claim as far as it comes, and leave none claimed."""
         try:
             ready, answers = self._compose()
             self._settle(answers, {}, finish=not ready)
             self._send_all(self._probing(ready) if self.probe else ready)
+            with self._in_passing():
+                self.services.projects.give_back(self.claim.project, self.lane, self.tokens, self.run.now)
         except OwnershipLostError as lost:
             self.counts["claims_lost"] += 1
             _log.warning("batch_given_up", claim=str(self.claim.token), reason=lost.reason)
@@ -254,6 +263,8 @@ class Batch:
     def _decide(self, request: PushRequest, reply: Reply, answers: list[Answer]) -> list[Sequence[Delivery]]:
         """Turn a reply into answers, and tell the project how it went; return the parts to send again."""
         self.counts["push_requests"] += 1
+        if reply.kind not in ("held_back", "not_sent"):  # what the push service never saw does not count for its rate
+            self.tokens = max(0, self.tokens - len(request.deliveries))
         with self._in_passing():
             self._tell_project(reply)
         deliveries, floor_ms = request.deliveries, self.services.settings.push_request_timeout_ms
