@@ -7,14 +7,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, cast, get_args
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import annotated_types
-from apscheduler.triggers.cron import CronTrigger
 from dotenv.parser import parse_stream
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
@@ -22,6 +20,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from relevo import cron
 from relevo.errors import ConfigError
 from relevo.logs import scrub
 
@@ -53,12 +52,7 @@ def _is_address(text: str) -> bool:
 
 
 def _cron(text: str) -> str:
-    try:
-        trigger = CronTrigger.from_crontab(text, timezone=UTC)
-    except ValueError:
-        raise ValueError("must be a cron expression of five fields such as 17 3 * * *") from None
-    if trigger.get_next_fire_time(None, datetime(2024, 1, 1, tzinfo=UTC)) is None:
-        raise ValueError("must be a cron expression that some day meets, such as 17 3 * * *")
+    cron.parse(text)
     return text
 
 
@@ -525,7 +519,9 @@ class Settings(BaseSettings):
     receipt_interval_minutes: int = _number("How often receipts are asked for, in minutes.", 1, 1, 60)
     cleanup_cron: Cron = _setting("When the nightly cleanup runs, as a cron expression.", "17 3 * * *")
     worker_timezone: Annotated[str, AfterValidator(_timezone)] = _setting(
-        "The time zone in which cron expressions are read.", "America/Santiago"
+        "The time zone in which cron expressions are read; a time the clock jumps over runs after the jump, one that "
+        "comes twice runs once.",
+        "America/Santiago",
     )
     worker_misfire_grace_ms: int = _number(
         "How late a scheduled run may still start, in milliseconds.", HOUR, 10, 7 * DAY

@@ -21,6 +21,15 @@ select %(run_id)s, %(cycle)s, %(source)s, %(slot_at)s, %(trigger)s, %(worker_id)
 on conflict (cycle, source, slot_at) where slot_at is not null and outcome in ('running', 'ok', 'partial') do nothing
 returning id;
 
+-- name: free_repeated_slots
+-- Frees a slot and those after it if some lie more than a slot ahead of the clock: it was set back, and their time comes again.
+update relevo.worker_runs r
+   set slot_at = null, reason = coalesce(r.reason, 'its slot came again: the clock was set back')
+ where r.cycle = %(cycle)s and r.source = %(source)s and r.slot_at >= %(slot_at)s
+   and exists (select from relevo.worker_runs f
+                where f.cycle = %(cycle)s and f.source = %(source)s and f.outcome in ('running', 'ok', 'partial')
+                  and f.slot_at > clock_timestamp() + %(slot_ms)s::bigint * interval '1 millisecond');
+
 -- name: read_slot_wait
 -- Tells for how many seconds a slot's failures keep it closed, or nothing if a run filled it.
 select extract(epoch from max(r.finished_at) + relevo.retry_delay(count(*)::int, %(error_base_ms)s, %(error_max_ms)s, 0, 0, 0) - now())::float8

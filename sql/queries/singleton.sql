@@ -1,5 +1,5 @@
 -- name: acquire_lease
--- Takes a singleton's lease if it is free or has expired, raising its term.
+-- Takes a singleton's lease if it is free, has expired, or ends so far ahead that the clock was set back since; raises its term.
 insert into relevo.cycle_leases as l (cycle, source, holder, worker_id, term, lease_ms, leased_until)
 values (%(cycle)s, %(source)s, %(holder)s, %(worker_id)s,
         coalesce((select t.term from relevo.cycle_terms t where t.cycle = %(cycle)s and t.source = %(source)s), 0) + 1,
@@ -7,7 +7,7 @@ values (%(cycle)s, %(source)s, %(holder)s, %(worker_id)s,
 on conflict (cycle, source) do update
    set holder = excluded.holder, worker_id = excluded.worker_id, term = l.term + 1,
        lease_ms = excluded.lease_ms, leased_until = excluded.leased_until
- where l.leased_until <= now()
+ where l.leased_until <= now() or l.leased_until > clock_timestamp() + 2 * l.lease_ms * interval '1 millisecond'
 returning l.term;
 
 -- name: raise_term
@@ -38,7 +38,7 @@ update relevo.cycle_leases l
 returning l.holder;
 
 -- name: release_lease
--- Gives a lease back, holder and all: a heartbeat under way must not revive it. The row stays, so that terms only ever rise.
+-- Gives a lease back, holder and all: neither a heartbeat under way nor a clock set back revives it. The row stays, so that terms only rise.
 update relevo.cycle_leases
-   set leased_until = now(), holder = gen_random_uuid()
+   set leased_until = 'epoch', holder = gen_random_uuid()
  where cycle = %(cycle)s and source = %(source)s and holder = %(holder)s;

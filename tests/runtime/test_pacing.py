@@ -6,12 +6,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 import pytest
-from apscheduler.triggers.cron import CronTrigger
-from apscheduler.triggers.interval import IntervalTrigger
 
 from processes import eventually, never
 from relevo.app import App
@@ -147,11 +145,11 @@ def test_a_cycle_that_exits_is_a_failure_too(schedule: Schedule, said, runs) -> 
 
 
 def test_every_start_is_an_apscheduler_job(schedule: Schedule) -> None:
-    """Each cycle is one job: one instance, coalesced, an explicit misfire grace, its own trigger in its own zone."""
+    """Each cycle is one job: one instance, coalesced, an explicit misfire grace, a trigger that names its slots."""
     hold = threading.Event()
     rounds = Rounds(lambda _run: Step(more=not hold.wait(10)))
     _, scheduler = schedule(
-        Cycle("interval", Every(90_000, jitter_ms=500), rounds),
+        Cycle("interval", Every(90_000), rounds),
         Cycle("nightly", Cron("17 3 * * *", "America/Santiago"), rounds, singleton=True),
         worker_misfire_grace_ms=1_234_000,
     )
@@ -159,13 +157,9 @@ def test_every_start_is_an_apscheduler_job(schedule: Schedule) -> None:
     assert set(jobs) == {"interval", "nightly"}
     for job in jobs.values():
         assert (job.max_instances, job.coalesce, job.misfire_grace_time) == (1, True, 1_234)
-    interval, nightly = jobs["interval"].trigger, jobs["nightly"].trigger
-    assert isinstance(interval, IntervalTrigger)
-    assert (interval.interval.total_seconds(), interval.jitter) == (90, 0.5)
-    assert isinstance(nightly, CronTrigger)
-    assert str(nightly.timezone) == "America/Santiago"
-    fire = nightly.get_next_fire_time(None, datetime(2026, 4, 4, 12, tzinfo=UTC))
-    assert fire.astimezone(UTC) == datetime(2026, 4, 5, 7, 17, tzinfo=UTC)
+    noon = datetime(2026, 4, 4, 12, tzinfo=UTC)
+    slots = {name: job.trigger.get_next_fire_time(None, noon) for name, job in jobs.items()}
+    assert slots == {"interval": noon + timedelta(seconds=90), "nightly": datetime(2026, 4, 5, 7, 17, tzinfo=UTC)}
     hold.set()
 
 
@@ -318,3 +312,37 @@ def test_a_flag_left_behind_is_set_right_by_who_sleeps(schedule: Schedule, conn)
         "the flag is set again",
         within=3,
     )
+
+
+class SetBack(datetime):
+    """A wall clock that can be set."""
+
+    by = timedelta(0)
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:
+        """Tell the time that was set."""
+        return datetime.now(tz) - cls.by
+
+
+@pytest.mark.parametrize("by", [timedelta(hours=5), -timedelta(hours=5)])
+def test_a_wall_clock_that_is_set_holds_up_no_cycle(schedule: Schedule, monkeypatch, by: timedelta, said) -> None:
+    """A pause is a span of time: with the clock set back or forward by hours, rounds go on as before."""
+    monkeypatch.setattr(SetBack, "by", timedelta(0))
+    for module in ("apscheduler.schedulers.base", "apscheduler.executors.base", "relevo.runtime.scheduler"):
+        monkeypatch.setattr(f"{module}.datetime", SetBack)
+    often, seldom = Rounds(), Rounds()
+    schedule(
+        Cycle("often", Every(100), often),
+        Cycle("seldom", Every(MINUTE), seldom),
+        worker_idle_backoff_min_ms=5_000,
+        worker_idle_backoff_jitter_ms=0,
+    )
+    often.wait(3)
+    monkeypatch.setattr(SetBack, "by", by)
+    before = len(often.times)
+    eventually(lambda: len(often.times) >= before + 5, "rounds that follow each other as before")
+    eventually(lambda: len(seldom.times) >= 2, "a round whose pause had begun before the clock was set")
+    if by > timedelta(0):
+        assert said("clock_set_back")
+        assert seldom.pauses[0] >= 5.0, "and no sooner than its pause asked for"

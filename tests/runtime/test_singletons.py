@@ -303,3 +303,50 @@ def test_an_interval_slot_is_not_run_again_within_it(build, runs) -> None:
     by_hand = build(worker_id="hand").runner.run(hourly, "manual")
     assert by_hand.outcome == "ok", "a person who asks for it gets it"
     assert len(runs("hourly", "ok")) == 2
+
+
+def fill_slots(conn: Any, cycle: Cycle, slots: int) -> None:
+    """Fill the present slot and the coming ones, as runs do before the clock is set back by so many slots."""
+    assert isinstance(cycle.timing, Every)
+    conn.execute(
+        """
+        insert into relevo.worker_runs (cycle, slot_at, trigger, worker_id, started_at, finished_at, outcome)
+        select %(cycle)s, at, 'schedule', 'before', at + interval '1 ms', at + interval '2 ms', 'ok'
+          from (select date_bin(%(ms)s * interval '1 ms', now(), 'epoch'::timestamptz) + n * %(ms)s * interval '1 ms' as at
+                  from generate_series(0, %(slots)s) n) s
+        """,
+        {"cycle": cycle.name, "ms": cycle.timing.interval_ms, "slots": slots},
+    )
+
+
+def test_a_clock_that_was_set_back_stalls_no_interval(build, conn, runs) -> None:
+    """Slots that were filled by a clock hours ahead come again: each runs once more, in the whole fleet once."""
+    hourly = Cycle("hourly", Every(3_600_000), lambda _run: Step({"done": 1}, items=1), singleton=True)
+    fill_slots(conn, hourly, slots=3)
+    one, two = build(worker_id="one"), build(worker_id="two")
+    outcomes = [worker.runner.run(hourly, "schedule").outcome for worker in (one, two, one)]
+    assert outcomes == ["ok", "skipped", "skipped"]
+    before = [(row["slot_at"], row["reason"]) for row in runs("hourly", "ok") if row["worker_id"] == "before"]
+    assert before == [(None, "its slot came again: the clock was set back")] * 4
+
+
+@pytest.mark.parametrize("slots", [0, 1])
+def test_a_clock_set_back_by_less_than_a_slot_repeats_nothing(build, conn, slots: int) -> None:
+    """The present slot stays filled, also if the next one is: a correction of the clock is no second night."""
+    hourly = Cycle("hourly", Every(3_600_000), lambda _run: Step({"done": 1}, items=1), singleton=True)
+    fill_slots(conn, hourly, slots)
+    assert build().runner.run(hourly, "schedule").outcome == "skipped"
+
+
+def test_a_lease_from_a_clock_ahead_is_not_waited_for(build, conn) -> None:
+    """A holder that died before the clock was set back holds nothing for hours; what was given back is not revived."""
+    worker = build(worker_id="one", outbox_lease_duration_ms=LEASE_MS)
+    assert worker.runner.run(nightly(lambda _run: Step()), "manual").outcome == "idle"
+    _, given_back = lease(conn)
+    assert given_back < conn.execute("select now() - interval '10 years'").fetchone()[0]
+    conn.execute("update relevo.cycle_leases set worker_id = 'dead', leased_until = now() + interval '2 hours'")
+    assert worker.runner.run(nightly(lambda _run: Step()), "manual").outcome == "idle"
+    conn.execute(
+        "update relevo.cycle_leases set worker_id = 'alive', leased_until = now() + lease_ms * interval '1 ms'"
+    )
+    assert worker.runner.run(nightly(lambda _run: Step()), "manual").outcome == "skipped"

@@ -37,7 +37,7 @@ Key = tuple[str, str]
 def cycle(services: Services) -> Cycle:
     """Return dispatch for the schedule: on every replica, woken by fan-out."""
     settings = services.settings
-    timing = Every(settings.dispatch_interval_minutes * 60_000, settings.worker_idle_backoff_jitter_ms)
+    timing = Every(settings.dispatch_interval_minutes * 60_000)
 
     def step(run: Run) -> Step:
         return _Drain(services, run).go()

@@ -39,7 +39,7 @@ class Fanning:
 
 def cycle(settings: Settings) -> Cycle:
     """Return fan-out for the schedule: on every replica, each at another event."""
-    timing = Every(settings.fanout_interval_minutes * 60_000, settings.worker_idle_backoff_jitter_ms)
+    timing = Every(settings.fanout_interval_minutes * 60_000)
     return Cycle("fanout", timing, step, wakeable=True)
 
 

@@ -36,9 +36,9 @@ _PATIENCE_MS = 120_000
 Key = tuple[str, str]
 
 
-def cycle(settings: Settings, source: Source, render: Renderer) -> Cycle:
+def cycle(settings: Settings, source: Source, render: Renderer) -> Cycle:  # noqa: ARG001 cycles are made alike
     """Return the ingest of one source for the schedule: one in the fleet, once per slot."""
-    timing = Every(source.interval_ms, settings.worker_idle_backoff_jitter_ms)
+    timing = Every(source.interval_ms)
 
     def step(run: Run) -> Step:
         return Ingest(run, source, render).step()

@@ -30,7 +30,7 @@ _LEAST_PAUSE_S = 1.0
 def cycle(services: Services) -> Cycle:
     """Return receipt for the schedule: on every replica."""
     settings = services.settings
-    timing = Every(settings.receipt_interval_minutes * 60_000, settings.worker_idle_backoff_jitter_ms)
+    timing = Every(settings.receipt_interval_minutes * 60_000)
 
     def step(run: Run) -> Step:
         return _ask_all(services, run)

@@ -102,7 +102,7 @@ class Runner:
     def _attempt(self, cycle: Cycle, context: RunContext, budget: Budget, shard: Shard | None) -> Report:
         held = None
         if cycle.singleton:
-            taken = self._singletons.acquire(run_row(context))
+            taken = self._singletons.acquire(run_row(context) | {"slot_ms": cycle.timing.slot_ms(context.started_at)})
             if isinstance(taken, NotHeld):
                 return self.skip(cycle, context.trigger, taken.reason, context, taken.look_again_in_s)
             held = taken

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,15 +14,18 @@ import structlog
 from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED, EVENT_JOB_MISSED, JobExecutionEvent
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.base import BaseTrigger
 
 from relevo.config import Settings
 from relevo.errors import DatabaseUnavailableError
 from relevo.model import Outcome, Report
 from relevo.runtime.runner import Runner
 from relevo.runtime.runs import Cycle
-from relevo.runtime.timing import Pauses, pause_ms
+from relevo.runtime.timing import Pauses, Timing, pause_ms
 
 _log = structlog.get_logger("relevo.scheduler")
+_CLOCK_CHECK_S = 2.0
+_CLOCK_SLACK_S = 1.0
 
 
 @dataclass
@@ -35,6 +38,32 @@ class _Clock:
     asleep: bool = False
     last: Outcome | None = None
     streak: int = 0
+    due: float = 0.0
+    """When it runs next, by the clock that nobody sets."""
+
+
+class _AtSlots(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
+    """Fires at a cycle's slots; pacing moves the job after each of its runs."""
+
+    def __init__(self, timing: Timing) -> None:
+        self.timing = timing
+
+    def get_next_fire_time(self, _previous: datetime | None, now: datetime) -> datetime:
+        """Return the next slot, for APScheduler."""
+        return self.timing.next_slot(now)
+
+
+class _WatchfulScheduler(BackgroundScheduler):  # type: ignore[misc]
+    """Calls a function every few seconds, however far away its next job is."""
+
+    def __init__(self, check: Callable[[], None], **options: object) -> None:
+        super().__init__(**options)
+        self._check = check
+
+    def _process_jobs(self) -> float:
+        self._check()
+        wait_s: float | None = super()._process_jobs()
+        return _CLOCK_CHECK_S if wait_s is None else min(wait_s, _CLOCK_CHECK_S)
 
 
 def pauses_of(settings: Settings) -> Pauses:
@@ -59,7 +88,9 @@ class Scheduler:
         self._guard = threading.Condition()
         self._clocks = {cycle.key: _Clock(cycle) for cycle in cycles}
         self._stopping = False
-        self._aps = BackgroundScheduler(
+        self._lead_s = _wall_clock_lead_s()
+        self._aps = _WatchfulScheduler(
+            self._follow_clock,
             timezone=UTC,
             executors={"default": ThreadPoolExecutor(max(1, len(cycles)))},
             job_defaults={
@@ -74,7 +105,8 @@ class Scheduler:
     def start(self) -> None:
         """Start time; every cycle runs at once, then at its own pace."""
         for key, clock in self._clocks.items():
-            trigger = clock.cycle.timing.apscheduler()
+            clock.due = time.monotonic()
+            trigger = _AtSlots(clock.cycle.timing)
             self._aps.add_job(self._fire, trigger, args=[key], id=key, next_run_time=datetime.now(UTC))
         self._aps.start()
 
@@ -174,4 +206,21 @@ class Scheduler:
     def _move(self, clock: _Clock, pause_s: float) -> None:
         """Set when a cycle's job runs next; the caller holds the guard."""
         if not self._stopping:
+            clock.due = time.monotonic() + pause_s
             self._aps.modify_job(clock.cycle.key, next_run_time=datetime.now(UTC) + timedelta(seconds=pause_s))
+
+    def _follow_clock(self) -> None:
+        """Move the jobs along if the wall clock, by which APScheduler goes, was set back: a pause is a span of time."""
+        with self._guard:
+            before, self._lead_s = self._lead_s, _wall_clock_lead_s()
+            if before - self._lead_s <= _CLOCK_SLACK_S or self._stopping:
+                return
+            _log.warning("clock_set_back", by_s=round(before - self._lead_s))
+            for clock in self._clocks.values():
+                if not clock.running:
+                    self._move(clock, max(0.0, clock.due - time.monotonic()))
+
+
+def _wall_clock_lead_s() -> float:
+    """Return by how much the wall clock is ahead of the one that nobody sets."""
+    return datetime.now(UTC).timestamp() - time.monotonic()

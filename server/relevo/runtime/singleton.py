@@ -69,7 +69,10 @@ class Singletons:
         self._heartbeat = heartbeat
 
     def acquire(self, run: dict[str, Any]) -> Held | NotHeld:
-        """Take lease, term and the slot, if it has one, in one transaction, and write the run's row with them."""
+        """Take lease, term and the slot, if it has one, in one transaction, and write the run's row with them.
+
+        Beside the row's columns `run` tells how long its slot is, as `slot_ms`.
+        """
         try:
             return self._take(run)
         except BUSY:
@@ -120,7 +123,11 @@ class Singletons:
             "error_base_ms": max(1, self._settings.worker_tick_loop_error_backoff_ms),
             "error_max_ms": _HOUR_MS,
         }
-        if connection.execute(_RUNS["begin_slot_run"], parameters).fetchone() is not None:
+        begun = connection.execute(_RUNS["begin_slot_run"], parameters).fetchone()
+        if begun is None and connection.execute(_RUNS["free_repeated_slots"], parameters).rowcount:
+            _log.warning("clock_set_back", cycle=run["cycle"], source=run["source"], slot_at=run["slot_at"].isoformat())
+            begun = connection.execute(_RUNS["begin_slot_run"], parameters).fetchone()
+        if begun is not None:
             return None
         slot = f"{run['slot_at']:%Y-%m-%d %H:%M:%S}Z"
         row = connection.execute(_RUNS["read_slot_wait"], parameters).fetchone()

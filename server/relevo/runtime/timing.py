@@ -6,14 +6,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from apscheduler.triggers.base import BaseTrigger
-from apscheduler.triggers.cron import CronTrigger
-from apscheduler.triggers.interval import IntervalTrigger
-
+from relevo import cron
 from relevo.model import Outcome
 
 _DAY_MS = 86_400_000
-_TINY = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -21,7 +17,6 @@ class Every:
     """An interval; its slots are counted from the epoch, so every replica sees the same ones."""
 
     interval_ms: int
-    jitter_ms: int = 0
 
     @property
     def ceiling_ms(self) -> int:
@@ -38,11 +33,9 @@ class Every:
         """Return the start of the slot after the one that `now` lies in."""
         return self.slot_at(now) + timedelta(milliseconds=self.interval_ms)
 
-    def apscheduler(self) -> BaseTrigger:
-        """Return the APScheduler trigger."""
-        seconds = self.interval_ms / 1000
-        jitter = min(self.jitter_ms / 1000, seconds / 2) or None
-        return IntervalTrigger(seconds=seconds, timezone=UTC, jitter=jitter)
+    def slot_ms(self, now: datetime) -> int:  # noqa: ARG002 of a cron expression it depends
+        """Return how long the slot is that `now` lies in."""
+        return self.interval_ms
 
 
 @dataclass(frozen=True)
@@ -52,6 +45,10 @@ class Cron:
     expression: str
     timezone: str
 
+    def __post_init__(self) -> None:
+        cron.parse(self.expression)
+        ZoneInfo(self.timezone)
+
     @property
     def ceiling_ms(self) -> int:
         """Return the longest pause after an error: a nightly cycle that failed is tried again within the hour."""
@@ -59,28 +56,15 @@ class Cron:
 
     def slot_at(self, now: datetime) -> datetime:
         """Return the last time the expression named, `now` included."""
-        trigger = self.apscheduler()
-        for hours in (1, 24, 8 * 24, 32 * 24, 366 * 24, 5 * 366 * 24):
-            latest, fire = None, _first_fire(trigger, now - timedelta(hours=hours))
-            while fire is not None and fire <= now:
-                latest, fire = fire, _first_fire(trigger, fire + _TINY)
-            if latest is not None:
-                return latest
-        return now
+        return cron.parse(self.expression).last(now, ZoneInfo(self.timezone))
 
     def next_slot(self, now: datetime) -> datetime:
         """Return the next time the expression names, after `now`."""
-        return _first_fire(self.apscheduler(), now + _TINY) or now + timedelta(days=366)
+        return cron.parse(self.expression).next(now, ZoneInfo(self.timezone))
 
-    def apscheduler(self) -> BaseTrigger:
-        """Return the APScheduler trigger."""
-        return CronTrigger.from_crontab(self.expression, timezone=ZoneInfo(self.timezone))
-
-
-def _first_fire(trigger: BaseTrigger, moment: datetime) -> datetime | None:
-    """Return the first fire at or after a moment, in UTC: sums in local time forget which of two equal hours it is."""
-    fire: datetime | None = trigger.get_next_fire_time(None, moment.astimezone(UTC))
-    return fire and fire.astimezone(UTC)
+    def slot_ms(self, now: datetime) -> int:
+        """Return how long the slot is that `now` lies in."""
+        return (self.next_slot(now) - self.slot_at(now)) // timedelta(milliseconds=1)
 
 
 Timing = Every | Cron
