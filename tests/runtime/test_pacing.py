@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 import pytest
 
-from processes import eventually, never
+from processes import PATIENCE_S, eventually
 from relevo.app import App
 from relevo.model import Budget, Step
 from relevo.runtime.runs import Cycle, Run
@@ -19,7 +21,10 @@ from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.timing import Cron, Every
 
 MINUTE = 60_000
+HOUR = 60 * MINUTE
 Schedule = Callable[..., tuple[App, Scheduler]]
+# After its first round a cycle with these sleeps for far longer than any test: only a wake-up makes it run.
+SLEEPY = {"worker_idle_backoff_min_ms": HOUR, "worker_idle_backoff_max_ms": HOUR, "worker_idle_backoff_jitter_ms": 0}
 
 
 class Rounds:
@@ -36,9 +41,9 @@ class Rounds:
         self.triggers.append(run.context.trigger)
         return self._step(run)
 
-    def wait(self, count: int, within: float = 10.0) -> None:
+    def wait(self, count: int) -> None:
         """Wait for this many rounds."""
-        eventually(lambda: len(self.times) >= count, f"{count} rounds, saw {len(self.times)}", within, every=0.002)
+        eventually(lambda: len(self.times) >= count, f"{count} rounds, saw {len(self.times)}", every=0.002)
 
     @property
     def pauses(self) -> list[float]:
@@ -47,7 +52,21 @@ class Rounds:
 
 
 @pytest.fixture
-def schedule(build) -> Iterator[Schedule]:
+def planned(monkeypatch) -> dict[str, list[float]]:
+    """The seconds after which each cycle was told to run again, so far; how much later it did is the machine's."""
+    seen: dict[str, list[float]] = defaultdict(list)
+    move = Scheduler._move
+
+    def noted(self: Scheduler, clock: Any, pause_s: float) -> None:
+        seen[clock.cycle.key].append(pause_s)
+        move(self, clock, pause_s)
+
+    monkeypatch.setattr(Scheduler, "_move", noted)
+    return seen
+
+
+@pytest.fixture
+def schedule(planned, build) -> Iterator[Schedule]:
     """Start a scheduler with these cycles and settings in this process; stopped at the end."""
     started: list[Scheduler] = []
 
@@ -72,11 +91,18 @@ def test_the_first_run_is_at_once(schedule: Schedule) -> None:
         Cycle("all", Every(60 * MINUTE), seen["all"]),
     )
     for rounds in seen.values():
-        rounds.wait(1, within=3)
+        rounds.wait(1)
         assert rounds.triggers == ["schedule"]
 
 
-def test_work_is_followed_up_fast_and_idleness_slowly(schedule: Schedule) -> None:
+def assert_kept(rounds: Rounds, planned: list[float], *expected: float) -> None:
+    """Check that these pauses were planned, and that no round came before its time."""
+    assert planned[: len(expected)] == pytest.approx(expected)
+    early = [(pause, real) for pause, real in zip(expected, rounds.pauses, strict=False) if real < pause]
+    assert not early
+
+
+def test_work_is_followed_up_fast_and_idleness_slowly(schedule: Schedule, planned) -> None:
     """While there is work rounds follow at the busy pause; without, the pause doubles from its floor to its cap."""
     rounds = Rounds(lambda _run: Step({"done": 1}, items=1) if len(rounds.times) <= 5 else Step())
     schedule(
@@ -87,15 +113,13 @@ def test_work_is_followed_up_fast_and_idleness_slowly(schedule: Schedule) -> Non
         worker_idle_backoff_jitter_ms=0,
     )
     rounds.wait(10)
-    busy, idle = rounds.pauses[:5], rounds.pauses[5:9]
-    assert all(pause >= 0.02 for pause in busy), busy
-    assert sorted(busy)[2] < 0.1, busy
-    for pause, floor in zip(idle, (0.1, 0.2, 0.4, 0.4), strict=True):
-        assert floor <= pause < floor + 0.3, idle
+    assert_kept(rounds, planned["probe"], *[0.02] * 5, 0.1, 0.2, 0.4, 0.4)
 
 
-def test_idle_pauses_are_jittered_and_end_with_the_interval(schedule: Schedule) -> None:
+def test_idle_pauses_are_jittered_and_end_with_the_interval(schedule: Schedule, planned, monkeypatch) -> None:
     """Two idle replicas drift apart by their jitter, but no pause is longer than the cycle's interval."""
+    dice = iter([0.0, 0.25, 0.125, 0.5, 0.99])
+    monkeypatch.setattr(random, "random", lambda: next(dice, 0.0))
     rounds = Rounds()
     schedule(
         Cycle("probe", Every(200), rounds),
@@ -103,12 +127,11 @@ def test_idle_pauses_are_jittered_and_end_with_the_interval(schedule: Schedule) 
         worker_idle_backoff_max_ms=50,
         worker_idle_backoff_jitter_ms=400,
     )
-    rounds.wait(11)
-    assert sorted(rounds.pauses)[5] < 0.35, rounds.pauses
-    assert max(rounds.pauses) - min(rounds.pauses) > 0.03, rounds.pauses
+    rounds.wait(6)
+    assert_kept(rounds, planned["probe"], 0.05, 0.15, 0.1, 0.2, 0.2)
 
 
-def test_an_error_is_followed_by_a_long_growing_pause(schedule: Schedule, said) -> None:
+def test_an_error_is_followed_by_a_long_growing_pause(schedule: Schedule, planned, said) -> None:
     """A failed round is tried again after the error pause, doubled each time; a success ends the streak."""
 
     def fail(_run: Run) -> Step:
@@ -125,8 +148,7 @@ def test_an_error_is_followed_by_a_long_growing_pause(schedule: Schedule, said) 
         worker_idle_backoff_jitter_ms=0,
     )
     rounds.wait(5)
-    for pause, floor in zip(rounds.pauses, (0.15, 0.3, 0.6, 0.01), strict=False):
-        assert floor <= pause < floor + 0.3, rounds.pauses
+    assert_kept(rounds, planned["probe"], 0.15, 0.3, 0.6, 0.01)
 
 
 def test_a_cycle_that_exits_is_a_failure_too(schedule: Schedule, said, runs) -> None:
@@ -147,7 +169,7 @@ def test_a_cycle_that_exits_is_a_failure_too(schedule: Schedule, said, runs) -> 
 def test_every_start_is_an_apscheduler_job(schedule: Schedule) -> None:
     """Each cycle is one job: one instance, coalesced, an explicit misfire grace, a trigger that names its slots."""
     hold = threading.Event()
-    rounds = Rounds(lambda _run: Step(more=not hold.wait(10)))
+    rounds = Rounds(lambda _run: Step(more=not hold.wait(PATIENCE_S)))
     _, scheduler = schedule(
         Cycle("interval", Every(90_000), rounds),
         Cycle("nightly", Cron("17 3 * * *", "America/Santiago"), rounds, singleton=True),
@@ -172,16 +194,13 @@ def test_a_run_longer_than_its_interval_is_neither_doubled_nor_complained_about(
     assert [line for line in said() if line["level"] not in ("info", "debug")] == []
 
 
-def test_a_wake_up_runs_a_sleeping_cycle_at_once(schedule: Schedule) -> None:
+def test_a_wake_up_runs_a_sleeping_cycle_at_once(schedule: Schedule, planned) -> None:
     """A wake-up does not wait for the pause to end, and the run says what woke it."""
     rounds = Rounds()
-    _, scheduler = schedule(
-        Cycle("probe", Every(MINUTE), rounds), worker_idle_backoff_min_ms=30_000, worker_idle_backoff_jitter_ms=0
-    )
-    rounds.wait(1)
-    time.sleep(0.1)
+    _, scheduler = schedule(Cycle("probe", Every(HOUR), rounds), **SLEEPY)
+    eventually(lambda: planned["probe"] == [3_600], "the cycle sleeps")
     scheduler.wake("probe")
-    rounds.wait(2, within=2)
+    rounds.wait(2)
     assert rounds.triggers == ["schedule", "wake-up"]
 
 
@@ -195,9 +214,7 @@ def test_no_wake_up_during_a_run_is_dropped(schedule: Schedule, request) -> None
         return Step()
 
     rounds = Rounds(step)
-    _, scheduler = schedule(
-        Cycle("probe", Every(MINUTE), rounds), worker_idle_backoff_min_ms=30_000, worker_idle_backoff_jitter_ms=0
-    )
+    _, scheduler = schedule(Cycle("probe", Every(HOUR), rounds), **SLEEPY)
     rounds.wait(1)
     restless = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)  # threads take turns at every opportunity
@@ -206,52 +223,51 @@ def test_no_wake_up_during_a_run_is_dropped(schedule: Schedule, request) -> None
         # From the middle of the run on, in steps of a fraction of a millisecond, well beyond its end.
         began.clear()
         scheduler.wake("probe")
-        assert began.wait(3), f"wake-up {number} was dropped"
+        assert began.wait(PATIENCE_S), f"wake-up {number} was dropped"
         time.sleep(number % 75 * 0.0003)
 
 
-def test_many_wake_ups_are_one(schedule: Schedule) -> None:
+def test_many_wake_ups_are_one(schedule: Schedule, planned) -> None:
     """A hundred wake-ups during a run are one more run."""
     hold, began = threading.Event(), threading.Event()
 
     def step(_run: Run) -> Step:
         began.set()
-        hold.wait(10)
+        hold.wait(PATIENCE_S)
         return Step()
 
     rounds = Rounds(step)
-    _, scheduler = schedule(
-        Cycle("probe", Every(MINUTE), rounds), worker_idle_backoff_min_ms=30_000, worker_idle_backoff_jitter_ms=0
-    )
-    assert began.wait(5)
+    _, scheduler = schedule(Cycle("probe", Every(HOUR), rounds), **SLEEPY)
+    assert began.wait(PATIENCE_S)
     for _ in range(100):
         scheduler.wake("probe")
     hold.set()
-    rounds.wait(2)
-    never(lambda: len(rounds.times) > 2, "a wake-up was run twice", during=0.4)
+    eventually(lambda: planned["probe"][-1:] == [3_600], "the cycle sleeps")
+    assert len(rounds.times) == 2
+    assert planned["probe"] == [0, 3_600]
 
 
-def test_a_wake_up_concerns_its_cycle_alone(schedule: Schedule) -> None:
+def test_a_wake_up_concerns_its_cycle_alone(schedule: Schedule, planned) -> None:
     """All sources of the named cycle wake, no other cycle does, and an unknown name is nobody's business."""
     names = {"ingest:a": Rounds(), "ingest:b": Rounds(), "other": Rounds()}
     _, scheduler = schedule(
         *(
-            Cycle(key.partition(":")[0], Every(MINUTE), rounds, source=key.partition(":")[2])
+            Cycle(key.partition(":")[0], Every(HOUR), rounds, source=key.partition(":")[2])
             for key, rounds in names.items()
         ),
-        worker_idle_backoff_min_ms=30_000,
+        **SLEEPY,
     )
-    for rounds in names.values():
-        rounds.wait(1)
-    time.sleep(0.1)
+    for key in names:
+        eventually(lambda: planned[key] == [3_600], "the cycle sleeps")
     scheduler.wake("nobody")
     scheduler.wake("ingest")
     names["ingest:a"].wait(2)
     names["ingest:b"].wait(2)
+    assert planned["other"] == [3_600]
     assert len(names["other"].times) == 1
 
 
-def test_a_slot_whose_work_outlasts_the_budget_is_followed_up(schedule: Schedule, runs) -> None:
+def test_a_slot_whose_work_outlasts_the_budget_is_followed_up(schedule: Schedule, planned, runs) -> None:
     """A nightly run that hands over after its budget goes on at once; the run that ends the work fills the slot."""
     rounds = Rounds(lambda _run: Step({"done": 1}, items=1, more=len(rounds.times) < 5))
     schedule(
@@ -269,31 +285,36 @@ def test_a_slot_whose_work_outlasts_the_budget_is_followed_up(schedule: Schedule
     assert [row["counts"]["done"] for row in runs("nightly")] == [2, 2, 1]
     assert [row["slot_at"] is not None for row in runs("nightly")] == [False, False, True]
     assert [row["reason"] is not None for row in runs("nightly")] == [True, True, False]
-    never(lambda: len(rounds.times) > 5, "the work was done, but it ran again", during=0.3)
+    eventually(lambda: len(planned["nightly"]) == 3, "the last run ends")
+    assert planned["nightly"][-1] > 1, "the work was done, but it runs again"
 
 
-def test_what_a_wakeable_cycle_says_about_its_sleep(schedule: Schedule, conn) -> None:
+def test_what_a_wakeable_cycle_says_about_its_sleep(schedule: Schedule, planned, conn) -> None:
     """Idle, it sets the fleet's flag and looks once more before it sleeps; with work it clears the flag."""
-    work: list[int] = []
-    rounds = Rounds(lambda _run: Step({"done": 1}, items=1) if work and work.pop() else Step())
-    _, scheduler = schedule(
-        Cycle("probe", Every(MINUTE), rounds, wakeable=True),
-        worker_busy_loop_delay_ms=600,
-        worker_idle_backoff_min_ms=30_000,
-        worker_idle_backoff_jitter_ms=0,
-    )
+    seen = threading.Event()
+
+    def step(_run: Run) -> Step:
+        if len(rounds.times) == 3:
+            return Step({"done": 1}, items=1)
+        assert len(rounds.times) < 4 or seen.wait(PATIENCE_S)
+        return Step()
+
+    rounds = Rounds(step)
+    _, scheduler = schedule(Cycle("probe", Every(HOUR), rounds, wakeable=True), worker_busy_loop_delay_ms=1, **SLEEPY)
 
     def asleep() -> Any:
         return conn.execute("select asleep from relevo.cycle_state where cycle = 'probe'").fetchone()
 
     rounds.wait(2)  # one that found nothing, and one more look
     assert asleep() == (True,)
-    never(lambda: len(rounds.times) > 2, "it looked a third time", during=0.2)
-    work.append(1)
+    eventually(lambda: planned["probe"] == [0, 3_600], "it sleeps, and looks no third time")
     scheduler.wake("probe")
-    eventually(lambda: asleep() == (False,), "the flag is cleared by work")
-    eventually(lambda: asleep() == (True,), "the flag is set again")
-    rounds.wait(5)  # the one with work, one without, and one more look
+    rounds.wait(4)  # the one with work, and one without, which has not ended yet
+    assert asleep() == (False,)
+    seen.set()
+    rounds.wait(5)  # one more look
+    assert asleep() == (True,)
+    eventually(lambda: planned["probe"][-1] == 3_600, "it sleeps again")
     assert len(rounds.times) == 5
 
 
@@ -310,7 +331,6 @@ def test_a_flag_left_behind_is_set_right_by_who_sleeps(schedule: Schedule, conn)
     eventually(
         lambda: conn.execute("select asleep from relevo.cycle_state where cycle = 'probe'").fetchone() == (True,),
         "the flag is set again",
-        within=3,
     )
 
 
