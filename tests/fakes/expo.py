@@ -6,12 +6,13 @@ import json
 import socket
 import socketserver
 import threading
-import time
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
+
+from processes import eventually
 
 SEND = "/--/api/v2/push/send"
 RECEIPTS = "/--/api/v2/push/getReceipts"
@@ -98,10 +99,7 @@ class FakeExpo:
 
     def wait_until_open(self, count: int) -> None:
         """Wait until so many connections are open."""
-        end = time.monotonic() + 3
-        while self.open != count and time.monotonic() < end:
-            time.sleep(0.005)
-        assert self.open == count
+        eventually(lambda: self.open == count, f"{count} open connections", every=0.005)
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -26,7 +26,7 @@ def make(fake: FakeExpo) -> Iterator[Make]:
     made: list[Expo] = []
 
     def start(**settings: Any) -> Expo:
-        usual = {"base_url": fake.url, "access_token": None, "timeout_ms": 3_000, "connect_timeout_ms": 1_000}
+        usual = {"base_url": fake.url, "access_token": None, "timeout_ms": 30_000, "connect_timeout_ms": 10_000}
         made.append(Expo(**usual | settings))
         return made[-1]
 

@@ -6,6 +6,7 @@ import gzip
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -14,10 +15,13 @@ import pytest
 
 from fakes.expo import RECEIPTS, Answer, FakeExpo, as_json, refusal, ticket
 from providers.conftest import Make, message, messages
+from relevo.providers import expo_wire
 from relevo.providers.expo import Expo
 
 HTML = b"<html><body>Gateway trouble</body></html>"
 LONG = as_json({"data": [ticket(1)]}).body + b" " * 5_000_000
+AT_ONCE_S = 15.0
+"""Far more than a busy machine takes beyond a limit, far less than without that limit."""
 REDIRECT = {"Location": "http://127.0.0.1:1/elsewhere"}
 
 SIGNALS = [
@@ -184,9 +188,9 @@ def test_retry_after(fake: FakeExpo, expo: Expo, headers: dict[str, str], wait_m
 @pytest.mark.parametrize(
     "answer",
     [
-        Answer(200, b"x", delay_s=9),
-        Answer(200, b'{"data":[]}' * 99, drip_s=0.02),
-        Answer(200, b'{"data":[]}', drip_s=0.02, drip_head=True),
+        Answer(200, b"x", delay_s=60),
+        Answer(200, b'{"data":[]}' * 999, drip_s=0.02),
+        Answer(200, b'{"data":[]}', drip_s=0.2, drip_head=True),
         Answer(200, b"x", {"Content-Length": "999"}),
     ],
     ids=["silent", "dripping body", "dripping head", "hanging"],
@@ -194,11 +198,12 @@ def test_retry_after(fake: FakeExpo, expo: Expo, headers: dict[str, str], wait_m
 def test_the_whole_takes_no_longer_than_its_time(fake: FakeExpo, make: Make, answer: Answer) -> None:
     """Silent, dripping or hanging: after timeout_ms it is over, unclear, and the connection is not used again."""
     fake.says(answer, as_json({"data": [ticket(1)]}))
-    expo = make(timeout_ms=300)
+    expo = make(timeout_ms=500)
     started = time.monotonic()
     reply = expo.send([message()])
     assert (reply.kind, reply.code) == ("unclear", "ReadTimeout")
-    assert 0.2 < time.monotonic() - started < 0.8
+    assert 0.5 <= time.monotonic() - started < AT_ONCE_S
+    expo._connect_s = expo._total_s = AT_ONCE_S
     assert expo.send([message()]).kind == "answered"
     assert fake.connections == 2
 
@@ -209,11 +214,10 @@ def full() -> Iterator[str]:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen(0)
-        waiting = [socket.socket() for _ in range(3)]
-        for each in waiting:
-            each.setblocking(False)
-            each.connect_ex(server.getsockname())
-        time.sleep(0.05)
+        waiting: list[socket.socket] = []
+        with suppress(TimeoutError):
+            while True:
+                waiting.append(socket.create_connection(server.getsockname(), timeout=0.2))
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
         for each in waiting:
             each.close()
@@ -235,12 +239,16 @@ def free_address() -> str:
         return f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_a_connection_that_takes_too_long(make: Make, full: str) -> None:
-    """No connection within connect_timeout_ms is definite: nothing was sent."""
+def test_a_connection_that_takes_too_long(make: Make, full: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No connection within connect_timeout_ms is definite: nothing was sent, and it is not tried again."""
+    dialled: list[object] = []
+    dial = expo_wire._Plain._new_conn
+    monkeypatch.setattr(expo_wire._Plain, "_new_conn", lambda it: dialled.append(it) or dial(it))
     started = time.monotonic()
     reply = make(base_url=full, connect_timeout_ms=400).send([message()])
     assert (reply.kind, reply.code) == ("not_sent", "ConnectTimeout")
-    assert time.monotonic() - started < 0.75, "it was tried again"
+    assert 0.4 <= time.monotonic() - started < AT_ONCE_S
+    assert len(dialled) == 1
 
 
 def test_one_dead_address_does_not_hide_the_next(
@@ -250,15 +258,15 @@ def test_one_dead_address_does_not_hide_the_next(
     ports = [int(url.rpartition(":")[2]) for url in (full, fake.url)]
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-    assert make(connect_timeout_ms=600).send([message()]).kind == "answered"
+    assert make(connect_timeout_ms=1_000).send([message()]).kind == "answered"
 
 
 def test_tls_that_never_begins(make: Make, mute: str) -> None:
     """A handshake that hangs is a connection that takes too long, although bytes have flown."""
     started = time.monotonic()
-    reply = make(base_url=mute, connect_timeout_ms=200).send([message()])
+    reply = make(base_url=mute, timeout_ms=60_000, connect_timeout_ms=200).send([message()])
     assert (reply.kind, reply.code) == ("not_sent", "ConnectTimeout")
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < AT_ONCE_S
 
 
 def test_tls_with_somebody_else(fake: FakeExpo, make: Make) -> None:

@@ -51,10 +51,10 @@ def test_4_receipts_are_asked_for_with_authorization(fake: FakeExpo, make: Make)
 
 def test_5_nothing_waits_for_ever(fake: FakeExpo, make: Make) -> None:
     """Receipts have the same time limit as sending."""
-    fake.says(Answer(200, delay_s=9))
+    fake.says(Answer(200, delay_s=60))
     started = time.monotonic()
     assert make(timeout_ms=200).fetch_receipts(["t1"]).kind == "unclear"
-    assert time.monotonic() - started < 1
+    assert 0.2 <= time.monotonic() - started < 15
 
 
 @pytest.mark.parametrize("answer", [refusal(429, "TOO_MANY_REQUESTS"), Answer(429, b"<html>"), as_json([], 429)])

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from fakes.expo import RECEIPTS, SEND, Answer, FakeExpo, as_json, refusal, regular, ticket
+from processes import PATIENCE_S
 from providers.conftest import Make, message, messages
 from relevo import __version__, providers
 from relevo.model import Reply
@@ -193,10 +194,10 @@ def test_threads_do_not_meet(fake: FakeExpo, expo: Expo) -> None:
         return as_json({"data": [{"status": "ok", "id": each["tag"]} for each in asked.body]})
 
     def work(worker: int) -> bool:
-        ready.wait(5)
+        ready.wait(PATIENCE_S)
         tags = [[f"{worker}-{turn}-{n}" for n in range(20)] for turn in range(20)]
         replies = [expo.send([message(tag=tag) for tag in turn]) for turn in tags]
-        ready.wait(5)
+        ready.wait(PATIENCE_S)
         return [[each.id for each in reply.tickets] for reply in replies] == tags
 
     fake.answer = echo
@@ -213,13 +214,13 @@ def test_close_closes_all_connections(fake: FakeExpo, expo: Expo) -> None:
 
     def work() -> None:
         expo.send([message()])
-        ready.wait(5)
-        done.wait(5)
+        ready.wait(PATIENCE_S)
+        done.wait(PATIENCE_S)
 
     threads = [threading.Thread(target=work) for _ in range(3)]
     for thread in threads:
         thread.start()
-    ready.wait(5)
+    ready.wait(PATIENCE_S)
     fake.wait_until_open(3)
     expo.close()
     fake.wait_until_open(0)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import requests
 
+from processes import PATIENCE_S
 from relevo.sandbox import Sandbox, Settings
 
 
@@ -20,7 +21,7 @@ class Client:
 
     def send(self, body: Any, **more: Any) -> requests.Response:
         """Send messages."""
-        return requests.post(f"{self.url}/--/api/v2/push/send", json=body, timeout=10, **more)
+        return requests.post(f"{self.url}/--/api/v2/push/send", json=body, timeout=PATIENCE_S, **more)
 
     def push(self, *tokens: str, **fields: Any) -> requests.Response:
         """Send a message to each token."""
@@ -34,11 +35,11 @@ class Client:
 
     def receipts(self, ids: Any, **more: Any) -> requests.Response:
         """Ask for receipts."""
-        return requests.post(f"{self.url}/--/api/v2/push/getReceipts", json={"ids": ids}, timeout=10, **more)
+        return requests.post(f"{self.url}/--/api/v2/push/getReceipts", json={"ids": ids}, timeout=PATIENCE_S, **more)
 
     def call(self, method: str, path: str, **more: Any) -> requests.Response:
         """Make an admin call."""
-        return requests.request(method, f"{self.url}{path}", timeout=10, **more)
+        return requests.request(method, f"{self.url}{path}", timeout=PATIENCE_S, **more)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 import requests
 
+from processes import PATIENCE_S
 from relevo import cli
 
 COMMAND = [sys.executable, "-m", "relevo.cli", "sandbox"]
@@ -34,11 +35,14 @@ def test_serves_until_told_to_stop() -> None:
     """It says where it listens, tells each request in a line without tokens or secrets, and leaves with 0."""
     with started("--access-token", "s3cret", "--fault", "500:1", "--latency-ms", "1") as (process, url):
         body, headers = {"to": "ExponentPushToken[ana-who-is-secret]"}, {"authorization": "Bearer s3cret"}
-        assert requests.post(f"{url}/--/api/v2/push/send", json=body, headers=headers, timeout=10).status_code == 500
-        assert requests.post(f"{url}/--/api/v2/push/send", json=body, timeout=10).status_code == 401
-        requests.get(f"{url}/sandbox/phones/{body['to']}", timeout=10)
+        assert (
+            requests.post(f"{url}/--/api/v2/push/send", json=body, headers=headers, timeout=PATIENCE_S).status_code
+            == 500
+        )
+        assert requests.post(f"{url}/--/api/v2/push/send", json=body, timeout=PATIENCE_S).status_code == 401
+        requests.get(f"{url}/sandbox/phones/{body['to']}", timeout=PATIENCE_S)
         process.send_signal(signal.SIGTERM)
-        told, _ = process.communicate(timeout=10)
+        told, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     first, second, third = told.splitlines()
     assert first.startswith("POST  /--/api/v2/push/send  500  1 messages  @relevo/app  fault 500")
@@ -51,9 +55,9 @@ def test_serves_until_told_to_stop() -> None:
 def test_quiet() -> None:
     """With --quiet nothing is said about requests, and Ctrl-C is a good way to leave."""
     with started("--quiet") as (process, url):
-        assert requests.get(url, timeout=10).status_code == 200
+        assert requests.get(url, timeout=PATIENCE_S).status_code == 200
         process.send_signal(signal.SIGINT)
-        told, _ = process.communicate(timeout=10)
+        told, _ = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, told) == (0, "")
 
 

@@ -22,6 +22,7 @@ from relevo.sandbox.world import World
 
 T = TypeVar("T")
 _STOP_S = 10.0
+_DRAIN_S = 5
 
 
 class _Protocol(HttpToolsProtocol):
@@ -130,7 +131,7 @@ class Sandbox:
             proxy_headers=False,
             server_header=False,
             timeout_keep_alive=75,
-            timeout_graceful_shutdown=5,
+            timeout_graceful_shutdown=_DRAIN_S,
         )
         self._server = uvicorn.Server(config)
         ready.set()
