@@ -475,11 +475,17 @@ class Settings(BaseSettings):
     )
     ocds_url: WebAddress | None = _setting("The address of OCDS packages; their links to the next page are followed.")
     ocds_folder: ExistingFolder | None = _setting("A folder with OCDS packages, instead of OCDS_URL.")
+    ocds_done_dir: ExistingFolder | None = _setting(
+        "The folder to which files of OCDS_FOLDER are moved a minute after they were read; without it they stay."
+    )
     ocds_namespace: Annotated[str, AfterValidator(_namespace)] | None = _setting(
         "The register the OCDS tenders belong to; without it their ocid's prefix, and chilecompra for Chile's."
     )
     folder_source_dir: ExistingFolder | None = _setting(
         "The folder in which JSON lines files with tenders are dropped; without it a bundled sample is read."
+    )
+    folder_source_done_dir: ExistingFolder | None = _setting(
+        "The folder to which files of FOLDER_SOURCE_DIR are moved a minute after they were read; without it they stay."
     )
     sources: Annotated[Names, AfterValidator(_sources)] = _setting(
         f"Where tenders come from, separated by commas: {', '.join(SOURCES)}, or {NO_SOURCES}.",

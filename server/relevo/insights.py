@@ -11,6 +11,7 @@ from psycopg.rows import dict_row
 
 from relevo import door, queries
 from relevo.config import Settings
+from relevo.cycles.ingest import REJECT_ATTEMPTS
 from relevo.db import Database
 from relevo.errors import MigrationError
 
@@ -109,10 +110,15 @@ def status(database: Database, settings: Settings) -> Status:
         _rows(database, "list_workers", limit=50),
         _rows(database, "list_cycles"),
         _rows(database, "sum_claims")[0],
-        _rows(database, "list_sources"),
+        sources(database),
         projects(database),
         health(database, settings),
     )
+
+
+def sources(database: Database) -> list[Row]:
+    """Return the sources with their last answer, and what stays wrong with them."""
+    return _rows(database, "list_sources", given_up_attempts=REJECT_ATTEMPTS)
 
 
 def projects(database: Database) -> list[Row]:
@@ -133,12 +139,24 @@ def health(database: Database, settings: Settings) -> Health:
         )
     if row["oldest_expired_s"] is not None and row["oldest_expired_s"] > limit_s:
         problems.append(f"an expired claim has been waiting for a reaper for {row['oldest_expired_s']:.0f} s")
+    for source in sources(database):
+        problems += _left_out(source)
     for project in projects(database):
         problems += _held_up(project)
     for month in archive(database):
         if month["last_error"] is not None:
             problems.append(f"{month['entity']} {month['month']:%Y-%m} is not archived: {month['last_error']}")
     return Health(tuple(problems))
+
+
+def _left_out(source: Row) -> list[str]:
+    found = [f"source {source['source']}: {problem}" for problem in source["problems"]]
+    if source["given_up"]:
+        found.append(
+            f"source {source['source']}: {source['given_up']} rejects were tried {REJECT_ATTEMPTS} times and given up; "
+            "`relevo rejects` shows them, `relevo rejects --retry` has them tried again"
+        )
+    return found
 
 
 def _held_up(project: Row) -> list[str]:

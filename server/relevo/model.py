@@ -273,9 +273,11 @@ class Item:
     cierra_at: datetime | None = None
     url: str | None = None
     announces: bool = True
-    """Whether it is open for offers, so that a new one is worth an event."""
+    """Whether it is open for offers, so that a new one is worth an event; once it is not, what is left is cancelled."""
     withdrawn: bool = False
-    """Whether it was revoked or suspended, so that what has not gone out is cancelled."""
+    """Whether it was revoked or suspended: that stays until something newer is said of it."""
+    as_of: datetime | None = None
+    """When its source said this; what is older than what is stored only fills blanks."""
 
 
 @dataclass(frozen=True)
@@ -303,6 +305,12 @@ class Fetched:
     detail: str = ""
     more: bool = False
     """Whether the source has more to say at once."""
+    incomplete: bool = False
+    """Whether this pass left something out that was there: a first pass is over only when it was whole."""
+    seen: tuple[tuple[str, str], ...] = ()
+    """Namespace and name of items that are there and could not be read yet: they are no news later."""
+    problems: tuple[str, ...] = ()
+    """What stays wrong with the source until somebody mends it, for whoever looks at its health."""
 
 
 @dataclass(frozen=True)

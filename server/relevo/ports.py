@@ -14,6 +14,10 @@ class NoRequestsLeft(Exception):  # noqa: N818 a state of affairs: today's reque
     """No request may be made in this quota now."""
 
 
+class OutOfTime(NoRequestsLeft):
+    """This run's time is over, or the process stops: the rest is for the next run, and nothing is wrong."""
+
+
 class SourceContext(Protocol):
     """What the ingest cycle lends a source: what is known already, and its turn in the fleet's queue of requests."""
 

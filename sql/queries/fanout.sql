@@ -94,9 +94,14 @@ select e.event_day, e.id, t.installation_id, e.event_type, t.provider, t.project
        coalesce(%(now)s::timestamptz, now()), e.deadline_at
   from relevo.notification_events e
   cross join relevo.slice_targets(%(event_id)s, %(audience)s, %(buckets)s::text[], %(after_seq)s, %(upto_seq)s) t
- where e.id = %(event_id)s;
+ where e.id = %(event_id)s
+   and not exists (select from relevo.event_followers f -- whoever got what this event follows is not told again
+                     join relevo.notification_events o on o.id = f.former_event_id
+                     join relevo.notification_deliveries d
+                       on d.event_day = o.event_day and d.notification_event_id = o.id and d.installation_id = t.installation_id
+                    where f.event_id = e.id and d.status in ('sent', 'ok', 'unconfirmed', 'unknown'));
 
--- name: create_deliveries_gently
+-- name: create_missing_deliveries
 -- Makes the deliveries of one slice that are not there yet: after a violation showed that some are.
 insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane,
                                             at_most_once, next_attempt_at, deadline_at)
@@ -105,6 +110,11 @@ select e.event_day, e.id, t.installation_id, e.event_type, t.provider, t.project
   from relevo.notification_events e
   cross join relevo.slice_targets(%(event_id)s, %(audience)s, %(buckets)s::text[], %(after_seq)s, %(upto_seq)s) t
  where e.id = %(event_id)s
+   and not exists (select from relevo.event_followers f -- whoever got what this event follows is not told again
+                     join relevo.notification_events o on o.id = f.former_event_id
+                     join relevo.notification_deliveries d
+                       on d.event_day = o.event_day and d.notification_event_id = o.id and d.installation_id = t.installation_id
+                    where f.event_id = e.id and d.status in ('sent', 'ok', 'unconfirmed', 'unknown'))
 on conflict (event_day, notification_event_id, installation_id) do nothing;
 
 -- name: count_targets

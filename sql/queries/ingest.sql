@@ -6,12 +6,12 @@ select coalesce(s.cursor, '{}') as cursor, s.seeded_at
 
 -- name: save_source
 -- Moves a source's cursor together with what was read, and notes its answer.
-insert into relevo.source_state as s (source, cursor, seeded_at, last_outcome, last_detail, last_asked_at, last_ok_at)
+insert into relevo.source_state as s (source, cursor, seeded_at, last_outcome, last_detail, last_asked_at, last_ok_at, problems)
 values (%(source)s, %(cursor)s, case when not %(seeded)s then null when %(silent)s then coalesce(%(now)s::timestamptz, now()) else 'epoch' end, %(outcome)s, left(%(detail)s, 500), coalesce(%(now)s::timestamptz, now()),
-        case when %(outcome)s in ('ok', 'unchanged') then coalesce(%(now)s::timestamptz, now()) end)
+        case when %(outcome)s in ('ok', 'unchanged') then coalesce(%(now)s::timestamptz, now()) end, %(problems)s::text[])
 on conflict (source) do update
    set cursor = excluded.cursor, seeded_at = coalesce(s.seeded_at, excluded.seeded_at), last_outcome = excluded.last_outcome,
-       last_detail = excluded.last_detail, last_asked_at = excluded.last_asked_at, last_ok_at = coalesce(excluded.last_ok_at, s.last_ok_at);
+       problems = excluded.problems, last_detail = excluded.last_detail, last_asked_at = excluded.last_asked_at, last_ok_at = coalesce(excluded.last_ok_at, s.last_ok_at);
 
 -- name: claim_registry
 -- Claims the items nobody has seen before; what another source claimed first is not returned.
@@ -34,7 +34,8 @@ returning r.namespace, r.external_id;
 -- name: read_items
 -- Reads and locks the stored items that a batch tells of, in one order for all, so that two sources do not lock crosswise.
 select l.id, l.namespace, l.external_id, l.nombre, l.fingerprint, l.descripcion, l.organismo, l.region, l.tipo, l.estado, l.monto,
-       l.moneda, l.monto_label, l.rubros, l.rubro_scheme, l.publicada_at, l.cierra_at, l.url
+       l.moneda, l.monto_label, l.rubros, l.rubro_scheme, l.publicada_at, l.cierra_at, l.url, l.as_of, l.announces,
+       coalesce(l.withdrawn, l.estado in ('Revocada', 'Suspendida'), false) as withdrawn
   from relevo.licitaciones l
   join unnest(%(namespaces)s::text[], %(external_ids)s::text[]) as u(namespace, external_id)
     on l.namespace = u.namespace and l.external_id = u.external_id
@@ -44,24 +45,28 @@ select l.id, l.namespace, l.external_id, l.nombre, l.fingerprint, l.descripcion,
 -- name: save_items
 -- Writes items, new or merged; what did not change is not touched.
 insert into relevo.licitaciones as l (namespace, external_id, nombre, fingerprint, descripcion, organismo, region, tipo, estado, monto,
-                                      moneda, monto_label, rubros, rubro_scheme, publicada_at, cierra_at, url, sources)
+                                      moneda, monto_label, rubros, rubro_scheme, publicada_at, cierra_at, url, as_of, announces,
+                                      withdrawn, sources)
 select i.namespace, i.external_id, i.nombre, i.fingerprint, i.descripcion, i.organismo, i.region, i.tipo, i.estado, i.monto,
-       i.moneda, i.monto_label, coalesce(i.rubros, '{}'), i.rubro_scheme, i.publicada_at, i.cierra_at, i.url, array[%(source)s::text]
+       i.moneda, i.monto_label, coalesce(i.rubros, '{}'), i.rubro_scheme, i.publicada_at, i.cierra_at, i.url, i.as_of, i.announces,
+       i.withdrawn, array[%(source)s::text]
   from jsonb_to_recordset(%(items)s) as i(namespace text, external_id text, nombre text, fingerprint text, descripcion text,
          organismo text, region text, tipo text, estado text, monto numeric, moneda text, monto_label text, rubros text[],
-         rubro_scheme text, publicada_at timestamptz, cierra_at timestamptz, url text)
+         rubro_scheme text, publicada_at timestamptz, cierra_at timestamptz, url text, as_of timestamptz, announces boolean,
+         withdrawn boolean)
 on conflict (namespace, external_id) do update
    set nombre = excluded.nombre, fingerprint = excluded.fingerprint, descripcion = excluded.descripcion, organismo = excluded.organismo,
        region = excluded.region, tipo = excluded.tipo, estado = excluded.estado, monto = excluded.monto, moneda = excluded.moneda,
        monto_label = excluded.monto_label, rubros = excluded.rubros, rubro_scheme = excluded.rubro_scheme,
-       publicada_at = excluded.publicada_at, cierra_at = excluded.cierra_at, url = excluded.url,
+       publicada_at = excluded.publicada_at, cierra_at = excluded.cierra_at, url = excluded.url, as_of = excluded.as_of,
+       announces = excluded.announces, withdrawn = excluded.withdrawn,
        sources = case when l.sources @> excluded.sources then l.sources else l.sources || excluded.sources end, updated_at = now()
  where (l.nombre, l.fingerprint, l.descripcion, l.organismo, l.region, l.tipo, l.estado, l.monto, l.moneda, l.monto_label, l.rubros,
-        l.rubro_scheme, l.publicada_at, l.cierra_at, l.url)
+        l.rubro_scheme, l.publicada_at, l.cierra_at, l.url, l.as_of, l.announces, l.withdrawn)
        is distinct from
        (excluded.nombre, excluded.fingerprint, excluded.descripcion, excluded.organismo, excluded.region, excluded.tipo, excluded.estado,
         excluded.monto, excluded.moneda, excluded.monto_label, excluded.rubros, excluded.rubro_scheme, excluded.publicada_at,
-        excluded.cierra_at, excluded.url)
+        excluded.cierra_at, excluded.url, excluded.as_of, excluded.announces, excluded.withdrawn)
     or not l.sources @> excluded.sources
 returning l.id, l.namespace, l.external_id;
 
@@ -73,17 +78,41 @@ select e.event_id, e.created from relevo.enqueue_many(%(events)s) e;
 -- Gives events that have not begun to fan out what became known of their items since.
 update relevo.notification_events e
    set title = i.title, body = i.body, match_rubros = coalesce(i.rubros, '{}'), match_region = relevo.region_key(i.region),
-       match_tipo = i.tipo, match_monto = i.monto, match_moneda = i.moneda, match_words = relevo.words(i.text),
-       deadline_at = case when i.deadline_at > greatest(e.scheduled_at, now()) then i.deadline_at else e.deadline_at end, updated_at = now()
+       match_tipo = i.tipo, match_monto = i.monto, match_moneda = i.moneda, match_words = relevo.words(i.text), updated_at = now()
   from jsonb_to_recordset(%(events)s) as i(licitacion_id bigint, title text, body text, rubros text[], region text, tipo text,
-         monto numeric, moneda text, text text, deadline_at timestamptz)
+         monto numeric, moneda text, text text)
  where e.licitacion_id = i.licitacion_id and e.event_type = %(event_type)s and e.state = 'waiting';
 
--- name: cancel_withdrawn
--- The saga's compensation: cancels the events of items that were revoked or suspended, and says which.
-select e.id from relevo.notification_events e
- where e.licitacion_id = any (%(item_ids)s::bigint[]) and e.event_type = %(event_type)s and e.ended_at is null
-   and relevo.cancel(e.id, 'the tender was withdrawn');
+-- name: move_deadlines
+-- Lets the deadline of an event follow its tender as long as anything of it may be sent, however far it was fanned out.
+update relevo.notification_events e
+   set deadline_at = i.deadline_at, updated_at = now()
+  from jsonb_to_recordset(%(events)s) as i(licitacion_id bigint, deadline_at timestamptz)
+ where e.licitacion_id = i.licitacion_id and e.event_type = %(event_type)s and e.ended_at is null
+   and i.deadline_at is not null and e.deadline_at is distinct from i.deadline_at;
+
+-- name: cancel_closed
+-- The saga's compensation: cancels the events of items that are no longer open, each with its reason, and says which.
+select e.id
+  from unnest(%(item_ids)s::bigint[], %(reasons)s::text[]) as c(item_id, reason)
+  join relevo.notification_events e on e.licitacion_id = c.item_id
+ where e.event_type = %(event_type)s and e.ended_at is null and relevo.cancel(e.id, c.reason);
+
+-- name: find_cancelled
+-- Finds the items all of whose events were cancelled because they were not open: how many those were, and which.
+select e.licitacion_id, count(*)::int + 1 as number, array_agg(e.id order by e.id) as former
+  from relevo.notification_events e
+ where e.licitacion_id = any (%(item_ids)s::bigint[]) and e.event_type = %(event_type)s
+ group by e.licitacion_id
+having bool_and(e.state = 'cancelled' and e.end_reason = any (%(reasons)s::text[]));
+
+-- name: follow_events
+-- Notes which events an event follows: whoever got one of those is not told again.
+insert into relevo.event_followers (event_id, former_event_id)
+select e.id, f.id
+  from relevo.notification_events e cross join unnest(%(former)s::bigint[]) as f(id)
+ where e.event_type = %(event_type)s and e.event_key = %(key)s
+on conflict do nothing;
 
 -- name: known_fingerprints
 -- Tells which items are stored already, and what was said of them.
@@ -98,7 +127,7 @@ select %(source)s, u.place, u.external_id, u.reason, case when u.retry then coal
 on conflict (source, md5(place)) do update
    set reason = excluded.reason, external_id = coalesce(excluded.external_id, r.external_id), resolved_at = null, updated_at = coalesce(%(now)s::timestamptz, now()),
        attempts = case when r.resolved_at is null then r.attempts + 1 else 1 end,
-       retry_at = case when excluded.retry_at is not null
+       retry_at = case when excluded.retry_at is not null and (r.resolved_at is not null or r.attempts < %(most_attempts)s)
                        then coalesce(%(now)s::timestamptz, now()) + least(interval '10 minutes' * 2 ^ least(r.attempts, 7), interval '12 hours') end;
 
 -- name: resolve_rejects
@@ -133,6 +162,12 @@ update relevo.source_lanes
 -- name: read_pace
 -- Reads a quota's present pace.
 select l.pace_ms from relevo.source_lanes l where l.lane = %(quota)s;
+
+-- name: read_quota
+-- Tells how many of today's requests of a quota are spent, and for how many seconds nobody may ask.
+select case when l.day = (now() at time zone %(timezone)s)::date then l.requests else 0 end,
+       greatest(0, extract(epoch from l.not_before - clock_timestamp()))::float8
+  from relevo.source_lanes l where l.lane = %(quota)s;
 
 -- name: read_now
 -- Reads the database's time, or the one that was given.

@@ -129,7 +129,9 @@ select r.id, r.source, r.place, r.external_id, r.reason, r.attempts, r.retry_at,
 
 -- name: list_sources
 -- Lists the sources with their last answer.
-select s.source, s.last_outcome, s.last_detail, s.last_asked_at, s.last_ok_at, s.seeded_at,
+select s.source, s.last_outcome, s.last_detail, s.last_asked_at, s.last_ok_at, s.seeded_at, s.problems,
+       (select count(*)::int from relevo.ingest_rejects r
+         where r.source = s.source and r.resolved_at is null and r.retry_at is null and r.attempts >= %(given_up_attempts)s) as given_up,
        extract(epoch from now() - s.last_ok_at)::float8 as since_ok_s
   from relevo.source_state s order by s.source;
 

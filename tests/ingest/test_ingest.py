@@ -274,6 +274,19 @@ def test_a_lane_that_rests_is_not_waited_for_beyond_the_budget(relay: App, fake:
     assert conn.execute("select requests from relevo.source_lanes").fetchone() == before
 
 
+def test_the_end_of_a_budget_is_no_alarm(build: Build, fake: FakeChileCompra, conn: Conn) -> None:
+    """A run whose time is over before its next turn says what it did and no more; the rest is for the next run."""
+    fake.fill(TODAY, 5)
+    app = build(**asking(fake, chilecompra_pace_ms=400))
+    for _ in range(60):
+        report = app.runner.run(app.cycles(["ingest"])[0], "tick", budget=Budget(600, 1_000))
+        assert (report.outcome in ("ok", "idle"), report.error) == (True, "")
+        if conn.execute("select count(*) from relevo.licitaciones").fetchone() == (5,):
+            break
+    assert conn.execute("select count(*) from relevo.licitaciones").fetchone() == (5,)
+    assert conn.execute("select last_outcome from relevo.source_state").fetchone()[0] in ("ok", "unchanged")
+
+
 def test_notifying_later_does_not_dig_up_the_silent_stock(build: Build, fake: FakeChileCompra, conn: Conn) -> None:
     """INGEST_NOTIFY_FIRST_RUN switched on after a silent first pass tells of nothing that pass took stock of."""
     fake.publish("1-1-LE26", TODAY, "Antigua")

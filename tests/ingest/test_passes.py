@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from phones import add_phones, fan_out, prefer, reached
+from relevo import insights
 from relevo.app import App
 from relevo.cycles import ingest
 from relevo.delivery import rendering
-from relevo.model import Fetched, Item
+from relevo.model import Fetched, Item, Reject
 from relevo.ports import SourceContext
 
 Build = Callable[..., App]
@@ -49,6 +50,11 @@ class Relay:
 
     app: App
     script: Script
+
+    def answer(self, fetched: Fetched) -> None:
+        """Let the source answer this and run ingest once."""
+        self.script.answers = [fetched]
+        self.app.runner.run(self.app.cycles([f"ingest:{self.script.name}"])[0], "manual")
 
     def tell(self, *items: Item, more: bool = False) -> Mapping[str, int]:
         """Let the source tell these items and run ingest once."""
@@ -116,15 +122,48 @@ class TestOneEventPerTender:
         assert [row[1] for row in rows] == ["Aseo de oficinas — $5"]
         assert reached(conn, rows[0][0]) == phones[:1]
 
-    def test_withdrawn_and_back(self, relay, conn: Conn) -> None:
-        """A withdrawn tender's event is cancelled once, and its return is not announced again."""
+    def test_withdrawn_and_back(self, relay, build: Build, conn: Conn) -> None:
+        """A withdrawn tender's event is cancelled once; when it is open again, those who missed it are told, no others."""
+        reached_before, missed = add_phones(conn, 2)
+        prefer(conn, [reached_before, missed])
         talking = relay()
         talking.tell(tender())
+        fan_out(build())
+        conn.execute(
+            "update relevo.notification_deliveries set status = 'sent', provider_ticket_id = 't', next_attempt_at = null, attempt_count = 1"
+            " where installation_id = %s",
+            [reached_before],
+        )
         assert talking.tell(tender(withdrawn=True, fingerprint="2"))["events_cancelled"] == 1
         assert "events_cancelled" not in talking.tell(tender(withdrawn=True, fingerprint="3"))
-        talking.tell(tender(fingerprint="4"))
-        states = conn.execute("select state, end_reason from relevo.notification_events").fetchall()
-        assert states == [("cancelled", "the tender was withdrawn")]
+        fan_out(build())
+        assert talking.tell(tender(fingerprint="4"))["events_created"] == 1
+        assert "events_created" not in talking.tell(tender(fingerprint="5"))
+        rows = conn.execute(
+            "select id, event_key, state, end_reason from relevo.notification_events order by id"
+        ).fetchall()
+        assert [row[1:] for row in rows] == [
+            ("register:1-1-LE26", "cancelled", "the tender was withdrawn"),
+            ("register:1-1-LE26#2", "waiting", None),
+        ]
+        fan_out(build())
+        assert reached(conn, rows[1][0]) == [missed]
+
+    @pytest.mark.parametrize("estado", ["Cerrada", "Desierta", "Adjudicada", "16"])
+    def test_a_tender_that_closed_is_not_announced(self, relay, build: Build, conn: Conn, estado: str) -> None:
+        """Whatever state it is in, once a tender is no longer open what is left of its event is cancelled."""
+        phones = add_phones(conn, 2)
+        prefer(conn, phones)
+        talking = relay()
+        talking.tell(tender("fanned"))
+        fan_out(build())
+        talking.tell(tender("waiting"))
+        closed = {"estado": estado, "announces": False, "fingerprint": "2"}
+        assert talking.tell(tender("fanned", **closed), tender("waiting", **closed))["events_cancelled"] == 2
+        fan_out(build())
+        states = conn.execute("select distinct state, end_reason from relevo.notification_events").fetchall()
+        assert states == [("cancelled", "the tender is no longer open")]
+        assert conn.execute("select distinct status from relevo.notification_deliveries").fetchall() == [("cancelled",)]
 
     def test_closed_or_withdrawn_from_the_start(self, relay, conn: Conn) -> None:
         """What is closed, past or withdrawn when first told is stored and not announced; once it opens, it is."""
@@ -146,6 +185,115 @@ class TestOneEventPerTender:
         talking.tell(tender(cierra_at=later, fingerprint="2"))
         assert conn.execute("select deadline_at from relevo.notification_events").fetchone() == (later,)
 
+    def test_the_deadline_follows_what_is_fanned_out(self, relay, build: Build, conn: Conn) -> None:
+        """A closing that is brought forward or extended moves the deadline of what was fanned out already, too."""
+        soon, later = (datetime.now(UTC) + timedelta(days=days) for days in (1, 2))
+        prefer(conn, add_phones(conn, 1))
+        talking = relay()
+        talking.tell(tender(cierra_at=later))
+        fan_out(build())
+        talking.tell(tender(cierra_at=soon, fingerprint="2"))
+        assert conn.execute("select state, deadline_at from relevo.notification_events").fetchone() == ("fanned", soon)
+        talking.tell(tender(cierra_at=later, fingerprint="3"))
+        assert conn.execute("select deadline_at from relevo.notification_events").fetchone() == (later,)
+
+
+class TestOneBadItem:
+    """What the database refuses costs itself and nothing else."""
+
+    @pytest.mark.parametrize(
+        "bad",
+        [
+            {"nombre": "x" * 3_000},
+            {"cierra_at": datetime(2300, 1, 1, tzinfo=UTC)},
+            {"nombre": "half a character \ud800"},
+            {"nombre": "nul \x00"},
+            {"moneda": "pesos"},
+        ],
+        ids=["too long", "too late", "surrogate", "nul", "currency"],
+    )
+    def test_it_is_a_reject(self, relay, conn: Conn, bad: dict[str, Any]) -> None:
+        """The items around it are saved and announced, the culprit is named, and the cursor moves on."""
+        talking = relay()
+        counts = talking.tell(tender("1"), replace(tender("2"), **bad), tender("3"))
+        assert (counts["licitaciones_new"], counts["events_created"], counts["rejected"]) == (2, 2, 1)
+        assert events(conn) == ["1", "3"]
+        assert conn.execute("select place from relevo.ingest_rejects").fetchall() == [("item register:2",)]
+        assert conn.execute("select cursor from relevo.source_state").fetchone() == ({"n": 1},)
+
+
+class TestOlderNews:
+    """The last teller is not always the one with the newest news."""
+
+    def test_older_news_do_not_undo_newer(self, relay, conn: Conn) -> None:
+        """A telling older than what is stored fills blanks, and neither revives, moves nor announces anything."""
+        newer, older = datetime(2026, 10, 9, tzinfo=UTC), datetime(2026, 10, 1, tzinfo=UTC)
+        closing = datetime.now(UTC) + timedelta(days=9)
+        talking = relay()
+        talking.tell(tender(as_of=older, cierra_at=closing))
+        talking.tell(tender(as_of=newer, estado="Revocada", withdrawn=True, announces=False, fingerprint="2"))
+        talking.tell(
+            tender(
+                as_of=older, estado="active", cierra_at=closing + timedelta(days=9), organismo="MOP", fingerprint="3"
+            )
+        )
+        row = conn.execute("select estado, cierra_at, withdrawn, organismo, as_of from relevo.licitaciones").fetchone()
+        assert row == ("Revocada", closing, True, "MOP", newer)
+        assert conn.execute("select state from relevo.notification_events").fetchall() == [("cancelled",)]
+
+
+class TestWholePasses:
+    """A first pass is silent until it was whole."""
+
+    def test_an_incomplete_pass_is_not_over(self, relay, conn: Conn) -> None:
+        """A source that read only a part says so: the rest, which comes later, is no news either."""
+        silent = relay(seeds_silently=True)
+        silent.answer(Fetched("ok", {}, (tender("card"),), incomplete=True))
+        silent.answer(Fetched("ok", {}, (tender("card"), tender("old"))))
+        silent.answer(Fetched("ok", {}, (tender("new"),)))
+        assert events(conn) == ["new"]
+
+    def test_what_was_seen_and_not_read_is_no_news(self, relay, conn: Conn) -> None:
+        """A detail of the first pass that can be read only later stays silent."""
+        silent = relay(seeds_silently=True)
+        silent.answer(Fetched("ok", {}, (tender("1"),), seen=(("register", "2"),)))
+        silent.answer(Fetched("ok", {}, (tender("2"), tender("3"))))
+        assert events(conn) == ["3"]
+
+
+def test_what_stays_wrong_is_a_problem_in_health(relay, conn: Conn) -> None:
+    """What a source gave up, and rejects that were tried in vain, are told by health until they are mended."""
+    talking = relay()
+    talking.answer(Fetched("ok", {}, (tender("1"),), problems=("the list of 2026-02-09 was given up",)))
+    problems = insights.health(talking.app.database, talking.app.settings).problems
+    assert "source script: the list of 2026-02-09 was given up" in problems
+    reject = Reject("codigo=2", "refused", retry=True)
+    for _ in range(ingest.REJECT_ATTEMPTS + 1):
+        talking.answer(Fetched("ok", {}, rejects=(reject,)))
+    [problem] = [
+        each for each in insights.health(talking.app.database, talking.app.settings).problems if "script" in each
+    ]
+    assert problem.startswith("source script: 1 rejects were tried")
+    talking.answer(Fetched("ok", {}, resolved=("codigo=2",)))
+    assert not any("script" in each for each in insights.health(talking.app.database, talking.app.settings).problems)
+
+
+def test_keys_of_different_items_are_different() -> None:
+    """No two pairs of namespace and name make the same event key, whatever they hold."""
+    pairs = [
+        ("a:b", "c"),
+        ("a", "b:c"),
+        ("a%3Ab", "c"),
+        ("a", "c#2"),
+        ("a", "c%232"),
+        ("x" * 100, "y" * 300),
+        ("a", "c"),
+    ]
+    keys = [ingest._event_key(Item(namespace, name, "n", "1")) for namespace, name in pairs]
+    assert len(set(keys)) == len(pairs)
+    assert keys[-1] == "a:c"
+    assert all(len(key) <= 300 for key in keys)
+
 
 def test_whatever_a_tender_says_its_push_fits(conn: Conn) -> None:
     """No name, code or label that an item may hold makes a push that the door refuses: one such would stop its source."""
@@ -162,7 +310,7 @@ def test_whatever_a_tender_says_its_push_fits(conn: Conn) -> None:
     @given(long(2_000), long(300), st.none() | long(100))
     def check(nombre: str, code: str, label: str | None) -> None:
         item = Item("register", code, nombre if nombre.strip() else "x", "1", monto_label=label)
-        event = ingest.Ingest(Script(), rendering.tender)._event(item, 2**63 - 1)
+        event = ingest.Ingest(cast("Any", None), Script(), rendering.tender)._event(item, 2**63 - 1)
         conn.execute("select relevo.check_event(%s)", [psycopg.types.json.Jsonb(event)])
 
     check()

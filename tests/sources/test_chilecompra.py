@@ -159,7 +159,7 @@ class TestRealAnswers:
         summary = read_summary({"CodigoExterno": "1-1-LE26", "CodigoEstado": state, "FechaCierre": None})
         assert summary
         assert not summary.is_open(NOW)
-        assert (summary.item().estado, summary.item().withdrawn) == (name, withdrawn)
+        assert (summary.item(NOW).estado, summary.item(NOW).withdrawn) == (name, withdrawn)
 
 
 class TestSayingNo:
@@ -231,11 +231,20 @@ class TestSayingNo:
             assert answer.outcome == "unavailable"
         assert max(context.paces.values()) <= MAX_PACE_MS
 
-    @pytest.mark.parametrize("no", [fake.WRONG_DATE, fake.WRONG_MONTH, Answer(500, "Mes inválido".encode())])
-    def test_a_wrong_request_is_never_repeated(
+    @pytest.mark.parametrize(
+        "no",
+        [
+            fake.WRONG_DATE,
+            fake.WRONG_MONTH,
+            Answer(500, "Mes inválido".encode()),
+            Answer(400, b"<html>a proxy's page</html>"),
+        ],
+    )
+    def test_one_refusal_does_not_lose_a_day(
         self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext, no: Answer
     ) -> None:
-        """A list refused for good is recorded and not asked for again; the next day goes on."""
+        """A list that was refused, though its date is right, is asked for again: later, and on the days after it."""
+        chile.publish("1-1-LE26", TODAY)
         fault = chile.fail(no, times=None, fecha="09022026")
         [answer] = context.run(source)
         assert answer.outcome == "rejected"
@@ -246,8 +255,31 @@ class TestSayingNo:
         chile.publish("2-1-LE26", TODAY + timedelta(days=1))
         context.time += timedelta(days=1)
         assert context.run(source)[-1].outcome == "ok"
-        assert chile.lists() == ["09022026", "10022026"]
-        assert context.codes() == {"2-1-LE26"}
+        assert chile.lists() == ["09022026", "10022026", "09022026"]
+        assert context.codes() == {"1-1-LE26", "2-1-LE26"}
+        assert not context.rejects
+        assert "missing" not in context.cursor
+
+    def test_a_list_refused_for_days_is_given_up_and_stays_a_problem(
+        self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
+    ) -> None:
+        """Tries are spaced out and bounded; what was given up is a problem until somebody has it asked for again."""
+        chile.publish("1-1-LE26", TODAY)
+        fault = chile.fail(fake.WRONG_DATE, times=None, fecha="09022026")
+        for _ in range(7 * 24):
+            context.run(source)
+            context.time += timedelta(hours=1)
+        tries = chile.lists().count("09022026")
+        assert 15 <= tries <= 30
+        assert "given up" in context.rejects["fecha=09022026"].reason
+        [problem] = context.log[-1].problems
+        assert "the list of 2026-02-09 was refused" in problem
+        chile.faults.remove(fault)
+        context.run(source)
+        assert chile.lists().count("09022026") == tries, "nobody asked for it"
+        context.due = {"fecha=09022026"}
+        context.run(source)
+        assert (context.codes(), context.rejects, context.log[-1].problems) == ({"1-1-LE26"}, {}, ())
 
     def test_a_refused_list_can_be_run_again(
         self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
@@ -270,6 +302,7 @@ class TestSayingNo:
             pytest.param(Answer(200, b'{"Cantidad": 2, "Listado": [{"CodigoExt'), id="truncated JSON"),
             pytest.param(Answer(200, b'{"Cantidad": 2, "Listado": []}' * 9, cut=20), id="broken off"),
             pytest.param(Answer(200, b'{"Cantidad": 2, "Listado": []}'), id="counts but lists none"),
+            pytest.param(Answer(200, b'{"Cantidad": 0, "Listado": null}'), id="null is no empty list"),
             pytest.param(Answer(200, b"[]"), id="no object"),
             pytest.param(Answer(200, b'{"Mensaje": "hola"}'), id="no list"),
             pytest.param(Answer(502, b"<html>Bad gateway</html>"), id="502"),
@@ -642,16 +675,20 @@ class TestDetails:
         assert context.items["chilecompra", "1-1-LE26"].announces
         assert not context.rejects
 
-    def test_a_refused_detail_is_not_retried(
+    def test_a_refused_detail_is_tried_again(
         self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext
     ) -> None:
-        """What the service calls a wrong request is recorded for a person, not for another try."""
+        """A refusal of a well-formed request is the server's fault: it waits for its retry, and is read then."""
         chile.publish("1-1-LE26", TODAY)
         chile.fail(fake.WRONG_DATE, codigo="1-1-LE26")
         context.run(source)
         context.run(source)
-        assert [reject.retry for reject in context.rejects.values()] == [False]
+        assert [reject.retry for reject in context.rejects.values()] == [True]
         assert chile.details() == ["1-1-LE26"]
+        assert context.log[0].seen == (("chilecompra", "1-1-LE26"),), "so that a first pass knows of it"
+        context.due = {"codigo=1-1-LE26"}
+        context.run(source)
+        assert (context.codes(), context.rejects) == ({"1-1-LE26"}, {})
 
     def test_a_changed_one_is_tried_at_once(
         self, chile: FakeChileCompra, source: ChileCompra, context: MemorySourceContext

@@ -34,7 +34,9 @@ def source(page: FakeSearchPage) -> ChileCompraWeb:
 
 def test_a_real_export() -> None:
     """Every row of a real export is read: whole name, state, type, time, buyer, amount or the words for it."""
-    items = {item.external_id: item for item in read_export(EXPORT)}
+    read, rejects = read_export(EXPORT)
+    items = {item.external_id: item for item in read}
+    assert rejects == []
     assert len(items) == 7
     first = items["1017312-18-LP26"]
     assert first.nombre.endswith("EN LA REGIÓN DE AYSEN")
@@ -118,3 +120,46 @@ def test_one_half_that_fails_does_not_hide_the_other(
     assert (answer.outcome, len(answer.items), bool(answer.detail)) == ("ok", 7, True)
     [again] = context.run(source)
     assert (again.outcome, again.items) == ("unavailable", ())
+
+
+STRAY = [
+    (b"SALUD NAVAL EN LA", b"SALUD; NAVAL EN; LA", "nombre", "SALUD; NAVAL EN; LA"),
+    (b"que otorguen el Servicio", b"que; otorguen el Servicio", "descripcion", "que; otorguen el Servicio"),
+    (b"DIRECCION DE ABASTECIMIENTO", b"DIRECCION; DE ABASTECIMIENTO", "organismo", "DIRECCION; DE ABASTECIMIENTO"),
+]
+
+
+@pytest.mark.parametrize(("plain", "stray", "field", "kept"), STRAY)
+def test_a_stray_semicolon_loses_no_row(plain: bytes, stray: bytes, field: str, kept: str) -> None:
+    """A `;` inside a name, a description or a buyer is part of it; the other fields stay in their places."""
+    (before, _), (after, rejects) = read_export(EXPORT), read_export(EXPORT.replace(plain, stray))
+    assert (len(after), rejects) == (7, [])
+    was, now = before[0], after[0]
+    assert kept in getattr(now, field)
+    for other in {"nombre", "descripcion", "organismo", "monto", "moneda", "publicada_at", "estado"} - {field}:
+        assert getattr(now, other) == getattr(was, other)
+
+
+def test_a_row_that_cannot_be_put_together_is_a_reject(
+    page: FakeSearchPage, source: ChileCompraWeb, context: MemorySourceContext
+) -> None:
+    """It is named once, and the others are read."""
+    cut = EXPORT.rstrip().rpartition(b"\n")[0] + b"\n1-1-LE26;cut short\r\n"
+    page.export = dict.fromkeys("10", cut)
+    context.run(source)
+    assert len(context.items) == 6
+    assert {place: reject.external_id for place, reject in context.rejects.items()} == {"export 1-1-LE26": "1-1-LE26"}
+    assert context.run(source)[-1].outcome == "unchanged"
+
+
+def test_only_what_was_read_whole_is_a_pass(
+    page: FakeSearchPage, source: ChileCompraWeb, context: MemorySourceContext
+) -> None:
+    """A pass with one half failed, or with cards instead of an export, says that it is incomplete."""
+    assert context.run(source)[-1].incomplete is False
+    page.export["0"] = b"a;b\r\n"
+    page.cards = b"<div></div>"
+    assert context.run(source)[-1].incomplete is True
+    page.export["0"] = EXPORT
+    page.refuse_export, page.cards = True, CARDS
+    assert context.run(source)[-1].incomplete is True

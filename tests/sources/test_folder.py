@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from relevo.sources import folder as adapter
+from relevo.sources import files
 from relevo.sources.folder import Folder
 from sources.source_context import MemorySourceContext, settings_for
 
@@ -244,17 +244,113 @@ class TestGrowth:
         context.run(source)
         assert context.codes() == {"2-1-LE26"}
 
-    def test_too_many_files_are_said_once(
+    def test_any_number_of_files_is_read(
         self, tmp_path: Path, source: Folder, context: MemorySourceContext, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Beyond the bound the first by name are read, and that is told, once."""
-        monkeypatch.setattr(adapter, "MAX_FILES", 2)
-        for number in range(4):
+        """However many there are, all are read, those that come later too, and the cursor stays small."""
+        patch_bounds(monkeypatch)
+        for number in range(25):
+            (tmp_path / f"{number:02}.jsonl").write_text(line(number))
+        context.run(source)
+        assert len(context.items) == 25
+        assert context.run(source)[-1].outcome == "unchanged"
+        (tmp_path / "00-first-by-name.jsonl").write_text(line(100))
+        (tmp_path / "zz-last-by-name.jsonl").write_text(line(101))
+        context.run(source)
+        assert {"100-1-LE26", "101-1-LE26"} <= context.codes()
+        assert len(context.cursor["files"]) <= 3 * 4
+        assert not context.rejects
+
+    def test_a_file_with_an_old_date_is_news(
+        self, tmp_path: Path, source: Folder, context: MemorySourceContext, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A file that is moved in with the date of years ago is read like any other."""
+        patch_bounds(monkeypatch)
+        for number in range(9):
             (tmp_path / f"{number}.jsonl").write_text(line(number))
         context.run(source)
-        assert len(context.items) == 2
-        assert "only 2" in context.rejects["."].reason
-        assert context.run(source)[-1].outcome == "unchanged"
+        aside = tmp_path.parent / "aside"
+        aside.write_text(line(50))
+        os.utime(aside, (1_000_000_000, 1_000_000_000))
+        aside.rename(tmp_path / "old.jsonl")
+        context.run(source)
+        assert "50-1-LE26" in context.codes()
+
+    def test_what_appears_behind_the_mark_is_found(
+        self, tmp_path: Path, source: Folder, context: MemorySourceContext, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A clock that was set back lets a new file look older than what was handled: the folder is walked again."""
+        patch_bounds(monkeypatch)
+        for number in range(9):
+            (tmp_path / f"{number}.jsonl").write_text(line(number))
+        context.run(source)
+        monkeypatch.setattr(files, "MAX_TRACKED", 1)
+        context.run(source)
+        assert context.cursor["passed_count"] > 0
+        context.cursor = {**context.cursor, "passed": [2**62, "zzz"]}
+        (tmp_path / "late.jsonl").write_text(line(60))
+        context.run(source)
+        assert "60-1-LE26" in context.codes()
+
+    def test_a_file_that_was_passed_and_grows_is_read_on(
+        self, tmp_path: Path, source: Folder, context: MemorySourceContext, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What is appended to a file that is remembered by the mark alone is read, and nothing is told twice."""
+        patch_bounds(monkeypatch)
+        for number in range(9):
+            (tmp_path / f"{number}.jsonl").write_text(line(number))
+        context.run(source)
+        with (tmp_path / "0.jsonl").open("a") as file:
+            file.write(line(70))
+        context.run(source)
+        assert "70-1-LE26" in context.codes()
+
+    def test_handled_files_are_moved(self, tmp_path: Path, context: MemorySourceContext) -> None:
+        """With FOLDER_SOURCE_DONE_DIR a file leaves once it was read and kept, never over another; rejects stay open."""
+        drop, done = tmp_path / "drop", tmp_path / "done"
+        drop.mkdir()
+        done.mkdir()
+        (done / "a.jsonl").write_text("an earlier one")
+        source = Folder(settings_for(folder_source_dir=drop, folder_source_done_dir=done))
+        (drop / "a.jsonl").write_text(line(1) + "{bad\n")
+        (drop / "fresh.jsonl").write_text(line(2))
+        os.utime(drop / "a.jsonl", (1_700_000_000, 1_700_000_000))
+        context.run(source)
+        assert sorted(path.name for path in drop.iterdir()) == ["a.jsonl", "fresh.jsonl"], "not before it was kept"
+        context.run(source)
+        assert [path.name for path in drop.iterdir()] == ["fresh.jsonl"], "and not while somebody may still write it"
+        assert sorted(path.name for path in done.iterdir()) == ["a.jsonl", "a.jsonl.1"]
+        assert context.codes() == {"1-1-LE26", "2-1-LE26"}
+
+    def test_a_name_that_is_no_utf8(self, tmp_path: Path, source: Folder, context: MemorySourceContext) -> None:
+        """A Latin-1 file name is read like any other; cursor and rejects hold it written out."""
+        with open(os.fsencode(tmp_path) + b"/a\xf1o.jsonl", "w") as file:  # noqa: PTH123 a path of bytes
+            file.write(line(1) + "{bad\n")
+        context.run(source)
+        assert context.codes() == {"1-1-LE26"}
+        assert list(context.rejects) == ["a\\xf1o.jsonl:2"]
+        json.dumps(context.cursor).encode()
+        context.due.add("a\\xf1o.jsonl:2")
+        context.run(source)
+        assert "no JSON object" in context.rejects["a\\xf1o.jsonl:2"].reason
+
+
+@pytest.mark.parametrize("days", [99999, -999999, 999999, "999999"])
+def test_a_date_beyond_the_calendar_is_a_reject(
+    tmp_path: Path, source: Folder, context: MemorySourceContext, days: object
+) -> None:
+    """A closing in 99999 days, or 999999 days ago, rejects its line and no other."""
+    (tmp_path / "a.jsonl").write_text(line(1, cierra_en_dias=days) + line(2))
+    context.run(source)
+    assert context.codes() == {"2-1-LE26"}
+    assert "cierra_at cannot be read" in context.rejects["a.jsonl:1"].reason
+
+
+def patch_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a handful of files be many, and any change time be old enough."""
+    monkeypatch.setattr(files, "MAX_TRACKED", 4)
+    monkeypatch.setattr(files, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(files, "_GRANULARITY_NS", 0)
 
 
 def test_a_rejected_line_can_be_run_again(tmp_path: Path, source: Folder, context: MemorySourceContext) -> None:

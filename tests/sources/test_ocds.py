@@ -13,6 +13,7 @@ import pytest
 
 from fakes.server import Answer, Asked, FakeServer
 from relevo.model import Item
+from relevo.sources import files, text
 from relevo.sources.ocds import MAX_STUCK, Ocds
 from sources.source_context import FIXTURES, MemorySourceContext, settings_for
 
@@ -434,3 +435,159 @@ def test_time_passes(pages: Pages, source: Ocds, context: MemorySourceContext) -
     context.run(source)
     context.time += timedelta(days=9)
     assert context.run(source)[0].outcome == "unchanged"
+
+
+class TestNothingIsDroppedInSilence:
+    """What cannot be used is a reject that names its place."""
+
+    def test_releases_without_an_ocid_or_a_tender(
+        self, pages: Pages, source: Ocds, context: MemorySourceContext
+    ) -> None:
+        """A release without a usable ocid, with a tender that is no object, or that is none, is rejected alone."""
+        odd = [release(1), {"id": "2", "tender": {"title": "x"}}, {"ocid": "ocds-abc123-3", "tender": "x"}, "text", {}]
+        pages.pages["/1"] = {"releases": odd}
+        context.run(source)
+        assert context.codes() == {"ocds-abc123-1"}
+        reasons = sorted(reject.reason for reject in context.rejects.values())
+        assert reasons == [
+            "a release without an ocid",
+            "a release without an ocid",
+            "it is no JSON object",
+            "its tender is no object",
+        ]
+        pages.pages["/1"] = {"releases": [release(1), release(2), release(3)]}
+        context.run(source)
+        assert context.rejects == {}, "mended"
+
+    def test_broken_lines(self, tmp_path: Path, context: MemorySourceContext) -> None:
+        """A broken line of a .jsonl file is rejected by its number; the others are read."""
+        lines = [json.dumps(release(1)), "{broken", json.dumps(release(2))]
+        (tmp_path / "a.jsonl").write_text("\n".join(lines))
+        context.run(Ocds(settings_for(ocds_folder=tmp_path)))
+        assert context.codes() == {"ocds-abc123-1", "ocds-abc123-2"}
+        assert {place: reject.reason for place, reject in context.rejects.items()} == {
+            "a.jsonl#2": "it is no JSON object"
+        }
+
+    def test_many_are_summed_up(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
+        """A page full of nonsense makes a bounded number of rejects, the last of which says how many more."""
+        pages.pages["/1"] = {"releases": [{"id": str(number), "tender": {}} for number in range(300)]}
+        context.run(source)
+        assert len(context.rejects) == 50
+        [summed] = [each.reason for place, each in context.rejects.items() if place.endswith("#more")]
+        assert summed.startswith("251 more could not be used")
+
+    def test_a_link_that_is_no_address(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
+        """A broken link to the next page is a reject; the page itself is read, and the pass is not whole."""
+        pages.pages["/1"] = {"releases": [release(1)], "links": {"next": "http://[bad"}}
+        answers = context.run(source)
+        assert context.codes() == {"ocds-abc123-1"}
+        assert (answers[-1].outcome, answers[-1].more, answers[-1].incomplete) == ("ok", False, True)
+        assert "no address" in context.rejects[f"{pages.url}/1#next"].reason
+        assert context.run(source)[-1].outcome in ("ok", "unchanged")
+
+    def test_a_bare_closing_day_ends_at_its_end(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
+        """A closing without a time is the last second of that day."""
+        told = release(1)
+        told["tender"]["tenderPeriod"] = {"endDate": "2026-02-09"}
+        pages.pages["/1"] = {"releases": [told]}
+        context.run(source)
+        [item] = context.items.values()
+        assert (item.cierra_at, item.announces) == (datetime(2026, 2, 9, 23, 59, 59, tzinfo=UTC), True)
+
+    @pytest.mark.parametrize("closes", ["next Friday", 17, {"date": "2026-03-01"}, "9999-12-31"])
+    def test_a_closing_that_cannot_be_read(
+        self, pages: Pages, source: Ocds, context: MemorySourceContext, closes: object
+    ) -> None:
+        """It is no tender without a deadline: it is rejected by its ocid."""
+        told = release(1)
+        told["tender"]["tenderPeriod"] = {"endDate": closes}
+        pages.pages["/1"] = {"releases": [told, release(2)]}
+        context.run(source)
+        assert context.codes() == {"ocds-abc123-2"}
+        [reject] = context.rejects.values()
+        assert (reject.external_id, "endDate" in reject.reason) == ("ocds-abc123-1", True)
+
+    def test_colombias_codes(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
+        """Where no item is classified, an id that is a UNSPSC code is one."""
+        told = release(1)
+        told["tender"]["items"] = [{"id": "72141003"}, {"id": "V1.80111600"}, {"id": "7"}]
+        pages.pages["/1"] = {"releases": [told]}
+        context.run(source)
+        [item] = context.items.values()
+        assert (item.rubros, item.rubro_scheme) == (("72141003", "80111600"), "UNSPSC")
+
+    def test_long_ocids_stay_apart(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
+        """Two ocids that differ only after hundreds of characters are two tenders, each with a name that fits."""
+        pages.pages["/1"] = {"releases": [release(1) | {"ocid": f"ocds-abc123-{'x' * 400}{end}"} for end in "ab"]}
+        context.run(source)
+        assert len(context.items) == 2
+        assert {len(external_id) for _, external_id in context.items} == {300}
+
+
+class TestBigDocuments:
+    """A document longer than a batch is read once."""
+
+    def test_a_page(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
+        """Three batches of one page cost one request."""
+        pages.pages["/1"] = {"releases": [release(number) for number in range(1_200)]}
+        answers = context.run(source)
+        assert [len(answer.items) for answer in answers] == [500, 500, 200]
+        assert pages.paths() == ["/1"]
+
+    def test_a_file(self, tmp_path: Path, context: MemorySourceContext, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Three batches of one file read it once; a process that starts in between reads it once more and goes on."""
+        (tmp_path / "a.json").write_text(json.dumps({"releases": [release(number) for number in range(1_200)]}))
+        reads: list[int] = []
+        loads = text.loads
+        monkeypatch.setattr(text, "loads", lambda body: (reads.append(len(body)), loads(body))[1])
+        source = Ocds(settings_for(ocds_folder=tmp_path))
+        context.step(source)
+        context.step(source)
+        assert len(reads) == 1
+        context.step(Ocds(settings_for(ocds_folder=tmp_path)))
+        assert (len(reads), len(context.items)) == (2, 1_200)
+
+    def test_any_number_of_files(
+        self, tmp_path: Path, context: MemorySourceContext, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Beyond any bound of the cursor all files are read, the newest too."""
+        monkeypatch.setattr(files, "MAX_TRACKED", 4)
+        monkeypatch.setattr(files, "MOST_AT_ONCE", 3)
+        monkeypatch.setattr(files, "_GRANULARITY_NS", 0)
+        source = Ocds(settings_for(ocds_folder=tmp_path))
+        for number in range(12):
+            (tmp_path / f"{number:02}.json").write_text(json.dumps(release(number)))
+        context.run(source)
+        (tmp_path / "00-new.json").write_text(json.dumps(release(100)))
+        context.run(source)
+        assert len(context.items) == 13
+        assert context.run(source)[-1].outcome == "unchanged"
+
+
+def test_older_news_of_another_teller_fill_blanks_only(
+    pages: Pages, source: Ocds, context: MemorySourceContext
+) -> None:
+    """A tender that somebody revoked yesterday is not revived by a release of last week; what was blank is filled."""
+    stored = Item(
+        "ocds-abc123",
+        "ocds-abc123-1",
+        "Works",
+        "api:1",
+        estado="Revocada",
+        announces=False,
+        withdrawn=True,
+        as_of=datetime(2026, 2, 8, tzinfo=UTC),
+    )
+    context.items["ocds-abc123", "ocds-abc123-1"] = stored
+    told = release(1, day=1)
+    told["tender"] |= {"description": "All of it", "tenderPeriod": {"endDate": "2026-03-01T12:00:00Z"}}
+    pages.pages["/1"] = {"releases": [told]}
+    context.run(source)
+    [item] = context.items.values()
+    assert (item.estado, item.announces, item.withdrawn, item.as_of) == ("Revocada", False, True, stored.as_of)
+    assert (item.descripcion, item.cierra_at) == ("All of it", datetime(2026, 3, 1, 12, tzinfo=UTC))
+    pages.pages["/1"] = {"releases": [release(1, day=9)]}
+    context.run(source)
+    [item] = context.items.values()
+    assert (item.estado, item.announces, item.withdrawn) == ("active", True, False), "what is newer says otherwise"

@@ -125,7 +125,7 @@ def _create(connection: Connection, slice_of: dict[str, Any]) -> tuple[int, int]
         with connection.transaction():
             created = connection.execute(_SQL["create_deliveries"], slice_of).rowcount
     except pg.UniqueViolation:
-        created = connection.execute(_SQL["create_deliveries_gently"], slice_of).rowcount
+        created = connection.execute(_SQL["create_missing_deliveries"], slice_of).rowcount
         row = connection.execute(_SQL["count_targets"], slice_of).fetchone()
         return (row[0] if row else created), created
     return created, created

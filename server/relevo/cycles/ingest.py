@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import Decimal
 from hashlib import md5
-from typing import Any
+from typing import Any, NoReturn
 
+import psycopg
 import structlog
 from psycopg import errors as pg
 from psycopg.rows import class_row, dict_row
@@ -20,7 +22,7 @@ from relevo.config import Settings
 from relevo.db import Connection
 from relevo.logs import normalise_error, scrub
 from relevo.model import Fetched, Item, Reject, Step
-from relevo.ports import NoRequestsLeft, Renderer, Source
+from relevo.ports import NoRequestsLeft, OutOfTime, Renderer, Source
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 from relevo.sources.merging import merge
@@ -32,6 +34,12 @@ EVENT_TYPE = "new_licitacion"
 _MAX_TEXT = 20_000
 _MAX_KEY = 300
 _PATIENCE_MS = 120_000
+_MAX_PROBLEMS = 20
+_WITHDRAWN, _CLOSED = "the tender was withdrawn", "the tender is no longer open"
+REJECT_ATTEMPTS = 20
+"""How often a reject is tried again by itself: some days."""
+# What the database, or the way to it, refuses for what an item says.
+_REFUSED = (psycopg.DataError, psycopg.IntegrityError, ValueError)
 
 Key = tuple[str, str]
 
@@ -66,11 +74,13 @@ class Ingest:
         return self._step(fetched, counts)
 
     def _write(self, connection: Connection, fetched: Fetched, seeded_at: datetime | None) -> dict[str, int]:
-        counts = {"licitaciones_found": len(fetched.items)}
+        counts = Counter({"licitaciones_found": len(fetched.items)})
         if fetched.items:
-            counts |= self._write_items(connection, fetched.items, seeded_at)
-        counts |= self._write_rejects(connection, fetched)
-        first_pass_over = fetched.outcome in ("ok", "unchanged") and not fetched.more
+            counts += self._write_items(connection, fetched.items, seeded_at)
+        if fetched.seen:
+            self._claim_seen(connection, fetched.seen)
+        counts += self._write_rejects(connection, fetched)
+        first_pass_over = fetched.outcome in ("ok", "unchanged") and not fetched.more and not fetched.incomplete
         connection.execute(
             _SQL["save_source"],
             {
@@ -80,12 +90,29 @@ class Ingest:
                 "silent": self.source.seeds_silently,
                 "outcome": fetched.outcome,
                 "detail": scrub(fetched.detail),
+                "problems": [scrub(problem)[:300] for problem in fetched.problems[:_MAX_PROBLEMS]],
                 "now": self.run.now,
             },
         )
-        return counts
+        return dict(counts)
 
-    def _write_items(self, connection: Connection, items: Sequence[Item], seeded_at: datetime | None) -> dict[str, int]:
+    def _claim_seen(self, connection: Connection, seen: Sequence[Key]) -> None:
+        """Enter what is there and could not be read in the registry: it is no news when it can be."""
+        keys = {"namespaces": [key[0] for key in seen], "external_ids": [key[1] for key in seen]}
+        connection.execute(_SQL["claim_registry"], keys | {"source": self.source.name})
+
+    def _write_items(self, connection: Connection, items: Sequence[Item], seeded_at: datetime | None) -> Counter[str]:
+        """Write all items at once; if the database refuses something, one by one, so that it refuses that alone."""
+        try:
+            with connection.transaction():
+                return Counter(self._write_batch(connection, items, seeded_at))
+        except _REFUSED as error:
+            if len(items) > 1:
+                return sum((self._write_items(connection, [item], seeded_at) for item in items), Counter[str]())
+            refused = Reject(f"item {items[0].namespace}:{items[0].external_id}", normalise_error(error))
+            return self._write_rejects(connection, Fetched("ok", {}, rejects=(refused,)))
+
+    def _write_batch(self, connection: Connection, items: Sequence[Item], seeded_at: datetime | None) -> dict[str, int]:
         offered = {(item.namespace, item.external_id): item for item in items}
         keys = _keys(offered) | {"source": self.source.name}
         claimed = connection.execute(_SQL["claim_registry"], keys).fetchall()
@@ -96,15 +123,45 @@ class Ingest:
         changed = {(row[1], row[2]): row[0] for row in connection.execute(_SQL["save_items"], saving)}
         ids: dict[Key, int] = {key: row["id"] for key, row in stored.items()} | changed
         events = self._announce(connection, merged, ids, seeded_at)
-        self._refresh(connection, {key: merged[key] for key in changed if key in stored}, ids)
-        withdrawn = [ids[key] for key, item in merged.items() if item.withdrawn and key in stored]
-        cancelled = connection.execute(_SQL["cancel_withdrawn"], {"item_ids": withdrawn, "event_type": EVENT_TYPE})
+        known = {key: merged[key] for key in changed if key in stored}
+        self._refresh(connection, known, ids)
+        cancelled = self._cancel(connection, {ids[key]: item for key, item in merged.items() if key in stored})
+        events += self._announce_again(connection, known, ids)
         return {
             "licitaciones_new": len(claimed),
-            "licitaciones_changed": len([key for key in changed if key in stored]),
+            "licitaciones_changed": len(known),
             "events_created": events,
-            "events_cancelled": cancelled.rowcount if withdrawn else 0,
+            "events_cancelled": cancelled,
         }
+
+    def _cancel(self, connection: Connection, items: Mapping[int, Item]) -> int:
+        """Cancel what is left of the events of tenders that are no longer open, whatever closed them."""
+        closed = [item_id for item_id, item in items.items() if item.withdrawn or not item.announces]
+        if not closed:
+            return 0
+        reasons = [_WITHDRAWN if items[item_id].withdrawn else _CLOSED for item_id in closed]
+        asked = {"item_ids": closed, "reasons": reasons, "event_type": EVENT_TYPE}
+        return connection.execute(_SQL["cancel_closed"], asked).rowcount
+
+    def _announce_again(self, connection: Connection, items: Mapping[Key, Item], ids: Mapping[Key, int]) -> int:
+        """Announce tenders that are open again to those who missed them when their event was cancelled."""
+        now = _read_now(self.run, connection)
+        reopened = {ids[key]: item for key, item in items.items() if _is_open(item, now)}
+        if not reopened:
+            return 0
+        asked = {"item_ids": list(reopened), "event_type": EVENT_TYPE, "reasons": [_WITHDRAWN, _CLOSED]}
+        rows = connection.execute(_SQL["find_cancelled"], asked).fetchall()
+        created = 0
+        for item_id, number, former in rows:
+            event = self._event(reopened[item_id], item_id)
+            event["key"] = f"{_shortened(event['key'], _MAX_KEY - 8)}#{number}"
+            again = self._enqueue(connection, [event])
+            if again:
+                connection.execute(
+                    _SQL["follow_events"], {"key": event["key"], "event_type": EVENT_TYPE, "former": former}
+                )
+            created += again
+        return created
 
     def _announce(
         self, connection: Connection, items: Mapping[Key, Item], ids: Mapping[Key, int], seeded_at: datetime | None
@@ -113,11 +170,7 @@ class Ingest:
         if self.source.seeds_silently and seeded_at is None:
             return 0
         now = _read_now(self.run, connection)
-        open_items = {
-            key: item
-            for key, item in items.items()
-            if item.announces and not item.withdrawn and (item.cierra_at is None or item.cierra_at > now)
-        }
+        open_items = {key: item for key, item in items.items() if _is_open(item, now)}
         marked = connection.execute(_SQL["mark_announced"], _keys(open_items) | {"seeded_at": seeded_at}).fetchall()
         events = [self._event(open_items[key], ids[key]) for key in ((row[0], row[1]) for row in marked)]
         return self._enqueue(connection, events) if events else 0
@@ -142,6 +195,7 @@ class Ingest:
             rows.append(event | event["matching"])
         if rows:
             connection.execute(_SQL["refresh_events"], {"events": Jsonb(rows), "event_type": EVENT_TYPE})
+            connection.execute(_SQL["move_deadlines"], {"events": Jsonb(rows), "event_type": EVENT_TYPE})
 
     def _event(self, item: Item, item_id: int) -> dict[str, Any]:
         title, body = self.render(item)
@@ -165,7 +219,7 @@ class Ingest:
             },
         }
 
-    def _write_rejects(self, connection: Connection, fetched: Fetched) -> dict[str, int]:
+    def _write_rejects(self, connection: Connection, fetched: Fetched) -> Counter[str]:
         rejects = {_place(reject.place): reject for reject in fetched.rejects}
         if rejects:
             connection.execute(
@@ -178,6 +232,7 @@ class Ingest:
                     ],
                     "reasons": [scrub(reject.reason)[:500] or "unusable" for reject in rejects.values()],
                     "retries": [reject.retry for reject in rejects.values()],
+                    "most_attempts": REJECT_ATTEMPTS,
                     "now": self.run.now,
                 },
             )
@@ -186,7 +241,7 @@ class Ingest:
             connection.execute(
                 _SQL["resolve_rejects"], {"source": self.source.name, "places": places, "now": self.run.now}
             )
-        return {"rejected": len(fetched.rejects), "mended": len(fetched.resolved)}
+        return Counter(rejected=len(fetched.rejects), mended=len(fetched.resolved))
 
     def _step(self, fetched: Fetched, counts: dict[str, int]) -> Step:
         if fetched.outcome in ("unavailable", "rejected"):
@@ -216,8 +271,8 @@ class DatabaseSourceContext:
 
     def take_turn(self, quota: str, *, pace_ms: int, daily_limit: int) -> None:
         """Wait for this quota's next turn and count it."""
-        if self.run.stopping.is_set():
-            raise NoRequestsLeft("this process is stopping")
+        if self.run.stopping.is_set() or not self.run.may_go_on():
+            raise OutOfTime("this run's time is over")
         with self.run.transaction() as connection:
             row = connection.execute(
                 _SQL["take_turn"],
@@ -230,14 +285,25 @@ class DatabaseSourceContext:
                 },
             ).fetchone()
         if row is None:
-            raise NoRequestsLeft(
-                f"today's {daily_limit} requests are spent, or the quota rests for longer than this run may take"
-            )
+            self._refuse(quota, daily_limit)
         deadline = time.monotonic() + row[0]
         while (left := deadline - time.monotonic()) > 0:
             if not self.run.may_go_on():  # it raises if the lease was lost meanwhile
-                raise NoRequestsLeft("this run's time is over")
+                raise OutOfTime("this run's time is over")
             self.run.stopping.wait(min(left, 0.5))
+
+    def _refuse(self, quota: str, daily_limit: int) -> NoReturn:
+        """Tell why there is no turn: the day is spent, the quota rests for long, or this run is too short to wait."""
+        with self.run.database.connection() as connection:
+            row = connection.execute(
+                _SQL["read_quota"], {"quota": quota, "timezone": self.run.settings.worker_timezone}
+            )
+            spent, rests_s = row.fetchone() or (0, 0.0)
+        if spent >= daily_limit:
+            raise NoRequestsLeft(f"today's {daily_limit} requests are spent")
+        if rests_s * 1000 > _PATIENCE_MS:
+            raise NoRequestsLeft(f"it asked to be left alone for {rests_s:.0f} s more")
+        raise OutOfTime("the next turn comes after this run's time")
 
     def slow_down(self, quota: str, *, pace_ms: int, pause_ms: int = 0) -> None:
         """Set the quota's pace for the whole fleet, and let nobody ask before the pause is over."""
@@ -264,11 +330,22 @@ def _read_now(run: Run, connection: Connection) -> datetime:
     return now
 
 
+def _is_open(item: Item, now: datetime) -> bool:
+    return item.announces and not item.withdrawn and (item.cierra_at is None or item.cierra_at > now)
+
+
 def _event_key(item: Item) -> str:
-    key = f"{item.namespace}:{item.external_id}"
-    if len(key) <= _MAX_KEY:
+    """Return the key of an item's event: no two items have the same, whatever their names hold."""
+    namespace = item.namespace.replace("%", "%25").replace(":", "%3A")
+    key = f"{namespace}:{item.external_id.replace('%', '%25').replace('#', '%23')}"
+    return _shortened(key, _MAX_KEY)
+
+
+def _shortened(key: str, most: int) -> str:
+    """Return a key of at most so many characters; of a longer one the end is a hash of the whole."""
+    if len(key) <= most:
         return key
-    return f"{key[: _MAX_KEY - 33]}:{md5(key.encode(), usedforsecurity=False).hexdigest()}"
+    return f"{key[: most - 33]}:{md5(key.encode(), usedforsecurity=False).hexdigest()}"
 
 
 def _number(amount: Decimal | None) -> int | float | None:
@@ -293,7 +370,7 @@ def _item(row: Mapping[str, Any]) -> Item:
 
 def _as_json(item: Item) -> dict[str, Any]:
     plain = asdict(item)
-    for name in ("publicada_at", "cierra_at"):
+    for name in ("publicada_at", "cierra_at", "as_of"):
         plain[name] = plain[name].isoformat() if plain[name] else None
     plain["monto"] = str(item.monto) if item.monto is not None else None
     return plain

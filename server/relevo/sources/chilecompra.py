@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from relevo.config import MINUTE, Settings
 from relevo.model import Fetched, Item, Reject
-from relevo.ports import NoRequestsLeft, SourceContext
+from relevo.ports import NoRequestsLeft, OutOfTime, SourceContext
 from relevo.sources import chile, text
 from relevo.sources.http import Http, Response, Trouble
 from relevo.sources.merging import mark, mark_of
@@ -32,6 +32,9 @@ _LONGEST_WAIT_MS = MINUTE
 _RECOVERY = 0.95
 _DOWN_IN_A_ROW = 3
 _MAX_FAILED = 1_000
+_MAX_GIVEN_UP = 60
+_REFUSED_FOR = timedelta(days=5)
+_FIRST_PAUSE, _LONGEST_PAUSE = timedelta(minutes=10), timedelta(hours=6)
 _SCHEME = "UNSPSC"
 _PRODUCT = frozenset({"CodigoProducto", "CodigoCategoria"})
 _TENDER = frozenset({"CodigoExterno"})
@@ -59,8 +62,12 @@ class _Stop(Trouble):
     """No further request makes sense in this batch."""
 
 
-class _Wrong(Trouble):
-    """This request will never be answered."""
+class _OutOfTime(_Stop):
+    """The run's time is over: the rest is for the next one, and nothing is wrong."""
+
+
+class _Refused(Trouble):
+    """This request was refused, though it is well-formed: the server's fault, which may last for days."""
 
 
 class _Api:
@@ -99,6 +106,8 @@ class _Api:
     def _take_turn_and_ask(self, context: SourceContext, pace_ms: int, query: Mapping[str, str]) -> Response:
         try:
             context.take_turn(self.quota, pace_ms=pace_ms, daily_limit=self._daily_limit)
+        except OutOfTime:
+            raise _OutOfTime("unavailable", "") from None
         except NoRequestsLeft as closed:
             raise _Stop("unavailable", str(closed) or "no request may be made now") from None
         return self._http.get(self._address, {**query, "ticket": self._secret()})
@@ -125,10 +134,13 @@ def judge(reply: Response) -> Said:
     if number and message:
         return _judge_code(reply, number, message)
     if reply.status in (_OK, _NON_AUTHORITATIVE) and "Listado" in document:
-        rows = list(_rows(document["Listado"]))
-        if rows or not chile.state_number(document.get("Cantidad")):
-            return Said("ok", rows)
-        return Said("down", detail="it counts tenders but lists none")
+        listed = document["Listado"]
+        rows = list(_rows(listed))
+        if not rows and chile.state_number(document.get("Cantidad")):
+            return Said("down", detail="it counts tenders but lists none")
+        if listed is None:
+            return Said("down", detail="it says null where a list was to be: no proof that there is none")
+        return Said("ok", rows)
     return _judge_status(reply, message or "")
 
 
@@ -173,7 +185,7 @@ def _trouble(kind: str, detail: str) -> Trouble:
         _log.error("chilecompra_refuses_us", detail=detail, hint="see CHILECOMPRA_TICKET; asked again next time")
         return _Stop("rejected", f"ChileCompra refuses our credential: {detail}")
     if kind == "wrong":
-        return _Wrong("rejected", f"ChileCompra refuses the request: {detail}")
+        return _Refused("rejected", f"ChileCompra refuses a well-formed request: {detail}")
     return Trouble("unavailable", detail)
 
 
@@ -193,8 +205,8 @@ class Summary:
         """Say whether offers can be made."""
         return self.estado == chile.OPEN and (self.cierra_at is None or self.cierra_at > now)
 
-    def item(self) -> Item:
-        """Return what a summary alone says of a tender that is not open."""
+    def item(self, now: datetime) -> Item:
+        """Return what a summary alone says now of a tender that is not open."""
         return Item(
             chile.NAMESPACE,
             self.code,
@@ -206,6 +218,7 @@ class Summary:
             url=chile.page_of(self.code),
             announces=False,
             withdrawn=self.estado in chile.WITHDRAWN,
+            as_of=now,
         )
 
 
@@ -259,6 +272,7 @@ def read_detail(row: Mapping[str, Any], now: datetime, known_mark: str | None = 
         url=chile.page_of(summary.code),
         announces=estado == chile.OPEN and (cierra_at is None or cierra_at > now),
         withdrawn=estado in chile.WITHDRAWN,
+        as_of=now,
     )
 
 
@@ -266,7 +280,8 @@ class _Pass:
     """One bounded batch.
 
     The cursor holds `complete`, the last day read on a later day; `failed`, the details that went wrong on days not
-    complete yet, so that they wait for their retry; and `refused`, days whose list will never be answered.
+    complete yet, so that they wait for their retry; `missing`, days whose list was refused: since when, how often, and
+    when it is asked for again; and `given_up`, days that were refused for too long.
     """
 
     def __init__(self, api: _Api, context: SourceContext, cursor: Mapping[str, Any], catchup: timedelta) -> None:
@@ -279,10 +294,12 @@ class _Pass:
         last = _day(cursor.get("complete")) or yesterday
         self._complete = min(max(last, yesterday - catchup), yesterday)
         self._failed: dict[str, list[str]] = dict(cursor.get("failed") or {})
-        self._refused: list[str] = list(cursor.get("refused") or [])
+        self._missing: dict[str, list[Any]] = _missing(cursor)
+        self._given_up: list[str] = list(cursor.get("given_up") or [])
         self._items: dict[str, Item] = {}
         self._rejects: dict[str, Reject] = {}
         self._resolved: list[str] = []
+        self._seen: dict[str, None] = {}
         self._details_left = DETAILS_PER_FETCH
         self._lists_left = LISTS_PER_FETCH
         self._down = 0
@@ -305,26 +322,59 @@ class _Pass:
             if self._lists_left <= 0 or not self._details_left or not self._take(self._list(day), day):
                 return True
             self._complete = day
-        return False
+        return not self._read_missing()
+
+    def _read_missing(self) -> bool:
+        """Read the lists of earlier days that were refused and are due again; False if the batch is full before."""
+        for day in [found for name in sorted(self._missing) if (found := _day(name)) and found <= self._complete]:
+            if not self._is_due(day):
+                continue
+            if self._lists_left <= 0 or not self._details_left or not self._take(self._list(day), day):
+                return False
+        return True
+
+    def _is_due(self, day: date) -> bool:
+        entry = self._missing.get(day.isoformat())
+        return entry is None or str(entry[2]) <= self._now.isoformat()
 
     def _list(self, day: date) -> list[Summary]:
-        """Return the summaries of a day; a list that is refused for good is noted and not asked for again."""
-        if day.isoformat() in self._refused:
-            self._hold(day, "its list was refused before and is not asked for again")
+        """Return the summaries of a day; a list that is refused is asked for again later, for some days."""
+        if not self._is_due(day):
+            self._hold(day, "its list was refused, and is asked for again later")
             return []
         self._lists_left -= 1
         try:
             rows = self._api.ask(self._context, fecha=f"{day:%d%m%Y}")
-        except _Wrong as wrong:
-            self._reject(f"fecha={day:%d%m%Y}", wrong.detail)
-            self._refused.append(day.isoformat())
-            self._hold(day, wrong.detail)
+        except _Refused as refused:
+            self._miss(day, refused.detail)
             return []
+        self._find(day)
         return list(self._read(rows, day))
+
+    def _miss(self, day: date, why: str) -> None:
+        """Note that a day's list was refused: our dates are right, so the server may think better of it."""
+        name, place = day.isoformat(), f"fecha={day:%d%m%Y}"
+        since, tries, _ = self._missing.get(name) or [self._now.isoformat(), 0, ""]
+        if self._now - datetime.fromisoformat(since) > _REFUSED_FOR:
+            self._missing.pop(name, None)
+            self._given_up = [*(each for each in self._given_up if each != name), name][-_MAX_GIVEN_UP:]
+            self._reject(place, f"given up after {tries + 1} tries over {_REFUSED_FOR.days} days: {why}")
+            return
+        pause = min(_FIRST_PAUSE * 2 ** min(tries, 10), _LONGEST_PAUSE)
+        self._missing[name] = [since, tries + 1, (self._now + pause).isoformat()]
+        self._reject(place, why)
+        self._hold(day, why)
+
+    def _find(self, day: date) -> None:
+        """Note that a day's list was read after all."""
+        name = day.isoformat()
+        if self._missing.pop(name, None) is not None or name in self._given_up:
+            self._given_up = [each for each in self._given_up if each != name]
+            self._resolved.append(f"fecha={day:%d%m%Y}")
 
     def _hold(self, day: date, why: str) -> None:
         if day == self._today:
-            self._held = _Wrong("rejected", f"fecha={day:%d%m%Y}: {why}")
+            self._held = _Refused("rejected", f"fecha={day:%d%m%Y}: {why}")
 
     def _read(self, rows: Sequence[object], day: date) -> Iterator[Summary]:
         for row in rows:
@@ -347,7 +397,7 @@ class _Pass:
             if each.code in known and each.code not in self._items and not each.is_open(self._now):
                 if len(self._items) >= ITEMS_PER_FETCH:
                     return False
-                self._items[each.code] = each.item()
+                self._items[each.code] = each.item(self._now)
         for each in changed:
             if each.code in self._items or not each.is_open(self._now) or self._waits(each):
                 continue
@@ -384,8 +434,9 @@ class _Pass:
 
     def _fail(self, code: str, known_mark: str | None, day: date, trouble: Trouble) -> None:
         self._failed[code] = [known_mark or "", day.isoformat()]
-        self._reject(f"codigo={code}", trouble.detail, external_id=code, retry=not isinstance(trouble, _Wrong))
-        self._down = 0 if isinstance(trouble, _Wrong) else self._down + 1
+        self._seen[code] = None
+        self._reject(f"codigo={code}", trouble.detail, external_id=code, retry=True)
+        self._down = 0 if isinstance(trouble, _Refused) else self._down + 1
         if self._down >= _DOWN_IN_A_ROW:
             raise _Stop("unavailable", f"{self._down} details in a row: {trouble.detail}")
 
@@ -404,16 +455,23 @@ class _Pass:
                 self._reject(due.place, due.reason)
 
     def _retry_day(self, day: date, place: str) -> None:
-        self._refused = [each for each in self._refused if each != day.isoformat()]
-        if self._take(self._list(day), day) and place not in self._rejects:
-            self._resolved.append(place)
-            self._held = None if day == self._today else self._held
+        """Ask for a day's list at once, because somebody wishes it."""
+        entry = self._missing.get(day.isoformat())
+        if entry is not None:
+            entry[2] = ""
+        self._take(self._list(day), day)
+        if place in self._rejects:
+            return
+        self._resolved += [place] if place not in self._resolved else []
+        self._held = None if day == self._today else self._held
 
     def _reject(self, place: str, reason: str, *, external_id: str | None = None, retry: bool = False) -> None:
         self._rejects[place] = text.reject(place, reason, external_id=external_id, retry=retry)
 
     def _answer(self, trouble: Trouble | None, *, more: bool) -> Fetched:
         """Trouble after something was gathered is told next time: what was gathered is worth keeping first."""
+        if isinstance(trouble, _OutOfTime):
+            return self._fetched("ok" if self._items else "unchanged", self._cursor(), "", more=True)
         detail = trouble.detail if trouble else ""
         gathered = bool(self._items or self._resolved)
         if trouble and trouble is self._held and not gathered:
@@ -440,6 +498,12 @@ class _Pass:
             resolved=tuple(self._resolved),
             detail=detail[:500],
             more=more,
+            seen=tuple((chile.NAMESPACE, code) for code in self._seen if code not in self._items),
+            problems=tuple(
+                f"the list of {day} was refused for {_REFUSED_FOR.days} days and given up; "
+                "`relevo rejects --retry` asks for it again"
+                for day in self._given_up
+            ),
         )
 
     def _cursor(self) -> dict[str, Any]:
@@ -448,9 +512,17 @@ class _Pass:
         cursor: dict[str, Any] = {"complete": upto}
         if failed:
             cursor["failed"] = dict(list(failed.items())[-_MAX_FAILED:])
-        if refused := [day for day in self._refused if day > upto]:
-            cursor["refused"] = refused
+        if self._missing:
+            cursor["missing"] = self._missing
+        if self._given_up:
+            cursor["given_up"] = self._given_up
         return cursor
+
+
+def _missing(cursor: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the days whose list is missing; of those that an earlier version would not ask for again, anew."""
+    once = {str(day): ["2000-01-01T00:00:00+00:00", 0, ""] for day in cursor.get("refused") or []}
+    return once | {day: list(entry) for day, entry in (cursor.get("missing") or {}).items()}
 
 
 def _day(value: object) -> date | None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from typing import Any, Literal
 
 import structlog
 
 from relevo.config import MINUTE, Settings
-from relevo.model import Fetched, Item
-from relevo.ports import NoRequestsLeft, SourceContext
+from relevo.model import Fetched, Item, Reject
+from relevo.ports import NoRequestsLeft, OutOfTime, SourceContext
 from relevo.sources import chile, text
 from relevo.sources.http import Http, Response, Trouble
 from relevo.sources.merging import mark, mark_of, one_each
@@ -25,11 +27,33 @@ QUOTA = "chilecompra-web"
 ITEMS_PER_FETCH = 500
 PAGES_PER_FETCH = 10
 _COLUMNS = ("IDLicitacion", "NombreLicitacion", "Estado")
+_KNOWN_ORDER = (
+    *("IDLicitacion", "NombreLicitacion", "Tipo", "Estado", "FechaPublicacion", "Descripcion"),
+    *("Moneda", "TipoPresupuesto", "TipoMonto", "MontoLicitacion", "Organismo"),
+)
+_DATE = re.compile(r"\d{1,2}/\d{1,2}/\d{4}(?: \d{1,2}:\d\d(?::\d\d)?)?")
+_CURRENCY = re.compile(r"[A-Z]{3}|")
+_AMOUNT = re.compile(r"\d|p[uú]blico", re.IGNORECASE)
+_MAX_REPORTED = 100
 _NEWEST_FIRST, _PUBLISHED = "3", "5"
 # Tenders with a published amount and those without are never in one answer.
 _HALVES = ("1", "0")
 _OK = 200
 _HIDDEN = re.compile(r"no\s+p[uú]blico", re.IGNORECASE)
+
+
+class _OutOfTime(Trouble):
+    """The run's time is over: the rest is for the next one, and nothing is wrong."""
+
+
+@dataclass
+class _Read:
+    """What both halves of a pass say."""
+
+    items: list[Item] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
+    troubles: list[Trouble] = field(default_factory=list)
+    incomplete: bool = False
 
 
 class ChileCompraWeb:
@@ -47,28 +71,46 @@ class ChileCompraWeb:
 
     def fetch(self, cursor: Mapping[str, Any], context: SourceContext) -> Fetched:
         """Read the newest published tenders of both halves; one half that fails does not hide the other."""
-        found: list[Item] = []
-        troubles: list[Trouble] = []
+        read = _Read()
         for half in _HALVES:
             try:
                 self._open_session(context)
-                found += self._half(half, context)
+                self._half(half, read, context)
+            except _OutOfTime:
+                read.incomplete = True
+                break
             except Trouble as trouble:
-                troubles.append(trouble)
-        new = _news(found, context)
-        if troubles and not new:
-            worst = next((each for each in troubles if each.outcome == "rejected"), troubles[0])
-            return Fetched(worst.outcome, dict(cursor), detail=worst.detail[:500])
-        outcome: Literal["ok", "unchanged"] = "ok" if new else "unchanged"
-        detail = "; ".join(each.detail for each in troubles)[:500]
-        return Fetched(outcome, {}, items=tuple(new[:ITEMS_PER_FETCH]), detail=detail, more=len(new) > ITEMS_PER_FETCH)
+                read.troubles.append(trouble)
+        new = _news(read.items, context)
+        reported = cursor.get("rejects") or []
+        rejects = [each for each in read.rejects if each.place not in reported]
+        if read.troubles and not new and not rejects:
+            worst = next((each for each in read.troubles if each.outcome == "rejected"), read.troubles[0])
+            return Fetched(worst.outcome, dict(cursor), detail=worst.detail[:500], incomplete=True)
+        outcome: Literal["ok", "unchanged"] = "ok" if new or rejects else "unchanged"
+        known = [*reported, *(each.place for each in rejects)][-_MAX_REPORTED:]
+        return Fetched(
+            outcome,
+            {"rejects": known} if known else {},
+            items=tuple(replace(item, as_of=context.now()) for item in new[:ITEMS_PER_FETCH]),
+            rejects=tuple(rejects),
+            detail="; ".join(each.detail for each in read.troubles)[:500],
+            more=len(new) > ITEMS_PER_FETCH,
+            incomplete=read.incomplete or bool(read.troubles),
+        )
 
-    def _half(self, half: str, context: SourceContext) -> list[Item]:
+    def _half(self, half: str, read: _Read, context: SourceContext) -> None:
+        """Read one half by its export, or as many of its cards as there are pages: never known to be all of them."""
         try:
-            return self._exported(half, context)
+            items, rejects = self._exported(half, context)
+        except _OutOfTime:
+            raise
         except Trouble as refused:
             _log.info("export_refused", detail=refused.detail, fallback="cards")
-        return self._shown(half, context)
+            items, rejects = self._shown(half, context), []
+            read.incomplete = True
+        read.items += items
+        read.rejects += rejects
 
     def _open_session(self, context: SourceContext) -> None:
         """Get the anonymous cookie without which every list is empty."""
@@ -76,7 +118,7 @@ class ChileCompraWeb:
         self._turn(context)
         _accept(self._http.get(self._base))
 
-    def _exported(self, half: str, context: SourceContext) -> list[Item]:
+    def _exported(self, half: str, context: SourceContext) -> tuple[list[Item], list[Reject]]:
         self._turn(context)
         made = text.loads(_accept(self._http.post(f"{self._base}/Home/GenerarArchivo", _query(half, 0))).body)
         ticket, name = text.clean(text.at(made, "FileGuid"), 100), text.clean(text.at(made, "nombreArchivo"), 200)
@@ -84,10 +126,10 @@ class ChileCompraWeb:
             raise Trouble("unavailable", "the search page refuses an export")
         self._turn(context)
         wanted = {"fileGuid": ticket, "nombreArchivo": name or "ListaLicitaciones.csv"}
-        found = read_export(_accept(self._http.get(f"{self._base}/Home/Descargar", wanted)).body)
+        found, rejects = read_export(_accept(self._http.get(f"{self._base}/Home/Descargar", wanted)).body)
         if not found:
             raise Trouble("unavailable", "the export is empty, as it is for strangers")
-        return found
+        return found, rejects
 
     def _shown(self, half: str, context: SourceContext) -> list[Item]:
         """Turn the pages, newest first, until one shows nothing new."""
@@ -105,6 +147,8 @@ class ChileCompraWeb:
     def _turn(self, context: SourceContext) -> None:
         try:
             context.take_turn(QUOTA, pace_ms=self._pace_ms, daily_limit=self._daily_limit)
+        except OutOfTime:
+            raise _OutOfTime("unavailable", "") from None
         except NoRequestsLeft as closed:
             raise Trouble("unavailable", str(closed) or "no request may be made now") from None
 
@@ -143,8 +187,11 @@ def _news(items: list[Item], context: SourceContext) -> list[Item]:
     return [item for item in each if mark_of(known.get(item.external_id, ""), TELLER) != item.fingerprint]
 
 
-def read_export(body: bytes) -> list[Item]:
-    """Read the CSV export; an export that is none, or of which nothing can be read, is trouble and not an empty one."""
+def read_export(body: bytes) -> tuple[list[Item], list[Reject]]:
+    """Read the CSV export, and name the rows that cannot be read.
+
+    An export that is none, or of which nothing can be read, is trouble and not an empty one.
+    """
     lines = csv.reader(
         io.StringIO(body.decode("utf-8-sig", "replace"), newline=""), delimiter=";", quoting=csv.QUOTE_NONE
     )
@@ -157,11 +204,43 @@ def read_export(body: bytes) -> list[Item]:
         raise Trouble(
             "unavailable" if not body.strip() else "rejected", "the export has not the columns it used to have"
         )
-    items = [item for row in rows if len(row) == len(names) and (item := _row(dict(zip(names, row, strict=True))))]
+    items: list[Item] = []
+    rejects: list[Reject] = []
+    for number, row in enumerate(rows, start=2):
+        cells = row if len(row) == len(names) else _without_strays(names, row)
+        item = _row(dict(zip(names, cells, strict=True))) if cells else None
+        if item:
+            items.append(item)
+        elif len(rejects) < _MAX_REPORTED:
+            code = chile.tender_code(row[0])
+            place = f"export {code or hashlib.sha256(repr(row).encode('utf-8', 'replace')).hexdigest()[:12]}"
+            rejects.append(
+                text.reject(place, f"its row {number} has {len(row)} fields, not {len(names)}", external_id=code)
+            )
     if rows and not items:
         _log.error("export_unreadable", rows=len(rows))
         raise Trouble("rejected", f"none of the export's {len(rows)} rows could be read")
-    return items
+    return items, rejects
+
+
+def _without_strays(names: list[str], row: list[str]) -> list[str] | None:
+    """Put together what a stray `;` in a name, a description or a buyer took apart; None if that is not clear.
+
+    What lies between can be recognised: the date of publication, and a currency three fields before an amount.
+    """
+    if names != list(_KNOWN_ORDER) or len(row) < len(names):
+        return None
+    date = next((n for n, cell in enumerate(row) if n >= 4 and _DATE.fullmatch(cell.strip())), None)  # noqa: PLR2004
+    if date is None:
+        return None
+    money = [
+        n for n in range(date + 2, len(row) - 4) if _CURRENCY.fullmatch(row[n].strip()) and _AMOUNT.search(row[n + 3])
+    ]
+    if not money:
+        return None
+    at = money[-1]
+    nombre, descripcion = ";".join(row[1 : date - 2]), ";".join(row[date + 1 : at])
+    return [row[0], nombre, *row[date - 2 : date + 1], descripcion, *row[at : at + 4], ";".join(row[at + 4 :])]
 
 
 def _row(row: Mapping[str, str]) -> Item | None:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from stat import S_ISREG
 from typing import Any, BinaryIO, Literal
 
 from relevo.config import MINUTE, Settings
 from relevo.model import Fetched, Item, Reject
 from relevo.ports import SourceContext
 from relevo.sources import chile, text
+from relevo.sources.files import DropFolder, DroppedFile
 from relevo.sources.merging import mark, one_each
 
 TELLER = "file"
 ITEMS_PER_FETCH = 500
-MAX_FILES = 1_000
 MAX_LINE = 1_000_000
 RETRIES_PER_FETCH = 20
 SAMPLE = Path(__file__).parent / "sample"
@@ -38,7 +37,7 @@ class Folder:
     name = "folder"
 
     def __init__(self, settings: Settings) -> None:
-        self._folder = settings.folder_source_dir or SAMPLE
+        self._drop = DropFolder(settings.folder_source_dir or SAMPLE, _SUFFIXES, settings.folder_source_done_dir)
         self._namespace = "folder" if settings.folder_source_dir else "sample"
         # A demo that shows nothing at first would show nothing at all.
         self.seeds_silently = bool(settings.folder_source_dir) and not settings.ingest_notify_first_run
@@ -46,62 +45,68 @@ class Folder:
 
     def fetch(self, cursor: Mapping[str, Any], context: SourceContext) -> Fetched:
         """Read the lines that are new, up to a bound."""
-        reading = _Reading(self._folder, self._namespace, context.now())
+        reading = _Reading(self._drop, self._namespace, context.now())
         try:
-            names = reading.look(reported=cursor.get("crowded") is True)
+            look = self._drop.look(cursor, _is_handled)
         except OSError as error:
             return Fetched("unavailable", dict(cursor), detail=f"the folder cannot be read ({type(error).__name__})")
+        self._drop.move_handled(look)
         reading.retry(context.rejects_due(RETRIES_PER_FETCH))
-        before: Mapping[str, Any] = cursor.get("files") or {}
-        files: dict[str, Any] = {}
-        for name in names:
-            entry = reading.read(name, before.get(name) or {})
-            if entry:
-                files[name] = entry
-        return reading.fetched({"files": files} | ({"crowded": True} if reading.crowded else {}))
+        advanced = False
+        for dropped in look.waiting:
+            if reading.full:
+                reading.more = True
+                break
+            before = look.files.get(dropped.name)
+            look.files[dropped.name] = reading.read(dropped, before or {})
+            advanced = advanced or look.files[dropped.name] != before
+        reading.more = reading.more or (look.more and advanced)
+        return reading.fetched(look.cursor())
+
+
+def _is_handled(entry: Mapping[str, Any], dropped: DroppedFile) -> bool:
+    """Tell whether a file is as it was when it was read to its end."""
+    if entry.get("stamp") != list(dropped.stamp) or entry.get("unreadable"):
+        return False
+    return "offset" not in entry or (entry["offset"] == dropped.stamp[1] and not entry.get("unfinished"))
 
 
 @dataclass
 class _Reading:
     """One bounded look into the folder."""
 
-    folder: Path
+    drop: DropFolder
     namespace: str
     now: datetime
     items: list[Item] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
     resolved: list[str] = field(default_factory=list)
     more: bool = False
-    crowded: bool = False
+    written_at: datetime | None = None
+    """When the file at hand was written: what its lines say is of then."""
 
-    def look(self, *, reported: bool = False) -> list[str]:
-        """Return the names of the files to read, in order; that there are too many is told once."""
-        found = sorted(path.name for path in self.folder.iterdir() if _fits(path))
-        self.crowded = len(found) > MAX_FILES
-        if self.crowded and not reported:
-            self.rejects.append(text.reject(".", f"of {len(found)} files only {MAX_FILES} are read"))
-        return found[:MAX_FILES]
+    @property
+    def full(self) -> bool:
+        """Whether this batch holds as much as one may."""
+        return len(self.items) + len(self.rejects) >= ITEMS_PER_FETCH
 
-    def read(self, name: str, before: Mapping[str, Any]) -> dict[str, Any]:
+    def read(self, dropped: DroppedFile, before: Mapping[str, Any]) -> dict[str, Any]:
         """Read a file from where it was left; one that was replaced is read again from its start."""
-        path = self.folder / name
+        name, stamp = dropped.name, list(dropped.stamp)
+        self.written_at = min(datetime.fromtimestamp(dropped.stamp[2] / 10**9, UTC), self.now)
         try:
-            with path.open("rb") as file:
-                entry = self._go_on(name, file, path, before)
+            with dropped.path.open("rb") as file:
+                entry = self._go_on(name, file, stamp, before)
         except OSError as error:
             if not before.get("unreadable"):
                 self.rejects.append(text.reject(name, f"the file cannot be read ({type(error).__name__})"))
-            return {**before, "unreadable": True}
-        if entry.pop("unreadable", None) or before.get("unreadable"):
+            return {**before, "unreadable": True, "changed": dropped.changed_ns}
+        if before.get("unreadable"):
             self.resolved.append(name)
-        return entry
+        return entry | {"changed": dropped.changed_ns}
 
-    def _go_on(self, name: str, file: BinaryIO, path: Path, before: Mapping[str, Any]) -> dict[str, Any]:
-        stat = path.stat()
-        stamp = [stat.st_ino, stat.st_size, stat.st_mtime_ns]
-        if before.get("stamp") == stamp and before.get("offset") == stat.st_size:
-            return dict(before)
-        same = before.get("stamp", [None])[0] == stat.st_ino and _sight(file, before) == before.get("sight")
+    def _go_on(self, name: str, file: BinaryIO, stamp: list[int], before: Mapping[str, Any]) -> dict[str, Any]:
+        same = before.get("stamp", [None])[0] == stamp[0] and _sight(file, before) == before.get("sight")
         place = _Place(before["offset"], before["line"]) if same and "offset" in before else _Place()
         bad = set(before.get("bad") or [])
         file.seek(place.offset)
@@ -109,19 +114,21 @@ class _Reading:
         if same and before.get("open") and file.read(1) == b"\n":
             place.offset += 1
         file.seek(place.offset)
-        stale = self.now.timestamp() - stat.st_mtime > _STALE.total_seconds()
+        stale = self.now.timestamp() - stamp[2] / 10**9 > _STALE.total_seconds()
         while self._line(name, file, place, bad, stale=stale):
             pass
         entry: dict[str, Any] = {"stamp": stamp, "offset": place.offset, "line": place.line}
         if place.open:
             entry["open"] = True
+        if place.offset < stamp[1] and self.full:
+            entry["unfinished"] = True
         if bad:
             entry["bad"] = sorted(bad)[:_MAX_BAD]
         return entry | {"sight": _sight(file, entry)}
 
     def _line(self, name: str, file: BinaryIO, place: _Place, bad: set[int], *, stale: bool) -> bool:
         """Read one line; False at the end, in front of a half-written line, or when the batch is full."""
-        if len(self.items) + len(self.rejects) >= ITEMS_PER_FETCH:
+        if self.full:
             self.more = self.more or bool(file.read(1))
             return False
         line = file.readline(MAX_LINE + 1)
@@ -160,7 +167,7 @@ class _Reading:
         document = text.loads(line)
         if not isinstance(document, dict):
             return _Unusable("the line is no JSON object")
-        return read_line(document, self.namespace, self.now, line)
+        return read_line(document, self.namespace, self.now, line, as_of=self.written_at)
 
     def retry(self, due: Any) -> None:
         """Read lines again that were rejected and that somebody says are mended."""
@@ -177,9 +184,8 @@ class _Reading:
                 self.rejects.append(text.reject(reject.place, reason, external_id=reject.external_id))
 
     def _line_at(self, name: str, number: int) -> Item | _Unusable | None:
-        path = self.folder / Path(name).name
         try:
-            with path.open("rb") as file:
+            with self.drop.path_of(name).open("rb") as file:
                 for _ in range(number - 1):
                     if not file.readline():
                         return None
@@ -219,15 +225,6 @@ class _Unusable:
     external_id: str | None = None
 
 
-def _fits(path: Path) -> bool:
-    if path.suffix.lower() not in _SUFFIXES or path.name.startswith("."):
-        return False
-    try:
-        return S_ISREG(path.stat().st_mode)
-    except OSError:
-        return False
-
-
 def _sight(file: BinaryIO, entry: Mapping[str, Any]) -> str:
     """Return a hash of the first and the last bytes that were read, by which a rewritten file is recognised."""
     offset = int(entry.get("offset", 0))
@@ -238,7 +235,9 @@ def _sight(file: BinaryIO, entry: Mapping[str, Any]) -> str:
     return hashlib.sha256(head + b"\0" + tail).hexdigest()[:16]
 
 
-def read_line(fields: Mapping[str, Any], namespace: str, now: datetime, line: bytes = b"") -> Item | _Unusable:
+def read_line(
+    fields: Mapping[str, Any], namespace: str, now: datetime, line: bytes = b"", as_of: datetime | None = None
+) -> Item | _Unusable:
     """Read one object; `cierra_en_dias` and `publicada_hace_minutos` count from now, so that a demo is never old."""
     external_id = next(
         (found for name in _NAMES if (found := text.clean(fields.get(name), text.EXTERNAL_ID + 1))), None
@@ -256,7 +255,7 @@ def read_line(fields: Mapping[str, Any], namespace: str, now: datetime, line: by
     problems += ["moneda"] if fields.get("moneda") is not None and text.currency(fields.get("moneda")) is None else []
     if problems:
         return _Unusable(f"{', '.join(problems)} cannot be read", external_id)
-    return _item(fields, where, external_id, nombre, now=now, line=line)
+    return replace(_item(fields, where, external_id, nombre, now=now, line=line), as_of=as_of)
 
 
 def _item(
@@ -307,4 +306,8 @@ def _date(fields: Mapping[str, Any], name: str, relative: str, now: datetime, un
     if fields.get(relative) is None:
         return None
     number = text.number(fields[relative])
-    return _WRONG if number is None else now + number * unit
+    try:
+        moment = _WRONG if number is None else now + number * unit
+    except OverflowError:
+        return _WRONG
+    return moment if text.in_range(moment) else _WRONG

@@ -15,11 +15,25 @@ _SANTIAGO = ZoneInfo("America/Santiago")
 _WHOLE_DAY = (time(0, 0), time(23, 59, 59))
 _MAX_FINGERPRINT = 64
 _MAX_RUBROS = 2_000
+_DESCRIBING = (
+    "descripcion",
+    "organismo",
+    "region",
+    "tipo",
+    "estado",
+    "monto",
+    "rubros",
+    "publicada_at",
+    "cierra_at",
+    "url",
+)
 
 
 def merge(stored: Item, newer: Item) -> Item:
     """Join what is known of an item with what a source tells of it now: field by field, the more complete value wins.
 
+    - What is older than what is stored (`as_of`) only fills blanks. What was withdrawn stays so until something that
+      is known to be newer says otherwise.
     - What is not told (None, empty) never erases what is stored.
     - State, dates, place and names: the newer telling wins, unless it says less: a name or description cut short
       is not taken for a new one, nor a bare day for a stored time on that day.
@@ -28,6 +42,8 @@ def merge(stored: Item, newer: Item) -> Item:
     - `announces` and `withdrawn` are the newer telling's, for they are its judgement of the state.
     - The fingerprint keeps the mark of each teller, so that each recognises what it said last.
     """
+    if _is_older(newer, stored):
+        return _fill_blanks(stored, newer)
     monto, moneda, label = _money(stored, newer)
     rubros, scheme = _rubros(stored, newer)
     return replace(
@@ -49,7 +65,26 @@ def merge(stored: Item, newer: Item) -> Item:
         publicada_at=_finer(stored.publicada_at, newer.publicada_at),
         cierra_at=_finer(stored.cierra_at, newer.cierra_at),
         url=newer.url or stored.url,
+        as_of=newer.as_of or stored.as_of,
     )
+
+
+def _is_older(told: Item, stored: Item) -> bool:
+    if told.as_of is None:
+        return stored.withdrawn and stored.as_of is not None and not told.withdrawn
+    return stored.as_of is not None and told.as_of < stored.as_of
+
+
+def _fill_blanks(stored: Item, older: Item) -> Item:
+    """Take from an older telling what nobody said since; what it says of the state is past."""
+    blanks = {name: getattr(older, name) for name in _DESCRIBING if getattr(stored, name) in (None, ())}
+    if "rubros" in blanks:
+        blanks["rubro_scheme"] = older.rubro_scheme
+    if "monto" in blanks and stored.monto_label is None:
+        blanks |= {name: getattr(older, name) for name in ("moneda", "monto_label")}
+    else:
+        blanks.pop("monto", None)
+    return replace(stored, fingerprint=join_marks(stored.fingerprint, older.fingerprint), **blanks)
 
 
 def one_each(items: Iterable[Item]) -> tuple[Item, ...]:

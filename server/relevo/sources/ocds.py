@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -13,8 +14,9 @@ from zoneinfo import ZoneInfo
 
 from relevo.config import MINUTE, Settings
 from relevo.model import Fetched, Item, Reject
-from relevo.ports import NoRequestsLeft, SourceContext
+from relevo.ports import NoRequestsLeft, OutOfTime, SourceContext
 from relevo.sources import chile, text
+from relevo.sources.files import DropFolder, DroppedFile, Look
 from relevo.sources.http import Http, Response, Trouble
 from relevo.sources.merging import mark, mark_of, merge
 
@@ -26,12 +28,17 @@ PAGES_PER_FETCH = 5
 LINKS_PER_FETCH = 25
 ITEMS_PER_FETCH = 500
 FILES_PER_FETCH = 100
-MAX_FILES = 2_000
 MAX_PAGES = 10_000
 MAX_BAD = 500
 MAX_STUCK = 3
 RETRIES_PER_FETCH = 5
+MAX_REJECTS = 50
+_LONGEST_OCID = 2_000
 _UTC = ZoneInfo("UTC")
+_OLDEST = datetime(1900, 1, 1, tzinfo=UTC)
+_PACKED = ("releases", "records", "results", "data")
+_LISTING = ("releases", "records")
+_UNSPSC = re.compile(r"(?:V\d+\.)?(\d{8})")
 _CHILE = "ocds-70d2nz-"
 _PREFIX = re.compile(r"(ocds-[a-z0-9]{6})-.+", re.IGNORECASE)
 _BEFORE_TENDER = frozenset({"planning", "planningUpdate"})
@@ -52,7 +59,7 @@ class Ocds:
         self._reader = _Reader(settings.ocds_namespace)
         self._door: _Web | _Folder
         if settings.ocds_folder:
-            self._door = _Folder(settings.ocds_folder, settings.http_max_bytes, self._reader)
+            self._door = _Folder(settings, settings.ocds_folder, self._reader)
         else:
             self._door = _Web(settings, self._reader)
         self.seeds_silently = not settings.ingest_notify_first_run
@@ -70,6 +77,7 @@ class _Batch:
     items: dict[tuple[str, str], Item] = field(default_factory=dict)
     rejects: list[Reject] = field(default_factory=list)
     resolved: list[str] = field(default_factory=list)
+    incomplete: bool = False
 
     def add(self, items: Sequence[Item], context: SourceContext) -> int:
         """Keep what the database does not hold yet; return how many that are."""
@@ -101,6 +109,7 @@ class _Batch:
             tuple(self.resolved),
             detail[:500],
             more,
+            incomplete=self.incomplete,
         )
 
 
@@ -111,6 +120,34 @@ def _is_news(stored: str | None, new: str) -> bool:
 
 def _minute(own_mark: str) -> str:
     return own_mark.partition(".")[0]
+
+
+@dataclass(frozen=True)
+class _Page:
+    """What one page says."""
+
+    address: str
+    place: str
+    items: list[Item]
+    rejects: list[Reject]
+    links: list[tuple[str, str]]
+    following: str | None
+    next_is_broken: bool
+    direction: int
+
+
+def _note_bad(bad: Sequence[Reject], place: str, state: dict[str, Any], batch: _Batch) -> None:
+    """Report what could not be used once, and what is mended; the state remembers what was reported."""
+    before = set(state.get("bad") or [])
+    here = {each.place: each for each in bad}
+    batch.rejects += [reject for where, reject in here.items() if where not in before]
+    mended = {each for each in before if each.partition("#")[0] == place} - here.keys()
+    batch.resolved += sorted(mended)
+    kept = [each for each in state.get("bad") or [] if each not in mended and each not in here]
+    if remembered := [*kept, *here][-MAX_BAD:]:
+        state["bad"] = remembered
+    else:
+        state.pop("bad", None)
 
 
 class _Web:
@@ -124,6 +161,8 @@ class _Web:
         self._http = Http(settings)
         self._start = settings.ocds_url or ""
         self._reader = reader
+        self._held: _Page | None = None
+        """A page longer than a batch, read once; a process that starts anew asks for it again."""
 
     def fetch(self, cursor: Mapping[str, Any], context: SourceContext) -> Fetched:
         """Read some pages, or go on reading a long one."""
@@ -135,6 +174,8 @@ class _Web:
                     return batch.fetched(_over(state), more=False)
                 if len(batch.items) >= ITEMS_PER_FETCH or "at" in state:
                     break
+        except _OutOfTime:
+            return batch.fetched(state, more=True)
         except Trouble as trouble:
             if batch.items or batch.rejects or batch.resolved:
                 return batch.fetched(state, more=True, detail=trouble.detail)
@@ -144,38 +185,43 @@ class _Web:
     def _page(self, state: dict[str, Any], batch: _Batch, context: SourceContext) -> bool:
         """Read the page at hand and move on; False when the pass is over."""
         here = state.get("next") or state.get("from") or self._start
+        page = self._held if self._held and self._held.address == here and "at" in state else None
+        page = page or self._read(here, state, context)
+        if page is None:
+            return False
+        start = int(state.pop("at", 0))
+        _note_bad(page.rejects, page.place, state, batch)
+        news = batch.add(page.items[start : start + ITEMS_PER_FETCH], context)
+        self._held = None
+        if start + ITEMS_PER_FETCH < len(page.items):
+            self._held = page
+            state |= {"at": start + ITEMS_PER_FETCH, "next": here}
+            return True
+        if page.links:
+            return self._follow(page.links, state, here, batch, context)
+        batch.incomplete = batch.incomplete or page.next_is_broken
+        return self._turn_page(state, here, page.following, news, page.direction)
+
+    def _read(self, here: str, state: dict[str, Any], context: SourceContext) -> _Page | None:
+        """Ask for a page and read it whole; None if it has not changed."""
         opening = "next" not in state
         reply = self._ask(here, context, self._validators(state, here) if opening else {})
         if reply.status == _NOT_MODIFIED:
-            return False
+            return None
         document = _document(reply)
         state.pop("stuck", None)
         if opening:
             state["etag"] = reply.headers.get("etag", "")[:500]
             state["modified"] = reply.headers.get("last-modified", "")[:100]
             state["validated"] = here
-        items = self._tell(document, _shown(here), state, batch, context)
-        start = int(state.pop("at", 0))
-        news = batch.add(items[start : start + ITEMS_PER_FETCH], context)
-        if start + ITEMS_PER_FETCH < len(items):
-            state |= {"at": start + ITEMS_PER_FETCH, "next": here}
-            return True
-        if links := _links(document):
-            return self._follow(links, state, here, batch, context)
-        return self._turn_page(state, here, _next_link(document, here), news, _direction(document))
-
-    def _tell(
-        self, document: object, place: str, state: dict[str, Any], batch: _Batch, context: SourceContext
-    ) -> list[Item]:
+        place = _shown(here)
         items, bad = self._reader.read(document, context.now(), place)
-        before = state.get("bad") or []
-        if bad and place not in before:
-            batch.rejects += bad
-            state["bad"] = [*before, place][-MAX_BAD:]
-        elif not bad and place in before:
-            batch.resolved.append(place)
-            state["bad"] = [each for each in before if each != place]
-        return items
+        link = _next_link(document)
+        following = _joined_address(here, link) if link else None
+        if link and following is None:
+            bad = [*bad, text.reject(f"{place}#next", f"its link to the next page is no address: {link[:100]}")]
+        broken = link is not None and following is None
+        return _Page(here, place, items, bad, _links(document), following, broken, _direction(document))
 
     def _turn_page(self, state: dict[str, Any], here: str, following: str | None, news: int, direction: int) -> bool:
         """Go to the next page: newest first stops where nothing is new, oldest first starts here the next time."""
@@ -192,10 +238,10 @@ class _Web:
     ) -> bool:
         """Fetch the packages that an index only names, those not stored yet, a bounded number at once."""
         waiting = set(state.get("bad") or [])
-        unknown = [(ocid, address) for ocid, address in links if _shown(urljoin(here, address)) not in waiting]
-        unknown = self._reader.unknown(unknown, context)
-        for ocid, address in unknown[:LINKS_PER_FETCH]:
-            self._link(ocid, urljoin(here, address), state, batch, context)
+        named = [(ocid, target) for ocid, address in links if (target := _joined_address(here, address))]
+        unknown = self._reader.unknown([each for each in named if _shown(each[1]) not in waiting], context)
+        for ocid, target in unknown[:LINKS_PER_FETCH]:
+            self._link(ocid, target, state, batch, context)
         if len(unknown) <= LINKS_PER_FETCH:
             return False
         state |= {"next": here, "at": 0}
@@ -214,16 +260,21 @@ class _Web:
             batch.rejects.append(text.reject(place, trouble.detail, external_id=ocid, retry=later))
             state["bad"] = [*(each for each in state.get("bad") or [] if each != place), place][-MAX_BAD:]
             return
-        batch.add(self._tell(document, place, state, batch, context), context)
+        items, bad = self._reader.read(document, context.now(), place)
+        _note_bad(bad, place, state, batch)
+        batch.add(items, context)
 
     def _retry(self, state: dict[str, Any], batch: _Batch, context: SourceContext) -> None:
         for due in context.rejects_due(RETRIES_PER_FETCH):
-            if due.place.startswith(("http://", "https://")):
-                self._link(due.external_id, due.place, state, batch, context)
+            address = due.place.partition("#")[0]
+            if address.startswith(("http://", "https://")) and "***" not in address:
+                self._link(due.external_id, address, state, batch, context)
 
     def _ask(self, address: str, context: SourceContext, headers: Mapping[str, str]) -> Response:
         try:
             context.take_turn(QUOTA, pace_ms=PACE_MS, daily_limit=DAILY_LIMIT)
+        except OutOfTime:
+            raise _OutOfTime("unavailable", "") from None
         except NoRequestsLeft as closed:
             raise _Closed("unavailable", str(closed) or "no request may be made now") from None
         reply = self._http.get(address, headers={"Accept": "application/json", **headers})
@@ -243,6 +294,10 @@ class _Closed(Trouble):
     """No request may be made now."""
 
 
+class _OutOfTime(_Closed):
+    """The run's time is over: the rest is for the next one, and nothing is wrong."""
+
+
 def _over(state: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in state.items() if name not in ("next", "at", "pages", "stuck")}
 
@@ -258,84 +313,86 @@ def _stuck(cursor: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Folder:
-    """Files in a folder: the cursor holds each file's size and time, and where a long one goes on."""
+    """Files in a folder: the cursor holds what is known of each, and where a long one goes on."""
 
-    def __init__(self, folder: Path, max_bytes: int, reader: _Reader) -> None:
-        self._folder = folder
-        self._max_bytes = max_bytes
+    def __init__(self, settings: Settings, folder: Path, reader: _Reader) -> None:
+        self._drop = DropFolder(folder, _SUFFIXES, settings.ocds_done_dir)
+        self._max_bytes = settings.http_max_bytes
         self._reader = reader
+        self._held: tuple[str, list[int], list[Item], list[Reject]] | None = None
+        """A file longer than a batch, read once; a process that starts anew reads it again."""
 
     def fetch(self, cursor: Mapping[str, Any], context: SourceContext) -> Fetched:
         batch = _Batch()
-        seen: dict[str, Any] = dict(cursor.get("files") or {})
         try:
-            there = self._look()
+            look = self._drop.look(cursor, _is_handled)
         except OSError as error:
             return Fetched("unavailable", dict(cursor), detail=f"the folder cannot be read ({type(error).__name__})")
-        crowded = len(there) > MAX_FILES
-        if crowded and not cursor.get("crowded"):
-            batch.rejects.append(text.reject(".", f"of {len(there)} files only {MAX_FILES} are read"))
-        there = dict(list(there.items())[:MAX_FILES])
-        files = {name: entry for name, entry in seen.items() if name in there}
-        for due in context.rejects_due(RETRIES_PER_FETCH):
-            if due.place in files:
-                files[due.place] = {"bad": True}
-        changed = [name for name, stamp in there.items() if _is_due(files.get(name), stamp)]
-        more = False
-        for number, name in enumerate(changed):
+        self._drop.move_handled(look)
+        again = [self._again(due.place, look) for due in context.rejects_due(RETRIES_PER_FETCH)]
+        waiting = [*(each for each in again if each and each not in look.waiting), *look.waiting]
+        more, advanced = False, False
+        for number, dropped in enumerate(waiting):
             if number >= FILES_PER_FETCH or len(batch.items) >= ITEMS_PER_FETCH:
                 more = True
                 break
-            files[name] = self._file(name, there[name], files.get(name, {}), batch, context)
-            more = more or "at" in files[name]
-        return batch.fetched({"files": files} | ({"crowded": True} if crowded else {}), more=more)
+            before = look.files.get(dropped.name) or {}
+            entry = self._file(dropped, before, batch, context) | {"changed": dropped.changed_ns}
+            look.files[dropped.name] = entry
+            advanced = advanced or entry != before
+            more = more or "at" in entry
+        return batch.fetched(look.cursor(), more=more or (look.more and advanced))
 
-    def _look(self) -> dict[str, str]:
-        found = {}
-        for path in sorted(self._folder.iterdir()):
-            if path.suffix.lower() in _SUFFIXES and not path.name.startswith(".") and path.is_file():
-                stat = path.stat()
-                found[path.name] = f"{stat.st_size}.{stat.st_mtime_ns}"
-        return found
+    def _again(self, place: str, look: Look) -> DroppedFile | None:
+        """Return the file of a reject that somebody says is mended."""
+        name = place.partition("#")[0]
+        return look.seen.get(name) or self._drop.find(name)
 
     def _file(
-        self, name: str, stamp: str, before: Mapping[str, Any], batch: _Batch, context: SourceContext
+        self, dropped: DroppedFile, before: Mapping[str, Any], batch: _Batch, context: SourceContext
     ) -> dict[str, Any]:
+        stamp = list(dropped.stamp)
         entry: dict[str, Any] = {"stamp": stamp}
         start = int(before.get("at", 0)) if before.get("stamp") == stamp else 0
+        known_bad = before.get("bad")
+        state: dict[str, Any] = {"bad": known_bad if isinstance(known_bad, list) else []}
         try:
-            items, bad = self._read(name, context.now())
+            items, bad = self._read(dropped, context.now())
         except Trouble as trouble:
-            batch.rejects.append(text.reject(name, trouble.detail))
-            return entry | {"bad": True}
+            items, bad = [], [text.reject(dropped.name, trouble.detail)]
         batch.add(items[start : start + ITEMS_PER_FETCH], context)
         if start + ITEMS_PER_FETCH < len(items):
-            return entry | {"at": start + ITEMS_PER_FETCH}
-        batch.rejects += bad
-        if before.get("bad") and not bad:
-            batch.resolved.append(name)
-        return entry | ({"bad": True} if bad else {})
+            self._held = dropped.name, stamp, items, bad
+            return entry | {
+                "at": start + ITEMS_PER_FETCH,
+                "unfinished": True,
+                **({"bad": state["bad"]} if state["bad"] else {}),
+            }
+        self._held = None
+        _note_bad(bad, dropped.name, state, batch)
+        return entry | (state if state.get("bad") else {})
 
-    def _read(self, name: str, now: datetime) -> tuple[list[Item], list[Reject]]:
-        path = self._folder / name
+    def _read(self, dropped: DroppedFile, now: datetime) -> tuple[list[Item], list[Reject]]:
+        if self._held and self._held[:2] == (dropped.name, list(dropped.stamp)):
+            return self._held[2:]
         try:
-            with path.open("rb") as file:
+            with dropped.path.open("rb") as file:
                 body = file.read(self._max_bytes + 1)
         except OSError as error:
             raise Trouble("unavailable", f"the file cannot be read ({type(error).__name__})") from None
         if len(body) > self._max_bytes:
             raise Trouble("rejected", f"the file has more than {self._max_bytes} bytes (HTTP_MAX_BYTES)")
         document = text.loads(body)
-        if document is None and path.suffix.lower() != ".json":
+        if document is None and dropped.path.suffix.lower() != ".json":
             document = [text.loads(line) for line in body.splitlines() if line.strip()]
         if document is None:
             raise Trouble("rejected", "the file is no whole JSON")
         _raise_error_inside(document)
-        return self._reader.read(document, now, name)
+        return self._reader.read(document, now, dropped.name)
 
 
-def _is_due(entry: Mapping[str, Any] | None, stamp: str) -> bool:
-    return entry is None or entry.get("stamp") != stamp or "at" in entry
+def _is_handled(entry: Mapping[str, Any], dropped: DroppedFile) -> bool:
+    return entry.get("stamp") == list(dropped.stamp) and "at" not in entry
 
 
 def _document(reply: Response) -> Any:
@@ -367,13 +424,18 @@ def _links(document: object) -> list[tuple[str, str]]:
     return [(ocid, address) for ocid, address in named if ocid and address]
 
 
-def _next_link(document: object, here: str) -> str | None:
-    for link in (text.at(document, "links", "next"), text.at(document, "next_url"), text.at(document, "next")):
-        address = text.clean(link, 2_000)
-        if address:
-            target = urljoin(here, address)
-            return target if urlsplit(target).scheme in ("http", "https") else None
-    return None
+def _next_link(document: object) -> str | None:
+    links = (text.at(document, "links", "next"), text.at(document, "next_url"), text.at(document, "next"))
+    return next((address for link in links if (address := text.clean(link, 2_000))), None)
+
+
+def _joined_address(here: str, link: str) -> str | None:
+    """Return the address that a link leads to from here; None if it is none."""
+    try:
+        target = urljoin(here, link)
+        return target if urlsplit(target).scheme in ("http", "https") and urlsplit(target).netloc else None
+    except ValueError:
+        return None
 
 
 def _shown(address: str) -> str:
@@ -386,28 +448,50 @@ def _shown(address: str) -> str:
 
 def _direction(document: object) -> int:
     """Say whether a page's releases grow older (-1) or newer (1) towards its end."""
-    dates = [when for release, _ in _releases(document) if (when := _when(release))]
+    dates = [when for release in _releases(document) if (when := _when(release))]
     return 0 if not dates or dates[0] == dates[-1] else (1 if dates[0] < dates[-1] else -1)
 
 
-def _releases(document: object) -> Iterator[tuple[dict[str, Any], bool]]:
-    """Yield every release with its contents, however it is packed, and whether it is a compiled one."""
+def _releases(document: object, *, listed: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield every release, however it is packed; also one, `listed` as such, that says too little to be used."""
     for part in text.each(document):
         if not isinstance(part, dict):
             continue
-        packed = [key for key in ("releases", "records", "results", "data") if isinstance(part.get(key), list)]
+        packed = [key for key in _PACKED if isinstance(part.get(key), list)]
         compiled = part.get("compiledRelease")
         if isinstance(compiled, dict):
-            yield {"ocid": part.get("ocid"), **compiled}, True
+            yield {"ocid": part.get("ocid"), **compiled}
         elif packed:
             for key in packed:
                 for inner in part[key]:
-                    if isinstance(inner, dict):
-                        yield from _releases({"ocid": part.get("ocid"), **inner} if "ocid" in part else inner)
+                    if isinstance(inner, dict) and not _is_link(inner):
+                        whole = {"ocid": part.get("ocid"), **inner} if "ocid" in part else inner
+                        yield from _releases(whole, listed=key in _LISTING)
         elif isinstance(part.get("releasePackage"), dict):
             yield from _releases(part["releasePackage"])
-        elif isinstance(part.get("ocid"), str) and (isinstance(part.get("tender"), dict) or part.get("tag")):
-            yield part, "compiled" in _tags(part)
+        elif {"ocid", "tender", "tag"} & part.keys() or listed:
+            yield part
+
+
+def _broken(document: object) -> Iterator[tuple[int, str]]:
+    """Yield the places in a list of releases, or lines of a file, that hold no object."""
+    parts = [part for part in text.each(document) if isinstance(part, dict)]
+    lists = [part[key] for part in parts for key in _LISTING if isinstance(part.get(key), list)]
+    for listed in [document, *lists] if isinstance(document, list) else lists:
+        for number, part in enumerate(listed, start=1):
+            if not isinstance(part, dict):
+                yield number, "it is no JSON object"
+
+
+def _is_link(entry: Mapping[str, Any]) -> bool:
+    return "urlTender" in entry and "tender" not in entry
+
+
+def _short(name: str) -> str:
+    """Return a name that fits; of a longer one the rest is hashed, so that two of them stay two."""
+    if len(name) <= text.EXTERNAL_ID:
+        return name
+    return f"{name[: text.EXTERNAL_ID - 33]}~{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:32]}"
 
 
 def _tags(release: Mapping[str, Any]) -> set[str]:
@@ -416,6 +500,29 @@ def _tags(release: Mapping[str, Any]) -> set[str]:
 
 def _when(release: Mapping[str, Any]) -> datetime | None:
     return text.moment(release.get("date"), zone=_UTC)
+
+
+class _Unusable(Exception):  # noqa: N818 a state of affairs: this release cannot be used
+    """A release says something that cannot be read and must not be passed over."""
+
+
+@dataclass
+class _Rejects:
+    """What of one document could not be used: the first of them one by one, the rest as a number."""
+
+    place: str
+    found: list[Reject] = field(default_factory=list)
+    left_out: int = 0
+
+    def add(self, where: object, reason: str, external_id: str | None = None) -> None:
+        """Keep one more."""
+        if len(self.found) < MAX_REJECTS:
+            self.found.append(text.reject(f"{self.place}#{where}", reason, external_id=external_id))
+            return
+        self.left_out += 1
+        self.found[MAX_REJECTS - 1 :] = [
+            text.reject(f"{self.place}#more", f"{self.left_out + 1} more could not be used, the last: {reason}")
+        ]
 
 
 class _Reader:
@@ -427,9 +534,9 @@ class _Reader:
     def name_of(self, ocid: str) -> tuple[str, list[str]]:
         """Return the register a tender belongs to and its name there; Chile's ocid holds the tender's code."""
         if ocid.lower().startswith(_CHILE):
-            return self._namespace or chile.NAMESPACE, [ocid[len(_CHILE) :].upper()]
+            return self._namespace or chile.NAMESPACE, [_short(ocid[len(_CHILE) :].upper())]
         prefix = _PREFIX.fullmatch(ocid)
-        return self._namespace or (prefix[1].lower() if prefix else "ocds"), [ocid]
+        return self._namespace or (prefix[1].lower() if prefix else "ocds"), [_short(ocid)]
 
     def unknown(self, links: Sequence[tuple[str, str]], context: SourceContext) -> list[tuple[str, str]]:
         """Keep the links to tenders that are not stored yet."""
@@ -443,23 +550,41 @@ class _Reader:
     def read(self, document: object, now: datetime, place: str) -> tuple[list[Item], list[Reject]]:
         """Return one item per ocid, told by its releases from old to new, and what could not be used."""
         by_ocid: dict[str, list[dict[str, Any]]] = {}
-        for release, _ in _releases(document):
-            ocid = text.clean(release.get("ocid"), text.EXTERNAL_ID)
-            if ocid:
+        rejects = _Rejects(place)
+        for number, release in enumerate(_releases(document), start=1):
+            ocid = text.clean(release.get("ocid"), _LONGEST_OCID)
+            tender = release.get("tender")
+            if not ocid:
+                rejects.add(f"release-{number}", "a release without an ocid")
+            elif tender is not None and not isinstance(tender, dict):
+                rejects.add(f"release-{number}", "its tender is no object", ocid)
+            else:
                 by_ocid.setdefault(ocid, []).append(release)
-        if not by_ocid and not _is_empty(document):
+        for number, what in _broken(document):
+            rejects.add(number, what)
+        if not by_ocid and not rejects.found and not _is_empty(document):
             return [], [text.reject(place, "no release could be found in it")]
-        oldest = datetime(1900, 1, 1, tzinfo=UTC)
         items = []
         for ocid, releases in by_ocid.items():
-            ordered = sorted(releases, key=lambda release: _when(release) or oldest)
-            versions = [item for release in ordered if (item := self._item(ocid, release, now))]
-            if versions:
-                joined = versions[0]
-                for item in versions[1:]:
-                    joined = merge(joined, item)
+            try:
+                joined = self._joined(ocid, releases, now)
+            except _Unusable as unusable:
+                rejects.add(ocid, str(unusable), ocid)
+                continue
+            if joined is not None:
                 items.append(joined)
-        return items, []
+        return items, rejects.found
+
+    def _joined(self, ocid: str, releases: list[dict[str, Any]], now: datetime) -> Item | None:
+        """Return what a tender's releases say together, from old to new."""
+        ordered = sorted(releases, key=lambda release: _when(release) or _OLDEST)
+        versions = [item for release in ordered if (item := self._item(ocid, release, now))]
+        if not versions:
+            return None
+        joined = versions[0]
+        for item in versions[1:]:
+            joined = merge(joined, item)
+        return joined
 
     def _item(self, ocid: str, release: Mapping[str, Any], now: datetime) -> Item | None:
         """Read a release; before the tender itself is published there is nothing to tell."""
@@ -472,7 +597,10 @@ class _Reader:
         estado, is_open, withdrawn = _state(tender, tags, chilean=chilean)
         # Chile writes its local time and calls it UTC.
         zone, trust = (text.SANTIAGO, False) if chilean else (_UTC, True)
-        cierra_at = text.moment(text.at(tender, "tenderPeriod", "endDate"), zone=zone, trust_offset=trust)
+        closes = text.at(tender, "tenderPeriod", "endDate")
+        cierra_at = text.moment(closes, zone=zone, end_of_day=True, trust_offset=trust)
+        if closes not in (None, "") and cierra_at is None:
+            raise _Unusable(f"tenderPeriod.endDate cannot be read: {text.clean(closes, 50) or type(closes).__name__}")
         starts = text.at(tender, "tenderPeriod", "startDate")
         rubros, scheme = _classified(tender)
         monto = text.amount(text.at(tender, "value", "amount"))
@@ -498,20 +626,21 @@ class _Reader:
             announces=is_open and (cierra_at is None or cierra_at > now),
             withdrawn=withdrawn,
         )
-        return _marked(item, _when(release))
+        when = _when(release)
+        return replace(_marked(item, when), as_of=when)
 
 
 def _marked(item: Item, when: datetime | None) -> Item:
     """Give an item its mark: its release's minute, by which older tellings are known, and a hash of what it says."""
     minutes = max(int(when.timestamp() // 60), 0) if when else 0
-    said = [getattr(item, each.name) for each in fields(item) if each.name not in ("fingerprint", "announces")]
+    said = [getattr(item, each.name) for each in fields(item) if each.name not in ("fingerprint", "announces", "as_of")]
     teller, digest = mark(TELLER, *said).split(":")
     return replace(item, fingerprint=f"{teller}:{minutes:08x}.{digest}")
 
 
 def _is_empty(document: object) -> bool:
     """Tell a package that holds nothing, or that only names others, from one that is none."""
-    lists = [text.at(document, key) for key in ("releases", "records", "results", "data")]
+    lists = [text.at(document, key) for key in _PACKED]
     return document == [] or bool(_links(document)) or any(found == [] for found in lists)
 
 
@@ -535,6 +664,9 @@ def _classified(tender: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]
         ]
         codes += [((text.clean(text.at(each, "scheme"), 50) or ""), text.at(each, "id")) for each in given]
     codes = [(scheme, code) for scheme, code in codes if text.code(code)]
+    if not codes:  # Colombia writes an item's UNSPSC code as its id, and no classification
+        ids = [_UNSPSC.fullmatch(text.code(text.at(item, "id")) or "") for item in text.each(tender.get("items"))]
+        codes = [("UNSPSC", found[1]) for found in ids if found]
     schemes = [scheme for scheme, _ in codes]
     chosen = next((scheme for scheme in schemes if scheme.upper() == "UNSPSC"), schemes[0] if schemes else "")
     return text.codes([code for scheme, code in codes if scheme == chosen]), chosen or None

@@ -25,6 +25,7 @@ _THOUSANDS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
 _COMMA = re.compile(r"\d+,\d+")
 _PLAIN = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3})?")
 _MOST = Decimal(10) ** 18
+_EARLIEST, _LATEST = 1900, 2199
 _CURRENCIES = {"UF": "CLF", "PESO": "CLP", "PESO CHILENO": "CLP", "PESOS": "CLP", "DOLAR": "USD", "DÓLAR": "USD"}
 _CURRENCIES |= {"$": "CLP", "US$": "USD", "€": "EUR", "EURO": "EUR", "UNIDAD DE FOMENTO": "CLF"}
 
@@ -98,7 +99,7 @@ def moment(
         read = datetime.fromisoformat(f"{local:%Y-%m-%dT%H:%M:%S.%f}{offset}") if offset and trust_offset else local
     except ValueError:
         return None
-    return read if 1900 < read.year < 2199 else None  # noqa: PLR2004 beyond these lie only placeholders
+    return read if in_range(read) else None
 
 
 def _fields(text: str) -> tuple[tuple[int, int, int, Any, int, int, int] | None, str]:
@@ -156,6 +157,16 @@ def code(value: object) -> str | None:
 def codes(values: list[object]) -> tuple[str, ...]:
     """Return the codes told, each once, in their order."""
     return tuple(dict.fromkeys(found for value in values if (found := code(value))))[:MAX_RUBROS]
+
+
+def file_name(name: str) -> str:
+    """Return a file's name as text that can be stored: bytes that are no UTF-8 are written out."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def in_range(moment_: datetime) -> bool:
+    """Tell whether a moment is one that a tender may have; beyond these lie only placeholders."""
+    return _EARLIEST < moment_.year < _LATEST
 
 
 def reject(place: str, reason: str, *, external_id: str | None = None, retry: bool = False) -> Reject:
