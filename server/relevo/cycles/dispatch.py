@@ -6,20 +6,23 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
 
 import structlog
-from psycopg import errors as pg
 
+from relevo.db import BUSY
 from relevo.delivery import limits
 from relevo.delivery.batch import Batch, Services
 from relevo.delivery.projects import Allowance, DueLane
 from relevo.errors import DatabaseUnavailableError
 from relevo.logs import normalise_error
-from relevo.model import Step
+from relevo.model import Lane, Step
 from relevo.runtime import threads
 from relevo.runtime.runs import Cycle, Run
-from relevo.runtime.timing import Every
+from relevo.runtime.timing import Every, doubled
 
 _log = structlog.get_logger("relevo.dispatch")
 
@@ -28,10 +31,14 @@ _BATCHES_AT_ONCE = 32
 _BATCHES_PER_LANE = 8
 _WORTH_WAITING_S = 2.0
 _AFTER_SURPRISE_S = 5.0  # what failed once for no known reason would fail again and again
+_SLOW_S = 0.25  # a claim that takes longer goes on beside the others
+_SLOW_CLAIMS = 3  # each keeps a connection of the pool, which batches need to send what they have
+_BUSY_PAUSE_MS, _LONGEST_BUSY_PAUSE_MS = 250, 8_000
 _NEVER = float("inf")
 _MAX_PROBLEMS = 20
 
-Key = tuple[str, str]
+Key = tuple[str, Lane]
+LANES: tuple[Lane, ...] = ("urgent", "bulk")
 
 
 def cycle(services: Services) -> Cycle:
@@ -45,6 +52,21 @@ def cycle(services: Services) -> Cycle:
     return Cycle("dispatch", timing, step, wakeable=True)
 
 
+@dataclass(frozen=True)
+class _Taken:
+    """What a lane may send now, and what was claimed of it."""
+
+    allowance: Allowance
+    batch: Batch | None = None
+
+
+class _Claiming(NamedTuple):
+    """A claim that is being made."""
+
+    lane: DueLane
+    most: int
+
+
 @dataclass
 class _Drain:
     """One busy period: which lanes are due, which must wait, what is under way."""
@@ -52,8 +74,13 @@ class _Drain:
     services: Services
     run: Run
     under_way: dict[Future[None], Batch] = field(default_factory=dict)
+    claiming: dict[Future[_Taken], _Claiming] = field(default_factory=dict)
+    helpers: list[Future[None]] = field(default_factory=list)
+    """The threads that claim; they have something to write down after the claim is handed over."""
     not_before: dict[Key, float] = field(default_factory=dict)
     """When a lane may be tried again, by the monotonic clock."""
+    busy: Counter[Key] = field(default_factory=Counter)
+    """How often in a row a lane's rows were locked or slow."""
     due: list[DueLane] = field(default_factory=list)
     looked_at: float = -_NEVER
     claimed: int = 0
@@ -65,19 +92,37 @@ class _Drain:
     def go(self) -> Step:
         """Claim and hand over as long as there is something to do, then wait for what is under way."""
         try:
-            while self._fill() or self.under_way or self._look_anew():
+            while self._fill() or self.under_way or self.claiming or self._look_anew():
                 self._collect()
         except DatabaseUnavailableError as error:  # what was under way is counted all the same
-            self.problems.append(normalise_error(error, 200))
+            self._tell(normalise_error(error, 200))
         finally:
-            while self.under_way:
-                self._collect()
-            self._give_connections_back()
+            self._wind_up()
         more = not self._may_claim() and any(lane.due_in_s <= 0 for lane in self.due)
         counts = {name: count for name, count in self.counts.items() if count}
         return Step(
             counts, self.claimed, more=more, problems=tuple(self.problems[:_MAX_PROBLEMS]), due_in_s=self._due_in_s()
         )
+
+    def _wind_up(self) -> None:
+        """Wait for what is under way, and give the connections back."""
+        while self.under_way or self.claiming:
+            try:
+                self._collect()
+            except DatabaseUnavailableError as error:
+                self._tell(normalise_error(error, 200))
+        wait(self.helpers)
+        for project in self.used:
+            try:
+                self.services.projects.drop_connections(project, "dispatch")
+            except BUSY:  # their lease ends by itself
+                continue
+            except DatabaseUnavailableError:
+                return
+
+    def _tell(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
 
     def _may_claim(self) -> bool:
         return self.run.may_go_on() and self.run.items_left > self.claimed
@@ -94,7 +139,10 @@ class _Drain:
     def _look(self) -> None:
         if time.monotonic() - self.looked_at < _LOOK_EVERY_S:
             return
-        self.due = self.services.projects.due_lanes(self.run.now)
+        try:
+            self.due = self.services.projects.due_lanes(self.run.now)
+        except BUSY as error:
+            self._tell(f"what is due could not be read: {normalise_error(error, 200)}")
         self.looked_at = time.monotonic()
         self.claimed_before_look = self.claimed
 
@@ -109,14 +157,14 @@ class _Drain:
     def _open_lanes(self) -> Iterator[DueLane]:
         now = time.monotonic()
         for lane in self.due:
-            if lane.due_in_s <= 0 and self.not_before.get((lane.project, lane.lane), 0.0) <= now and self._room(lane):
+            if lane.due_in_s <= 0 and self.not_before.get(_key(lane), 0.0) <= now and self._room(lane):
                 yield lane
 
     def _soon(self) -> Iterator[DueLane]:
         """The lanes that are due and may be sent within a moment: worth waiting for."""
         horizon = time.monotonic() + _WORTH_WAITING_S
         for lane in self.due:
-            if lane.due_in_s <= 0 and self.not_before.get((lane.project, lane.lane), 0.0) < horizon:
+            if lane.due_in_s <= 0 and self.not_before.get(_key(lane), 0.0) < horizon:
                 yield lane
 
     def _room(self, lane: DueLane) -> bool:
@@ -124,42 +172,110 @@ class _Drain:
         pool = self.services.pools.of(lane.project)
         ours = sum(b.claim.project == lane.project and b.lane == lane.lane for b in self.under_way.values())
         standing = pool.under_way(lane.lane)
-        return len(self.under_way) < _BATCHES_AT_ONCE and ours < _BATCHES_PER_LANE and standing <= 2 * pool.capacity
+        return (
+            len(self.under_way) < _BATCHES_AT_ONCE
+            and ours < _BATCHES_PER_LANE
+            and standing <= 2 * pool.capacity
+            and len(self.claiming) < _SLOW_CLAIMS
+            and _key(lane) not in {_key(each.lane) for each in self.claiming.values()}
+        )
 
     def _claim_one(self, lane: DueLane) -> bool:
-        """Reserve, claim and hand over one batch; tell whether that was a full one, so that another may follow."""
-        services, run, key = self.services, self.run, (lane.project, lane.lane)
+        """Reserve, claim and hand over one batch; tell whether that was a full one, so that another may follow.
+
+        On a thread of its own: rows that somebody holds locked, or a slow statement, are this lane's trouble alone.
+        """
         most = self._batch_limit(lane)
-        if most <= 0:
+        if most <= 0 or len(self.claiming) >= _SLOW_CLAIMS:
             return False
-        pool = self.services.pools.of(lane.project)
         self.used.add(lane.project)
-        allowance = services.projects.reserve(lane.project, lane.lane, most, run.now, in_flight=pool.in_flight())
-        granted = allowance.grant.count
-        if not granted:
+        taking: Future[_Taken] = Future()
+        self.claiming[taking] = _Claiming(lane, most)
+        self.helpers.append(threads.start("relevo-claim", partial(self._take, lane, most, taking)))
+        wait([taking], timeout=0 if self.busy[_key(lane)] else _SLOW_S)
+        return taking.done() and self._hand_over(taking)
+
+    def _take(self, lane: DueLane, most: int, taking: Future[_Taken]) -> None:
+        """Reserve and claim; what was reserved in vain goes back once the claim is on its way."""
+        projects, now = self.services.projects, self.run.now
+        in_flight = self.services.pools.of(lane.project).in_flight()
+        grant, batch, kept = limits.Grant(0), None, 0
+        try:
+            allowance = projects.reserve(lane.project, lane.lane, most, now, in_flight=in_flight)
+            grant = allowance.grant
+            batch = self._claim(lane, allowance, most) if grant.count else None
+            kept = batch.tokens if batch else 0
+        except BaseException as error:  # noqa: BLE001 whatever it is, it belongs to whoever waits for it
+            taking.set_exception(error)
+        else:
+            taking.set_result(_Taken(allowance, batch))
+        with self._in_passing(lane.project):
+            if grant.why == "runaway":
+                projects.check_brakes(lane.project, now)
+            if grant.probe and batch is None:
+                projects.cancel_probe(lane.project, now)
+            elif not grant.probe:
+                projects.give_back(lane.project, lane.lane, grant.count - kept, now)
+
+    def _claim(self, lane: DueLane, allowance: Allowance, most: int) -> Batch | None:
+        services, run, grant = self.services, self.run, allowance.grant
+        limit = most if grant.probe else grant.count  # a probe passes by what is stale, however much of it there is
+        claim = services.claims.claim("dispatch", lane.project, lane.lane, limit=limit, shard=run.shard, now=run.now)
+        if claim is None:
+            return None
+        pool = services.pools.of(lane.project)
+        batch = Batch(services, run, claim, lane.lane, pool, troubled=allowance.troubled, probe=grant.probe)
+        batch.reserve(0 if grant.probe else grant.count)
+        return batch
+
+    @contextmanager
+    def _in_passing(self, project: str) -> Iterator[None]:
+        """Let nothing that is written beside a batch cost more than a sentence."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 whatever it is, the deliveries come first
+            self._tell(f"project {project} was not told: {normalise_error(error, 200)}")
+
+    def _hand_over(self, taking: Future[_Taken]) -> bool:
+        """Let what was claimed go its way; tell whether another claim may follow at once."""
+        lane = self.claiming.pop(taking).lane
+        try:
+            taken = taking.result()
+        except BUSY as error:
+            self._leave_alone(lane.project, lane.lane, error)
+            return False
+        allowance, batch = taken.allowance, taken.batch
+        if not allowance.grant.count:
             self._rest(lane, allowance)
             return False
+        pool = self.services.pools.of(lane.project)
         pool.resize(allowance.connections)
         pool.halted = False
-        probe = allowance.grant.probe
-        limit = most if probe else granted  # a probe passes by what is stale, however much of it there is
-        claim = services.claims.claim("dispatch", lane.project, lane.lane, limit=limit, shard=run.shard, now=run.now)
-        taken = len(claim.deliveries) if claim else 0
-        if taken < granted:
-            self.due = [each for each in self.due if each != lane]
-        unused = 0 if probe else granted
-        if claim is None:
-            self.not_before[key] = time.monotonic() + _LOOK_EVERY_S
-            if probe:
-                services.projects.cancel_probe(lane.project, run.now)
-        else:  # on its way first: what is written down beside it can wait
-            self.claimed += taken
-            batch = Batch(services, run, claim, lane.lane, pool, troubled=allowance.troubled, probe=probe)
-            unused -= batch.reserve(unused)
-            self.under_way[threads.start("relevo-batch", batch.deliver)] = batch
-            run.begin_work()
-        services.projects.give_back(lane.project, lane.lane, unused, run.now)
-        return taken == granted and not probe
+        count = len(batch.claim.deliveries) if batch else 0
+        if count < allowance.grant.count:
+            self.due = [each for each in self.due if _key(each) != _key(lane)]
+        if batch is None:
+            self.not_before[_key(lane)] = time.monotonic() + _LOOK_EVERY_S
+            return False
+        self.claimed += count
+        self.under_way[threads.start("relevo-batch", partial(self._deliver, batch))] = batch
+        self.run.begin_work()
+        return count == allowance.grant.count and not batch.probe
+
+    def _deliver(self, batch: Batch) -> None:
+        """Bring a batch on its way and look at its project's brakes, both beside the other batches."""
+        try:
+            batch.deliver()
+        finally:
+            with self._in_passing(batch.claim.project):
+                self.services.projects.check_brakes(batch.claim.project, self.run.now)
+
+    def _leave_alone(self, project: str, lane: Lane, error: BaseException) -> None:
+        """Leave a lane whose rows are locked or slow alone for a moment, longer each time; the others go on."""
+        self._tell(f"the {lane} lane of {project} was busy: {normalise_error(error, 200)}")
+        self.busy[project, lane] += 1
+        pause_ms = doubled(_BUSY_PAUSE_MS, self.busy[project, lane], _LONGEST_BUSY_PAUSE_MS)
+        self.not_before[project, lane] = time.monotonic() + pause_ms / 1000
 
     def _batch_limit(self, lane: DueLane) -> int:
         settings, pool = self.services.settings, self.services.pools.of(lane.project)
@@ -171,62 +287,63 @@ class _Drain:
             latency_ms=pool.latency_ms,
             lease_ms=settings.outbox_lease_duration_ms,
         )
-        return min(limit, self.run.items_left - self.claimed)
+        asked = sum(each.most for each in self.claiming.values())
+        return min(limit, self.run.items_left - self.claimed - asked)
 
     def _rest(self, lane: DueLane, allowance: Allowance) -> None:
         """Leave a lane alone for as long as what stands in its way will stand."""
         wait_s = max(allowance.grant.wait_s, 0.005)
-        for each in ["urgent", "bulk"] if allowance.grant.why in ("breaker", "runaway", "rest") else [lane.lane]:
+        lanes = LANES if allowance.grant.why in ("breaker", "runaway", "rest") else (lane.lane,)
+        for each in lanes:
             self.not_before[lane.project, each] = time.monotonic() + wait_s
-        if allowance.grant.why == "runaway":
-            self.services.projects.check_brakes(lane.project, self.run.now)
 
     def _collect(self) -> None:
-        """Wait a moment for a batch to end, and count what became of it."""
-        if not self.under_way:
+        """Wait a moment for a claim or a batch to end, and go on with it or count what became of it."""
+        if not self.under_way and not self.claiming:
             time.sleep(min(_LOOK_EVERY_S, max(0.0, self._next_chance_s())))
             return
         timeout = max(0.001, min(_LOOK_EVERY_S, self._next_chance_s()))
-        done, _ = wait(self.under_way, timeout=timeout, return_when=FIRST_COMPLETED)
-        for future in done:
-            batch = self.under_way.pop(future)
-            self.counts += batch.counts
-            self.problems += batch.problems[: max(0, _MAX_PROBLEMS - len(self.problems))]
-            if batch.probe:  # whoever waited for its end asks again
-                self.not_before = {key: at for key, at in self.not_before.items() if key[0] != batch.claim.project}
-            if (error := future.exception()) is not None:
-                self._note(batch, error)
-            self._check_brakes(batch.claim.project)
+        awaited: list[Future[Any]] = [*self.under_way, *self.claiming]
+        wait(awaited, timeout=timeout, return_when=FIRST_COMPLETED)
+        self.helpers = [each for each in self.helpers if not each.done()]
+        for taking in [each for each in self.claiming if each.done()]:
+            self._hand_over(taking)
+        for delivering in [each for each in self.under_way if each.done()]:
+            self._count(self.under_way.pop(delivering), delivering.exception())
 
-    def _check_brakes(self, project: str) -> None:
-        """Look at a project's brakes; what stands in the way of that must not keep us from the other batches' ends."""
-        try:
-            self.services.projects.check_brakes(project, self.run.now)
-        except (DatabaseUnavailableError, pg.OperationalError) as error:
-            self.problems.append(f"the brakes of {project}: {normalise_error(error, 200)}")
+    def _count(self, batch: Batch, error: BaseException | None) -> None:
+        """Count what became of a batch."""
+        project = batch.claim.project
+        self.counts += batch.counts
+        for problem in batch.problems:
+            self._tell(problem)
+        if batch.probe:  # whoever waited for its end asks again
+            self.not_before = {key: at for key, at in self.not_before.items() if key[0] != project}
+        if error is not None:
+            self._note(batch, error)
+        elif batch.busy is not None:
+            self._leave_alone(project, batch.lane, batch.busy)
+        else:
+            self.busy.pop((project, batch.lane), None)
 
     def _note(self, batch: Batch, error: BaseException) -> None:
         if not isinstance(error, DatabaseUnavailableError):
             _log.error("batch_failed", claim=str(batch.claim.token), exc_info=error)
-        self.problems.append(f"a batch of {batch.claim.project}: {normalise_error(error, 200)}")
+        self._tell(f"a batch of {batch.claim.project}: {normalise_error(error, 200)}")
         self.not_before[batch.claim.project, batch.lane] = time.monotonic() + _AFTER_SURPRISE_S
 
     def _next_chance_s(self) -> float:
-        waits = [self.not_before.get((lane.project, lane.lane), 0.0) for lane in self.due if lane.due_in_s <= 0]
+        claiming = {_key(each.lane) for each in self.claiming.values()}
+        due = [_key(lane) for lane in self.due if lane.due_in_s <= 0]
+        waits = [self.not_before.get(key, 0.0) for key in due if key not in claiming]
         return min(waits, default=_NEVER) - time.monotonic()
 
     def _due_in_s(self) -> float | None:
         """Return when the next delivery falls due, or may be sent at last."""
         now = time.monotonic()
-        waits = [
-            max(lane.due_in_s, self.not_before.get((lane.project, lane.lane), 0.0) - now, _LOOK_EVERY_S)
-            for lane in self.due
-        ]
+        waits = [max(lane.due_in_s, self.not_before.get(_key(lane), 0.0) - now, _LOOK_EVERY_S) for lane in self.due]
         return min(waits, default=None)
 
-    def _give_connections_back(self) -> None:
-        for project in self.used:
-            try:
-                self.services.projects.drop_connections(project, "dispatch")
-            except DatabaseUnavailableError:  # their lease ends by itself
-                return
+
+def _key(lane: DueLane) -> Key:
+    return lane.project, lane.lane

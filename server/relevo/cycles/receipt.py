@@ -11,6 +11,7 @@ from functools import partial
 
 import structlog
 
+from relevo.db import BUSY
 from relevo.delivery.batch import Services, alerts
 from relevo.delivery.claims import Claim
 from relevo.delivery.sending import RequestPool
@@ -77,16 +78,23 @@ class _Wave:
     def ask(self) -> _Wave:
         """Claim, ask and settle on this worker's share of the connections, and leave them to others."""
         try:
-            return self._ask()
+            self._ask()
+        except BUSY as error:  # a lock or a slow statement of this project is no other's trouble
+            self._fail(error)
         finally:
-            with suppress(DatabaseUnavailableError):  # their lease ends by itself
+            with suppress(DatabaseUnavailableError, *BUSY):  # their lease ends by itself
                 self.services.projects.drop_connections(self.project, "receipt")
+        return self
 
-    def _ask(self) -> _Wave:
+    def _fail(self, error: Exception) -> None:
+        self.failed = True
+        self.problems.append(f"receipts of {self.project}: {normalise_error(error, 200)}")
+
+    def _ask(self) -> None:
         in_flight = self.pool.in_flight()
         allowance = self.services.projects.lease_connections(self.project, self.run.now, in_flight=in_flight)
         if not allowance.connections:
-            return self
+            return
         self.pool.resize(allowance.connections)
         claims = self._claim(allowance.connections)
         posts = [self.pool.submit("bulk", partial(self._post, claim)) for claim in claims]
@@ -96,10 +104,8 @@ class _Wave:
             except OwnershipLostError as lost:
                 _log.warning("batch_given_up", claim=str(claim.token), reason=lost.reason)
             except Exception as error:  # noqa: BLE001 one request's surprise must not lose the answers of the others
-                self.failed = True
-                self.problems.append(f"receipts of {self.project}: {normalise_error(error, 200)}")
+                self._fail(error)
                 self._hand_back(claim)
-        return self
 
     def _claim(self, most: int) -> list[Claim]:
         settings = self.services.settings
@@ -109,9 +115,13 @@ class _Wave:
             limit = min(size, self.run.items_left - self.claimed)
             if limit <= 0:
                 break
-            claim = self.services.claims.claim_awaiting(
-                self.project, limit=limit, shard=self.run.shard, now=self.run.now
-            )
+            try:
+                claim = self.services.claims.claim_awaiting(
+                    self.project, limit=limit, shard=self.run.shard, now=self.run.now
+                )
+            except BUSY as error:  # what is claimed already is asked for all the same
+                self._fail(error)
+                break
             self.full = claim is not None and len(claim.deliveries) == limit
             if claim is not None:
                 claims.append(claim)
@@ -198,7 +208,7 @@ class _Wave:
     def _hand_back(self, claim: Claim) -> None:
         try:
             self.services.claims.release(claim, self.run.now)
-        except DatabaseUnavailableError:
+        except (DatabaseUnavailableError, *BUSY):
             _log.warning("claim_not_handed_back", claim=str(claim.token))
 
 

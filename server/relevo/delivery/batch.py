@@ -86,6 +86,8 @@ class Batch:
     tokens: int = 0
     """How much of the project's rate was reserved for it and is not used yet."""
     surprised: bool = False
+    busy: BaseException | None = None
+    """What stood in its way: a lock, or a statement that took too long."""
     isolating: bool = False
     """Whether a bad message is looked for: one request at a time then, so that what one tells spares the next."""
     bad_messages: Counter[int] = field(default_factory=Counter)
@@ -104,11 +106,14 @@ class Batch:
             ready, answers = self._compose()
             self._settle(answers, {}, finish=not ready)
             self._send_all(self._probing(ready) if self.probe else ready)
-            with self._in_passing():
-                self.services.projects.give_back(self.claim.project, self.lane, self.tokens, self.run.now)
+            self._give_tokens_back()
         except OwnershipLostError as lost:
             self.counts["claims_lost"] += 1
             _log.warning("batch_given_up", claim=str(self.claim.token), reason=lost.reason)
+        except BUSY as error:
+            self.busy = error
+            _log.warning("batch_handed_back", claim=str(self.claim.token), error=normalise_error(error, 200))
+            self._give_tokens_back()
         except (DatabaseUnavailableError, psycopg.Error):
             raise
         except Exception:
@@ -117,6 +122,10 @@ class Batch:
         finally:
             if self.settled < len(self.claim.deliveries):
                 self._hand_back()
+
+    def _give_tokens_back(self) -> None:
+        with self._in_passing():
+            self.services.projects.give_back(self.claim.project, self.lane, self.tokens, self.run.now)
 
     # Compose: nothing that kills the worker here was journalled.
 

@@ -178,7 +178,7 @@ class Projects:
                 return
             self._seen.pop(project, None)
             self._leased.pop(project, None)
-            with self._database.connection() as connection:
+            with self._database.transaction("bound_relaxed") as connection:
                 connection.execute(_SQL["drop_connections"], {"worker_id": self._worker_id, "project": project})
 
     def throttled(self, project: str, retry_after_ms: int, now: datetime | None = None) -> None:
