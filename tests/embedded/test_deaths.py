@@ -13,7 +13,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from relevo.embedded import cluster, identity
+from relevo.embedded import cluster, identity, state
+from relevo.embedded.guardian import RESTARTS, STEADY_S, Guardian
 from relevo.embedded.layout import Layout
 from relevo.embedded.locks import Lock
 from relevo.errors import EmbeddedError
@@ -93,6 +94,35 @@ def test_restarts_are_bounded(scene: Any, folder: Path, eventually: Any, unguard
         scene.acquire(folder)
     (folder / "hidden").rename(control)
     psycopg.connect(scene.acquire(folder).dsn).close()
+
+
+def test_restarts_of_a_steady_server_are_not_added_up(scene: Any, folder: Path, answers: Any) -> None:
+    """A server that ran for a while before each of its deaths comes back any number of times; one that did not, not."""
+    layout = Layout(folder)
+    with Lock(layout.users_lock) as user, Lock(layout.guardian_lock) as lock:
+        assert user.try_shared()
+        assert lock.try_exclusive()
+        guardian = Guardian(layout, lock, scene.bin, {"shared_buffers": "16MB", "fsync": "off"}, linger_s=0)
+        guardian.identity = identity.choose()
+        guardian._ensure_data()
+        guardian._start()
+        try:
+            for _ in range(RESTARTS + 1):
+                guardian.ready_at -= STEADY_S + 1
+                restart(guardian)
+            assert guardian.restarts == 1
+            guardian.restarts = RESTARTS
+            with pytest.raises(EmbeddedError, match="again and again"):
+                restart(guardian)
+        finally:
+            guardian._stop()
+
+
+def restart(guardian: Guardian) -> None:
+    """Kill the guardian's server and let it do what it does then."""
+    assert guardian.server is not None
+    guardian.server.kill()
+    guardian._restart(guardian.server.wait(10))
 
 
 def test_a_guardian_told_to_go_goes(scene: Any, folder: Path, eventually: Any, unguarded: Any, answers: Any) -> None:
@@ -197,3 +227,34 @@ def test_the_folder_is_removed_under_a_server(
     assert scene.state(folder).status == "ready"
     assert scene.state(folder).guardian != before.guardian
     assert answers(new.dsn)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"",
+        b"\0" * 200,
+        b"\xff\xfe{",
+        b'{"status": "ready", "guard',
+        b"[]",
+        b"null",
+        b'{"status": "ready"}',
+        b'{"status": "ready", "guardian": 1, "version": 18, "bin": "/x", "port": "many"}',
+        b'{"status": "well", "guardian": 1, "version": 18, "bin": "/x"}',
+        b'{"status": "ready", "guardian": 1, "version": 18, "bin": "/x", "more": 1}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_damaged_state_says_nothing(tmp_path: Path, damaged: bytes) -> None:
+    """Whatever a crash or a hand made of state.json, it is read like none at all."""
+    (tmp_path / "state.json").write_bytes(damaged)
+    assert state.read(tmp_path / "state.json") is None
+
+
+def test_a_server_starts_over_a_damaged_state(scene: Any, folder: Path, answers: Any) -> None:
+    """A state.json that a power cut left empty is in nobody's way."""
+    Layout(folder).users_lock.touch()
+    Layout(folder).state.write_bytes(b"")
+    Layout(folder).port.write_bytes(b"\xff70000")
+    assert answers(scene.acquire(folder).dsn)
+    assert scene.state(folder).status == "ready"

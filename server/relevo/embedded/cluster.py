@@ -150,8 +150,8 @@ def remove_stale_pid(layout: Layout) -> None:
 
 def choose_port(layout: Layout) -> int:
     """The port remembered in the folder, or a free one if that is taken."""
-    remembered = layout.port.read_text().strip() if layout.port.exists() else ""
-    wanted = [int(remembered)] if remembered.isdecimal() else []
+    remembered = layout.port.read_text(errors="replace").strip() if layout.port.exists() else ""
+    wanted = [port for port in PORTS if str(port) == remembered]
     for port in (*wanted, *(secrets.choice(PORTS) for _ in range(PORT_TRIES))):
         if _is_free(port):
             return port

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 Status = Literal["starting", "ready", "stopping", "failed"]
 
@@ -31,8 +31,11 @@ class State:
 
 
 def read(path: Path) -> State | None:
-    """The last word, if there is one."""
+    """The last word, if there is one; a file that was damaged says nothing."""
     try:
-        return State(**json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
+        found = State(**json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError, TypeError, RecursionError):
         return None
+    numbers, texts = (found.guardian, found.version, found.port, found.pid), (found.bin, found.message, found.hint)
+    sound = all(type(each) is int for each in numbers) and all(type(each) is str for each in texts)
+    return found if sound and found.status in get_args(Status) else None
