@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+import relevo
 from phones import add_phones, fan_out, prefer, reached
 from relevo import insights
 from relevo.app import App
@@ -117,10 +118,30 @@ class TestOneEventPerTender:
         counts = talking.tell(tender(region="Región del Maule", monto=Decimal(5), moneda="CLP", fingerprint="2"))
         assert (counts["licitaciones_changed"], counts.get("events_created", 0)) == (1, 0)
         fan_out(build())
-        talking.tell(tender(region="Región del Ñuble", fingerprint="3"))
-        rows = conn.execute("select id, body from relevo.notification_events").fetchall()
-        assert [row[1] for row in rows] == ["Aseo de oficinas — $5"]
-        assert reached(conn, rows[0][0]) == phones[:1]
+        said = "select id, body, match_region, match_monto, match_words, deadline_at, updated_at from relevo.notification_events"
+        [before] = conn.execute(said).fetchall()
+        assert before[1] == "Aseo de oficinas — $5"
+        closes = datetime.now(UTC) + timedelta(days=9)
+        later = tender(region="Región del Ñuble", monto=Decimal(7), moneda="CLP", fingerprint="3", cierra_at=closes)
+        counts = talking.tell(replace(later, nombre="Aseo de escuelas"))
+        assert counts["licitaciones_changed"] == 1
+        assert conn.execute("select nombre, monto from relevo.licitaciones").fetchone() == (
+            "Aseo de escuelas",
+            Decimal(7),
+        )
+        assert conn.execute(said).fetchall() == [before]
+        assert reached(conn, before[0]) == phones[:1]
+
+    def test_a_deleted_event_is_not_announced_again(self, relay, conn: Conn) -> None:
+        """An operator who deleted a tender's event does not get it back when the tender changes; others are told."""
+        talking = relay()
+        talking.tell(tender())
+        [(event_id,)] = conn.execute("select id from relevo.notification_events").fetchall()
+        with conn.transaction():
+            assert relevo.delete(conn, [event_id]) == 1
+        counts = talking.tell(tender(fingerprint="2", region="Región del Maule"), tender("2-1-LE26"))
+        assert (counts["licitaciones_changed"], counts["events_created"]) == (1, 1)
+        assert events(conn) == ["2-1-LE26"]
 
     def test_withdrawn_and_back(self, relay, build: Build, conn: Conn) -> None:
         """A withdrawn tender's event is cancelled once; when it is open again, those who missed it are told, no others."""

@@ -13,7 +13,7 @@ import pytest
 
 from processes import eventually
 from relevo import migrate
-from relevo.errors import MigrationError
+from relevo.errors import MigrationBusyError, MigrationError
 
 TURN = "select pg_advisory_xact_lock(hashtextextended('relevo.migrate', 0))"
 
@@ -66,6 +66,34 @@ def test_waiting_for_a_turn_is_bounded(database, empty_database, look) -> None:
         assert 0.3 <= time.monotonic() - started < 10
     assert look.execute("select to_regnamespace('relevo')").fetchone() == (None,)
     assert migrate.migrate(database) == migrate.available()
+
+
+def test_a_deadlock_is_a_reason_to_try_again(database, empty_database, look, beyond) -> None:
+    """A migration that meets an app's transaction crosswise is undone and told as busy, not as broken."""
+    look.execute("create table public.first (); create table public.second ()")
+    crosswise = beyond(
+        "lock public.first; select pg_advisory_xact_lock(7); lock public.second; create table public.more ();"
+    )
+    with ThreadPoolExecutor(2) as threads, psycopg.connect(empty_database) as app:
+        app.execute("set deadlock_timeout = '1min'")  # so that it is the migration that notices
+        app.execute("lock public.second")
+        look.execute("select pg_advisory_lock(7)")
+        migrating = threads.submit(migrate.migrate, database, crosswise)
+        eventually(lambda: waits_for(look, "advisory"), "the migration holds the first table")
+        crossing = threads.submit(app.execute, "lock public.first")
+        eventually(lambda: waits_for(look, "relation"), "the app waits for the first table")
+        look.execute("select pg_advisory_unlock(7)")
+        with pytest.raises(MigrationBusyError, match=r"was undone\. Try again later"):
+            migrating.result(60)
+        crossing.result(60)
+    assert look.execute("select to_regclass('public.more')").fetchone() == (None,)
+    assert migrate.migrate(database, crosswise) == crosswise[-1:]
+
+
+def waits_for(look, kind: str) -> bool:
+    """Tell whether somebody waits for a lock of this kind."""
+    asked = "select count(*) from pg_locks where locktype = %s and not granted"
+    return look.execute(asked, [kind]).fetchone() != (0,)
 
 
 def test_a_short_patience_of_the_role_does_not_cut_a_migration(database, look, beyond) -> None:

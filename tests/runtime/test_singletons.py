@@ -240,6 +240,27 @@ def test_a_former_holder_that_still_writes_is_waited_for(build, conn, dsn: str, 
     assert [row["outcome"] for row in runs("nightly")] == ["ok", "skipped", "ok"]
 
 
+def test_nobody_takes_over_while_a_fenced_transaction_is_open(build, conn, probed, runs) -> None:
+    """A holder whose lease ran out in the middle of a transaction commits it before a successor's term counts."""
+    one = build(worker_id="one")
+    two = build(worker_id="two", outbox_lease_duration_ms=900)  # it waits for a lock for a quarter of that
+    met: list[tuple[str, str]] = []
+
+    def step(run: Run) -> Step:
+        if run.context.worker_id == "two":
+            return Step({"done": 1}, items=1)
+        with run.transaction() as connection:
+            connection.execute("insert into public.probe (cycle, word) values ('nightly', 'one')")
+            conn.execute("update relevo.cycle_leases set leased_until = now()")
+            asked = two.runner.run(nightly(step), "schedule")
+            met.append((asked.outcome, asked.reason))
+        return Step()
+
+    one.runner.run(nightly(step), "schedule")
+    assert met == [("skipped", "another process is taking it, or its former holder is still writing")]
+    assert [row["word"] for row in probed("nightly")] == ["one"], "what was written under the fence is kept"
+
+
 def test_a_failed_slot_is_tried_again_later_by_one(build, conn, runs, said) -> None:
     """A slot that failed is retried after a growing pause, by one replica at a time, until it is filled."""
     inside: list[str] = []
