@@ -118,9 +118,9 @@ class TestOneEventPerTender:
         counts = talking.tell(tender(region="Región del Maule", monto=Decimal(5), moneda="CLP", fingerprint="2"))
         assert (counts["licitaciones_changed"], counts.get("events_created", 0)) == (1, 0)
         fan_out(build())
-        said = "select id, body, match_region, match_monto, match_words, deadline_at, updated_at from relevo.notification_events"
+        said = "select id, title, body, match_region, match_monto, match_words from relevo.notification_events"
         [before] = conn.execute(said).fetchall()
-        assert before[1] == "Aseo de oficinas — $5"
+        assert before[2] == "Aseo de oficinas — $5"
         closes = datetime.now(UTC) + timedelta(days=9)
         later = tender(region="Región del Ñuble", monto=Decimal(7), moneda="CLP", fingerprint="3", cierra_at=closes)
         counts = talking.tell(replace(later, nombre="Aseo de escuelas"))
