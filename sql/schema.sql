@@ -679,11 +679,14 @@ CREATE FUNCTION relevo.may_receive(i relevo.device_installations) RETURNS boolea
 CREATE FUNCTION relevo.note_first_sent(event_ids bigint[], at timestamp with time zone) RETURNS void
     LANGUAGE sql
     AS $$
+  update relevo.licitaciones l set notificada = true
+   where l.id in (select t.id from relevo.licitaciones t
+                   where not t.notificada and t.id in (select e.licitacion_id from relevo.notification_events e where e.id = any (event_ids))
+                   order by t.namespace, t.external_id
+                     for no key update);
   update relevo.notification_events e set first_sent_at = coalesce(at, now())
    where e.first_sent_at is null
      and e.id in (select n.id from relevo.notification_events n where n.id = any (event_ids) order by n.id for no key update);
-  update relevo.licitaciones l set notificada = true
-   where not l.notificada and l.id in (select e.licitacion_id from relevo.notification_events e where e.id = any (event_ids));
 $$;
 
 CREATE FUNCTION relevo.open_cold_table(of_entity text, of_month date, rows_per_part integer) RETURNS text

@@ -294,18 +294,22 @@ with outcome as materialized (
   select e.id, e.licitacion_id, e.first_sent_at
     from (select distinct c.event_id from changed c where c.status = 'sent') c
     cross join lateral (select e.id, e.licitacion_id, e.first_sent_at from relevo.notification_events e where e.id = c.event_id offset 0) e
+), told_of as materialized ( -- tenders are locked before their events, and by their key, as ingest does: no deadlock
+  select l.id
+    from relevo.licitaciones l
+   where l.id in (select f.licitacion_id from first f) and not l.notificada
+   order by l.namespace, l.external_id
+     for no key update
 ), begun as materialized ( -- fan-out may hold an event; then the next settle of it notes this
   select n.id
     from first f
     cross join lateral (select e.id from relevo.notification_events e
                          where e.id = f.id and e.first_sent_at is null for no key update skip locked) n
-   where f.first_sent_at is null
+   where f.first_sent_at is null and (select count(*) from told_of) >= 0
 ), noted as (
   update relevo.notification_events e set first_sent_at = coalesce(%(now)s::timestamptz, now()) from begun b where e.id = b.id
 ), announced as (
-  update relevo.licitaciones l set notificada = true
-    from (select distinct f.licitacion_id from first f where f.licitacion_id is not null order by f.licitacion_id) f
-   where l.id = f.licitacion_id and not l.notificada
+  update relevo.licitaciones l set notificada = true from told_of t where l.id = t.id
 ), answered as (
   update relevo.push_requests r
      set answered_at = coalesce(%(now)s::timestamptz, now()), outcome = q.outcome
@@ -529,6 +533,6 @@ with gone as (
   delete from relevo.late_tickets l using verdict v
    where l.event_day = v.event_day and l.delivery_id = v.id and l.ticket_id = v.late_ticket
 )
-select w.status, w.ambiguous, count(*)::int as deliveries,
-       case when w.late then relevo.note_first_sent(array_agg(distinct w.event_id), %(now)s) end as noted
+select w.status, w.ambiguous, count(*)::int as deliveries, -- once for all, so that no tender is locked after an event
+       (select relevo.note_first_sent(array(select distinct l.event_id from written l where l.late), %(now)s)) as noted
   from written w group by w.status, w.ambiguous, w.late;

@@ -32,7 +32,7 @@ update relevo.licitacion_registry r
 returning r.namespace, r.external_id;
 
 -- name: read_items
--- Reads and locks the stored items that a batch tells of, in one order for all, so that two sources do not lock crosswise.
+-- Reads and locks the stored items that a batch tells of. One order for all who lock them: items by their key, then their events.
 select l.id, l.namespace, l.external_id, l.nombre, l.fingerprint, l.descripcion, l.organismo, l.region, l.tipo, l.estado, l.monto,
        l.moneda, l.monto_label, l.rubros, l.rubro_scheme, l.publicada_at, l.cierra_at, l.url, l.as_of, l.announces,
        coalesce(l.withdrawn, l.estado in ('Revocada', 'Suspendida'), false) as withdrawn
