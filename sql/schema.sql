@@ -1196,12 +1196,21 @@ CREATE TABLE relevo.cycle_state (
     asleep boolean DEFAULT false NOT NULL,
     paused_at timestamp with time zone,
     paused_reason text,
+    round_gap_s double precision,
+    last_ok_at timestamp with time zone,
+    failures integer DEFAULT 0 NOT NULL,
     CONSTRAINT cycle_state_check CHECK (((paused_at IS NULL) = (paused_reason IS NULL))),
-    CONSTRAINT cycle_state_paused_reason_check CHECK (((length(paused_reason) >= 1) AND (length(paused_reason) <= 300)))
+    CONSTRAINT cycle_state_failures_check CHECK ((failures >= 0)),
+    CONSTRAINT cycle_state_paused_reason_check CHECK (((length(paused_reason) >= 1) AND (length(paused_reason) <= 300))),
+    CONSTRAINT cycle_state_round_gap_s_check CHECK ((round_gap_s >= (0)::double precision))
 )
 WITH (fillfactor='50');
 
 COMMENT ON TABLE relevo.cycle_state IS 'One line per cycle and source: rounds made, whether its workers sleep, and the operator''s pause switch.';
+
+COMMENT ON COLUMN relevo.cycle_state.round_gap_s IS 'How many seconds lie between two rounds, on a running average.';
+
+COMMENT ON COLUMN relevo.cycle_state.failures IS 'How many rounds in a row have failed.';
 
 CREATE TABLE relevo.cycle_terms (
     cycle text NOT NULL,
@@ -1663,9 +1672,12 @@ CREATE TABLE relevo.source_state (
     last_asked_at timestamp with time zone,
     last_ok_at timestamp with time zone,
     problems text[] DEFAULT '{}'::text[] NOT NULL,
+    last_news_at timestamp with time zone,
+    news_gap_s double precision,
     CONSTRAINT source_state_cursor_check CHECK (((jsonb_typeof(cursor) = 'object'::text) AND (octet_length((cursor)::text) <= 1000000))),
     CONSTRAINT source_state_last_detail_check CHECK ((length(last_detail) <= 500)),
     CONSTRAINT source_state_last_outcome_check CHECK ((last_outcome = ANY (ARRAY['ok'::text, 'unchanged'::text, 'unavailable'::text, 'rejected'::text]))),
+    CONSTRAINT source_state_news_gap_s_check CHECK ((news_gap_s >= (0)::double precision)),
     CONSTRAINT source_state_problems_check CHECK ((cardinality(problems) <= 20)),
     CONSTRAINT source_state_source_check CHECK (((length(source) >= 1) AND (length(source) <= 100)))
 );
@@ -1673,6 +1685,8 @@ CREATE TABLE relevo.source_state (
 COMMENT ON TABLE relevo.source_state IS 'How far each source was read, whether its first silent pass is over, and how its last answer was.';
 
 COMMENT ON COLUMN relevo.source_state.problems IS 'What stays wrong with the source until somebody mends it.';
+
+COMMENT ON COLUMN relevo.source_state.news_gap_s IS 'How many seconds lie between two passes with news, on a running average.';
 
 CREATE TABLE relevo.worker_runs (
     id bigint DEFAULT nextval('relevo.run_ids'::regclass) NOT NULL,

@@ -21,19 +21,19 @@ _SQL = queries.load("actions")
 _REDRIVE_BATCH = 1_000
 
 
-def pause(database: Database, cycle: str, reason: str) -> None:
-    """Switch a cycle off in the whole fleet; runs in progress come to their end."""
+def pause(database: Database, cycle: str, reason: str, *, source: str = "") -> None:
+    """Switch a cycle, or one source of it, off in the whole fleet; runs in progress come to their end."""
     reason = " ".join(reason.split())[:300]
     if not reason:
         raise UsageError("A pause needs a reason.", hint="Say why with --reason, for whoever finds it at 3 a.m.")
     with database.connection() as connection:
-        connection.execute(_SQL["pause_cycle"], {"cycle": cycle, "reason": reason})
+        connection.execute(_SQL["pause_cycle"], {"cycle": cycle, "source": source, "reason": reason})
 
 
-def resume(database: Database, cycle: str) -> bool:
-    """Switch a cycle on again; tell whether it was paused."""
+def resume(database: Database, cycle: str, *, source: str = "") -> bool:
+    """Switch a cycle, or one source of it, on again; tell whether it was paused."""
     with database.connection() as connection:
-        return connection.execute(_SQL["resume_cycle"], {"cycle": cycle}).fetchone() is not None
+        return connection.execute(_SQL["resume_cycle"], {"cycle": cycle, "source": source}).fetchone() is not None
 
 
 def set_event_type(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from psycopg import errors as pg
 from psycopg.rows import dict_row
@@ -14,9 +15,12 @@ from relevo.config import Settings
 from relevo.cycles.ingest import REJECT_ATTEMPTS
 from relevo.db import Database
 from relevo.errors import MigrationError
+from relevo.health import Seen, find_problems, why_it_waits
 
 _SQL = queries.load("insights")
 MAX_LIMIT = 1_000
+MOST_DUE = 10_000
+"""Beyond this nothing is counted: more is more."""
 
 Row = dict[str, Any]
 
@@ -50,6 +54,8 @@ class Story:
     event: Mapping[str, Any]
     moments: list[Row]
     errors: list[Row]
+    waits: list[str]
+    """Why what is open of it waits, and until when."""
 
 
 def story(database: Database, event_id: int) -> Story | None:
@@ -62,12 +68,29 @@ def story(database: Database, event_id: int) -> Story | None:
     incidents = _rows(database, "list_event_incidents", event_id=event_id)
     moments_and_incidents = [*moments, *({**row, "what": row["what"].replace("_", " ")} for row in incidents)]
     moments_and_incidents.sort(key=lambda row: row["at"])
-    return Story(status.raw, moments_and_incidents, _rows(database, "list_event_errors", event_id=event_id))
+    errors = _rows(database, "list_event_errors", event_id=event_id)
+    return Story(status.raw, moments_and_incidents, errors, _waits(database, event_id, status.raw))
 
 
-def installations(database: Database, *, project: str | None = None, limit: int = 20) -> list[Row]:
-    """Return installations, newest first, their tokens shortened."""
-    return _rows(database, "list_installations", project=project, limit=min(limit, MAX_LIMIT))
+def _waits(database: Database, event_id: int, event: Mapping[str, Any]) -> list[str]:
+    now = _rows(database, "read_health")[0]["now"]
+    paused = {row["cycle"]: row["paused_reason"] for row in _rows(database, "list_cycles") if row["paused_reason"]}
+    waits = _rows(database, "list_event_waits", event_id=event_id)
+    return why_it_waits(event, waits, paused, now)
+
+
+def installations(
+    database: Database,
+    *,
+    project: str | None = None,
+    token: str | None = None,
+    owner: str | None = None,
+    installation_id: UUID | None = None,
+    limit: int = 20,
+) -> list[Row]:
+    """Return installations, newest first, their tokens shortened; by project, token, owner or id if asked."""
+    wanted = {"project": project, "token": token, "owner": owner, "installation_id": installation_id}
+    return _rows(database, "list_installations", **wanted, limit=min(limit, MAX_LIMIT))
 
 
 def rejects(database: Database, *, source: str | None = None, limit: int = 20) -> list[Row]:
@@ -101,19 +124,23 @@ class Status:
     claims: Row
     sources: list[Row]
     projects: list[Row]
+    due: list[Row]
+    """What is due now per project and lane, and how long the oldest has been."""
     health: Health
 
 
 def status(database: Database, settings: Settings) -> Status:
     """Return the fleet at a glance."""
-    return Status(
-        _rows(database, "list_workers", limit=50),
-        _rows(database, "list_cycles"),
-        _rows(database, "sum_claims")[0],
+    workers, cycles = _rows(database, "list_workers", limit=50), _rows(database, "list_cycles")
+    found, sending, due = (
         sources(database),
         projects(database),
-        health(database, settings),
+        _rows(database, "list_due", most=MOST_DUE, limit=MAX_LIMIT),
     )
+    waiting = _rows(database, "read_health")[0]
+    seen = Seen(waiting.pop("now"), workers, cycles, due, found, sending, archive(database), **waiting)
+    problems = Health(tuple(find_problems(seen, settings)))
+    return Status(workers, cycles, _rows(database, "sum_claims")[0], found, sending, due, problems)
 
 
 def sources(database: Database) -> list[Row]:
@@ -127,48 +154,5 @@ def projects(database: Database) -> list[Row]:
 
 
 def health(database: Database, settings: Settings) -> Health:
-    """Tell what is wrong: no reaper takes back what the dead held, a project may not send, a month may not leave."""
-    row = _rows(database, "read_health")[0]
-    limit_s = 3 * settings.reaper_interval_ms / 1000
-    problems = []
-    if row["reaper_quiet_s"] is None:
-        problems.append("no reaper has ever run; start `relevo run`")
-    elif row["reaper_quiet_s"] > limit_s:
-        problems.append(
-            f"no reaper has run for {row['reaper_quiet_s']:.0f} s (limit {limit_s:.0f} s); start `relevo run`"
-        )
-    if row["oldest_expired_s"] is not None and row["oldest_expired_s"] > limit_s:
-        problems.append(f"an expired claim has been waiting for a reaper for {row['oldest_expired_s']:.0f} s")
-    for source in sources(database):
-        problems += _left_out(source)
-    for project in projects(database):
-        problems += _held_up(project)
-    for month in archive(database):
-        if month["last_error"] is not None:
-            problems.append(f"{month['entity']} {month['month']:%Y-%m} is not archived: {month['last_error']}")
-    return Health(tuple(problems))
-
-
-def _left_out(source: Row) -> list[str]:
-    found = [f"source {source['source']}: {problem}" for problem in source["problems"]]
-    if source["given_up"]:
-        found.append(
-            f"source {source['source']}: {source['given_up']} rejects were tried {REJECT_ATTEMPTS} times and given up; "
-            "`relevo rejects` shows them, `relevo rejects --retry` has them tried again"
-        )
-    return found
-
-
-def _held_up(project: Row) -> list[str]:
-    name, found = project["project"], []
-    if project["breaker"] != "closed":
-        found.append(f"project {name} sends nothing but probes: {project['breaker_reason']}")
-    if project["pruning_stopped_at"] is not None:
-        found.append(
-            f"project {name} has so many unregistered tokens that none is disabled; check the push credentials"
-        )
-    if project["runaway_since"] is not None:
-        found.append(
-            f"project {name} sent far more than it has phones and was stopped; `relevo release {name}` lets it go on"
-        )
-    return found
+    """Tell what is wrong."""
+    return status(database, settings).health

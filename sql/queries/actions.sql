@@ -1,13 +1,13 @@
 -- name: pause_cycle
--- Switches a cycle off in the whole fleet, with a reason.
+-- Switches a cycle, or one source of it, off in the whole fleet, with a reason.
 insert into relevo.cycle_state as s (cycle, source, paused_at, paused_reason)
-values (%(cycle)s, '', now(), %(reason)s)
+values (%(cycle)s, %(source)s, now(), %(reason)s)
 on conflict (cycle, source) do update set paused_at = excluded.paused_at, paused_reason = excluded.paused_reason;
 
 -- name: resume_cycle
--- Switches a paused cycle on again; returns nothing if it was not paused.
+-- Switches a paused cycle, or one source of it, on again; returns nothing if it was not paused.
 update relevo.cycle_state set paused_at = null, paused_reason = null
- where cycle = %(cycle)s and source = '' and paused_at is not null
+ where cycle = %(cycle)s and source = %(source)s and paused_at is not null
 returning cycle;
 
 -- name: set_event_type

@@ -6,11 +6,16 @@ select coalesce(s.cursor, '{}') as cursor, s.seeded_at
 
 -- name: save_source
 -- Moves a source's cursor together with what was read, and notes its answer.
-insert into relevo.source_state as s (source, cursor, seeded_at, last_outcome, last_detail, last_asked_at, last_ok_at, problems)
+insert into relevo.source_state as s (source, cursor, seeded_at, last_outcome, last_detail, last_asked_at, last_ok_at, problems, last_news_at)
 values (%(source)s, %(cursor)s, case when not %(seeded)s then null when %(silent)s then coalesce(%(now)s::timestamptz, now()) else 'epoch' end, %(outcome)s, left(%(detail)s, 500), coalesce(%(now)s::timestamptz, now()),
-        case when %(outcome)s in ('ok', 'unchanged') then coalesce(%(now)s::timestamptz, now()) end, %(problems)s::text[])
+        case when %(outcome)s in ('ok', 'unchanged') then coalesce(%(now)s::timestamptz, now()) end, %(problems)s::text[],
+        case when %(news)s then coalesce(%(now)s::timestamptz, now()) end)
 on conflict (source) do update
    set cursor = excluded.cursor, seeded_at = coalesce(s.seeded_at, excluded.seeded_at), last_outcome = excluded.last_outcome,
+       last_news_at = coalesce(excluded.last_news_at, s.last_news_at),
+       news_gap_s = case when not %(news)s or s.last_news_at is null then s.news_gap_s
+                         else coalesce(0.8 * s.news_gap_s, 0.8 * extract(epoch from excluded.last_news_at - s.last_news_at)::float8)
+                              + 0.2 * greatest(0, extract(epoch from excluded.last_news_at - s.last_news_at))::float8 end,
        problems = excluded.problems, last_detail = excluded.last_detail, last_asked_at = excluded.last_asked_at, last_ok_at = coalesce(excluded.last_ok_at, s.last_ok_at);
 
 -- name: claim_registry

@@ -24,9 +24,12 @@ select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w
 
 -- name: list_cycles
 -- Lists the cycles with their last round, last run, pause switch and holder.
-select s.cycle, s.source, s.rounds, s.idle_rounds, s.wakeups_skipped, s.asleep, s.last_round_at,
-       extract(epoch from now() - s.last_round_at)::float8 as quiet_s,
-       (select p.paused_reason from relevo.cycle_state p where p.cycle = s.cycle and p.source = '') as paused_reason,
+select s.cycle, s.source, s.rounds, s.idle_rounds, s.wakeups_skipped, s.asleep, s.last_round_at, s.last_ok_at, s.failures, s.round_gap_s,
+       extract(epoch from now() - s.last_round_at)::float8 as quiet_s, extract(epoch from now() - s.last_ok_at)::float8 as since_ok_s,
+       (select p.paused_at from relevo.cycle_state p where p.cycle = s.cycle and p.source in ('', s.source) and p.paused_at is not null
+         order by p.source limit 1) as paused_at,
+       (select p.paused_reason from relevo.cycle_state p where p.cycle = s.cycle and p.source in ('', s.source) and p.paused_at is not null
+         order by p.source limit 1) as paused_reason,
        l.worker_id as held_by, last_run.outcome as last_outcome, last_run.started_at as last_run_at, last_run.error_message
   from relevo.cycle_state s
   left join relevo.cycle_leases l on l.cycle = s.cycle and l.source = s.source and l.leased_until > now()
@@ -43,11 +46,37 @@ select count(*)::int as claims, coalesce(sum(cardinality(c.ids)), 0)::int as del
   from relevo.claims c;
 
 -- name: read_health
--- Tells how long ago a reaper made its last round, and how many deliveries have waited in expired claims.
-select (select extract(epoch from now() - s.last_round_at)::float8
-          from relevo.cycle_state s where s.cycle = 'reaper' and s.source = '') as reaper_quiet_s,
+-- Tells the database's time, how long deliveries have waited in expired claims, and what waits for fan-out and receipts.
+select now() as now,
        (select extract(epoch from now() - min(c.leased_until))::float8
-          from relevo.claims c where c.leased_until <= now()) as oldest_expired_s;
+          from relevo.claims c where c.leased_until <= now()) as oldest_expired_s,
+       (select count(*)::int from (select from relevo.notification_events e
+                                    where e.state in ('waiting', 'fanning') and e.scheduled_at <= now() limit 1000) x) as events_waiting,
+       exists (select from relevo.notification_deliveries d
+                where d.status = 'sent' and coalesce(d.next_receipt_at, '-infinity') <= now()) as receipts_due;
+
+-- name: list_due
+-- Lists what is due now per project and lane: how much, up to a bound, and since when the oldest.
+with recursive lane as (
+  (select d.project, d.lane from relevo.notification_deliveries d
+    where d.status in ('pending', 'retryable') order by d.project, d.lane limit 1)
+  union all
+  select n.project, n.lane
+    from lane l
+    cross join lateral (select d.project, d.lane from relevo.notification_deliveries d
+                         where d.status in ('pending', 'retryable') and (d.project, d.lane) > (l.project, l.lane)
+                         order by d.project, d.lane limit 1) n
+)
+select l.project, l.lane, x.due, extract(epoch from now() - x.oldest_at)::float8 as oldest_s
+  from lane l
+  cross join lateral (select count(*)::int as due, min(y.next_attempt_at) as oldest_at
+                        from (select d.next_attempt_at from relevo.notification_deliveries d
+                               where d.status in ('pending', 'retryable') and d.project = l.project and d.lane = l.lane
+                                 and d.next_attempt_at <= now() and d.claim_token is null
+                               order by d.next_attempt_at, d.id limit %(most)s) y) x
+ where x.due > 0
+ order by x.oldest_at
+ limit %(limit)s;
 
 -- name: list_events
 -- Lists events, newest first, by type and state if asked.
@@ -106,9 +135,24 @@ select x.status, x.last_error_code, count(*)::int as deliveries, min(x.last_erro
  order by count(*) desc
  limit 10;
 
+-- name: list_event_waits
+-- Tells why what is open of an event waits, and until when, per project, out of a bounded sample of its deliveries.
+select x.project, x.lane, count(*)::int as deliveries, min(x.next_attempt_at) as next_attempt_at, bool_or(x.claimed) as claimed,
+       p.breaker, p.breaker_reason, p.probe_at, p.rest_until, p.runaway_since
+  from (select d.project, d.lane, d.next_attempt_at, d.claim_token is not null as claimed
+          from relevo.notification_events e
+          join relevo.notification_deliveries d on d.event_day = e.event_day and d.notification_event_id = e.id
+         where e.id = %(event_id)s and d.status in ('pending', 'retryable')
+         limit 10000) x
+  left join relevo.projects p on p.project = x.project
+ group by x.project, x.lane, p.project
+ order by x.project, x.lane
+ limit 50;
+
 -- name: list_installations
--- Lists installations, newest first, their tokens shortened, with what they asked for.
-select i.installation_id, i.seq, coalesce(substring(i.token from '\[(.{1,4})'), left(i.token, 4)) || '…' as token, i.token_version, i.project, i.platform, i.registered_at,
+-- Lists installations, newest first, with what they asked for; a token shows its first letters and a mark by which two can be told apart.
+select i.installation_id, i.seq, i.owner,
+       coalesce(substring(i.token from '\[(.{1,4})'), left(i.token, 4)) || '…' || substr(md5(i.token), 1, 4) as token, i.token_version, i.project, i.platform, i.registered_at,
        relevo.may_receive(i) as receives,
        case when i.invalidated_at is not null then i.invalid_reason when not i.active then 'inactive'
             when i.permission <> 'granted' then 'permission ' || i.permission when i.token is null then 'no token'
@@ -116,6 +160,9 @@ select i.installation_id, i.seq, coalesce(substring(i.token from '\[(.{1,4})'), 
        (select count(*)::int from relevo.notification_preferences p where p.installation_id = i.installation_id and p.enabled) as preferences
   from relevo.device_installations i
  where (%(project)s::text is null or i.project = %(project)s)
+   and (%(token)s::text is null or i.token = %(token)s)
+   and (%(owner)s::text is null or i.owner = %(owner)s)
+   and (%(installation_id)s::uuid is null or i.installation_id = %(installation_id)s)
  order by i.seq desc
  limit %(limit)s;
 
@@ -132,7 +179,8 @@ select r.id, r.source, r.place, r.external_id, r.reason, r.attempts, r.retry_at,
 select s.source, s.last_outcome, s.last_detail, s.last_asked_at, s.last_ok_at, s.seeded_at, s.problems,
        (select count(*)::int from relevo.ingest_rejects r
          where r.source = s.source and r.resolved_at is null and r.retry_at is null and r.attempts >= %(given_up_attempts)s) as given_up,
-       extract(epoch from now() - s.last_ok_at)::float8 as since_ok_s
+       extract(epoch from now() - s.last_ok_at)::float8 as since_ok_s,
+       extract(epoch from now() - s.last_news_at)::float8 as since_news_s, s.news_gap_s
   from relevo.source_state s order by s.source;
 
 -- name: list_projects

@@ -2,7 +2,9 @@
 -- Opens a round of a cycle: a run id, the database's time and the operator's pause switch.
 select nextval('relevo.run_ids') as run_id,
        now() as started_at,
-       (select s.paused_reason from relevo.cycle_state s where s.cycle = %(cycle)s and s.source = '') as paused_reason;
+       (select s.paused_reason from relevo.cycle_state s
+         where s.cycle = %(cycle)s and s.source in ('', %(source)s) and s.paused_at is not null
+         order by s.source limit 1) as paused_reason;
 
 -- name: begin_run
 -- Writes the row of a run that has work to do.
@@ -59,10 +61,13 @@ returning id;
 
 -- name: count_round
 -- Counts a round in the cycle's line.
-insert into relevo.cycle_state as s (cycle, source, rounds, idle_rounds, last_round_at)
-values (%(cycle)s, %(source)s, 1, %(idle)s::int, now())
+insert into relevo.cycle_state as s (cycle, source, rounds, idle_rounds, last_round_at, last_ok_at, failures)
+values (%(cycle)s, %(source)s, 1, %(idle)s::int, now(), case when not %(failed)s then now() end, %(failed)s::int)
 on conflict (cycle, source) do update
-   set rounds = s.rounds + 1, idle_rounds = s.idle_rounds + excluded.idle_rounds, last_round_at = excluded.last_round_at;
+   set rounds = s.rounds + 1, idle_rounds = s.idle_rounds + excluded.idle_rounds, last_round_at = excluded.last_round_at,
+       last_ok_at = coalesce(excluded.last_ok_at, s.last_ok_at), failures = case when %(failed)s then s.failures + 1 else 0 end,
+       round_gap_s = coalesce(0.8 * s.round_gap_s, 0.8 * extract(epoch from now() - s.last_round_at)::float8)
+                     + 0.2 * greatest(0, extract(epoch from now() - s.last_round_at))::float8;
 
 -- name: count_skipped_wakeup
 -- Counts a wake-up that found its cycle busy, locked or paused.

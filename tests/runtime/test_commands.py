@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from deliveries import add_deliveries
 from processes import eventually, never
 from relevo import cli, logs
 from relevo.errors import UsageError
@@ -164,13 +166,21 @@ def test_a_pause_holds_for_every_replica_and_every_hand(processes, probed, runs,
     assert replica.stops() == 0
 
 
-def test_a_source_s_name_pauses_its_cycle(processes, rows) -> None:
-    """The switch is the cycle's: asked for one source of it, all of it is paused, and the answer says so."""
+def test_one_source_can_be_paused_alone(processes, probed, rows) -> None:
+    """A name with a source pauses that source; the others of its cycle go on, and resuming it switches it on again."""
     probes = [QUICK | {"name": "many", "source": source} for source in ("a", "b")]
     paused = processes.relay("pause", "many:a", "--reason", "ill", probes=probes)
     assert paused.ends() == 0
-    assert paused.stdout.startswith("many is paused")
-    assert rows("select cycle from relevo.cycle_state where paused_at is not null") == [{"cycle": "many"}]
+    assert paused.stdout.startswith("many:a is paused")
+    assert rows("select cycle, source from relevo.cycle_state where paused_at is not null") == [
+        {"cycle": "many", "source": "a"}
+    ]
+    by_hand = processes.relay("run-cycle", "many", probes=probes)
+    assert by_hand.ends() == 0, by_hand.stdout + by_hand.stderr
+    outcomes = rows("select source, outcome from relevo.worker_runs where cycle = 'many' order by source")
+    assert outcomes == [{"source": "a", "outcome": "skipped"}, {"source": "b", "outcome": "ok"}]
+    resumed = processes.relay("resume", "many:a", probes=probes)
+    assert (resumed.ends(), "many:a is on again" in resumed.stdout) == (0, True)
 
 
 def test_a_paused_slot_is_told_and_made_up_for(build, runs, conn) -> None:
@@ -221,7 +231,7 @@ def test_status_before_anything_ran(ask: Ask) -> None:
     [line] = ask("status", "--json").output.splitlines()
     told = json.loads(line)
     assert (told["cycles"], told["workers"], told["claims"]["claims"]) == ([], [], 0)
-    assert told["health"] == ["no reaper has ever run; start `relevo run`"]
+    assert told["health"] == ["no reaper has ever run; start `relevo run`, or let cron call `relevo tick`"]
 
 
 def test_status_of_a_living_fleet(ask: Ask, build, conn) -> None:
@@ -235,10 +245,14 @@ def test_status_of_a_living_fleet(ask: Ask, build, conn) -> None:
     conn.execute("update relevo.workers set lost_at = now() where worker_id = 'lost'")
     conn.execute("update relevo.workers set stopping_at = now() where worker_id = 'stopping'")
     seen = ask("status")
-    assert seen.exit_code == 0, seen.output
-    assert "Healthy." in seen.output
+    assert seen.exit_code == 1
+    assert "worker silent has not been seen for 120 s" in seen.output
     [line] = ask("status", "--json").output.splitlines()
     told = json.loads(line)
+    assert len(told["health"]) == 1
+    conn.execute("update relevo.workers set last_seen_at = now() where worker_id = 'silent'")
+    healthy = ask("status")
+    assert (healthy.exit_code, "Healthy." in healthy.output) == (0, True), healthy.output
     assert {row["worker_id"]: row["state"] for row in told["workers"]} == {
         name: name for name in ("alive", "silent", "stopped", "lost", "stopping")
     }
@@ -249,16 +263,45 @@ def test_status_of_a_living_fleet(ask: Ask, build, conn) -> None:
 
 
 def test_a_fleet_without_a_reaper_is_not_healthy(ask: Ask, build, conn) -> None:
-    """If no reaper made a round for three intervals, status says so and its exit code is 1; up to then it is 0."""
+    """If no reaper made a round for three intervals and a little, status says so and its exit code is 1."""
     worker = build()
     worker.runner.run(worker.registry["reaper"], "schedule")
     late = "update relevo.cycle_state set last_round_at = now() - %s * interval '1 ms' where cycle = 'reaper'"
-    conn.execute(late, [3 * 4_000 - 2_000])
+    conn.execute(late, [3 * 4_000 + 10_000])
     assert ask("status", reaper_interval_ms=4_000).exit_code == 0
-    conn.execute(late, [3 * 4_000 + 100])
+    conn.execute(late, [3 * 4_000 + 60_000])
     seen = ask("status", reaper_interval_ms=4_000)
     assert seen.exit_code == 1
-    assert "no reaper has run for 12 s (limit 12 s)" in seen.output
+    assert "reaper has made no round for 72 s (usual: within 32 s)" in seen.output
+
+
+def test_a_cron_fleet_is_healthy_between_ticks(ask: Ask, build, conn) -> None:
+    """Ticked every ten minutes, a fleet is healthy eleven minutes after its last tick, and not after two hours."""
+    worker = build()
+    for minutes in (10, 10, 10):
+        worker.runner.run(worker.registry["reaper"], "tick")
+        conn.execute("update relevo.cycle_state set last_round_at = now() - %s * interval '1 minute'", [minutes])
+    worker.runner.run(worker.registry["reaper"], "tick")
+    gap = "update relevo.cycle_state set last_round_at = now() - interval '11 minutes'"
+    conn.execute(gap)
+    assert ask("status").exit_code == 0
+    conn.execute(gap.replace("11 minutes", "120 minutes"))
+    assert ask("status").exit_code == 1
+
+
+def test_status_tells_what_is_due(ask: Ask, build, conn) -> None:
+    """What is due is told per project and lane with its age; due for long, it is a problem."""
+    worker = build()
+    worker.runner.run(worker.registry["reaper"], "manual")
+    add_deliveries(conn, 3, due=datetime.now(UTC) - timedelta(minutes=5))
+    seen = ask("status")
+    assert (seen.exit_code, "Due: 3 of default, bulk, the oldest for 300 s." in seen.output) == (0, True), seen.output
+    conn.execute("update relevo.notification_deliveries set next_attempt_at = next_attempt_at - interval '1 hour'")
+    seen = ask("status")
+    assert seen.exit_code == 1
+    assert "3 bulk deliveries of project default are due, the oldest for" in seen.output
+    [told] = [json.loads(line) for line in ask("status", "--json").output.splitlines()]
+    assert [(row["project"], row["lane"], row["due"]) for row in told["due"]] == [("default", "bulk", 3)]
 
 
 def test_a_database_without_the_schema_is_told_apart(processes, empty_database: str) -> None:

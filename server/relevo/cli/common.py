@@ -94,15 +94,6 @@ def shortened(text: str, limit: int = 80) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def in_words(seconds: float) -> str:
-    """Write a duration so that it can be read at a glance."""
-    if seconds < 10:  # noqa: PLR2004 below ten seconds the decimals tell something
-        return f"{seconds:.2f} s"
-    if seconds < 600:  # noqa: PLR2004
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"  # noqa: PLR2004
-
-
 def print_json(rows: Sequence[Any]) -> None:
     """Print one JSON object per line."""
     for row in rows:

@@ -142,7 +142,7 @@ def event(event_id: Annotated[int, typer.Argument(help="The event.")], as_json: 
     if shown is None:
         raise UsageError(f"There is no event {event_id}.", hint="`relevo events` lists them.")
     if as_json:
-        print_json([{"event": shown.event, "moments": shown.moments, "errors": shown.errors}])
+        print_json([{"event": shown.event, "moments": shown.moments, "errors": shown.errors, "waits": shown.waits}])
         return
     out.print(f"[bold]{_shown(shown.event['title'])}[/]  {_shown(shown.event['body'])}")
     moments = make_table("when (UTC)", "what", "", wide=("",))
@@ -150,6 +150,8 @@ def event(event_id: Annotated[int, typer.Argument(help="The event.")], as_json: 
         moments.add_row(f"{row['at'].astimezone(UTC):%Y-%m-%d %H:%M:%S}", row["what"], _shown(row["detail"] or ""))
     out.print(moments)
     out.print(f"Deliveries: {counted(shown.event['deliveries']) or 'none'}")
+    for wait in shown.waits:
+        out.print(f"  waiting: {_shown(wait)}")
     for row in shown.errors:
         example = _shown(shortened(row["example"] or ""))
         again = f", tried again at {row['next_attempt_at'].astimezone(UTC):%H:%M:%S}" if row["next_attempt_at"] else ""
@@ -158,15 +160,19 @@ def event(event_id: Annotated[int, typer.Argument(help="The event.")], as_json: 
 
 
 @cli.command()
-def installations(
+def installations(  # noqa: PLR0917 typer options
     project: Annotated[str | None, typer.Option(help="Only this project.")] = None,
+    token: Annotated[str | None, typer.Option(help="The one with this push token.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Those of this owner.")] = None,
+    installation_id: Annotated[UUID | None, typer.Option("--id", help="The one with this id.")] = None,
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show installations, newest first, their tokens shortened."""
+    """Show installations, newest first; a token shows its first letters and a mark that tells it from others."""
     settings = load_settings()
+    wanted: dict[str, Any] = {"project": project, "token": token, "owner": owner, "installation_id": installation_id}
     with open_database(settings) as database:
-        rows = insights.installations(database, project=project, limit=limit)
+        rows = insights.installations(database, **wanted, limit=limit)
     if as_json:
         print_json(rows)
         return
@@ -180,7 +186,8 @@ def installations(
             str(row["preferences"]),
             receives,
         )
-    out.print(table if rows else "No installations yet: `select relevo.register_installation(…)` registers one.")
+    none_yet = "No installations yet: `select relevo.register_installation(…)` registers one."
+    out.print(table if rows else "No installation fits." if any(wanted.values()) else none_yet)
 
 
 @cli.command()

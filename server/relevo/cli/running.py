@@ -20,7 +20,6 @@ from relevo.cli.common import (
     Limit,
     coloured,
     counted,
-    in_words,
     load_settings,
     make_table,
     open_database,
@@ -30,6 +29,7 @@ from relevo.cli.common import (
 )
 from relevo.config import Settings
 from relevo.errors import UsageError
+from relevo.health import in_words
 from relevo.model import Report, Shard
 
 cli = typer.Typer()
@@ -143,6 +143,7 @@ def status(as_json: AsJson = False) -> None:
                     "claims": seen.claims,
                     "sources": seen.sources,
                     "projects": seen.projects,
+                    "due": seen.due,
                     "cycles": seen.cycles,
                     "workers": seen.workers,
                 }
@@ -195,6 +196,10 @@ def _print_status(seen: insights.Status) -> None:
         out.print(sources)
     if seen.projects:
         out.print(_projects(seen.projects))
+    for row in seen.due:
+        count = f"{row['due']:,}" if row["due"] < insights.MOST_DUE else f"{insights.MOST_DUE:,} or more"
+        name = f"{escape(row['project'])}, {row['lane']}"
+        out.print(f"Due: {count} of {name}, the oldest for {in_words(row['oldest_s'])}.")
     claims = seen.claims
     out.print(f"Claims: {claims['claims']} holding {claims['deliveries']} deliveries, {claims['expired']} expired.")
     for problem in seen.health.problems:
@@ -217,6 +222,9 @@ def _projects(rows: Sequence[dict[str, Any]]) -> Table:
     )
     for row in rows:
         held_up = row["breaker_reason"] or ""
+        if row["breaker"] != "closed":
+            since, probe = (f"{row[at].astimezone(UTC):%H:%M:%S}" for at in ("breaker_since", "probe_at"))
+            held_up = f"since {since}, next probe {probe}: {held_up}"
         held_up = "runaway: stopped" if row["runaway_since"] else held_up
         held_up = held_up or ("no token is disabled for now" if row["pruning_stopped_at"] else "")
         projects.add_row(
@@ -233,16 +241,24 @@ def _projects(rows: Sequence[dict[str, Any]]) -> Table:
 
 @cli.command()
 def pause(
-    cycle: Annotated[str, typer.Argument(help="The cycle to switch off in the whole fleet.")],
+    cycle: Annotated[
+        str, typer.Argument(help="The cycle to switch off in the whole fleet, or one source of it: ingest:folder.")
+    ],
     reason: Annotated[str, typer.Option(help="Why, for whoever finds it at 3 a.m.")],
 ) -> None:
     """Switch a cycle off in every replica; runs in progress come to their end."""
     settings = load_settings()
     with app.build(settings, role="run-cycle") as built:
-        name = built.cycles([cycle])[0].name  # the switch is the cycle's, whichever of its sources was named
+        name, source = _switch(built, cycle)
         migrate.prepare(built.database)
-        actions.pause(built.database, name, reason)
-    out.print(f"{name} is paused in the whole fleet. `relevo resume {name}` switches it on again.")
+        actions.pause(built.database, name, reason, source=source)
+    out.print(f"{cycle} is paused in the whole fleet. `relevo resume {cycle}` switches it on again.")
+
+
+def _switch(built: app.App, cycle: str) -> tuple[str, str]:
+    """Return the cycle and the source that a name like ingest or ingest:folder means; a name alone means all of it."""
+    chosen = built.cycles([cycle])
+    return cycle.partition(":")[0], chosen[0].source if chosen and chosen[0].key == cycle else ""
 
 
 @cli.command()
@@ -250,10 +266,10 @@ def resume(cycle: Annotated[str, typer.Argument(help="The cycle to switch on aga
     """Switch a paused cycle on again."""
     settings = load_settings()
     with app.build(settings, role="run-cycle") as built:
-        name = built.cycles([cycle])[0].name
+        name, source = _switch(built, cycle)
         migrate.prepare(built.database)
-        was_paused = actions.resume(built.database, name)
-    out.print(f"{name} is on again." if was_paused else f"{name} was not paused.")
+        was_paused = actions.resume(built.database, name, source=source)
+    out.print(f"{cycle} is on again." if was_paused else f"{cycle} was not paused.")
 
 
 @cli.command(name="event-type")

@@ -90,6 +90,7 @@ class Ingest:
                 "silent": self.source.seeds_silently,
                 "outcome": fetched.outcome,
                 "detail": scrub(fetched.detail),
+                "news": bool(counts["licitaciones_new"] or counts["licitaciones_changed"]),
                 "problems": [scrub(problem)[:300] for problem in fetched.problems[:_MAX_PROBLEMS]],
                 "now": self.run.now,
             },

@@ -127,7 +127,7 @@ class Runner:
 
     def _open(self, cycle: Cycle, trigger: Trigger, by_slot: bool | None) -> tuple[RunContext, str | None]:
         with self._database.connection() as connection:
-            row = connection.execute(_SQL["open_round"], {"cycle": cycle.name}).fetchone()
+            row = connection.execute(_SQL["open_round"], {"cycle": cycle.name, "source": cycle.source}).fetchone()
         assert row is not None
         run_id, started_at, paused = row
         slotted = cycle.singleton and (trigger in ("schedule", "wake-up") if by_slot is None else by_slot)
@@ -193,7 +193,7 @@ class Runner:
             key = {"cycle": context.cycle, "source": context.source}
             if run.held is not None:  # before the run's row, as a successor locks them
                 self._singletons.release(connection, run.held)
-            connection.execute(_SQL["count_round"], key | {"idle": outcome is None})
+            connection.execute(_SQL["count_round"], key | {"idle": outcome is None, "failed": outcome == "failed"})
             return outcome is None or self._write_row(
                 connection, context, outcome, counts=ending.counts, reason=reason, error=ending.error
             )

@@ -1,0 +1,225 @@
+"""What is wrong with the fleet, each in a sentence with a next step: pure functions of what operators read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from relevo.config import Settings
+from relevo.cycles.ingest import REJECT_ATTEMPTS
+from relevo.runtime.timing import Cron
+
+Row = Mapping[str, Any]
+
+_DUE_FOR_LONG_S = 600.0
+_RETIRED_S = 7 * 86_400.0  # what nobody ran for a week was taken out of service
+_LATE_CRON = timedelta(hours=2)
+_SLACK_S = 20.0
+_SILENT_SOURCE_S = 3_600.0
+_NO_NEWS_S = 3 * 86_400.0  # a long weekend
+_USUAL = 6.0
+_PAUSED_FOR_LONG_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What health is judged by."""
+
+    now: datetime
+    workers: Sequence[Row]
+    cycles: Sequence[Row]
+    due: Sequence[Row]
+    sources: Sequence[Row]
+    projects: Sequence[Row]
+    archive: Sequence[Row]
+    oldest_expired_s: float | None = None
+    events_waiting: int = 0
+    receipts_due: bool = False
+
+
+def in_words(seconds: float) -> str:
+    """Write a duration so that it can be read at a glance."""
+    if seconds < 10:  # noqa: PLR2004 below ten seconds the decimals tell something
+        return f"{seconds:.2f} s"
+    if seconds < 600:  # noqa: PLR2004
+        return f"{seconds:.0f} s"
+    if seconds < 2 * 86_400:
+        return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"  # noqa: PLR2004
+    return f"{seconds / 86_400:.0f} days"
+
+
+def find_problems(seen: Seen, settings: Settings) -> list[str]:
+    """Return everything that is wrong, what stops most first."""
+    return [
+        *_of_workers(seen),
+        *_of_cycles(seen, settings),
+        *_of_pauses(seen),
+        *_of_queue(seen, settings),
+        *(problem for source in seen.sources for problem in _of_source(source)),
+        *(problem for project in seen.projects for problem in _of_project(project)),
+        *(
+            f"{month['entity']} {month['month']:%Y-%m} is not archived: {month['last_error']}"
+            for month in seen.archive
+            if month["last_error"] is not None
+        ),
+    ]
+
+
+def _of_workers(seen: Seen) -> Iterator[str]:
+    for worker in seen.workers:
+        if worker["state"] == "silent":
+            yield (
+                f"worker {worker['worker_id']} has not been seen for {in_words(worker['silent_s'])}; "
+                "if it hangs, end its process: what it held is taken back"
+            )
+
+
+def _of_cycles(seen: Seen, settings: Settings) -> Iterator[str]:
+    """Name cycles that failed, or made no round for longer than the way they are run explains."""
+    running = {name for worker in seen.workers if worker["state"] == "alive" for name in worker["cycles"]}
+    if not any(row["cycle"] == "reaper" and row["quiet_s"] is not None for row in seen.cycles):
+        yield "no reaper has ever run; start `relevo run`, or let cron call `relevo tick`"
+    for row in seen.cycles:
+        if row["paused_reason"] or row["quiet_s"] is None or row["quiet_s"] > _RETIRED_S:
+            continue
+        name = f"{row['cycle']}:{row['source']}" if row["source"] else row["cycle"]
+        cron = _cron_of(row["cycle"], settings)
+        if row["failures"] and (row["failures"] > 1 or cron is not None):
+            yield (
+                f"{name} has failed {row['failures']} times in a row: {row['error_message'] or 'no reason was given'}; "
+                f"`relevo runs --cycle {row['cycle']}` tells more"
+            )
+        elif cron is not None:
+            yield from _missed(name, row, cron, seen.now)
+        elif row["quiet_s"] > (limit_s := _limit_s(row, settings)):
+            who = (
+                "a worker that runs it lives"
+                if name in running
+                else "start `relevo run`, or let cron call `relevo tick`"
+            )
+            yield f"{name} has made no round for {in_words(row['quiet_s'])} (usual: within {in_words(limit_s)}); {who}"
+
+
+def _missed(name: str, row: Row, cron: Cron, now: datetime) -> Iterator[str]:
+    slot = cron.next_slot(row["last_round_at"])
+    if slot + _LATE_CRON < now:
+        yield f"{name} missed its slot of {slot:%Y-%m-%d %H:%M}Z; is a worker running it?"
+
+
+def _cron_of(cycle: str, settings: Settings) -> Cron | None:
+    crons = {"cleanup": settings.cleanup_cron, "archive-export": settings.archive_export_cron}
+    return Cron(crons[cycle], settings.worker_timezone) if cycle in crons else None
+
+
+def _limit_s(row: Row, settings: Settings) -> float:
+    """Return how long a cycle may be quiet: by its interval, or by how often it really comes round."""
+    intervals_s = {
+        "reaper": settings.reaper_interval_ms / 1000,
+        "ingest": settings.worker_interval_minutes * 60,
+        "fanout": settings.fanout_interval_minutes * 60,
+        "dispatch": settings.dispatch_interval_minutes * 60,
+        "receipt": settings.receipt_interval_minutes * 60,
+    }
+    return max(3 * intervals_s.get(row["cycle"], 3_600) + _SLACK_S, _USUAL * (row["round_gap_s"] or 0.0))
+
+
+def _of_pauses(seen: Seen) -> Iterator[str]:
+    due = sum(row["due"] for row in seen.due)
+    waiting = {
+        "dispatch": f"{due} deliveries are due" if due else "",
+        "fanout": f"{seen.events_waiting} events wait" if seen.events_waiting else "",
+        "receipt": "receipts wait to be asked for" if seen.receipts_due else "",
+        "reaper": "nobody takes back what the dead held",
+    }
+    for row in seen.cycles:
+        if not row["paused_reason"]:
+            continue
+        name = f"{row['cycle']}:{row['source']}" if row["source"] else row["cycle"]
+        paused_s = (seen.now - row["paused_at"]).total_seconds() if row["paused_at"] else 0.0
+        what = waiting.get(row["cycle"], "nothing of it is done" if paused_s > _PAUSED_FOR_LONG_S else "")
+        if what:
+            yield (
+                f"{name} has been paused for {in_words(paused_s)} ({row['paused_reason']}), and {what}; "
+                f"`relevo resume {name}` switches it on"
+            )
+
+
+def _of_queue(seen: Seen, settings: Settings) -> Iterator[str]:
+    limit_s = 3 * settings.reaper_interval_ms / 1000 + _SLACK_S
+    if seen.oldest_expired_s is not None and seen.oldest_expired_s > limit_s:
+        yield f"an expired claim has been waiting for a reaper for {in_words(seen.oldest_expired_s)}"
+    held = {row["project"] for row in seen.projects if _is_held(row)}
+    if any(row["cycle"] == "dispatch" and row["paused_reason"] for row in seen.cycles):
+        return
+    for row in seen.due:
+        if row["oldest_s"] > _DUE_FOR_LONG_S and row["project"] not in held:
+            yield (
+                f"{row['due']} {row['lane']} deliveries of project {row['project']} are due, the oldest for "
+                f"{in_words(row['oldest_s'])}; `relevo runs --cycle dispatch` tells what dispatch does"
+            )
+
+
+def _of_source(source: Row) -> Iterator[str]:
+    name = f"source {source['source']}"
+    for problem in source["problems"]:
+        yield f"{name}: {problem}"
+    if source["given_up"]:
+        yield (
+            f"{name}: {source['given_up']} rejects were tried {REJECT_ATTEMPTS} times and given up; "
+            "`relevo rejects` shows them, `relevo rejects --retry` has them tried again"
+        )
+    since_ok_s, since_news_s = source["since_ok_s"], source["since_news_s"]
+    if source["last_outcome"] in ("unavailable", "rejected") and (since_ok_s is None or since_ok_s > _SILENT_SOURCE_S):
+        since = f"for {in_words(since_ok_s)}" if since_ok_s is not None else "yet"
+        yield f"{name} has not been read {since}: {source['last_detail'] or source['last_outcome']}"
+    elif since_news_s is not None and since_news_s > max(_NO_NEWS_S, _USUAL * (source["news_gap_s"] or 0.0)):
+        yield (
+            f"{name} has had nothing new for {in_words(since_news_s)}, longer than usual; "
+            "look whether what it reads is still being published"
+        )
+
+
+def _is_held(project: Row) -> bool:
+    return project["breaker"] != "closed" or project["runaway_since"] is not None
+
+
+def _of_project(project: Row) -> Iterator[str]:
+    name = project["project"]
+    if project["breaker"] != "closed":
+        yield f"project {name} sends nothing but probes: {project['breaker_reason']}"
+    if project["pruning_stopped_at"] is not None:
+        yield f"project {name} has so many unregistered tokens that none is disabled; check the push credentials"
+    if project["runaway_since"] is not None:
+        yield f"project {name} sent far more than it has phones and was stopped; `relevo release {name}` lets it go on"
+
+
+def why_it_waits(event: Row, waits: Sequence[Row], paused: Mapping[str, str], now: datetime) -> list[str]:
+    """Say why what is open of an event waits, and until when."""
+    if event["state"] in ("waiting", "fanning"):
+        scheduled = datetime.fromisoformat(event["scheduled_at"]) if event.get("scheduled_at") else None
+        if scheduled is not None and scheduled > now:
+            return [f"scheduled for {_at(scheduled)}"]
+        if "fanout" in paused:
+            return [f"fanout is paused ({paused['fanout']}); `relevo resume fanout` switches it on"]
+        return ["it waits for fan-out"]
+    return [f"{row['deliveries']} {row['lane']} of {row['project']}: {_why(row, paused, now)}" for row in waits]
+
+
+def _why(row: Row, paused: Mapping[str, str], now: datetime) -> str:
+    if "dispatch" in paused:
+        return f"dispatch is paused ({paused['dispatch']}); `relevo resume dispatch` switches it on"
+    if row["runaway_since"] is not None:
+        return f"the project was stopped as a runaway; `relevo release {row['project']}` lets it go on"
+    if row["breaker"] not in (None, "closed"):
+        return f"the breaker is open ({row['breaker_reason']}), the next probe comes at {_at(row['probe_at'])}"
+    if row["rest_until"] is not None and row["rest_until"] > now:
+        return f"the push service asked for a rest until {_at(row['rest_until'])}"
+    if row["next_attempt_at"] is not None and row["next_attempt_at"] > now:
+        return f"tried again from {_at(row['next_attempt_at'])} on"
+    return "being sent" if row["claimed"] else "due; the rate lets them go one after the other"
+
+
+def _at(moment: datetime | None) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z" if moment else "an unknown time"

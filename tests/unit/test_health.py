@@ -1,0 +1,181 @@
+"""What status calls a problem, and what not: by table, without a database."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from relevo import config
+from relevo.health import Seen, find_problems, why_it_waits
+
+NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+SETTINGS = config.load({"DATABASE_URL": "postgresql://nowhere/x"}, None)
+
+
+def cycle(name: str, quiet_s: float = 5.0, **more: Any) -> dict[str, Any]:
+    """Make a cycle's line."""
+    return {
+        "cycle": name,
+        "source": "",
+        "quiet_s": quiet_s,
+        "last_round_at": NOW - timedelta(seconds=quiet_s),
+        "round_gap_s": 2.0,
+        "failures": 0,
+        "error_message": None,
+        "paused_reason": None,
+        "paused_at": None,
+    } | more
+
+
+def worker(state: str, **more: Any) -> dict[str, Any]:
+    """Make a worker's line."""
+    return {"worker_id": "w", "state": state, "silent_s": 120.0, "cycles": ["reaper", "dispatch"]} | more
+
+
+def source(**more: Any) -> dict[str, Any]:
+    """Make a source's line."""
+    healthy = {"last_outcome": "ok", "last_detail": "", "since_ok_s": 60.0, "since_news_s": 600.0, "news_gap_s": 900.0}
+    return {"source": "folder", "problems": [], "given_up": 0} | healthy | more
+
+
+def project(**more: Any) -> dict[str, Any]:
+    """Make a project's line."""
+    well = {"breaker": "closed", "breaker_reason": None, "pruning_stopped_at": None, "runaway_since": None}
+    return {"project": "app"} | well | more
+
+
+def problems(**seen: Any) -> list[str]:
+    """Judge a fleet whose reaper is well."""
+    nothing: dict[str, Any] = {name: [] for name in ("workers", "due", "sources", "projects", "archive")}
+    reaper = [] if "no_reaper" in seen else [cycle("reaper")]
+    seen.pop("no_reaper", None)
+    cycles = [*reaper, *seen.pop("cycles", [])]
+    return find_problems(Seen(**{"now": NOW, "cycles": cycles} | nothing | seen), SETTINGS)
+
+
+WELL: list[dict[str, Any]] = [
+    {},
+    {"workers": [worker("alive"), worker("stopped"), worker("lost")]},
+    {"cycles": [cycle("dispatch", 100)]},
+    {"cycles": [cycle("dispatch", 1_000, round_gap_s=300.0)]},
+    {"cycles": [cycle("ingest", 8 * 86_400, source="removed")]},
+    {"cycles": [cycle("cleanup", 4 * 3600)]},
+    {"cycles": [cycle("dispatch", failures=1, error_message="once")]},
+    {"cycles": [cycle("dispatch", paused_reason="on purpose", paused_at=NOW)]},
+    {"due": [{"project": "app", "lane": "bulk", "due": 5, "oldest_s": 30.0}]},
+    {"sources": [source()]},
+    {"sources": [source(last_outcome="unavailable", since_ok_s=600.0)]},
+    {"sources": [source(since_news_s=2 * 86_400.0)]},
+    {"sources": [source(since_news_s=20 * 86_400.0, news_gap_s=10 * 86_400.0)]},
+]
+
+
+@pytest.mark.parametrize("seen", WELL)
+def test_what_is_well_is_not_a_problem(seen: dict[str, Any]) -> None:
+    """A fleet run by cron is healthy between ticks, a removed source is not missed, and a weekend is no silence."""
+    assert problems(**seen) == []
+
+
+ILL: list[tuple[dict[str, Any], str]] = [
+    ({"no_reaper": True}, "no reaper has ever run; start `relevo run`"),
+    ({"workers": [worker("silent")]}, "worker w has not been seen for 120 s"),
+    ({"cycles": [cycle("dispatch", 1_000)]}, "dispatch has made no round for 17 min (usual: within 200 s)"),
+    ({"cycles": [cycle("dispatch", 3_000, round_gap_s=300.0)]}, "dispatch has made no round for 50 min"),
+    (
+        {"cycles": [cycle("ingest", source="folder", failures=2, error_message="it is gone")]},
+        "ingest:folder has failed 2 times in a row: it is gone; `relevo runs --cycle ingest`",
+    ),
+    ({"cycles": [cycle("cleanup", 3600, failures=1, error_message="no")]}, "cleanup has failed 1 times in a row"),
+    ({"cycles": [cycle("cleanup", 40 * 3600)]}, "cleanup missed its slot of 2026-11-14 06:17Z"),
+    (
+        {
+            "cycles": [cycle("dispatch", paused_reason="a test", paused_at=NOW - timedelta(hours=1))],
+            "due": [{"project": "app", "lane": "bulk", "due": 5, "oldest_s": 3_600.0}],
+        },
+        "dispatch has been paused for 60 min (a test), and 5 deliveries are due; `relevo resume dispatch`",
+    ),
+    (
+        {"cycles": [cycle("fanout", paused_reason="x", paused_at=NOW)], "events_waiting": 3},
+        "and 3 events wait; `relevo resume fanout`",
+    ),
+    (
+        {"cycles": [cycle("receipt", paused_reason="x", paused_at=NOW)], "receipts_due": True},
+        "receipts wait to be asked for",
+    ),
+    (
+        {"cycles": [cycle("ingest", source="ocds", paused_reason="x", paused_at=NOW - timedelta(days=3))]},
+        "ingest:ocds has been paused for 3 days (x), and nothing of it is done; `relevo resume ingest:ocds`",
+    ),
+    (
+        {"due": [{"project": "app", "lane": "bulk", "due": 5, "oldest_s": 3_600.0}]},
+        "5 bulk deliveries of project app are due, the oldest for 60 min",
+    ),
+    ({"oldest_expired_s": 300.0}, "an expired claim has been waiting for a reaper for 300 s"),
+    ({"sources": [source(problems=["the list of yesterday"])]}, "source folder: the list of yesterday"),
+    ({"sources": [source(given_up=2)]}, "source folder: 2 rejects were tried"),
+    (
+        {"sources": [source(last_outcome="rejected", last_detail="bad ticket", since_ok_s=7_200.0)]},
+        "source folder has not been read for 2 h: bad ticket",
+    ),
+    ({"sources": [source(last_outcome="rejected", since_ok_s=None)]}, "source folder has not been read yet: rejected"),
+    ({"sources": [source(since_news_s=5 * 86_400.0)]}, "source folder has had nothing new for 5 days"),
+    ({"projects": [project(breaker="open", breaker_reason="403")]}, "project app sends nothing but probes: 403"),
+]
+
+
+@pytest.mark.parametrize(("seen", "words"), ILL)
+def test_each_trouble_is_one_sentence(seen: dict[str, Any], words: str) -> None:
+    """What is wrong is told once, with what to do about it."""
+    [problem] = problems(**seen)
+    assert words in problem
+
+
+def test_a_project_that_is_held_up_is_told_once() -> None:
+    """What waits for a breaker is the breaker's problem, not the queue's as well."""
+    due = [{"project": "app", "lane": "bulk", "due": 5, "oldest_s": 3_600.0}]
+    [problem] = problems(due=due, projects=[project(breaker="open", breaker_reason="403")])
+    assert problem.startswith("project app")
+
+
+def wait(**more: Any) -> dict[str, Any]:
+    """Make the line of what waits in one project."""
+    free = {"breaker": "closed", "breaker_reason": None, "probe_at": None, "rest_until": None, "runaway_since": None}
+    return {"project": "app", "lane": "bulk", "deliveries": 3, "next_attempt_at": NOW, "claimed": False} | free | more
+
+
+LATER = NOW + timedelta(minutes=5)
+
+
+@pytest.mark.parametrize(
+    ("event", "waits", "paused", "words"),
+    [
+        ({"state": "waiting", "scheduled_at": LATER.isoformat()}, [], {}, "scheduled for 2026-11-15 12:05:00Z"),
+        ({"state": "waiting"}, [], {"fanout": "ill"}, "fanout is paused (ill)"),
+        ({"state": "waiting"}, [], {}, "it waits for fan-out"),
+        ({"state": "fanned"}, [wait()], {"dispatch": "ill"}, "3 bulk of app: dispatch is paused (ill)"),
+        (
+            {"state": "fanned"},
+            [wait(breaker="open", breaker_reason="403", probe_at=LATER)],
+            {},
+            "next probe comes at 2026",
+        ),
+        ({"state": "fanned"}, [wait(rest_until=LATER)], {}, "asked for a rest until 2026-11-15 12:05:00Z"),
+        ({"state": "fanned"}, [wait(runaway_since=NOW)], {}, "`relevo release app` lets it go on"),
+        ({"state": "fanned"}, [wait(next_attempt_at=LATER)], {}, "tried again from 2026-11-15 12:05:00Z on"),
+        ({"state": "fanned"}, [wait(claimed=True)], {}, "being sent"),
+        ({"state": "fanned"}, [wait()], {}, "due; the rate lets them go"),
+    ],
+)
+def test_an_event_says_why_it_waits(
+    event: dict[str, Any], waits: list[Any], paused: dict[str, str], words: str
+) -> None:
+    """Scheduled, paused, held by a breaker, resting, waiting for its next try: each with its time."""
+    [said] = why_it_waits(event, waits, paused, NOW)
+    assert words in said
+
+
+def test_an_event_with_nothing_open_waits_for_nothing() -> None:
+    """What is finished says nothing."""
+    assert why_it_waits({"state": "fanned"}, [], {}, NOW) == []
