@@ -7,6 +7,12 @@ from typing import Any
 
 import psycopg
 
+from processes import eventually
+
+READ_SO_FAR = """
+select coalesce(sum(seq_tup_read), 0) + coalesce(sum(idx_tup_fetch), 0)
+  from pg_stat_user_tables where schemaname = 'relevo' and relname like %s
+"""
 SCANS = {"Seq Scan", "Index Scan", "Index Only Scan", "Bitmap Heap Scan", "Tid Scan", "Sample Scan"}
 
 
@@ -30,6 +36,19 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def rows_read(conn: psycopg.Connection[Any], statement: bytes, parameters: dict[str, Any]) -> int:
     """Return how many rows a statement's scans of tables read, those they threw away included."""
     return sum(_read(node) for node in nodes(explain(conn, statement, parameters)))
+
+
+def rows_read_so_far(conn: psycopg.Connection[Any], tables: str) -> int:
+    """Return how many rows of these tables (a pattern of names) were read, by PostgreSQL's own count.
+
+    Sessions count for themselves, and hand that in later, at the latest when they end. So no other one may be left.
+    """
+    others = "datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'"
+    left = f"select pid from pg_stat_activity where {others}"
+    eventually(lambda: not conn.execute(left.encode()).fetchall(), "the other sessions end")
+    conn.execute("select pg_stat_force_next_flush()")
+    ((count,),) = conn.execute(READ_SO_FAR, [tables]).fetchall()
+    return int(count)
 
 
 def _read(node: dict[str, Any]) -> int:

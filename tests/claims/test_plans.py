@@ -13,8 +13,7 @@ from claiming import NOW, answers, journal, take
 from psycopg.conninfo import make_conninfo
 
 from deliveries import TODAY
-from plans import nodes
-from processes import eventually
+from plans import nodes, rows_read_so_far
 from relevo import app, config, queries
 
 SQL = queries.load("claims")
@@ -248,12 +247,6 @@ def test_looking_back_at_a_claim_touches_the_batch(claimed, name) -> None:
     assert_in_the_order_of_the_batch(claimed.cost(name), reads=1, buffers=10)
 
 
-READ = """
-select coalesce(sum(seq_tup_read), 0) + coalesce(sum(idx_tup_fetch), 0)
-  from pg_stat_user_tables where schemaname = 'relevo' and relname like 'notification_deliveries%'
-"""
-
-
 @pytest.mark.parametrize("table", ["big with stale statistics"], indirect=True)
 def test_a_workers_whole_round_reads_the_batch(table) -> None:
     """Claim, journal, settle and release, called as a worker calls them, read a few thousand of the million rows.
@@ -261,26 +254,14 @@ def test_a_workers_whole_round_reads_the_batch(table) -> None:
     By PostgreSQL's own count, so it also holds for what claims do around the statements explained above.
     """
     settings = config.load({"DATABASE_URL": table.dsn}, None)
-    before = _read_so_far(table)
+    before = rows_read_so_far(table.conn, "notification_deliveries%")
     with app.build(settings) as worker:
         claim = take(worker)
         request = journal(worker, claim)
         worker.claims.settle(claim, answers(claim)[: BATCH // 2], [request.id], NOW)
         worker.claims.release(claim, NOW)
-    read = _read_so_far(table) - before
+    read = rows_read_so_far(table.conn, "notification_deliveries%") - before
     assert BATCH <= read <= 12 * BATCH
-
-
-def _read_so_far(table: Table) -> int:
-    """Return PostgreSQL's count once it is complete: sessions count for themselves and hand that in later.
-
-    The others hand it in at the latest when they end, and leave the list of sessions only after that.
-    """
-    others = "select 1 from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'"
-    eventually(lambda: not table.conn.execute(others).fetchall(), "the worker's sessions end")
-    table.conn.execute("select pg_stat_force_next_flush()")
-    ((count,),) = table.conn.execute(READ).fetchall()
-    return int(count)
 
 
 HOT = """

@@ -15,6 +15,7 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import dict_row
 
+from processes import PATIENCE_S
 from relevo import door
 from relevo.app import App
 from relevo.door import Event, Installation
@@ -45,6 +46,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.offset: timedelta | None = None
+        self.stopped_at: datetime | None = None
 
     def __call__(self) -> datetime | None:
         """Return the time to hand to statements: None means the database's."""
@@ -52,7 +54,11 @@ class Clock:
 
     def now(self) -> datetime:
         """The time it is here."""
-        return datetime.now(UTC) + (self.offset or timedelta())
+        return (self.stopped_at or datetime.now(UTC)) + (self.offset or timedelta())
+
+    def stop(self) -> None:
+        """Let time stand still: from here on it passes by travelling alone, however slow the machine is."""
+        self.offset, self.stopped_at = self.offset or timedelta(), datetime.now(UTC)
 
     def travel(self, **by: float) -> None:
         """Go on into the future: `travel(minutes=1)`."""
@@ -60,7 +66,7 @@ class Clock:
 
     def travel_to(self, then: datetime) -> None:
         """Go to a moment, or just behind it."""
-        self.offset = then - datetime.now(UTC) + timedelta(milliseconds=1)
+        self.offset = then - (self.stopped_at or datetime.now(UTC)) + timedelta(milliseconds=1)
 
 
 def token(name: str) -> str:
@@ -123,9 +129,9 @@ class Relay:
 
     # Cycles by hand
 
-    def run(self, cycle: str, *, at_most_s: float = 60) -> Report:
-        """Run a cycle once."""
-        return self.app.runner.run(self.app.registry[cycle], "manual", budget=Budget(int(at_most_s * 1000), 1_000_000))
+    def run(self, cycle: str, *, at_most_s: float = 60, at_most: int = 1_000_000) -> Report:
+        """Run a cycle once, for so long and for so many items."""
+        return self.app.runner.run(self.app.registry[cycle], "manual", budget=Budget(int(at_most_s * 1000), at_most))
 
     def fan_out(self) -> Report:
         """Fan out all that is due."""
@@ -133,9 +139,9 @@ class Relay:
         assert report.outcome in ("ok", "idle"), report
         return report
 
-    def dispatch(self, *, at_most_s: float = 60) -> Report:
-        """Send what is due and may be sent."""
-        return self.run("dispatch", at_most_s=at_most_s)
+    def dispatch(self, **at_most: Any) -> Report:
+        """Send what is due and may be sent: `dispatch(at_most=10)` claims ten deliveries and waits for no others."""
+        return self.run("dispatch", **at_most)
 
     def drain(self, rounds: int = 3) -> None:
         """Send round after round, as a scheduler does: after a probe the rest goes out with the next one."""
@@ -237,7 +243,7 @@ def at_once(*works: Callable[[], T]) -> list[T]:
 
     def do(place: int, work: Callable[[], T]) -> None:
         try:
-            ready.wait(10)
+            ready.wait(PATIENCE_S)
             results[place] = work()
         except BaseException as error:  # noqa: BLE001 the test must fail, not its thread
             errors.append(error)
@@ -246,7 +252,7 @@ def at_once(*works: Callable[[], T]) -> list[T]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     if errors:
         raise errors[0]
     assert len(results) == len(works), "some did not come to an end"
@@ -270,7 +276,7 @@ def beside(work: Callable[[], T]) -> Any:
     try:
         yield results
     finally:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     if errors:
         raise errors[0]
     assert not thread.is_alive(), "it did not come to an end"

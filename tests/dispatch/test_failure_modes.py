@@ -52,7 +52,7 @@ def test_1_crash_before_the_post_spends_nothing(relay, monkeypatch: pytest.Monke
     victim.tell("ana", at_most_once=True)
     kill_before_settling(victim)
     monkeypatch.setattr(victim.app.claims, "journal", victim.app.claims.settle)
-    victim.dispatch(at_most_s=0.5)
+    victim.dispatch()
     assert victim.received("ana") == 0
     victim.travel(seconds=61)
     other.reap()

@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from relaying import Relay, beside, seconds_from, token
 
 from phones import event_row
-from processes import eventually
+from processes import PATIENCE_S, eventually
 from relevo import door
 from relevo.door import Matching, Preference
 from relevo.model import Reply
@@ -27,9 +27,13 @@ class TestLanes:
         sent: Counter[str] = Counter()
         bulk_before_urgent: list[int] = []
 
+        told = threading.Event()
+
         def watch(context: Any, send: Any) -> Reply:
             if context.lane == "urgent":
                 bulk_before_urgent.append(sent["bulk"])
+            elif sent["bulk"] >= 100:
+                assert told.wait(PATIENCE_S)
             sent[context.lane] += context.messages
             return send()
 
@@ -39,11 +43,10 @@ class TestLanes:
         worker.tell_everyone(lane="bulk")
         with beside(worker.dispatch):
             eventually(lambda: sent["bulk"] >= 100, "the bulk is under way")
-            before = sent["bulk"]
             worker.tell("vip", lane="urgent")
-            eventually(lambda: worker.delivery("vip")["status"] == "sent", "the urgent one is sent", within=10)
+            told.set()
         assert worker.received("vip") == 2
-        assert bulk_before_urgent[0] - before <= 200, "with half of the bulk still waiting"
+        assert bulk_before_urgent[0] <= 300, "with a quarter of the bulk still waiting"
         assert worker.states() == {"sent": 402}
 
     def test_a_flood_of_urgent_leaves_bulk_half_its_rate(self, relay) -> None:
@@ -121,7 +124,7 @@ class TestTimes:
         before = worker.clock.now()
         worker.dispatch()
         waits = {name: seconds_from(before, worker.delivery(name)["next_attempt_at"]) for name in worker.phones}
-        assert waits["quick!ExpoError"] <= 8
+        assert waits["quick!ExpoError"] <= 40
         assert waits["usual!ExpoError"] >= 59
         worker.travel(seconds=90)
         worker.dispatch()

@@ -197,9 +197,9 @@ class TestMiddlewares:
 
         worker = relay(push_middlewares=[middleware])
         worker.tell("ana")
-        worker.dispatch(at_most_s=1)
+        worker.dispatch(at_most_s=2)
         held_back(worker)
-        assert len(calls) <= 3
+        assert 1 <= len(calls) <= 5
 
 
 class TestComposers:
@@ -238,13 +238,13 @@ class TestComposers:
         worker = relay(composers={"notice": compose}, outbox_max_attempts=2)
         worker.register("bad", locale="xx")
         worker.tell("bad", "good")
-        worker.dispatch(at_most_s=2)
+        worker.dispatch()
         assert (worker.delivery("good")["status"], worker.received("good")) == ("sent", 1)
         found = worker.delivery("bad")
         assert (found["status"], found["attempt_count"]) == ("retryable", 1)
         assert found["last_error_code"] == "composer_failed"
         worker.travel(minutes=2)
-        worker.dispatch(at_most_s=2)
+        worker.dispatch()
         assert (worker.delivery("bad")["status"], worker.delivery("bad")["attempt_count"]) == ("failed", 2)
         assert worker.received("bad") == 0
 
@@ -290,9 +290,9 @@ class TestComposers:
 
         worker = relay(composers={"notice": compose})
         worker.tell("ana")
-        worker.dispatch(at_most_s=1)
+        worker.dispatch(at_most_s=2)
         held_back(worker)
-        assert len(calls) <= 3
+        assert 1 <= len(calls) <= 5
 
     def test_what_it_makes_is_checked_too(self, relay) -> None:
         """A message grown too big never goes out, and the token is not blamed."""
@@ -350,7 +350,7 @@ class TestProviders:
         worker = relay()
         worker.tell("ana")
         monkeypatch.setattr(Expo, "refuse_token", refuse)
-        report = worker.dispatch(at_most_s=2)
+        report = worker.dispatch()
         assert report.outcome in ("failed", "partial")
         assert "ZeroDivisionError" in report.error
         held_back(worker)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
 import pytest
 from relaying import Relay, at_once, beside
 
-from processes import eventually
+from processes import PATIENCE_S, eventually
 from relevo import actions, insights
 from relevo.errors import UsageError
 from relevo.model import Reply
@@ -28,6 +29,13 @@ def problems(worker: Relay) -> str:
     return "; ".join(problem for problem in found if problem.startswith("project"))
 
 
+def duration(workers: list[Relay]) -> float:
+    """Let workers send at once, and return how many seconds that took."""
+    began = time.monotonic()
+    at_once(*(worker.dispatch for worker in workers))
+    return time.monotonic() - began
+
+
 class TestBucket:
     """The rate, shared by the fleet."""
 
@@ -38,18 +46,20 @@ class TestBucket:
         first = workers[0]
         first.add_phones(500)
         first.tell_everyone()
-        began = time.monotonic()
-        at_once(*(worker.dispatch for worker in workers))
-        took = time.monotonic() - began
+        took = duration(workers)
         first.everyone_received(1)
         assert sandbox.totals()["rateLimited"] == 0
         assert took >= (500 - 40) / 300 * 0.9
-        assert took <= 500 / 300 * 4, "generously: the machine may be busy"
+        assert first.project()["rate_share"] == 1.0
+        sandbox.set(rate_per_s=0)
+        first.tell_everyone()
+        unlimited = duration([relay(push_chunk_size=20) for _ in range(2)])
+        assert took <= 500 / 300 * 1.5 + 3 * unlimited, "most of the rate is used"
         assert first.project()["rate_share"] == 1.0
 
     def test_a_service_that_bears_less_is_adapted_to(self, relay, sandbox) -> None:
         """A 429 halves the rate; everything arrives once in the end, without an attempt spent for it."""
-        sandbox.set(rate_per_s=100)
+        sandbox.set(rate_per_s=40)
         worker = relay(push_rate_per_second=600, push_chunk_size=20)
         worker.add_phones(150)
         worker.tell_everyone()
@@ -69,19 +79,18 @@ class TestBucket:
         worker = relay(push_rate_per_second=1, push_chunk_size=10)
         worker.add_phones(20)
         worker.tell_everyone()
-        worker.travel(seconds=0)
-        worker.dispatch(at_most_s=0.3)
-        sent = worker.states()["sent"]
-        assert 1 <= sent <= 3
+        worker.clock.stop()
+        worker.dispatch(at_most=1)
+        assert worker.states() == {"sent": 1, "pending": 19}
         conn.execute("update relevo.projects set rest_until = now() + interval '1 hour'")
         before = worker.deliveries()
         report = worker.dispatch()
         assert report.outcome == "idle"
-        assert 3_000 <= report.due_in_s <= 3_600
+        assert 3_000 <= report.due_in_s <= 3_700
         assert worker.deliveries() == before
         worker.travel(hours=1, seconds=5)
-        worker.dispatch(at_most_s=0.3)
-        assert worker.states()["sent"] > sent
+        worker.dispatch(at_most=1)
+        assert worker.states() == {"sent": 2, "pending": 18}
 
     def test_each_project_has_its_own(self, relay) -> None:
         """One whose bucket is empty holds up no other."""
@@ -112,7 +121,7 @@ class TestBreaker:
         worker.travel(seconds=20)
         report = worker.dispatch()
         assert (report.outcome, worker.posts(), worker.claims()) == ("idle", posts, 0)
-        assert 5 <= report.due_in_s <= 11, "until the probe"
+        assert 0 < report.due_in_s <= 11, "until the probe"
         sandbox.reset()
         worker.travel(seconds=11)
         worker.dispatch()
@@ -400,12 +409,18 @@ class TestConnections:
 
     def test_one_worker_uses_all_of_them(self, relay, sandbox) -> None:
         """Alone it need not share: six requests at once."""
-        sandbox.set(latency_ms=100)
-        worker = relay(push_chunk_size=1)
+        six = threading.Barrier(6)
+
+        def meet(_context: Any, send: Any) -> Reply:
+            six.wait(PATIENCE_S)
+            return send()
+
+        worker = relay(push_chunk_size=1, push_middlewares=[meet])
         worker.add_phones(30)
         worker.tell_everyone()
         worker.dispatch()
-        assert 4 <= peak(worker) <= 6
+        worker.everyone_received(1)
+        assert peak(worker) <= 6
 
     def test_a_worker_that_comes_later(self, relay, sandbox) -> None:
         """While the first has six requests under way, a second one must wait for its share, not exceed the bound."""
@@ -428,7 +443,7 @@ class TestConnections:
         asking.ask()
         assert sending.delivery("ana")["status"] == "ok"
         sending.tell("bob", lane="urgent")
-        sending.dispatch(at_most_s=1)
+        sending.dispatch()
         assert sending.delivery("bob")["status"] == "sent"
 
     def test_a_dead_workers_connections_come_back(self, relay, conn) -> None:
@@ -444,34 +459,33 @@ class TestConnections:
 
     def test_projects_do_not_share_them(self, relay, sandbox) -> None:
         """A slow project's requests leave the other's connections alone."""
-        sandbox.set(latency_ms=100)
-        worker = relay(push_chunk_size=1, outbox_concurrency=1)
+        both = threading.Barrier(2)
+
+        def meet(_context: Any, send: Any) -> Reply:
+            both.wait(PATIENCE_S)
+            return send()
+
+        worker = relay(push_chunk_size=1, outbox_concurrency=1, push_middlewares=[meet])
         worker.add_phones(4, "a", "!project=@acme/a", project="@acme/a")
         worker.add_phones(4, "b", "!project=@acme/b", project="@acme/b")
         worker.tell_everyone()
-        began = time.monotonic()
         worker.dispatch()
-        assert time.monotonic() - began < 8 * 0.1 + 1
+        worker.everyone_received(1)
         assert sandbox.totals()["peakConnections"] | {"@acme/a": 1, "@acme/b": 1} == sandbox.totals()["peakConnections"]
 
 
 def test_a_slow_service_expires_no_lease(relay, sandbox) -> None:
     """Never more is claimed than can be sent within the lease: requests that take long lapse nothing, double nothing."""
-    sandbox.set(latency_ms=250)
-    worker = relay(
-        outbox_lease_duration_ms=1_500,
-        push_request_timeout_ms=500,
-        push_chunk_size=2,
-        reaper_interval_ms=500,
-        worker_shutdown_timeout_ms=1_000,
-    )
+    sandbox.set(latency_ms=750)
+    tight = {
+        "outbox_lease_duration_ms": 4_500,
+        "push_request_timeout_ms": 1_500,
+        "reaper_interval_ms": 1_500,
+        "worker_shutdown_timeout_ms": 3_000,
+    }
+    worker = relay(push_chunk_size=2, **tight)
     worker.app.heartbeat.start()
-    other = relay(
-        outbox_lease_duration_ms=1_500,
-        push_request_timeout_ms=500,
-        reaper_interval_ms=500,
-        worker_shutdown_timeout_ms=1_000,
-    )
+    other = relay(**tight)
     worker.add_phones(48)
     worker.tell_everyone()
     reaped: list[Any] = []
@@ -489,12 +503,12 @@ def test_a_slow_service_expires_no_lease(relay, sandbox) -> None:
 
 def test_stopping_hands_back_the_rest(relay, sandbox) -> None:
     """What is under way comes to its end and is settled; the rest is due again at once, nothing spent, nothing claimed."""
-    sandbox.set(latency_ms=100)
     sent: list[int] = []
 
     def watch(_context: Any, send: Any) -> Reply:
         reply = send()
         sent.append(1)
+        assert len(sent) < 3 or worker.app.runner.stopping.wait(PATIENCE_S)
         return reply
 
     worker = relay(push_chunk_size=1, outbox_concurrency=2, push_middlewares=[watch])

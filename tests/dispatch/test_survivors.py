@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from relaying import beside, seconds_from, token
@@ -52,16 +52,23 @@ class TestTheLastMoment:
         }
         assert worker.claims() == 0
 
-    def test_a_breaker_holds_back_what_stands_in_line(self, relay, sandbox) -> None:
+    def test_a_breaker_holds_back_what_stands_in_line(self, relay, sandbox, monkeypatch) -> None:
         """Requests that were journalled before it opened are not posted after it: one attempt is burnt, not six."""
-        first = threading.Lock()
+        journalled: list[UUID] = []
 
-        def wait(_context: Any, send: Any) -> Reply:
-            if not first.acquire(blocking=False):
+        def wait(context: Any, send: Any) -> Reply:
+            if context.request_id != journalled[0]:
                 eventually(lambda: worker.app.services.pools.of("default").halted, "the first has failed")
             return send()
 
         worker = relay(push_chunk_size=1, push_breaker_failures=1, push_middlewares=[wait])
+        journal = worker.app.claims.journal
+
+        def noted(claim: Any, wave: Any, now: Any) -> Any:
+            journalled.extend(request.id for request in wave)
+            return journal(claim, wave, now)
+
+        monkeypatch.setattr(worker.app.claims, "journal", noted)
         worker.add_phones(6)
         worker.tell_everyone()
         sandbox.add_fault("503")
