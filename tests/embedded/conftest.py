@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from processes import eventually
+from processes import PATIENCE_S, eventually
 from relevo.embedded import Embedded, acquire, binaries, state
 from relevo.embedded.layout import Layout
 from relevo.embedded.locks import Lock
@@ -55,7 +55,7 @@ class User:
 
     process: subprocess.Popen[bytes]
 
-    def says(self, within: float = 30) -> dict[str, Any]:
+    def says(self, within: float = PATIENCE_S) -> dict[str, Any]:
         """The next line it prints."""
         assert self.process.stdout is not None
         with selectors.DefaultSelector() as ready:
@@ -75,17 +75,17 @@ class User:
         """Leave in order."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(10)
+        self.process.wait(PATIENCE_S)
 
     def dies(self) -> None:
         """Leave without a chance to tidy up."""
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(PATIENCE_S)
 
     def tidy(self) -> None:
         """Whatever happened: no process and no pipe stays."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(PATIENCE_S)
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
             pipe.close()
@@ -103,7 +103,7 @@ class Scene:
     def acquire(self, folder: Path, **asked: Any) -> Embedded:
         """Become a user in this very process."""
         self.folders.add(folder)
-        wanted = {"binaries": self.bin, "wait_s": 30, "settings": FAST, "linger_s": 0, **asked}
+        wanted = {"binaries": self.bin, "wait_s": PATIENCE_S, "settings": FAST, "linger_s": 0, **asked}
         self.servers.append(acquire(folder, **wanted))
         return self.servers[-1]
 
@@ -119,7 +119,7 @@ class Scene:
     ) -> User:
         """Start a user in a process, and process group, of its own."""
         self.folders.add(folder)
-        wanted = {"bin": str(self.bin), "wait_s": 30, "settings": FAST, "linger_s": 0, **asked}
+        wanted = {"bin": str(self.bin), "wait_s": PATIENCE_S, "settings": FAST, "linger_s": 0, **asked}
         wanted |= {"folder": str(folder), "drains": drains, "becomes": list(becomes)}
         process = subprocess.Popen(
             [*python, "-c", PROGRAM, json.dumps(wanted)],
@@ -137,6 +137,12 @@ class Scene:
         assert said is not None
         return said
 
+    def guardian_looks(self, folder: Path, times: int = 10) -> None:
+        """Wait until the guardian has looked around so often, whatever the machine does; it sleeps before each look."""
+        pid = self.state(folder).guardian
+        so_far = _sleeps(pid)
+        eventually(lambda: _sleeps(pid) >= so_far + times, "the guardian looks around")
+
     def tidy(self) -> None:
         """Everyone leaves, and every server must follow."""
         for server in self.servers:
@@ -146,6 +152,20 @@ class Scene:
         for folder in self.folders:
             if folder.exists():
                 eventually(lambda folder=folder: unguarded(folder), "the guardian stayed after its last user")
+
+
+def _sleeps(pid: int) -> int:
+    """How often a process went to sleep."""
+    told = Path(f"/proc/{pid}/status").read_text()
+    return int(told.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+
+def is_gone(pid: int) -> bool:
+    """Has a process ended, whether or not anybody took note of it?"""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def unguarded(folder: Path) -> bool:
@@ -241,6 +261,11 @@ def _eventually() -> Callable[..., None]:
 @pytest.fixture(name="unguarded")
 def _unguarded() -> Callable[[Path], bool]:
     return unguarded
+
+
+@pytest.fixture(name="is_gone")
+def _is_gone() -> Callable[[int], bool]:
+    return is_gone
 
 
 @pytest.fixture(name="answers")

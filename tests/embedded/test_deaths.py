@@ -6,13 +6,13 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from processes import PATIENCE_S
 from relevo.embedded import cluster, identity, state
 from relevo.embedded.guardian import RESTARTS, STEADY_S, Guardian
 from relevo.embedded.layout import Layout
@@ -122,7 +122,7 @@ def restart(guardian: Guardian) -> None:
     """Kill the guardian's server and let it do what it does then."""
     assert guardian.server is not None
     guardian.server.kill()
-    guardian._restart(guardian.server.wait(10))
+    guardian._restart(guardian.server.wait(PATIENCE_S))
 
 
 def test_a_guardian_told_to_go_goes(scene: Any, folder: Path, eventually: Any, unguarded: Any, answers: Any) -> None:
@@ -165,13 +165,15 @@ def test_a_server_is_known_without_proc(scene: Any, folder: Path, monkeypatch: p
     assert not cluster._serves(os.getpid(), folder / "data")
 
 
-def test_locks_removed_by_hand(scene: Any, folder: Path, answers: Any) -> None:
+def test_locks_removed_by_hand(scene: Any, folder: Path, eventually: Any, is_gone: Any, answers: Any) -> None:
     """Whoever takes lock files for stale under a running server gets a new one; old users find it too."""
     old = scene.acquire(folder)
+    before = scene.state(folder)
     for lock in folder.glob("*.lock"):
         lock.unlink()
     new = scene.acquire(folder)
-    time.sleep(0.5)
+    eventually(lambda: is_gone(before.guardian), "the old guardian leaves")
+    scene.guardian_looks(folder)
     assert new.dsn == old.dsn
     assert answers(new.dsn)
 
@@ -189,7 +191,7 @@ def test_a_server_started_by_hand_is_left_alone(scene: Any, folder: Path, eventu
         assert by_hand.poll() is None
     finally:
         by_hand.send_signal(signal.SIGINT)
-        by_hand.wait(10)
+        by_hand.wait(PATIENCE_S)
 
 
 def test_a_half_made_folder_is_made_again(scene: Any, tmp_path: Path, answers: Any) -> None:
@@ -214,7 +216,7 @@ def test_everyone_killed_while_the_data_is_made(scene: Any, tmp_path: Path, even
 
 
 def test_the_folder_is_removed_under_a_server(
-    scene: Any, folder: Path, tmp_path: Path, eventually: Any, answers: Any
+    scene: Any, folder: Path, tmp_path: Path, eventually: Any, is_gone: Any, answers: Any
 ) -> None:
     """rm -rf and a new start in one breath: the old guardian leaves without a word in the new folder."""
     old = scene.acquire(folder, linger_s=1)
@@ -223,7 +225,7 @@ def test_the_folder_is_removed_under_a_server(
     folder.rename(tmp_path / "elsewhere")
     scene.folders.add(tmp_path / "elsewhere")
     new = scene.acquire(folder)
-    time.sleep(1.2)
+    eventually(lambda: is_gone(before.guardian), "the old guardian leaves")
     assert scene.state(folder).status == "ready"
     assert scene.state(folder).guardian != before.guardian
     assert answers(new.dsn)

@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from processes import PATIENCE_S
 from relevo.embedded import binaries, cluster, identity, trouble
 from relevo.embedded.layout import Layout
 from relevo.errors import EmbeddedError
@@ -88,7 +89,7 @@ def test_postgres_cannot_bind(scene: Any, folder: Path) -> None:
     with listener() as stranger:
         command = cluster.postgres_command(scene.bin, layout, stranger.getsockname()[1], {})
         command = [*identity.choose().wrap, *command]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     error = trouble.explain("Starting PostgreSQL", ended.stderr, layout)
     assert isinstance(error, trouble.PortTakenError)
     assert "cannot be bound" in error.message
@@ -131,8 +132,8 @@ def test_a_server_that_is_never_ready(scene: Any, folder: Path, wrapped: Path, e
     """Patience ends with the last words of the log, which never hold the password; nothing keeps running."""
     shown = f"cat {folder / 'password'} >&2; echo ' is what I think about' >&2; exec sleep 60"
     script(wrapped, "postgres", f'[ "$1" = --version ] && exec {scene.bin}/postgres --version; {shown}')
-    with pytest.raises(EmbeddedError, match=r"was not ready after 1\.5 s") as caught:
-        scene.acquire(folder, binaries=wrapped, wait_s=1.5)
+    with pytest.raises(EmbeddedError, match=r"was not ready after 4\.5 s") as caught:
+        scene.acquire(folder, binaries=wrapped, wait_s=4.5)
     assert "*** is what I think about" in caught.value.message
     assert (folder / "password").read_text() not in str(caught.value)
     assert "postgres.log" in caught.value.hint

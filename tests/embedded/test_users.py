@@ -9,13 +9,13 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from processes import PATIENCE_S
 from relevo.embedded import binaries, identity
 from relevo.errors import EmbeddedError
 
@@ -52,7 +52,7 @@ def test_two_processes_meet_the_same_server(scene: Any, folder: Path, eventually
     met = first.meets()
     assert met == second.meets()
     first.ends()
-    time.sleep(0.5)
+    scene.guardian_looks(folder)
     with psycopg.connect(met) as connection:
         assert connection.execute("select 1").fetchone() == (1,)
     second.ends()
@@ -78,13 +78,13 @@ def test_two_acquires_in_one_process(scene: Any, folder: Path, answers: Any, eve
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE_S)
     first, *others = scene.servers
     assert len({server.dsn for server in scene.servers}) == 1
     for server in others:
         server.release()
         server.release()
-    time.sleep(0.5)
+    scene.guardian_looks(folder)
     assert answers(first.dsn)
     with first:
         pass
@@ -108,7 +108,7 @@ from relevo.embedded import acquire
 
 for _ in range(8):
     settings = {"fsync": "off", "shared_buffers": "16MB", "max_connections": "20"}
-    with acquire(Path(sys.argv[1]), Path(sys.argv[2]), 30, settings=settings, linger_s=0) as server:
+    with acquire(Path(sys.argv[1]), Path(sys.argv[2]), 90, settings=settings, linger_s=0) as server:
         with psycopg.connect(server.dsn) as connection:
             time.sleep(random.uniform(0, 0.03))
             connection.execute("select 1")
@@ -122,7 +122,7 @@ def test_nobody_meets_a_dying_server(scene: Any, folder: Path) -> None:
     scene.folders.add(folder)
     command = [sys.executable, "-c", STORM, str(folder), str(scene.bin)]
     users = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [user.communicate(timeout=60)[1] for user in users]
+    said = [user.communicate(timeout=180)[1] for user in users]
     assert [user.returncode for user in users] == [0, 0], said
     stops = (folder / "guardian.log").read_text().count("PostgreSQL stopped, exit code 0")
     assert stops >= 3, "the storm never hit a shutdown"
@@ -135,7 +135,7 @@ def test_ctrl_c_does_not_reach_the_server(scene: Any, folder: Path, answers: Any
     before = scene.state(folder)
     os.killpg(user.process.pid, signal.SIGINT)
     assert user.says() == {"interrupted": True}
-    time.sleep(0.3)
+    scene.guardian_looks(folder)
     assert answers(met)
     assert scene.state(folder) == before
 
@@ -146,7 +146,7 @@ def test_a_program_we_become_holds_the_server(
     """After inheritable() and exec the new program is the user, to its end."""
     user = scene.user(folder, becomes=["cat"])
     met = user.meets()
-    time.sleep(0.5)
+    scene.guardian_looks(folder)
     assert answers(met)
     user.ends()
     eventually(lambda: unguarded(folder), "the server outlived the program")
