@@ -14,6 +14,8 @@ ARGS ?=
 PYTEST_ARGS ?=
 # Tests of one file share what they set up. One process, for a debugger: make test PARALLEL=
 PARALLEL ?= -n auto --dist loadfile
+# Without DATABASE_URL every target works on an embedded PostgreSQL, made when it is first needed.
+RELEVO = RELEVO_DEMO=$${RELEVO_DEMO:-true} .venv/bin/relevo
 
 .PHONY: help run tick run-cycle migrate psql restore test check fmt clean bench-fanout bench-dispatch bench-archive
 .PHONY: installed installed-dev cycle-named month-named
@@ -27,23 +29,23 @@ help: ## say what each target does
 	@echo 'for pytest: make test PYTEST_ARGS="-k reaper". Another Python: make test PYTHON=python3.12'
 
 run: installed ## run every cycle until Ctrl-C (without DATABASE_URL: on an embedded PostgreSQL)
-	@.venv/bin/relevo run $(ARGS)
+	@$(RELEVO) run $(ARGS)
 
 tick: installed ## run the cycles of a tick once, in order, and exit
-	@.venv/bin/relevo tick $(ARGS)
+	@$(RELEVO) tick $(ARGS)
 
 run-cycle: cycle-named installed ## run one cycle once: make run-cycle CYCLE=reaper
-	@.venv/bin/relevo run-cycle $(CYCLE) $(ARGS)
+	@$(RELEVO) run-cycle $(CYCLE) $(ARGS)
 
 migrate: installed ## bring the database's schema up to date
-	@.venv/bin/relevo migrate $(ARGS)
+	@$(RELEVO) migrate $(ARGS)
 
 # In a process group of its own: Ctrl-C then belongs to psql, and make does not die under it.
 psql: installed ## open psql on the same database
-	@if [ -t 0 ]; then set -m; fi; .venv/bin/relevo psql $(ARGS); exit $$?
+	@if [ -t 0 ]; then set -m; fi; $(RELEVO) psql $(ARGS); exit $$?
 
 restore: month-named installed ## bring a month back from the archive: make restore ENTITY=deliveries MONTH=2026-08
-	@.venv/bin/relevo archive restore --entity $(ENTITY) --month $(MONTH) $(ARGS)
+	@$(RELEVO) archive restore --entity $(ENTITY) --month $(MONTH) $(ARGS)
 
 test: installed-dev ## run the tests, on every core
 	@.venv/bin/pytest $(PARALLEL) $(PYTEST_ARGS)

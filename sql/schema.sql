@@ -569,6 +569,28 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.grant_worker(role_name text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if not exists (select from pg_roles r where r.rolname = role_name) then
+    raise exception using errcode = 'undefined_object', message = format('role %s does not exist', role_name);
+  end if;
+  execute format('grant usage on schema relevo to %I', role_name);
+  execute format('grant select, insert, update, delete on all tables in schema relevo to %I', role_name);
+  execute format('grant usage on all sequences in schema relevo to %I', role_name);
+  execute format('grant execute on all functions in schema relevo to %I', role_name);
+  execute format('alter default privileges in schema relevo grant select, insert, update, delete on tables to %I', role_name);
+  execute format('alter default privileges in schema relevo grant usage on sequences to %I', role_name);
+  execute format('alter default privileges in schema relevo grant execute on functions to %I', role_name);
+  if to_regnamespace('relevo_archive') is not null then
+    execute format('grant usage on schema relevo_archive to %I', role_name);
+    execute format('grant select on all tables in schema relevo_archive to %I', role_name);
+  end if;
+end
+$$;
+
 CREATE FUNCTION relevo.hold_open(days date[]) RETURNS date[]
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'

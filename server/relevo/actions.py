@@ -147,9 +147,14 @@ def release_project(database: Database, project: str) -> bool:
 
 
 def unknown_installations(database: Database, installations: Sequence[UUID]) -> list[UUID]:
-    """Return those of these installations that nobody registered."""
-    with database.connection() as connection:
-        rows = connection.execute(_SQL["find_unknown"], {"installations": list(installations)}).fetchall()
+    """Return those of these installations that nobody registered; nothing to a role that may not look."""
+    if not installations:
+        return []
+    try:
+        with database.connection() as connection:
+            rows = connection.execute(_SQL["find_unknown"], {"installations": list(installations)}).fetchall()
+    except pg.InsufficientPrivilege:
+        return []
     return [row[0] for row in rows]
 
 
@@ -166,10 +171,10 @@ def forget(database: Database, installation_id: UUID) -> bool:
     return row == (True,)
 
 
-def grant(database: Database, role: str) -> None:
-    """Let a role of the database use the app's door, and nothing else."""
+def grant(database: Database, role: str, *, worker: bool = False) -> None:
+    """Let a role of the database use the app's door and nothing else, or run Relevo."""
     try:
         with database.connection() as connection:
-            connection.execute(_SQL["grant_door"], {"role": role})
+            connection.execute(_SQL["grant_worker" if worker else "grant_door"], {"role": role})
     except pg.UndefinedObject as error:
         raise UsageError(f"There is no role {role} in this database.", hint="Create it first: CREATE ROLE …") from error

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
-from relevo import embedded
+from relevo import embedded, logs
 from relevo.config import Settings
 from relevo.cycles import cleanup, dispatch, export, fanout, ingest, reaper, receipt
 from relevo.db import Database
@@ -17,7 +18,7 @@ from relevo.delivery.batch import Services
 from relevo.delivery.claims import Claims
 from relevo.delivery.projects import Projects
 from relevo.delivery.sending import PushMiddleware
-from relevo.errors import UsageError
+from relevo.errors import ConfigError, UsageError
 from relevo.ports import ArchiveStore, Composer, PushProvider, Renderer, Source
 from relevo.providers.expo import Expo
 from relevo.runtime.heartbeat import Heartbeat
@@ -76,12 +77,24 @@ def database(settings: Settings, application_name: str = "relevo") -> Iterator[D
         finally:
             opened.close()
         return
-    with embedded.acquire(settings.relevo_data_dir / "postgres", settings.relevo_postgres_bin) as server:
+    with embedded.acquire(embedded_folder(settings), settings.relevo_postgres_bin) as server:
         opened = Database(server.dsn, server.dsn, settings, application_name)
         try:
             yield opened
         finally:
             opened.close()
+
+
+def embedded_folder(settings: Settings) -> Path:
+    """Return where the embedded server lives; it is made only where that was asked for, else it has to be there."""
+    folder = settings.relevo_data_dir / "postgres"
+    asked_for = settings.relevo_demo or "relevo_data_dir" in settings.origins
+    if not asked_for and not folder.exists():
+        raise ConfigError(
+            "DATABASE_URL is not set.",
+            hint="Set it to your PostgreSQL; or try Relevo on an embedded one: `relevo run --demo`.",
+        )
+    return folder
 
 
 def _sources(settings: Settings) -> list[Source]:
@@ -144,6 +157,8 @@ def build(
     By event type, `renderers` replace how an item becomes an event's text, `composers` make each phone's push its own.
     `middlewares` wrap runs, `push_middlewares` push requests; `clock` lets tests travel in time.
     """
+    if not logs.is_configured():
+        logs.configure(settings.log_level, settings.log_format)
     worker_id = make_worker_id(settings, role)
     with database(settings, f"relevo {worker_id}") as opened, push_provider(settings) as provider:
         heartbeat = Heartbeat(opened, settings.outbox_lease_heartbeat_ms)

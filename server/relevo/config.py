@@ -28,6 +28,7 @@ ENV_FILE = Path(".env")
 _MAX_QUOTED = 100
 Origin = Literal["environment", ".env", "derived", "default"]
 SOURCES = ("chilecompra", "chilecompra-web", "ocds", "folder")
+CYCLES = ("reaper", "ingest", "fanout", "dispatch", "receipt", "cleanup", "archive-export")
 NO_SOURCES = "none"
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
@@ -272,6 +273,9 @@ class Settings(BaseSettings):
     )
     relevo_data_dir: Annotated[Path, AfterValidator(_folder)] = _setting(
         "The folder in which the embedded PostgreSQL lives.", Path(".relevo")
+    )
+    relevo_demo: bool = _setting(
+        "Whether an embedded PostgreSQL may be made where there is none, without DATABASE_URL; `make` sets it.", False
     )
     relevo_postgres_bin: Annotated[Path, AfterValidator(_existing_folder)] | None = _setting(
         "The folder with the PostgreSQL programs to embed; without it they are looked for."
@@ -686,8 +690,13 @@ class _Given(NamedTuple):
     source: Origin
 
 
-def load(environ: Mapping[str, str] | None = None, env_file: Path | None = ENV_FILE) -> Settings:
-    """Read, check and freeze the settings, or complain once about all that is wrong."""
+def load(
+    environ: Mapping[str, str] | None = None, env_file: Path | None = ENV_FILE, *, cycles: Sequence[str] = ()
+) -> Settings:
+    """Read, check and freeze the settings, or complain once about all that is wrong.
+
+    `cycles` are the only ones there are, where that is known: whoever brings cycles of its own leaves it out.
+    """
     environ = os.environ if environ is None else environ
     in_file, problems = _read_env_file(env_file)
     given = _gather(environ, in_file)
@@ -698,7 +707,7 @@ def load(environ: Mapping[str, str] | None = None, env_file: Path | None = ENV_F
         origins={name: each.source for name, each in given.items()},
         warnings=_strangers({**in_file, **environ}),
     )
-    related = {**_limit_complaints(settings), **_pair_complaints(settings)}
+    related = {**_limit_complaints(settings), **_pair_complaints(settings), **_cycle_complaints(settings, cycles)}
     problems += [_complain(name, wrong[name], given) for name in values if name in wrong]
     problems += [_complain(names[0], text, given) for names, text in related.items() if wrong.keys().isdisjoint(names)]
     if problems:
@@ -840,6 +849,15 @@ def _pair_complaints(settings: Settings) -> dict[tuple[str, ...], str]:
     if settings.database_direct_url and not settings.database_url:
         found["database_url", "database_direct_url"] = "must be set along with DATABASE_DIRECT_URL"
     return {**found, **_source_complaints(settings), **_archive_complaints(settings)}
+
+
+def _cycle_complaints(settings: Settings, known: Sequence[str]) -> dict[tuple[str, ...], str]:
+    found: dict[tuple[str, ...], str] = {}
+    for setting in ("worker_cycles", "worker_tick_runners"):
+        unknown = [name for name in getattr(settings, setting) or () if name.partition(":")[0] not in known]
+        if known and unknown:
+            found[setting,] = f"must name cycles out of {', '.join(known)}, got {unknown[0][:_MAX_QUOTED]!r}"
+    return found
 
 
 def _archive_complaints(settings: Settings) -> dict[tuple[str, ...], str]:

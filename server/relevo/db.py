@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -17,7 +18,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from relevo import queries
 from relevo.config import Settings
-from relevo.errors import DatabaseUnavailableError
+from relevo.errors import DatabaseRefusedError, DatabaseUnavailableError
 from relevo.logs import normalise_error
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -57,6 +58,33 @@ def is_unavailable(error: BaseException) -> bool:
         return False
     # Class 08 is the connection itself: it is how PgBouncer says that the server behind it is gone.
     return error.sqlstate is None or error.sqlstate.startswith("08")
+
+
+_REFUSALS = (
+    (r"password authentication failed|no password supplied", "the password is wrong", "the password in DATABASE_URL"),
+    (
+        r'database "[^"]*" does not exist',
+        "there is no such database",
+        "the database's name in DATABASE_URL, or create it",
+    ),
+    (
+        r'role "[^"]*" (does not exist|is not permitted to log in)|pg_hba\.conf|permission denied for database',
+        "the role may not connect",
+        "the user in DATABASE_URL, its CONNECT privilege, and pg_hba.conf",
+    ),
+)
+
+
+def explain_unavailable(error: BaseException) -> DatabaseUnavailableError:
+    """Tell a server that is not there from one that does not let us in, and say which of three reasons it has."""
+    reason = normalise_error(error, 200)
+    for pattern, why, mend in _REFUSALS:
+        if re.search(pattern, str(error)):
+            said = f"PostgreSQL does not let us in: {why} ({reason})."
+            return DatabaseRefusedError(said, hint=f"Check {mend}.")
+    return DatabaseUnavailableError(
+        f"PostgreSQL did not answer ({reason}).", hint="Is it running, and does DATABASE_URL lead to it?"
+    )
 
 
 def conninfo(dsn: str, settings: Settings, application_name: str) -> str:
@@ -229,12 +257,9 @@ class Database:
             if not is_unavailable(error):
                 raise
             if connecting or isinstance(error, _GONE):
-                reason = normalise_error(self._refusal() or error if isinstance(error, PoolTimeout) else error, 200)
-                self._note(down=True, detail=reason)
-                raise DatabaseUnavailableError(
-                    f"PostgreSQL did not answer ({reason}).",
-                    hint="Is it running, and does DATABASE_URL lead to it?",
-                ) from error
+                cause = self._refusal() or error if isinstance(error, PoolTimeout) else error
+                self._note(down=True, detail=normalise_error(cause, 200))
+                raise explain_unavailable(cause) from error
             if not self._down:
                 _log.warning("connection_lost", detail=normalise_error(error))
             self._pool.drain()  # it seldom dies alone, and the pool would find out about each of the others in turn

@@ -16,9 +16,10 @@ from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from relevo import queries
-from relevo.errors import InvalidInputError
+from relevo.errors import InvalidInputError, MigrationError
 
 _SQL = queries.load("door")
+_MOST_IDS = 2**63
 _FIRST_LOOK_S, _LAST_LOOK_S, _MAX_WAIT_S = 0.05, 1.0, 300.0
 
 Connection = psycopg.Connection[Any]
@@ -131,14 +132,14 @@ def enqueue_many(conn: Connection, events: Sequence[Event]) -> list[Enqueued]:
 
 def cancel(conn: Connection, event_id: int, reason: str = "") -> bool:
     """End an event: nothing of it is sent any more. False if there is none, or it has ended before."""
-    return bool(_ask(conn, "cancel_event", event_id=event_id, reason=reason)[0])
+    return bool(_ask(conn, "cancel_event", event_id=_event_id(event_id), reason=reason)[0])
 
 
 def complete(conn: Connection, what: int | UUID, reason: str = "") -> bool:
     """Say that an event (by id), or all for one installation (by UUID), was handled elsewhere: the rest ends unsent."""
     if isinstance(what, UUID):
         return bool(_ask(conn, "complete_installation", installation_id=what)[0])
-    return bool(_ask(conn, "complete_event", event_id=what, reason=reason)[0])
+    return bool(_ask(conn, "complete_event", event_id=_event_id(what), reason=reason)[0])
 
 
 def delete(conn: Connection, event_ids: Sequence[int]) -> int:
@@ -148,7 +149,7 @@ def delete(conn: Connection, event_ids: Sequence[int]) -> int:
 
 def get(conn: Connection, event_id: int) -> EventStatus | None:
     """Read an event and how far it is, or None if there is none."""
-    raw = _ask(conn, "get_event", event_id=event_id)[0]
+    raw = _ask(conn, "get_event", event_id=_event_id(event_id))[0]
     if raw is None:
         return None
     return EventStatus(raw["id"], raw["type"], raw["key"], raw["state"], raw["deliveries"], raw)
@@ -199,16 +200,48 @@ def set_preference(conn: Connection, installation_id: UUID, name: str, preferenc
 
 
 def _event(event: Event) -> dict[str, Any]:
+    for name, value in vars(event).items():
+        _refuse_nul(name, value)
     plain = {name: value for name, value in vars(event).items() if value is not None and name != "audience"}
     plain |= {name: plain[name].isoformat() for name in ("scheduled_at", "deadline_at") if name in plain}
-    match event.audience:
-        case "everyone":
-            return plain | {"audience": "everyone"}
-        case Matching() as about:
-            matching = {name: _number(value) for name, value in vars(about).items() if value is not None}
-            return plain | {"audience": "matching", "matching": matching}
-        case installations:
-            return plain | {"audience": "installations", "installations": [str(each) for each in installations]}
+    audience = event.audience
+    if isinstance(audience, Matching):
+        matching = {name: _number(value) for name, value in vars(audience).items() if value is not None}
+        return plain | {"audience": "matching", "matching": matching}
+    if isinstance(audience, str):
+        if audience != "everyone":
+            raise InvalidInputError(
+                f"audience must be everyone, installations or Matching, got {audience[:50]!r}.",
+                hint="Write audience='everyone', a list of installations' UUIDs, or relevo.Matching(…).",
+            )
+        return plain | {"audience": "everyone"}
+    if strange := [each for each in audience if not isinstance(each, UUID)]:
+        raise InvalidInputError(
+            f"audience must hold UUIDs of installations, got {str(strange[0])[:50]!r}.", hint="register() returns them."
+        )
+    return plain | {"audience": "installations", "installations": [str(each) for each in audience]}
+
+
+def _refuse_nul(name: str, value: object) -> None:
+    """Refuse, by its name, what PostgreSQL has no place for."""
+    match value:
+        case str() if "\0" in value:
+            raise InvalidInputError(f"{name} holds a NUL character.", hint="Take it out and try again.")
+        case Mapping():
+            for key, inner in value.items():
+                _refuse_nul(f"{name}.{key}", key)
+                _refuse_nul(f"{name}.{key}", inner)
+        case list() | tuple():
+            for inner in value:
+                _refuse_nul(name, inner)
+
+
+def _event_id(value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < _MOST_IDS:
+        raise InvalidInputError(
+            f"event_id must be a whole number above 0, got {str(value)[:50]!r}.", hint="enqueue() returns it."
+        )
+    return value
 
 
 def _number(value: Any) -> Any:
@@ -224,6 +257,10 @@ class _refusals:  # noqa: N801 reads as a word where it is used
         pass
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, pg.UndefinedFunction | pg.InvalidSchemaName):
+            raise MigrationError(
+                "This database has no relevo schema of this version.", hint="Run `relevo migrate`."
+            ) from error
         if isinstance(error, pg.DataError | pg.IntegrityError):
             said = error.diag.message_primary or str(error)
             raise InvalidInputError(f"{said}.", hint="Nothing was written; mend it and try again.") from error

@@ -37,6 +37,10 @@ class DatabaseUnavailableError(RelevoError):
     """PostgreSQL did not answer; trying again later is right."""
 
 
+class DatabaseRefusedError(DatabaseUnavailableError):
+    """PostgreSQL answered and does not let us in; waiting does not help at a start, a person has to mend it."""
+
+
 class UsageError(RelevoError):
     """The command was asked for something that does not exist."""
 

@@ -11,7 +11,7 @@ from psycopg import errors as pg
 from psycopg.rows import dict_row
 
 from relevo import door, queries
-from relevo.config import Settings
+from relevo.config import CYCLES, Settings
 from relevo.cycles.ingest import REJECT_ATTEMPTS
 from relevo.db import Database
 from relevo.errors import MigrationError
@@ -38,6 +38,16 @@ def _rows(database: Database, statement: str, **parameters: object) -> list[Row]
 def runs(database: Database, *, cycle: str | None = None, outcome: str | None = None, limit: int = 20) -> list[Row]:
     """Return runs, newest first."""
     return _rows(database, "list_runs", cycle=cycle, outcome=outcome, limit=min(limit, MAX_LIMIT))
+
+
+def known_cycles(database: Database) -> list[str]:
+    """Return the names of all cycles: Relevo's own, and others that have run here."""
+    return sorted({*CYCLES, *(row["cycle"] for row in _rows(database, "list_cycles"))})
+
+
+def known_sources(database: Database) -> list[str]:
+    """Return the names of all sources that were asked, or of which something was rejected."""
+    return [row["source"] for row in _rows(database, "list_source_names")]
 
 
 def events(
@@ -77,6 +87,15 @@ def _waits(database: Database, event_id: int, event: Mapping[str, Any]) -> list[
     paused = {row["cycle"]: row["paused_reason"] for row in _rows(database, "list_cycles") if row["paused_reason"]}
     waits = _rows(database, "list_event_waits", event_id=event_id)
     return why_it_waits(event, waits, paused, now)
+
+
+def too_late_to_stop(database: Database, event_id: int) -> Row:
+    """Return how many pushes of an event were sent, and how many are being sent: what a cancellation cannot stop."""
+    with database.connection() as connection:
+        status = door.get(connection, event_id)
+    sent = sum(status.deliveries.get(name, 0) for name in ("sent", "ok", "unconfirmed")) if status else 0
+    claimed = _rows(database, "count_event_claimed", event_id=event_id)[0]["claimed"]
+    return {"sent": sent, "claimed": claimed}
 
 
 def installations(

@@ -76,6 +76,11 @@ def configure(level: str, fmt: Literal["console", "json"], stream: TextIO | None
     _install(_handler(out, number, _renderer(fmt, colours=out.isatty())), number)
 
 
+def is_configured() -> bool:
+    """Tell whether somebody has configured structlog already: us, or the program we are part of."""
+    return structlog.is_configured()
+
+
 class _Handler(logging.StreamHandler[TextIO]):
     """Our own handler, told apart from those of an embedding program or a test."""
 

@@ -18,7 +18,7 @@ import structlog
 
 from relevo import demo, migrate
 from relevo.app import App
-from relevo.errors import DatabaseUnavailableError, MigrationBusyError, UsageError
+from relevo.errors import DatabaseRefusedError, DatabaseUnavailableError, MigrationBusyError, RelevoError, UsageError
 from relevo.model import Budget, Report, Shard
 from relevo.runtime.runs import Cycle
 from relevo.runtime.scheduler import Scheduler
@@ -28,6 +28,7 @@ from relevo.runtime.workers import Role
 
 _log = structlog.get_logger("relevo.service")
 _WAIT_MAX_S = 15.0
+_SAY_AGAIN_S = 60.0
 _TURN_S = 0.0005
 
 
@@ -56,7 +57,20 @@ class Signals:
 
 
 def serve(app: App, names: Sequence[str] | None = None) -> bool:
-    """Run the chosen cycles until a signal; tell whether everything in flight came to its end in time."""
+    """Run the chosen cycles until a signal; tell whether everything in flight came to its end in time.
+
+    What cannot start is said in one line of the log, and ends the process with 1.
+    """
+    try:
+        return _serve(app, names)
+    except UsageError:
+        raise
+    except RelevoError as error:
+        _log.critical("fatal", error=error.message, hint=error.hint)
+        raise SystemExit(1) from error
+
+
+def _serve(app: App, names: Sequence[str] | None) -> bool:
     cycles = app.cycles(names or app.settings.worker_cycles)
     if not app.settings.outbox_worker_enabled:
         cycles = []
@@ -87,7 +101,7 @@ def tune_interpreter() -> None:
 
 def _ready(app: App, signals: Signals, cycles: Sequence[Cycle]) -> bool:
     """Keep trying until the database answers, is migrated and knows this worker; False if told to stop before."""
-    pause = 0.5
+    pause, say_again_at = 0.5, time.monotonic() + _SAY_AGAIN_S
     while not signals.stop.is_set():
         try:
             for migration in migrate.prepare(app.database):
@@ -95,7 +109,12 @@ def _ready(app: App, signals: Signals, cycles: Sequence[Cycle]) -> bool:
             if demo.wanted(app.settings):
                 demo.register_phones(app.database)
             app.worker.record_start("run", [cycle.key for cycle in cycles])
-        except (DatabaseUnavailableError, MigrationBusyError):
+        except DatabaseRefusedError:
+            raise  # waiting does not help: a person has to mend it
+        except (DatabaseUnavailableError, MigrationBusyError) as error:
+            if time.monotonic() > say_again_at:
+                say_again_at = time.monotonic() + _SAY_AGAIN_S
+                _log.warning("still_waiting_for_database", error=str(error))
             pause = min(pause * 2, _WAIT_MAX_S)
             signals.stop.wait(pause)
         else:

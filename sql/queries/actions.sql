@@ -36,6 +36,10 @@ select t.event_type, t.lease_ms, t.max_attempts, t.retry_base_ms, t.retry_max_ms
 update relevo.ingest_rejects set retry_at = now(), updated_at = now()
  where resolved_at is null and (%(source)s::text is null or source = %(source)s) and (%(reject_id)s::bigint is null or id = %(reject_id)s);
 
+-- name: grant_worker
+-- Gives a role what running Relevo takes: to read and write rows and to call functions, those of later migrations included.
+select relevo.grant_worker(%(role)s);
+
 -- name: grant_door
 -- Lets a role of the database enqueue, cancel, complete, delete, read events and register installations, and nothing else.
 select relevo.grant_door(%(role)s);

@@ -149,6 +149,15 @@ select x.project, x.lane, count(*)::int as deliveries, min(x.next_attempt_at) as
  order by x.project, x.lane
  limit 50;
 
+-- name: count_event_claimed
+-- Counts what of an event is being sent right now, out of a bounded sample of its deliveries.
+select count(*)::int as claimed
+  from (select d.claim_token
+          from relevo.notification_events e
+          join relevo.notification_deliveries d on d.event_day = e.event_day and d.notification_event_id = e.id
+         where e.id = %(event_id)s and d.status in ('pending', 'retryable') and d.claim_token is not null
+         limit 10000) x;
+
 -- name: list_installations
 -- Lists installations, newest first, with what they asked for; a token shows its first letters and a mark by which two can be told apart.
 select i.installation_id, i.seq, i.owner,
@@ -173,6 +182,10 @@ select r.id, r.source, r.place, r.external_id, r.reason, r.attempts, r.retry_at,
  where r.resolved_at is null and (%(source)s::text is null or r.source = %(source)s)
  order by r.updated_at desc, r.id desc
  limit %(limit)s;
+
+-- name: list_source_names
+-- Lists the names of all sources that were asked, or of which something was rejected.
+select s.source from relevo.source_state s union select r.source from relevo.ingest_rejects r order by source;
 
 -- name: list_sources
 -- Lists the sources with their last answer.

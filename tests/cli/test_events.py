@@ -381,3 +381,75 @@ def test_as_a_process(dsn: str) -> None:
     refused = run("enqueue", "notice", "2", "--title", "")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.startswith("relevo: title must be given.")
+
+
+class TestPlainAnswers:
+    """What fits nothing says so, wrong names are refused with the known ones, and bad input names its field."""
+
+    def test_filters_that_match_nothing(self, command: Command) -> None:
+        """Nothing found by a filter is not called nothing at all."""
+        assert command("events", "--type", "nope").out == "No event fits.\n"
+        assert command("installations", "--owner", "nobody").out == "No installation fits.\n"
+        assert "No events yet" in command("events").out
+
+    def test_wrong_names(self, command: Command) -> None:
+        """A cycle or a source that does not exist is refused, and those that do are named."""
+        for words, known in ((("runs", "--cycle", "nope"), "dispatch"), (("rejects", "--source", "nope"), "none yet")):
+            said = command(*words)
+            assert (said.code, "There is no" in said.err, known in said.err) == (2, True, True)
+
+    def test_a_phone_is_found(self, command: Command, conn) -> None:
+        """By its token, its owner or its id; two tokens that begin alike can be told apart."""
+        ids = [
+            relevo.register(conn, Installation(f"ExponentPushToken[demo-{name}]", owner=name))
+            for name in ("ana", "benja")
+        ]
+        rows = command("installations", "--json").lines
+        assert len({row["token"] for row in rows}) == 2
+        assert "demo-ana" not in str(rows)
+        for words in (("--token", "ExponentPushToken[demo-ana]"), ("--owner", "ana"), ("--id", ids[0])):
+            [found] = command("installations", "--json", *words).lines
+            assert found["installation_id"] == str(ids[0])
+
+    @pytest.mark.parametrize(
+        ("event", "words"),
+        [
+            (Event("t", "k", "a\0b"), "title holds a NUL"),
+            (Event("t", "k", "x", data={"a": ["b\0"]}), "data.a holds a NUL"),
+            (Event("t", "k", "x", audience="evryone"), "audience must be everyone"),  # type: ignore[arg-type]
+            (Event("t", "k", "x", audience=["7"]), "audience must hold UUIDs"),  # type: ignore[list-item]
+        ],
+    )
+    def test_bad_input_names_the_field(self, conn, event: Event, words: str) -> None:
+        """It is refused before a statement is sent, so that the caller's transaction survives."""
+        with conn.transaction():
+            with pytest.raises(relevo.door.InvalidInputError, match=words):
+                relevo.enqueue(conn, event)
+            assert conn.execute("select 1").fetchone() == (1,)
+
+    @pytest.mark.parametrize("number", [2**63, 0, -1, True])
+    def test_a_number_out_of_range(self, conn, number: int) -> None:
+        """An id that cannot be one is refused by name."""
+        with pytest.raises(relevo.door.InvalidInputError, match="event_id must be a whole number"):
+            relevo.get(conn, number)
+
+    def test_cancel_says_what_it_could_not_stop(self, command: Command, conn, build) -> None:
+        """What was sent before, and what is being sent, is told with the cancellation."""
+        worker = build()
+        phones = add_phones(conn, 3)
+        event = relevo.enqueue(conn, Event("t", "k", "x", audience=phones)).event_id
+        fan_out(worker)
+        [first, *_] = [row[0] for row in conn.execute("select id from relevo.notification_deliveries order by id")]
+        conn.execute(
+            "update relevo.notification_deliveries set status = 'sent', next_attempt_at = null, provider_ticket_id = 't' where id = %s",
+            [first],
+        )
+        conn.execute("update relevo.event_progress_deltas set deliveries = 2")
+        conn.execute(
+            "insert into relevo.event_progress_deltas (event_id, status, deliveries) values (%s, 'sent', 1)", [event]
+        )
+        claim = worker.claims.claim("dispatch", "default", "bulk")
+        assert claim is not None
+        said = command("cancel", event).out
+        assert "1 pushes of it were sent before" in said
+        assert "2 are being sent right now" in said

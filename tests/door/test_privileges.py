@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -12,6 +13,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 import relevo
+from processes import Processes
 from relevo import Event, Installation, Matching, Preference, actions, app
 from relevo.db import Database
 from relevo.errors import UsageError
@@ -186,3 +188,13 @@ def test_the_door_runs_in_rights_and_path_of_its_own(
         [role],
     ).fetchall()
     assert owners == [(True, ["search_path=pg_catalog, pg_temp"])]
+
+
+def test_a_role_of_the_door_can_use_the_command(dsn: str, role: str, database: Database, tmp_path: Path) -> None:
+    """`relevo enqueue` needs no more than the door, whatever else the command would like to look at."""
+    actions.grant(database, role)
+    url = make_conninfo(dsn, user=role, password="x")
+    running = Processes(url, tmp_path)
+    done = running.relevo("enqueue", "notice", "1", "--title", "Hi", "--to", str(uuid4()))
+    assert (done.ends(), "Enqueued as event" in done.stdout) == (0, True), done.stderr
+    running.close()

@@ -33,18 +33,11 @@ def as_plain(admin: psycopg.Connection[Any], server) -> Iterator[Callable[[str],
     admin.execute(sql.SQL("drop role {}").format(sql.Identifier(ROLE)))
 
 
-def grant_work(connection: psycopg.Connection[Any]) -> None:
-    """Give the role what running cycles takes: to read and write rows, and to call functions."""
-    connection.execute(f"grant usage on schema relevo to {ROLE}")
-    connection.execute(f"grant select, insert, update, delete on all tables in schema relevo to {ROLE}")
-    connection.execute(f"grant usage on all sequences in schema relevo to {ROLE}")
-    connection.execute(f"grant execute on all functions in schema relevo to {ROLE}")
-
-
 def test_a_role_that_may_not_create_can_run_on_a_migrated_database(dsn, conn, as_plain, open_database, command) -> None:
-    """With nothing pending, prepare changes nothing and the cycles run, nightly cleanup included."""
-    grant_work(conn)
+    """After `relevo grant ROLE --worker` prepare changes nothing and the cycles run, nightly cleanup included."""
     plain = as_plain(dsn)
+    granted = command("grant", ROLE, "--worker", database_url=dsn)
+    assert (granted.ends(), "may now run Relevo" in granted.stdout) == (0, True), granted.stderr
     with psycopg.connect(plain) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
         connection.execute("create table relevo.mine (id int)")
     assert migrate.prepare(open_database(plain)) == []

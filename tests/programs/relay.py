@@ -16,7 +16,7 @@ from pathlib import Path
 
 import structlog
 
-from relevo import app, cli
+from relevo import app, cli, config
 from relevo.config import Settings
 from relevo.db import Connection
 from relevo.delivery.claims import Claims
@@ -138,6 +138,7 @@ def main() -> None:
     """Run the command line with the probes in the registry."""
     probes = [Probe(**given) for given in json.loads(os.environ["PROBES"])]
     makers = [probe.cycle for probe in probes if probe.every_ms or probe.cron]
+    config.CYCLES = (*config.CYCLES, *(probe.name for probe in probes))  # type: ignore[assignment]
     app.build = functools.partial(app.build, cycles=makers, middlewares=[tell, functools.partial(delay, probes)])
     cli.main()
 

@@ -5,10 +5,12 @@ Exit codes: 0 success, 1 failed, 2 wrong usage or settings, 3 skipped because lo
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import psycopg
 import typer
 
-from relevo import logs
+from relevo import __version__, logs
 from relevo.cli import archive, events, running, sandbox, sending, setting_up
 from relevo.cli.common import FAILED, USAGE, complain
 from relevo.errors import ConfigError, InvalidInputError, RelevoError, UsageError
@@ -21,6 +23,23 @@ cli = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@cli.callback()
+def options(
+    _version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """A relay that carries events to phones and never drops the baton."""
+
+
 for part in (running, events, sending, archive, setting_up, sandbox):
     cli.add_typer(part.cli)
 

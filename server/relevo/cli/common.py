@@ -36,9 +36,10 @@ def complain(error: RelevoError, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def load_settings() -> Settings:
+def load_settings(*, demo: bool = False) -> Settings:
     """Load the settings, set up the logs, pass on what looks like a slip."""
-    settings = config.load()
+    environ = config.environment(**({"RELEVO_DEMO": "true"} if demo else {}))
+    settings = config.load(environ, cycles=config.CYCLES)
     logs.configure(settings.log_level, settings.log_format)
     for warning in settings.warnings:
         err.print(f"[yellow]relevo:[/] {escape(warning)}")

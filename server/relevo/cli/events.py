@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID
 
 import typer
+from psycopg import errors as pg
 from rich.markup import escape
 
 from relevo import actions, door, insights, migrate
@@ -63,7 +65,8 @@ def enqueue(  # noqa: PLR0917 typer options
         ttl_s=ttl_s,
     )
     with open_database(settings) as database:
-        migrate.prepare(database)
+        with suppress(pg.InsufficientPrivilege):  # a role of the door may enqueue, and look at nothing
+            migrate.prepare(database)
         if unknown := actions.unknown_installations(database, to or ()):
             raise UsageError(f"There is no installation {unknown[0]}.", hint="`relevo installations` lists them.")
         with database.connection() as connection:
@@ -98,7 +101,12 @@ def cancel(
             if door.get(connection, event_id) is None:
                 raise UsageError(f"There is no event {event_id}.", hint="`relevo events` lists them.")
             cancelled = door.cancel(connection, event_id, reason)
+        left = insights.too_late_to_stop(database, event_id)
     out.print(f"Event {event_id} is cancelled." if cancelled else f"Event {event_id} had ended before.")
+    if left["sent"]:
+        out.print(f"{left['sent']} pushes of it were sent before, and stay sent.")
+    if left["claimed"]:
+        out.print(f"{left['claimed']} are being sent right now; what is not under way yet is not sent any more.")
 
 
 @cli.command()
@@ -130,7 +138,7 @@ def events(
             str(row["deliveries_created"]),
             _shown(shortened(row["body"] or row["title"])),
         )
-    out.print(table if rows else "No events yet.")
+    out.print(table if rows else "No event fits." if event_type or state else "No events yet.")
 
 
 @cli.command()
@@ -201,6 +209,8 @@ def rejects(
     """Show what sources offered and could not be used, or have it tried again."""
     settings = load_settings()
     with open_database(settings) as database:
+        if source is not None and source not in (known := insights.known_sources(database)):
+            raise UsageError(f"There is no source {source}.", hint=f"Known: {', '.join(known) or 'none yet'}.")
         if retry:
             count = actions.retry_rejects(database, source=source, reject_id=reject_id)
             out.print(f"{count} will be tried again with the next pass of their source.")
@@ -213,14 +223,20 @@ def rejects(
     for row in rows:
         name, place, why = (_shown(row[each]) for each in ("source", "place", "reason"))
         table.add_row(str(row["id"]), name, place, str(row["attempts"]), why)
-    out.print(table if rows else "Nothing was rejected.")
+    out.print(table if rows else f"Nothing of {_shown(source)} was rejected." if source else "Nothing was rejected.")
 
 
 @cli.command()
-def grant(role: Annotated[str, typer.Argument(help="A role of the database.")]) -> None:
-    """Let a role use the app's door (enqueue and its kin), and nothing else of Relevo."""
+def grant(
+    role: Annotated[str, typer.Argument(help="A role of the database.")],
+    worker: Annotated[
+        bool, typer.Option("--worker", help="Give it what running Relevo takes; it still may not change the schema.")
+    ] = False,
+) -> None:
+    """Let a role use the app's door (enqueue and its kin) and nothing else of Relevo; with --worker, run it."""
     settings = load_settings()
     with open_database(settings) as database:
         migrate.prepare(database)
-        actions.grant(database, role)
-    out.print(f"{_shown(role)} may now call relevo.enqueue and its kin.")
+        actions.grant(database, role, worker=worker)
+    what = "run Relevo on this database" if worker else "call relevo.enqueue and its kin"
+    out.print(f"{_shown(role)} may now {what}.")

@@ -38,9 +38,12 @@ cli = typer.Typer()
 @cli.command()
 def run(
     cycles: Annotated[str | None, typer.Option(help="Only these cycles, separated by commas.")] = None,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Without DATABASE_URL: make an embedded PostgreSQL, and a sample to see.")
+    ] = False,
 ) -> None:
     """Run the cycles until SIGINT or SIGTERM; a second signal ends at once."""
-    settings = load_settings()
+    settings = load_settings(demo=demo)
     with app.build(settings, role="run") as built:
         drained = service.serve(built, split_names(cycles))
     if not drained:
@@ -109,6 +112,8 @@ def runs(
     settings = load_settings()
     with open_database(settings) as database:
         rows = insights.runs(database, cycle=cycle, outcome=outcome, limit=limit)
+        if cycle is not None and not rows and cycle not in (known := insights.known_cycles(database)):
+            raise UsageError(f"There is no cycle {cycle}.", hint=f"Known: {', '.join(known)}.")
     if as_json:
         print_json(rows)
         return

@@ -45,7 +45,10 @@ def redrive(
 
 @cli.command()
 def release(project: Annotated[str, typer.Argument(help="The project, as `relevo status` names it.")]) -> None:
-    """Let a project send again: probe its breaker at once, take its brakes off, restore its rate."""
+    """Let a project send again: probe its breaker at once, take its brakes off.
+
+    Its rate is full again at once; after a breaker it grows from a quarter, once the probe has gone well.
+    """
     settings = load_settings()
     with open_database(settings) as database:
         migrate.prepare(database)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from relevo import __version__, config, embedded, migrate
+from relevo import __version__, app, config, embedded, migrate
 from relevo.cli.common import AsJson, load_settings, make_table, open_database, out, print_json
 from relevo.db import psql_call
 from relevo.errors import UsageError
@@ -68,7 +68,7 @@ def psql(command: Annotated[str | None, typer.Option("--command", "-c", help="Ru
     if settings.database_url is not None:
         program, dsn = "psql", settings.database_direct_url or settings.database_url
     else:
-        server = embedded.acquire(settings.relevo_data_dir / "postgres", settings.relevo_postgres_bin)
+        server = embedded.acquire(app.embedded_folder(settings), settings.relevo_postgres_bin)
         server.inheritable()
         program, dsn = str(server.bin / "psql"), server.dsn
     arguments, more = psql_call(dsn, command)
