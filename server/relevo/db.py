@@ -204,6 +204,8 @@ class Database:
                 hint="Is it running, and does DATABASE_DIRECT_URL lead to it?",
             ) from error
         try:
+            with connection.cursor() as cursor:
+                cursor.execute(_SQL["bound_arrow"].decode(), [str(self._settings.database_lock_timeout_ms)])
             yield connection
         finally:
             connection.close()

@@ -1,9 +1,11 @@
--- name: find_export
--- Finds the next month to work on: what is uploaded is verified first, then the oldest retired month is uploaded.
+-- name: find_month
+-- Finds the next month to work on, those without trouble first, then those left alone for longest: what is uploaded is verified, then the
+-- oldest retired month is uploaded, then the oldest is dropped that was verified and whose grace is over.
 select x.entity, x.month, x.state, x.relation, x.part_rows, x.rows, x.export_id::text, x.mismatches, x.manifest_sha256
   from relevo.archive_exports x
- where x.state in ('retired', 'exported') and x.relation <> all (%(given_up)s::text[])
- order by x.state, x.month, x.entity
+ where (x.state in ('retired', 'exported') or (x.state = 'verified' and x.drop_eligible_at <= coalesce(%(now)s::timestamptz, now())))
+   and x.relation <> all (%(given_up)s::text[])
+ order by x.last_error is not null, case when x.last_error is not null then x.updated_at end, x.state, x.month, x.entity
  limit 1;
 
 -- name: list_parts
@@ -56,14 +58,6 @@ update relevo.archive_exports
        drop_eligible_at = coalesce(%(now)s::timestamptz, now()) + %(grace_days)s::int * interval '1 day'
  where entity = %(entity)s and month = %(month)s and state = 'exported'
    and not exists (select from relevo.archive_parts p where p.entity = %(entity)s and p.month = %(month)s and p.verified_at is null);
-
--- name: find_droppable
--- Finds the oldest month that was verified and whose grace is over.
-select x.entity, x.month, x.state, x.relation, x.part_rows, x.rows, x.export_id::text, x.mismatches, x.manifest_sha256
-  from relevo.archive_exports x
- where x.state = 'verified' and x.drop_eligible_at <= coalesce(%(now)s::timestamptz, now()) and x.relation <> all (%(given_up)s::text[])
- order by x.month, x.entity
- limit 1;
 
 -- name: drop_retired
 -- Drops the relation of a verified month, exactly that one.

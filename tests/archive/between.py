@@ -40,7 +40,7 @@ class Asked:
     @property
     def is_download(self) -> bool:
         """Whether it asks for a part of a month."""
-        return self.method == "GET" and ".parquet" in self.path
+        return self.method == "GET" and self.path.split("?")[0].endswith(".parquet")
 
 
 @dataclass(frozen=True)

@@ -198,8 +198,7 @@ def test_another_databases_month_is_not_overwritten(retired, conn, build, folder
     """Two databases, one bucket, one prefix: the second is refused with its next step, and the first one's files stay."""
     assert export(retired).outcome == "ok"
     before = {path: path.read_bytes() for path in (tmp_path / "cold").rglob("*") if path.is_file()}
-    conn.execute("truncate relevo.archive_exports cascade")
-    conn.execute(f"drop table {COLD}, {COLD.replace('notification_deliveries', 'push_requests')}")
+    forget_exports(conn)
     add_old_deliveries(conn, OLD, 50)
     add_old_deliveries(conn, month_ago(6), 20)
     assert clean_up(retired).outcome == "ok"
@@ -211,13 +210,67 @@ def test_another_databases_month_is_not_overwritten(retired, conn, build, folder
     assert {path: path.read_bytes() for path in before} == before
 
 
+def forget_exports(conn: psycopg.Connection[Any]) -> None:
+    """Make the database one that has exported nothing: what lies in the store is another's from now on."""
+    conn.execute("truncate relevo.archive_exports cascade")
+    conn.execute(f"drop table {COLD}, {COLD.replace('notification_deliveries', 'push_requests')}")
+
+
+@pytest.mark.parametrize("damage", [None, truncate], ids=["whole", "damaged"])
+def test_another_databases_month_is_not_overwritten_after_a_mismatch(
+    retired, conn, build, folder_settings, tmp_path, damage
+) -> None:
+    """A month that was verified elsewhere is pointed at another database's prefix: what lies there stays byte for byte."""
+    assert export(retired).outcome == "ok"
+    forget_exports(conn)
+    add_old_deliveries(conn, OLD, 50)
+    elsewhere = build(archive_prefix="elsewhere", **folder_settings)
+    assert clean_up(elsewhere).outcome == "ok"
+    assert export(elsewhere).outcome == "ok"
+    [part] = (tmp_path / "cold" / "relevo").rglob("notification_deliveries/*/*/part-00001.parquet")
+    if damage:
+        damage(part.name, part)
+    before = {path: path.read_bytes() for path in (tmp_path / "cold" / "relevo").rglob("*") if path.is_file()}
+    assert "is not what was written" in look_before_the_drop(retired)
+    assert row(conn)[1] == 1
+    assert "belongs to another database" in export(retired).error
+    assert {path: path.read_bytes() for path in before} == before
+    assert row(conn)[0] == "retired"
+
+
+def test_nothing_is_laid_beside_another_databases_files(retired, conn, folder_settings, tmp_path) -> None:
+    """An empty month of another database is its manifest alone: no part of ours is put next to it."""
+    store = archive_store(retired.settings)
+    assert store is not None
+    assert export(retired).outcome == "ok"
+    month = tmp_path / "cold" / "relevo" / "notification_deliveries" / f"year={OLD:%Y}" / f"month={OLD:%m}"
+    for part in month.glob("part-*"):
+        part.unlink()
+    forget_exports(conn)
+    add_old_deliveries(conn, OLD, 50)
+    assert clean_up(retired).outcome == "ok"
+    assert "belongs to another database" in export(retired).error
+    assert [path.name for path in month.iterdir()] == ["_manifest.json"]
+
+
+def test_what_cannot_be_read_is_replaced_only_beside_our_own(retired, conn, folder_settings, file_of) -> None:
+    """A damaged object alone may be anybody's: it stays, the month says so, and goes on once it was removed."""
+    store = open_store(**folder_settings)
+    key = f"notification_deliveries/year={OLD:%Y}/month={OLD:%m}/part-00001.parquet"
+    store.put(key, file_of(b"half of somebody's only copy"))
+    assert "cannot be read, and nothing beside it says" in export(retired).error
+    assert (Path(store.name) / key).read_bytes() == b"half of somebody's only copy"
+    (Path(store.name) / key).unlink()
+    assert export(retired).outcome == "ok"
+    assert row(conn) == ("verified", 0, None)
+
+
 def test_rows_that_no_part_holds_keep_a_month(retired, conn, monkeypatch) -> None:
     """Whatever made a read end early: the parts must add up to the rows that were counted, before and after verifying."""
     written = parquet.write_file
-    calls = iter([False, True, True])  # the second part finds nothing, and so does the second try
 
     def early(path: Path, rows: Any) -> int:
-        return 0 if next(calls, False) else written(path, rows)
+        return 0 if path.name == "part-00002.parquet" else written(path, rows)
 
     monkeypatch.setattr(parquet, "write_file", early)
     report = export(retired)
@@ -247,6 +300,78 @@ def test_a_drop_that_is_refused_holds_up_no_other_month(retired, conn) -> None:
     assert exports(conn)[NAME] == "dropped"
     assert exports(conn)["notification_deliveries", f"{month_ago(6):%Y-%m}"] == "verified"
     assert "depend" in row(conn, month_ago(6))[2]
+
+
+def test_trouble_with_one_months_objects_holds_up_no_other(retired, conn, folder_settings) -> None:
+    """The store fails whenever one month is touched: the others are exported in the same run, and that one says why."""
+    for ago in (4, 6):
+        add_old_deliveries(conn, month_ago(ago), 20)
+    assert clean_up(retired).outcome == "ok"
+    store = Faulty(open_store(**folder_settings))
+
+    def refuse_one(key: str, path: object) -> None:
+        if f"notification_deliveries/year={month_ago(6):%Y}/month={month_ago(6):%m}/" in key:
+            refuse(key, path)
+
+    store.faults = {"put": refuse_one}
+    [problem] = [problem for step in steps(retired, store) for problem in step.problems]
+    assert f"notification_deliveries_{month_ago(6):%Y_%m}: The store is in trouble" in problem
+    assert (row(conn)[0], row(conn, month_ago(4))[0], row(conn, month_ago(6))[0]) == ("verified", "verified", "retired")
+
+
+def test_months_in_trouble_wait_behind_the_others(retired, conn, folder_settings) -> None:
+    """A few months in trouble end a run, for the store may be down; the next run begins with those that had none."""
+    for ago in (6, 7, 8):
+        add_old_deliveries(conn, month_ago(ago), 20)
+    assert clean_up(retired).outcome == "ok"
+    conn.execute(
+        "update relevo.archive_exports set state = 'moving', sealed_at = null, retired_at = null where entity = 'push_requests'"
+    )
+    store = Faulty(open_store(**folder_settings))
+
+    def refuse_older(key: str, path: object) -> None:
+        if not key.startswith(f"notification_deliveries/year={OLD:%Y}/month={OLD:%m}/"):
+            refuse(key, path)
+
+    store.faults = {"put": refuse_older}
+    assert sum(len(step.problems) for step in steps(retired, store)) == 3
+    assert row(conn)[0] == "retired"
+    first_in_trouble = [month_ago(ago) for ago in (8, 7, 6)]
+    assert sum(len(step.problems) for step in steps(retired, store)) == 3
+    assert row(conn)[0] == "verified"
+    store.faults = {"put": refuse_older}
+    exporting = Export(a_run(retired, "archive-export"), store)
+    assert [exporting.step().problems[0].split(":")[0] for _ in first_in_trouble] == [
+        f"notification_deliveries_{month:%Y_%m}" for month in first_in_trouble
+    ]
+
+
+def test_a_relation_that_is_gone_holds_up_no_other_month(retired, conn) -> None:
+    """Somebody dropped one cold table and took the key of another: each is told in words, the rest is exported."""
+    for ago in (4, 6):
+        add_old_deliveries(conn, month_ago(ago), 20)
+    assert clean_up(retired).outcome == "ok"
+    conn.execute(f"drop table relevo_archive.notification_deliveries_{month_ago(6):%Y_%m}")
+    key = "select conname from pg_constraint where conrelid = %s::regclass and contype = 'p'"
+    [(name,)] = conn.execute(key, [COLD]).fetchall()
+    conn.execute(f"alter table {COLD} drop constraint {name}")
+    report = export(retired)
+    assert report.outcome == "partial"
+    assert f"relevo_archive.notification_deliveries_{month_ago(6):%Y_%m} is not there." in row(conn, month_ago(6))[2]
+    assert "has no primary key." in row(conn)[2]
+    assert row(conn, month_ago(4))[0] == "verified"
+
+
+def test_a_relation_that_is_locked_holds_up_no_other_month(retired, conn, dsn, build, folder_settings) -> None:
+    """Somebody holds a cold table for good: reading it ends after a while, and the others are exported."""
+    add_old_deliveries(conn, month_ago(4), 20)
+    assert clean_up(retired).outcome == "ok"
+    with psycopg.connect(dsn) as mine:
+        mine.execute(f"lock table {COLD} in access exclusive mode")
+        report = export(build(database_lock_timeout_ms=300, **folder_settings))
+    assert report.outcome == "partial", report
+    assert "cannot be read" in row(conn)[2]
+    assert row(conn, month_ago(4))[0] == "verified"
 
 
 def test_a_lost_connection_is_no_mismatch(retired, conn, monkeypatch) -> None:
@@ -300,14 +425,12 @@ def look_before_the_drop(app: Any) -> str:
 def test_a_store_in_trouble_fails_the_run_in_words(retired, conn, folder_settings) -> None:
     """Down, full or refusing: the run fails with the store's words, the month keeps them, and goes on once it works."""
     store = Faulty(open_store(**folder_settings))
-    for call, parts in (("put", 0), ("tidy", 3)):
+    for call, parts in (("put", 0), ("tidy", 3), ("fetch", 0)):
         store.faults = {call: refuse}
-        *uploaded, refused = steps(retired, store)
-        assert len(uploaded) == parts
-        assert "The store is in trouble" in refused.problems[0]
+        taken = steps(retired, store)
+        assert sum(step.counts.get("parts_uploaded", 0) for step in taken) == parts
+        assert "The store is in trouble" in "".join(problem for step in taken for problem in step.problems)
         assert "The store is in trouble" in row(conn)[2]
-    store.faults = {"fetch": refuse}
-    assert "The store is in trouble" in steps(retired, store)[-1].problems[0]
     assert still_there(conn)
     store.faults = {}
     assert not any(step.problems for step in steps(retired, store))

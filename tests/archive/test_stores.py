@@ -201,16 +201,18 @@ def test_a_service_without_conditions_is_used_with_care(s3_settings, file_of, tm
     assert fetched(store, KEY, tmp_path) == b"first"
 
 
-def test_a_service_that_heeds_no_condition_of_pieces(s3_settings, file_of, tmp_path, monkeypatch) -> None:
-    """Some let an upload in pieces replace what is there, whatever they are asked: the store looks before it begins."""
-    monkeypatch.setattr(s3_module, "_WHOLE", 10)
+@pytest.mark.parametrize("at_once", [1 << 20, 10], ids=["whole", "in pieces"])
+def test_a_service_that_heeds_no_condition(s3_settings, file_of, tmp_path, monkeypatch, at_once) -> None:
+    """Some let an upload replace what is there, whatever they are asked: the store looks before it begins."""
+    monkeypatch.setattr(s3_module, "_WHOLE", at_once)
     store = open_store(**s3_settings)
-    real = store._client.complete_multipart_upload
+    calls = {name: getattr(store._client, name) for name in ("put_object", "complete_multipart_upload")}
 
-    def heedless(**given: Any) -> Any:
-        return real(**{name: value for name, value in given.items() if name != "IfNoneMatch"})
+    def heedless(name: str) -> Any:
+        return lambda **given: calls[name](**{each: given[each] for each in given if each != "IfNoneMatch"})
 
-    monkeypatch.setattr(store._client, "complete_multipart_upload", heedless)
+    for name in calls:
+        monkeypatch.setattr(store._client, name, heedless(name))
     assert store.put(KEY, file_of(b"first of all"))
     assert not store.put(KEY, file_of(b"second of all"))
     assert fetched(store, KEY, tmp_path) == b"first of all"

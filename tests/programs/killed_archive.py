@@ -72,10 +72,11 @@ def watch(kill: Mapping[str, Any] | None, counts: Counts) -> None:
             due = kill is not None and (kill["name"], kill["nth"]) == (name, counts[name])
             if due and kill is not None and kill["when"] == "before":
                 os.kill(os.getpid(), signal.SIGKILL)
-            result = original(*args, **kwargs)
-            if due:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return result
+            try:
+                return original(*args, **kwargs)
+            finally:
+                if due:
+                    os.kill(os.getpid(), signal.SIGKILL)
 
         return call
 
@@ -83,7 +84,14 @@ def watch(kill: Mapping[str, Any] | None, counts: Counts) -> None:
         psycopg.Cursor.execute, lambda _self, query, *_: names.get(query) if isinstance(query, bytes) else None
     )
     for each in CALLS:
-        setattr(FolderStore, each, watched(getattr(FolderStore, each), lambda *_, each=each: f"store.{each}"))
+        setattr(
+            FolderStore, each, watched(getattr(FolderStore, each), lambda _self, key, *_, each=each: named(each, key))
+        )
+
+
+def named(call: str, key: str) -> str:
+    """Name a call of the store by what it is about."""
+    return f"store.{call} {key.rsplit('/', 1)[1].partition('-')[0]}".strip()
 
 
 def fork(task: Mapping[str, Any]) -> dict[str, Any]:

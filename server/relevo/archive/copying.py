@@ -14,6 +14,8 @@ from psycopg.rows import class_row
 
 from relevo import queries
 from relevo.db import Connection, Database
+from relevo.errors import ArchiveMonthError
+from relevo.logs import normalise_error
 from relevo.model import Column
 
 if TYPE_CHECKING:
@@ -21,6 +23,12 @@ if TYPE_CHECKING:
 
 _SQL = queries.load("copying")
 T = TypeVar("T")
+_OF_THE_RELATION = (
+    "22",
+    "42",
+    "55",
+    "57014",
+)  # its values, its name and rights, its locks, a statement that took too long
 _LONG_ROWS = ("licitaciones", "notification_events")  # a row may be as long as a page, where others are a line
 _FEW_ROWS, _MANY_ROWS = 5_000, 50_000
 _BATCH_BYTES = {"adbc.postgresql.batch_size_hint_bytes": str(4 << 20)}
@@ -58,6 +66,11 @@ def read_relation(connection: Connection, schema: str, name: str) -> Relation:
     with connection.cursor(row_factory=class_row(Column)) as cursor:
         columns = cursor.execute(_SQL["list_columns"], place).fetchall()
     keys = [row[0] for row in connection.execute(_SQL["list_keys"], place)]
+    if not columns or not keys:
+        raise ArchiveMonthError(
+            f"{schema}.{name} {'has no primary key' if columns else 'is not there'}.",
+            hint="Somebody changed it by hand; bring it back as it was.",
+        )
     group_rows = _FEW_ROWS if name.startswith(_LONG_ROWS) else _MANY_ROWS
     return Relation(schema, name, tuple(columns), tuple(keys), group_rows)
 
@@ -82,7 +95,7 @@ def copied(database: Database, relation: Relation, span: Span, about: Mapping[st
     """Copy out a range of rows, on a connection of its own."""
     with database.connection() as connection:
         statement = compose_rows(connection, relation, span)
-    with database.arrow() as arrow, read_rows(arrow, statement, relation, about) as rows:
+    with database.arrow() as arrow, _refusals(relation), read_rows(arrow, statement, relation, about) as rows:
         yield rows
 
 
@@ -96,6 +109,22 @@ def read_rows(arrow: Any, statement: str, relation: Relation, about: Mapping[str
         cursor.execute(statement)
         with cursor.fetch_record_batch() as batches:
             yield parquet.Rows(parquet.arrow_schema(relation.columns, about), batches, relation.group_rows)
+
+
+@contextmanager
+def _refusals(relation: Relation) -> Iterator[None]:
+    """Tell what PostgreSQL says of this relation alone from what ails the server or the connection."""
+    from adbc_driver_manager import Error  # noqa: PLC0415 loaded with the connection
+
+    try:
+        yield
+    except Error as error:
+        if not (error.sqlstate or "").startswith(_OF_THE_RELATION):
+            raise
+        raise ArchiveMonthError(
+            f"{relation.schema}.{relation.name} cannot be read: {normalise_error(error, 200)}",
+            hint="The next run tries again.",
+        ) from error
 
 
 def in_background(work: Callable[[], T]) -> T:

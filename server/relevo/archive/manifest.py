@@ -109,6 +109,15 @@ def parse(text: str, key: str) -> Manifest:
         raise ArchiveError(f"{key} is no manifest of a month: {error}.", hint="Is this Relevo's archive?") from error
 
 
+def written_by(content: bytes) -> str | None:
+    """Return the export that a manifest of any format says it is of, or None if it cannot be read."""
+    try:
+        document = json.loads(content)
+        return str(document.get("export_id", "")) if document["format"] else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
 def _parse(document: Mapping[str, Any]) -> Manifest:
     year, month = document["month"].split("-")
     columns = tuple(Column(_name(each["name"]), str(each["type"])) for each in document["columns"])

@@ -6,7 +6,7 @@ import hashlib
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,16 @@ from relevo.runtime.timing import Cron
 _SQL = queries.load("export")
 _log = structlog.get_logger("relevo.export")
 _SCHEMA = "relevo_archive"
-# Somebody made something of it that a drop would take along, or reads it.
-_REFUSED = (pg.DependentObjectsStillExist, *BUSY)
+# What PostgreSQL says of one relation: it is locked, gone, not ours to read, not what was exported, or built upon.
+_RELATION_REFUSED = (
+    *BUSY,
+    pg.DependentObjectsStillExist,
+    pg.InsufficientPrivilege,
+    pg.ObjectNotInPrerequisiteState,
+    pg.ObjectInUse,
+    pg.UndefinedTable,
+)
+_MOST_TROUBLED = 3  # months in a row that met a store in trouble end a run: the others would fare no better
 OFF = "no archive store is set; set ARCHIVE_BUCKET or ARCHIVE_FOLDER"
 
 
@@ -111,24 +119,25 @@ class Export:
 
     def step(self) -> Step:
         """Upload one part, or verify one, or drop one month whose grace is over."""
-        month = self._find("find_export") or self._find("find_droppable")
+        month = self._find()
         if month is None:
             return Step()
         work = {"retired": self._upload, "exported": self._verify, "verified": self._drop}[month.state]
         try:
-            return work(month)
+            done = work(month)
         except Mismatch as wrong:
             return self._alarm(month, wrong)
-        except ArchiveMonthError as error:
+        except (ArchiveMonthError, *_RELATION_REFUSED) as error:
             return self._leave(month, error)
-        except ArchiveError as error:  # the store is in trouble: the other months would fare no better
-            self._write("record_trouble", month, error=normalise_error(error))
-            return Step(problems=(f"{month.relation}: {normalise_error(error, 300)}",))
+        except ArchiveError as error:  # of this object, or of the whole store: the next months tell
+            return self._leave_in_trouble(month, error)
+        self.run.given_up.troubled_in_a_row = 0
+        return done
 
-    def _find(self, statement: str) -> ExportMonth | None:
+    def _find(self) -> ExportMonth | None:
         asked = {"given_up": list(self.run.given_up.months), "now": self.run.now}
         with self.run.transaction() as connection, connection.cursor(row_factory=class_row(ExportMonth)) as cursor:
-            return cursor.execute(_SQL[statement], asked).fetchone()
+            return cursor.execute(_SQL["find_month"], asked).fetchone()
 
     def _write(self, statement: str, month: ExportMonth, **more: object) -> bool:
         with self.run.transaction() as connection:
@@ -148,6 +157,12 @@ class Export:
         self._write("record_trouble", month, error=normalise_error(error))
         self.run.given_up.months.add(month.relation)
         return Step(more=True, problems=(f"{month.relation}: {normalise_error(error, 300)}",))
+
+    def _leave_in_trouble(self, month: ExportMonth, error: ArchiveError) -> Step:
+        """Leave a month whose store is in trouble; after a few of them in a row leave the rest, too."""
+        self.run.given_up.troubled_in_a_row += 1
+        left = self._leave(month, error)
+        return replace(left, more=self.run.given_up.troubled_in_a_row < _MOST_TROUBLED)
 
     def _wrong(self, month: ExportMonth, parts: Sequence[int], key: str, why: str) -> Mismatch:
         """Write down that the store holds something else than the database, and return it to be raised."""
@@ -169,6 +184,7 @@ class Export:
         number = next((n for n, part in enumerate(parts, start=1) if part.part != n), len(parts) + 1)
         before = parts[number - 2].last_key if number > 1 else []
         with tempfile.TemporaryDirectory(prefix="relevo-export-") as folder:
+            self._refuse_others_manifest(month, Path(folder) / "there")
             path = Path(folder) / manifest.part_name(number)
             made = copying.in_background(lambda: self._write_part(month, number, before, path))
             if made is None:
@@ -210,7 +226,7 @@ class Export:
         }
 
     def _put(self, month: ExportMonth, path: Path) -> None:
-        """Store a file; what lies there from a run that died is kept if it is the same, and replaced if not."""
+        """Store a file; what lies there is kept if it is the same, replaced if it is this export's, else refused."""
         key = manifest.folder_of(month.entity, month.month) + path.name
         if self.store.put(key, path):
             return
@@ -218,13 +234,42 @@ class Export:
         self.store.fetch(key, there)
         if file_sha256(there) == file_sha256(path):
             return
-        if not month.mismatches and _written_by(there, path.name) != month.export_id:
+        self._refuse_others(month, key, there)
+        self._still_ours()
+        self.store.put(key, path, replace=True)
+
+    def _refuse_others(self, month: ExportMonth, key: str, there: Path) -> None:
+        """Raise if an object in the store is another export's, or is damaged and nothing says that it is this one's."""
+        written_by = _written_by(there, key)
+        if written_by is not None and written_by != month.export_id:
             raise ArchiveMonthError(
                 f"{key} in {self.store.name} belongs to another database.",
                 hint="Give each its own ARCHIVE_PREFIX; or remove it, if nobody misses it.",
             )
-        self._still_ours()
-        self.store.put(key, path, replace=True)
+        if written_by is None and not self._is_ours_beside(month, there):
+            raise ArchiveMonthError(
+                f"{key} in {self.store.name} cannot be read, and nothing beside it says that it is this database's.",
+                hint="Remove it, if nobody misses it; then the month is exported.",
+            )
+
+    def _is_ours_beside(self, month: ExportMonth, path: Path) -> bool:
+        """Tell whether the month's objects that can still be read are all of this export, and there is one."""
+        authors = set()
+        for each in self.store.listing(manifest.folder_of(month.entity, month.month)):
+            self.run.may_go_on()  # raises if the lease was lost
+            self.store.fetch(each.key, path)
+            authors.add(_written_by(path, each.key))
+        return authors - {None} == {month.export_id}
+
+    def _refuse_others_manifest(self, month: ExportMonth, path: Path) -> None:
+        """Raise if the month is another export's already: nothing is laid beside its files."""
+        key = manifest.key_of(month.entity, month.month)
+        try:
+            self.store.fetch(key, path)
+        except ArchiveMissingError:
+            return
+        if _written_by(path, key) is not None:  # what is damaged is looked at when it is replaced
+            self._refuse_others(month, key, path)
 
     def _still_ours(self) -> None:
         """Raise if the lease was lost: whoever lost it takes nothing away."""
@@ -342,30 +387,25 @@ class Export:
         if changed:
             key = manifest.folder_of(month.entity, month.month) + manifest.part_name(changed[0])
             raise self._wrong(month, changed, key, "is not the file that was uploaded")
-        try:
-            with self.run.transaction() as connection:
-                row = connection.execute(_SQL["drop_retired"], month.key | {"now": self.run.now}).fetchone()
-        except _REFUSED as refused:
-            return self._leave(month, refused)
+        with self.run.transaction() as connection:
+            row = connection.execute(_SQL["drop_retired"], month.key | {"now": self.run.now}).fetchone()
         dropped = int(row == (True,))
         return Step({"months_dropped": dropped}, items=dropped, more=True)
 
     def _is_unchanged(self, month: ExportMonth, part: ExportPart, path: Path) -> bool:
         self.run.may_go_on()  # raises if the lease was lost
-        self.store.fetch(manifest.folder_of(month.entity, month.month) + manifest.part_name(part.part), path)
+        try:
+            self.store.fetch(manifest.folder_of(month.entity, month.month) + manifest.part_name(part.part), path)
+        except ArchiveMissingError:
+            return False
         return file_sha256(path) == part.file_sha256
 
 
-def _written_by(path: Path, name: str) -> str | None:
-    """Return the export that an object in the store says it is of."""
+def _written_by(path: Path, key: str) -> str | None:
+    """Return the export that an object in the store says it is of, or None if it can no longer be read."""
     from relevo.archive import parquet  # noqa: PLC0415
 
-    if name.endswith(".parquet"):
-        return parquet.file_says(path, "export_id")
-    try:
-        return manifest.parse(path.read_text(encoding="utf-8", errors="replace"), name).export_id
-    except ArchiveError:
-        return None
+    return parquet.file_says(path, "export_id") if key.endswith(".parquet") else manifest.written_by(path.read_bytes())
 
 
 def file_sha256(path: Path) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from relevo.config import Settings
-from relevo.errors import ArchiveError, ArchiveMissingError
+from relevo.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
 from relevo.logs import scrub
 from relevo.model import StoredObject
 
@@ -24,6 +24,7 @@ _IS_THERE = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 _NOT_THERE = ("NoSuchKey", "404", "NotFound")
 _NO_BUCKET = ("NoSuchBucket", "InvalidBucketName")
 _REFUSED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "403", "401")
+_COLD = ("InvalidObjectState",)
 _CANNOT = ("NotImplemented", "501")
 _NOT_OURS = ("AccessDenied", "NoSuchUpload", *_CANNOT)
 _log = structlog.get_logger("relevo.archive")
@@ -68,11 +69,10 @@ class S3Store:
 
     def put(self, key: str, path: Path, *, replace: bool = False) -> bool:
         """Upload a file, in pieces if it is large; the service compares our SHA-256, and keeps what is there."""
-        in_pieces = path.stat().st_size > _WHOLE
-        upload = self._put_in_pieces if in_pieces else self._put_whole
+        upload = self._put_in_pieces if path.stat().st_size > _WHOLE else self._put_whole
         condition = {} if replace else {"IfNoneMatch": "*"}
         with self._complaining(key):
-            if in_pieces and condition and self._exists(key):  # not every service heeds the condition of pieces
+            if condition and self._exists(key):  # not every service heeds the condition
                 return False
             try:
                 upload(self._prefix + key, path, condition)
@@ -204,6 +204,11 @@ class S3Store:
     def _complaint(self, key: str, code: str, error: Exception) -> ArchiveError:
         if code in _NOT_THERE:
             return ArchiveMissingError(f"There is no {key} in {self.name}.")
+        if code in _COLD:
+            return ArchiveMonthError(
+                f"{key} in {self.name} lies in cold storage.",
+                hint="Have the service bring it back, and let its lifecycle rule spare this prefix.",
+            )
         if code in _NO_BUCKET or (code == "AccessDenied" and self._bucket_is_missing()):
             return ArchiveError(f"There is no bucket {self._bucket}.", hint="Create it, or correct ARCHIVE_BUCKET.")
         if code in _REFUSED:
