@@ -225,6 +225,109 @@ def test_files_can_be_fetched(archived, store_settings, tmp_path) -> None:
         restore.fetch(store, told, tmp_path / "in the way")
 
 
+def give_another_hash(told: dict[str, Any]) -> str:
+    """Let the second part's rows have another hash."""
+    told["parts"][1]["content_sha256"] = "0" * 64
+    return "content"
+
+
+def swap_keys(told: dict[str, Any]) -> str:
+    """Let the rows be sorted by the key's columns the other way round."""
+    told["keys"] = told["keys"][::-1]
+    return "keys"
+
+
+def cut_elsewhere(told: dict[str, Any]) -> str:
+    """Let the first part end one row earlier, and the second begin there."""
+    day, number = told["parts"][0]["last_key"]
+    told["parts"][0]["last_key"] = told["parts"][1]["first_key"] = [day, str(int(number) - 1)]
+    return "keys"
+
+
+def group_otherwise(told: dict[str, Any]) -> str:
+    """Let the rows have been hashed in other groups."""
+    told["group_rows"] += 10
+    return "groups"
+
+
+def count_one_more(told: dict[str, Any]) -> str:
+    """Let the last part have one row more than it has, and the month, too."""
+    told["parts"][-1]["rows"] += 1
+    told["rows"] += 1
+    return "rows"
+
+
+def weigh_one_more(told: dict[str, Any]) -> str:
+    """Let the last file be a byte larger."""
+    told["parts"][-1]["bytes"] += 1
+    told["bytes"] += 1
+    return "bytes"
+
+
+def forget_a_column(told: dict[str, Any]) -> str:
+    """Leave out a column that the files have."""
+    told["columns"] = [each for each in told["columns"] if each["name"] != "last_error_message"]
+    return "columns"
+
+
+def leave_out_the_last_part(told: dict[str, Any]) -> str:
+    """Leave out the last part and mend the sums."""
+    gone = told["parts"].pop()
+    told["rows"] -= gone["rows"]
+    told["bytes"] -= gone["bytes"]
+    return f"holds what its manifest does not list: {gone['file']}"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        give_another_hash,
+        swap_keys,
+        cut_elsewhere,
+        group_otherwise,
+        count_one_more,
+        weigh_one_more,
+        forget_a_column,
+        leave_out_the_last_part,
+    ],
+)
+def test_an_edited_manifest_is_found_by_verify_and_by_restore(
+    build, conn, folder_settings, dsn, tmp_path, monkeypatch, edit
+) -> None:
+    """What a manifest says is believed by neither: each compares it with the files, their rows, and what lies there."""
+    monkeypatch.setattr("relevo.archive.copying._MANY_ROWS", 50)  # so that a part has several groups
+    add_old_deliveries(conn, OLD, 320)
+    app = build(archive_part_rows=150, **folder_settings)
+    assert clean_up(app).outcome == "ok"
+    assert export(app).outcome == "ok"
+    store = open_store(**folder_settings)
+    restore.verify(store, restore.read_manifest(store, "notification_deliveries", OLD))
+    [path] = (tmp_path / "cold").rglob("notification_deliveries/*/*/_manifest.json")
+    told = json.loads(path.read_text())
+    wrong = edit(told)
+    path.write_text(json.dumps(told))
+    record = restore.read_manifest(store, "notification_deliveries", OLD)
+    with pytest.raises(ArchiveError, match=wrong if " " in wrong else f"has other {wrong} than its manifest lists"):
+        restore.verify(store, record)
+    with pytest.raises(ArchiveError):
+        bring_back(dsn, folder_settings, "notification_deliveries")
+    assert conn.execute("select to_regnamespace('relevo_restored')").fetchone() == (None,)
+
+
+def test_a_part_that_is_not_listed_is_complained_of(archived_here, folder_settings, tmp_path) -> None:
+    """Listing, querying and fetching a month say that something lies there which its manifest leaves out."""
+    [path] = (tmp_path / "cold").rglob("notification_deliveries/*/*/_manifest.json")
+    told = json.loads(path.read_text())
+    leave_out_the_last_part(told)
+    path.write_text(json.dumps(told))
+    store, complaints = open_store(**folder_settings), list[ArchiveError]()
+    assert len(restore.months(store, complaints.append)) == len(ENTITIES)
+    [complaint] = complaints
+    assert "does not list: part-00003.parquet" in str(complaint)
+    with pytest.raises(ArchiveError, match=r"does not list: part-00003\.parquet"):
+        restore.fetch(store, restore.read_manifest(store, "notification_deliveries", OLD), tmp_path / "here")
+
+
 @pytest.mark.parametrize("harm", ["a part is missing", "the sum is another", "a part has another number"])
 def test_a_manifest_that_does_not_add_up_is_refused(archived_here, folder_settings, tmp_path, harm) -> None:
     """A month with a hole in it is not whole, whatever each of its files says."""

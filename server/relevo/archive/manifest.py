@@ -144,10 +144,14 @@ def _parse(document: Mapping[str, Any]) -> Manifest:
         raise ValueError(f"groups of {read.group_rows} rows are none")
     if (read.rows, read.bytes) != (document["rows"], document["bytes"]):
         raise ValueError("its parts do not add up to what it says")
+    if not keys or not set(keys) <= {each.name for each in columns}:
+        raise ValueError("its keys are none of its columns")
     before: tuple[str, ...] = ()
     for number, part in enumerate(parts, start=1):
         if (part.file, part.first_key) != (part_name(number), before):
             raise ValueError(f"{part.file} does not follow the part before it")
+        if part.rows < 1 or len(part.last_key) != len(keys):
+            raise ValueError(f"{part.file} has no rows, or no key for its last one")
         before = part.last_key
     return read
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset
 import pyarrow.parquet as pq
 
-from relevo.errors import ArchiveError, ArchiveMonthError
+from relevo.errors import ArchiveMonthError
 from relevo.model import Column
 
 SCHEMA_VERSION = 1
@@ -68,7 +68,8 @@ class Rows:
     group_rows: int
     """Part of the format: files are cut, and rows are hashed, in groups of this many."""
     _sha256: Any = field(default_factory=hashlib.sha256)
-    _last: pa.Table | None = None
+    last: pa.Table | None = None
+    """The last row that was read."""
 
     @property
     def sha256(self) -> str:
@@ -79,13 +80,13 @@ class Rows:
         for table in regrouped((self._typed(batch) for batch in self.batches), self.group_rows):
             for column in table.columns:
                 _hash_values(self._sha256, column.combine_chunks())
-            self._last = table.slice(table.num_rows - 1)
+            self.last = table.slice(table.num_rows - 1)
             yield table
 
     def last_key(self, keys: Sequence[str]) -> list[str]:
         """Return the key of the last row that was read, as text that PostgreSQL takes."""
-        assert self._last is not None
-        return [str(self._last.column(name)[0].as_py()) for name in keys]
+        assert self.last is not None
+        return [str(self.last.column(name)[0].as_py()) for name in keys]
 
     def _typed(self, batch: pa.RecordBatch) -> pa.Table:
         """Give amounts their type, which the driver hands over as text, and drop what else it says of the columns."""
@@ -187,13 +188,22 @@ def _stored(path: Path, schema: pa.Schema, group_rows: int) -> Iterator[pa.Table
         return
 
 
-def file_columns(path: Path) -> list[Column]:
-    """Return the columns that a file says it holds."""
-    try:
-        schema = pq.ParquetFile(path).schema_arrow
-    except (pa.ArrowException, OSError) as error:
-        raise ArchiveError(f"{path.name} is no readable Parquet file.", hint="Fetch it again.") from error
-    return [Column(each.name, (each.metadata or {}).get(b"relevo.type", b"text").decode()) for each in schema]
+def read_file(path: Path, columns: Sequence[Column], group_rows: int) -> Rows:
+    """Return the rows of a file as they were when they came from the database, so that they hash alike."""
+    batches = pq.ParquetFile(path).iter_batches(group_rows, use_threads=False)
+    return Rows(arrow_schema(columns, {}), batches, group_rows)
+
+
+def follow(before: pa.Table | None, table: pa.Table, keys: Sequence[str]) -> bool:
+    """Tell whether rows come in the order of their keys, none twice, after the row before them."""
+    rows = (table if before is None else pa.concat_tables([before, table])).select(keys)
+    lower, upper = rows.slice(0, rows.num_rows - 1), rows.slice(1)
+    less, same = pa.scalar(False), pa.scalar(True)
+    for name in keys:
+        one, next_one = lower.column(name), upper.column(name)
+        less = pc.or_(less, pc.and_(same, pc.less(one, next_one)))
+        same = pc.and_(same, pc.equal(one, next_one))
+    return bool(pc.all(less, skip_nulls=False, min_count=0).as_py())
 
 
 def file_says(path: Path, name: str) -> str | None:
@@ -205,9 +215,18 @@ def file_says(path: Path, name: str) -> str | None:
         return None
 
 
-def file_rows(path: Path) -> int:
-    """Return how many rows a file says it holds."""
-    return int(pq.ParquetFile(path).metadata.num_rows)
+def misfit(path: Path, columns: Sequence[Column], rows: int, group_rows: int) -> str:
+    """Say what of a file is not as it should be: its columns, types, rows or groups; nothing if all is."""
+    file = pq.ParquetFile(path)
+    fields = [(each.name, (each.metadata or {}).get(b"relevo.type", b"text").decode()) for each in file.schema_arrow]
+    if fields != [(each.name, each.type) for each in columns]:
+        return "columns"
+    if not file.schema_arrow.equals(arrow_schema(columns, {}), check_metadata=False):
+        return "types"
+    if file.metadata.num_rows != rows:
+        return "rows"
+    groups = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+    return "" if groups == [min(group_rows, rows - start) for start in range(0, rows, group_rows)] else "groups"
 
 
 def dataset(files: Sequence[str], columns: Sequence[Column], filesystem: Any, base: str) -> pa.dataset.Dataset:

@@ -52,12 +52,15 @@ def month_named(text: str) -> date:
 
 
 def months(store: ArchiveStore, complain: Callable[[ArchiveError], None]) -> list[Manifest]:
-    """Return the manifests of every month in a store; of one that cannot be read, complain and go on."""
-    named = [whose for each in store.listing("") if (whose := manifest.month_of(each.key))]
+    """Return the manifests of every month in a store; of what cannot be read, or is not listed, complain and go on."""
+    keys = [each.key for each in store.listing("")]
     found: list[Manifest] = []
-    for entity, month in sorted(named):
+    for entity, month in sorted(whose for key in keys if (whose := manifest.month_of(key))):
         try:
             found.append(read_manifest(store, entity, month))
+            _refuse_unlisted(
+                store, found[-1], [key for key in keys if key.startswith(manifest.folder_of(entity, month))]
+            )
         except ArchiveError as error:
             complain(error)
     return found
@@ -81,8 +84,22 @@ def read_manifest(store: ArchiveStore, entity: str, month: date) -> Manifest:
     return record
 
 
+def _refuse_unlisted(store: ArchiveStore, record: Manifest, keys: Sequence[str] | None = None) -> None:
+    """Raise if something lies beside a month's files that its manifest does not list: one of the two is wrong."""
+    folder = manifest.folder_of(record.entity, record.month)
+    found = [each.key for each in store.listing(folder)] if keys is None else keys
+    listed = {manifest.key_of(record.entity, record.month), *map(record.key_of, record.parts)}
+    unlisted = sorted(key.removeprefix(folder) for key in found if key not in listed)
+    if unlisted:
+        raise ArchiveError(
+            f"{folder} in {store.name} holds what its manifest does not list: {', '.join(unlisted)[:200]}.",
+            hint="Bring the manifest back from a copy of the store if it leaves a part out; else move that elsewhere.",
+        )
+
+
 def fetch(store: ArchiveStore, record: Manifest, folder: Path, progress: Progress = _no_progress) -> list[Path]:
     """Download a month's files, each under its key once it was compared with its hash, and return their paths."""
+    _refuse_unlisted(store, record)
     paths = []
     try:
         for part in record.parts:
@@ -113,17 +130,59 @@ def _fetch_part(store: ArchiveStore, record: Manifest, part: Part, folder: Path)
 
 
 def verify(store: ArchiveStore, record: Manifest, progress: Progress = _no_progress) -> None:
-    """Read a month back and check it against its manifest: every file whole, its columns and rows as listed."""
-    from relevo.archive import parquet  # noqa: PLC0415 Arrow takes a tenth of a second, and most commands need none
-
+    """Read a month back and check it as a restore would: no file missing or too many, each as listed, row by row."""
+    _refuse_unknown_types(record)
+    _refuse_unlisted(store, record)
+    before: Any = None
     for part in record.parts:
         with tempfile.TemporaryDirectory(prefix="relevo-verify-") as folder:
             path = _fetch_part(store, record, part, Path(folder))
-            if tuple(parquet.file_columns(path)) != record.columns or parquet.file_rows(path) != part.rows:
-                raise ArchiveError(
-                    f"{record.key_of(part)} does not hold what its manifest lists.", hint="It is damaged."
-                )
+            with _readable(record, part):
+                _check_file(path, record, part)
+                before = _check_rows(path, record, part, before)
         progress("verifying", part.rows)
+
+
+@contextmanager
+def _readable(record: Manifest, part: Part) -> Iterator[None]:
+    import pyarrow as pa  # noqa: PLC0415 Arrow takes a tenth of a second, and most commands need none
+
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise ArchiveError(f"{record.key_of(part)} is no readable Parquet file.", hint="It is damaged.") from error
+
+
+def _check_file(path: Path, record: Manifest, part: Part) -> None:
+    """Raise unless a file has the columns, rows and groups that its manifest lists."""
+    from relevo.archive import parquet  # noqa: PLC0415
+
+    wrong = parquet.misfit(path, record.columns, part.rows, record.group_rows)
+    if wrong or path.stat().st_size != part.bytes:
+        raise _differs(record, part, wrong or "bytes")
+
+
+def _check_rows(path: Path, record: Manifest, part: Part, before: Any) -> Any:
+    """Raise unless a file's rows hash as listed and follow each other by key; return the last of them."""
+    from relevo.archive import parquet  # noqa: PLC0415
+
+    rows = parquet.read_file(path, record.columns, record.group_rows)
+    for table in rows:
+        if not parquet.follow(before, table, record.keys):
+            raise _differs(record, part, "keys")
+        before = rows.last
+    if rows.last_key(record.keys) != list(part.last_key):
+        raise _differs(record, part, "keys")
+    if rows.sha256 != part.content_sha256:
+        raise _differs(record, part, "content")
+    return before
+
+
+def _differs(record: Manifest, part: Part, what: str) -> ArchiveError:
+    return ArchiveError(
+        f"{record.key_of(part)} has other {what} than its manifest lists.",
+        hint="One of them was changed; bring it back from a copy of the store.",
+    )
 
 
 @dataclass(frozen=True)
@@ -152,12 +211,16 @@ def restore(
     ):
         raise UsageError(f"{schema} cannot take restored months.", hint="Choose a schema of its own, in small letters.")
     relation = Relation(schema, record.relation, record.columns, record.keys, record.group_rows)
-    _refuse_unknown_types(relation)
+    _refuse_unknown_types(record)
+    _refuse_unlisted(store, record)
     with database.watch(), database.direct() as words, database.arrow() as arrow, _refusals(relation):
         _make_table(words, arrow, relation, replace=replace)
         for part in record.parts:
             with tempfile.TemporaryDirectory(prefix="relevo-restore-") as folder:
-                _load(arrow, _fetch_part(store, record, part, Path(folder)), relation, progress)
+                path = _fetch_part(store, record, part, Path(folder))
+                with _readable(record, part):
+                    _check_file(path, record, part)
+                    _load(arrow, path, relation, progress)
         _do(arrow, _composed(words, "compose_key", relation))
         for part in record.parts:
             statement = copying.compose_rows(words, relation, Span(part.first_key, part.last_key))
@@ -183,11 +246,11 @@ def _refusals(relation: Relation) -> Iterator[None]:
         raise ArchiveError(f"{relation.name} could not be restored: {said}", hint="Nothing was kept.") from error
 
 
-def _refuse_unknown_types(relation: Relation) -> None:
+def _refuse_unknown_types(record: Manifest) -> None:
     """Refuse what is no type we know before it gets into a statement."""
     from relevo.archive import parquet  # noqa: PLC0415
 
-    for column in relation.columns:
+    for column in record.columns:
         parquet.arrow_type(column)
 
 
