@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from relevo.app import Parts
     from relevo.delivery.sending import PushContext
     from relevo.door import (
         Enqueued,
@@ -28,20 +29,32 @@ if TYPE_CHECKING:
         wait,
     )
     from relevo.errors import Reschedule
-    from relevo.model import Reply
+    from relevo.model import Fetched, Item, News, Reject, Reply, Step
+    from relevo.runtime.runs import Cycle, Run
+    from relevo.runtime.timing import Cron, Every
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Cron",
+    "Cycle",
     "Enqueued",
     "Event",
     "EventStatus",
+    "Every",
+    "Fetched",
     "Installation",
+    "Item",
     "Matching",
+    "News",
+    "Parts",
     "Preference",
     "PushContext",
+    "Reject",
     "Reply",
     "Reschedule",
+    "Run",
+    "Step",
     "cancel",
     "complete",
     "delete",
@@ -54,7 +67,14 @@ __all__ = [
 ]
 
 
-_MODULES = {"PushContext": "relevo.delivery.sending", "Reply": "relevo.model", "Reschedule": "relevo.errors"}
+_MODULES = {
+    "PushContext": "relevo.delivery.sending",
+    "Parts": "relevo.app",
+    "Reschedule": "relevo.errors",
+    **dict.fromkeys(("Fetched", "Item", "News", "Reject", "Reply", "Step"), "relevo.model"),
+    **dict.fromkeys(("Cycle", "Run"), "relevo.runtime.runs"),
+    **dict.fromkeys(("Cron", "Every"), "relevo.runtime.timing"),
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
 
 from relevo import embedded, logs
@@ -35,7 +37,42 @@ from relevo.stores.folder import FolderStore
 from relevo.stores.s3 import S3Store
 
 CycleMaker = Callable[[Settings, Claims], Cycle]
-"""Makes a cycle for the registry out of the settings and the worker's claims."""
+"""Makes a cycle out of the settings and the worker's claims."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a team adds to Relevo: the function that RELEVO_APP names returns it, and `build` takes the same by name."""
+
+    sources: Sequence[Source] = ()
+    cycles: Sequence[Cycle | CycleMaker] = ()
+    renderers: Mapping[str, Renderer] = field(default_factory=dict)
+    composers: Mapping[str, Composer] = field(default_factory=dict)
+    middlewares: Sequence[Middleware] = ()
+    push_middlewares: Sequence[PushMiddleware] = ()
+    store: ArchiveStore | None = None
+
+
+def load_parts(settings: Settings) -> Parts:
+    """Call the function that RELEVO_APP names, with the settings; without it there is nothing more."""
+    if settings.relevo_app is None:
+        return Parts()
+    module, _, function = settings.relevo_app.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # as `python -m` does: the team's module lies where it is started
+    try:
+        parts = getattr(import_module(module), function)(settings)
+    except Exception as error:
+        raise ConfigError(
+            f"RELEVO_APP={settings.relevo_app} could not be loaded: {logs.normalise_error(error)}.",
+            hint="It names a function, as in mine:parts; its module lies in this folder or on PYTHONPATH.",
+        ) from error
+    if not isinstance(parts, Parts):
+        raise ConfigError(
+            f"RELEVO_APP={settings.relevo_app} must return relevo.Parts, not {type(parts).__name__}.",
+            hint="As in: return relevo.Parts(sources=[MySource()]).",
+        )
+    return parts
 
 
 @dataclass(frozen=True)
@@ -107,6 +144,25 @@ def _sources(settings: Settings) -> list[Source]:
     return [makers[name](settings) for name in settings.sources]
 
 
+def _renderer(source: Source, renderers: Mapping[str, Renderer]) -> Renderer:
+    """Return what turns a source's items into text: the one given for its event type, its own, or ours."""
+    kind = ingest.event_type_of(source)
+    ours = rendering.tender if kind == ingest.EVENT_TYPE else rendering.news
+    found: Renderer = renderers.get(kind) or getattr(source, "render", None) or ours
+    return found
+
+
+def _registry(cycles: Sequence[Cycle]) -> dict[str, Cycle]:
+    registry: dict[str, Cycle] = {}
+    for cycle in cycles:
+        if cycle.key in registry:
+            raise ConfigError(
+                f"There are two cycles {cycle.key}.", hint="Give one of them, or its source, another name."
+            )
+        registry[cycle.key] = cycle
+    return registry
+
+
 EXPO = "https://exp.host"
 
 
@@ -145,14 +201,16 @@ def build(
     settings: Settings,
     *,
     role: Role = "run",
-    middlewares: Sequence[Middleware] = (),
-    push_middlewares: Sequence[PushMiddleware] = (),
-    cycles: Sequence[CycleMaker] = (),
+    sources: Sequence[Source] = (),
+    cycles: Sequence[Cycle | CycleMaker] = (),
     renderers: Mapping[str, Renderer] | None = None,
     composers: Mapping[str, Composer] | None = None,
+    middlewares: Sequence[Middleware] = (),
+    push_middlewares: Sequence[PushMiddleware] = (),
+    store: ArchiveStore | None = None,
     clock: Callable[[], datetime | None] = lambda: None,
 ) -> Iterator[App]:
-    """Assemble a process that can run cycles; `cycles` join Relevo's own.
+    """Assemble a process that can run cycles; `sources` and `cycles` join the configured ones, `store` replaces theirs.
 
     By event type, `renderers` replace how an item becomes an event's text, `composers` make each phone's push its own.
     `middlewares` wrap runs, `push_middlewares` push requests; `clock` lets tests travel in time.
@@ -168,19 +226,19 @@ def build(
         runner = Runner(
             opened, settings, worker_id, singletons, middlewares=middlewares, patience_s=patience_s, clock=clock
         )
-        render = (renderers or {}).get(ingest.EVENT_TYPE, rendering.tender)
+        reading = [*_sources(settings), *sources]
         projects = Projects(opened, settings, worker_id)
         services = Services(settings, opened, worker_id, claims, projects, provider, push_middlewares, composers or {})
         own = [
             reaper.cycle(settings),
-            *(ingest.cycle(settings, source, render) for source in _sources(settings)),
+            *(ingest.cycle(settings, source, _renderer(source, renderers or {})) for source in reading),
             fanout.cycle(settings),
             dispatch.cycle(services),
             receipt.cycle(services),
             cleanup.cycle(settings),
-            export.cycle(settings, archive_store(settings)),
+            export.cycle(settings, store or archive_store(settings)),
         ]
-        registry = {cycle.key: cycle for cycle in [*own, *(make(settings, claims) for make in cycles)]}
+        registry = _registry([*own, *(each if isinstance(each, Cycle) else each(settings, claims) for each in cycles)])
         worker = Worker(opened, settings, worker_id)
         heartbeat.announce(worker.beat)
         try:

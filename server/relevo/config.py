@@ -110,6 +110,12 @@ def _lower(given: object) -> object:
     return given.lower() if isinstance(given, str) else given
 
 
+def _function_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text):
+        raise ValueError("must be module:function, as in mine:parts")
+    return text
+
+
 def _folder(path: Path) -> Path:
     with _unreachable("must be a folder that can be reached"):
         path = path.expanduser()
@@ -270,6 +276,9 @@ class Settings(BaseSettings):
     )
     database_connect_timeout_ms: int = _number(
         "How long opening a connection may take, in milliseconds.", 5 * SECOND, 10, 5 * MINUTE
+    )
+    relevo_app: Annotated[str, AfterValidator(_function_name)] | None = _setting(
+        "module:function that returns relevo.Parts: sources, cycles, composers, renderers and middlewares of your own."
     )
     relevo_data_dir: Annotated[Path, AfterValidator(_folder)] = _setting(
         "The folder in which the embedded PostgreSQL lives.", Path(".relevo")

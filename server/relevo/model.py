@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -281,6 +282,39 @@ class Item:
 
 
 @dataclass(frozen=True)
+class News:
+    """Anything worth telling that is no tender: a post, a release, a notice. Its tags are matched as rubros are."""
+
+    namespace: str
+    external_id: str
+    title: str
+    text: str | None = None
+    link: str | None = None
+    published_at: datetime | None = None
+    tags: tuple[str, ...] = ()
+    open_until: datetime | None = None
+    """When it is no longer worth telling."""
+    as_of: datetime | None = None
+
+    def as_item(self) -> Item:
+        """Return it as the item that is stored; its fingerprint is made of all it says."""
+        said = repr((self.title, self.text, self.link, self.published_at, self.tags, self.open_until))
+        return Item(
+            self.namespace,
+            self.external_id,
+            self.title,
+            f"news:{hashlib.sha256(said.encode('utf-8', 'replace')).hexdigest()[:16]}",
+            descripcion=self.text,
+            rubros=self.tags,
+            rubro_scheme="tag" if self.tags else None,
+            publicada_at=self.published_at,
+            cierra_at=self.open_until,
+            url=self.link,
+            as_of=self.as_of,
+        )
+
+
+@dataclass(frozen=True)
 class Reject:
     """What a source offered and could not be used: where it lies and why."""
 
@@ -298,7 +332,7 @@ class Fetched:
     outcome: Literal["ok", "unchanged", "unavailable", "rejected"]
     cursor: Mapping[str, Any]
     """Where to go on; committed together with the items."""
-    items: tuple[Item, ...] = ()
+    items: tuple[Item | News, ...] = ()
     rejects: tuple[Reject, ...] = ()
     resolved: tuple[str, ...] = ()
     """Places of earlier rejects that are mended now."""

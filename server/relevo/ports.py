@@ -47,7 +47,11 @@ class SourceContext(Protocol):
 
 
 class Source(Protocol):
-    """Somewhere items come from."""
+    """Somewhere items come from.
+
+    It may have an `event_type` of its own (default new_licitacion) and a `render` that turns an item into title and
+    body: what comes of its items is its business.
+    """
 
     @property
     def name(self) -> str:

@@ -19,8 +19,8 @@ PACKAGE = ROOT / "server" / "relevo"
 HOUSE = """
     cli  http                               faces: commands and pages, without SQL
     service  demo                           a process's life
-    app                                     assembly: the only room that names adapters
-    insights  actions  health  __init__     what operators read and do; the package's front
+    app  __init__                           assembly: the only room that names adapters; the package's front
+    insights  actions  health               what operators read and do
     cycles                                  one duty each: step(run)
     delivery  archive                       how a delivery is sent; how a month leaves and comes back
     runtime                                 how a cycle runs

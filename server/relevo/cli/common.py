@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -17,6 +18,7 @@ from relevo import app, config, insights, logs
 from relevo.config import Settings
 from relevo.db import Database
 from relevo.errors import RelevoError, UsageError
+from relevo.runtime.workers import Role
 
 OK, FAILED, USAGE, SKIPPED = 0, 1, 2, 3
 
@@ -39,11 +41,20 @@ def complain(error: RelevoError, code: int) -> NoReturn:
 def load_settings(*, demo: bool = False) -> Settings:
     """Load the settings, set up the logs, pass on what looks like a slip."""
     environ = config.environment(**({"RELEVO_DEMO": "true"} if demo else {}))
-    settings = config.load(environ, cycles=config.CYCLES)
+    known = () if environ.get("RELEVO_APP") else config.CYCLES
+    settings = config.load(environ, cycles=known)
     logs.configure(settings.log_level, settings.log_format)
     for warning in settings.warnings:
         err.print(f"[yellow]relevo:[/] {escape(warning)}")
     return settings
+
+
+@contextmanager
+def build(settings: Settings, role: Role) -> Iterator[app.App]:
+    """Assemble a process, with what RELEVO_APP adds to it."""
+    parts = app.load_parts(settings)
+    with app.build(settings, role=role, **{each.name: getattr(parts, each.name) for each in fields(parts)}) as built:
+        yield built
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from relevo.cli.common import (
     SKIPPED,
     AsJson,
     Limit,
+    build,
     coloured,
     counted,
     load_settings,
@@ -44,7 +45,7 @@ def run(
 ) -> None:
     """Run the cycles until SIGINT or SIGTERM; a second signal ends at once."""
     settings = load_settings(demo=demo)
-    with app.build(settings, role="run") as built:
+    with build(settings, "run") as built:
         drained = service.serve(built, split_names(cycles))
     if not drained:
         os._exit(FAILED)  # an ordinary exit would wait for the threads that did not end in time
@@ -61,7 +62,7 @@ def tick(
     """Run the chosen cycles once, in order, within their budgets, and leave."""
     settings = load_settings()
     shard = _shard(settings, shard_index, shard_count)
-    with app.build(settings, role="tick") as built:
+    with build(settings, "tick") as built:
         reports = service.tick(built, split_names(runners), shard)
     _tell(reports)
 
@@ -80,7 +81,7 @@ def _shard(settings: Settings, index: int | None, count: int | None) -> Shard | 
 def run_cycle(name: Annotated[str, typer.Argument(help="The cycle's name, e.g. reaper.")]) -> None:
     """Run one cycle once, by hand."""
     settings = load_settings()
-    with app.build(settings, role="run-cycle") as built:
+    with build(settings, "run-cycle") as built:
         reports = service.run_cycle(built, name)
     _tell(reports)
 
@@ -253,7 +254,7 @@ def pause(
 ) -> None:
     """Switch a cycle off in every replica; runs in progress come to their end."""
     settings = load_settings()
-    with app.build(settings, role="run-cycle") as built:
+    with build(settings, "run-cycle") as built:
         name, source = _switch(built, cycle)
         migrate.prepare(built.database)
         actions.pause(built.database, name, reason, source=source)
@@ -270,7 +271,7 @@ def _switch(built: app.App, cycle: str) -> tuple[str, str]:
 def resume(cycle: Annotated[str, typer.Argument(help="The cycle to switch on again.")]) -> None:
     """Switch a paused cycle on again."""
     settings = load_settings()
-    with app.build(settings, role="run-cycle") as built:
+    with build(settings, "run-cycle") as built:
         name, source = _switch(built, cycle)
         migrate.prepare(built.database)
         was_paused = actions.resume(built.database, name, source=source)

@@ -21,7 +21,7 @@ from relevo import queries
 from relevo.config import Settings
 from relevo.db import Connection
 from relevo.logs import normalise_error, scrub
-from relevo.model import Fetched, Item, Reject, Step
+from relevo.model import Fetched, Item, News, Reject, Step
 from relevo.ports import NoRequestsLeft, OutOfTime, Renderer, Source
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
@@ -44,6 +44,11 @@ _REFUSED = (psycopg.DataError, psycopg.IntegrityError, ValueError)
 Key = tuple[str, str]
 
 
+def event_type_of(source: Source) -> str:
+    """Return the type of the events that a source's items become."""
+    return str(getattr(source, "event_type", EVENT_TYPE))
+
+
 def cycle(settings: Settings, source: Source, render: Renderer) -> Cycle:  # noqa: ARG001 cycles are made alike
     """Return the ingest of one source for the schedule: one in the fleet, once per slot."""
     timing = Every(source.interval_ms)
@@ -62,6 +67,11 @@ class Ingest:
     source: Source
     render: Renderer
 
+    @property
+    def event_type(self) -> str:
+        """The type of the events its items become."""
+        return event_type_of(self.source)
+
     def step(self) -> Step:
         """Fetch the next batch and commit it with its cursor."""
         run = self.run
@@ -76,7 +86,8 @@ class Ingest:
     def _write(self, connection: Connection, fetched: Fetched, seeded_at: datetime | None) -> dict[str, int]:
         counts = Counter({"licitaciones_found": len(fetched.items)})
         if fetched.items:
-            counts += self._write_items(connection, fetched.items, seeded_at)
+            items = [each.as_item() if isinstance(each, News) else each for each in fetched.items]
+            counts += self._write_items(connection, items, seeded_at)
         if fetched.seen:
             self._claim_seen(connection, fetched.seen)
         counts += self._write_rejects(connection, fetched)
@@ -141,7 +152,7 @@ class Ingest:
         if not closed:
             return 0
         reasons = [_WITHDRAWN if items[item_id].withdrawn else _CLOSED for item_id in closed]
-        asked = {"item_ids": closed, "reasons": reasons, "event_type": EVENT_TYPE}
+        asked = {"item_ids": closed, "reasons": reasons, "event_type": self.event_type}
         return connection.execute(_SQL["cancel_closed"], asked).rowcount
 
     def _announce_again(self, connection: Connection, items: Mapping[Key, Item], ids: Mapping[Key, int]) -> int:
@@ -150,7 +161,7 @@ class Ingest:
         reopened = {ids[key]: item for key, item in items.items() if _is_open(item, now)}
         if not reopened:
             return 0
-        asked = {"item_ids": list(reopened), "event_type": EVENT_TYPE, "reasons": [_WITHDRAWN, _CLOSED]}
+        asked = {"item_ids": list(reopened), "event_type": self.event_type, "reasons": [_WITHDRAWN, _CLOSED]}
         rows = connection.execute(_SQL["find_cancelled"], asked).fetchall()
         created = 0
         for item_id, number, former in rows:
@@ -159,7 +170,7 @@ class Ingest:
             again = self._enqueue(connection, [event])
             if again:
                 connection.execute(
-                    _SQL["follow_events"], {"key": event["key"], "event_type": EVENT_TYPE, "former": former}
+                    _SQL["follow_events"], {"key": event["key"], "event_type": self.event_type, "former": former}
                 )
             created += again
         return created
@@ -184,7 +195,7 @@ class Ingest:
         except pg.DataError as error:
             if len(events) > 1:
                 return sum(self._enqueue(connection, [event]) for event in events)
-            refused = Reject(f"event {events[0]['key']}", normalise_error(error), events[0]["data"]["codigo"])
+            refused = Reject(f"event {events[0]['key']}", normalise_error(error), _named(events[0]))
             self._write_rejects(connection, Fetched("ok", {}, rejects=(refused,)))
             return 0
         return sum(created for _, created in rows)
@@ -195,18 +206,22 @@ class Ingest:
             event = self._event(item, ids[key])
             rows.append(event | event["matching"])
         if rows:
-            connection.execute(_SQL["refresh_events"], {"events": Jsonb(rows), "event_type": EVENT_TYPE})
-            connection.execute(_SQL["move_deadlines"], {"events": Jsonb(rows), "event_type": EVENT_TYPE})
+            connection.execute(_SQL["refresh_events"], {"events": Jsonb(rows), "event_type": self.event_type})
+            connection.execute(_SQL["move_deadlines"], {"events": Jsonb(rows), "event_type": self.event_type})
 
     def _event(self, item: Item, item_id: int) -> dict[str, Any]:
         title, body = self.render(item)
+        if self.event_type == EVENT_TYPE:
+            data = {"type": EVENT_TYPE, "licitacionId": item_id, "codigo": item.external_id}
+        else:
+            data = {"type": self.event_type, "itemId": item_id, "id": item.external_id, "link": item.url}
         return {
-            "type": EVENT_TYPE,
+            "type": self.event_type,
             "key": _event_key(item),
             "licitacion_id": item_id,
             "title": title,
             "body": body,
-            "data": {"type": EVENT_TYPE, "licitacionId": item_id, "codigo": item.external_id},
+            "data": data,
             "push": {"sound": "default", "priority": "high"},
             "audience": "matching",
             "deadline_at": item.cierra_at.isoformat() if item.cierra_at else None,
@@ -329,6 +344,11 @@ def _read_now(run: Run, connection: Connection) -> datetime:
     assert row is not None
     now: datetime = row[0]
     return now
+
+
+def _named(event: Mapping[str, Any]) -> str | None:
+    name = event["data"].get("codigo") or event["data"].get("id")
+    return str(name) if name else None
 
 
 def _is_open(item: Item, now: datetime) -> bool:

@@ -22,6 +22,11 @@ def tender(item: Item) -> tuple[str, str]:
     return _TITLE, f"{name} — {worth}" if worth else name
 
 
+def news(item: Item) -> tuple[str, str]:
+    """Return title and body of the push of an item that is no tender: what it is called, and how it begins."""
+    return _cut(item.nombre), _cut(item.descripcion or "")
+
+
 class Draft(NamedTuple):
     """What the pushes of one event to phones of one kind have in common."""
 
