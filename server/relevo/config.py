@@ -30,6 +30,8 @@ Origin = Literal["environment", ".env", "derived", "default"]
 SOURCES = ("chilecompra", "chilecompra-web", "ocds", "folder")
 CYCLES = ("reaper", "ingest", "fanout", "dispatch", "receipt", "cleanup", "archive-export")
 NO_SOURCES = "none"
+PUSH_CONNECTIONS = 6
+"""How many requests at once a push service bears for one project."""
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
@@ -104,6 +106,10 @@ def _namespace(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._:-]{1,100}", text):
         raise ValueError("must be 1 to 100 characters out of A-Z a-z 0-9 . _ : -")
     return text
+
+
+def _bearable(connections: int) -> int:
+    return min(connections, PUSH_CONNECTIONS)
 
 
 def _lower(given: object) -> object:
@@ -324,8 +330,12 @@ class Settings(BaseSettings):
         HOUR,
     )
     outbox_batch_size: int = _number("How many deliveries one claim takes at most.", 1_000, 1, 10_000)
-    outbox_concurrency: int = _number(
-        "How many requests for one project may be under way at once, in the whole fleet.", 6, 1, 6
+    outbox_concurrency: Annotated[int, AfterValidator(_bearable)] = _number(
+        f"How many requests for one project may be under way at once, in the whole fleet; more than "
+        f"{PUSH_CONNECTIONS}, which is what Expo bears, means {PUSH_CONNECTIONS}.",
+        PUSH_CONNECTIONS,
+        1,
+        1_000,
     )
     outbox_poison_lapses: int = _number(
         "A delivery whose claim lapsed this often without being sent ends as failed.", 5, 2, 100
@@ -658,41 +668,6 @@ LIMITS = (
     Limit("worker_tick_runner_max_ms", "worker_tick_overall_max_ms", may_equal=True),
 )
 
-# Knobs of the systems Relevo follows that it does not have, and why.
-_ONE_NAME = "one knob has one name here: {}"
-NOT_ADOPTED: dict[str, str] = {
-    "PDF_RENDER_CONCURRENCY": "Relevo renders no PDF",
-    "WORKER_API_BASE_URL": "cycles meet in table state; none calls an HTTP service of its own",
-    "WORKER_API_SERVICE_TOKEN": "cycles meet in table state; none calls an HTTP service of its own",
-    "OUTBOX_WORKER_POLL_MS": _ONE_NAME.format("WORKER_IDLE_BACKOFF_MIN_MS to WORKER_IDLE_BACKOFF_MAX_MS"),
-    "OUTBOX_WORKER_BATCH_SIZE": _ONE_NAME.format("OUTBOX_BATCH_SIZE"),
-    "OUTBOX_WORKER_MAX_ATTEMPTS": _ONE_NAME.format("OUTBOX_MAX_ATTEMPTS"),
-    "OUTBOX_WORKER_PROCESSING_TIMEOUT_MS": _ONE_NAME.format("OUTBOX_LEASE_DURATION_MS"),
-    "OUTBOX_WORKER_RETRY_BASE_MS": _ONE_NAME.format("OUTBOX_RETRY_BASE_MS"),
-    "OUTBOX_WORKER_RETRY_MAX_MS": _ONE_NAME.format("OUTBOX_RETRY_MAX_MS"),
-    "workerId": _ONE_NAME.format("WORKER_ID"),
-    "pollIntervalMs": _ONE_NAME.format("WORKER_IDLE_BACKOFF_MAX_MS"),
-    "nextJobDelayMs": _ONE_NAME.format("WORKER_BUSY_LOOP_DELAY_MS"),
-    "leaseMs": _ONE_NAME.format("OUTBOX_LEASE_DURATION_MS"),
-    "renewIntervalMs": _ONE_NAME.format("OUTBOX_LEASE_HEARTBEAT_MS"),
-    "initialDelayMs": _ONE_NAME.format("OUTBOX_RETRY_BASE_MS"),
-    "maxDelayMs": _ONE_NAME.format("OUTBOX_RETRY_MAX_MS"),
-    "multiplier": "waits between attempts always double",
-    "worker:scheduler:invoiceReminders": "fleet-wide cycles hold a lease row, not an advisory lock",
-    "worker:scheduler:classesBilling": "fleet-wide cycles hold a lease row, not an advisory lock",
-}
-
-# Adopted knobs whose default is another one here, and why.
-DIFFERS: dict[str, str] = {
-    "OUTBOX_WORKER_ENABLED": "on, not off: one command must be enough to see the relay run",
-    "OUTBOX_BATCH_SIZE": "1000, not 50: pushes leave in requests of 100, so a claim feeds several",
-    "OUTBOX_MAX_ATTEMPTS": "9, not 3: a push service's outage may last hours",
-    "OUTBOX_RETRY_BASE_MS": "60000, not 5000: waits of 1, 2, 4 … minutes spare a push service in trouble",
-    "OUTBOX_RETRY_MAX_MS": "3600000, not 120000: waits grow to an hour",
-    "WORKER_TICK_RUNNERS": "Relevo's own cycles",
-    "WORKER_TICK_RUNNER_MAX_ITEMS": "100000, not 200: an item is one push, not one document",
-}
-
 
 class _Given(NamedTuple):
     value: str
@@ -714,7 +689,7 @@ def load(
     settings = Settings(
         **{name: value for name, value in values.items() if name not in wrong},
         origins={name: each.source for name, each in given.items()},
-        warnings=_strangers({**in_file, **environ}),
+        warnings=(*_strangers({**in_file, **environ}), *_lowered(given)),
     )
     related = {**_limit_complaints(settings), **_pair_complaints(settings), **_cycle_complaints(settings, cycles)}
     problems += [_complain(name, wrong[name], given) for name in values if name in wrong]
@@ -911,17 +886,25 @@ def _error(problems: Sequence[str]) -> ConfigError:
 
 
 def _strangers(names: Mapping[str, str]) -> tuple[str, ...]:
-    """Warn of variables that are nearly ours, or a relative's: they have no effect."""
+    """Warn of variables that are nearly ours: they have no effect."""
     ours = [name.upper() for name in _fields(Settings)]
     families = {name.partition("_")[0] for name in ours}
     warnings = []
     for name in sorted(set(names) - set(ours)):
         near = difflib.get_close_matches(name.upper(), ours, n=1, cutoff=0.85)
-        if name in NOT_ADOPTED:
-            warnings.append(f"{name} has no effect; {NOT_ADOPTED[name]}.")
-        elif near and name.upper().partition("_")[0] in families:
+        if near and name.upper().partition("_")[0] in families:
             warnings.append(f"{name} has no effect; did you mean {near[0]}?")
     return tuple(warnings)
+
+
+def _lowered(given: Mapping[str, _Given]) -> tuple[str, ...]:
+    """Say where less is done than was asked for."""
+    asked = given["outbox_concurrency"].value if "outbox_concurrency" in given else "0"
+    if not _is_whole(asked) or int(asked) <= PUSH_CONNECTIONS:
+        return ()
+    return (
+        f"OUTBOX_CONCURRENCY is {asked} and means {PUSH_CONNECTIONS}: a push service bears no more for one project.",
+    )
 
 
 def _show(value: object) -> str:

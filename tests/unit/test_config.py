@@ -30,6 +30,7 @@ FOLLOWED: dict[str, object] = {
     "WORKER_TICK_LOOP_MAX_JITTER_MS": 2_000,
     "WORKER_SHUTDOWN_TIMEOUT_MS": 30_000,
     "OUTBOX_BATCH_SIZE": 50,
+    "OUTBOX_CONCURRENCY": 10,
     "OUTBOX_LEASE_DURATION_MS": 60_000,
     "OUTBOX_LEASE_HEARTBEAT_MS": 15_000,
     "OUTBOX_MAX_ATTEMPTS": 3,
@@ -61,6 +62,43 @@ FOLLOWED: dict[str, object] = {
     "multiplier": 2.0,
     "worker:scheduler:invoiceReminders": None,
     "worker:scheduler:classesBilling": None,
+}
+
+
+# Knobs of the systems Relevo follows that it does not have, and why.
+_ONE_NAME = "one knob has one name here: {}"
+NOT_ADOPTED: dict[str, str] = {
+    "PDF_RENDER_CONCURRENCY": "Relevo renders no PDF",
+    "WORKER_API_BASE_URL": "cycles meet in table state; none calls an HTTP service of its own",
+    "WORKER_API_SERVICE_TOKEN": "cycles meet in table state; none calls an HTTP service of its own",
+    "OUTBOX_WORKER_POLL_MS": _ONE_NAME.format("WORKER_IDLE_BACKOFF_MIN_MS to WORKER_IDLE_BACKOFF_MAX_MS"),
+    "OUTBOX_WORKER_BATCH_SIZE": _ONE_NAME.format("OUTBOX_BATCH_SIZE"),
+    "OUTBOX_WORKER_MAX_ATTEMPTS": _ONE_NAME.format("OUTBOX_MAX_ATTEMPTS"),
+    "OUTBOX_WORKER_PROCESSING_TIMEOUT_MS": _ONE_NAME.format("OUTBOX_LEASE_DURATION_MS"),
+    "OUTBOX_WORKER_RETRY_BASE_MS": _ONE_NAME.format("OUTBOX_RETRY_BASE_MS"),
+    "OUTBOX_WORKER_RETRY_MAX_MS": _ONE_NAME.format("OUTBOX_RETRY_MAX_MS"),
+    "workerId": _ONE_NAME.format("WORKER_ID"),
+    "pollIntervalMs": _ONE_NAME.format("WORKER_IDLE_BACKOFF_MAX_MS"),
+    "nextJobDelayMs": _ONE_NAME.format("WORKER_BUSY_LOOP_DELAY_MS"),
+    "leaseMs": _ONE_NAME.format("OUTBOX_LEASE_DURATION_MS"),
+    "renewIntervalMs": _ONE_NAME.format("OUTBOX_LEASE_HEARTBEAT_MS"),
+    "initialDelayMs": _ONE_NAME.format("OUTBOX_RETRY_BASE_MS"),
+    "maxDelayMs": _ONE_NAME.format("OUTBOX_RETRY_MAX_MS"),
+    "multiplier": "waits between attempts always double",
+    "worker:scheduler:invoiceReminders": "fleet-wide cycles hold a lease row, not an advisory lock",
+    "worker:scheduler:classesBilling": "fleet-wide cycles hold a lease row, not an advisory lock",
+}
+
+# Adopted knobs whose default is another one here, and why.
+DIFFERS: dict[str, str] = {
+    "OUTBOX_WORKER_ENABLED": "on, not off: one command must be enough to see the relay run",
+    "OUTBOX_BATCH_SIZE": "1000, not 50: pushes leave in requests of 100, so a claim feeds several",
+    "OUTBOX_CONCURRENCY": "6, not 10: it is what Expo bears, and 10 is accepted and means 6",
+    "OUTBOX_MAX_ATTEMPTS": "9, not 3: a push service's outage may last hours",
+    "OUTBOX_RETRY_BASE_MS": "60000, not 5000: waits of 1, 2, 4 … minutes spare a push service in trouble",
+    "OUTBOX_RETRY_MAX_MS": "3600000, not 120000: waits grow to an hour",
+    "WORKER_TICK_RUNNERS": "Relevo's own cycles",
+    "WORKER_TICK_RUNNER_MAX_ITEMS": "100000, not 200: an item is one push, not one document",
 }
 
 
@@ -456,10 +494,15 @@ class TestWarnings:
         """A typo of ours names what was probably meant."""
         assert load(**{name: "5"}).warnings == (f"{name} has no effect; did you mean OUTBOX_BATCH_SIZE?",)
 
-    def test_a_knob_of_a_relative(self) -> None:
-        """A knob that was not adopted says why and what to use."""
-        [warning] = load(OUTBOX_WORKER_MAX_ATTEMPTS="5").warnings
-        assert warning == "OUTBOX_WORKER_MAX_ATTEMPTS has no effect; one knob has one name here: OUTBOX_MAX_ATTEMPTS."
+    @pytest.mark.parametrize(("asked", "used"), [("10", 6), ("7", 6), ("1000", 6), ("6", 6), ("1", 1)])
+    def test_more_requests_at_once_than_a_push_service_bears(self, asked: str, used: int) -> None:
+        """OUTBOX_CONCURRENCY above six is accepted, means six, and says so once; in `relevo config`, too."""
+        settings = load(OUTBOX_CONCURRENCY=asked)
+        assert settings.outbox_concurrency == used
+        assert row(settings, "OUTBOX_CONCURRENCY").value == str(used)
+        assert "more than 6, which is what Expo bears, means 6" in row(settings, "OUTBOX_CONCURRENCY").meaning
+        told = f"OUTBOX_CONCURRENCY is {asked} and means 6: a push service bears no more for one project."
+        assert settings.warnings == ((told,) if int(asked) > 6 else ())
 
     def test_strangers_are_left_alone(self) -> None:
         """Other programs' variables, also of our families, cause nothing."""
@@ -553,18 +596,18 @@ class TestFollowedKnobs:
     def test_each_is_a_setting_or_refused_with_a_reason(self) -> None:
         """No knob is forgotten, and none is both."""
         ours = {each.name for each in config.describe(load())}
-        assert {name for name in FOLLOWED if name not in ours} == set(config.NOT_ADOPTED)
-        assert all(config.NOT_ADOPTED.values())
+        assert {name for name in FOLLOWED if name not in ours} == set(NOT_ADOPTED)
+        assert all(NOT_ADOPTED.values())
 
     def test_other_defaults_are_explained(self) -> None:
         """A setting keeps the known default, or DIFFERS says why not."""
         settings = load()
-        adopted = {name: each for name, each in FOLLOWED.items() if name not in config.NOT_ADOPTED}
+        adopted = {name: each for name, each in FOLLOWED.items() if name not in NOT_ADOPTED}
         other = {name for name, default in adopted.items() if getattr(settings, name.lower()) != default}
-        assert other == set(config.DIFFERS)
+        assert other == set(DIFFERS)
 
     def test_reasons_name_settings_that_exist(self) -> None:
         """What a reason advises to use instead is a setting."""
         ours = {each.name for each in config.describe(load())}
-        words = " ".join(config.NOT_ADOPTED.values()).split()
+        words = " ".join(NOT_ADOPTED.values()).split()
         assert {word for word in words if "_" in word} <= ours

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from relevo import __version__, app, config, embedded, migrate
-from relevo.cli.common import AsJson, load_settings, make_table, open_database, out, print_json
+from relevo.cli.common import AsJson, load_settings, open_database, out, print_json
 from relevo.db import psql_call
 from relevo.errors import UsageError
 
@@ -31,17 +31,8 @@ def migrate_command(
 
 
 @cli.command(name="config")
-def show_config(
-    as_json: AsJson = False,
-    seeds: Annotated[
-        bool,
-        typer.Option("--seeds", help="Show instead which knobs of the systems Relevo follows differ or are missing."),
-    ] = False,
-) -> None:
+def show_config(as_json: AsJson = False) -> None:
     """Show every setting: name, value, default, meaning, and where the value came from."""
-    if seeds:
-        _show_seeds()
-        return
     rows = config.describe(load_settings())
     if as_json:
         print_json([row._asdict() for row in rows])
@@ -50,15 +41,6 @@ def show_config(
         origin = row.source if row.source == "default" else f"from {row.source}; default {row.default}"
         out.print(f"[bold]{row.name}[/] = {escape(str(row.value))}  [dim]({escape(origin)})[/]", soft_wrap=True)
         out.print(f"    {escape(row.meaning)}", soft_wrap=True)
-
-
-def _show_seeds() -> None:
-    table = make_table("knob", "here", wide=("here",))
-    for name, reason in config.DIFFERS.items():
-        table.add_row(name, f"default differs: {escape(reason)}")
-    for name, reason in config.NOT_ADOPTED.items():
-        table.add_row(name, f"not adopted: {escape(reason)}")
-    out.print(table)
 
 
 @cli.command()
