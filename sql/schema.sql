@@ -1221,6 +1221,7 @@ CREATE TABLE relevo.cycle_state (
     round_gap_s double precision,
     last_ok_at timestamp with time zone,
     failures integer DEFAULT 0 NOT NULL,
+    slots_skipped bigint DEFAULT 0 NOT NULL,
     CONSTRAINT cycle_state_check CHECK (((paused_at IS NULL) = (paused_reason IS NULL))),
     CONSTRAINT cycle_state_failures_check CHECK ((failures >= 0)),
     CONSTRAINT cycle_state_paused_reason_check CHECK (((length(paused_reason) >= 1) AND (length(paused_reason) <= 300))),
@@ -1233,6 +1234,8 @@ COMMENT ON TABLE relevo.cycle_state IS 'One line per cycle and source: rounds ma
 COMMENT ON COLUMN relevo.cycle_state.round_gap_s IS 'How many seconds lie between two rounds, on a running average.';
 
 COMMENT ON COLUMN relevo.cycle_state.failures IS 'How many rounds in a row have failed.';
+
+COMMENT ON COLUMN relevo.cycle_state.slots_skipped IS 'Slots and ticks that were not run because another run had them, or for a reason told before.';
 
 CREATE TABLE relevo.cycle_terms (
     cycle text NOT NULL,
@@ -1678,12 +1681,15 @@ CREATE TABLE relevo.source_lanes (
     requests integer NOT NULL,
     pace_ms integer NOT NULL,
     not_before timestamp with time zone NOT NULL,
+    asked_at timestamp with time zone,
     CONSTRAINT source_lanes_lane_check CHECK (((length(lane) >= 1) AND (length(lane) <= 100))),
     CONSTRAINT source_lanes_pace_ms_check CHECK (((pace_ms >= 0) AND (pace_ms <= 3600000))),
     CONSTRAINT source_lanes_requests_check CHECK ((requests >= 0))
 );
 
 COMMENT ON TABLE relevo.source_lanes IS 'One serial lane per credential, shared by the fleet: today''s requests, the pace, and when the next may start.';
+
+COMMENT ON COLUMN relevo.source_lanes.asked_at IS 'When the last turn was taken; in the future, the clock was set back since.';
 
 CREATE TABLE relevo.source_state (
     source text NOT NULL,

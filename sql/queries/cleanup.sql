@@ -13,10 +13,11 @@ with old as materialized (
 delete from relevo.worker_runs r using old where r.id = old.id;
 
 -- name: prune_workers
--- Deletes a batch of workers that ended longer ago than the runs' retention.
+-- Deletes a batch of workers that ended longer ago than the runs' retention, or a day ago if they were commands that run once.
 with old as materialized (
   select w.worker_id from relevo.workers w
-   where greatest(w.stopped_at, w.lost_at) < coalesce(%(now)s::timestamptz, now()) - %(retention_days)s * interval '1 day'
+   where greatest(w.stopped_at, w.lost_at) < coalesce(%(now)s::timestamptz, now())
+                                             - case w.role when 'run' then %(retention_days)s else 1 end * interval '1 day'
      and not exists (select from relevo.worker_runs r where r.worker_id = w.worker_id and r.outcome = 'running')
    limit %(limit)s
 )

@@ -149,13 +149,16 @@ select r.place, r.reason, r.external_id, true as retry from relevo.ingest_reject
 
 -- name: take_turn
 -- Takes the next turn of a source's quota for the whole fleet and counts it; returns the seconds to wait, or nothing if the day is spent or the wait too long.
-insert into relevo.source_lanes as l (lane, day, requests, pace_ms, not_before)
-values (%(quota)s, (now() at time zone %(timezone)s)::date, 1, %(pace_ms)s::int, clock_timestamp() + %(pace_ms)s::int * interval '1 millisecond')
+-- A last turn that lies in the future says that the clock was set back: then nobody waits for what it was before.
+insert into relevo.source_lanes as l (lane, day, requests, pace_ms, not_before, asked_at)
+values (%(quota)s, (now() at time zone %(timezone)s)::date, 1, %(pace_ms)s::int, clock_timestamp() + %(pace_ms)s::int * interval '1 millisecond', clock_timestamp())
 on conflict (lane) do update
-   set requests = case when l.day = excluded.day then l.requests + 1 else 1 end, day = excluded.day,
-       not_before = greatest(l.not_before, clock_timestamp()) + l.pace_ms * interval '1 millisecond'
+   set requests = case when l.day = excluded.day then l.requests + 1 else 1 end, day = excluded.day, asked_at = excluded.asked_at,
+       not_before = case when l.asked_at > clock_timestamp() + interval '1 second' then clock_timestamp()
+                         else greatest(l.not_before, clock_timestamp()) end + l.pace_ms * interval '1 millisecond'
  where (l.day <> excluded.day or l.requests < %(daily_limit)s)
-   and l.not_before <= clock_timestamp() + %(patience_ms)s::int * interval '1 millisecond'
+   and (l.not_before <= clock_timestamp() + %(patience_ms)s::int * interval '1 millisecond'
+        or l.asked_at > clock_timestamp() + interval '1 second')
 returning greatest(0, extract(epoch from l.not_before - l.pace_ms * interval '1 millisecond' - clock_timestamp()))::float8;
 
 -- name: slow_down

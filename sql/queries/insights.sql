@@ -24,7 +24,7 @@ select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w
 
 -- name: list_cycles
 -- Lists the cycles with their last round, last run, pause switch and holder.
-select s.cycle, s.source, s.rounds, s.idle_rounds, s.wakeups_skipped, s.asleep, s.last_round_at, s.last_ok_at, s.failures, s.round_gap_s,
+select s.cycle, s.source, s.rounds, s.idle_rounds, s.wakeups_skipped, s.slots_skipped, s.asleep, s.last_round_at, s.last_ok_at, s.failures, s.round_gap_s,
        extract(epoch from now() - s.last_round_at)::float8 as quiet_s, extract(epoch from now() - s.last_ok_at)::float8 as since_ok_s,
        (select p.paused_at from relevo.cycle_state p where p.cycle = s.cycle and p.source in ('', s.source) and p.paused_at is not null
          order by p.source limit 1) as paused_at,

@@ -75,6 +75,23 @@ insert into relevo.cycle_state as s (cycle, source, wakeups_skipped)
 values (%(cycle)s, %(source)s, 1)
 on conflict (cycle, source) do update set wakeups_skipped = s.wakeups_skipped + 1;
 
+-- name: count_skipped_slot
+-- Counts a slot or tick that was not run and is not worth a row: another run has it, or its reason was told before.
+insert into relevo.cycle_state as s (cycle, source, slots_skipped)
+values (%(cycle)s, %(source)s, 1)
+on conflict (cycle, source) do update set slots_skipped = s.slots_skipped + 1;
+
+-- name: tell_skip
+-- Writes down why a cycle was not run, unless the last row of it says just that.
+insert into relevo.worker_runs (id, cycle, source, slot_at, trigger, worker_id, started_at, finished_at, outcome, reason)
+select %(run_id)s, %(cycle)s, %(source)s, %(slot_at)s, %(trigger)s, %(worker_id)s, %(started_at)s, clock_timestamp(), 'skipped', %(reason)s
+ where %(always)s
+    or not exists (
+         select from (select r.outcome, r.reason from relevo.worker_runs r
+                       where r.cycle = %(cycle)s and r.source = %(source)s
+                       order by r.started_at desc, r.id desc limit 1) last
+          where last.outcome = 'skipped' and last.reason = %(reason)s);
+
 -- name: set_asleep
 -- Says whether a cycle's workers sleep and are to be woken.
 insert into relevo.cycle_state as s (cycle, source, asleep)

@@ -30,3 +30,7 @@ update relevo.workers set stopping_at = coalesce(%(now)s::timestamptz, now()) wh
 update relevo.workers
    set stopped_at = coalesce(%(now)s::timestamptz, now()), last_seen_at = coalesce(%(now)s::timestamptz, now()), lost_at = null
  where worker_id = %(worker_id)s;
+
+-- name: remove_worker
+-- Removes the row of a command that ran cycles once and ended in good order; its runs keep its name.
+delete from relevo.workers where worker_id = %(worker_id)s;

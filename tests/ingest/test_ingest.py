@@ -292,6 +292,18 @@ def test_the_end_of_a_budget_is_no_alarm(build: Build, fake: FakeChileCompra, co
     assert conn.execute("select last_outcome from relevo.source_state").fetchone()[0] in ("ok", "unchanged")
 
 
+def test_a_clock_that_was_set_back_does_not_close_a_quota(relay: App, fake: FakeChileCompra, conn: Conn) -> None:
+    """Where the last turn lies hours ahead, the pause after it does too, and nobody waits for it."""
+    ingest(relay)
+    ahead = "asked_at = clock_timestamp() + interval '2 hours', not_before = clock_timestamp() + interval '2 hours 3 seconds'"
+    conn.execute(f"update relevo.source_lanes set {ahead}")
+    asked = len(fake.asked)
+    report = relay.runner.run(relay.cycles(["ingest"])[0], "manual", budget=Budget(60_000, 100))
+    assert report.outcome in ("ok", "idle")
+    assert len(fake.asked) > asked
+    assert conn.execute("select asked_at <= clock_timestamp() from relevo.source_lanes").fetchone() == (True,)
+
+
 def test_notifying_later_does_not_dig_up_the_silent_stock(build: Build, fake: FakeChileCompra, conn: Conn) -> None:
     """INGEST_NOTIFY_FIRST_RUN switched on after a silent first pass tells of nothing that pass took stock of."""
     fake.publish("1-1-LE26", TODAY, "Antigua")

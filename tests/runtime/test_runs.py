@@ -41,7 +41,8 @@ def failing(error: BaseException) -> Callable[[Run], Step]:
 
 def state(rows: Any, name: str = "probe") -> Any:
     """Read a cycle's line of cycle_state."""
-    return rows("select rounds, idle_rounds, wakeups_skipped from relevo.cycle_state where cycle = %s", [name])[0]
+    columns = "rounds, idle_rounds, wakeups_skipped, slots_skipped"
+    return rows(f"select {columns} from relevo.cycle_state where cycle = %s", [name])[0]
 
 
 def test_idle_rounds_are_counted_not_written(build, rows, said) -> None:
@@ -50,7 +51,7 @@ def test_idle_rounds_are_counted_not_written(build, rows, said) -> None:
     for _ in range(3):
         report = worker.runner.run(cycle(lambda _run: Step({"done": 0})), "schedule")
         assert (report.outcome, report.run_id) == ("idle", None)
-    assert state(rows) == {"rounds": 3, "idle_rounds": 3, "wakeups_skipped": 0}
+    assert state(rows) == {"rounds": 3, "idle_rounds": 3, "wakeups_skipped": 0, "slots_skipped": 0}
     assert rows("select * from relevo.worker_runs") == []
     assert said("run_finished") == []
 
@@ -70,7 +71,7 @@ def test_work_is_a_row_and_a_line(build, runs, rows, said) -> None:
         "counts": {"done": 2}, "level": "info",
     }.items()  # fmt: skip
     assert 0 <= line["duration_ms"] < 5_000
-    assert state(rows) == {"rounds": 1, "idle_rounds": 0, "wakeups_skipped": 0}
+    assert state(rows) == {"rounds": 1, "idle_rounds": 0, "wakeups_skipped": 0, "slots_skipped": 0}
 
 
 def test_a_run_is_a_busy_period(build, runs) -> None:
@@ -219,9 +220,9 @@ def test_a_middleware_that_breaks_fails_the_run(build, rows, said, when: str, si
     assert rows("select 1 from relevo.cycle_leases where leased_until > now()") == []
 
 
-@pytest.mark.parametrize("trigger", ["manual", "tick"])
+@pytest.mark.parametrize("trigger", ["manual", "tick", "wake-up"])
 def test_a_second_thread_cannot_overlap_a_run(build, runs, rows, said, trigger: Any) -> None:
-    """The in-process lock covers every trigger: who asks meanwhile is skipped with a row, a wake-up is only counted."""
+    """The in-process lock covers every trigger: who asks by hand gets a row and a line, the others are counted."""
     worker = build()
     began, hold = threading.Event(), threading.Event()
     entered: list[int] = []
@@ -235,19 +236,19 @@ def test_a_second_thread_cannot_overlap_a_run(build, runs, rows, said, trigger: 
     first = threading.Thread(target=worker.runner.run, args=[cycle(step), "schedule"])
     first.start()
     assert began.wait(5)
-    asked, woken = worker.runner.run(cycle(step), trigger), worker.runner.run(cycle(step), "wake-up")
+    asked = worker.runner.run(cycle(step), trigger)
     hold.set()
     first.join(10)
-    assert (asked.outcome, asked.reason, woken.outcome) == ("skipped", "already running in this process", "skipped")
+    assert (asked.outcome, asked.reason) == ("skipped", "already running in this process")
     assert len(entered) == 1
-    ran, skipped = runs("probe")
+    ran, *skipped = runs("probe")
     assert (ran["trigger"], ran["outcome"]) == ("schedule", "ok")
-    assert (skipped["trigger"], skipped["outcome"], skipped["reason"]) == (trigger, "skipped", asked.reason)
-    assert state(rows)["wakeups_skipped"] == 1
-    [line] = said("run_skipped")
-    assert (
-        line.items() >= {"cycle": "probe", "trigger": trigger, "reason": asked.reason, "run_id": skipped["id"]}.items()
-    )
+    told = [(row["id"], row["trigger"], row["outcome"], row["reason"]) for row in skipped]
+    assert told == ([(asked.run_id, "manual", "skipped", asked.reason)] if trigger == "manual" else [])
+    counted = (state(rows)["wakeups_skipped"], state(rows)["slots_skipped"])
+    assert counted == {"manual": (0, 0), "tick": (0, 1), "wake-up": (1, 0)}[trigger]
+    lines = [(line["run_id"], line["trigger"], line["reason"]) for line in said("run_skipped", cycle="probe")]
+    assert lines == [(row["id"], row["trigger"], row["reason"]) for row in skipped]
     assert worker.runner.run(cycle(lambda _run: Step()), "manual").outcome == "idle", "afterwards the lock is free"
 
 
@@ -271,19 +272,40 @@ def test_sources_of_a_cycle_do_not_lock_each_other(build) -> None:
     assert not met.broken
 
 
-def test_a_slot_that_went_by_is_told_once(build, runs) -> None:
-    """A replica that finds a slot filled writes one skip with the reason, however often it looks; woken, none."""
+def test_a_slot_that_another_replica_filled_is_counted(build, runs, rows) -> None:
+    """A replica that finds a slot filled or held counts it once, however often it looks, and writes no row of it."""
     nightly = Cycle("nightly", Cron("17 3 * * *", "America/Santiago"), lambda _run: Step(), singleton=True)
     one, two = build(worker_id="one"), build(worker_id="two")
     assert one.runner.run(nightly, "schedule").outcome == "idle"
     assert two.runner.run(nightly, "wake-up").outcome == "skipped"
     for _ in range(3):
-        assert two.runner.run(nightly, "schedule").outcome == "skipped"
-    filled, skipped = runs("nightly")
+        looked = two.runner.run(nightly, "schedule")
+        assert (looked.outcome, looked.run_id) == ("skipped", None)
+    [filled] = runs("nightly")
     assert (filled["outcome"], filled["worker_id"]) == ("ok", "one")
-    assert filled["slot_at"] == skipped["slot_at"] is not None
-    assert (skipped["outcome"], skipped["worker_id"]) == ("skipped", "two")
-    assert skipped["reason"] == f"slot {filled['slot_at'].astimezone(UTC):%Y-%m-%d %H:%M:%S}Z is filled"
+    assert looked.reason == f"slot {filled['slot_at'].astimezone(UTC):%Y-%m-%d %H:%M:%S}Z is filled"
+    assert state(rows, "nightly") == {"rounds": 1, "idle_rounds": 0, "wakeups_skipped": 1, "slots_skipped": 1}
+
+
+def test_fifty_replicas_leave_one_row_a_slot(build, conn, runs, rows) -> None:
+    """However many replicas look at a slot, its run is the only row; a pause is one row, whoever finds it first."""
+    often = Cycle("often", Every(86_400_000), lambda _run: Step({"done": 1}, items=1), singleton=True)
+    fleet = [build(worker_id=f"w-{n}") for n in range(2)]
+    runners = [fleet[n % 2].runner for n in range(50)]
+    for runner in runners:
+        runner._told_skips.clear()  # as if it were a process of its own
+        runner.run(often, "schedule")
+    assert [row["outcome"] for row in runs("often")] == ["ok"]
+    assert state(rows, "often")["slots_skipped"] == 49
+    conn.execute("update relevo.cycle_state set paused_at = now(), paused_reason = 'moving' where cycle = 'often'")
+    for runner in runners:
+        runner._told_skips.clear()
+        runner.run(often, "schedule")
+        runner.run(often, "tick")
+    assert [(row["outcome"], row["reason"]) for row in runs("often")] == [("ok", None), ("skipped", "paused: moving")]
+    assert state(rows, "often")["slots_skipped"] == 49 + 99
+    runners[0].run(often, "manual")
+    assert [row["trigger"] for row in runs("often")] == ["schedule", "schedule", "manual"], "who asks gets an answer"
 
 
 def test_a_singleton_fills_its_slot_even_with_nothing_to_do(build, runs, said) -> None:

@@ -53,11 +53,23 @@ def test_the_default_tick_begins_with_the_reaper(tick, settings, rows) -> None:
     off = [report.cycle for report in reports if report.outcome == "skipped"]
     assert off == ["archive-export"]  # which has no store here, and says so
     assert {report.outcome for report in reports} <= {"idle", "ok", "skipped"}
-    [worker] = rows("select role, cycles[1] as first, stopped_at is not null as stopped from relevo.workers")
-    assert worker == {"role": "tick", "first": "reaper", "stopped": True}
     assert rows("select trigger, outcome from relevo.worker_runs where cycle = 'cleanup'") == [
         {"trigger": "tick", "outcome": "ok"}
     ]
+
+
+def test_a_tick_is_a_worker_only_while_it_lasts(tick, rows) -> None:
+    """Its row stands there while its cycles run, and is gone with it: ticks by the minute leave nothing to prune."""
+    seen: list[Any] = []
+
+    def step(_run: Run) -> Step:
+        seen.append(rows("select role, cycles, stopped_at, lost_at from relevo.workers"))
+        return Step({"done": 1}, items=1)
+
+    tick([Cycle("probe", Every(1_000), step)], names=["probe"])
+    assert seen == [[{"role": "tick", "cycles": ["probe"], "stopped_at": None, "lost_at": None}]]
+    assert rows("select * from relevo.workers") == []
+    assert rows("select outcome from relevo.worker_runs where cycle = 'probe'") == [{"outcome": "ok"}]
 
 
 def test_runners_run_in_the_order_asked_for(tick) -> None:
@@ -111,17 +123,18 @@ def test_each_runner_has_budgets_of_its_own(tick) -> None:
     assert len(last) == 1
 
 
-def test_a_cron_cycle_ticks_only_for_a_free_slot(tick, runs) -> None:
-    """The second tick of a night leaves the nightly cycle alone and says why; named, it runs all the same."""
+def test_a_cron_cycle_ticks_only_for_a_free_slot(tick, runs, rows) -> None:
+    """The second tick of a night leaves the nightly cycle alone, says why and is counted; named, it runs all the same."""
     seen: list[Run] = []
     nightly = Cycle("nightly", Cron("17 3 * * *", "America/Santiago"), steps(seen), singleton=True)
-    outcomes = [tick([nightly], worker_tick_runners="nightly")[0].outcome for _ in range(2)]
+    first, second = (tick([nightly], worker_tick_runners="nightly")[0] for _ in range(2))
     named = tick([nightly], names=["nightly"])[0].outcome
-    assert (outcomes, named, len(seen)) == (["ok", "skipped"], "ok", 2)
-    filled, skipped, by_name = runs("nightly")
+    assert (first.outcome, second.outcome, named, len(seen)) == ("ok", "skipped", "ok", 2)
+    assert second.reason.endswith("is filled")
+    filled, by_name = runs("nightly")
     assert filled["slot_at"] is not None
-    assert skipped["reason"].endswith("is filled")
     assert (by_name["outcome"], by_name["slot_at"]) == ("ok", None)
+    assert rows("select slots_skipped from relevo.cycle_state where cycle = 'nightly'") == [{"slots_skipped": 1}]
 
 
 def test_the_next_tick_goes_on_with_a_slot_that_was_too_much_for_one(tick, runs) -> None:
@@ -133,10 +146,9 @@ def test_the_next_tick_goes_on_with_a_slot_that_was_too_much_for_one(tick, runs)
         return Step({"done": 1}, items=1, more=len(seen) < 3)
 
     nightly = Cycle("nightly", Cron("17 3 * * *", "America/Santiago"), step, singleton=True)
-    for _ in range(4):
-        tick([nightly], worker_tick_runners="nightly", worker_tick_runner_max_items=1)
-    assert [row["outcome"] for row in runs("nightly")] == ["ok", "ok", "ok", "skipped"]
-    assert [row["slot_at"] is not None for row in runs("nightly")] == [False, False, True, True]
+    ticks = [tick([nightly], worker_tick_runners="nightly", worker_tick_runner_max_items=1)[0] for _ in range(4)]
+    assert [report.outcome for report in ticks] == ["ok", "ok", "ok", "skipped"]
+    assert [row["slot_at"] is not None for row in runs("nightly")] == [False, False, True]
 
 
 def test_the_shard_reaches_the_run(tick) -> None:
@@ -159,5 +171,6 @@ def test_the_shard_may_come_from_the_settings(processes, rows) -> None:
     for process in wrong:
         assert process.ends() == 2, process.stderr
         assert "shard" in process.stderr.lower()
+        assert process.lines("worker_started") == []
     assert right.ends() == 0
-    assert len(rows("select 1 from relevo.workers")) == 1
+    assert right.hears("worker_started")["role"] == "tick"

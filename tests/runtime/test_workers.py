@@ -42,7 +42,7 @@ def test_a_life_in_good_order(processes, rows) -> None:
 
 
 def test_worker_ids(processes, rows) -> None:
-    """Unique per start by default; WORKER_ID names a replica, whose restart takes its row over; one-shots add their own."""
+    """Unique per start; WORKER_ID names a replica, whose restart takes its row over; a command has one of its own, and leaves none."""
     started = [
         processes.relevo(*words, **more)
         for words, more in (
@@ -53,14 +53,14 @@ def test_worker_ids(processes, rows) -> None:
         )
     ]
     assert [process.ends() for process in started[:3]] == [0, 0, 0]
-    started[3].hears("worker_started")
-    assert len(rows("select 1 from relevo.workers")) == 4
-    assert len(rows("select 1 from relevo.workers where worker_id like 'same:%%' and role = 'run-cycle'")) == 1
+    names = [process.hears("worker_started")["worker_id"] for process in started]
+    assert len(set(names)) == 4
+    assert [name.partition(":")[0] for name in names[2:]] == ["same", "same"]
+    assert rows("select worker_id from relevo.workers") == [{"worker_id": "same"}]
     started[3].kill()
     again = processes.relevo("run", "--cycles", "reaper", worker_id="same")
     again.hears("worker_started")
-    assert len(rows("select 1 from relevo.workers")) == 4
-    [row] = rows("select * from relevo.workers where worker_id = 'same'")
+    [row] = rows("select * from relevo.workers")
     assert (row["role"], row["pid"], row["stopped_at"], row["lost_at"]) == ("run", again.pid, None, None)
 
 

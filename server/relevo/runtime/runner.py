@@ -73,7 +73,7 @@ class Runner:
             return self._switched_off(cycle, trigger)
         lock = self._locks.setdefault(cycle.key, threading.Lock())
         if not lock.acquire(blocking=False):
-            return self.skip(cycle, trigger, "already running in this process")
+            return self.skip(cycle, trigger, "already running in this process", news=False)
         try:
             return self._round(cycle, trigger, budget=budget or cycle.budget, shard=shard, by_slot=by_slot)
         finally:
@@ -104,7 +104,7 @@ class Runner:
         if cycle.singleton:
             taken = self._singletons.acquire(run_row(context) | {"slot_ms": cycle.timing.slot_ms(context.started_at)})
             if isinstance(taken, NotHeld):
-                return self.skip(cycle, context.trigger, taken.reason, context, taken.look_again_in_s)
+                return self.skip(cycle, context.trigger, taken.reason, context, taken.look_again_in_s, news=False)
             held = taken
             self._untold_slot(cycle, context)  # a slot of our own is no news later
         run = Run(
@@ -225,26 +225,30 @@ class Runner:
         reason: str,
         context: RunContext | None = None,
         look_again_in_s: float | None = None,
+        *,
+        news: bool = True,
     ) -> Report:
-        """Tell why nothing ran: a row where somebody asked or a slot went by, a count for wake-ups."""
+        """Tell why nothing ran: a row for who asks by hand, and one for a reason that is news; all else is counted.
+
+        What another run does, here or elsewhere, is no news: a fleet would write a row per replica and slot.
+        """
         if context is None:
             context, _ = self._open(cycle, trigger, None)
-        if trigger == "wake-up":
-            with self._database.connection() as connection:
+        by_hand = trigger == "manual"
+        written = False
+        with self._database.connection() as connection:
+            if trigger == "wake-up":
                 connection.execute(_SQL["count_skipped_wakeup"], {"cycle": cycle.name, "source": cycle.source})
-        elif trigger in ("manual", "tick") or self._untold_slot(cycle, context):
-            with self._database.connection() as connection:
-                self._write_row(connection, context, "skipped", reason=reason)
-            _log.info(
-                "run_skipped",
-                run_id=context.run_id,
-                cycle=cycle.key,
-                worker_id=self._worker_id,
-                trigger=trigger,
-                outcome="skipped",
-                reason=reason,
-            )
-        return Report(cycle.name, "skipped", context.run_id, reason=reason, look_again_in_s=look_again_in_s)
+            elif by_hand or trigger == "tick" or self._untold_slot(cycle, context):
+                told = run_row(context) | {"reason": reason[:300], "always": by_hand}
+                written = (news or by_hand) and connection.execute(_SQL["tell_skip"], told).rowcount > 0
+                if not written:
+                    connection.execute(_SQL["count_skipped_slot"], {"cycle": cycle.name, "source": cycle.source})
+        log = _log.info if written else _log.debug
+        told_in_log = {"trigger": trigger, "outcome": "skipped", "reason": reason}
+        log("run_skipped", run_id=context.run_id, cycle=cycle.key, worker_id=self._worker_id, **told_in_log)
+        run_id = context.run_id if written else None
+        return Report(cycle.name, "skipped", run_id, reason=reason, look_again_in_s=look_again_in_s)
 
     def set_asleep(self, cycle: Cycle, *, asleep: bool) -> None:
         """Say in table state whether this cycle's workers sleep, so that `enqueue` wakes them."""

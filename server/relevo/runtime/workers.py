@@ -34,10 +34,12 @@ class Worker:
     def __init__(self, database: Database, settings: Settings, worker_id: str) -> None:
         self._database = database
         self._settings = settings
+        self._role: Role = "run"
         self.worker_id = worker_id
 
     def record_start(self, role: Role, cycles: Sequence[str]) -> None:
         """Say that this process has started and which cycles it runs."""
+        self._role = role
         with self._database.connection() as connection:
             connection.execute(
                 _SQL["register_worker"],
@@ -72,7 +74,8 @@ class Worker:
             connection.execute(_SQL["note_stopping"], {"worker_id": self.worker_id, "now": None})
 
     def stopped(self) -> None:
-        """Say goodbye."""
+        """Say goodbye; a command leaves no row, for a tick every minute would leave hundreds of thousands."""
+        goodbye = "note_stopped" if self._role == "run" else "remove_worker"
         with self._database.transaction() as connection:
-            connection.execute(_SQL["note_stopped"], {"worker_id": self.worker_id, "now": None})
+            connection.execute(_SQL[goodbye], {"worker_id": self.worker_id, "now": None})
         _log.info("worker_stopped", worker_id=self.worker_id)
