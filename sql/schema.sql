@@ -1899,8 +1899,6 @@ ALTER TABLE ONLY relevo.worker_runs
 ALTER TABLE ONLY relevo.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (worker_id);
 
-CREATE INDEX device_installations_handled ON relevo.device_installations USING btree (handled_before) WHERE (handled_before IS NOT NULL);
-
 CREATE INDEX device_installations_owner ON relevo.device_installations USING btree (owner) WHERE (owner IS NOT NULL);
 
 CREATE UNIQUE INDEX device_installations_token ON relevo.device_installations USING btree (token) WHERE (token IS NOT NULL);

@@ -31,12 +31,26 @@ def add_deliveries(
     with conn.cursor() as cursor:
         cursor.executemany(
             """
+            with phone as (
+              insert into relevo.device_installations (token) values (%s) returning installation_id
+            )
             insert into relevo.notification_deliveries (event_day, notification_event_id, event_type, installation_id,
               project, lane, next_attempt_at, deadline_at, at_most_once, attempt_count, lapse_count, status)
-            values (%s, %s, %s, %s, %s, %s, coalesce(%s, now()), %s, %s, %s, %s, %s) returning id
+            select %s, %s, %s, installation_id, %s, %s, coalesce(%s, now()), %s, %s, %s, %s, %s from phone returning id
             """,
             [
-                (*fixed, uuid4(), project, lane, due, deadline, at_most_once, attempts, lapses, status)
+                (
+                    f"ExponentPushToken[{uuid4()}]",
+                    *fixed,
+                    project,
+                    lane,
+                    due,
+                    deadline,
+                    at_most_once,
+                    attempts,
+                    lapses,
+                    status,
+                )
                 for _ in range(count)
             ],
             returning=True,

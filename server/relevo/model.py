@@ -72,6 +72,20 @@ class Report:
     next_slot_in_s: float | None = None
 
 
+Obstacle = Literal[
+    "event_gone",
+    "event_ended",
+    "handled_elsewhere",
+    "deadline_passed",
+    "installation_gone",
+    "not_allowed",
+    "opted_out",
+    "preference_changed",
+    "token_changed",
+]
+"""Why a delivery must not be sent as it was planned; token_changed: not to this token, but to the new one."""
+
+
 class Delivery(NamedTuple):
     """A claimed delivery: where it goes, or what stands in its way, as the claim saw it."""
 
@@ -92,7 +106,7 @@ class Delivery(NamedTuple):
     token_version: int | None = None
     platform: str | None = None
     locale: str | None = None
-    obstacle: str | None = None
+    obstacle: Obstacle | None = None
     """Why it must not be sent any more."""
     seconds_left: float | None = None
     """Until its deadline."""
@@ -117,11 +131,11 @@ class PushRequest:
 
 
 class Verdict(NamedTuple):
-    """What the journal says of a delivery: send it, or settle it as it says."""
+    """What the journal says of a delivery: send it; it was sent, with this late ticket; or what stands in its way."""
 
     event_day: date
     id: int
-    verdict: Literal["send", "sent", "expired", "cancelled"]
+    verdict: Literal["send", "sent"] | Obstacle
     ticket_id: str | None
 
 

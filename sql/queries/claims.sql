@@ -99,32 +99,41 @@ select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_ty
  order by d.next_attempt_at, d.id;
 
 -- name: journal_wave
--- The fence before the POST: records which deliveries go into which request, from a live claim with enough lease left.
+-- The fence before the POST: records which deliveries go into which request, from a live claim with enough lease left, and tells
+-- what must not be sent as it was claimed: what got a late ticket, came too late, was ended, or whose installation changed.
 with live as materialized (
-  select c.token, c.worker_id, c.claimed_at, exists (select from relevo.late_tickets) as any_late
+  select c.token, c.worker_id, exists (select from relevo.late_tickets) as any_late
     from relevo.claims c
    where c.token = %(token)s
      and c.leased_until > coalesce(%(now)s::timestamptz, now()) + %(timeout_ms)s * interval '1 millisecond'
      for key share
 ), ended as materialized (
   select array(select e.id from relevo.notification_events e where e.id = any (%(events)s::bigint[]) and e.ended_at is not null) as events
-), handled as materialized ( -- since the claim, which looked at all of them
-  select i.installation_id, i.handled_before
-    from live join relevo.device_installations i on i.handled_before >= live.claimed_at - interval '1 minute'
 ), held as materialized (
   select w.request_id, w.event_day, w.id,
          case when t.ticket_id is not null then 'sent'
-              when d.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'expired'
-              when d.notification_event_id = any ((select ended.events from ended)::bigint[])
-                or d.created_at <= (select h.handled_before from handled h where h.installation_id = d.installation_id) then 'cancelled'
+              when d.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'deadline_passed'
+              when d.notification_event_id = any ((select ended.events from ended)::bigint[]) then 'event_ended'
+              when i.handled_before >= d.created_at then 'handled_elsewhere'
+              when i.installation_id is null then 'installation_gone'
+              when not i.may_receive then 'not_allowed'
+              when i.opt_outs <> '{}' and exists (
+                select from relevo.notification_events e
+                 where e.id = d.notification_event_id and e.category = any (i.opt_outs)) then 'opted_out'
+              when i.token_version is distinct from w.token_version then 'token_changed'
               else 'send' end as verdict,
          t.ticket_id
     from live
-    cross join unnest(%(request_ids)s::uuid[], %(days)s::date[], %(ids)s::bigint[]) as w(request_id, event_day, id)
+    cross join unnest(%(request_ids)s::uuid[], %(days)s::date[], %(ids)s::bigint[], %(versions)s::int[])
+      as w(request_id, event_day, id, token_version)
     cross join lateral (select d.deadline_at, d.provider_ticket_id, d.notification_event_id, d.installation_id, d.created_at
                           from relevo.notification_deliveries d
                          where d.event_day = w.event_day and d.id = w.id and d.claim_token = live.token
                         offset 0) d
+    left join lateral (select i.installation_id, i.handled_before, i.opt_outs, i.token_version, relevo.may_receive(i) as may_receive
+                         from relevo.device_installations i
+                        where i.installation_id = d.installation_id
+                       offset 0) i on true
     left join lateral (select l.ticket_id from relevo.late_tickets l
                         where live.any_late and l.event_day = w.event_day and l.delivery_id = w.id
                           and l.ticket_id is distinct from d.provider_ticket_id
@@ -142,6 +151,25 @@ with live as materialized (
 select h.event_day, h.id, h.verdict, h.ticket_id from held h where h.verdict <> 'send'
 union all
 select null, (select count(*) from held h where h.verdict = 'send'), 'send', null from live;
+
+-- name: recheck_journalled
+-- Looks once more at the installations of a wave whose journal is committed: a change that committed while it was written is seen
+-- here, and no lock of ours keeps an app waiting for that.
+select w.event_day, w.id,
+       case when i.installation_id is null then 'installation_gone'
+            when not i.may_receive then 'not_allowed'
+            when i.token_version is distinct from w.token_version then 'token_changed'
+            else 'opted_out' end as verdict,
+       null as ticket_id
+  from unnest(%(days)s::date[], %(ids)s::bigint[], %(installations)s::uuid[], %(versions)s::int[], %(events)s::bigint[])
+    as w(event_day, id, installation_id, token_version, event_id)
+  left join lateral (select i.installation_id, i.opt_outs, i.token_version, relevo.may_receive(i) as may_receive
+                       from relevo.device_installations i
+                      where i.installation_id = w.installation_id
+                     offset 0) i on true
+ where i.token_version is distinct from w.token_version or not i.may_receive
+    or (i.opt_outs <> '{}' and exists (
+          select from relevo.notification_events e where e.id = w.event_id and e.category = any (i.opt_outs)));
 
 -- name: read_journalled
 -- Reads which deliveries a wave's requests really hold, where some were not ours any more.

@@ -34,11 +34,11 @@ def test_a_deleted_event_is_not_found(held, conn) -> None:
 
 
 def test_a_completed_event_is_not_sent(held, conn) -> None:
-    """After `complete` the journal says cancelled, no request is recorded, and settled so the delivery is final."""
+    """After `complete` the journal says so, and no request is recorded."""
     worker, claim, event_id = held
     assert door.complete(conn, event_id, "read in the app")
     verdicts = worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)])
-    assert [verdict.verdict for verdict in verdicts] == ["cancelled"]
+    assert [verdict.verdict for verdict in verdicts] == ["event_ended"]
     assert conn.execute("select count(*) from relevo.push_requests").fetchone() == (0,)
 
 

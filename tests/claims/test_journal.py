@@ -98,7 +98,7 @@ def test_it_skips_what_has_expired(build, conn) -> None:
     claim = take(worker)
     request = PushRequest(uuid4(), claim.deliveries)
     verdicts = {v.id: v.verdict for v in worker.claims.journal(claim, [request], NOW)}
-    assert verdicts == {late: "expired", timely: "send"}
+    assert verdicts == {late: "deadline_passed", timely: "send"}
     assert journalled(conn) == {request.id: [timely]}
 
 
@@ -108,10 +108,64 @@ def test_a_request_of_expired_deliveries_is_none(build, conn) -> None:
     worker = build()
     claim = take(worker)
     verdicts = worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)], NOW)
-    assert {v.verdict for v in verdicts} == {"expired"}
+    assert {v.verdict for v in verdicts} == {"deadline_passed"}
     assert journalled(conn) == {}
     worker.claims.settle(claim, answers(claim, "expired", attempted=False), now=NOW)
     assert states(conn) == {"expired": 2}
+
+
+EVENT = """
+insert into relevo.notification_events (id, event_type, event_key, title, audience, content_hash, category)
+values (1, 'tender.new', '1', 'Hello', 'everyone', '', 'news')
+"""
+MOVE = "token = 'ExponentPushToken[new]', token_version = token_version + 1"
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        (f"update relevo.device_installations set {MOVE}", "token_changed"),
+        ("delete from relevo.device_installations", "installation_gone"),
+        ("update relevo.device_installations set token = null", "not_allowed"),
+        ("update relevo.device_installations set permission = 'denied'", "not_allowed"),
+        ("update relevo.device_installations set push_capable = false", "not_allowed"),
+        ("update relevo.device_installations set active = false", "not_allowed"),
+        ("update relevo.device_installations set invalidated_at = now(), invalid_reason = 'gone'", "not_allowed"),
+        (f"update relevo.device_installations set {MOVE}, permission = 'denied'", "not_allowed"),
+        ("update relevo.device_installations set opt_outs = '{other,news}'", "opted_out"),
+        ("update relevo.device_installations set opt_outs = '{other}'", "send"),
+        ("update relevo.device_installations set handled_before = now()", "handled_elsewhere"),
+        ("update relevo.device_installations set handled_before = now() - interval '1 hour'", "send"),
+        ("update relevo.device_installations set locale = 'es', updated_at = now()", "send"),
+    ],
+)
+def test_it_looks_at_the_installation_again(build, conn, change, verdict) -> None:
+    """What changed since the claim is not sent as it was claimed, and not journalled; others of the request are."""
+    conn.execute(EVENT)
+    changed, same = add(conn, 2)
+    worker = build()
+    claim = take(worker)
+    conn.execute(
+        f"{change} where installation_id = (select installation_id from relevo.notification_deliveries where id = %s)",
+        [changed],
+    )
+    request = PushRequest(uuid4(), claim.deliveries)
+    verdicts = {v.id: v.verdict for v in worker.claims.journal(claim, [request], NOW)}
+    assert verdicts == {changed: verdict, same: "send"}
+    (ids,) = journalled(conn).values()
+    assert sorted(ids) == ([changed, same] if verdict == "send" else [same])
+
+
+def test_it_says_the_first_thing_that_stands_in_the_way(build, conn) -> None:
+    """A deadline that passed, an event that ended and a phone that is gone: the delivery ends as the first of them says."""
+    conn.execute(EVENT)
+    late, ended = *add(conn, 1, deadline=NOW), *add(conn, 1)
+    worker = build()
+    claim = take(worker)
+    conn.execute("update relevo.notification_events set state = 'cancelled', ended_at = now()")
+    conn.execute("delete from relevo.device_installations")
+    verdicts = worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)], NOW)
+    assert {v.id: v.verdict for v in verdicts} == {late: "deadline_passed", ended: "event_ended"}
 
 
 def test_it_leaves_out_what_others_finished(build, conn) -> None:

@@ -29,6 +29,15 @@ SQL = queries.load("claims")
 
 
 @dataclass
+class Phone:
+    """What a delivery's installation must look like: which of its tokens is the last, and whether it wants pushes."""
+
+    version: int | None = 1
+    allowed: bool = True
+    opted_out: bool = False
+
+
+@dataclass
 class Row:
     """What a delivery must look like."""
 
@@ -41,6 +50,7 @@ class Row:
     lapses: int = 0
     token: UUID | None = None
     ticket: str | None = None
+    phone: Phone = field(default_factory=Phone, compare=False)
 
     @property
     def final(self) -> bool:
@@ -119,12 +129,20 @@ class Model:
             return "already_completed"
         return "error" if token in self.claims else "taken_by_another_worker"
 
-    def verdict(self, key: int) -> str:
-        """Say what the journal must say of a delivery."""
+    def verdict(self, key: int, version: int | None) -> str:
+        """Say what the journal must say of a delivery that was claimed for one version of its phone's token."""
         row = self.rows[key]
         if self.waiting(key):
             return "sent"
-        return "expired" if row.deadline is not None and row.deadline <= self.now else "send"
+        if row.deadline is not None and row.deadline <= self.now:
+            return "deadline_passed"
+        if row.phone.version is None:
+            return "installation_gone"
+        if not row.phone.allowed:
+            return "not_allowed"
+        if row.phone.opted_out:
+            return "opted_out"
+        return "send" if row.phone.version == version else "token_changed"
 
     def waiting(self, key: int) -> list[str]:
         """List the newest late tickets that wait for a delivery; those that came at the same time are as good as another."""
@@ -216,6 +234,26 @@ select d.id
                 when d.claim_token is null then d.next_attempt_at is not null
                 else c.token is not null end
 """
+PHONE = "where installation_id = (select installation_id from relevo.notification_deliveries where id = %s)"
+CHANGES = {
+    "move": f"update relevo.device_installations set token = token || '+', token_version = token_version + 1 {PHONE}",
+    "forget": f"delete from relevo.device_installations {PHONE}",
+    "forbid": f"update relevo.device_installations set permission = 'denied' {PHONE}",
+    "allow": f"update relevo.device_installations set permission = 'granted' {PHONE}",
+    "opt out": f"update relevo.device_installations set opt_outs = '{{news}}' {PHONE}",
+}
+EVENT = """
+insert into relevo.notification_events (id, event_type, event_key, title, audience, content_hash, category)
+values (1, 'tender.new', '1', 'Hello', 'everyone', '', 'news')
+"""
+BECOMES: dict[str, Any] = {
+    "sent": "sent",
+    "deadline_passed": "expired",
+    "installation_gone": "skipped",
+    "not_allowed": "skipped",
+    "opted_out": "skipped",
+    "token_changed": "retryable",
+}
 OUTCOMES = ("sent", "sent", "retryable", "retryable", "failed", "invalid", "unknown")
 NOT_BEGUN = ("skipped", "cancelled", "expired", "retryable")
 
@@ -249,7 +287,7 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.model = Model()
         self.held: list[Handle] = []
-        for table in ("notification_deliveries", "claims", "push_requests", "late_tickets"):
+        for table in ("notification_deliveries", "claims", "push_requests", "late_tickets", "device_installations"):
             self.conn.execute(f"delete from relevo.{table}".encode())
         self._add(4, "tender.new")
 
@@ -281,6 +319,24 @@ class Machine(RuleBasedStateMachine):
         columns = {"event_type": event_type, "at_most_once": at_most_once, "deadline": until, "due": now}
         for key in add(self.conn, count, **columns):
             self.model.rows[key] = Row(event_type, at_most_once, until, now)
+
+    @rule(which=st.integers(0, 100), how=st.sampled_from(["move", "move", "forget", "forbid", "allow", "opt out"]))
+    def change_phone(self, which: int, how: str) -> None:
+        """A phone of an open delivery gets another token, is forgotten, wants no pushes any more, or wants them again."""
+        found = [key for key, row in self.model.rows.items() if row.status in OPEN and row.phone.version is not None]
+        if not found:
+            return
+        key = found[which % len(found)]
+        phone = self.model.rows[key].phone
+        if how == "move":
+            phone.version = (phone.version or 0) + 1
+        elif how == "forget":
+            phone.version = None
+        elif how == "opt out":
+            phone.opted_out = True
+        else:
+            phone.allowed = how == "allow"
+        self.conn.execute(CHANGES[how], [key])
 
     @rule(worker=WORKER, limit=st.integers(1, 6), commit=st.sampled_from(["answered", "answer lost", "lost"]))
     def claim(self, worker: int, limit: int, commit: str) -> None:
@@ -373,15 +429,18 @@ class Machine(RuleBasedStateMachine):
             return
         verdicts = handle.worker.claims.journal(claim, [request], self.model.now)
         held = [d.id for d in request.deliveries if self.model.rows[d.id].token == claim.token]
-        assert {v.id: v.verdict for v in verdicts} == {key: self.model.verdict(key) for key in held}
+        versions = {d.id: d.token_version for d in request.deliveries}
+        assert {v.id: v.verdict for v in verdicts} == {key: self.model.verdict(key, versions[key]) for key in held}
         assert all(v.ticket_id in self.model.waiting(v.id) for v in verdicts if v.verdict == "sent")
         send = {v.id for v in verdicts if v.verdict == "send"}
+        rows = self.conn.execute("select unnest(ids) from relevo.push_requests where id = %s", [request.id]).fetchall()
+        assert {row[0] for row in rows} == send, "the journal holds what may be sent"
         if send:
             handle.requests.append(PushRequest(request.id, tuple(d for d in request.deliveries if d.id in send)))
             self.model.unanswered[claim.token][request.id] = sorted(send)
         if obey:
             done = [v for v in verdicts if v.verdict != "send"]
-            self._settle(handle, [Answer(v.event_day, v.id, v.verdict, False, v.ticket_id) for v in done], [])
+            self._settle(handle, [Answer(v.event_day, v.id, BECOMES[v.verdict], False, v.ticket_id) for v in done], [])
 
     @precondition(asked)
     @rule(number=HANDLE, which=st.integers(0, 3), outcomes=ANSWERS)
@@ -538,6 +597,7 @@ class Machine(RuleBasedStateMachine):
 def test_claims_follow_their_contract(build, conn) -> None:
     """No delivery is lost, none is settled by a claim that does not hold it, attempts never exceed the cap."""
     conn.execute("insert into relevo.event_types (event_type, lease_ms) values ('slow', %s)", [LEASES["slow"]])
+    conn.execute(EVENT)
     bounds = {"outbox_max_attempts": CAP, "outbox_poison_lapses": POISON, "outbox_suspect_lapses": SUSPECT}
     workers = [build(worker_id=f"worker-{n}", outbox_retry_jitter_ms=0, **bounds) for n in range(3)]
     machine = type("Claims", (Machine,), {"conn": conn, "workers": workers})

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-from claiming import NOW, answers, journal, take
+from claiming import NOW, SECOND, answers, journal, take
 from psycopg.conninfo import make_conninfo
 
 from deliveries import TODAY
@@ -28,6 +28,10 @@ select %(day)s::date - n %% 3, %(event)s, lpad(to_hex(n), 32, '0')::uuid, 'tende
        case when %(done)s then %(now)s::timestamptz end, case when %(done)s then 'ticket' end
   from generate_series(1, %(count)s) n
 """
+PHONES = """
+insert into relevo.device_installations (installation_id, token, handled_before)
+select lpad(to_hex(n), 32, '0')::uuid, 'ExponentPushToken[' || n || ']', %(now)s::timestamptz from generate_series(1, %(count)s) n
+"""
 PARTITIONS = """
 select inhrelid::regclass::text from pg_inherits where inhparent = 'relevo.notification_deliveries'::regclass
 """
@@ -43,6 +47,10 @@ class Table:
     def load(self, count: int, *, done: bool, event: int) -> None:
         """Insert deliveries of one event, set-based as fan-out does, finished ones or due ones."""
         self.conn.execute(LOAD, {"day": TODAY, "event": event, "done": done, "count": count, "now": NOW})
+
+    def load_phones(self, count: int) -> None:
+        """Insert the installations of the first deliveries; each was handled in the app, before these were made."""
+        self.conn.execute(PHONES, {"count": count, "now": NOW - 30 * SECOND})
 
     def analyze(self) -> None:
         """Bring the statistics up to date."""
@@ -64,6 +72,7 @@ def small(server, admin, template) -> Iterator[Table]:
     """A freshly loaded table that was never analyzed and holds little more than one batch."""
     for table in _open(server, admin, template, "plans_small"):
         table.load(2 * BATCH + 100, done=False, event=1)
+        table.load_phones(2 * BATCH + 100)
         yield table
 
 
@@ -75,6 +84,7 @@ def big(server, admin, template) -> Iterator[Table]:
         table.analyze()
         table.load(899_000, done=True, event=2)
         table.load(100_000, done=False, event=3)
+        table.load_phones(100_000)
         yield table
 
 
@@ -125,6 +135,7 @@ class Batch:
     days: list[Any]
     ids: list[int]
     requests: list[UUID]
+    installations: list[UUID]
 
     def cost(self, name: str, **more: Any) -> Cost:
         """Explain one of the statements that come after the claim."""
@@ -139,7 +150,7 @@ class Batch:
             "days": self.days, "ids": self.ids, "request_ids": [self.requests[n // 100] for n in range(size)],
             "kinds": [1] * size, "statuses": ["sent"], "spent": [1], "paced": [True], "codes": [None], "messages": [None],
             "floors_ms": [0], "projects": [None], "not_befores": [None], "types": ["tender.new"], "formers": ["pending"], "events": [1], "tickets": [f"ticket-{n}" for n in self.ids], "versions": [1] * size,
-            "project": "default", "request_outcomes": ["answered"] * len(self.requests), "receipt_ms": 900_000, "finish": False, "mixed": False,
+            "installations": self.installations, "project": "default", "request_outcomes": ["answered"] * len(self.requests), "receipt_ms": 900_000, "finish": False, "mixed": False,
             "max_attempts": 9, "lapsed": True,
             "retry_base_ms": 60_000, "retry_max_ms": 3_600_000, "retry_jitter_ms": 500, "poison_lapses": 5,
         }  # fmt: skip
@@ -165,7 +176,8 @@ def conn(table: Table) -> Iterator[psycopg.Connection[Any]]:
 def batch(conn) -> Batch:
     """A claim of 1,000 deliveries that stand behind one another in the queue."""
     rows = conn.execute(SQL["pick_due"], DUE).fetchall()
-    taken = Batch(conn, uuid4(), [row[0] for row in rows], [row[1] for row in rows], [uuid4() for _ in range(10)])
+    days, ids, _, installations = ([row[n] for row in rows] for n in range(4))
+    taken = Batch(conn, uuid4(), days, ids, [uuid4() for _ in range(10)], installations)
     assert len(taken.ids) == BATCH
     return taken
 
@@ -192,9 +204,9 @@ def assert_in_the_order_of_the_batch(cost: Cost, *, reads: int, buffers: int) ->
 
 
 def test_claiming_reads_the_batch(conn) -> None:
-    """A claim of 1,000 out of a million reads 1,000 rows, in the order of the due index, without sorting."""
+    """A claim of 1,000 out of a million reads 1,000 rows, in the order of the due index, without sorting, and their phones."""
     cost = explain(conn, "pick_due", DUE)
-    assert_in_the_order_of_the_batch(cost, reads=1, buffers=8)
+    assert_in_the_order_of_the_batch(cost, reads=2, buffers=12)
     assert "Sort" not in cost.plan
 
 
@@ -211,9 +223,21 @@ def test_marking_a_claim_touches_the_batch(batch) -> None:
 
 
 def test_journalling_touches_the_batch(batch) -> None:
-    """The journal looks each delivery up once, and once for a late ticket."""
+    """The journal looks each delivery and its phone up once, by key, and once for a late ticket.
+
+    It reads no phone of others, though all of them were handled in the app within the last minute.
+    """
     batch.conn.execute(SQL["claim_picked"], batch.parameters)
-    assert_in_the_order_of_the_batch(batch.cost("journal_wave"), reads=2, buffers=20)
+    cost = batch.cost("journal_wave")
+    assert_in_the_order_of_the_batch(cost, reads=2, buffers=20)
+    assert "device_installations_pkey" in cost.plan
+
+
+def test_looking_again_after_the_journal_touches_the_batch(claimed) -> None:
+    """The second look reads each phone of the wave once, by key."""
+    cost = claimed.cost("recheck_journalled")
+    assert_in_the_order_of_the_batch(cost, reads=1, buffers=8)
+    assert "device_installations_pkey" in cost.plan
 
 
 @pytest.mark.parametrize("status", ["sent", "retryable", "failed"])
@@ -244,7 +268,7 @@ def test_late_tickets_touch_the_batch(batch, held) -> None:
 @pytest.mark.parametrize("name", ["adopt_claim", "explain_loss"])
 def test_looking_back_at_a_claim_touches_the_batch(claimed, name) -> None:
     """Adopting a claim or explaining its loss looks each delivery up by its key."""
-    assert_in_the_order_of_the_batch(claimed.cost(name), reads=1, buffers=10)
+    assert_in_the_order_of_the_batch(claimed.cost(name), reads=2, buffers=12)
 
 
 @pytest.mark.parametrize("table", ["big with stale statistics"], indirect=True)
@@ -277,7 +301,7 @@ def test_claiming_and_handing_back_are_hot_updates(server, admin, template) -> N
         with table.conn.transaction(force_rollback=True):
             conn = table.conn
             rows = conn.execute(SQL["pick_due"], DUE | {"limit": 2_000}).fetchall()[::8]
-            share = Batch(conn, uuid4(), [row[0] for row in rows], [row[1] for row in rows], [uuid4()] * 3)
+            share = Batch(conn, uuid4(), [row[0] for row in rows], [row[1] for row in rows], [uuid4()] * 3, [])
             conn.execute(SQL["claim_picked"], share.parameters)
             assert conn.execute(HOT).fetchone() == (250, 250)
             conn.execute(SQL["end_claim"], share.parameters)

@@ -237,7 +237,12 @@ class TestComplete:
         keys = {d.id: (phones.index(d.installation_id), d.notification_event_id) for d in claim.deliveries}
         first = min(d.notification_event_id for d in claim.deliveries)
         judged = {keys[v.id]: v.verdict for v in verdicts}
-        assert judged == {(0, first): "cancelled", (1, first): "send", (0, first + 1): "send", (1, first + 1): "send"}
+        assert judged == {
+            (0, first): "handled_elsewhere",
+            (1, first): "send",
+            (0, first + 1): "send",
+            (1, first + 1): "send",
+        }
 
 
 class TestDelete:

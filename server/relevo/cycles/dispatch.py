@@ -84,7 +84,8 @@ class _Drain:
     due: list[DueLane] = field(default_factory=list)
     looked_at: float = -_NEVER
     claimed: int = 0
-    claimed_before_look: int = 0
+    left_behind: bool = False
+    """Whether a batch ended since the last look, and may have handed something back."""
     counts: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
@@ -144,11 +145,11 @@ class _Drain:
         except BUSY as error:
             self._tell(f"what is due could not be read: {normalise_error(error, 200)}")
         self.looked_at = time.monotonic()
-        self.claimed_before_look = self.claimed
+        self.left_behind = False
 
     def _look_anew(self) -> bool:
-        """Look once more after the last batch: what it left behind, e.g. of another lease, may be due as well."""
-        if self.claimed == self.claimed_before_look or not self._may_claim():
+        """Look once more after the last batch: what it left behind, of another lease or for a new token, may be due."""
+        if not self.left_behind or not self._may_claim():
             return False
         self.looked_at = -_NEVER
         self._look()
@@ -313,6 +314,7 @@ class _Drain:
 
     def _count(self, batch: Batch, error: BaseException | None) -> None:
         """Count what became of a batch."""
+        self.left_behind = True
         project = batch.claim.project
         self.counts += batch.counts
         for problem in batch.problems:

@@ -27,7 +27,19 @@ from relevo.delivery.projects import Projects
 from relevo.delivery.sending import PushContext, PushMiddleware, RequestPool, RequestPools, send
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError, Reschedule
 from relevo.logs import normalise_error
-from relevo.model import Answer, Content, Delivery, Lane, Message, PushRequest, Reply, Status, Ticket
+from relevo.model import (
+    Answer,
+    Content,
+    Delivery,
+    Lane,
+    Message,
+    Obstacle,
+    PushRequest,
+    Reply,
+    Status,
+    Ticket,
+    Verdict,
+)
 from relevo.ports import Composer, PushProvider
 from relevo.runtime.runs import Run
 
@@ -135,7 +147,7 @@ class Batch:
         ready: list[Delivery] = []
         answers: list[Answer] = []
         for delivery in self._deliveries:
-            answer = _obstructed(delivery) or self._compose_one(delivery, contents)
+            answer = _obstructed(delivery, delivery.obstacle) or self._compose_one(delivery, contents)
             if answer is None:
                 ready.append(delivery)
             else:
@@ -246,12 +258,11 @@ class Batch:
                 verdict = verdicts.get(delivery.id)
                 if verdict is None:
                     continue  # not ours any more
-                if verdict.verdict == "send":
+                answer = _judged(delivery, verdict)
+                if answer is None:
                     going.append(delivery)
-                elif verdict.verdict == "sent":
-                    answers.append(_answer(delivery, "sent", ticket=verdict.ticket_id, code=None))
                 else:
-                    answers.append(_answer(delivery, verdict.verdict, code=_WHY[verdict.verdict]))
+                    answers.append(answer)
             if going:
                 requests.append(PushRequest(request.id, tuple(going)))
         return answers, requests
@@ -407,9 +418,6 @@ class Batch:
         return (delivery for delivery in self.claim.deliveries if isinstance(delivery, Delivery))
 
 
-_WHY = {"expired": "deadline_passed", "cancelled": "event_ended"}
-
-
 def alerts(tickets: Iterable[Ticket], known: Collection[str]) -> list[str]:
     """Return what operators have to mend and were not told of yet; of credential faults the breaker tells."""
     found = {f"{t.code}: {t.message}" for t in tickets if t.alert and t.fate != "credential"}
@@ -453,16 +461,27 @@ def _composed(compose: Composer, message: Message, delivery: Delivery) -> Messag
     return composed
 
 
-def _obstructed(delivery: Delivery) -> Answer | None:
-    """Return the answer for a delivery that must not be sent any more."""
-    if delivery.obstacle is None:
+def _judged(delivery: Delivery, verdict: Verdict) -> Answer | None:
+    """Return the answer for a delivery that the journal holds back."""
+    if verdict.verdict == "send":
         return None
+    if verdict.verdict == "sent":
+        return _answer(delivery, "sent", ticket=verdict.ticket_id, code=None)
+    return _obstructed(delivery, verdict.verdict)
+
+
+def _obstructed(delivery: Delivery, obstacle: Obstacle | None) -> Answer | None:
+    """Return the answer for a delivery that must not be sent any more; to a phone's new token it may be, next time."""
+    if obstacle is None:
+        return None
+    if obstacle == "token_changed":
+        return _not_attempted(delivery, Reply("held_back", code=obstacle))
     status: Status = "skipped"
-    if delivery.obstacle == "deadline_passed":
+    if obstacle == "deadline_passed":
         status = "expired"
-    elif delivery.obstacle in _ENDED:
+    elif obstacle in _ENDED:
         status = "cancelled"
-    return _answer(delivery, status, code=delivery.obstacle)
+    return _answer(delivery, status, code=obstacle)
 
 
 def _ticketed(delivery: Delivery, ticket: Ticket, floor_ms: int = 0, *, attempted: bool = True) -> Answer:

@@ -232,6 +232,10 @@ class Claims:
         Raises OwnershipLostError if the claim is gone or too little of its lease is left for a request.
         """
         claim.check()
+        verdicts = self._write_journal(claim, wave, now)
+        return self._recheck(claim, wave, verdicts, now)
+
+    def _write_journal(self, claim: Claim, wave: Sequence[PushRequest], now: datetime | None) -> list[Verdict]:
         asked = [delivery for request in wave for delivery in request.deliveries]
         requests = [each for request in wave for each in [str(request.id)] * len(request.deliveries)]
         with self._transaction() as connection:
@@ -243,6 +247,7 @@ class Claims:
                     "events": array({delivery.notification_event_id for delivery in asked}),
                     "request_ids": array(requests),
                     **_keys(asked),
+                    "versions": _versions(asked),
                     "timeout_ms": self._settings.push_request_timeout_ms,
                     "now": now,
                 },
@@ -269,6 +274,29 @@ class Claims:
             ours = {row[0] for row in connection.execute(_SQL["read_journalled"], requests)}
             asked = [delivery for delivery in asked if delivery.id in ours or delivery.id in verdicts]
         return [verdicts.get(d.id) or Verdict(d.event_day, d.id, "send", None) for d in asked]
+
+    def _recheck(
+        self, claim: Claim, wave: Sequence[PushRequest], verdicts: list[Verdict], now: datetime | None
+    ) -> list[Verdict]:
+        """Hold back what changed while the journal was written, which only a look after its commit can see."""
+        going = {verdict.id for verdict in verdicts if verdict.verdict == "send"}
+        asked = [delivery for request in wave for delivery in request.deliveries if delivery.id in going]
+        if not asked:
+            return verdicts
+        parameters = {
+            **_keys(asked),
+            "installations": array([delivery.installation_id for delivery in asked]),
+            "versions": _versions(asked),
+            "events": array([delivery.notification_event_id for delivery in asked]),
+        }
+        with self._transaction() as connection:
+            rows = connection.execute(_SQL["recheck_journalled"], parameters).fetchall()
+        changed = {row[1]: Verdict(*row) for row in rows}
+        going -= changed.keys()
+        empty = [request.id for request in wave if going.isdisjoint(d.id for d in request.deliveries)]
+        if changed and empty:
+            self.mark_unsent(claim, empty, now)
+        return [changed.get(verdict.id, verdict) for verdict in verdicts]
 
     def mark_unsent(self, claim: Claim, requests: Sequence[UUID], now: datetime | None = None) -> None:
         """Note that journalled requests of a lost claim were not even begun; nothing else of it is touched."""
@@ -324,7 +352,7 @@ class Claims:
             **_keys(answers),
             "kinds": array(kinds),
             "tickets": text_array([a.ticket_id for a in answers]),
-            "versions": array(["NULL" if a.token_version is None else a.token_version for a in answers]),
+            "versions": _versions(answers),
             "statuses": [sort[0] for sort in sorts],
             "spent": [sort[1] for sort in sorts],
             "paced": [sort[2] for sort in sorts],
@@ -489,6 +517,10 @@ def end_claim(
 def _keys(deliveries: Sequence[Delivery] | Sequence[Awaiting] | Sequence[Answer]) -> dict[str, str]:
     days = {day: str(day) for day in {d.event_day for d in deliveries}}  # few: written once each
     return {"days": array([days[d.event_day] for d in deliveries]), "ids": array([d.id for d in deliveries])}
+
+
+def _versions(of: Sequence[Delivery] | Sequence[Answer]) -> str:
+    return array(["NULL" if each.token_version is None else each.token_version for each in of])
 
 
 def _words(said: str | None) -> str | None:
