@@ -27,7 +27,8 @@ from typing import Any, Literal, Self
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
+CLOSING_S = 5.0
 _STARTUP_HEAD, _FRAME_HEAD = 4, 5
 _PROTOCOL_3 = 3
 
@@ -150,7 +151,7 @@ class Proxy:
         self._cut_all()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         if others:
-            await asyncio.wait(others, timeout=DEADLINE_S / 2)
+            await asyncio.wait(others, timeout=CLOSING_S)
 
     def _do(self, action: Callable[[], None]) -> None:
         async def act() -> None:

@@ -98,7 +98,7 @@ def test_a_service_in_trouble_is_named_and_nothing_is_dropped(
     build, retired, conn, s3_settings, between, trouble, outcome, said, left
 ) -> None:
     """The run says what the service did, every row stays, and once it works the month is verified and can be dropped."""
-    patience_ms = 400 if trouble is silent else 5_000
+    patience_ms = 400 if trouble is silent else 30_000
     app = build(
         archive_part_rows=100, **s3_settings | {"archive_endpoint": between.endpoint, "archive_timeout_ms": patience_ms}
     )

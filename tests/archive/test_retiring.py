@@ -23,6 +23,7 @@ from months import (
 )
 
 from phones import add_phones, fan_out, reached
+from processes import PATIENCE_S, eventually
 from relevo import actions, door
 from relevo.cycles import ingest
 from relevo.delivery.rendering import tender
@@ -228,6 +229,9 @@ def test_nobody_writes_to_a_sealed_month(build, conn) -> None:
         conn.execute(insert, [OLD, phones[0]])
 
 
+WAITING = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+
+
 @pytest.mark.parametrize("writer", ["a shared hold", "a plain write"])
 def test_a_seal_waits_for_writers_under_way(build, conn, dsn, writer) -> None:
     """Who began to write before the seal finishes first, and what it wrote is in the month that is retired."""
@@ -248,9 +252,10 @@ def test_a_seal_waits_for_writers_under_way(build, conn, dsn, writer) -> None:
 
         thread = threading.Thread(target=cleaning)
         thread.start()
-        assert not done.wait(0.7)
+        eventually(lambda: conn.execute(WAITING).fetchone() == (1,), "the seal waits", every=0.005)
+        assert not done.is_set()
         mine.commit()
-        thread.join(20)
+        thread.join(PATIENCE_S)
     assert done.is_set()
     assert conn.execute(f"select count(*) from {COLD}").fetchone() == (4,)
 
@@ -335,12 +340,9 @@ def test_a_redrive_that_meets_a_seal_leaves_the_month_alone(build, conn, dsn) ->
         assert seal(mine)
         thread = threading.Thread(target=lambda: opened.append(actions.redrive(app.database, dead)))
         thread.start()
-        waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
-        deadline = time.monotonic() + 10
-        while conn.execute(waits).fetchone() != (1,):
-            assert time.monotonic() < deadline
+        eventually(lambda: conn.execute(WAITING).fetchone() == (1,), "the redrive waits", every=0.005)
         mine.commit()
-        thread.join(20)
+        thread.join(PATIENCE_S)
     assert opened == [1]
     assert conn.execute(f"select count(*) from {HOT} where status = 'failed'").fetchone() == (1,)
 
@@ -363,7 +365,7 @@ def race(cleaner: Any, *others: Any) -> list[Any]:
         assert time.monotonic() < deadline, reports
         reports.append(clean_up(cleaner))
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
     assert failures == []
     return reports

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from months import a_run, add_old_deliveries, clean_up, export, month_ago
 
+from processes import eventually
 from relevo.archive.throttle import Throttle
 
 
@@ -48,29 +49,35 @@ def at_work(share_percent: int, run) -> Throttle:
     return throttle
 
 
-def rested(throttle: Throttle, run, worked_s: float) -> float:
-    """Return how long it rests after so much work."""
-    began = time.monotonic()
+class Rests:
+    """In the place of the event that a rest waits for: notes how long each rest is to be, and rests not at all."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def wait(self, seconds: float) -> None:
+        """Note how long."""
+        self.seconds.append(seconds)
+
+
+def rests_of(throttle: Throttle, run, worked_s: float) -> list[float]:
+    """Return how long it wants to rest after so much work."""
+    run.stopping = rests = Rests()
     throttle.rest(run, worked_s)
-    return time.monotonic() - began
+    return rests.seconds
 
 
 def test_it_rests_while_others_write_and_only_then(build, writer) -> None:
     """A fifth of the time is its own while somebody writes: four times the work is rest; alone it goes on at once."""
     run, throttle = a_run(build(), "archive-export"), Throttle(20)
     watch(throttle, run, 1.2)
-    assert rested(throttle, run, 0.3) < 0.8
+    assert rests_of(throttle, run, 0.3) == []
     writer.set()
-    deadline = time.monotonic() + 10
-    while not throttle.busy:
-        assert time.monotonic() < deadline
-        watch(throttle, run, 0.2)
-    assert 1.0 < rested(throttle, run, 0.3) < 6.0
+    eventually(lambda: throttle.look(run) or throttle.busy, "others are noticed", every=0.05)
+    assert rests_of(throttle, run, 0.3) == [pytest.approx(1.2)]
     writer.clear()
-    while throttle.busy:
-        assert time.monotonic() < deadline + 10
-        watch(throttle, run, 0.2)
-    assert rested(throttle, run, 0.3) < 0.8
+    eventually(lambda: throttle.look(run) or not throttle.busy, "nobody writes any more", every=0.05)
+    assert rests_of(throttle, run, 0.3) == []
 
 
 def test_who_stops_does_not_rest(build) -> None:
@@ -78,13 +85,15 @@ def test_who_stops_does_not_rest(build) -> None:
     run = a_run(build(), "archive-export")
     throttle = at_work(1, run)
     threading.Timer(0.2, run.stopping.set).start()
-    assert rested(throttle, run, 5.0) < 20.0
+    began = time.monotonic()
+    throttle.rest(run, 5.0)
+    assert time.monotonic() - began < 30, "not the whole minute"
 
 
 def test_all_of_the_time_can_be_its_own(build) -> None:
     """With a share of 100 per cent there is no rest, whoever writes."""
     run = a_run(build(), "archive-export")
-    assert rested(at_work(100, run), run, 60.0) < 10.0
+    assert rests_of(at_work(100, run), run, 60.0) == [0]
 
 
 def test_what_was_written_at_one_blow_does_not_count(build, conn) -> None:
@@ -94,11 +103,12 @@ def test_what_was_written_at_one_blow_does_not_count(build, conn) -> None:
     load = "insert into public.scribble select generate_series(1, 10000)"
     watch(throttle, a_run(app, "archive-export"), 1.2)
     conn.execute(load)
-    time.sleep(1.2)
+    conn.execute("select pg_stat_force_next_flush()")
     run = a_run(app, "archive-export")
     watch(throttle, run, 2.5)
     assert not throttle.busy
     conn.execute(load)
+    conn.execute("select pg_stat_force_next_flush()")
     seen = []
     for _ in range(30):
         watch(throttle, run, 0.1)

@@ -17,7 +17,7 @@ from relevo.delivery.claims import end_claim
 from relevo.errors import OwnershipLostError
 
 RENEW = queries.load("claims")["renew_claims"]
-DEADLINE_S = 30
+DEADLINE_S = 60
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from relevo.errors import OwnershipLostError
 from relevo.model import PushRequest
 from relevo.runtime.wakeups import Listener
 
-SHORT = {"outbox_lease_duration_ms": 1_600, "database_connect_timeout_ms": 2_000}
+SHORT = {"outbox_lease_duration_ms": 2_400, "database_connect_timeout_ms": 2_000}
 RENEW = queries.load("claims")["renew_claims"]
 
 
@@ -32,12 +32,12 @@ def proxy(dsn):
 def busy_in_sql(worker) -> None:
     """Keep the main thread inside one long statement."""
     with worker.database.connection() as connection:
-        connection.execute("select pg_sleep(2)")
+        connection.execute("select pg_sleep(3)")
 
 
 def busy_in_python(_worker) -> None:
     """Keep the main thread computing."""
-    until = time.monotonic() + 2
+    until = time.monotonic() + 3
     while time.monotonic() < until:
         sum(range(10_000))
 

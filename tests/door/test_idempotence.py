@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 import relevo
+from processes import PATIENCE_S
 from relevo import Event
 from relevo.door import Enqueued
 
@@ -23,7 +24,7 @@ def at_once(dsn: str, work: Any) -> list[Any]:
     def one(n: int) -> None:
         try:
             with psycopg.connect(dsn) as app:
-                start.wait(20)
+                start.wait(PATIENCE_S)
                 results[n] = work(app, n)
         except BaseException as error:  # noqa: BLE001 told by whoever looks at the results
             results[n] = error
@@ -32,7 +33,7 @@ def at_once(dsn: str, work: Any) -> list[Any]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE_S)
     return results
 
 

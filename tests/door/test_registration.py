@@ -11,10 +11,10 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 import relevo
+from processes import PATIENCE_S
 from relevo import Installation, Preference
 
 TOKEN, OTHER = "ExponentPushToken[one]", "ExponentPushToken[two]"
-PATIENCE_S = 30.0
 
 
 def phone(conn: psycopg.Connection[Any], installation_id: UUID) -> dict[str, Any]:

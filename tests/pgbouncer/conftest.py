@@ -59,7 +59,7 @@ def pooler_port(server: embedded.Embedded) -> Iterator[int]:
         yield port
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)
         shutil.rmtree(folder)
 
 
@@ -75,7 +75,7 @@ def _through(dsn: str, port: int) -> str:
 
 
 def _wait_until_it_answers(dsn: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + 15
+    until = time.monotonic() + 60
     while True:
         try:
             psycopg.connect(dsn, connect_timeout=2).close()

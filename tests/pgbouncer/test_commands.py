@@ -56,7 +56,7 @@ def test_run_with_a_direct_address_hears_wakeups(processes, build, dsn, conn) ->
     lapse(build, conn)
     with build(worker_id="caller").database.connection() as caller:
         caller.execute("select pg_notify('relevo_wake', 'reaper')")
-    eventually(lambda: reaped(conn) == [("wake-up", 1)], "the woken reaper takes the claim back", within=10)
+    eventually(lambda: reaped(conn) == [("wake-up", 1)], "the woken reaper takes the claim back")
     assert states(conn) == {"pending": 1}
     assert running.stops() == 0, running.stderr
     assert running.lines("wakeups_degraded") == []
@@ -70,7 +70,7 @@ def test_run_behind_the_pooler_alone_polls(processes, build, conn) -> None:
     wakeups = "select wakeups from relevo.workers where worker_id = 'here'"
     eventually(lambda: conn.execute(wakeups).fetchone() == ("polling",), "the worker says that it polls")
     lapse(build, conn)
-    eventually(lambda: reaped(conn) == [("schedule", 1)], "the reaper finds the claim by itself", within=10)
+    eventually(lambda: reaped(conn) == [("schedule", 1)], "the reaper finds the claim by itself")
     assert running.stops() == 0, running.stderr
     assert len(running.lines("wakeups_degraded")) == 1
     assert running.lines("wakeups_listening") == []

@@ -48,5 +48,5 @@ def test_the_lock_keeps_others_out(databases, empty_database) -> None:
         started = time.monotonic()
         with pytest.raises(MigrationError, match=r"Another process has been migrating for more than 0\.3 s"):
             migrate.migrate(databases[0], lock_wait_ms=300)
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 30
     assert migrate.migrate(databases[0]) == migrate.available()

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 import structlog
 
-from processes import eventually
+from processes import PATIENCE_S, eventually
 from relevo.errors import RelevoError
 from relevo.model import Budget, Step
 from relevo.runtime.runs import Cycle, Ending, Run, RunContext
@@ -230,15 +230,15 @@ def test_a_second_thread_cannot_overlap_a_run(build, runs, rows, said, trigger: 
     def step(run: Run) -> Step:
         entered.append(run.context.run_id)
         began.set()
-        hold.wait(10)
+        hold.wait(PATIENCE_S)
         return Step({"done": 1}, items=1)
 
     first = threading.Thread(target=worker.runner.run, args=[cycle(step), "schedule"])
     first.start()
-    assert began.wait(5)
+    assert began.wait(PATIENCE_S)
     asked = worker.runner.run(cycle(step), trigger)
     hold.set()
-    first.join(10)
+    first.join(PATIENCE_S)
     assert (asked.outcome, asked.reason) == ("skipped", "already running in this process")
     assert len(entered) == 1
     ran, *skipped = runs("probe")
@@ -255,7 +255,7 @@ def test_a_second_thread_cannot_overlap_a_run(build, runs, rows, said, trigger: 
 def test_sources_of_a_cycle_do_not_lock_each_other(build) -> None:
     """A cycle runs once per source at a time, not once in all."""
     worker = build()
-    met = threading.Barrier(2, timeout=10)
+    met = threading.Barrier(2, timeout=PATIENCE_S)
 
     def step(_run: Run) -> Step:
         met.wait()  # both must be inside at once
@@ -268,7 +268,7 @@ def test_sources_of_a_cycle_do_not_lock_each_other(build) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(15)
+        thread.join(PATIENCE_S)
     assert not met.broken
 
 
@@ -341,12 +341,15 @@ def test_budgets_end_a_run(build, runs) -> None:
     worker = build()
 
     def step(run: Run) -> Step:
-        threading.Event().wait(0.06)
+        taken.append(run.items_left)
+        if len(taken) == 5:  # the second one of the second run
+            eventually(lambda: run.ms_left <= 0, "the time is over")
         return Step({"done": 10, "left": run.items_left}, items=10, more=True)
 
+    taken: list[int] = []
     report = worker.runner.run(cycle(step), "schedule", budget=Budget(max_ms=60_000, max_items=25))
     assert (report.counts["done"], report.more) == (30, True)
-    report = worker.runner.run(cycle(step), "schedule", budget=Budget(max_ms=100, max_items=1_000))
+    report = worker.runner.run(cycle(step), "schedule", budget=Budget(max_ms=1_000, max_items=1_000))
     assert (report.counts["done"], report.more) == (20, True)
 
 
@@ -363,7 +366,7 @@ def test_an_ending_waits_for_a_lock(build, conn, dsn: str, runs) -> None:
         eventually(lambda: runs("probe", "running"), "the run began")
         thread.join(0.6)  # longer than the lock timeout
         assert runs("probe", "running")
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert [row["outcome"] for row in runs("probe")] == ["ok"]
 
 

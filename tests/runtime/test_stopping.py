@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 
 import psycopg
 import pytest
@@ -44,7 +43,7 @@ def test_a_long_run_ends_with_its_step(processes, probed, runs) -> None:
     """A run of many steps takes no further one after the signal and is written down with what it did."""
     worker = processes.relay("run", probes=[LONG | {"hold_ms": 200, "steps": 1_000}])
     eventually(lambda: len(probed("long", "end")) >= 2, "some steps")
-    assert worker.stops(within=5) == 0
+    assert worker.stops() == 0
     [row] = runs("long")
     assert row["outcome"] == "ok"
     assert row["counts"]["notifications_sent"] == len(probed("long", "end")) == len(probed("long", "begin")) < 100
@@ -53,12 +52,10 @@ def test_a_long_run_ends_with_its_step(processes, probed, runs) -> None:
 def test_what_does_not_end_in_time_is_left_behind(processes, probed, rows, runs) -> None:
     """Beyond WORKER_SHUTDOWN_TIMEOUT_MS the process says so and leaves with 1; a reaper closes the run it left."""
     worker = processes.relay(
-        "run", probes=[LONG | {"hold_ms": 30_000}], worker_id="w-1", worker_shutdown_timeout_ms=300
+        "run", probes=[LONG | {"hold_ms": 300_000}], worker_id="w-1", worker_shutdown_timeout_ms=300
     )
     worker.hears("probe_holds")
-    began = time.monotonic()
-    assert worker.stops(within=10) == 1
-    assert time.monotonic() - began < 5
+    assert worker.stops() == 1
     assert worker.hears("stop_timed_out")["level"] == "error"
     assert rows("select stopped_at is not null as stopped from relevo.workers") == [{"stopped": True}]
     assert [row["outcome"] for row in runs("long")] == []  # its first step never ended, so there was nothing to tell
@@ -68,12 +65,12 @@ def test_a_run_left_behind_is_closed_by_a_reaper(processes, probed, runs) -> Non
     """The row of a run that was left behind does not stay open: the next reaper ends it as abandoned."""
     worker = processes.relay(
         "run",
-        probes=[{"name": "nightly", "cron": "17 3 * * *", "hold_ms": 30_000}],
+        probes=[{"name": "nightly", "cron": "17 3 * * *", "hold_ms": 300_000}],
         worker_id="w-1",
         worker_shutdown_timeout_ms=100,
     )
     worker.hears("probe_holds")
-    assert worker.stops(within=10) == 1
+    assert worker.stops() == 1
     assert [row["outcome"] for row in runs("nightly")] == ["running"]
     reaper = processes.relevo("run-cycle", "reaper")
     assert reaper.ends() == 0
@@ -85,13 +82,13 @@ def test_a_run_left_behind_is_closed_by_a_reaper(processes, probed, runs) -> Non
 
 def test_the_second_signal_ends_at_once(processes, probed) -> None:
     """Whoever cannot wait sends another signal: it is logged, and the process is gone."""
-    worker = processes.relay("run", probes=[LONG | {"hold_ms": 30_000}])
+    worker = processes.relay("run", probes=[LONG | {"hold_ms": 300_000}])
     worker.hears("probe_holds")
     worker.signal(signal.SIGINT)
     worker.hears("worker_stopping", why="SIGINT")
     never(lambda: worker.lines("worker_stopped"), "it did not wait for what is in flight", during=0.3)
     worker.signal(signal.SIGTERM)
-    assert worker.ends(within=3) == 128 + signal.SIGTERM
+    assert worker.ends() == 128 + signal.SIGTERM
     assert worker.hears("worker_ended_at_once")["signal"] == "SIGTERM"
 
 
@@ -108,7 +105,7 @@ def test_stopping_without_a_database(processes, probed, dsn: str) -> None:
         worker.hears("probe_holds")
         proxy.shut()
         worker.hears("database_unreachable")
-        assert worker.stops(within=10) == 0
+        assert worker.stops() == 0
         assert worker.lines("goodbye_not_written")
         assert "Traceback" not in worker.stderr
 
@@ -133,7 +130,7 @@ def test_one_shot_commands_stop_with_their_step(processes, probed, runs, command
     slow = {"name": "slow", "every_ms": 1_000, "singleton": False, "hold_ms": 500, "steps": 1_000}
     worker = processes.relay(*command, probes=[slow, QUICK])
     worker.hears("probe_holds")
-    assert worker.stops(within=5) == 0
+    assert worker.stops() == 0
     [row] = runs("slow")
     assert (row["outcome"], row["counts"]["notifications_sent"] < 10) == ("ok", True)
     assert [row["word"] for row in probed("slow")][-1] == "end"
