@@ -139,7 +139,8 @@ def main() -> None:
     probes = [Probe(**given) for given in json.loads(os.environ["PROBES"])]
     makers = [probe.cycle for probe in probes if probe.every_ms or probe.cron]
     config.CYCLES = (*config.CYCLES, *(probe.name for probe in probes))  # type: ignore[assignment]
-    app.build = functools.partial(app.build, cycles=makers, middlewares=[tell, functools.partial(delay, probes)])
+    parts = app.Parts(cycles=makers, middlewares=[tell, functools.partial(delay, probes)])
+    app.load_parts = lambda _settings: parts  # type: ignore[assignment]
     cli.main()
 
 
