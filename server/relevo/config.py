@@ -556,7 +556,12 @@ class Settings(BaseSettings):
         "How late a scheduled run may still start, in milliseconds.", HOUR, 10, 7 * DAY
     )
     partitions_ahead_months: int = _number("How many months of partitions exist ahead of today.", 2, 1, 24)
-    runs_retention_days: int = _number("For how many days finished runs are kept in worker_runs.", 90, 1, 3_650)
+    runs_retention_days: int = _number(
+        "For how many days finished runs are kept, and with them rejects, incidents and projects that nothing uses.",
+        90,
+        1,
+        3_650,
+    )
     deliveries_retention_days: int = _number(
         "For how many days after a month's end its deliveries, journal and events stay hot.", 90, 1, 36_500
     )

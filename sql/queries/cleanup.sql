@@ -45,6 +45,33 @@ with old as materialized (
 )
 delete from relevo.project_incidents i using old where i.id = old.id;
 
+-- name: prune_rejects
+-- Deletes a batch of rejects that were mended, or last heard of, longer ago than the runs' retention.
+with old as materialized (
+  select r.id from relevo.ingest_rejects r
+   where coalesce(r.resolved_at, r.updated_at) < coalesce(%(now)s::timestamptz, now()) - %(retention_days)s * interval '1 day'
+   order by r.id
+   limit %(limit)s
+   for update skip locked
+)
+delete from relevo.ingest_rejects r using old where r.id = old.id;
+
+-- name: prune_projects
+-- Deletes a batch of projects without installations and open deliveries, unused for the runs' retention; never one that a breaker or brake holds.
+with old as materialized (
+  select p.project from relevo.projects p
+   where p.filled_at < coalesce(%(now)s::timestamptz, now()) - %(retention_days)s * interval '1 day'
+     and p.breaker = 'closed' and p.pruning_stopped_at is null and p.runaway_since is null
+     and coalesce(p.rest_until, '-infinity') < coalesce(%(now)s::timestamptz, now())
+     and not exists (select from relevo.device_installations i where i.project = p.project)
+     and not exists (select from relevo.notification_deliveries d where d.project = p.project and d.status in ('pending', 'retryable'))
+     and not exists (select from relevo.notification_deliveries d where d.project = p.project and d.status = 'sent')
+   order by p.filled_at
+   limit %(limit)s
+   for update of p skip locked
+)
+delete from relevo.projects p using old where p.project = old.project;
+
 -- name: prune_connections
 -- Deletes the leases of connections that dead workers left long ago.
 delete from relevo.push_connections where leased_until < coalesce(%(now)s::timestamptz, now()) - interval '1 day';

@@ -11,6 +11,14 @@ from relevo.runtime.timing import Cron
 
 _SQL = queries.load("cleanup")
 _BATCH = 1_000
+_PRUNED = {
+    "runs_pruned": "prune_runs",
+    "workers_pruned": "prune_workers",
+    "late_tickets_pruned": "prune_late_tickets",
+    "incidents_pruned": "prune_incidents",
+    "rejects_pruned": "prune_rejects",
+    "projects_pruned": "prune_projects",
+}
 
 
 def cycle(settings: Settings) -> Cycle:
@@ -26,26 +34,17 @@ def step(run: Run) -> Step:
         row = connection.execute(_SQL["keep_partitions_ahead"], {"months": months, "now": run.now}).fetchone()
         made = int(row[0]) if row else 0
     retention = {"retention_days": settings.runs_retention_days, "limit": _BATCH, "now": run.now}
+    pruned = {}
+    for name, statement in _PRUNED.items():
+        with run.transaction() as connection:
+            pruned[name] = connection.execute(_SQL[statement], retention).rowcount
     with run.transaction() as connection:
-        runs = connection.execute(_SQL["prune_runs"], retention).rowcount
-    with run.transaction() as connection:
-        workers = connection.execute(_SQL["prune_workers"], retention).rowcount
-    with run.transaction() as connection:
-        tickets = connection.execute(_SQL["prune_late_tickets"], retention).rowcount
-    with run.transaction() as connection:
-        incidents = connection.execute(_SQL["prune_incidents"], retention).rowcount
         connection.execute(_SQL["prune_connections"], retention)
     retired = retire(run)
-    counts = {
-        "partitions_made": made,
-        "runs_pruned": runs,
-        "workers_pruned": workers,
-        "late_tickets_pruned": tickets,
-        "incidents_pruned": incidents,
-    }
+    counts = {"partitions_made": made} | pruned
     return Step(
         counts | dict(retired.counts),
         items=sum(counts.values()) + retired.items,
-        more=_BATCH in (runs, workers, tickets, incidents) or retired.more,
+        more=_BATCH in pruned.values() or retired.more,
         problems=retired.problems,
     )

@@ -1,0 +1,168 @@
+"""Cleanup forgets what is old, in batches: runs, workers, rejects and projects; never what somebody still needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from deliveries import add_deliveries
+from phones import add_phones
+from relevo.cycles import cleanup
+
+
+def clean(build) -> dict[str, int]:
+    """Run cleanup by hand and return what it counted."""
+    worker = build()
+    return dict(worker.runner.run(worker.registry["cleanup"], "manual").counts)
+
+
+def add_run(conn: Any, days: int, outcome: str = "ok", worker_id: str = "w") -> None:
+    """Write a run that began so many days ago."""
+    conn.execute(
+        """
+        insert into relevo.worker_runs (cycle, trigger, worker_id, started_at, finished_at, outcome)
+        select 'probe', 'manual', %(worker)s, at, case when %(outcome)s <> 'running' then at end, %(outcome)s
+          from (select now() - %(days)s * interval '1 day' as at) t
+        """,
+        {"days": days, "outcome": outcome, "worker": worker_id},
+    )
+
+
+def add_worker(conn: Any, name: str, role: str, ended: str, days: float) -> None:
+    """Write a worker that ended so many days ago, in good order or not."""
+    conn.execute(
+        f"""
+        insert into relevo.workers (worker_id, hostname, pid, version, role, cycles, started_at, last_seen_at, lease_ms, {ended})
+        select %(name)s, 'h', 1, '0.1.0', %(role)s, '{{}}', at, at, 60000, at from (select now() - %(days)s * interval '1 day' as at) t
+        """,
+        {"name": name, "role": role, "days": days},
+    )
+
+
+def test_old_runs_go_and_running_ones_stay(build, conn, rows) -> None:
+    """Finished runs past their retention are deleted, a day younger they stay; a running one is never deleted."""
+    for days, outcome in ((91, "ok"), (91, "running"), (89, "ok")):
+        add_run(conn, days, outcome)
+    assert clean(build)["runs_pruned"] == 1
+    left = rows("select outcome from relevo.worker_runs where cycle = 'probe' order by started_at")
+    assert [row["outcome"] for row in left] == ["running", "ok"]
+
+
+def test_commands_are_forgotten_after_a_day_and_replicas_with_their_runs(build, conn, rows) -> None:
+    """A lost tick is seen for a day, a replica for the runs' retention; who has a run that is open stays."""
+    add_worker(conn, "old replica", "run", "stopped_at", 91)
+    add_worker(conn, "replica", "run", "stopped_at", 89)
+    add_worker(conn, "lost replica", "run", "lost_at", 89)
+    add_worker(conn, "tick", "tick", "stopped_at", 1.1)
+    add_worker(conn, "lost tick", "tick", "lost_at", 1.1)
+    add_worker(conn, "command", "run-cycle", "stopped_at", 1.1)
+    add_worker(conn, "young tick", "tick", "lost_at", 0.9)
+    add_worker(conn, "open tick", "tick", "lost_at", 1.1)
+    add_run(conn, 1, "running", worker_id="open tick")
+    assert clean(build)["workers_pruned"] == 4
+    left = {row["worker_id"] for row in rows("select worker_id from relevo.workers where hostname = 'h'")}
+    assert left == {"replica", "lost replica", "young tick", "open tick"}
+
+
+def test_rejects_go_when_nothing_was_heard_of_them(build, conn, rows) -> None:
+    """Mended or not, a reject is kept for the retention from its last word on; one told of lately stays, however old."""
+    for place, created, updated, resolved in (
+        ("mended long ago", 100, 91, 91),
+        ("mended lately", 100, 89, 89),
+        ("silent for long", 100, 91, None),
+        ("told of again", 100, 89, None),
+        ("new", 0, 0, None),
+    ):
+        conn.execute(
+            """
+            insert into relevo.ingest_rejects (source, place, reason, created_at, updated_at, resolved_at)
+            values ('folder', %s, 'unusable', now() - %s * interval '1 day', now() - %s * interval '1 day', now() - %s * interval '1 day')
+            """,
+            [place, created, updated, resolved],
+        )
+    assert clean(build)["rejects_pruned"] == 2
+    left = {row["place"] for row in rows("select place from relevo.ingest_rejects")}
+    assert left == {"mended lately", "told of again", "new"}
+
+
+def add_project(conn: Any, name: str, days: int = 91, **columns: object) -> None:
+    """Write a project whose bucket was last used so many days ago."""
+    given = {"project": name} | columns
+    names, places = ", ".join(given), ", ".join(f"%({column})s" for column in given)
+    conn.execute(
+        f"insert into relevo.projects ({names}, filled_at) values ({places}, now() - %(days)s * interval '1 day')",
+        given | {"days": days},
+    )
+
+
+OPEN = {"breaker": "open", "breaker_reason": "no", "breaker_by": "request", "breaker_since": "now", "probe_at": "now"}
+USED = {
+    "lately used": {"days": 89},
+    "breaker": OPEN,
+    "probing": OPEN | {"breaker": "probing"},
+    "pruning brake": {"pruning_stopped_at": "2026-01-01Z"},
+    "runaway brake": {"runaway_since": "2026-01-01Z"},
+    "resting": {"rest_until": "2200-01-01Z"},
+    "has phones": {},
+    "has pending": {},
+    "has retryable": {},
+    "awaits receipts": {},
+}
+
+
+@pytest.mark.parametrize("name", USED)
+def test_a_project_that_anything_is_left_of_stays(build, conn, rows, name: str) -> None:
+    """One reason is enough to stay: recent use, a breaker, a brake, a pause, a phone, an open delivery."""
+    add_project(conn, name, **USED[name])
+    add_project(conn, "unused")
+    if name == "has phones":
+        add_phones(conn, 1, project=name)
+    if name in ("has pending", "has retryable", "awaits receipts"):
+        [delivery] = add_deliveries(conn, 1, project=name, attempts=int(name != "has pending"))
+    if name == "awaits receipts":
+        sent = "update relevo.notification_deliveries set status = 'sent', next_attempt_at = null, provider_ticket_id = 't' where id = %s"
+        conn.execute(sent, [delivery])
+    assert clean(build)["projects_pruned"] == 1
+    assert rows("select project from relevo.projects") == [{"project": name}]
+
+
+def test_a_project_that_comes_back_is_made_anew(build, conn, rows) -> None:
+    """A pruned project that has phones again sends as before: its row is made when it is needed."""
+    add_project(conn, "back")
+    worker = build()
+    assert worker.runner.run(worker.registry["cleanup"], "manual").counts["projects_pruned"] == 1
+    assert worker.services.projects.reserve("back", "bulk", 10).grant.count == 10
+    assert rows("select project, breaker from relevo.projects") == [{"project": "back", "breaker": "closed"}]
+
+
+def test_what_is_being_used_is_not_waited_for(build, conn, dsn: str, rows) -> None:
+    """A project or reject that somebody holds locked stays for another night, and holds nobody up."""
+
+    for name in ("locked", "free"):
+        add_project(conn, name)
+        conn.execute(
+            "insert into relevo.ingest_rejects (source, place, reason, updated_at) values ('s', %s, 'r', '2020-01-01Z')",
+            [name],
+        )
+    with psycopg.connect(dsn) as other:
+        other.execute("select * from relevo.projects where project = 'locked' for no key update")
+        other.execute("select * from relevo.ingest_rejects where place = 'locked' for update")
+        counts = clean(build)
+    assert (counts["projects_pruned"], counts["rejects_pruned"]) == (1, 1)
+    assert rows("select project from relevo.projects") == [{"project": "locked"}]
+
+
+def test_pruning_is_done_in_batches_until_short(build, conn, monkeypatch, rows) -> None:
+    """However much there is, each transaction deletes a bounded batch, and the run goes on until one comes up short."""
+    monkeypatch.setattr(cleanup, "_BATCH", 10)
+    for number in range(25):
+        add_project(conn, f"p-{number}")
+        conn.execute(
+            "insert into relevo.ingest_rejects (source, place, reason, updated_at) values ('s', %s, 'r', '2020-01-01Z')",
+            [str(number)],
+        )
+    counts = clean(build)
+    assert (counts["projects_pruned"], counts["rejects_pruned"]) == (25, 25)
+    assert rows("select 1 from relevo.projects union all select 1 from relevo.ingest_rejects") == []
