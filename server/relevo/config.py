@@ -284,7 +284,7 @@ class Settings(BaseSettings):
         "How long opening a connection may take, in milliseconds.", 5 * SECOND, 10, 5 * MINUTE
     )
     relevo_app: Annotated[str, AfterValidator(_function_name)] | None = _setting(
-        "module:function that returns relevo.Parts: sources, cycles, composers, renderers and middlewares of your own."
+        "The module:function that returns relevo.Parts: your own sources, cycles, composers, renderers and middlewares."
     )
     relevo_data_dir: Annotated[Path, AfterValidator(_folder)] = _setting(
         "The folder in which the embedded PostgreSQL lives.", Path(".relevo")
