@@ -16,8 +16,8 @@ from relevo.sandbox.server import Sandbox
 
 # Two requests of four, one after the other; a lease that a test can outwait.
 SETTINGS = {
-    "outbox_lease_duration_ms": 1500,
-    "push_request_timeout_ms": 500,
+    "outbox_lease_duration_ms": 2_400,
+    "push_request_timeout_ms": 800,
     "push_chunk_size": 4,
     "outbox_concurrency": 1,
     "push_rate_per_second": 0,

@@ -374,7 +374,7 @@ def test_as_a_process(dsn: str) -> None:
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         environ = {"DATABASE_URL": dsn, "PATH": "/usr/bin", "PYTHONPATH": str(common.__file__).split("/relevo/cli/")[0]}
-        return subprocess.run([RELEVO, *words], env=environ, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run([RELEVO, *words], env=environ, capture_output=True, text=True, timeout=300, check=False)
 
     made = run("enqueue", "notice", "1", "--title", MARKUP)
     assert (made.returncode, made.stdout, made.stderr) == (0, "Enqueued as event 1.\n", "")

@@ -26,7 +26,7 @@ MakeRelay = Callable[..., Relay]
 
 USUAL: dict[str, object] = {
     "push_rate_per_second": 0,
-    "push_request_timeout_ms": 2_000,
+    "push_request_timeout_ms": 10_000,
     "receipt_first_poll_ms": 1,
     "outbox_retry_jitter_ms": 0,
 }

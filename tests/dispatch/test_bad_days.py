@@ -10,6 +10,7 @@ import pytest
 from relaying import Relay
 
 from plans import rows_read, rows_read_so_far
+from processes import PATIENCE_S
 from relevo import actions, queries
 from relevo.actions import DeadLetters
 from relevo.delivery.sending import RequestPool
@@ -189,10 +190,10 @@ def test_a_wave_takes_all_lines_at_once() -> None:
     """With one line idle, six requests at once still go out on six."""
     lines = RequestPool("test")
     lines.resize(6)
-    lines.submit("bulk", lambda: None).result(5)
+    lines.submit("bulk", lambda: None).result(PATIENCE_S)
     together = threading.Barrier(6)
-    waiting = [lines.submit("bulk", lambda: together.wait(5)) for _ in range(6)]
-    assert sorted(each.result(10) for each in waiting) == [0, 1, 2, 3, 4, 5]
+    waiting = [lines.submit("bulk", lambda: together.wait(PATIENCE_S)) for _ in range(6)]
+    assert sorted(each.result(PATIENCE_S) for each in waiting) == [0, 1, 2, 3, 4, 5]
     lines.close()
 
 

@@ -302,8 +302,8 @@ AMBIGUOUS: list[tuple[str, bool, dict[str, Any]]] = [
     *((word, False, {}) for word in ("500", "502", "503", "504", "reset")),
     *((f"{word}-delivered", True, {}) for word in ("500", "502", "503", "504", "reset")),
     *((word, True, {}) for word in ("truncated", "garbage", "short")),
-    ("hang", False, {"push_request_timeout_ms": 300}),
-    ("hang-delivered", True, {"push_request_timeout_ms": 300}),
+    ("hang", False, {"push_request_timeout_ms": 1_000}),
+    ("hang-delivered", True, {"push_request_timeout_ms": 1_000}),
 ]
 
 

@@ -63,7 +63,7 @@ def test_1_crash_before_the_post_spends_nothing(relay, monkeypatch: pytest.Monke
 
 def test_2_a_5xx_or_a_read_timeout_is_ambiguous(relay, sandbox) -> None:
     """Beside each other: at least once tries again and may double, at most once is never sent twice."""
-    worker = relay(push_request_timeout_ms=300, push_chunk_size=1)
+    worker = relay(push_request_timeout_ms=1_000, push_chunk_size=1)
     worker.tell("ana!504-delivered*1")
     worker.tell("bob!hang-delivered*1")
     worker.tell("eva!504-delivered*1", at_most_once=True)

@@ -165,7 +165,7 @@ class TestWhen:
 @pytest.mark.parametrize("word", ["500", "503", "504", "401", "429", "hang", "reset", "truncated", "garbage"])
 def test_a_failed_question_changes_nothing(relay, sandbox, word: str) -> None:
     """The send state stays, no attempt is spent or given back, the run tells of it, and later the receipt is there."""
-    worker = relay(push_request_timeout_ms=300)
+    worker = relay(push_request_timeout_ms=1_000)
     worker.tell("ana", at_most_once=True)
     worker.dispatch()
     before = worker.delivery("ana")

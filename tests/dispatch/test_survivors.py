@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 from relaying import beside, seconds_from, token
 
-from processes import eventually
+from processes import PATIENCE_S, eventually
 from relevo import door
 from relevo.delivery.sending import RequestPool
 from relevo.errors import DatabaseUnavailableError
@@ -259,13 +259,13 @@ class TestTheRate:
         """With both lanes waiting an urgent request goes first, and after each a bulk one has its turn."""
         lines, order = RequestPool("test"), []
         begun, gate = threading.Event(), threading.Event()
-        held = lines.submit("bulk", lambda: begun.set() or gate.wait(10))
-        assert begun.wait(10)
+        held = lines.submit("bulk", lambda: begun.set() or gate.wait(PATIENCE_S))
+        assert begun.wait(PATIENCE_S)
         waiting = [lines.submit("bulk", lambda: order.append("bulk")) for _ in range(3)]
         waiting += [lines.submit("urgent", lambda: order.append("urgent")) for _ in range(3)]
         gate.set()
         for each in [held, *waiting]:
-            each.result(10)
+            each.result(PATIENCE_S)
         lines.close()
         assert order == ["urgent", "bulk"] * 3
 

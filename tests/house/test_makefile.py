@@ -104,7 +104,7 @@ def make(checkout: Path, tools: Path) -> Make:
 
     def run(*words: str, folder: Path = checkout) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["make", *words], cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120
+            ["make", *words], cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=900
         )
 
     return run

@@ -45,11 +45,11 @@ def test_eight_threads_migrate_an_empty_database(open_database, empty_database, 
     together = threading.Barrier(len(databases))
 
     def run(database) -> list[str]:
-        together.wait(30)
+        together.wait(60)
         return [str(migration) for migration in migrate.migrate(database, known)]
 
     with ThreadPoolExecutor(len(databases)) as threads:
-        ran = [name for done in threads.map(run, databases, timeout=60) for name in done]
+        ran = [name for done in threads.map(run, databases, timeout=180) for name in done]
     assert sorted(ran) == [str(migration) for migration in known]
     assert versions(look) == [migration.version for migration in known]
 

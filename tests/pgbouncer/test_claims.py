@@ -41,7 +41,7 @@ def test_more_workers_than_connections_share_the_work(build, conn) -> None:
         return sent
 
     with ThreadPoolExecutor(len(workers)) as threads:
-        batches = list(threads.map(work, workers, timeout=60))
+        batches = list(threads.map(work, workers, timeout=180))
     assert sorted(delivery for batch in batches for delivery in batch) == sorted(ids)
     assert states(conn) == {"sent": 120}
     assert conn.execute("select count(*) from relevo.claims").fetchone() == (0,)

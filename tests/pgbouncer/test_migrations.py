@@ -30,11 +30,11 @@ def test_eight_at_once_apply_each_migration_once(databases, empty_database) -> N
     together = threading.Barrier(len(databases))
 
     def run(database) -> list[str]:
-        together.wait(30)
+        together.wait(60)
         return [str(migration) for migration in migrate.migrate(database)]
 
     with ThreadPoolExecutor(len(databases)) as threads:
-        ran = [name for done in threads.map(run, databases, timeout=60) for name in done]
+        ran = [name for done in threads.map(run, databases, timeout=180) for name in done]
     assert sorted(ran) == [str(migration) for migration in migrate.available()]
     with psycopg.connect(empty_database) as look:
         assert look.execute("select count(*) from relevo.schema_migrations").fetchone() == (len(ran),)

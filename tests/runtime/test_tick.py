@@ -87,15 +87,15 @@ def test_the_overall_budget_ends_a_tick(tick, runs) -> None:
     seen: list[Run] = []
     cycles = [
         Cycle("first", Every(1_000), steps(seen, seconds=0.12)),
-        Cycle("second", Every(1_000), steps(seen, seconds=0.12, more=True)),
+        Cycle("second", Every(1_000), steps(seen, seconds=0.5, more=True)),
         Cycle("third", Every(1_000), steps(seen)),
     ]
-    reports = tick(cycles, worker_tick_runners="first,second,third", worker_tick_overall_max_ms=400)
+    reports = tick(cycles, worker_tick_runners="first,second,third", worker_tick_overall_max_ms=2_000)
     assert [report.outcome for report in reports] == ["ok", "ok", "skipped"]
     first, second = seen[0].budget.max_ms, seen[1].budget.max_ms
-    assert first <= 400
+    assert first <= 2_000
     assert second <= first - 120
-    assert 2 <= reports[1].counts["done"] <= 4
+    assert 1 <= reports[1].counts["done"] <= 4
     [row] = runs("third")
     assert (row["outcome"], row["trigger"], row["reason"]) == ("skipped", "tick", "the tick's overall budget is spent")
 
@@ -106,20 +106,20 @@ def test_each_runner_has_budgets_of_its_own(tick) -> None:
     counted: list[Run] = []
     last: list[Run] = []
     cycles = [
-        Cycle("timed", Every(1_000), steps(timed, seconds=0.05, more=True)),
+        Cycle("timed", Every(1_000), steps(timed, seconds=0.5, more=True)),
         Cycle("counted", Every(1_000), steps(counted, items=10, more=True)),
         Cycle("last", Every(1_000), steps(last)),
     ]
     reports = tick(
         cycles,
         worker_tick_runners="timed,counted,last",
-        worker_tick_runner_max_ms=220,
+        worker_tick_runner_max_ms=2_000,
         worker_tick_runner_max_items=25,
     )
     assert [report.outcome for report in reports] == ["ok", "ok", "ok"]
     assert 1 <= len(timed) <= 5
     assert (len(counted), reports[1].counts, reports[1].more) == (3, {"done": 30}, True)
-    assert (counted[0].budget.max_ms, counted[0].budget.max_items) == (220, 25)
+    assert (counted[0].budget.max_ms, counted[0].budget.max_items) == (2_000, 25)
     assert len(last) == 1
 
 

@@ -147,4 +147,4 @@ def test_an_abandoned_slot_is_called_out(build, conn, dsn: str) -> None:
         ear.execute("listen relevo_wake")
         report = reaping.runner.run(reaping.registry["reaper"], "schedule")
         assert report.counts == {"workers_lost": 1, "runs_abandoned": 1}
-        assert [call.payload for call in ear.notifies(timeout=5, stop_after=1)] == ["nightly"]
+        assert [call.payload for call in ear.notifies(timeout=60, stop_after=1)] == ["nightly"]
