@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import socket
 import threading
@@ -20,6 +19,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError
 
 from relevo import __version__
+from relevo.addresses import is_private
 from relevo.config import Settings
 from relevo.retry_after import retry_after_ms
 
@@ -28,7 +28,6 @@ MAX_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
 _CONNECT_S = 10.0
 _CHUNK = 16_384
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _MAX_RETRY_AFTER_S = 86_400
 
 # urllib3 writes whole addresses, queries and all, into its lines.
@@ -232,21 +231,6 @@ def _guarded(guard: _Guard) -> dict[str, type[HTTPConnectionPool]]:
         ConnectionCls = Secure
 
     return {"http": PlainPool, "https": SecurePool}
-
-
-def is_private(address: str) -> bool:
-    """Say whether an address is not one of the public internet, also if it is wrapped into another kind."""
-    try:
-        met = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return True
-    if isinstance(met, ipaddress.IPv6Address):
-        wrapped = met.ipv4_mapped or met.sixtofour
-        if met in _NAT64:
-            wrapped = ipaddress.IPv4Address(int(met) & 0xFFFFFFFF)
-        if wrapped:
-            return is_private(str(wrapped))
-    return not met.is_global or met.is_multicast
 
 
 def _addresses(host: str, port: int | None) -> list[str]:
