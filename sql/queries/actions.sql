@@ -47,7 +47,8 @@ select relevo.grant_door(%(role)s);
 -- name: count_dead
 -- Counts the dead letters a redrive would take, by error code, and those among them whose deadline has passed.
 select coalesce(d.last_error_code, 'none') as error_code, count(*)::int as deliveries,
-       count(*) filter (where d.deadline_at <= now())::int as too_late, min(d.last_error_message) as example,
+       count(*) filter (where exists (select from relevo.notification_events e
+                                       where e.id = d.notification_event_id and e.deadline_at <= now()))::int as too_late, min(d.last_error_message) as example,
        (array_agg(d.id order by d.id))[1:3] as first_ids
   from relevo.notification_deliveries d
  where d.status = 'failed'
@@ -63,7 +64,8 @@ select coalesce(d.last_error_code, 'none') as error_code, count(*)::int as deliv
 with dead as materialized (
   select d.event_day, d.id, d.notification_event_id
     from relevo.notification_deliveries d
-   where d.status = 'failed' and (d.deadline_at is null or d.deadline_at > now())
+   where d.status = 'failed'
+     and not exists (select from relevo.notification_events e where e.id = d.notification_event_id and e.deadline_at <= now())
      and d.completed_at <= %(began)s::timestamptz -- what fails again meanwhile is left alone
      and not exists (select from relevo.archive_exports x -- a month on its way to the archive is not written to any more
                       where x.entity = 'notification_deliveries' and x.month = date_trunc('month', d.event_day::timestamp)::date)

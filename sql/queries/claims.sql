@@ -18,11 +18,11 @@ select d.event_type
 -- Locks up to limit due deliveries of one project, lane, lease class and shard, oldest first, passing by what others hold, and
 -- looks where each goes and whether it still may: its installation, preference, deadline and event.
 select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane,
-       d.at_most_once, d.status, d.attempt_count, d.lapse_count, d.deadline_at, i.token, i.token_version, i.platform, i.locale,
+       d.at_most_once, d.status, d.attempt_count, d.lapse_count, x.deadline_at, i.token, i.token_version, i.platform, i.locale,
        case when e.id is null then 'event_gone'
             when e.ended_at is not null then 'event_ended'
             when i.handled_before >= d.created_at then 'handled_elsewhere'
-            when d.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'deadline_passed'
+            when x.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'deadline_passed'
             when i.installation_id is null then 'installation_gone'
             when not relevo.may_receive(i) then 'not_allowed'
             when e.category = any (i.opt_outs) then 'opted_out'
@@ -30,10 +30,12 @@ select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_ty
               select from relevo.notification_preferences p
                where p.installation_id = d.installation_id and relevo.preference_matches(p, e)) then 'preference_changed'
        end as obstacle,
-       extract(epoch from d.deadline_at - coalesce(%(now)s::timestamptz, now()))::float8 as seconds_left
+       extract(epoch from x.deadline_at - coalesce(%(now)s::timestamptz, now()))::float8 as seconds_left
   from relevo.notification_deliveries d
   left join relevo.notification_events e on e.id = d.notification_event_id
   left join relevo.device_installations i on i.installation_id = d.installation_id
+  -- the deadline is the event's, which follows its tender
+  cross join lateral (select case when e.id is null then d.deadline_at else e.deadline_at end as deadline_at) x
  where d.status in ('pending', 'retryable') and d.project = %(project)s and d.lane = %(lane)s
    and d.next_attempt_at <= coalesce(%(now)s::timestamptz, now()) and d.claim_token is null
    and (%(only_types)s::text[] is null or d.event_type = any (%(only_types)s::text[]))
@@ -77,11 +79,11 @@ select c.lease_ms, c.days, c.ids from relevo.claims c where c.token = %(token)s 
 -- name: adopt_claim
 -- Reads back the deliveries of a claim whose COMMIT answer was lost, and looks at them as a claim does.
 select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane,
-       d.at_most_once, d.status, d.attempt_count, d.lapse_count, d.deadline_at, i.token, i.token_version, i.platform, i.locale,
+       d.at_most_once, d.status, d.attempt_count, d.lapse_count, x.deadline_at, i.token, i.token_version, i.platform, i.locale,
        case when e.id is null then 'event_gone'
             when e.ended_at is not null then 'event_ended'
             when i.handled_before >= d.created_at then 'handled_elsewhere'
-            when d.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'deadline_passed'
+            when x.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'deadline_passed'
             when i.installation_id is null then 'installation_gone'
             when not relevo.may_receive(i) then 'not_allowed'
             when e.category = any (i.opt_outs) then 'opted_out'
@@ -89,13 +91,15 @@ select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_ty
               select from relevo.notification_preferences p
                where p.installation_id = d.installation_id and relevo.preference_matches(p, e)) then 'preference_changed'
        end as obstacle,
-       extract(epoch from d.deadline_at - coalesce(%(now)s::timestamptz, now()))::float8 as seconds_left
+       extract(epoch from x.deadline_at - coalesce(%(now)s::timestamptz, now()))::float8 as seconds_left
   from unnest(%(days)s::date[], %(ids)s::bigint[]) as k(event_day, id)
   cross join lateral (select * from relevo.notification_deliveries d
                        where d.event_day = k.event_day and d.id = k.id and d.claim_token = %(token)s
                       offset 0) d
   left join relevo.notification_events e on e.id = d.notification_event_id
   left join relevo.device_installations i on i.installation_id = d.installation_id
+  -- the deadline is the event's, which follows its tender
+  cross join lateral (select case when e.id is null then d.deadline_at else e.deadline_at end as deadline_at) x
  order by d.next_attempt_at, d.id;
 
 -- name: journal_wave
@@ -107,19 +111,16 @@ with live as materialized (
    where c.token = %(token)s
      and c.leased_until > coalesce(%(now)s::timestamptz, now()) + %(timeout_ms)s * interval '1 millisecond'
      for key share
-), ended as materialized (
-  select array(select e.id from relevo.notification_events e where e.id = any (%(events)s::bigint[]) and e.ended_at is not null) as events
 ), held as materialized (
   select w.request_id, w.event_day, w.id,
          case when t.ticket_id is not null then 'sent'
-              when d.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'deadline_passed'
-              when d.notification_event_id = any ((select ended.events from ended)::bigint[]) then 'event_ended'
+              when case when e.id is null then d.deadline_at else e.deadline_at end <= coalesce(%(now)s::timestamptz, now())
+              then 'deadline_passed'
+              when e.ended_at is not null then 'event_ended'
               when i.handled_before >= d.created_at then 'handled_elsewhere'
               when i.installation_id is null then 'installation_gone'
               when not i.may_receive then 'not_allowed'
-              when i.opt_outs <> '{}' and exists (
-                select from relevo.notification_events e
-                 where e.id = d.notification_event_id and e.category = any (i.opt_outs)) then 'opted_out'
+              when e.category = any (i.opt_outs) then 'opted_out'
               when i.token_version is distinct from w.token_version then 'token_changed'
               else 'send' end as verdict,
          t.ticket_id
@@ -130,6 +131,9 @@ with live as materialized (
                           from relevo.notification_deliveries d
                          where d.event_day = w.event_day and d.id = w.id and d.claim_token = live.token
                         offset 0) d
+    left join lateral (select e.id, e.deadline_at, e.ended_at, e.category from relevo.notification_events e
+                        where e.id = d.notification_event_id
+                       offset 0) e on true
     left join lateral (select i.installation_id, i.handled_before, i.opt_outs, i.token_version, relevo.may_receive(i) as may_receive
                          from relevo.device_installations i
                         where i.installation_id = d.installation_id
@@ -268,12 +272,15 @@ with outcome as materialized (
          greatest(a.not_before, coalesce(%(now)s::timestamptz, now()) + case when a.paced
            then relevo.retry_delay(d.attempt_count + a.spent, a.retry_base_ms, a.retry_max_ms, a.retry_jitter_ms, a.floor_ms, a.chance)
            else a.floor_ms * interval '1 millisecond' end) as retry_at,
-         d.deadline_at
+         case when e.id is null then d.deadline_at else e.deadline_at end as deadline_at
     from answer a
     -- here and elsewhere offset 0 keeps this a lookup by key: flattened, it can become batch x batch comparisons
-    cross join lateral (select d.claim_token, d.deadline_at, d.attempt_count from relevo.notification_deliveries d
+    cross join lateral (select d.claim_token, d.deadline_at, d.attempt_count, d.notification_event_id from relevo.notification_deliveries d
                          where d.event_day = a.event_day and d.id = a.id and d.claim_token = %(token)s
                         offset 0) d
+    left join lateral (select e.id, e.deadline_at from relevo.notification_events e
+                        where e.id = d.notification_event_id
+                       offset 0) e on true
    where a.status = 'retryable'
 ), verdict as materialized (
   select g.*,
@@ -376,7 +383,8 @@ with outcome as materialized (
     join outcome o on o.kind = a.kind
    order by a.event_day, a.id
 ), held as materialized (
-  select a.*, d.claim_token, d.deadline_at, d.notification_event_id as event_id, d.status as former_status, d.sent_at,
+  select a.*, d.claim_token, case when e.id is null then d.deadline_at else e.deadline_at end as deadline_at,
+         d.notification_event_id as event_id, d.status as former_status, d.sent_at,
          greatest(d.attempt_count + a.spent, 0) as attempts,
          coalesce(t.max_attempts, %(max_attempts)s) as max_attempts,
          coalesce(%(now)s::timestamptz, now()) + case when a.paced then relevo.retry_delay(
@@ -390,6 +398,9 @@ with outcome as materialized (
                           from relevo.notification_deliveries d
                          where d.event_day = a.event_day and d.id = a.id and d.claim_token = %(token)s and d.status = 'sent'
                         offset 0) d
+    left join lateral (select e.id, e.deadline_at from relevo.notification_events e
+                        where e.id = d.notification_event_id
+                       offset 0) e on true
     left join relevo.event_types t on t.event_type = d.event_type
 ), verdict as materialized (
   select h.*,

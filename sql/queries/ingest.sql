@@ -91,7 +91,7 @@ update relevo.notification_events e
 -- name: move_deadlines
 -- Lets the deadline of an event follow its tender as long as anything of it may be sent, however far it was fanned out.
 update relevo.notification_events e
-   set deadline_at = i.deadline_at, updated_at = now()
+   set deadline_at = greatest(i.deadline_at, e.scheduled_at + interval '1 millisecond'), updated_at = now()
   from jsonb_to_recordset(%(events)s) as i(licitacion_id bigint, deadline_at timestamptz)
  where e.licitacion_id = i.licitacion_id and e.event_type = %(event_type)s and e.ended_at is null
    and i.deadline_at is not null and e.deadline_at is distinct from i.deadline_at;

@@ -159,10 +159,13 @@ def test_it_looks_at_the_installation_again(build, conn, change, verdict) -> Non
 def test_it_says_the_first_thing_that_stands_in_the_way(build, conn) -> None:
     """A deadline that passed, an event that ended and a phone that is gone: the delivery ends as the first of them says."""
     conn.execute(EVENT)
-    late, ended = *add(conn, 1, deadline=NOW), *add(conn, 1)
+    conn.execute(EVENT.replace("values (1, 'tender.new', '1'", "values (2, 'tender.new', '2'"))
+    ended, late = *add(conn, 1), *add(conn, 1, event=2)
     worker = build()
     claim = take(worker)
     conn.execute("update relevo.notification_events set state = 'cancelled', ended_at = now()")
+    past = "update relevo.notification_events set scheduled_at = %(now)s - interval '1 day', deadline_at = %(now)s where id = 2"
+    conn.execute(past, {"now": NOW})
     conn.execute("delete from relevo.device_installations")
     verdicts = worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)], NOW)
     assert {v.id: v.verdict for v in verdicts} == {late: "deadline_passed", ended: "event_ended"}

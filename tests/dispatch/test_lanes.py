@@ -452,3 +452,40 @@ class TestMessage:
         worker.dispatch()
         assert worker.posts() == 3
         worker.everyone_received(1)
+
+
+class TestDeadlinesOfEvents:
+    """The deadline is the event's, as long as anything of it is open."""
+
+    SOON = "update relevo.notification_events set deadline_at = scheduled_at + interval '1 minute'"
+
+    def test_one_brought_forward_stops_what_is_fanned_out(self, relay, conn) -> None:
+        """A closing that was moved to an earlier moment lets nothing of it be sent after that."""
+        worker = relay()
+        worker.tell("ana", deadline_at=datetime.now(UTC) + timedelta(hours=5))
+        conn.execute(self.SOON)
+        worker.travel(minutes=2)
+        worker.dispatch()
+        assert (worker.delivery("ana")["status"], worker.posts()) == ("expired", 0)
+
+    def test_one_brought_forward_after_the_claim_stops_it_too(self, relay, conn) -> None:
+        """The journal looks at the event once more."""
+
+        def meanwhile(message: dict[str, Any], _delivery: Any) -> dict[str, Any]:
+            conn.execute(self.SOON)
+            return message
+
+        worker = relay(composers={"notice": meanwhile})
+        worker.tell("ana", deadline_at=datetime.now(UTC) + timedelta(hours=5))
+        worker.travel(minutes=2)
+        worker.dispatch()
+        assert (worker.delivery("ana")["status"], worker.posts()) == ("expired", 0)
+
+    def test_one_extended_lets_it_be_sent(self, relay, conn) -> None:
+        """What was fanned out with an earlier closing is sent until the later one."""
+        worker = relay()
+        worker.tell("ana", deadline_at=datetime.now(UTC) + timedelta(minutes=5))
+        conn.execute(self.SOON.replace("1 minute", "5 days"))
+        worker.travel(minutes=30)
+        worker.dispatch()
+        assert worker.delivery("ana")["status"] == "sent"

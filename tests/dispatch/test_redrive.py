@@ -14,15 +14,16 @@ from relevo.errors import UsageError
 
 @pytest.fixture
 def dead(relay) -> Relay:
-    """A relay with dead letters of two codes and two events; their faults are over."""
+    """A relay with dead letters of two codes and three events; their faults are over, and one came too late."""
     worker: Relay = relay(outbox_max_attempts=1)
     worker.tell("big!MessageTooBig*1", "dev!DeveloperError*1", "fine")
-    worker.tell("late!MessageTooBig*1", "big2!MessageTooBig*1", ttl_s=3_600)
+    worker.tell("big2!MessageTooBig*1", ttl_s=3_600)
+    worker.tell("late!MessageTooBig*1", ttl_s=3_600)
     worker.dispatch()
     assert worker.states() == {"failed": 4, "sent": 1}
     worker.conn.execute(
-        "update relevo.notification_deliveries set deadline_at = now() - interval '1 minute' where id = %s",
-        [worker.delivery("late!MessageTooBig*1")["id"]],
+        "update relevo.notification_events set scheduled_at = now() - interval '2 hours', deadline_at = now() - interval '1 minute' where id = %s",
+        [worker.delivery("late!MessageTooBig*1")["notification_event_id"]],
     )
     return worker
 

@@ -218,6 +218,16 @@ class TestOneEventPerTender:
         talking.tell(tender(cierra_at=later, fingerprint="3"))
         assert conn.execute("select deadline_at from relevo.notification_events").fetchone() == (later,)
 
+    def test_a_closing_brought_forward_into_the_past(self, relay, build: Build, conn: Conn) -> None:
+        """Whatever moment it names, even one before the event was made, nothing of it is worth sending any more."""
+        prefer(conn, add_phones(conn, 1))
+        talking = relay()
+        talking.tell(tender(cierra_at=datetime.now(UTC) + timedelta(days=1)))
+        fan_out(build())
+        counts = talking.tell(tender(cierra_at=datetime.now(UTC) - timedelta(days=1), fingerprint="2"))
+        assert "rejected" not in counts
+        assert conn.execute("select deadline_at < now() from relevo.notification_events").fetchone() == (True,)
+
 
 class TestOneBadItem:
     """What the database refuses costs itself and nothing else."""

@@ -244,7 +244,6 @@ class Claims:
                 {
                     "token": claim.token,
                     "project": claim.project,
-                    "events": array({delivery.notification_event_id for delivery in asked}),
                     "request_ids": array(requests),
                     **_keys(asked),
                     "versions": _versions(asked),
