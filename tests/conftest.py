@@ -33,6 +33,7 @@ _numbers = itertools.count(1)
 # A developer's own settings must not reach the tests.
 for _name in [row.name for row in config.describe(Settings())]:
     os.environ.pop(_name, None)
+    os.environ.pop(_name.lower(), None)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -181,6 +181,7 @@ def push_provider(settings: Settings) -> Iterator[PushProvider]:
             connect_timeout_ms=settings.push_connect_timeout_ms,
             max_messages=settings.push_chunk_size,
             max_receipts=settings.receipt_chunk_size,
+            proxies=settings.proxies,
         )
         stack.callback(provider.close)
         yield provider

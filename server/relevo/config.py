@@ -23,6 +23,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from relevo import cron
 from relevo.errors import ConfigError
 from relevo.logs import scrub
+from relevo.proxies import Proxies
 
 ENV_FILE = Path(".env")
 _MAX_QUOTED = 100
@@ -102,6 +103,18 @@ def _web_address(text: str) -> str:
     return text
 
 
+def _proxy(text: str) -> str:
+    address = text if "://" in text else f"http://{text}"
+    try:
+        _web_address(address)
+        fits = urlsplit(address).scheme == "http" and urlsplit(address).path in ("", "/")
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError("must be the address of an HTTP proxy such as http://proxy.example:3128")
+    return address.rstrip("/")
+
+
 def _namespace(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._:-]{1,100}", text):
         raise ValueError("must be 1 to 100 characters out of A-Z a-z 0-9 . _ : -")
@@ -162,6 +175,7 @@ Address = Annotated[str, AfterValidator(_address)]
 Cron = Annotated[str, AfterValidator(_cron)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 WebAddress = Annotated[str, AfterValidator(_web_address)]
+ProxyAddress = Annotated[str, AfterValidator(_proxy)]
 ExistingFolder = Annotated[Path, AfterValidator(_existing_folder)]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
 LogFormat = Annotated[Literal["console", "json"], BeforeValidator(_lower)]
@@ -533,6 +547,15 @@ class Settings(BaseSettings):
     )
     http_allow_private: bool = _setting("Whether sources may lead to private, loopback or link-local addresses.", False)
 
+    https_proxy: ProxyAddress | None = _setting(
+        "The HTTP proxy through which https addresses are reached: the push service, sources, S3."
+    )
+    http_proxy: ProxyAddress | None = _setting("The HTTP proxy through which http addresses are reached.")
+    no_proxy: Names | None = _setting(
+        "What is reached without a proxy, as loopback is: names with their subdomains, addresses, networks, or *, "
+        "separated by commas."
+    )
+
     reaper_interval_ms: int = _number(
         "How often expired claims are taken back, in milliseconds.", _of_lease(10 * SECOND, 2), 10, HOUR
     )
@@ -622,6 +645,11 @@ class Settings(BaseSettings):
         """Take values from `load` alone, which also remembers where each came from."""
         return (init_settings,)
 
+    @property
+    def proxies(self) -> Proxies:
+        """The proxies through which the world is reached."""
+        return Proxies(self.http_proxy, self.https_proxy, self.no_proxy or ())
+
     def __repr_args__(self) -> Iterator[tuple[str, str]]:
         return ((name, _show(getattr(self, name))) for name in _fields(type(self)))
 
@@ -672,6 +700,10 @@ LIMITS = (
     Limit("worker_idle_backoff_min_ms", "worker_idle_backoff_max_ms", may_equal=True),
     Limit("worker_tick_runner_max_ms", "worker_tick_overall_max_ms", may_equal=True),
 )
+
+
+_ALSO_SMALL = ("https_proxy", "http_proxy", "no_proxy")
+"""Names that other programs write in small letters, too."""
 
 
 class _Given(NamedTuple):
@@ -768,7 +800,7 @@ def _gather(environ: Mapping[str, str], in_file: Mapping[str, str]) -> dict[str,
     given: dict[str, _Given] = {}
     for name in _fields(Settings):
         for source, place in places:
-            value = place.get(name.upper(), "").strip()
+            value = (place.get(name.upper()) or (place.get(name, "") if name in _ALSO_SMALL else "")).strip()
             if value:
                 given[name] = _Given(value, source)
                 break
@@ -810,7 +842,7 @@ def _bounds(field: FieldInfo) -> tuple[object, object] | None:
 
 def _is_secret(field: FieldInfo) -> bool:
     kinds = {field.annotation, *get_args(field.annotation)}
-    return bool(kinds & {Address, SecretStr})
+    return bool(kinds & {Address, ProxyAddress, SecretStr})
 
 
 def _quote(value: str) -> str:
@@ -895,7 +927,7 @@ def _strangers(names: Mapping[str, str]) -> tuple[str, ...]:
     ours = [name.upper() for name in _fields(Settings)]
     families = {name.partition("_")[0] for name in ours}
     warnings = []
-    for name in sorted(set(names) - set(ours)):
+    for name in sorted(set(names) - {*ours, *_ALSO_SMALL}):
         near = difflib.get_close_matches(name.upper(), ours, n=1, cutoff=0.85)
         if near and name.upper().partition("_")[0] in families:
             warnings.append(f"{name} has no effect; did you mean {near[0]}?")

@@ -49,7 +49,7 @@ def test_who_we_are(serve: Serve) -> None:
 
 
 def test_the_environment_is_not_asked(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy of the environment gets none of our requests."""
+    """A proxy that the settings do not know gets none of our requests."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     assert Http(settings_for()).get(serve(lambda _: Answer(200, b"ok")).url).status == 200
 

@@ -486,6 +486,36 @@ class TestSources:
         assert row(settings, "CHILECOMPRA_TICKET").value == "set"
 
 
+class TestProxies:
+    """HTTPS_PROXY, HTTP_PROXY and NO_PROXY, as every program reads them."""
+
+    def test_they_are_read_in_capitals_and_in_small_letters(self) -> None:
+        """Both are usual; capitals win, and neither causes a warning."""
+        settings = load(HTTPS_PROXY="http://secure:3128/", http_proxy="plain:3128", no_proxy="a.example, 10.0.0.0/8")
+        assert settings.proxies.https == "http://secure:3128"
+        assert settings.proxies.http == "http://plain:3128"
+        assert settings.proxies.direct == ("a.example", "10.0.0.0/8")
+        assert settings.warnings == ()
+        assert row(settings, "HTTP_PROXY").source == "environment"
+        assert load(HTTPS_PROXY="a:1", https_proxy="b:1").https_proxy == "http://a:1"
+
+    def test_a_password_does_not_show(self) -> None:
+        """Neither in `relevo config` nor in repr."""
+        settings = load(HTTPS_PROXY="http://relay:hunter2@proxy:3128", HTTP_PROXY="relay:hunter2@proxy:3128")
+        assert row(settings, "HTTPS_PROXY").value == row(settings, "HTTP_PROXY").value == "http://relay:***@proxy:3128"
+        assert "hunter2" not in f"{settings!r} {config.describe(settings)}"
+
+    @pytest.mark.parametrize(
+        "address",
+        ["socks5://relay:hunter2@proxy:1080", "https://hunter2@proxy", "http://proxy/hunter2", "http://", "a b"],
+    )
+    def test_another_kind_of_proxy_is_refused(self, address: str) -> None:
+        """Only HTTP proxies are spoken to; the complaint shows one and does not repeat what was given."""
+        text = complaint(HTTPS_PROXY=address)
+        assert text.startswith("HTTPS_PROXY must be the address of an HTTP proxy such as http://proxy.example:3128")
+        assert "hunter2" not in text
+
+
 class TestWarnings:
     """Variables without effect are pointed out, not refused."""
 

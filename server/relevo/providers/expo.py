@@ -17,7 +17,16 @@ from urllib3.exceptions import HTTPError
 
 from relevo.logs import scrub
 from relevo.model import Fate, Message, ReceiptReply, Reply, ReplyKind, Ticket
-from relevo.providers.expo_wire import ENCODE, MAX_SCANNED, Answer, Session, exchange, is_success
+from relevo.providers.expo_wire import (
+    ENCODE,
+    MAX_SCANNED,
+    Answer,
+    ProxyRefusedError,
+    Session,
+    exchange,
+    is_success,
+)
+from relevo.proxies import Proxies
 from relevo.retry_after import retry_after_ms
 
 API = "/--/api/v2"
@@ -76,11 +85,13 @@ class Expo:
         connect_timeout_ms: int,
         max_messages: int = 100,
         max_receipts: int = 300,
+        proxies: Proxies = Proxies(),  # noqa: B008 frozen
     ) -> None:
         self.max_messages = max_messages
         self.max_receipts = max_receipts
         self._host, self._api = _address(base_url)
         self._secret = _secret(access_token)
+        self._proxy = proxies.for_url(base_url)
         self._total_s = timeout_ms / 1_000
         self._connect_s = min(connect_timeout_ms, timeout_ms) / 1_000
         self._mine = threading.local()
@@ -142,7 +153,7 @@ class Expo:
         try:
             return self._mine.client
         except AttributeError:
-            session = Session(self._secret)
+            session = Session(self._secret, self._proxy)
             with self._lock:
                 self._sessions.add(session)
             self._mine.client = PushClient(
@@ -205,6 +216,8 @@ def _reply(trouble: Exception, messages: Sequence[Message]) -> Reply:
             return Reply("rejected", code=_MALFORMED.code, message=_MALFORMED.message)
         case "connecting":
             words = "connecting took too long" if late else f"no connection ({type(cause).__name__})"
+            if isinstance(cause, ProxyRefusedError):
+                words = f"no connection: {cause}"
             return Reply("not_sent", code="ConnectTimeout" if late else "NoConnection", message=words)
     if late:
         return Reply("unclear", code="ReadTimeout", message="no whole answer in time")

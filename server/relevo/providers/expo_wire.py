@@ -52,6 +52,10 @@ def _left(until: float) -> float:
     return left
 
 
+class ProxyRefusedError(OSError):
+    """A proxy did not let us through to the push service."""
+
+
 class _TimedReader(io.RawIOBase):
     """Reads from a socket until the exchange's time is over, however the bytes drip."""
 
@@ -82,9 +86,11 @@ class _Plain(HTTPConnection):
     """Does all it does within the exchange's time, and notes when the request begins to leave."""
 
     response_class = _TimedResponse
+    _connect_by = 0.0
+    _tunnelling = False
 
     def _new_conn(self) -> socket.socket:
-        until = min(exchange.end_by, time.monotonic() + exchange.connect_s)
+        until = self._connect_by = min(exchange.end_by, time.monotonic() + exchange.connect_s)
         found = socket.getaddrinfo(self.host.strip("[]"), self.port, type=socket.SOCK_STREAM)
         trouble: OSError = TimeoutError("the time is over")
         for tried, (family, kind, protocol, _, address) in enumerate(found):
@@ -103,22 +109,42 @@ class _Plain(HTTPConnection):
                 return dialled
         raise trouble
 
+    def _tunnel(self) -> None:
+        """Ask a proxy for a way through, within the time for connecting."""
+        end_by, exchange.end_by = exchange.end_by, self._connect_by
+        self._tunnelling = True
+        try:
+            super()._tunnel()
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise ProxyRefusedError(f"the proxy said no ({str(error)[:100]})") from None
+        finally:
+            self._tunnelling = False
+            exchange.end_by = end_by
+
     def request(self, *args: Any, **kwargs: Any) -> None:
         """Write head and body at once: one packet, and one system call, where urllib3 makes two."""
         self._pieces: list[bytes] = []
         super().request(*args, **kwargs)
         if self.sock is None:
             self.connect()
-        left = memoryview(b"".join(self._pieces))
+        self._write(b"".join(self._pieces), stage="sent")
+
+    def send(self, data: Any) -> None:
+        """Gather what is to be written; what a proxy is asked goes out at once."""
+        if self._tunnelling:
+            self._write(data, stage="connecting")
+        else:
+            self._pieces.append(data)
+
+    def _write(self, data: bytes, stage: Literal["connecting", "sent"]) -> None:
+        left = memoryview(data)
         while left:
             # Not sendall: over TLS its time would begin anew with every piece.
             self.sock.settimeout(_left(exchange.end_by))
-            exchange.stage = "sent"
+            exchange.stage = stage
             left = left[self.sock.send(left) :]
-
-    def send(self, data: Any) -> None:
-        """Gather what is to be written."""
-        self._pieces.append(data)
 
 
 class _Secure(_Plain, HTTPSConnection):
@@ -141,6 +167,12 @@ class _Adapter(HTTPAdapter):
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, **kwargs)
         self.poolmanager.pool_classes_by_scheme = {"http": _PlainPool, "https": _SecurePool}
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the manager of connections through a proxy, which are timed like all others."""
+        manager = super().proxy_manager_for(*args, **kwargs)
+        manager.pool_classes_by_scheme = {"http": _PlainPool, "https": _SecurePool}
+        return manager
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
         """Return the one pool there is; finding out which costs as much as using it."""
@@ -232,10 +264,11 @@ def _walkable(data: Any) -> Any:
 
 
 class Session(requests.Session):
-    """Posts JSON and nothing else: no redirects, cookies, proxies or netrc; one connection, kept alive."""
+    """Posts JSON and nothing else: no redirects, cookies or netrc; one connection, kept, maybe through a proxy."""
 
-    def __init__(self, secret: str | None) -> None:
+    def __init__(self, secret: str | None, proxy: str | None = None) -> None:
         super().__init__()
+        self._through = {"http": proxy, "https": proxy} if proxy else {}
         self.trust_env = False
         self.answer: Answer | None = None
         self._secret = secret.encode() if secret else b""
@@ -270,7 +303,7 @@ class Session(requests.Session):
         request = requests.PreparedRequest()
         request.method, request.url, request.body = "POST", url, body
         request.headers = {**headers, "Content-Length": str(len(body))}  # type: ignore[assignment]
-        answer: Any = self._adapter.send(request, stream=True, timeout=timeout)
+        answer: Any = self._adapter.send(request, stream=True, timeout=timeout, proxies=self._through)
         self._used_at = time.monotonic()
         if self._secret and self._secret in answer.body:
             answer.body = answer.body.replace(self._secret, b"***")

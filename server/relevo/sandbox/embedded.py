@@ -39,7 +39,9 @@ def acquire(folder: Path) -> Iterator[str]:
 def _answering(note: Path) -> str | None:
     try:
         address = note.read_text(encoding="utf-8").strip()
-        answer = requests.get(f"{address}/sandbox/totals", timeout=_ANSWER_WITHIN_S)
+        with requests.Session() as session:
+            session.trust_env = False  # no proxy leads to loopback
+            answer = session.get(f"{address}/sandbox/totals", timeout=_ANSWER_WITHIN_S)
     except (OSError, ValueError):  # no note, or nobody there: requests' own errors are OSErrors
         return None
     return address if answer.ok else None

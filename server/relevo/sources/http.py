@@ -65,7 +65,8 @@ class Http:
         self._max_bytes = settings.http_max_bytes
         self._guard = _Guard(allow_private=settings.http_allow_private)
         self._session = requests.Session()
-        # Neither proxies nor a .netrc of the environment: what is sent where is said in the settings alone.
+        self._proxies = settings.proxies
+        # Nothing of the environment, a .netrc included: what is sent where is said in the settings alone.
         self._session.trust_env = False
         self._session.headers.clear()
         self._session.headers.update(
@@ -111,7 +112,7 @@ class Http:
             try:
                 limits = (min(left, _CONNECT_S), left)
                 with self._session.request(
-                    method, url, stream=True, allow_redirects=False, timeout=limits, **more
+                    method, url, stream=True, allow_redirects=False, timeout=limits, proxies=self._way(url), **more
                 ) as got:
                     reply = Response(got.status_code, _lower(got.headers), self._read(got), got.url or url)
                     location = got.headers.get("location") if got.status_code in _REDIRECTS else None
@@ -127,6 +128,15 @@ class Http:
         if trouble or reply is None:
             raise Trouble((trouble or _NOTHING).outcome, (trouble or _NOTHING).detail) from None
         return reply, location
+
+    def _way(self, url: str) -> dict[str, str]:
+        """Return the proxy that leads to an address; what it leads to is judged here, for the guard sees the proxy."""
+        proxy = self._proxies.for_url(url)
+        if proxy is None:
+            return {}
+        parts = urlsplit(url)
+        self._guard.judge(parts.hostname or "", parts.port)
+        return {"http": proxy, "https": proxy}
 
     def _read(self, response: requests.Response) -> bytes:
         too_much = Trouble("rejected", f"the answer has more than {self._max_bytes} bytes (HTTP_MAX_BYTES)")
@@ -170,13 +180,19 @@ class _Guard:
                     self._handle.close()
                 self._handle = None
 
-    def connect(self, host: str, port: int | None, dial: Callable[[], socket.socket]) -> socket.socket:
-        """Make a connection, unless its address, looked up or met, is a private one."""
+    def judge(self, host: str, port: int | None) -> None:
+        """Refuse a host whose address is a private one; of one that only a proxy can look up, nothing is known."""
         if not self._allow_private:
             self._check(_addresses(host, port))
+
+    def connect(self, connection: HTTPConnection, dial: Callable[[], socket.socket]) -> socket.socket:
+        """Make a connection, unless its address, looked up or met, is private; a proxy is the operator's choice."""
+        judged = connection.proxy is None and not self._allow_private
+        if judged:
+            self._check(_addresses(connection.host, connection.port))
         dialled = dial()
         try:
-            if not self._allow_private:
+            if judged:
                 self._check([dialled.getpeername()[0]])
             # A second handle to the same connection: TLS takes the first one over.
             with self._lock:
@@ -214,15 +230,21 @@ class _Adapter(HTTPAdapter):
         super().init_poolmanager(*args, **kwargs)
         self.poolmanager.pool_classes_by_scheme = _guarded(self._guard)
 
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the manager of connections through a proxy, made under the guard's eyes, too."""
+        manager = super().proxy_manager_for(*args, **kwargs)
+        manager.pool_classes_by_scheme = _guarded(self._guard)
+        return manager
+
 
 def _guarded(guard: _Guard) -> dict[str, type[HTTPConnectionPool]]:
     class Plain(HTTPConnection):
         def _new_conn(self) -> socket.socket:
-            return guard.connect(self.host, self.port, super()._new_conn)
+            return guard.connect(self, super()._new_conn)
 
     class Secure(HTTPSConnection):
         def _new_conn(self) -> socket.socket:
-            return guard.connect(self.host, self.port, super()._new_conn)
+            return guard.connect(self, super()._new_conn)
 
     class PlainPool(HTTPConnectionPool):
         ConnectionCls = Plain
@@ -256,6 +278,7 @@ def _lower(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 _PLAINLY: tuple[tuple[type[Exception], str], ...] = (
+    (requests.exceptions.ProxyError, "the proxy (HTTPS_PROXY or HTTP_PROXY) is not there or does not let us through"),
     (requests.ConnectTimeout, "connecting took too long"),
     (requests.Timeout, "no answer in time"),
     (requests.exceptions.SSLError, "its certificate or encryption is not acceptable"),

@@ -45,6 +45,7 @@ class S3Store:
         self._encryption = _encryption(settings)
         timeout_s = settings.archive_timeout_ms / 1000
         self._path_style = settings.archive_path_style
+        self._proxy = self._way(settings)
         self._session: Any = boto3.session.Session()
         self._client: Any = self._session.client(
             "s3",
@@ -53,6 +54,8 @@ class S3Store:
             config=Config(
                 connect_timeout=min(timeout_s, 10.0),
                 read_timeout=timeout_s,
+                # said in full, or boto3 would look for one itself
+                proxies={"http": self._proxy, "https": self._proxy} if self._proxy else {},
                 retries={"mode": "standard", "max_attempts": 4},
                 s3={"addressing_style": "path" if settings.archive_path_style else "auto"},
                 # our own SHA-256 travels with each request; more than that not every service understands
@@ -60,6 +63,11 @@ class S3Store:
                 response_checksum_validation="when_required",
             ),
         )
+
+    def _way(self, settings: Settings) -> str | None:
+        """Return the proxy that leads to the service, if any."""
+        host = f"{settings.archive_bucket}.s3.{settings.archive_region or 'us-east-1'}.amazonaws.com"
+        return settings.proxies.for_url(self._endpoint or f"https://{host}")
 
     @property
     def name(self) -> str:
@@ -165,6 +173,7 @@ class S3Store:
             endpoint_override=where.netloc if where else None,
             scheme=where.scheme if where else "https",
             force_virtual_addressing=not self._path_style and where is not None,
+            proxy_options=self._proxy,
         )
         return filesystem, f"{self._bucket}/{self._prefix.rstrip('/')}"
 
