@@ -143,6 +143,16 @@ def _folder(path: Path) -> Path:
         return path
 
 
+def _secret_file(path: Path) -> Path:
+    with _unreachable("must be a file that exists"):
+        path = path.expanduser()
+        if not path.is_file():
+            raise ValueError("must be a file that exists")
+        if path.stat().st_mode & 0o077:
+            raise ValueError("must be a file that nobody but its owner may read: chmod 600")
+    return path
+
+
 def _existing_folder(path: Path) -> Path:
     with _unreachable("must be a folder that exists"):
         path = path.expanduser()
@@ -176,6 +186,7 @@ Cron = Annotated[str, AfterValidator(_cron)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 WebAddress = Annotated[str, AfterValidator(_web_address)]
 ProxyAddress = Annotated[str, AfterValidator(_proxy)]
+SecretFile = Annotated[Path, AfterValidator(_secret_file)]
 ExistingFolder = Annotated[Path, AfterValidator(_existing_folder)]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
 LogFormat = Annotated[Literal["console", "json"], BeforeValidator(_lower)]
@@ -374,6 +385,15 @@ class Settings(BaseSettings):
     )
     expo_access_token: SecretStr | None = _setting(
         "The token with which Expo is asked; needed by enhanced push security."
+    )
+    expo_access_tokens: SecretStr | None = _setting(
+        "Access tokens of single projects as a JSON object by project; EXPO_ACCESS_TOKEN is for all others."
+    )
+    expo_access_tokens_file: SecretFile | None = _setting(
+        "A file with such a JSON object instead, which nobody but its owner may read (mode 600)."
+    )
+    webhooks_file: SecretFile | None = _setting(
+        "A file of mode 600 with the addresses of the provider webhook as JSON: url and secret (whsec_…) by name."
     )
     push_chunk_size: int = _number("How many pushes travel in one request at most.", 100, 1, 100)
     push_ttl_s: int = _number(

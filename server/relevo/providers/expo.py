@@ -81,6 +81,7 @@ class Expo:
         *,
         base_url: str,
         access_token: str | None,
+        access_tokens: Mapping[str, str] | None = None,
         timeout_ms: int,
         connect_timeout_ms: int,
         max_messages: int = 100,
@@ -92,6 +93,7 @@ class Expo:
         self._host, self._api = _address(base_url)
         self._secret = _secret(access_token)
         self._proxy = proxies.for_url(base_url)
+        self._secrets = {project: _secret(token) for project, token in (access_tokens or {}).items()}
         self._total_s = timeout_ms / 1_000
         self._connect_s = min(connect_timeout_ms, timeout_ms) / 1_000
         self._mine = threading.local()
@@ -109,13 +111,13 @@ class Expo:
             return refused
         return _weighed(message)
 
-    def send(self, messages: Sequence[Message]) -> Reply:
-        """Send one request, on a connection that the calling thread keeps alive for its next one."""
+    def send(self, messages: Sequence[Message], project: str = "") -> Reply:
+        """Send one request of a project, on a connection that the calling thread keeps alive for its next one."""
         if len(messages) > self.max_messages:
             raise ValueError(f"one request holds at most {self.max_messages} messages, got {len(messages)}")
         if not messages:
             return Reply("answered")
-        client = self._client()
+        client = self._client(project)
         exchange.begin(self._connect_s, self._total_s)
         try:
             said = client.publish_multiple([_Parcel(message) for message in messages])
@@ -124,14 +126,14 @@ class Expo:
         raw = client.session.answer.raw
         return Reply("answered", tuple([classify(one, entry) for one, entry in zip(said, raw, strict=True)]))
 
-    def fetch_receipts(self, ticket_ids: Sequence[str]) -> ReceiptReply:
+    def fetch_receipts(self, ticket_ids: Sequence[str], project: str = "") -> ReceiptReply:
         """Ask for receipts in one request; a receipt that says neither ok nor error is none yet."""
         if len(ticket_ids) > self.max_receipts:
             raise ValueError(f"one request asks for at most {self.max_receipts} receipts, got {len(ticket_ids)}")
         asked = {each: _Wanted(each) for each in ticket_ids if not each.startswith(NO_TICKET)}
         if not asked:
             return ReceiptReply("answered")
-        client = self._client()
+        client = self._client(project)
         exchange.begin(self._connect_s, self._total_s)
         try:
             said = client.check_receipts_multiple(list(asked.values()))
@@ -148,15 +150,15 @@ class Expo:
             for session in self._sessions:
                 session.close()
 
-    def _client(self) -> Any:
-        """Return the calling thread's SDK client; it goes when its thread does."""
-        try:
-            return self._mine.client
-        except AttributeError:
-            session = Session(self._secret, self._proxy)
+    def _client(self, project: str = "") -> Any:
+        """Return the calling thread's SDK client with a project's access token; it goes when its thread does."""
+        secret = self._secrets.get(project, self._secret)
+        clients: dict[str | None, Any] = self._mine.__dict__.setdefault("clients", {})
+        if secret not in clients:
+            session = Session(secret, self._proxy)
             with self._lock:
                 self._sessions.add(session)
-            self._mine.client = PushClient(
+            clients[secret] = PushClient(
                 host=self._host,
                 api_url=self._api,
                 session=session,
@@ -164,7 +166,7 @@ class Expo:
                 max_receipt_count=self.max_receipts,
                 timeout=(self._connect_s, self._total_s),
             )
-            return self._mine.client
+        return clients[secret]
 
 
 def classify(said: Any, raw: object, *, receipt: bool = False) -> Ticket:
