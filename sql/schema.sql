@@ -816,6 +816,19 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.refuse_unknown_provider() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if not exists (select from relevo.providers p where p.provider = new.provider) then
+    perform relevo.refuse(format('provider must be one of %s, got %s',
+      (select string_agg(p.provider, ', ' order by p.provider) from relevo.providers p), new.provider));
+  end if;
+  return new;
+end
+$$;
+
 CREATE FUNCTION relevo.register_installation(installation jsonb) RETURNS uuid
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1009,6 +1022,10 @@ begin
   return true;
 end
 $$;
+
+CREATE FUNCTION relevo.sending_project(provider text, project text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN (provider = 'expo'::text) THEN project ELSE "left"(((provider || '::'::text) || project), 200) END;
 
 CREATE FUNCTION relevo.set_preference(installation uuid, preference_name text, preference jsonb) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1609,6 +1626,13 @@ WITH (fillfactor='50');
 
 COMMENT ON TABLE relevo.projects IS 'What a project may send now, shared by the fleet: its bucket, its breaker and its brakes.';
 
+CREATE TABLE relevo.providers (
+    provider text NOT NULL,
+    CONSTRAINT providers_provider_check CHECK ((provider ~ '^[a-z][a-z0-9-]{0,39}$'::text))
+);
+
+COMMENT ON TABLE relevo.providers IS 'The push services by name that this fleet serves, or has served.';
+
 CREATE TABLE relevo.push_connections (
     project text NOT NULL,
     worker_id text NOT NULL,
@@ -1863,6 +1887,9 @@ ALTER TABLE ONLY relevo.project_incidents
 ALTER TABLE ONLY relevo.projects
     ADD CONSTRAINT projects_pkey PRIMARY KEY (project);
 
+ALTER TABLE ONLY relevo.providers
+    ADD CONSTRAINT providers_pkey PRIMARY KEY (provider);
+
 ALTER TABLE ONLY relevo.push_connections
     ADD CONSTRAINT push_connections_pkey PRIMARY KEY (project, worker_id);
 
@@ -1946,6 +1973,8 @@ CREATE TRIGGER index_deleted AFTER DELETE ON relevo.notification_preferences REF
 CREATE TRIGGER index_inserted AFTER INSERT ON relevo.notification_preferences REFERENCING NEW TABLE AS come FOR EACH STATEMENT EXECUTE FUNCTION relevo.index_preferences();
 
 CREATE TRIGGER index_updated AFTER UPDATE ON relevo.notification_preferences REFERENCING OLD TABLE AS gone NEW TABLE AS come FOR EACH STATEMENT EXECUTE FUNCTION relevo.index_preferences();
+
+CREATE TRIGGER refuse_unknown_provider BEFORE INSERT OR UPDATE OF provider ON relevo.device_installations FOR EACH ROW WHEN ((new.provider <> 'expo'::text)) EXECUTE FUNCTION relevo.refuse_unknown_provider();
 
 ALTER TABLE ONLY relevo.archive_parts
     ADD CONSTRAINT archive_parts_entity_month_fkey FOREIGN KEY (entity, month) REFERENCES relevo.archive_exports(entity, month);

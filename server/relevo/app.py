@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from relevo.delivery.sending import PushMiddleware
 from relevo.errors import ConfigError, UsageError
 from relevo.ports import ArchiveStore, Composer, PushProvider, Renderer, Source
 from relevo.providers.expo import Expo
+from relevo.providers.webhook import Webhook, read_addresses
 from relevo.runtime.heartbeat import Heartbeat
 from relevo.runtime.runner import Runner
 from relevo.runtime.runs import Cycle, Middleware
@@ -45,6 +47,7 @@ class Parts:
     """What a team adds to Relevo: the function that RELEVO_APP names returns it, and `build` takes the same by name."""
 
     sources: Sequence[Source] = ()
+    providers: Sequence[PushProvider] = ()
     cycles: Sequence[Cycle | CycleMaker] = ()
     renderers: Mapping[str, Renderer] = field(default_factory=dict)
     composers: Mapping[str, Composer] = field(default_factory=dict)
@@ -167,24 +170,66 @@ EXPO = "https://exp.host"
 
 
 @contextmanager
-def push_provider(settings: Settings) -> Iterator[PushProvider]:
-    """Open the push service: the configured address, Expo's own, or while nothing at all is configured a sandbox."""
+def push_providers(settings: Settings, more: Sequence[PushProvider] = ()) -> Iterator[dict[str, PushProvider]]:
+    """Open the push services by name: Expo, webhooks if any are written down, and those of a team's own."""
     with ExitStack() as stack:
-        address = settings.expo_base_url or EXPO
-        if settings.database_url is None and settings.expo_base_url is None and settings.expo_access_token is None:
-            address = stack.enter_context(embedded_sandbox.acquire(settings.relevo_data_dir))
-        token = settings.expo_access_token
-        provider = Expo(
-            base_url=address,
-            access_token=token.get_secret_value() if token else None,
-            timeout_ms=settings.push_request_timeout_ms,
-            connect_timeout_ms=settings.push_connect_timeout_ms,
-            max_messages=settings.push_chunk_size,
-            max_receipts=settings.receipt_chunk_size,
-            proxies=settings.proxies,
+        found: list[PushProvider] = [_expo(settings, stack)]
+        if settings.webhooks_file is not None:
+            found.append(_webhook(settings))
+        providers = {provider.name: provider for provider in [*found, *more]}
+        for provider in providers.values():
+            stack.callback(provider.close)
+        yield providers
+
+
+def _expo(settings: Settings, stack: ExitStack) -> Expo:
+    """Make Expo at the configured address, its own, or while nothing at all is configured in a sandbox."""
+    address, token = settings.expo_base_url or EXPO, settings.expo_access_token
+    if settings.database_url is None and settings.expo_base_url is None and token is None:
+        address = stack.enter_context(embedded_sandbox.acquire(settings.relevo_data_dir))
+    return Expo(
+        base_url=address,
+        access_token=token.get_secret_value() if token else None,
+        access_tokens=_access_tokens(settings),
+        timeout_ms=settings.push_request_timeout_ms,
+        connect_timeout_ms=settings.push_connect_timeout_ms,
+        max_messages=settings.push_chunk_size,
+        max_receipts=settings.receipt_chunk_size,
+        proxies=settings.proxies,
+    )
+
+
+def _access_tokens(settings: Settings) -> dict[str, str]:
+    """Read the access tokens of single projects, from the file or the environment."""
+    name, text = "EXPO_ACCESS_TOKENS", settings.expo_access_tokens and settings.expo_access_tokens.get_secret_value()
+    if settings.expo_access_tokens_file is not None:
+        name, text = "EXPO_ACCESS_TOKENS_FILE", settings.expo_access_tokens_file.read_text(encoding="utf-8")
+    try:
+        read = json.loads(text) if text else {}
+    except ValueError:
+        read = None
+    if not isinstance(read, dict) or not all(isinstance(token, str) and token for token in read.values()):
+        raise ConfigError(
+            f"{name} must be a JSON object of access tokens by project.", hint='As in {"@acme/app": "…"}.'
         )
-        stack.callback(provider.close)
-        yield provider
+    return read
+
+
+def _webhook(settings: Settings) -> Webhook:
+    assert settings.webhooks_file is not None
+    try:
+        addresses = read_addresses(settings.webhooks_file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"WEBHOOKS_FILE cannot be used: {error}.",
+            hint='As in {"billing": {"url": "https://example.com/hook", "secret": "whsec_…"}}.',
+        ) from None
+    return Webhook(
+        addresses,
+        timeout_ms=settings.push_request_timeout_ms,
+        connect_timeout_ms=settings.push_connect_timeout_ms,
+        allow_loopback=settings.http_allow_private,
+    )
 
 
 def archive_store(settings: Settings) -> ArchiveStore | None:
@@ -203,6 +248,7 @@ def build(
     *,
     role: Role = "run",
     sources: Sequence[Source] = (),
+    providers: Sequence[PushProvider] = (),
     cycles: Sequence[Cycle | CycleMaker] = (),
     renderers: Mapping[str, Renderer] | None = None,
     composers: Mapping[str, Composer] | None = None,
@@ -211,7 +257,7 @@ def build(
     store: ArchiveStore | None = None,
     clock: Callable[[], datetime | None] = lambda: None,
 ) -> Iterator[App]:
-    """Assemble a process that can run cycles; `sources` and `cycles` join the configured ones, `store` replaces theirs.
+    """Assemble a process that can run cycles; `sources`, `providers` and `cycles` join ours, `store` replaces ours.
 
     By event type, `renderers` replace how an item becomes an event's text, `composers` make each phone's push its own.
     `middlewares` wrap runs, `push_middlewares` push requests; `clock` lets tests travel in time.
@@ -219,7 +265,7 @@ def build(
     if not logs.is_configured():
         logs.configure(settings.log_level, settings.log_format)
     worker_id = make_worker_id(settings, role)
-    with database(settings, f"relevo {worker_id}") as opened, push_provider(settings) as provider:
+    with database(settings, f"relevo {worker_id}") as opened, push_providers(settings, providers) as serving:
         heartbeat = Heartbeat(opened, settings.outbox_lease_heartbeat_ms)
         claims = Claims(opened, settings, worker_id, heartbeat)
         singletons = Singletons(opened, settings, worker_id, heartbeat)
@@ -229,7 +275,7 @@ def build(
         )
         reading = [*_sources(settings), *sources]
         projects = Projects(opened, settings, worker_id)
-        services = Services(settings, opened, worker_id, claims, projects, provider, push_middlewares, composers or {})
+        services = Services(settings, opened, worker_id, claims, projects, serving, push_middlewares, composers or {})
         own = [
             reaper.cycle(settings),
             *(ingest.cycle(settings, source, _renderer(source, renderers or {})) for source in reading),

@@ -427,10 +427,13 @@ class Settings(BaseSettings):
         DAY,
     )
     push_brake_percent: int = _number(
-        "No token is disabled while more than this share of the answers says DeviceNotRegistered.", 20, 1, 100
+        "No token is disabled while more than this percentage of answers says that the phone is gone.",
+        20,
+        1,
+        100,
     )
     push_brake_min_answers: int = _number(
-        "The brake on disabling tokens needs at least this many answers of DeviceNotRegistered.", 50, 1, 1_000_000
+        "The brake on disabling tokens needs at least this many answers that the phone is gone.", 50, 1, 1_000_000
     )
     push_brake_window_ms: int = _number(
         "How far back the brake on disabling tokens looks, in milliseconds.", 10 * MINUTE, 1, DAY

@@ -104,7 +104,7 @@ class PushProvider(Protocol):
 
     @property
     def max_receipts(self) -> int:
-        """How many receipts one request may ask for."""
+        """How many receipts one request may ask for; 0 if there are none: then an accepted push is `ok` at once."""
         ...
 
     def refuse_token(self, token: object) -> Ticket | None:
@@ -115,12 +115,12 @@ class PushProvider(Protocol):
         """Return the final ticket of a message that must not be sent at all: a malformed token, too many bytes."""
         ...
 
-    def send(self, messages: Sequence[Message]) -> Reply:
-        """Send one request, on a connection that the calling thread keeps alive for its next one."""
+    def send(self, messages: Sequence[Message], project: str = "") -> Reply:
+        """Send one request of a project, on a connection that the calling thread keeps alive for its next one."""
         ...
 
-    def fetch_receipts(self, ticket_ids: Sequence[str]) -> ReceiptReply:
-        """Ask for receipts in one request."""
+    def fetch_receipts(self, ticket_ids: Sequence[str], project: str = "") -> ReceiptReply:
+        """Ask for a project's receipts in one request."""
         ...
 
     def close(self) -> None:

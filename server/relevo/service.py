@@ -109,6 +109,7 @@ def _ready(app: App, signals: Signals, cycles: Sequence[Cycle]) -> bool:
             if demo.wanted(app.settings):
                 demo.register_phones(app.database)
             app.worker.record_start("run", [cycle.key for cycle in cycles])
+            app.worker.serve(list(app.services.providers))
         except DatabaseRefusedError:
             raise  # waiting does not help: a person has to mend it
         except (DatabaseUnavailableError, MigrationBusyError) as error:
@@ -150,6 +151,7 @@ def one_shot(app: App, role: Role, cycles: Sequence[Cycle]) -> Iterator[None]:
     signals.install()
     migrate.prepare(app.database)
     app.worker.record_start(role, [cycle.key for cycle in cycles])
+    app.worker.serve(list(app.services.providers))
     app.heartbeat.start()
     try:
         yield

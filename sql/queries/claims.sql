@@ -322,12 +322,12 @@ with outcome as materialized (
   having sum(m.n) <> 0
 ), tallied as (
   insert into relevo.push_tallies (project, at, sent, answers, unregistered)
-  select c.project, coalesce(%(now)s::timestamptz, now()), coalesce(sum(c.n) filter (where c.status = 'sent'), 0), sum(c.n),
-         coalesce(sum(c.n) filter (where c.code = 'DeviceNotRegistered'), 0)
+  select c.project, coalesce(%(now)s::timestamptz, now()), coalesce(sum(c.n) filter (where c.status in ('sent', 'ok')), 0), sum(c.n),
+         coalesce(sum(c.n) filter (where c.status = 'invalid'), 0)
     from changed c where c.spent > 0 group by c.project
 ), first as materialized (
   select e.id, e.licitacion_id, e.first_sent_at
-    from (select distinct c.event_id from changed c where c.status = 'sent') c
+    from (select distinct c.event_id from changed c where c.status in ('sent', 'ok')) c
     cross join lateral (select e.id, e.licitacion_id, e.first_sent_at from relevo.notification_events e where e.id = c.event_id offset 0) e
 ), told_of as materialized ( -- tenders are locked before their events, and by their key, as ingest does: no deadlock
   select l.id
@@ -445,7 +445,7 @@ with outcome as materialized (
   having sum(m.n) <> 0
 ), tallied as (
   insert into relevo.push_tallies (project, at, sent, answers, unregistered)
-  select w.project, coalesce(%(now)s::timestamptz, now()), 0, count(*), count(*) filter (where w.code = 'DeviceNotRegistered')
+  select w.project, coalesce(%(now)s::timestamptz, now()), 0, count(*), count(*) filter (where w.status = 'invalid')
     from written w where w.said <> 'waiting' group by w.project
 ), ended as (
   delete from relevo.claims c where c.token = %(token)s and %(finish)s

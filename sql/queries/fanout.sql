@@ -90,7 +90,7 @@ offset %(limit)s - 1
 -- Makes the deliveries of one slice; plain, for slice and cursor commit together, so that none can be there already.
 insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane,
                                             at_most_once, next_attempt_at, deadline_at)
-select e.event_day, e.id, t.installation_id, e.event_type, t.provider, t.project, e.lane, e.at_most_once,
+select e.event_day, e.id, t.installation_id, e.event_type, t.provider, relevo.sending_project(t.provider, t.project), e.lane, e.at_most_once,
        coalesce(%(now)s::timestamptz, now()), e.deadline_at
   from relevo.notification_events e
   cross join relevo.slice_targets(%(event_id)s, %(audience)s, %(buckets)s::text[], %(after_seq)s, %(upto_seq)s) t
@@ -105,7 +105,7 @@ select e.event_day, e.id, t.installation_id, e.event_type, t.provider, t.project
 -- Makes the deliveries of one slice that are not there yet: after a violation showed that some are.
 insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane,
                                             at_most_once, next_attempt_at, deadline_at)
-select e.event_day, e.id, t.installation_id, e.event_type, t.provider, t.project, e.lane, e.at_most_once,
+select e.event_day, e.id, t.installation_id, e.event_type, t.provider, relevo.sending_project(t.provider, t.project), e.lane, e.at_most_once,
        coalesce(%(now)s::timestamptz, now()), e.deadline_at
   from relevo.notification_events e
   cross join relevo.slice_targets(%(event_id)s, %(audience)s, %(buckets)s::text[], %(after_seq)s, %(upto_seq)s) t

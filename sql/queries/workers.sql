@@ -8,6 +8,10 @@ on conflict (worker_id) do update
        cycles = excluded.cycles, started_at = excluded.started_at, last_seen_at = excluded.last_seen_at,
        lease_ms = excluded.lease_ms, wakeups = 'off', stopping_at = null, stopped_at = null, lost_at = null;
 
+-- name: add_providers
+-- Lets installations name the push services that this process serves.
+insert into relevo.providers (provider) select unnest(%(providers)s::text[]) on conflict do nothing;
+
 -- name: beat_worker
 -- Says that a worker lives, and tells whether somebody had given it up in between.
 with before as (select lost_at from relevo.workers where worker_id = %(worker_id)s)

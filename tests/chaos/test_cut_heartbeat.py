@@ -64,7 +64,7 @@ class Scene:
 
     def _hold_answers_of(self, name: str) -> None:
         """Let requests arrive, and their answers stay on the way until `answer`."""
-        provider = self.worker.services.provider
+        provider = self.worker.services.providers["expo"]
         ask = getattr(provider, name)
 
         def held(asked: Any) -> Any:

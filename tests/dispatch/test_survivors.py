@@ -338,7 +338,7 @@ def test_a_surprise_among_receipts_leaves_nothing_claimed(relay, monkeypatch: py
         raise ZeroDivisionError
 
     with monkeypatch.context() as patched:
-        patched.setattr(worker.app.services.provider, "fetch_receipts", fail)
+        patched.setattr(worker.app.services.providers["expo"], "fetch_receipts", fail)
         worker.travel(seconds=1)
         assert "ZeroDivisionError" in worker.ask().error
     assert (worker.delivery("ana")["status"], worker.claims()) == ("sent", 0)
@@ -350,7 +350,7 @@ def test_what_surprises_again_and_again_is_set_apart(relay, monkeypatch: pytest.
     """A delivery that breaks its batch each time ends as poison; the one beside it is sent."""
     worker = relay()
     worker.tell("poison", "ana")
-    provider = worker.app.services.provider
+    provider = worker.app.services.providers["expo"]
     judge = provider.refuse_token
 
     def stumble(asked: str) -> Any:

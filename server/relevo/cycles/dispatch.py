@@ -141,7 +141,8 @@ class _Drain:
         if time.monotonic() - self.looked_at < _LOOK_EVERY_S:
             return
         try:
-            self.due = self.services.projects.due_lanes(self.run.now)
+            due = self.services.projects.due_lanes(self.run.now)
+            self.due = [lane for lane in due if self.services.serves(lane.project)]
         except BUSY as error:
             self._tell(f"what is due could not be read: {normalise_error(error, 200)}")
         self.looked_at = time.monotonic()

@@ -41,7 +41,7 @@ def cycle(services: Services) -> Cycle:
 
 def _ask_all(services: Services, run: Run) -> Step:
     """Ask for the receipts that are due, one wave of requests per project, the projects beside each other."""
-    due = services.projects.due_receipts(run.now)
+    due = [each for each in services.projects.due_receipts(run.now) if services.serves(each[0])]
     now = [project for project, due_in_s in due if due_in_s <= 0]
     waves = [_Wave(services, services.pools.of(project), run, project) for project in now]
     with ThreadPoolExecutor(_PROJECTS_AT_ONCE, thread_name_prefix="relevo-receipt") as projects:
@@ -109,7 +109,7 @@ class _Wave:
 
     def _claim(self, most: int) -> list[Claim]:
         settings = self.services.settings
-        size = min(settings.receipt_chunk_size, self.services.provider.max_receipts)
+        size = min(settings.receipt_chunk_size, self.services.provider_of(self.project).max_receipts)
         claims: list[Claim] = []
         for _ in range(most):
             limit = min(size, self.run.items_left - self.claimed)
@@ -136,7 +136,7 @@ class _Wave:
     def _fetch(self, claim: Claim, ticket_ids: Sequence[str]) -> ReceiptReply:
         """Ask for receipts, in halves where the push service finds them too many at once."""
         claim.check(self.services.settings.push_request_timeout_ms)
-        reply = self.services.provider.fetch_receipts(ticket_ids)
+        reply = self.services.provider_of(self.project).fetch_receipts(ticket_ids, self.project)
         if reply.kind != "too_many" or len(ticket_ids) == 1:
             return reply
         half = len(ticket_ids) // 2

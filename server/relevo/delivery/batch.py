@@ -44,6 +44,7 @@ from relevo.ports import Composer, PushProvider
 from relevo.runtime.runs import Run
 
 _SQL = queries.load("dispatch")
+EXPO = "expo"
 _log = structlog.get_logger("relevo.dispatch")
 
 _ENDED = ("event_gone", "event_ended", "handled_elsewhere")
@@ -71,10 +72,25 @@ class Services:
     worker_id: str
     claims: Claims
     projects: Projects
-    provider: PushProvider
+    providers: Mapping[str, PushProvider]
+    """The push services by name; expo is always among them."""
     middlewares: Sequence[PushMiddleware] = ()
     composers: Mapping[str, Composer] = field(default_factory=dict)
     pools: RequestPools = field(default_factory=RequestPools)
+
+    def provider_of(self, project: str) -> PushProvider:
+        """Return the push service of a project, as deliveries name it."""
+        return self.providers[provider_name(project)]
+
+    def serves(self, project: str) -> bool:
+        """Tell whether this process has the push service of a project."""
+        return provider_name(project) in self.providers
+
+
+def provider_name(project: str) -> str:
+    """Return the provider of a project as deliveries name it: Expo's projects have their own name alone."""
+    name, colons, _ = project.partition("::")
+    return name if colons else EXPO
 
 
 @dataclass
@@ -111,6 +127,11 @@ class Batch:
         """Keep as many tokens as there are deliveries that may be sent, and tell how many that are."""
         self.tokens = min(tokens, sum(delivery.obstacle is None for delivery in self._deliveries))
         return self.tokens
+
+    @property
+    def provider(self) -> PushProvider:
+        """The push service its deliveries go to."""
+        return self.services.provider_of(self.claim.project)
 
     def deliver(self) -> None:
         """Bring every delivery of the claim as far as it comes, and leave none claimed."""
@@ -180,7 +201,7 @@ class Batch:
                 return _not_attempted(delivery, reply, _LEAST_PAUSE_MS)
             except Exception as error:  # noqa: BLE001 a composer may raise anything; attempts bound it
                 return _answer(delivery, "retryable", code="composer_failed", message=normalise_error(error))
-        refused = services.provider.refuse_token(delivery.token) if light else services.provider.refuse(message)
+        refused = self.provider.refuse_token(delivery.token) if light else self.provider.refuse(message)
         if refused is not None:
             return _ticketed(delivery, refused, attempted=False)
         self.messages[delivery.id] = message
@@ -204,9 +225,7 @@ class Batch:
         return ready[:1]
 
     def _send_all(self, ready: Sequence[Delivery]) -> None:
-        waiting = deque(
-            _chunks(ready, min(self.services.settings.push_chunk_size, self.services.provider.max_messages))
-        )
+        waiting = deque(_chunks(ready, min(self.services.settings.push_chunk_size, self.provider.max_messages)))
         while waiting and not self.pool.halted and not self.run.stopping.is_set():
             size = 1 if self.isolating else self.pool.capacity
             wave = [waiting.popleft() for _ in range(min(len(waiting), size))]
@@ -273,7 +292,7 @@ class Batch:
             request.id, self.claim.project, self.lane, len(request.deliveries), self.services.worker_id
         )
         messages = [self.messages[delivery.id] for delivery in request.deliveries]
-        return send(self.services.provider, messages, context, self.services.middlewares, self._may_send)
+        return send(self.provider, messages, context, self.services.middlewares, self._may_send)
 
     def _may_send(self) -> bool:
         """Tell, in the last moment before a request, whether it may still be sent; raises if the claim is gone."""
@@ -489,16 +508,15 @@ def _ticketed(delivery: Delivery, ticket: Ticket, floor_ms: int = 0, *, attempte
     if ticket.fate == "unclear" or (ticket.fate == "sent" and not 0 < len(ticket.id or "") <= _LONGEST_TICKET):
         return _ambiguous(delivery, Reply("unclear", code=ticket.code, message=ticket.message), floor_ms)
     blocked = ticket.fate == "credential"
-    message = None if ticket.code == "DeviceNotRegistered" else ticket.message  # which only names the token
     status: Status = "retryable" if ticket.fate == "credential" else ticket.fate
     return Answer(
         delivery.event_day,
         delivery.id,
         status,
         attempted and not blocked,
-        ticket.id if status == "sent" else None,
+        ticket.id if status in ("sent", "ok") else None,
         ticket.code,
-        message,
+        ticket.message,
         installation_id=delivery.installation_id,
         token_version=delivery.token_version,
     )

@@ -242,7 +242,7 @@ class Projects:
             decided = self._watch_for_runaway(connection, state, at, now)
             if decided.pruning_stopped_at is not None and not self._is_abnormal(connection, project, now)[0]:
                 decided = replace(decided, pruning_stopped_at=None)
-                self._tell(connection, project, "pruning_resumed", "few answers are DeviceNotRegistered now", now)
+                self._tell(connection, project, "pruning_resumed", "few answers say that a phone is gone now", now)
             if decided is not state:
                 decide(decided)
 
@@ -271,7 +271,7 @@ class Projects:
         window = {"project": project, "window_ms": self._settings.push_brake_window_ms, "now": now}
         row = connection.execute(_SQL["sum_tallies"], window).fetchone()
         _sent, answers, unregistered = row or (0, 0, 0)
-        detail = f"{unregistered} of {answers} answers were DeviceNotRegistered"
+        detail = f"{unregistered} of {answers} answers said that the phone is gone"
         return limits.is_abnormal(answers, unregistered, self.rules), detail
 
     def move_tokens(self, project: str, projects: Mapping[str, str], now: datetime | None = None) -> None:

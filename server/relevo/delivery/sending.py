@@ -176,7 +176,7 @@ def send(
         except OwnershipLostError as error:
             lost.append(error)
             raise
-        answers.append(_post(provider, messages) if allowed else Reply("held_back"))
+        answers.append(_post(provider, messages, context.project) if allowed else Reply("held_back"))
         return answers[0]
 
     call: Callable[[], Reply] = post
@@ -202,10 +202,10 @@ def _wrapped(middleware: PushMiddleware, context: PushContext, call: Callable[[]
     return lambda: middleware(context, call)
 
 
-def _post(provider: PushProvider, messages: Sequence[Message]) -> Reply:
+def _post(provider: PushProvider, messages: Sequence[Message], project: str) -> Reply:
     """Send; a provider that raises what is no wish may have sent."""
     try:
-        return provider.send(messages)
+        return provider.send(messages, project)
     except Reschedule as wish:
         return _rescheduled(wish)
     except Exception as error:  # noqa: BLE001 nobody knows how far it came

@@ -56,6 +56,11 @@ class Worker:
             )
         _log.info("worker_started", worker_id=self.worker_id, role=role, cycles=list(cycles), version=__version__)
 
+    def serve(self, providers: Sequence[str]) -> None:
+        """Let installations name the push services that this process serves."""
+        with self._database.connection() as connection:
+            connection.execute(_SQL["add_providers"], {"providers": list(providers)})
+
     def beat(self, connection: Connection) -> None:
         """Say, inside the heartbeat's transaction, that this process lives."""
         row = connection.execute(_SQL["beat_worker"], {"worker_id": self.worker_id, "now": None}).fetchone()
