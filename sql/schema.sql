@@ -816,19 +816,6 @@ begin
 end
 $$;
 
-CREATE FUNCTION relevo.refuse_unknown_provider() RETURNS trigger
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-begin
-  if not exists (select from relevo.providers p where p.provider = new.provider) then
-    perform relevo.refuse(format('provider must be one of %s, got %s',
-      (select string_agg(p.provider, ', ' order by p.provider) from relevo.providers p), new.provider));
-  end if;
-  return new;
-end
-$$;
-
 CREATE FUNCTION relevo.register_installation(installation jsonb) RETURNS uuid
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -838,6 +825,7 @@ declare
   id uuid;
   known boolean;
   given_token text := installation ->> 'token';
+  served text;
 begin
   if jsonb_typeof(installation) is distinct from 'object' then
     perform relevo.refuse('an installation must be a JSON object');
@@ -861,8 +849,17 @@ begin
   exception when others then
     perform relevo.refuse('installation_id must be a UUID');
   end;
-  if given_token !~ '^(Expo(nent)?PushToken\[[^][[:space:]]{1,150}\]|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$' then
+  served := coalesce(installation ->> 'provider', (select i.provider from relevo.device_installations i where i.installation_id = id), 'expo');
+  if not exists (select from relevo.providers p where p.provider = served) then
+    perform relevo.refuse(format('provider must be one of %s, got %s',
+      (select string_agg(p.provider, ', ' order by p.provider) from relevo.providers p), served));
+  end if;
+  if served = 'expo'
+     and given_token !~ '^(Expo(nent)?PushToken\[[^][[:space:]]{1,150}\]|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$' then
     perform relevo.refuse('token must look like ExponentPushToken[...], ExpoPushToken[...] or a UUID');
+  end if;
+  if length(given_token) not between 1 and 200 or given_token ~ '[[:cntrl:]]' then
+    perform relevo.refuse('token must be text of 1 to 200 characters');
   end if;
   -- two phones that claim one token at once take turns here, and then two that swap theirs
   perform pg_advisory_xact_lock(hashtextextended('relevo.token:' || given_token, 0)) where given_token is not null;
@@ -1973,8 +1970,6 @@ CREATE TRIGGER index_deleted AFTER DELETE ON relevo.notification_preferences REF
 CREATE TRIGGER index_inserted AFTER INSERT ON relevo.notification_preferences REFERENCING NEW TABLE AS come FOR EACH STATEMENT EXECUTE FUNCTION relevo.index_preferences();
 
 CREATE TRIGGER index_updated AFTER UPDATE ON relevo.notification_preferences REFERENCING OLD TABLE AS gone NEW TABLE AS come FOR EACH STATEMENT EXECUTE FUNCTION relevo.index_preferences();
-
-CREATE TRIGGER refuse_unknown_provider BEFORE INSERT OR UPDATE OF provider ON relevo.device_installations FOR EACH ROW WHEN ((new.provider <> 'expo'::text)) EXECUTE FUNCTION relevo.refuse_unknown_provider();
 
 ALTER TABLE ONLY relevo.archive_parts
     ADD CONSTRAINT archive_parts_entity_month_fkey FOREIGN KEY (entity, month) REFERENCES relevo.archive_exports(entity, month);

@@ -97,6 +97,8 @@ class Installation:
     token: str | None
     installation_id: UUID | None = None
     project: str | None = None
+    provider: str | None = None
+    """The push service it is reached by: expo unless something else is said; webhook, or one of your own."""
     platform: Literal["ios", "android", "unknown"] | None = None
     locale: str | None = None
     owner: str | None = None

@@ -22,7 +22,7 @@ declare
 begin
   perform pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid();
   select string_agg(oid::regclass::text, ', ') into used from pg_class
-   where relnamespace = 'relevo'::regnamespace and relkind = 'r' and relname <> 'schema_migrations' and pg_relation_size(oid) > 0;
+   where relnamespace = 'relevo'::regnamespace and relkind = 'r' and relname not in ('schema_migrations', 'providers') and pg_relation_size(oid) > 0;
   if used is not null then
     execute format('truncate %s cascade', used);
   end if;

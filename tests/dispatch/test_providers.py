@@ -1,0 +1,95 @@
+"""Push services by name: two Expo accounts and a webhook, served side by side by one worker."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from fakes.expo import FakeExpo
+from fakes.server import Answer, FakeServer
+from relevo import door, insights
+from relevo.door import Installation, InvalidInputError
+
+SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
+
+
+@pytest.fixture
+def webhooks(tmp_path: Path):
+    """A receiver, and the file that names it."""
+    with FakeServer(lambda asked: Answer(503 if b"broken" in asked.body else 200)) as server:
+        file = tmp_path / "webhooks.json"
+        file.write_text(json.dumps({"billing": {"url": f"{server.url}/hook", "secret": SECRET}}))
+        file.chmod(0o600)
+        yield server, file
+
+
+def test_two_expo_accounts_and_a_webhook_side_by_side(relay, webhooks) -> None:
+    """Each project is asked for with its own token, each installation reached by its own service, in one run."""
+    receiver, file = webhooks
+    with FakeExpo() as expo:
+        worker = relay(
+            expo_base_url=expo.url,
+            expo_access_tokens=json.dumps({"@one/app": "token-one", "@two/app": "token-two"}),
+            webhooks_file=file,
+            http_allow_private="true",
+        )
+        worker.register("ana", project="@one/app")
+        worker.register("eva", project="@two/app")
+        hook = door.register(worker.conn, Installation("billing", provider="webhook", project="@one/app"))
+        worker.tell_everyone()
+        report = worker.dispatch()
+        assert report.outcome == "ok", report
+        sent = {asked.body[0]["to"]: asked.headers["authorization"] for asked in expo.asked}
+    assert sent == {
+        "ExponentPushToken[ana]": "Bearer token-one",
+        "ExponentPushToken[eva]": "Bearer token-two",
+    }
+    [asked] = receiver.asked
+    assert json.loads(asked.body)["data"]["pushProvider"] == "webhook"
+    rows = worker.rows("select project, provider, status from relevo.notification_deliveries order by project")
+    assert [(row["project"], row["provider"], row["status"]) for row in rows] == [
+        ("@one/app", "expo", "sent"),
+        ("@two/app", "expo", "sent"),
+        ("webhook::@one/app", "webhook", "ok"),
+    ]
+    assert worker.rows("select invalidated_at from relevo.device_installations where installation_id = %s", hook) == [
+        {"invalidated_at": None}
+    ]
+    named = {row["project"] for row in insights.projects(worker.app.database)}
+    assert {"@one/app", "@two/app", "webhook::@one/app"} <= named, "each has its own rate, breaker and connections"
+
+
+def test_one_providers_trouble_is_its_own(relay, webhooks) -> None:
+    """A webhook that fails again and again opens its own breaker, and the phones of the same project go on."""
+    receiver, file = webhooks
+    worker = relay(webhooks_file=file, http_allow_private="true", push_breaker_failures=1)
+    door.register(worker.conn, Installation("billing", provider="webhook"))
+    worker.register("ana")
+    worker.tell_everyone(title="broken")
+    worker.dispatch()
+    breakers = {row["project"]: row["breaker"] for row in insights.projects(worker.app.database)}
+    assert breakers == {"default": "closed", "webhook::default": "open"}
+    assert worker.delivery("ana")["status"] == "sent"
+    assert len(receiver.asked) == 1
+
+
+def test_a_replica_without_a_provider_leaves_its_deliveries_alone(relay, webhooks) -> None:
+    """What it cannot send it does not claim; one that can does."""
+    receiver, file = webhooks
+    lacking, having = relay(), relay(webhooks_file=file, http_allow_private="true")
+    door.register(lacking.conn, Installation("billing", provider="webhook"))
+    lacking.tell_everyone()
+    assert lacking.dispatch().outcome == "idle"
+    assert lacking.states() == {"pending": 1}
+    having.dispatch()
+    assert having.states() == {"ok": 1}
+    assert len(receiver.asked) == 1
+
+
+def test_an_unknown_provider_is_refused_at_the_door(conn) -> None:
+    """A provider that nobody serves is named, with those that are."""
+    with pytest.raises(InvalidInputError, match="provider must be one of expo, webhook, got fcm"):
+        door.register(conn, Installation("a-raw-token", provider="fcm"))

@@ -1,0 +1,123 @@
+"""Webhooks: signed as Standard Webhooks are, to addresses an operator wrote down, and nowhere else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fakes.server import Answer, Asked, FakeServer
+from relevo.providers.webhook import Webhook, WebhookAddress, read_addresses
+
+KEY = b"k" * 32
+SECRET = "whsec_" + base64.b64encode(KEY).decode()
+MESSAGE: dict[str, Any] = {"to": "billing", "title": "¡Hola!", "data": {"notificationDeliveryId": 17, "x": 1}}
+
+
+class Receiver(FakeServer):
+    """Answers with a status."""
+
+    status = 200
+
+    def answer(self, _asked: Asked) -> Answer:
+        """Answer."""
+        return Answer(self.status, b"said")
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """A receiver on loopback."""
+    with Receiver() as server:
+        yield server
+
+
+def webhook(receiver: Receiver, **more: Any) -> Webhook:
+    """Make the provider for it, by the clock of 2023."""
+    address = WebhookAddress(f"{receiver.url}/hook?a=1", KEY)
+    usual = {"timeout_ms": 5_000, "connect_timeout_ms": 2_000, "allow_loopback": True, "clock": lambda: 1_700_000_000.9}
+    return Webhook({"billing": address}, **usual | more)
+
+
+def test_it_is_signed_so_that_a_receiver_can_check_it(receiver: Receiver) -> None:
+    """Id, time and body are signed with the address's secret; the token, which is a name of ours, is not sent."""
+    assert webhook(receiver).send([MESSAGE]).tickets[0].fate == "ok"
+    [asked] = receiver.asked
+    assert (asked.method, asked.path, asked.query) == ("POST", "/hook", {"a": "1"})
+    name, at = asked.headers["webhook-id"], asked.headers["webhook-timestamp"]
+    assert (name, at) == ("msg_17", "1700000000")
+    wanted = base64.b64encode(hmac.new(KEY, f"{name}.{at}.".encode() + asked.body, hashlib.sha256).digest()).decode()
+    assert asked.headers["webhook-signature"] == f"v1,{wanted}"
+    assert json.loads(asked.body) == {key: value for key, value in MESSAGE.items() if key != "to"}
+
+
+def test_a_repeat_has_the_same_id(receiver: Receiver) -> None:
+    """A delivery that is sent again is known by its id."""
+    hook = webhook(receiver)
+    hook.send([MESSAGE])
+    hook.send([MESSAGE])
+    assert {asked.headers["webhook-id"] for asked in receiver.asked} == {"msg_17"}
+
+
+@pytest.mark.parametrize(
+    ("status", "fate"), [(400, "retryable"), (403, "retryable"), (404, "retryable"), (410, "failed")]
+)
+def test_what_a_refusal_means(receiver: Receiver, status: int, fate: str) -> None:
+    """A receiver that refuses is tried again, bounded by attempts; one that is gone for good is not."""
+    receiver.status = status
+    [ticket] = webhook(receiver).send([MESSAGE]).tickets
+    assert (ticket.fate, ticket.code) == (fate, f"HTTP_{status}")
+
+
+def test_private_addresses_are_refused(receiver: Receiver) -> None:
+    """Without leave for loopback nothing is sent there, and plain http leads nowhere at all."""
+    [ticket] = webhook(receiver, allow_loopback=False).send([MESSAGE]).tickets
+    assert (ticket.fate, ticket.code, ticket.alert) == ("failed", "RefusedAddress", True)
+    assert receiver.asked == []
+
+
+def test_the_address_that_was_checked_is_the_one_that_is_connected_to(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that leads to a public address first and to a private one later is looked up once."""
+    looked: list[str] = []
+
+    def lookup(host: str, port: int, **_more: Any) -> list[Any]:
+        looked.append(host)
+        return [(2, 1, 6, "", ("10.0.0.7", port))]
+
+    monkeypatch.setattr("relevo.providers.webhook.socket.getaddrinfo", lookup)
+    hook = Webhook({"billing": WebhookAddress("https://example.com/x", KEY)}, timeout_ms=500, connect_timeout_ms=500)
+    [ticket] = hook.send([MESSAGE]).tickets
+    assert (ticket.code, looked) == ("RefusedAddress", ["example.com"])
+
+
+def test_secrets_do_not_show(receiver: Receiver) -> None:
+    """Neither the provider nor its addresses repeat a secret or an address."""
+    hook = webhook(receiver)
+    said = f"{hook!r} {hook._addresses} {hook.refuse_token('other')} {hook.send([MESSAGE])}"
+    assert "kkkk" not in said
+    assert receiver.url not in said
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "no JSON"),
+        ("[]", "an object of names"),
+        ('{"a": {}}', "a needs a url"),
+        ('{"a": {"url": "ftp://x/y", "secret": "' + SECRET + '"}}', "a needs a url"),
+        ('{"a": {"url": "https://user:pw@x/y", "secret": "' + SECRET + '"}}', "a needs a url"),
+        ('{"a": {"url": "https://x/y", "secret": "short"}}', "a needs a secret"),
+        ('{"a": {"url": "https://x/y", "secret": "whsec_c2hvcnQ="}}', "a needs a secret"),
+    ],
+)
+def test_a_file_that_is_not_as_it_should_be(text: str, words: str) -> None:
+    """What is wrong is said by name, without the secret."""
+    with pytest.raises(ValueError, match=words) as caught:
+        read_addresses(text)
+    assert "c2hvcnQ" not in str(caught.value)
