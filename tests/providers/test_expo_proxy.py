@@ -125,6 +125,6 @@ def test_the_settings_lead_there(fake: FakeExpo, through: Through) -> None:
     """HTTPS_PROXY of the environment is the proxy of the relay's own push service."""
     proxy = through()
     environ = {"DATABASE_URL": "postgresql://db/x", "EXPO_BASE_URL": SECURE, "HTTPS_PROXY": proxy.url()}
-    with app.push_provider(config.load(environ, None)) as provider:
-        assert provider.send([message()]).kind == "answered"
+    with app.push_providers(config.load(environ, None)) as providers:
+        assert providers["expo"].send([message()]).kind == "answered"
     assert proxy.targets == ["CONNECT push.example:443"]
