@@ -178,6 +178,8 @@ def _bucket(text: str) -> str:
 def _prefix(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*", text) or len(text) > _MAX_QUOTED:
         raise ValueError("must be names out of A-Z a-z 0-9 . _ = - with single slashes between them")
+    if {".", ".."} & set(text.split("/")):
+        raise ValueError("must be names below the bucket or folder, none of them . or ..")
     return text
 
 

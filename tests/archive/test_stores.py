@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from months import open_store
 
-from relevo.errors import ArchiveError, ArchiveMissingError
+from relevo.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
 from relevo.model import StoredObject
 from relevo.stores import s3 as s3_module
 from relevo.stores.folder import FolderStore
@@ -163,6 +163,32 @@ def test_a_folder_that_is_not_there_is_not_made(tmp_path, file_of) -> None:
     assert not (tmp_path / "mnt").exists()
     default = FolderStore(tmp_path / "beside" / "data", "relevo", ours=True)
     assert default.put(KEY, file_of(b"x"))
+
+
+@pytest.mark.parametrize("link", ["relevo", "relevo/notification_deliveries/year=2026", f"relevo/{KEY}"])
+def test_a_link_below_the_folder_is_refused(tmp_path, file_of, link) -> None:
+    """It may lead to another disk, and listings do not follow it: nothing is read, written or listed through it."""
+    folder, elsewhere = tmp_path / "cold", tmp_path / "elsewhere"
+    folder.mkdir()
+    store = open_store(archive_folder=folder)
+    assert store.put(KEY, file_of(b"x"))
+    (folder / link).rename(elsewhere)
+    (folder / link).symlink_to(elsewhere)
+    for call in (
+        lambda: store.put(KEY, file_of(b"y")),
+        lambda: store.put(KEY, file_of(b"y"), replace=True),
+        lambda: store.fetch(KEY, tmp_path / "fetched"),
+        lambda: store.listing(""),
+        lambda: store.listing(KEY),
+        lambda: store.tidy("notification_deliveries/"),
+    ):
+        with pytest.raises(ArchiveMonthError, match=r"is a symbolic link\. Put what it leads to in its place"):
+            call()
+    (folder / link).unlink()
+    elsewhere.rename(folder / link)
+    assert fetched(store, KEY, tmp_path) == b"x"
+    (tmp_path / "led").symlink_to(folder)
+    assert [each.key for each in open_store(archive_folder=tmp_path / "led").listing("")] == [KEY]
 
 
 @pytest.mark.needs("mount")

@@ -313,6 +313,8 @@ class TestComplaints:
             ("ARCHIVE_BUCKET", "a b", "the name of a bucket"),
             ("ARCHIVE_PREFIX", "/x", "names out of A-Z a-z 0-9 . _ = - with single slashes"),
             ("ARCHIVE_PREFIX", "../x/", "names out of A-Z a-z 0-9 . _ = - with single slashes"),
+            ("ARCHIVE_PREFIX", "../../etc", "names below the bucket or folder, none of them . or .."),
+            ("ARCHIVE_PREFIX", "a/./b", "names below the bucket or folder, none of them . or .."),
             ("ARCHIVE_ENDPOINT", "minio:9000", "a web address such as"),
             ("ARCHIVE_SSE", "rot13", "one of none, AES256, aws:kms, got 'rot13'"),
             ("ARCHIVE_FOLDER", __file__, "a folder, not a file"),

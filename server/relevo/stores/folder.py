@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from relevo.errors import ArchiveError, ArchiveMissingError
+from relevo.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
 from relevo.model import StoredObject
 
 _UNFINISHED = ".unfinished-"
@@ -33,8 +33,8 @@ class FolderStore:
 
     def put(self, key: str, path: Path, *, replace: bool = False) -> bool:
         """Copy to a name of its own, flush it to the disk, then give it the key's name in one move."""
-        target = self._root / key
         with self._complaining(key):
+            target = self._path(key)
             self._make_folders(target.parent)
             unfinished = target.parent / f"{_UNFINISHED}{uuid4().hex}"
             try:
@@ -51,10 +51,11 @@ class FolderStore:
     def fetch(self, key: str, path: Path) -> None:
         """Copy an object's file."""
         with self._complaining(key):
+            source = self._path(key)
             try:
-                shutil.copyfile(self._root / key, path)
+                shutil.copyfile(source, path)
             except FileNotFoundError:
-                if not (self._root / key).exists():
+                if not source.exists():
                     raise ArchiveMissingError(f"There is no {key} in {self.name}.") from None
                 raise
 
@@ -63,17 +64,33 @@ class FolderStore:
         with self._complaining(prefix):
             found = [
                 StoredObject(path.relative_to(self._root).as_posix(), path.stat().st_size)
-                for path in self._root.rglob("*")
+                for path in self._walk(prefix)
                 if path.is_file() and not path.name.startswith(_UNFINISHED)
             ]
-        return sorted((each for each in found if each.key.startswith(prefix)), key=lambda each: each.key)
+        return sorted(found, key=lambda each: each.key)
 
     def tidy(self, prefix: str) -> None:
         """Remove the unfinished files of processes that died."""
         with self._complaining(prefix):
-            for path in self._root.rglob(f"{_UNFINISHED}*"):
-                if path.relative_to(self._root).as_posix().startswith(prefix):
+            for path in self._walk(prefix):
+                if path.name.startswith(_UNFINISHED):
                     path.unlink(missing_ok=True)
+
+    def _walk(self, prefix: str) -> Iterator[Path]:
+        """Yield all that lies under keys which begin so."""
+        for path in self._path(prefix.rpartition("/")[0]).rglob("*"):
+            if path.relative_to(self._root).as_posix().startswith(prefix):
+                _refuse_link(path)
+                yield path
+
+    def _path(self, key: str) -> Path:
+        """Return where an object lies, which no link below the folder may lead away from."""
+        path = self._root / key
+        for each in (path, *path.parents):
+            if each == self._folder:
+                break
+            _refuse_link(each)
+        return path
 
     def arrow_filesystem(self) -> tuple[Any, str]:
         """Read the folder itself."""
@@ -103,6 +120,14 @@ class FolderStore:
             raise ArchiveError(
                 f"The folder {self.name} cannot be used for {key}: {error.strerror}.", hint=hint
             ) from error
+
+
+def _refuse_link(path: Path) -> None:
+    """Refuse what may lead to another disk, and is not followed when the folder is walked."""
+    if path.is_symlink():
+        raise ArchiveMonthError(
+            f"{path} is a symbolic link.", hint="Put what it leads to in its place; only ARCHIVE_FOLDER may be a link."
+        )
 
 
 def _name(unfinished: Path, target: Path, *, replace: bool) -> bool:
