@@ -14,9 +14,14 @@ CREATE FUNCTION relevo.bar_writes(barred regclass) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
+declare
+  export uuid;
 begin
-  execute format('create trigger sealed before insert or update or delete on %s for each row execute function relevo.refuse_sealed()', barred);
-  execute format('create trigger sealed_whole before truncate on %s for each statement execute function relevo.refuse_sealed()', barred);
+  select x.export_id into strict export from relevo.archive_exports x join pg_class c on c.relname = x.relation where c.oid = barred;
+  execute format('create or replace trigger sealed before insert or update or delete on %s for each row execute function relevo.refuse_sealed(%L)',
+                 barred, export);
+  execute format('create or replace trigger sealed_whole before truncate on %s for each statement execute function relevo.refuse_sealed(%L)',
+                 barred, export);
 end
 $$;
 
@@ -24,6 +29,35 @@ CREATE FUNCTION relevo.cancel(event_id bigint, reason text DEFAULT NULL::text) R
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$ select relevo.end_event(event_id, 'cancelled', reason) $$;
+
+CREATE FUNCTION relevo.carry_columns(of_entity text, of_month date) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  place text := of_entity || to_char(of_month, '_YYYY_MM');
+  of_column record;
+begin
+  execute format('lock table relevo.%I in row exclusive mode', of_entity);
+  for of_column in
+    select h.attname as name, format_type(h.atttypid, h.atttypmod) as type, format_type(c.atttypid, c.atttypmod) as cold_type
+      from pg_attribute h
+      left join pg_attribute c on c.attrelid = format('relevo_archive.%I', place)::regclass and c.attname = h.attname and not c.attisdropped
+     where h.attrelid = format('relevo.%I', of_entity)::regclass and h.attnum > 0 and not h.attisdropped
+       and (of_entity <> 'notification_events' or h.attname <> all (array['fanout_upto', 'fanout_cursor', 'swept_at', 'match_prefixes']))
+       and (c.attname is null or (c.atttypid, c.atttypmod) is distinct from (h.atttypid, h.atttypmod))
+     order by h.attnum
+  loop
+    if of_column.cold_type is not null then
+      raise exception using errcode = 'object_not_in_prerequisite_state',
+        message = format('column %I of relevo.%I is of type %s, and that of relevo_archive.%I, into which its month moves, of type %s',
+                         of_column.name, of_entity, of_column.type, place, of_column.cold_type),
+        hint = 'Alter the cold one alike; nothing was moved.';
+    end if;
+    execute format('alter table relevo_archive.%I add column %I %s', place, of_column.name, of_column.type);
+  end loop;
+end
+$$;
 
 CREATE FUNCTION relevo.check_boolean(given jsonb, name text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE
@@ -248,11 +282,15 @@ begin
   if not found then
     return false;
   end if;
-  if to_regclass(format('relevo_archive.%I', x.relation)) is distinct from x.relation_oid::regclass then
-    raise exception 'relevo_archive.% is not the relation that was exported', x.relation;
+  execute format('lock table relevo_archive.%I in access exclusive mode', x.relation); -- from here on the name is this relation's
+  if not relevo.is_sealed_as(format('relevo_archive.%I', x.relation)::regclass, x.export_id) then
+    raise exception using errcode = 'object_not_in_prerequisite_state',
+      message = format('relevo_archive.%I is not the relation that was exported: it does not bear the seal of export %s', x.relation, x.export_id),
+      hint = 'Bring the exported one back under its name.';
   end if;
   execute format('drop table relevo_archive.%I', x.relation);
-  update relevo.archive_exports set state = 'dropped', dropped_at = coalesce(at, now()), updated_at = now() where entity = of_entity and month = of_month;
+  update relevo.archive_exports set state = 'dropped', dropped_at = coalesce(at, now()), updated_at = now(), last_error = null
+   where entity = of_entity and month = of_month;
   return true;
 end
 $$;
@@ -285,6 +323,7 @@ CREATE FUNCTION relevo.enqueue_many(events jsonb) RETURNS TABLE(event_id bigint,
 declare
   event jsonb;
   kind relevo.event_types;
+  keys text[]; -- its own, and the one by which it is known if it was personal and is old or forgotten
   hash text;
   at timestamptz;
   until timestamptz;
@@ -296,18 +335,19 @@ begin
   for event in select e from jsonb_array_elements(events) as e loop
     perform relevo.check_event(event);
     hash := encode(sha256(convert_to(jsonb_strip_nulls(event)::text, 'UTF8')), 'hex');
+    keys := array[event ->> 'key', relevo.hidden_key(event ->> 'type', event ->> 'key')];
     kind := null;
     select t.* into kind from relevo.event_types t where t.event_type = event ->> 'type';
     at := coalesce(relevo.event_time(event, 'scheduled_at'), now());
     until := coalesce(relevo.event_time(event, 'deadline_at'), at + coalesce((event ->> 'ttl_s')::numeric::int, kind.ttl_s) * interval '1 second');
     created := false;
     loop
-      select n.id, n.content_hash = hash into event_id, same_content from relevo.notification_events n
-       where n.event_type = event ->> 'type' and n.event_key = event ->> 'key';
+      select n.id, nullif(n.content_hash, '') = hash into event_id, same_content from relevo.notification_events n
+       where n.event_type = event ->> 'type' and n.event_key = any (keys);
       exit when found;
       -- after the events: one that is retired between the two looks leaves its key with the same commit
-      select k.event_id, k.content_hash = hash into event_id, same_content from relevo.event_keys k
-       where k.event_type = event ->> 'type' and k.event_key = event ->> 'key';
+      select k.event_id, nullif(k.content_hash, '') = hash into event_id, same_content from relevo.event_keys k
+       where k.event_type = event ->> 'type' and k.event_key = any (keys);
       exit when found;
       if until <= greatest(at, now()) then
         perform relevo.refuse(format('deadline_at must lie after now and after scheduled_at, got %s', until));
@@ -498,7 +538,7 @@ begin
   perform relevo.bar_writes(format('relevo_archive.%I', place)::regclass);
   execute format('select count(*) from relevo_archive.%I', place) into moved;
   update relevo.archive_exports
-     set state = 'retired', rows = moved, sealed_at = now(), retired_at = now(), updated_at = now(), relation_oid = format('relevo_archive.%I', place)::regclass
+     set state = 'retired', rows = moved, sealed_at = now(), retired_at = now(), updated_at = now()
    where entity = of_entity and month = of_month and state = 'moving';
   return found;
 end
@@ -519,8 +559,8 @@ begin
                     and not exists (select from relevo.event_audience o where o.event_id = a.event_id and o.installation_id <> installation));
   perform relevo.end_event(e, 'cancelled', 'the installation was forgotten') from unnest(alone) as e;
   update relevo.notification_events
-     set title = 'forgotten', body = '', data = '{}', push = '{}', content_hash = '', match_rubros = '{}', match_region = null,
-         match_tipo = null, match_monto = null, match_moneda = null, match_words = null,
+     set event_key = relevo.hidden_key(event_type, event_key), title = 'forgotten', body = '', data = '{}', push = '{}', content_hash = '',
+         match_rubros = '{}', match_region = null, match_tipo = null, match_monto = null, match_moneda = null, match_words = null,
          end_reason = case when end_reason is not null then 'the installation was forgotten' end
    where id = any (alone);
   delete from relevo.event_audience where installation_id = installation;
@@ -591,6 +631,14 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.hidden_key(event_type text, event_key text) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+  select case when event_key ~ '^sha256:[0-9a-f]{64}$' then event_key
+              else 'sha256:' || encode(sha256(convert_to(event_type || chr(10) || event_key, 'UTF8')), 'hex') end
+$_$;
+
 CREATE FUNCTION relevo.hold_open(days date[]) RETURNS date[]
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -648,6 +696,15 @@ begin
   return answer;
 end
 $_$;
+
+CREATE FUNCTION relevo.is_sealed_as(cold regclass, export uuid) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+  select count(*) = 2 from pg_trigger t
+   where t.tgrelid = cold and t.tgname in ('sealed', 'sealed_whole') and t.tgenabled in ('O', 'A')
+     and t.tgfoid = 'relevo.refuse_sealed()'::regprocedure and t.tgargs = convert_to(export::text, 'UTF8') || '\x00'::bytea
+$$;
 
 CREATE FUNCTION relevo.text_key(x text) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -897,9 +954,24 @@ CREATE FUNCTION relevo.retire_events(of_month date, rows_per_part integer, most 
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $_$
 declare
+  place text := relevo.open_cold_table('notification_events', of_month, rows_per_part);
+  impersonal text[] := array['id', 'event_type', 'licitacion_id', 'audience', 'category', 'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'state',
+    'event_day', 'fanout_started_at', 'fanout_finished_at', 'first_sent_at', 'targets_selected', 'deliveries_created', 'ended_at', 'created_at', 'updated_at'];
+  columns text;
+  contents text;
   ids bigint[];
   moved int;
 begin
+  perform relevo.carry_columns('notification_events', of_month);
+  select string_agg(format('%I', a.attname), ', ' order by a.attnum),
+         string_agg(case when h.attname is null then $sql$coalesce(t.deliveries, '{}')$sql$
+                         when h.attname = any (impersonal) then format('g.%I', h.attname)
+                         else format($sql$case when g.audience <> 'installations' then g.%I end$sql$, h.attname) end, ', ' order by a.attnum)
+    into columns, contents
+    from pg_attribute a
+    left join pg_attribute h on h.attrelid = 'relevo.notification_events'::regclass and h.attname = a.attname and not h.attisdropped
+   where a.attrelid = format('relevo_archive.%I', place)::regclass and a.attnum > 0 and not a.attisdropped
+     and (h.attname is not null or a.attname = 'deliveries');
   ids := array(select e.id from relevo.notification_events e
                 where relevo.event_is_over(e) and relevo.event_month(e) = of_month order by e.id limit most for update);
   -- the changes first: a reaper that is folding them is waited for
@@ -918,19 +990,14 @@ begin
       delete from relevo.notification_events e where e.id = any ($1) returning e.*
     ), kept as (
       insert into relevo.event_keys (event_type, event_key, event_id, content_hash, state, month)
-      select g.event_type, g.event_key, g.id, g.content_hash, g.state, $2 from gone g
+      select g.event_type, case when g.audience = 'installations' then relevo.hidden_key(g.event_type, g.event_key) else g.event_key end, g.id,
+             case when g.audience = 'installations' then '' else g.content_hash end, g.state, $2
+        from gone g
     )
-    insert into relevo_archive.%I
-    select g.id, g.event_type, case when open then g.event_key end, g.licitacion_id, case when open then g.title end,
-           case when open then g.body end, case when open then g.data end, case when open then g.push end, g.audience, g.category, g.lane,
-           g.at_most_once, g.scheduled_at, g.deadline_at, case when open then g.match_rubros end, case when open then g.match_region end,
-           case when open then g.match_tipo end, case when open then g.match_monto end, case when open then g.match_moneda end,
-           case when open then g.match_words end, case when open then g.content_hash end, g.state, g.event_day, g.fanout_started_at, g.fanout_finished_at,
-           g.targets_selected, g.deliveries_created, coalesce(t.deliveries, '{}'), g.ended_at, case when open then g.end_reason end,
-           g.created_at, g.updated_at
+    insert into relevo_archive.%I (%s)
+    select %s
       from gone g
-      cross join lateral (select g.audience <> 'installations' as open) o
-      left join told t on t.event_id = g.id$sql$, relevo.open_cold_table('notification_events', of_month, rows_per_part))
+      left join told t on t.event_id = g.id$sql$, place, columns, contents)
   using ids, of_month;
   get diagnostics moved = row_count;
   return moved;
@@ -943,11 +1010,14 @@ CREATE FUNCTION relevo.retire_items(of_month date, rows_per_part integer, most i
     AS $_$
 declare
   place text := relevo.open_cold_table('licitaciones', of_month, rows_per_part);
-  columns text; -- those of the cold table: a column that was added since has no place in a month half way through
+  columns text; -- those that both have: one that was dropped since is null in what comes later
   moved int;
 begin
+  perform relevo.carry_columns('licitaciones', of_month);
   select string_agg(format('%I', a.attname), ', ' order by a.attnum) into columns
-    from pg_attribute a where a.attrelid = format('relevo_archive.%I', place)::regclass and a.attnum > 0 and not a.attisdropped;
+    from pg_attribute a
+    join pg_attribute h on h.attrelid = 'relevo.licitaciones'::regclass and h.attname = a.attname and not h.attisdropped
+   where a.attrelid = format('relevo_archive.%I', place)::regclass and a.attnum > 0 and not a.attisdropped;
   execute format($sql$
     with old as materialized (
       select l.id from relevo.licitaciones l
@@ -984,9 +1054,7 @@ begin
   end loop;
   execute format('alter table relevo.%I set schema relevo_archive', place);
   perform relevo.share_grants(of_entity, format('relevo_archive.%I', place)::regclass);
-  update relevo.archive_exports
-     set state = 'retired', retired_at = now(), updated_at = now(), relation_oid = format('relevo_archive.%I', place)::regclass
-   where entity = of_entity and month = of_month;
+  update relevo.archive_exports set state = 'retired', retired_at = now(), updated_at = now() where entity = of_entity and month = of_month;
 end
 $$;
 
@@ -1155,7 +1223,6 @@ CREATE TABLE relevo.archive_exports (
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT archive_exports_check CHECK (((state = 'moving'::text) = (sealed_at IS NULL))),
     CONSTRAINT archive_exports_check1 CHECK (((state = ANY (ARRAY['retired'::text, 'exported'::text, 'verified'::text, 'dropped'::text])) = (retired_at IS NOT NULL))),
-    CONSTRAINT archive_exports_check2 CHECK (((retired_at IS NULL) OR (num_nulls(relation_oid, rows) = 0))),
     CONSTRAINT archive_exports_check3 CHECK (((state = ANY (ARRAY['exported'::text, 'verified'::text, 'dropped'::text])) = (exported_at IS NOT NULL))),
     CONSTRAINT archive_exports_check4 CHECK (((state = ANY (ARRAY['verified'::text, 'dropped'::text])) = (verified_at IS NOT NULL))),
     CONSTRAINT archive_exports_check5 CHECK (((verified_at IS NULL) = (drop_eligible_at IS NULL))),
@@ -1166,10 +1233,13 @@ CREATE TABLE relevo.archive_exports (
     CONSTRAINT archive_exports_manifest_sha256_check CHECK ((length(manifest_sha256) = 64)),
     CONSTRAINT archive_exports_month_check CHECK ((EXTRACT(day FROM month) = (1)::numeric)),
     CONSTRAINT archive_exports_part_rows_check CHECK ((part_rows > 0)),
-    CONSTRAINT archive_exports_state_check CHECK ((state = ANY (ARRAY['moving'::text, 'sealed'::text, 'retired'::text, 'exported'::text, 'verified'::text, 'dropped'::text])))
+    CONSTRAINT archive_exports_state_check CHECK ((state = ANY (ARRAY['moving'::text, 'sealed'::text, 'retired'::text, 'exported'::text, 'verified'::text, 'dropped'::text]))),
+    CONSTRAINT retired_months_are_counted CHECK (((retired_at IS NULL) OR (rows IS NOT NULL)))
 );
 
 COMMENT ON TABLE relevo.archive_exports IS 'One row per entity and month that left the hot tables: moving or sealed, retired, exported, verified, dropped.';
+
+COMMENT ON COLUMN relevo.archive_exports.relation_oid IS 'No longer written: a load from a dump changes it.';
 
 CREATE TABLE relevo.archive_parts (
     entity text NOT NULL,
@@ -1191,6 +1261,15 @@ CREATE TABLE relevo.archive_parts (
 );
 
 COMMENT ON TABLE relevo.archive_parts IS 'One Parquet file of a month: a fixed range of its sorted rows, the hash of the file and of the rows in it.';
+
+CREATE TABLE relevo.archive_stores (
+    name text NOT NULL,
+    archive_id uuid NOT NULL,
+    first_used_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT archive_stores_name_check CHECK (((length(name) >= 1) AND (length(name) <= 2000)))
+);
+
+COMMENT ON TABLE relevo.archive_stores IS 'The stores that months were exported to, each with the id of the marker that lies in it.';
 
 CREATE TABLE relevo.claims (
     token uuid NOT NULL,
@@ -1805,6 +1884,9 @@ ALTER TABLE ONLY relevo.archive_exports
 
 ALTER TABLE ONLY relevo.archive_parts
     ADD CONSTRAINT archive_parts_pkey PRIMARY KEY (entity, month, part);
+
+ALTER TABLE ONLY relevo.archive_stores
+    ADD CONSTRAINT archive_stores_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY relevo.claims
     ADD CONSTRAINT claims_pkey PRIMARY KEY (token);

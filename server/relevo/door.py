@@ -60,11 +60,14 @@ class Event:
 
 @dataclass(frozen=True)
 class Enqueued:
-    """The event's id, whether it is new, and, if not, whether the one that is there says the same."""
+    """The event's id, whether it is new, and, if not, whether the one that is there says the same.
+
+    What a personal event said is not known any more once it was archived or forgotten: then that is None.
+    """
 
     event_id: int
     created: bool
-    same_content: bool = True
+    same_content: bool | None = True
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,27 @@
 -- name: find_retirable
 -- Finds the months of deliveries and journal that are past their retention, oldest first, and how large they are.
-select p.entity, p.month, p.state, p.blocks, p.rows
-  from (select e.entity, to_date(right(c.relname, 7), 'YYYY_MM') as month, coalesce(x.state, 'open') as state, x.rows,
-               pg_relation_size(c.oid) / current_setting('block_size')::bigint as blocks
+select p.entity, p.month, coalesce(x.state, 'open') as state, p.blocks, x.rows
+  from (select e.entity, pg_relation_size(c.oid) / current_setting('block_size')::bigint as blocks,
+               case when c.relname ~ ('^' || e.entity || '_\d{4}_(0[1-9]|1[0-2])$') then to_date(right(c.relname, 7), 'YYYY_MM') end as month
           from unnest(array['notification_deliveries', 'push_requests']) as e(entity)
           join pg_inherits i on i.inhparent = format('relevo.%%I', e.entity)::regclass
-          join pg_class c on c.oid = i.inhrelid
-          left join relevo.archive_exports x on x.entity = e.entity and x.month = to_date(right(c.relname, 7), 'YYYY_MM')) p
+          join pg_class c on c.oid = i.inhrelid) p
+  left join relevo.archive_exports x on x.entity = p.entity and x.month = p.month
  where (p.month + interval '1 month')::date + %(retention_days)s::int <= (coalesce(%(now)s::timestamptz, now()) at time zone 'UTC')::date
    and p.entity || to_char(p.month, '_YYYY_MM') <> all (%(given_up)s::text[])
  order by p.month, p.entity
  limit 1;
+
+-- name: list_foreign_partitions
+-- Lists the partitions of deliveries and journal that are no month's, such as a DEFAULT one: they are never retired, and may keep a
+-- month's partition from being made.
+select p.oid::regclass::text, c.oid::regclass::text
+  from pg_class p
+  join pg_inherits i on i.inhparent = p.oid
+  join pg_class c on c.oid = i.inhrelid
+ where p.oid in ('relevo.notification_deliveries'::regclass, 'relevo.push_requests'::regclass)
+   and c.relname !~ ('^' || p.relname || '_\d{4}_(0[1-9]|1[0-2])$')
+ order by 2;
 
 -- name: find_archive_schema
 -- Tells whether the schema for retired months is there.
@@ -50,7 +61,8 @@ select date_trunc('month', min(l.created_at) at time zone 'UTC')::date as month
   from relevo.licitaciones l
  where l.created_at < date_trunc('month', coalesce(%(now)s::timestamptz, now()) at time zone 'UTC' - %(hot_months)s * interval '1 month') at time zone 'UTC'
    and not exists (select from relevo.archive_exports x
-                    where x.entity = 'licitaciones' and x.month = date_trunc('month', l.created_at at time zone 'UTC')::date and x.state <> 'moving');
+                    where x.entity = 'licitaciones' and x.month = date_trunc('month', l.created_at at time zone 'UTC')::date and x.state <> 'moving')
+   and date_trunc('month', l.created_at at time zone 'UTC')::date <> all (%(given_up)s::date[]);
 
 -- name: find_old_events
 -- Finds the oldest month of finished events whose deliveries were retired, or that had none, and that may still be moved.
@@ -60,7 +72,8 @@ select min(relevo.event_month(e)) as month
    and (relevo.event_month(e) + interval '1 month')::date + %(retention_days)s::int <= (coalesce(%(now)s::timestamptz, now()) at time zone 'UTC')::date
    and to_regclass('relevo.notification_deliveries' || to_char(relevo.event_month(e), '_YYYY_MM')) is null
    and not exists (select from relevo.archive_exports x
-                    where x.entity = 'notification_events' and x.month = relevo.event_month(e) and x.state <> 'moving');
+                    where x.entity = 'notification_events' and x.month = relevo.event_month(e) and x.state <> 'moving')
+   and relevo.event_month(e) <> all (%(given_up)s::date[]);
 
 -- name: retire_items
 -- Moves a batch of a month's items to the cold schema.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import threading
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -330,7 +332,7 @@ def test_months_in_trouble_wait_behind_the_others(retired, conn, folder_settings
     store = Faulty(open_store(**folder_settings))
 
     def refuse_older(key: str, path: object) -> None:
-        if not key.startswith(f"notification_deliveries/year={OLD:%Y}/month={OLD:%m}/"):
+        if key.endswith(".parquet") and not key.startswith(f"notification_deliveries/year={OLD:%Y}/month={OLD:%m}/"):
             refuse(key, path)
 
     store.faults = {"put": refuse_older}
@@ -477,6 +479,71 @@ def test_an_s3_service_in_trouble(build, conn, s3_settings, monkeypatch, changes
     monkeypatch.undo()
 
 
+def test_a_disk_that_is_not_mounted_is_no_empty_archive(retired, conn, folder_settings) -> None:
+    """Its mount point is an empty folder: nothing is written there, nothing is thought lost, and with the disk it goes on."""
+    assert export(retired).outcome == "ok"
+    disk, away = folder_settings["archive_folder"], folder_settings["archive_folder"].with_name("unmounted")
+    disk.rename(away)
+    disk.mkdir()
+    assert "is not the archive it was before: _archive.json is missing. Is its disk mounted" in look_before_the_drop(
+        retired
+    )
+    assert list(disk.iterdir()) == []
+    assert row(conn)[:2] == ("verified", 0)
+    disk.rmdir()
+    away.rename(disk)
+    export_later(retired, 30)
+    assert exports(conn)[NAME] == "dropped"
+
+
+def test_another_archive_is_not_taken_for_the_one_before(retired, conn, folder_settings) -> None:
+    """Another disk, with another archive on it: refused until it is named by another prefix, which is marked in turn."""
+    assert export(retired).outcome == "ok"
+    marker = folder_settings["archive_folder"] / "relevo" / "_archive.json"
+    whole = marker.read_text()
+    marker.write_text(json.dumps({"archive_id": str(uuid4())}))
+    assert "_archive.json is another." in look_before_the_drop(retired)
+    marker.write_text("{}")
+    assert "_archive.json is missing." in look_before_the_drop(retired)
+    marker.write_text(whole)
+    assert look_before_the_drop(retired) == ""
+    assert conn.execute("select archive_id::text from relevo.archive_stores").fetchall() == [
+        (json.loads(whole)["archive_id"],)
+    ]
+
+
+def test_two_databases_may_share_a_marker(retired, conn, build, folder_settings) -> None:
+    """A store that bears a marker already, written by another database or before a crash, is known by that one."""
+    store = Path(open_store(**folder_settings).name)
+    store.mkdir()
+    (store / "_archive.json").write_text("no marker at all")
+    assert "_archive.json in" in export(retired).error
+    assert row(conn)[0] == "retired"
+    (store / "_archive.json").write_text(json.dumps({"archive_id": str(UUID(int=7))}))
+    assert export(retired).outcome == "ok"
+    assert conn.execute("select archive_id, name from relevo.archive_stores").fetchall() == [(UUID(int=7), str(store))]
+
+
+@pytest.mark.needs("mount")
+def test_a_disk_that_is_really_not_mounted(retired, conn, folder_settings) -> None:
+    """A file system that is unmounted during the grace, and mounted again."""
+    disk = folder_settings["archive_folder"]
+    image = disk.with_name("image")
+    image.write_bytes(bytes(8 << 20))
+    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
+    subprocess.run(["mount", str(image), str(disk)], check=True)
+    try:
+        assert export(retired).outcome == "ok"
+        subprocess.run(["umount", str(disk)], check=True)
+        assert "Is its disk mounted" in look_before_the_drop(retired)
+        assert list(disk.iterdir()) == []
+        subprocess.run(["mount", str(image), str(disk)], check=True)
+        export_later(retired, 30)
+        assert exports(conn)[NAME] == "dropped"
+    finally:
+        subprocess.run(["umount", str(disk)], check=False)
+
+
 def test_a_slow_service_only_takes_longer(retired, conn, folder_settings) -> None:
     """Half a second per call changes nothing but the time."""
     store = Faulty(open_store(**folder_settings))
@@ -547,6 +614,6 @@ def test_only_the_relation_that_was_exported_is_dropped(retired, conn) -> None:
     assert export(retired).outcome == "ok"
     conn.execute(f"alter table {COLD} rename to kept_elsewhere")
     conn.execute(f"create table {COLD} (precious int)")
-    with pytest.raises(psycopg.errors.RaiseException, match="is not the relation that was exported"):
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="is not the relation that was exported"):
         conn.execute("select relevo.drop_retired('notification_deliveries', %s, now() + interval '30 days')", [OLD])
     assert conn.execute("select relevo.drop_retired('push_requests', %s, now())", [OLD]).fetchone() == (False,)

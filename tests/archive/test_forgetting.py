@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
 import pyarrow.parquet as pq
-from months import add_old_deliveries, add_old_event, clean_up, export, month_ago, token
+from months import (
+    add_old_deliveries,
+    add_old_event,
+    clean_up,
+    export,
+    export_later,
+    exports,
+    month_ago,
+    token,
+)
 
-from relevo import actions, door
-from relevo.door import Event, Installation, Preference
+from relevo import actions, app, config, door, migrate
+from relevo.db import Database
+from relevo.door import Enqueued, Event, Installation, Preference
 from relevo.model import Answer, PushRequest
 
 OLD = month_ago(5)
@@ -88,14 +99,94 @@ def test_nothing_leads_to_a_person_who_was_forgotten(build, conn, folder_setting
     for needle in (secret, LOCALE, WISH, WORDS):
         assert search_tables(conn, needle) == [], needle
         assert search_files(tmp_path / "cold", needle) == [], needle
-    # the app's own key of the event stays, for it is what dedups; nothing else of its owner does
-    assert set(search_tables(conn, OWNER)) == {"relevo.event_keys"}
+    assert search_tables(conn, OWNER) == []
     assert search_files(tmp_path / "cold", OWNER) == []
     assert f"relevo_archive.notification_deliveries_{OLD:%Y_%m}" in search_tables(conn, str(phone))
     status = door.get(conn, hot.event_id)
     assert status is not None
     assert (status.state, status.raw["title"]) == ("cancelled", "forgotten")
     assert not actions.forget(app.database, phone)
+
+
+def test_a_personal_event_is_known_by_a_hash_once_it_is_archived(build, conn) -> None:
+    """The same key is still the same event; neither it nor a hash of what was said is left, and public keys can be read."""
+    key = "welcome:someone@example.com"
+    event = add_old_event(conn, OLD, key, audience="installations", content_hash="of what was said")
+    public = add_old_event(conn, OLD, "public")
+    assert clean_up(build()).outcome == "ok"
+    assert search_tables(conn, "someone@example.com") == []
+    assert search_tables(conn, "of what was said") == []
+    again = Event("tender.new", key, "Hello", audience=[uuid4()])
+    for _ in range(2):
+        assert door.enqueue(conn, again) == Enqueued(event, created=False, same_content=None)
+    assert door.enqueue(conn, Event("other.type", key, "Hello")).created
+    assert door.enqueue(conn, Event("tender.new", "public", "Hello")) == Enqueued(
+        public, created=False, same_content=False
+    )
+    rows = conn.execute("select event_id, event_key, content_hash from relevo.event_keys order by 1").fetchall()
+    digest = sha256(f"tender.new\n{key}".encode()).hexdigest()
+    assert rows == [(event, f"sha256:{digest}", ""), (public, "public", "hash")]
+    status = door.get(conn, event)
+    assert status is not None
+    assert status.key == f"sha256:{digest}"
+
+
+def test_a_forgotten_event_still_dedups_hot_and_archived(build, conn) -> None:
+    """Whoever was forgotten is not greeted again by a retry: the key is the same event's, before and after its month left."""
+    app, phone = build(), door.register(conn, Installation(token()))
+    greeting = Event("welcome", "welcome:someone@example.com", "Hello", audience=[phone])
+    event = door.enqueue(conn, greeting).event_id
+    assert actions.forget(app.database, phone)
+    assert search_tables(conn, "someone@example.com") == []
+    known = Enqueued(event, created=False, same_content=None)
+    assert door.enqueue(conn, greeting) == known
+    conn.execute(
+        "update relevo.notification_events set ended_at = %(month)s, created_at = %(month)s, scheduled_at = %(month)s,"
+        " deadline_at = null, swept_at = %(month)s where id = %(event)s",
+        {"month": OLD, "event": event},
+    )
+    assert clean_up(app).counts["archived_events"] == 1
+    assert door.enqueue(conn, greeting) == known
+    assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)
+
+
+def test_keys_that_were_kept_before_are_hidden_by_the_migration(empty_database, folder_settings) -> None:
+    """Those of personal events, and those of which nobody knows any more what they were; public ones stay readable."""
+    known = migrate.available()
+    before = known[: [each.name for each in known].index("archive_exact")]
+    database = Database(empty_database, empty_database, config.load({"DATABASE_URL": empty_database}, None))
+    try:
+        migrate.migrate(database, before)
+        with psycopg.connect(empty_database, autocommit=True) as there:
+            for audience in ("installations", "everyone"):
+                add_old_event(there, OLD, f"{audience}:ana", audience=audience)
+            add_old_event(there, month_ago(6), "dropped:ana")
+            for month in (OLD, month_ago(6)):
+                there.execute("select relevo.retire_events(%s, 100, 100)", [month])
+            add_old_deliveries(there, OLD, 5)
+            assert there.execute("select relevo.seal_month('notification_deliveries', %s, 100)", [OLD]).fetchone() == (
+                True,
+            )
+            there.execute(f"drop table relevo_archive.notification_events_{month_ago(6):%Y_%m}")
+            there.execute("delete from relevo.archive_exports where month = %s", [month_ago(6)])
+            migrate.migrate(database)
+            keys = there.execute("select event_key, content_hash from relevo.event_keys order by event_id").fetchall()
+            assert [key.split(":")[0] for key, _ in keys] == ["sha256", "everyone", "sha256"]
+            assert [content for _, content in keys] == ["", "hash", ""]
+            assert not door.enqueue(there, Event("tender.new", "installations:ana", "x")).created
+            assert not door.enqueue(there, Event("tender.new", "dropped:ana", "x")).created
+        settings = config.load(
+            {"DATABASE_URL": empty_database, "ARCHIVE_FOLDER": str(folder_settings["archive_folder"])}, None
+        )
+        with app.build(settings) as built:  # a seal from before says by now which export it is of
+            built.worker.record_start("run", [])
+            assert clean_up(built).outcome == "ok"
+            assert export(built).outcome == "ok"
+            export_later(built, 30)
+        with psycopg.connect(empty_database) as there:
+            assert exports(there)["notification_deliveries", f"{OLD:%Y-%m}"] == "dropped"
+    finally:
+        database.close()
 
 
 def test_no_delivery_ever_holds_a_token(build, conn) -> None:

@@ -18,7 +18,7 @@ import pytest
 from months import add_old_deliveries, add_old_event, add_old_items, add_old_requests, exports, month_ago, open_store
 
 from relevo import queries
-from relevo.archive import restore
+from relevo.archive import marker, restore
 
 KILLED = Path(__file__).parents[1] / "programs" / "killed_archive.py"
 SIGKILL = 9
@@ -75,8 +75,8 @@ def mortals(dsn: str, tmp_path: Path) -> Iterator[Mortals]:
             process.kill()
 
 
-def fill(conn: psycopg.Connection[Any], months: int) -> None:
-    """Make one old month of everything, the same number of months ago for all, with something still open."""
+def fill(conn: psycopg.Connection[Any], folder: Path, months: int) -> None:
+    """Make one old month of everything, the same number of months ago for all, with something still open; a new archive."""
     month = month_ago(months)
     add_old_deliveries(conn, month, 44)
     add_old_deliveries(conn, month, 6, status="sent", event=2)
@@ -85,6 +85,8 @@ def fill(conn: psycopg.Connection[Any], months: int) -> None:
         add_old_event(conn, month, f"{months} {key}")
     add_old_items(conn, month, 30)
     conn.execute("update relevo.cycle_leases set leased_until = now()")
+    conn.execute("delete from relevo.archive_stores")
+    (folder / "relevo" / marker.KEY).unlink(missing_ok=True)
 
 
 def check(conn: psycopg.Connection[Any], folder: Path, months: int, point: object) -> None:
@@ -105,11 +107,11 @@ def check(conn: psycopg.Connection[Any], folder: Path, months: int, point: objec
 def test_a_kill_at_every_step_ends_in_a_whole_month(mortals: Mortals, conn, tmp_path) -> None:
     """Whatever moment a process dies at, the month gets to the store once and whole, and only then leaves the database."""
     cycles = ("cleanup", "archive-export", "later")
-    fill(conn, 20)
+    fill(conn, tmp_path / "cold", 20)
     executed = {cycle: mortals.run(cycle) for cycle in cycles}
     check(conn, tmp_path / "cold", 20, "no kill")
     made = {name for counts in executed.values() for name in counts}
-    known = {f"{step}.{name}" for step in ("retire", "export") for name in queries.load(step)}
+    known = {f"{step}.{name}" for step in ("retire", "export", "marker") for name in queries.load(step)}
     assert known - made == NOT_COVERED.keys(), "extend the scenario, or say why not"
     points = {
         cycle: [
@@ -123,7 +125,7 @@ def test_a_kill_at_every_step_ends_in_a_whole_month(mortals: Mortals, conn, tmp_
     assert sum(map(len, points.values())) > 40
     months = 21
     while any(points.values()):  # in each month as many deaths, one after the other, as it has steps left
-        fill(conn, months)
+        fill(conn, tmp_path / "cold", months)
         left = sum(map(len, points.values()))
         for cycle in cycles:
             for point in list(points[cycle]):

@@ -25,7 +25,7 @@ from relevo.runtime.runs import Cycle
 from relevo.stores.folder import FolderStore
 
 LOADED = (parquet, adbc_driver_postgresql.dbapi)  # before the first fork, for it takes a while
-STEPS = ("cleanup", "retire", "export")
+STEPS = ("cleanup", "retire", "export", "marker")
 CALLS = ("put", "fetch", "listing", "tidy")
 Counts = Counter[str]
 
@@ -91,7 +91,7 @@ def watch(kill: Mapping[str, Any] | None, counts: Counts) -> None:
 
 def named(call: str, key: str) -> str:
     """Name a call of the store by what it is about."""
-    return f"store.{call} {key.rsplit('/', 1)[1].partition('-')[0]}".strip()
+    return f"store.{call} {key.rpartition('/')[2].partition('-')[0]}".strip()
 
 
 def fork(task: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from psycopg import errors as pg
 from psycopg.rows import class_row
 
 from relevo import queries
 from relevo.db import BUSY
+from relevo.logs import normalise_error
 from relevo.model import Step
 from relevo.runtime.runs import Run
 
@@ -22,6 +24,8 @@ _MOVING_S = 5.0
 _LOCK_MS = 200
 _LONG_LOCK_MS = 1_200  # once in a while: a vacuum gives way to who has waited for a second
 _TRIES = 25
+# What PostgreSQL says of one month's relations: they are held, not as they should be, gone, or their name is taken.
+_REFUSED = (*BUSY, pg.ObjectNotInPrerequisiteState, pg.InsufficientPrivilege, pg.UndefinedTable, pg.DuplicateTable)
 _MOVED = {"licitaciones": "archived_licitaciones", "notification_events": "archived_events"}
 _RETIRED = {"notification_deliveries": "archived_deliveries", "push_requests": "archived_requests"}
 
@@ -57,12 +61,26 @@ def retire(run: Run) -> Step:
         return Step(problems=(missing,))
     month = _find_month(run)
     if month is not None:
-        return _retire_month(run, month)
+        try:
+            return _retire_month(run, month)
+        except _REFUSED as error:
+            return _later(run, month, 0, normalise_error(error, 300))
     for entity in ("notification_events", "licitaciones"):
         moved = _move(run, entity)
         if moved is not None:
             return moved
-    return Step()
+    return Step(problems=_foreign_partitions(run))
+
+
+def _foreign_partitions(run: Run) -> tuple[str, ...]:
+    """Complain of partitions that are no month's: what lies in them is never retired."""
+    with run.transaction() as connection:
+        found = connection.execute(_SQL["list_foreign_partitions"]).fetchall()
+    return tuple(
+        f"{partition} is a partition of {parent} and no month's: its rows are never retired, and it may keep new"
+        f" partitions from being made; move its rows, and detach it"
+        for parent, partition in found
+    )
 
 
 def _find_month(run: Run) -> RetiringMonth | None:
@@ -160,30 +178,52 @@ def _move(run: Run, entity: str) -> Step | None:
         "now": run.now,
         "hot_months": run.settings.licitaciones_hot_months,
         "retention_days": run.settings.deliveries_retention_days,
+        "given_up": _unfinished(run, entity),
     }
     what = "items" if entity == "licitaciones" else "events"
     with run.transaction() as connection:
         row = connection.execute(_SQL[f"find_old_{what}"], asked).fetchone()
     if row is None or row[0] is None:
         return _finish(run, entity)
-    batch = {"month": row[0], "limit": _BATCH} | _part_rows(run)
+    month: date = row[0]
+    batch = {"month": month, "limit": _BATCH} | _part_rows(run)
     count, moved, until = 0, _BATCH, time.monotonic() + _MOVING_S
     while moved == _BATCH and time.monotonic() < until and run.may_go_on():
-        with run.transaction() as connection:
-            answer = connection.execute(_SQL[f"retire_{what}"], batch).fetchone()
+        try:
+            with run.transaction() as connection:
+                answer = connection.execute(_SQL[f"retire_{what}"], batch).fetchone()
+        except _REFUSED as error:
+            return _move_later(run, entity, month, count, error)
         moved = answer[0] if answer else 0
         count += moved
     return Step({_MOVED[entity]: count}, items=count, more=True)
 
 
+def _unfinished(run: Run, entity: str) -> list[date]:
+    return [month for moved, month in run.given_up.unfinished if moved == entity]
+
+
 def _finish(run: Run, entity: str) -> Step | None:
-    given_up = [month for moved, month in run.given_up.unfinished if moved == entity]
+    """Seal the oldest month that is being moved, if nothing of it is left in the hot table."""
     with run.transaction() as connection:
-        row = connection.execute(_SQL["find_moving"], {"entity": entity, "given_up": given_up}).fetchone()
-        if row is None or row[0] is None:
-            return None
-        done = connection.execute(_SQL["finish_moving"], {"entity": entity, "month": row[0]}).fetchone()
+        asked = {"entity": entity, "given_up": _unfinished(run, entity)}
+        row = connection.execute(_SQL["find_moving"], asked).fetchone()
+    if row is None or row[0] is None:
+        return None
+    month: date = row[0]
+    try:
+        with run.transaction() as connection:
+            done = connection.execute(_SQL["finish_moving"], {"entity": entity, "month": month}).fetchone()
+    except _REFUSED as error:
+        return _move_later(run, entity, month, 0, error)
     if done != (True,):
-        run.given_up.unfinished.add((entity, row[0]))  # something of it is not over yet; a later run looks again
+        run.given_up.unfinished.add((entity, month))  # something of it is not over yet; a later run looks again
     finished = int(done == (True,))
     return Step({"months_retired": finished}, items=finished, more=True)
+
+
+def _move_later(run: Run, entity: str, month: date, count: int, error: Exception) -> Step:
+    """Leave a month of a plain table to a later run, and go on with the others."""
+    run.given_up.unfinished.add((entity, month))
+    problem = f"{entity}_{month:%Y_%m} could not be moved yet: {normalise_error(error, 300)}"
+    return Step({_MOVED[entity]: count}, items=count, more=True, problems=(problem,))

@@ -28,6 +28,11 @@ from relevo.cli.common import (
 from relevo.errors import UsageError
 
 cli = typer.Typer()
+_COMPARED = {
+    True: "and says the same",
+    False: "and says something else; nothing was changed",
+    None: "and what it said is not known any more; nothing was changed",
+}
 
 
 def _shown(text: str) -> str:
@@ -74,8 +79,7 @@ def enqueue(  # noqa: PLR0917 typer options
     if done.created:
         out.print(f"Enqueued as event {done.event_id}.")
     else:
-        same = "and says the same" if done.same_content else "and says something else; nothing was changed"
-        out.print(f"Event {done.event_id} has this type and key already, {same}.")
+        out.print(f"Event {done.event_id} has this type and key already, {_COMPARED[done.same_content]}.")
 
 
 def _json_object(text: str) -> dict[str, Any]:

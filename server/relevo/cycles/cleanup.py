@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from psycopg import errors as pg
+
 from relevo import queries
 from relevo.archive.retire import retire
 from relevo.config import Settings
+from relevo.logs import normalise_error
 from relevo.model import Step
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Cron
 
 _SQL = queries.load("cleanup")
 _BATCH = 1_000
+_AHEAD = "the partitions ahead"
 _PRUNED = {
     "runs_pruned": "prune_runs",
     "workers_pruned": "prune_workers",
@@ -29,10 +33,7 @@ def cycle(settings: Settings) -> Cycle:
 def step(run: Run) -> Step:
     """Make missing partitions, prune one batch and retire one thing, each in its own fenced transactions."""
     settings = run.settings
-    with run.transaction() as connection:
-        months = settings.partitions_ahead_months + 2  # the last one, this one, and those ahead
-        row = connection.execute(_SQL["keep_partitions_ahead"], {"months": months, "now": run.now}).fetchone()
-        made = int(row[0]) if row else 0
+    made, problems = _keep_ahead(run)
     retention = {"retention_days": settings.runs_retention_days, "limit": _BATCH, "now": run.now}
     pruned = {}
     for name, statement in _PRUNED.items():
@@ -46,5 +47,19 @@ def step(run: Run) -> Step:
         counts | dict(retired.counts),
         items=sum(counts.values()) + retired.items,
         more=_BATCH in pruned.values() or retired.more,
-        problems=retired.problems,
+        problems=(*problems, *retired.problems),
     )
+
+
+def _keep_ahead(run: Run) -> tuple[int, tuple[str, ...]]:
+    """Make missing partitions; return how many, and why not if rows of theirs lie in a DEFAULT partition already."""
+    if _AHEAD in run.given_up.months:
+        return 0, ()
+    months = run.settings.partitions_ahead_months + 2  # the last one, this one, and those ahead
+    try:
+        with run.transaction() as connection:
+            row = connection.execute(_SQL["keep_partitions_ahead"], {"months": months, "now": run.now}).fetchone()
+    except pg.CheckViolation as error:
+        run.given_up.months.add(_AHEAD)
+        return 0, (f"{_AHEAD} could not be made: {normalise_error(error, 300)}",)
+    return (int(row[0]) if row else 0), ()

@@ -16,7 +16,7 @@ from psycopg import errors as pg
 from psycopg.rows import class_row
 
 from relevo import __version__, queries
-from relevo.archive import copying, manifest
+from relevo.archive import copying, manifest, marker
 from relevo.archive.copying import Relation, Span
 from relevo.archive.manifest import Manifest
 from relevo.archive.throttle import Throttle
@@ -123,6 +123,10 @@ class Export:
         if month is None:
             return Step()
         work = {"retired": self._upload, "exported": self._verify, "verified": self._drop}[month.state]
+        try:
+            marker.check(self.run, self.store)
+        except ArchiveError as error:
+            return replace(self._leave(month, error), more=False)
         try:
             done = work(month)
         except Mismatch as wrong:
