@@ -1869,6 +1869,7 @@ CREATE TABLE relevo.workers (
     stopping_at timestamp with time zone,
     stopped_at timestamp with time zone,
     lost_at timestamp with time zone,
+    composers text[] DEFAULT '{}'::text[] NOT NULL,
     CONSTRAINT workers_check CHECK (((stopped_at IS NULL) OR (lost_at IS NULL))),
     CONSTRAINT workers_lease_ms_check CHECK ((lease_ms > 0)),
     CONSTRAINT workers_role_check CHECK ((role = ANY (ARRAY['run'::text, 'tick'::text, 'run-cycle'::text]))),
@@ -1878,6 +1879,8 @@ CREATE TABLE relevo.workers (
 WITH (fillfactor='50');
 
 COMMENT ON TABLE relevo.workers IS 'One row per process start that may run cycles; lost_at is set by whoever notices its silence.';
+
+COMMENT ON COLUMN relevo.workers.composers IS 'The event types for which this process has a composer of its own.';
 
 ALTER TABLE ONLY relevo.archive_exports
     ADD CONSTRAINT archive_exports_pkey PRIMARY KEY (entity, month);

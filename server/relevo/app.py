@@ -268,6 +268,7 @@ def build(
     with database(settings, f"relevo {worker_id}") as opened, push_providers(settings, providers) as serving:
         heartbeat = Heartbeat(opened, settings.outbox_lease_heartbeat_ms)
         claims = Claims(opened, settings, worker_id, heartbeat)
+        claims.composed = frozenset(composers or {})
         singletons = Singletons(opened, settings, worker_id, heartbeat)
         patience_s = math.inf if role == "run" else settings.outbox_lease_duration_ms / 1000
         runner = Runner(
@@ -286,7 +287,7 @@ def build(
             export.cycle(settings, store or archive_store(settings)),
         ]
         registry = _registry([*own, *(each if isinstance(each, Cycle) else each(settings, claims) for each in cycles)])
-        worker = Worker(opened, settings, worker_id)
+        worker = Worker(opened, settings, worker_id, sorted(composers or {}))
         heartbeat.announce(worker.beat)
         try:
             yield App(settings, opened, worker, heartbeat, claims, runner, services, registry)

@@ -463,6 +463,9 @@ class Settings(BaseSettings):
         "This replica's name, different from every other's; without it each start makes its own."
     )
     worker_cycles: Names | None = _setting("The cycles this replica runs, separated by commas; without it all.")
+    worker_event_types: Names | None = _setting(
+        "The event types this replica sends, separated by commas; without it all."
+    )
     worker_shutdown_timeout_ms: int = _number(
         "How long work in flight may go on after a request to stop, in milliseconds.",
         _of_lease(30 * SECOND, 1),

@@ -2,12 +2,21 @@
 -- Lists the event types that have a lease of their own.
 select t.event_type, t.lease_ms from relevo.event_types t where t.lease_ms is not null;
 
+-- name: list_composed_types
+-- Lists the event types for which a living worker other than this one has a composer.
+select distinct c.event_type
+  from relevo.workers w cross join unnest(w.composers) as c(event_type)
+ where w.worker_id <> %(worker_id)s and w.stopped_at is null and w.lost_at is null
+   and w.last_seen_at + w.lease_ms * interval '1 millisecond' > now();
+
 -- name: find_oldest_type
 -- Locks the oldest due delivery that nobody else is taking; its type's lease decides which types the next batch may hold.
 select d.event_type
   from relevo.notification_deliveries d
  where d.status in ('pending', 'retryable') and d.project = %(project)s and d.lane = %(lane)s
    and d.next_attempt_at <= coalesce(%(now)s::timestamptz, now()) and d.claim_token is null
+   and (%(only_types)s::text[] is null or d.event_type = any (%(only_types)s::text[]))
+   and (%(not_types)s::text[] is null or d.event_type <> all (%(not_types)s::text[]))
    and (%(shard_count)s::int is null
         or ((uuid_hash_extended(d.installation_id, 0) %% %(shard_count)s::int) + %(shard_count)s::int) %% %(shard_count)s::int = %(shard_index)s::int)
  order by d.next_attempt_at, d.id

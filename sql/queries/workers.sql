@@ -1,11 +1,11 @@
 -- name: register_worker
 -- Records a process start; the same WORKER_ID again means that it was restarted.
-insert into relevo.workers (worker_id, hostname, pid, version, role, cycles, started_at, last_seen_at, lease_ms)
-values (%(worker_id)s, %(hostname)s, %(pid)s, %(version)s, %(role)s, %(cycles)s,
+insert into relevo.workers (worker_id, hostname, pid, version, role, cycles, composers, started_at, last_seen_at, lease_ms)
+values (%(worker_id)s, %(hostname)s, %(pid)s, %(version)s, %(role)s, %(cycles)s, %(composers)s,
         coalesce(%(now)s::timestamptz, now()), coalesce(%(now)s::timestamptz, now()), %(lease_ms)s)
 on conflict (worker_id) do update
    set hostname = excluded.hostname, pid = excluded.pid, version = excluded.version, role = excluded.role,
-       cycles = excluded.cycles, started_at = excluded.started_at, last_seen_at = excluded.last_seen_at,
+       cycles = excluded.cycles, composers = excluded.composers, started_at = excluded.started_at, last_seen_at = excluded.last_seen_at,
        lease_ms = excluded.lease_ms, wakeups = 'off', stopping_at = null, stopped_at = null, lost_at = null;
 
 -- name: add_providers

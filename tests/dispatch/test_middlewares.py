@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from relaying import Relay, seconds_from
+from relaying import Relay, seconds_from, token
 
 from relevo.errors import Reschedule
 from relevo.model import Reply
@@ -355,3 +355,36 @@ class TestProviders:
         assert "ZeroDivisionError" in report.error
         held_back(worker)
         assert len(calls) <= 3
+
+
+class TestTypesOfAReplica:
+    """A replica sends what it can make as it should be made, and what it is told to send."""
+
+    def test_one_that_lacks_a_composer_leaves_its_type_to_who_has_it(self, relay) -> None:
+        """While a replica with the composer lives the other claims nothing of that type; once it is gone, it does."""
+        having = relay(composers={"special": lambda message, _delivery: message | {"title": "composed"}})
+        lacking = relay()
+        having.register("ana")
+        having.tell_everyone(type="special")
+        having.tell_everyone(type="plain")
+        lacking.dispatch(at_most=1)
+        assert [each["title"] for each in having.sandbox.received(token("ana"))] == ["Hola"]
+        having.dispatch()
+        assert {each["title"] for each in having.sandbox.received(token("ana"))} == {"Hola", "composed"}
+        having.tell_everyone(type="special")
+        having.conn.execute("update relevo.workers set stopped_at = now()")
+        lacking.app.claims._foreign = (-60.0, [])
+        lacking.dispatch()
+        assert len(having.sandbox.received(token("ana"))) == 3
+
+    def test_a_replica_can_be_limited_to_some_types(self, relay) -> None:
+        """WORKER_EVENT_TYPES names the types it sends; the others wait for somebody else."""
+        worker = relay(worker_event_types="mine,ours")
+        worker.register("ana")
+        worker.tell_everyone(type="mine")
+        worker.tell_everyone(type="theirs")
+        worker.dispatch(at_most=1)
+        assert worker.states() == {"sent": 1, "pending": 1}
+        assert worker.rows("select event_type from relevo.notification_deliveries where status = 'sent'") == [
+            {"event_type": "mine"}
+        ]

@@ -34,6 +34,7 @@ _AFTER_SURPRISE_S = 5.0  # what failed once for no known reason would fail again
 _SLOW_S = 0.25  # a claim that takes longer goes on beside the others
 _SLOW_CLAIMS = 3  # each keeps a connection of the pool, which batches need to send what they have
 _BUSY_PAUSE_MS, _LONGEST_BUSY_PAUSE_MS = 250, 8_000
+_NOT_OURS_S = 5.0  # what is due there is for replicas that may claim its type
 _NEVER = float("inf")
 _MAX_PROBLEMS = 20
 
@@ -257,7 +258,8 @@ class _Drain:
         if count < allowance.grant.count:
             self.due = [each for each in self.due if _key(each) != _key(lane)]
         if batch is None:
-            self.not_before[_key(lane)] = time.monotonic() + _LOOK_EVERY_S
+            pause_s = _NOT_OURS_S if self.services.claims.limited else _LOOK_EVERY_S
+            self.not_before[_key(lane)] = time.monotonic() + pause_s
             return False
         self.claimed += count
         self.under_way[threads.start("relevo-batch", partial(self._deliver, batch))] = batch

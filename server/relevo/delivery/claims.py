@@ -35,6 +35,7 @@ from relevo.runtime.heartbeat import Heartbeat, Loss
 
 _SQL = queries.load("claims")
 _log = structlog.get_logger("relevo.claims")
+_FOREIGN_FOR_S = 5.0
 
 Pruning = Callable[[Connection, str], bool]
 """Asked inside a transaction, after the answers were counted, whether tokens of a project may be disabled."""
@@ -94,6 +95,9 @@ class Claims:
         self._settings = settings
         self._worker_id = worker_id
         self._heartbeat = heartbeat
+        self.composed: frozenset[str] = frozenset()
+        """The event types for which this worker has a composer."""
+        self._foreign: tuple[float, list[str]] = (-_FOREIGN_FOR_S, [])
 
     def claim(
         self,
@@ -184,14 +188,11 @@ class Claims:
 
     def _take(self, token: UUID, cycle: str, parameters: dict[str, Any]) -> Claim | None:
         with self._transaction("bound_relaxed") as connection:  # the journal's commit brings it to the disk
-            chosen = self._lease_class(connection, parameters)
+            mine = self._types(connection)
+            chosen = self._lease_class(connection, parameters | mine)
             if chosen is None:
                 return None
-            asked = parameters | {
-                "lease_ms": chosen.lease_ms,
-                "only_types": list(chosen.only) if chosen.only is not None else None,
-                "not_types": list(chosen.without) if chosen.without is not None else None,
-            }
+            asked = parameters | _narrowed(mine, chosen) | {"lease_ms": chosen.lease_ms}
             picked = [Delivery(*row) for row in connection.execute(_SQL["pick_due"], asked)]
             batch = batch_of(picked, self._settings.outbox_suspect_lapses)
             if not batch:
@@ -199,6 +200,25 @@ class Claims:
             claim = Claim(token, cycle, parameters["project"], chosen.lease_ms, tuple(batch))
             connection.execute(_SQL["claim_picked"], asked | _keys(batch))
         return claim
+
+    @property
+    def limited(self) -> bool:
+        """Whether some event types are not for this worker."""
+        return bool(self._settings.worker_event_types or self._foreign[1])
+
+    def _types(self, connection: Connection) -> dict[str, list[str] | None]:
+        """Return which event types this worker may claim, as statements take it.
+
+        Those it is limited to, and none for which a living worker has a composer that this one lacks: it would send
+        what that one makes otherwise.
+        """
+        looked_at, foreign = self._foreign
+        if time.monotonic() - looked_at > _FOREIGN_FOR_S:
+            rows = connection.execute(_SQL["list_composed_types"], {"worker_id": self._worker_id}).fetchall()
+            foreign = sorted({row[0] for row in rows} - self.composed)
+            self._foreign = time.monotonic(), foreign
+        only = self._settings.worker_event_types
+        return {"only_types": list(only) if only else None, "not_types": foreign or None}
 
     def _lease_class(self, connection: Connection, parameters: dict[str, Any]) -> LeaseClass | None:
         default_ms = self._settings.outbox_lease_duration_ms
@@ -463,6 +483,14 @@ class Claims:
         self._heartbeat.drop(claim.token)
         with self._transaction() as connection:
             return end_claim(connection, self._settings, claim.token, lapsed=lapsed, now=now)
+
+
+def _narrowed(mine: Mapping[str, list[str] | None], chosen: LeaseClass) -> dict[str, list[str] | None]:
+    """Return the types that share one lease, as far as this worker may claim them."""
+    only, without = mine["only_types"], mine["not_types"]
+    if chosen.only is not None:
+        only = [name for name in chosen.only if only is None or name in only]
+    return {"only_types": only, "not_types": sorted({*(without or ()), *(chosen.without or ())}) or None}
 
 
 def explain_loss(connection: Connection, claim: Claim) -> LossReason:

@@ -31,7 +31,8 @@ def make_worker_id(settings: Settings, role: Role) -> str:
 class Worker:
     """This process's row in `workers`."""
 
-    def __init__(self, database: Database, settings: Settings, worker_id: str) -> None:
+    def __init__(self, database: Database, settings: Settings, worker_id: str, composers: Sequence[str] = ()) -> None:
+        self._composers = list(composers)
         self._database = database
         self._settings = settings
         self._role: Role = "run"
@@ -50,6 +51,7 @@ class Worker:
                     "version": __version__,
                     "role": role,
                     "cycles": list(cycles),
+                    "composers": self._composers,
                     "lease_ms": self._settings.outbox_lease_duration_ms,
                     "now": None,
                 },
