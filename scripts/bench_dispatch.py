@@ -58,6 +58,7 @@ class Bare(Claims):
         limit: int | None = None,
         shard: Shard | None = None,  # noqa: ARG002
         now: datetime | None = None,
+        probe: bool = False,  # noqa: ARG002
     ) -> Claim | None:
         """Take the next rows in the order of the due index, without a mark."""
         after, after_id = self.last or (None, 0)

@@ -414,10 +414,25 @@ class Settings(BaseSettings):
         DAY,
     )
     push_breaker_failures: int = _number(
-        "After this many failed requests in a row a project's breaker opens; a credential fault opens it at once.",
+        "After this many failed requests, or events refused with a 400, in a row a project's breaker opens.",
         5,
         1,
         1_000,
+    )
+    push_credential_installations: int = _number(
+        "A credential fault opens a project's breaker once this many installations met it, or all that it has.",
+        5,
+        1,
+        100,
+    )
+    push_credential_percent: int = _number(
+        "A credential fault opens a project's breaker if at least this share of the installations heard of met it.",
+        80,
+        1,
+        100,
+    )
+    push_credential_window_ms: int = _number(
+        "How long it is remembered which installations met a credential fault, in milliseconds.", HOUR, 1, DAY
     )
     push_breaker_pause_max_ms: int = _number(
         "The longest pause between two probes of an open breaker, in milliseconds.", 15 * MINUTE, 1, DAY

@@ -169,6 +169,7 @@ class Awaiting(NamedTuple):
     ticket_id: str
     token_version: int | None
     sent_at: datetime | None
+    attempt_count: int = 1
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,38 @@ select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_ty
  limit %(limit)s
    for update of d skip locked;
 
+-- name: pick_probe
+-- Locks deliveries for a probe out of the oldest due ones: first those whose phone, event and past nothing speaks against.
+with oldest as materialized (
+  select d.event_day, d.id, d.next_attempt_at, d.installation_id, d.notification_event_id, d.last_error_code
+    from relevo.notification_deliveries d
+   where d.status in ('pending', 'retryable') and d.project = %(project)s and d.lane = %(lane)s
+     and d.next_attempt_at <= coalesce(%(now)s::timestamptz, now()) and d.claim_token is null
+     and (%(only_types)s::text[] is null or d.event_type = any (%(only_types)s::text[]))
+     and (%(not_types)s::text[] is null or d.event_type <> all (%(not_types)s::text[]))
+     and (%(shard_count)s::int is null
+          or ((uuid_hash_extended(d.installation_id, 0) %% %(shard_count)s::int) + %(shard_count)s::int) %% %(shard_count)s::int = %(shard_index)s::int)
+   order by d.next_attempt_at, d.id
+   limit %(look_at)s
+), chosen as materialized (
+  select o.event_day, o.id, row_number() over (
+           order by o.installation_id = any (array(select u.installation_id
+                                                     from relevo.credential_answers c
+                                                     cross join unnest(c.installations, c.faulty) as u(installation_id, faulty)
+                                                    where c.project = %(project)s and u.faulty is not false))
+                    or o.notification_event_id = any (array(select r.event_id from relevo.refused_events r where r.project = %(project)s)),
+                    o.last_error_code is not null, o.next_attempt_at, o.id) as place
+    from oldest o
+   order by place
+   limit %(limit)s
+)
+select d.event_day, d.id
+  from chosen c
+  cross join lateral (select d.event_day, d.id from relevo.notification_deliveries d
+                       where d.event_day = c.event_day and d.id = c.id and d.status in ('pending', 'retryable') and d.claim_token is null
+                         for update skip locked) d
+ order by c.place;
+
 -- name: claim_picked
 -- Writes the claim and marks the picked deliveries with its token; the rows are locked by this transaction.
 with claim as (
@@ -86,7 +118,7 @@ returning token;
 select c.lease_ms, c.days, c.ids from relevo.claims c where c.token = %(token)s for key share;
 
 -- name: adopt_claim
--- Reads back the deliveries of a claim whose COMMIT answer was lost, and looks at them as a claim does.
+-- Reads deliveries that a claim holds, its COMMIT answer lost, or that were picked and are nobody's yet, and looks at them as a claim does.
 select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane,
        d.at_most_once, d.status, d.attempt_count, d.lapse_count, x.deadline_at, i.token, i.token_version, i.platform, i.locale,
        case when e.id is null then 'event_gone'
@@ -103,7 +135,7 @@ select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_ty
        extract(epoch from x.deadline_at - coalesce(%(now)s::timestamptz, now()))::float8 as seconds_left
   from unnest(%(days)s::date[], %(ids)s::bigint[]) as k(event_day, id)
   cross join lateral (select * from relevo.notification_deliveries d
-                       where d.event_day = k.event_day and d.id = k.id and d.claim_token = %(token)s
+                       where d.event_day = k.event_day and d.id = k.id and d.claim_token is not distinct from %(token)s::uuid
                       offset 0) d
   left join relevo.notification_events e on e.id = d.notification_event_id
   left join relevo.device_installations i on i.installation_id = d.installation_id
@@ -197,7 +229,7 @@ update relevo.push_requests r
 
 -- name: pick_awaiting
 -- Locks up to limit sent deliveries of one project whose receipt is due, the longest due first, passing by what others hold.
-select d.event_day, d.id, d.installation_id, d.provider_ticket_id as ticket_id, d.token_version, d.last_attempt_at as sent_at
+select d.event_day, d.id, d.installation_id, d.provider_ticket_id as ticket_id, d.token_version, d.last_attempt_at as sent_at, d.attempt_count
   from relevo.notification_deliveries d
  where d.status = 'sent' and d.project = %(project)s
    and coalesce(d.next_receipt_at, '-infinity') <= coalesce(%(now)s::timestamptz, now()) and d.claim_token is null

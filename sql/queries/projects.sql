@@ -56,6 +56,8 @@ on conflict (project) do nothing;
 -- Locks a project's row, so that the fleet decides about it one after the other, and tells the time.
 select p.project, p.urgent_tokens, p.bulk_tokens, p.filled_at, p.rate_share, p.rest_until, p.breaker, p.breaker_reason, p.breaker_by,
        p.breaker_since, p.probe_at, p.trips, p.failures, p.pruning_stopped_at, p.runaway_since,
+       array(select c.answered_by from relevo.credential_answers c where c.project = p.project) as watched,
+       exists (select from relevo.refused_events r where r.project = p.project and not r.taken_since) as refused,
        coalesce(%(now)s::timestamptz, clock_timestamp()) as now
   from relevo.projects p where p.project = %(project)s
    for no key update;
@@ -89,6 +91,53 @@ returning c.connections;
 -- name: drop_connections
 -- Gives this worker's connections back.
 delete from relevo.push_connections where worker_id = %(worker_id)s and (%(project)s::text is null or project = %(project)s);
+
+-- name: read_credential_answers
+-- Tells which installations of a locked project met a credential fault lately, oldest first.
+select c.since, c.installations, c.faulty from relevo.credential_answers c
+ where c.project = %(project)s and c.answered_by = %(answered_by)s;
+
+-- name: save_credential_answers
+-- Writes down which installations of a locked project met a credential fault lately.
+insert into relevo.credential_answers (project, answered_by, since, installations, faulty)
+values (%(project)s, %(answered_by)s, %(since)s, %(installations)s::uuid[], %(faulty)s::boolean[])
+on conflict (project, answered_by) do update
+   set since = excluded.since, installations = excluded.installations, faulty = excluded.faulty;
+
+-- name: forget_credential_answers
+-- Forgets who met a credential fault, after a while without.
+delete from relevo.credential_answers where project = %(project)s and answered_by = %(answered_by)s;
+
+-- name: excuse_credential_answers
+-- Takes the faults that were met for the phones' own, since the breaker closes: from now on they tell nothing of the project.
+update relevo.credential_answers c
+   set faulty = array(select case when f.faulty is false then false end from unnest(c.faulty) with ordinality as f(faulty, place) order by f.place)
+ where c.project = %(project)s;
+
+-- name: find_another_installation
+-- Tells whether a project has an installation that may receive beside the given ones.
+select exists (select from relevo.device_installations i
+                where i.project in (%(project)s, substr(%(project)s, strpos(%(project)s, '::') + 2)) -- with or without its provider
+                  and relevo.sending_project(i.provider, i.project) = %(project)s
+                  and i.installation_id <> all (%(installations)s::uuid[]) and relevo.may_receive(i));
+
+-- name: note_refusal
+-- Notes that a message of an event was refused alone, and tells what was known of the event before: nothing, if it is the first.
+with before as materialized (
+  select r.first_refused_at, r.taken_since, r.own_taken
+    from relevo.refused_events r where r.project = %(project)s and r.event_id = %(event_id)s
+), noted as (
+  insert into relevo.refused_events (project, event_id, first_refused_at, last_refused_at)
+  values (%(project)s, %(event_id)s, coalesce(%(now)s::timestamptz, now()), coalesce(%(now)s::timestamptz, now()))
+  on conflict (project, event_id) do update set last_refused_at = excluded.last_refused_at, taken_since = false
+)
+select b.first_refused_at, b.taken_since, b.own_taken from before b;
+
+-- name: note_taken
+-- Notes for the refused events of a project that messages of some events were taken since then.
+update relevo.refused_events r
+   set taken_since = true, own_taken = r.own_taken or r.event_id = any (%(events)s::bigint[])
+ where r.project = %(project)s and (not r.taken_since or (r.event_id = any (%(events)s::bigint[]) and not r.own_taken));
 
 -- name: tell_incident
 -- Writes down what happened to a project's sending.

@@ -53,3 +53,10 @@ delete from relevo.push_tallies t
  where t.id in (select o.id from relevo.push_tallies o
                  where o.at < coalesce(%(now)s::timestamptz, now()) - %(window_ms)s * interval '1 millisecond'
                  order by o.id limit %(limit)s for update skip locked);
+
+-- name: prune_refused_events
+-- Forgets events of which nothing was refused for a day.
+delete from relevo.refused_events r
+ where (r.project, r.event_id) in (select o.project, o.event_id from relevo.refused_events o
+                                    where o.last_refused_at < coalesce(%(now)s::timestamptz, now()) - interval '1 day'
+                                    limit %(limit)s for update skip locked);

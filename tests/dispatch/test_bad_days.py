@@ -142,22 +142,6 @@ def test_a_journal_whose_commit_answer_was_lost_sent_nothing(relay, monkeypatch)
     assert worker.delivery("ana")["status"] == "sent"
 
 
-def test_a_bad_event_is_given_up_after_two(relay, sandbox) -> None:
-    """An event every push of which is refused costs a few requests, not two per phone; the other event is sent."""
-    worker = relay()
-    worker.add_phones(40, "good")
-    worker.tell_everyone()
-    bad = worker.enqueue(push={"priority": "urgent"})
-    worker.fan_out()
-    worker.dispatch()
-    states = worker.rows(
-        "select status, count(*) as n from relevo.deliveries where notification_event_id = %s group by 1", bad
-    )
-    assert states == [{"status": "failed", "n": 40}]
-    assert worker.states() == {"sent": 40, "failed": 40}
-    assert sandbox.totals()["sendRequests"] < 25
-
-
 def test_redrive_takes_each_dead_letter_once(relay) -> None:
     """What fails again while it is redriven is left alone: the command comes to its end."""
     worker = relay()

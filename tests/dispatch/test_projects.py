@@ -331,7 +331,7 @@ class TestOperators:
         (row,) = insights.status(worker.app.database, worker.app.settings).projects
         assert (row["project"], row["breaker"], row["sent"], row["answers"]) == ("default", "closed", 1, 1)
         assert command("status").code == 0
-        worker.tell("bob!InvalidCredentials")
+        worker.tell(*(f"p{n}!InvalidCredentials" for n in range(5)))
         worker.dispatch()
         seen = insights.status(worker.app.database, worker.app.settings)
         assert (seen.projects[0]["breaker"], seen.health.ok) == ("open", False)

@@ -329,7 +329,7 @@ class TestCredentials:
 
     def test_is_closed_by_a_newer_pushs_receipt_alone(self, relay) -> None:
         """Not by an accepted request, not by the receipt of an older push, but by the probe's own."""
-        worker = relay()
+        worker = relay(push_credential_installations=1)
         name = "ana!receipt-InvalidCredentials*1"
         worker.tell("old", name)
         worker.dispatch()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from relevo.delivery import limits
-from relevo.delivery.limits import Project, Rules
+from relevo.delivery.limits import Heard, Project, Refusal, Rules
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 RULES = Rules(
@@ -22,6 +23,9 @@ RULES = Rules(
     breaker_pause_max_ms=900_000,
     probe_ms=60_000,
     receipt_probe_ms=1_860_000,
+    credential_installations=5,
+    credential_share=0.8,
+    credential_window_ms=3_600_000,
     brake_share=0.2,
     brake_min=50,
     runaway_factor=3,
@@ -205,7 +209,7 @@ class TestThrottle:
 class TestBreaker:
     """Open, half-open, closed."""
 
-    def test_a_credential_fault_opens_it_at_once(self) -> None:
+    def test_a_credential_fault_of_the_project_opens_it_at_once(self) -> None:
         """With its reason and witness, and a first pause."""
         state = limits.fail(FULL, RULES, NOW, "UNAUTHORIZED", credential=True, by="receipt")
         assert (state.breaker, state.breaker_reason, state.breaker_by) == ("open", "UNAUTHORIZED", "receipt")
@@ -294,6 +298,109 @@ class TestBreaker:
     def test_a_success_without_trouble_is_no_news(self) -> None:
         """The row is not written for nothing."""
         assert limits.succeed(FULL, "request") is FULL
+
+
+PHONES = [UUID(int=number) for number in range(300)]
+
+
+def answers(faulty: int, fine: int = 0, first: int = 0) -> dict[UUID, bool]:
+    """Make the answers of so many phones, faulty ones first, beginning with a certain one."""
+    return {phone: place < faulty for place, phone in enumerate(PHONES[first : first + faulty + fine])}
+
+
+class TestCredentials:
+    """Whose fault a credential fault is."""
+
+    @pytest.mark.parametrize(
+        ("faulty", "fine", "alone", "projects"),
+        [
+            (1, 0, False, False),
+            (1, 0, True, True),
+            (1, 1, True, False),
+            (4, 0, False, False),
+            (5, 0, False, True),
+            (5, 1, False, True),
+            (5, 2, False, False),
+            (79, 21, False, False),
+            (80, 20, False, True),
+            (100, 0, False, True),
+        ],
+    )
+    def test_when_it_is_the_projects(self, faulty: int, fine: int, alone: bool, projects: bool) -> None:
+        """Four in five of those heard of, and at least five of them, or all there are."""
+        heard = limits.hear(None, RULES, NOW, answers(faulty, fine))
+        assert heard is not None
+        assert limits.is_projects_fault(heard, RULES, lambda _: alone) == projects
+
+    def test_nothing_is_kept_before_a_first_fault(self) -> None:
+        """Good answers alone are no news, and need not be written down."""
+        assert limits.hear(None, RULES, NOW, answers(0, 100)) is None
+
+    def test_each_phone_counts_once_and_its_last_answer(self) -> None:
+        """A phone that is told many things is one phone; one that is well again is no longer faulty."""
+        heard = limits.hear(None, RULES, NOW, answers(3))
+        heard = limits.hear(heard, RULES, NOW, answers(3))
+        assert heard is not None
+        assert list(heard.faulty.values()) == [True] * 3
+        heard = limits.hear(heard, RULES, NOW, answers(0, 2))
+        assert heard is not None
+        assert sorted(heard.faulty.values()) == [False, False, True]
+
+    def test_the_last_hundred_are_kept(self) -> None:
+        """However many are heard of: a request's worth of faults replaces all that was good before."""
+        heard = limits.hear(None, RULES, NOW, answers(1, 99))
+        heard = limits.hear(heard, RULES, NOW, answers(100, 0, first=100))
+        assert heard is not None
+        assert list(heard.faulty) == PHONES[100:200]
+        assert limits.is_projects_fault(heard, RULES, lambda _: False)
+
+    def test_a_phone_known_to_be_bad_is_no_news(self) -> None:
+        """What it met before the breaker closed it may meet again: that counts neither for nor against the project."""
+        known = Heard(NOW, dict.fromkeys(PHONES[:10]))
+        heard = limits.hear(known, RULES, NOW, answers(10))
+        assert heard == known
+        assert not limits.is_projects_fault(heard, RULES, lambda _: True)
+        heard = limits.hear(known, RULES, NOW, answers(15))
+        assert heard is not None
+        assert limits.is_projects_fault(heard, RULES, lambda _: False), "five others met it as well"
+        heard = limits.hear(known, RULES, NOW, answers(0, 10))
+        assert heard is not None
+        assert set(heard.faulty.values()) == {False}, "they are well again"
+
+    @pytest.mark.parametrize(("seconds", "kept"), [(3_599, 2), (3_600, 1)])
+    def test_what_is_old_is_forgotten(self, seconds: float, kept: int) -> None:
+        """The window begins with the first fault."""
+        heard = limits.hear(None, RULES, NOW, answers(1))
+        later = limits.hear(heard, RULES, after(seconds), answers(1, 0, first=50))
+        assert later is not None
+        assert len(later.faulty) == kept
+        assert limits.hear(heard, RULES, after(3_600), answers(0, 1)) is None
+
+
+class TestRefusals:
+    """Who is to blame for a message that was refused alone."""
+
+    @pytest.mark.parametrize(
+        ("known", "state", "bad"),
+        [
+            (None, FULL, False),
+            (Refusal(NOW, taken_since=False, own_taken=False), FULL, False),
+            (Refusal(NOW, taken_since=True, own_taken=False), FULL, True),
+            (Refusal(NOW, taken_since=True, own_taken=True), FULL, True),
+            (Refusal(NOW, taken_since=True, own_taken=False), replace(FULL, failures=2), True),
+            (Refusal(NOW, taken_since=True, own_taken=False), replace(FULL, failures=3), False),
+            (Refusal(NOW, taken_since=True, own_taken=False), OPEN, False),
+            (Refusal(NOW, taken_since=True, own_taken=False), PROBING, False),
+        ],
+    )
+    def test_refused_taken_refused(self, known: Refusal | None, state: Project, bad: bool) -> None:
+        """The message, if another was taken between two refusals of its event, and not many events are refused."""
+        assert limits.judge(known, state, NOW).is_bad == bad
+
+    def test_how_long(self) -> None:
+        """Since the first refusal of its event."""
+        assert limits.judge(None, FULL, NOW).since_s == 0
+        assert limits.judge(Refusal(NOW, taken_since=False, own_taken=False), FULL, after(90)).since_s == 90
 
 
 @pytest.mark.parametrize(

@@ -223,11 +223,15 @@ class _Drain:
     def _claim(self, lane: DueLane, allowance: Allowance, most: int) -> Batch | None:
         services, run, grant = self.services, self.run, allowance.grant
         limit = most if grant.probe else grant.count  # a probe passes by what is stale, however much of it there is
-        claim = services.claims.claim("dispatch", lane.project, lane.lane, limit=limit, shard=run.shard, now=run.now)
+        claim = services.claims.claim(
+            "dispatch", lane.project, lane.lane, limit=limit, shard=run.shard, now=run.now, probe=grant.probe
+        )
         if claim is None:
             return None
         pool = services.pools.of(lane.project)
-        batch = Batch(services, run, claim, lane.lane, pool, troubled=allowance.troubled, probe=grant.probe)
+        batch = Batch(
+            services, run, claim, lane.lane, pool, allowance.troubled, watched=allowance.watched, probe=grant.probe
+        )
         batch.reserve(0 if grant.probe else grant.count)
         return batch
 

@@ -48,6 +48,7 @@ def step(run: Run) -> Step:
     with run.transaction() as connection:
         window_ms = max(run.settings.push_brake_window_ms, run.settings.push_runaway_window_ms)
         connection.execute(_SQL["prune_tallies"], {"window_ms": window_ms, "limit": _FOLDS_PER_STEP, "now": run.now})
+        connection.execute(_SQL["prune_refused_events"], {"limit": _FOLDS_PER_STEP, "now": run.now})
     with run.transaction() as connection:
         counts += end_lost_workers(connection, run.context.worker_id)
     more = reaped == _CLAIMS_PER_STEP or folded == (_FOLDS_PER_STEP,)

@@ -12,8 +12,9 @@ from functools import partial
 import structlog
 
 from relevo.db import BUSY
-from relevo.delivery.batch import Services, alerts
+from relevo.delivery.batch import Services, alerts, reason
 from relevo.delivery.claims import Claim
+from relevo.delivery.projects import Allowance
 from relevo.delivery.sending import RequestPool
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.logs import normalise_error
@@ -100,7 +101,7 @@ class _Wave:
         posts = [self.pool.submit("bulk", partial(self._post, claim)) for claim in claims]
         for claim, post in zip(claims, posts, strict=True):
             try:
-                self._settle(claim, post.result(), troubled=allowance.troubled)
+                self._settle(claim, post.result(), allowance)
             except OwnershipLostError as lost:
                 _log.warning("batch_given_up", claim=str(claim.token), reason=lost.reason)
             except Exception as error:  # noqa: BLE001 one request's surprise must not lose the answers of the others
@@ -144,20 +145,22 @@ class _Wave:
         failed = next((each for each in (first, second) if each.kind != "answered"), None)
         return failed or replace(first, receipts={**first.receipts, **second.receipts})
 
-    def _settle(self, claim: Claim, reply: ReceiptReply, *, troubled: bool) -> None:
+    def _settle(self, claim: Claim, reply: ReceiptReply, allowance: Allowance) -> None:
         """Write down what the receipts say; a request that failed changes nothing but when to ask again."""
         if reply.kind != "answered":
             self.failed = True
             self.problems.append(f"receipts of {self.project} were not told: {reply.kind} {reply.code or ''}".strip())
             self._tell_of_failure(reply)
-        answers = [self._answer(each, reply) for each in _awaited(claim)]
+        blocked = self._tell_of_credentials(claim, reply, watched=allowance.watched)
+        answers = [self._answer(each, reply, blocked=blocked) for each in _awaited(claim)]
         settlement = self.services.claims.settle_receipts(
             claim,
             answers,
             self.run.now,
             may_prune=lambda c, p: not self.services.projects.pruning_stopped(c, p, self.run.now),
         )
-        self._tell_of_receipts(claim, reply, troubled=troubled)
+        if allowance.troubled:
+            self._tell_of_arrivals(claim, reply)
         self.problems += alerts(reply.receipts.values(), self.problems)
         self.counts["receipts_processed"] += len(reply.receipts)
         self.counts["receipts_missing"] += len(claim.deliveries) - len(reply.receipts)
@@ -173,7 +176,7 @@ class _Wave:
             self.counts[name] += settlement.written.get(status, 0)
         self.counts["tokens_disabled"] += settlement.tokens_disabled
 
-    def _answer(self, awaiting: Awaiting, reply: ReceiptReply) -> ReceiptAnswer:
+    def _answer(self, awaiting: Awaiting, reply: ReceiptReply, *, blocked: bool) -> ReceiptAnswer:
         if reply.kind != "answered":
             return ReceiptAnswer(
                 awaiting, "waiting", paced=False, retry_after_ms=max(reply.retry_after_ms, _ASK_AGAIN_MS)
@@ -181,7 +184,7 @@ class _Wave:
         receipt = reply.receipts.get(awaiting.ticket_id)
         if receipt is None:
             return ReceiptAnswer(awaiting, "waiting", paced=False)
-        return _said(awaiting, receipt)
+        return _said(awaiting, receipt, blocked=blocked)
 
     def _tell_of_failure(self, reply: ReceiptReply) -> None:
         if reply.kind == "unauthorised":
@@ -189,21 +192,28 @@ class _Wave:
         elif reply.kind == "throttled":
             self.services.projects.throttled(self.project, reply.retry_after_ms, self.run.now)
 
-    def _tell_of_receipts(self, claim: Claim, reply: ReceiptReply, *, troubled: bool) -> None:
-        """Open the breaker on a credential fault; close one that a receipt opened, once a newer push arrived."""
-        projects, now = self.services.projects, self.run.now
-        fault = next((each for each in reply.receipts.values() if each.fate == "credential"), None)
-        if fault is not None:
-            why = f"{fault.code}: {fault.message}" if fault.message else str(fault.code)
-            projects.failed(self.project, why, credential=True, by="receipt", now=now)
-        elif troubled:
-            arrived = [
-                each.sent_at
-                for each in _awaited(claim)
-                if each.sent_at and (said := reply.receipts.get(each.ticket_id)) and said.fate == "ok"
-            ]
-            if arrived:
-                projects.succeeded(self.project, "receipt", max(arrived), now)
+    def _tell_of_credentials(self, claim: Claim, reply: ReceiptReply, *, watched: bool) -> bool:
+        """Tell which phones met a credential fault, if that is news; return whether it is the project's."""
+        said = [(each, receipt) for each in _awaited(claim) if (receipt := reply.receipts.get(each.ticket_id))]
+        met = [(each, receipt) for each, receipt in said if receipt.fate == "credential"]
+        if not met and not (said and watched):
+            return False
+        # a retry that meets the fault again is no news: else a few bad phones, tried again together, look like all
+        heard = {each.installation_id: False for each, receipt in said if receipt.fate == "ok"}
+        heard |= {each.installation_id: True for each, _ in met if each.attempt_count <= 1}
+        sent_at = max((each.sent_at for each, _ in met if each.sent_at), default=None)
+        why = reason(met[0][1]) if met else None
+        return self.services.projects.heard(self.project, heard, why, by="receipt", sent_at=sent_at, now=self.run.now)
+
+    def _tell_of_arrivals(self, claim: Claim, reply: ReceiptReply) -> None:
+        """Close a breaker that a receipt opened, once a newer push arrived."""
+        arrived = [
+            each.sent_at
+            for each in _awaited(claim)
+            if each.sent_at and (said := reply.receipts.get(each.ticket_id)) and said.fate == "ok"
+        ]
+        if arrived:
+            self.services.projects.succeeded(self.project, "receipt", max(arrived), self.run.now)
 
     def _hand_back(self, claim: Claim) -> None:
         try:
@@ -216,14 +226,16 @@ def _awaited(claim: Claim) -> Sequence[Awaiting]:
     return [each for each in claim.deliveries if isinstance(each, Awaiting)]
 
 
-def _said(awaiting: Awaiting, receipt: Ticket) -> ReceiptAnswer:
-    """Return what a receipt means; a credential fault is not the push's, and gives its attempt back."""
+def _said(awaiting: Awaiting, receipt: Ticket, *, blocked: bool) -> ReceiptAnswer:
+    """Return what a receipt means; a credential fault of the project gives the attempt back."""
     code, message = receipt.code, receipt.message
     match receipt.fate:
         case "ok" | "sent":
             return ReceiptAnswer(awaiting, "ok")
-        case "credential":
+        case "credential" if blocked:
             return ReceiptAnswer(awaiting, "retryable", -1, paced=False, error_code=code, error_message=message)
+        case "credential":
+            return ReceiptAnswer(awaiting, "retryable", error_code=code, error_message=message)
         case "unclear":
             return ReceiptAnswer(awaiting, "waiting", paced=False)
         case "invalid" | "failed" | "retryable":

@@ -23,6 +23,8 @@ from relevo.config import Settings
 from relevo.db import BUSY, Database, array
 from relevo.delivery import rendering
 from relevo.delivery.claims import Claim, Claims
+from relevo.delivery.isolating import ENOUGH, Ending, Isolation
+from relevo.delivery.limits import Judgement
 from relevo.delivery.projects import Projects
 from relevo.delivery.sending import PushContext, PushMiddleware, RequestPool, RequestPools, send
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError, Reschedule
@@ -51,7 +53,7 @@ _ENDED = ("event_gone", "event_ended", "handled_elsewhere")
 _LIGHT_BYTES = 3_000  # of the 4096 that every push service bears; what a delivery adds is far below the rest
 _SETTLE_AGAIN_S = 0.5
 _NOT_SENT_PAUSE_MS = 5_000
-_ENOUGH_BAD_MESSAGES = 2
+_MALFORMED = "MalformedMessage"  # our own word: such a message cannot even be written
 _LONGEST_TICKET = 200
 _LEAST_PAUSE_MS = 1_000  # whoever wishes for the past is not asked again and again in the same moment
 _COUNTED: Mapping[str, str] = {
@@ -104,6 +106,8 @@ class Batch:
     pool: RequestPool
     troubled: bool
     """Whether the project failed lately, so that a success is news."""
+    watched: bool = False
+    """Whether credential faults were met lately, so that it is news who did not meet one."""
     probe: bool = False
     """Whether only one may be sent, to learn how the project is; the others are handed back."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -116,17 +120,15 @@ class Batch:
     surprised: bool = False
     busy: BaseException | None = None
     """What stood in its way: a lock, or a statement that took too long."""
-    isolating: bool = False
-    """Whether a bad message is looked for: one request at a time then, so that what one tells spares the next."""
-    bad_messages: Counter[int] = field(default_factory=Counter)
-    """How many messages of an event the push service found bad, one by one."""
-    taken: set[int] = field(default_factory=set)
-    """The events of which it took a message."""
+    isolation: Isolation = field(init=False)
 
-    def reserve(self, tokens: int) -> int:
-        """Keep as many tokens as there are deliveries that may be sent, and tell how many that are."""
+    def __post_init__(self) -> None:
+        """Begin with nothing known of its messages."""
+        self.isolation = Isolation(min(self.services.settings.push_chunk_size, self.provider.max_messages))
+
+    def reserve(self, tokens: int) -> None:
+        """Keep as many tokens as there are deliveries that may be sent."""
         self.tokens = min(tokens, sum(delivery.obstacle is None for delivery in self._deliveries))
-        return self.tokens
 
     @property
     def provider(self) -> PushProvider:
@@ -189,7 +191,7 @@ class Batch:
         try:
             draft, light = self._draft(content, ios=delivery.platform == "ios")
         except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
-            return _answer(delivery, "failed", code="MalformedMessage", message=normalise_error(error))
+            return _answer(delivery, "failed", code=_MALFORMED, message=normalise_error(error))
         message: Message = draft.message(delivery, services.settings.push_ttl_s)
         composer = services.composers.get(delivery.event_type)
         if composer is not None:
@@ -225,11 +227,15 @@ class Batch:
         return ready[:1]
 
     def _send_all(self, ready: Sequence[Delivery]) -> None:
-        waiting = deque(_chunks(ready, min(self.services.settings.push_chunk_size, self.provider.max_messages)))
+        waiting = deque(_chunks(ready, self.isolation.most))
         while waiting and not self.pool.halted and not self.run.stopping.is_set():
-            size = 1 if self.isolating else self.pool.capacity
-            wave = [waiting.popleft() for _ in range(min(len(waiting), size))]
-            waiting.extendleft(reversed(self._send_wave(wave, last=not waiting)))
+            size = 1 if self.isolation.active else self.pool.capacity
+            wave = [chunk for _ in range(min(len(waiting), size)) if (chunk := self.isolation.next_of(waiting))]
+            if wave:
+                waiting.extendleft(reversed(self._send_wave(wave, last=not waiting)))
+            if not waiting:
+                waiting.extend(self.isolation.last_tries())
+        self._settle([self._unproven(*each) for each in self.isolation.endings()], {}, finish=True)
 
     def _send_wave(self, chunks: Sequence[Sequence[Delivery]], *, last: bool) -> list[Sequence[Delivery]]:
         """Journal some requests, send them at once, settle what was answered; return what is to be sent in parts."""
@@ -304,45 +310,60 @@ class Batch:
         self.counts["push_requests"] += 1
         if reply.kind not in ("held_back", "not_sent"):  # what the push service never saw does not count for its rate
             self.tokens = max(0, self.tokens - len(request.deliveries))
-        with self._in_passing():
-            self._tell_project(reply)
         deliveries, floor_ms = request.deliveries, self.services.settings.push_request_timeout_ms
         if reply.kind == "answered" and len(reply.tickets) != len(deliveries):
             reply = Reply("unclear", code="MismatchedTickets", message=f"{len(reply.tickets)} for {len(deliveries)}")
+        blocked = True  # unless the project was told and knows better
+        with self._in_passing():
+            blocked = self._tell_project(deliveries, reply)
         match reply.kind:
             case "answered":
-                answers += [_ticketed(d, t, floor_ms) for d, t in zip(deliveries, reply.tickets, strict=True)]
-                self.taken.update(d.notification_event_id for d in deliveries)
+                pairs = zip(deliveries, reply.tickets, strict=True)
+                answers += [_ticketed(d, t, floor_ms, blocked=blocked) for d, t in pairs]
                 self.problems += alerts(reply.tickets, self.problems)
+                return self.isolation.took(deliveries)
             case "unclear":
                 answers += [_ambiguous(d, reply, max(floor_ms, reply.retry_after_ms)) for d in deliveries]
             case "mixed_projects" if moved := self._moved(deliveries, reply):
                 answers += [_not_attempted(d, reply)._replace(project=moved.get(d.id)) for d in deliveries]
             case "too_many" | "rejected" | "mixed_projects":
-                return self._split(deliveries, reply, answers)
+                if len(deliveries) > 1:
+                    return self.isolation.split(deliveries, reply.kind)
+                answers += self._refused(deliveries[0], reply)
             case _:
                 answers += [_not_attempted(d, reply, self._pause_ms(reply)) for d in deliveries]
         return []
 
-    def _split(self, deliveries: Sequence[Delivery], reply: Reply, answers: list[Answer]) -> list[Sequence[Delivery]]:
-        """Return the parts of a refused request: by event, then by halves, down to the culprit.
+    def _refused(self, delivery: Delivery, reply: Reply) -> list[Answer]:
+        """Return the answer for a message that was refused alone, if it is to blame; if not, that is decided later."""
+        bad = reply.code == _MALFORMED
+        if not bad:
+            judgement = Judgement(is_bad=False, is_quiet=False, is_open=False, own_taken=False, since_s=0.0)
+            with self._in_passing():
+                judgement = self.services.projects.refused(
+                    self.claim.project, delivery.notification_event_id, reason(reply), self.run.now
+                )
+            self.troubled = True
+            self.pool.halted |= judgement.is_open
+            bad = self.isolation.refused(delivery, reply, judgement)
+        return [_answer(delivery, "failed", code=reply.code, message=reply.message)] if bad else []
 
-        An event of which two were found bad one by one, and none was taken, is bad in every push of it.
-        """
-        self.isolating = self.isolating or reply.kind == "rejected"
-        events = dict.fromkeys(d.notification_event_id for d in deliveries)
-        if len(events) > 1 and reply.kind == "rejected":
-            return [[d for d in deliveries if d.notification_event_id == event] for event in events]
-        event = deliveries[0].notification_event_id
-        hopeless = (
-            reply.kind == "rejected" and event not in self.taken and self.bad_messages[event] >= _ENOUGH_BAD_MESSAGES
-        )
-        if len(deliveries) > 1 and not hopeless:
-            half = len(deliveries) // 2
-            return [deliveries[:half], deliveries[half:]]
-        self.bad_messages[event] += 1
-        answers += [_answer(d, "failed", code=reply.code, message=reply.message) for d in deliveries]
-        return []
+    def _unproven(self, delivery: Delivery, reply: Reply, ending: Ending) -> Answer:
+        """Return the answer for what was refused, or set aside with its event, and could not be judged before."""
+        settings = self.services.settings
+        match ending:
+            case "bad":
+                return _answer(delivery, "failed", code=reply.code, message=reply.message)
+            case "given_up":
+                why = f"Not tried: {ENOUGH} messages of its event were refused one by one. {reply.message or ''}"
+                return _answer(delivery, "failed", code=reply.code, message=why)._replace(attempted=False)
+            case "refused" if not self.pool.halted:
+                return _answer(delivery, "retryable", code=reply.code, message=reply.message)
+            case "refused":
+                return _not_attempted(delivery, reply, _LEAST_PAUSE_MS)
+            case "untried":  # as long again as it has been refused
+                pause_ms = max(settings.outbox_retry_base_ms, int(self.isolation.since_s * 1000))
+                return _not_attempted(delivery, reply, min(pause_ms, settings.outbox_retry_max_ms))
 
     def _pause_ms(self, reply: Reply) -> int:
         """Return how long what was not sent waits; the project's own pause comes on top."""
@@ -372,28 +393,58 @@ class Batch:
         except Exception as error:  # noqa: BLE001 whatever it is, the answers come first
             self.problems.append(f"project {self.claim.project} was not told: {normalise_error(error, 200)}")
 
-    def _tell_project(self, reply: Reply) -> None:
-        """Tell the project how a request went; one that may not send any more halts its request pool at once."""
+    def _tell_project(self, deliveries: Sequence[Delivery], reply: Reply) -> bool:
+        """Tell the project how a request went; one that may not send any more halts its request pool at once.
+
+        Returns whether a credential fault in it is the project's, not the phones'.
+        """
         projects, project, now = self.services.projects, self.claim.project, self.run.now
-        credential = next((t for t in reply.tickets if t.fate == "credential"), None)
-        if credential is not None or reply.kind == "unauthorised":
-            code, message = (credential.code, credential.message) if credential else (reply.code, reply.message)
-            why = f"{code}: {message}" if message else str(code)
-            self.pool.halted |= projects.failed(project, why, credential=True, now=now)
-        elif reply.kind in ("unclear", "not_sent"):
-            why = f"{reply.code}: {reply.message}" if reply.message else str(reply.code)
-            self.troubled = True
-            self.pool.halted |= projects.failed(project, why, credential=False, now=now)
-        elif reply.kind == "held_back":
-            if self.probe:
-                projects.cancel_probe(project, now)
-        else:  # whatever it said, the service is there and knows us
-            if self.troubled:
-                self.troubled = False
-                projects.succeeded(project, now=now)
-            if reply.kind == "throttled":
+        match reply.kind:
+            case "answered":
+                return self._tell_of_tickets(deliveries, reply)
+            case "unauthorised":
+                self.pool.halted |= projects.failed(project, reason(reply), credential=True, now=now)
+            case "unclear" | "not_sent":
+                self.troubled = True
+                self.pool.halted |= projects.failed(project, reason(reply), credential=False, now=now)
+            case "held_back":
+                if self.probe:
+                    projects.cancel_probe(project, now)
+            case "throttled":
+                self._tell_of_success()
                 self.pool.halted = True
                 projects.throttled(project, reply.retry_after_ms, now)
+            case _:
+                pass  # refused: neither well nor ill, until it is known which of its messages is
+        return False
+
+    def _tell_of_tickets(self, deliveries: Sequence[Delivery], reply: Reply) -> bool:
+        if self._tell_of_credentials(deliveries, reply):
+            self.pool.halted = True
+            return True
+        self._tell_of_success({d.notification_event_id for d in deliveries})
+        return False
+
+    def _tell_of_success(self, events: Collection[int] = ()) -> None:
+        if self.troubled:
+            self.troubled = False
+            self.services.projects.succeeded(self.claim.project, now=self.run.now, taken=events)
+
+    def _tell_of_credentials(self, deliveries: Sequence[Delivery], reply: Reply) -> bool:
+        """Tell which phones met a credential fault, if that is news; return whether it is the project's."""
+        said = [
+            (d, t) for d, t in zip(deliveries, reply.tickets, strict=True) if t.fate in ("sent", "ok", "credential")
+        ]
+        fault = next((ticket for _, ticket in said if ticket.fate == "credential"), None)
+        if fault is None and not (said and self.watched):
+            return False
+        self.watched = True
+        # a retry that meets the fault again is no news: else a few bad phones, tried again together, look like all
+        heard = {
+            d.installation_id: t.fate == "credential" for d, t in said if t.fate != "credential" or not d.attempt_count
+        }
+        why = reason(fault) if fault else None
+        return self.services.projects.heard(self.claim.project, heard, why, now=self.run.now)
 
     def _settle(self, answers: Sequence[Answer], outcomes: Mapping[UUID, str], *, finish: bool = False) -> None:
         """Write the answers down, waiting for the database if need be: they are all that tells what was sent."""
@@ -503,11 +554,18 @@ def _obstructed(delivery: Delivery, obstacle: Obstacle | None) -> Answer | None:
     return _answer(delivery, status, code=obstacle)
 
 
-def _ticketed(delivery: Delivery, ticket: Ticket, floor_ms: int = 0, *, attempted: bool = True) -> Answer:
-    """Return what a ticket means for its delivery; a credential fault is not the push's, and costs it nothing."""
+def reason(said: Reply | Ticket) -> str:
+    """Return what was said of a fault: its code, and its words if there are any."""
+    return f"{said.code}: {said.message}" if said.message else str(said.code)
+
+
+def _ticketed(
+    delivery: Delivery, ticket: Ticket, floor_ms: int = 0, *, attempted: bool = True, blocked: bool = False
+) -> Answer:
+    """Return what a ticket means for its delivery; a credential fault of the project costs it nothing."""
     if ticket.fate == "unclear" or (ticket.fate == "sent" and not 0 < len(ticket.id or "") <= _LONGEST_TICKET):
         return _ambiguous(delivery, Reply("unclear", code=ticket.code, message=ticket.message), floor_ms)
-    blocked = ticket.fate == "credential"
+    blocked = blocked and ticket.fate == "credential"
     status: Status = "retryable" if ticket.fate == "credential" else ticket.fate
     return Answer(
         delivery.event_day,
@@ -517,6 +575,7 @@ def _ticketed(delivery: Delivery, ticket: Ticket, floor_ms: int = 0, *, attempte
         ticket.id if status in ("sent", "ok") else None,
         ticket.code,
         ticket.message,
+        retry_after_ms=_LEAST_PAUSE_MS if blocked else 0,  # behind those that wait already
         installation_id=delivery.installation_id,
         token_version=delivery.token_version,
     )

@@ -36,6 +36,7 @@ from relevo.runtime.heartbeat import Heartbeat, Loss
 _SQL = queries.load("claims")
 _log = structlog.get_logger("relevo.claims")
 _FOREIGN_FOR_S = 5.0
+_PROBES_LOOK_AT = 5_000  # of the oldest due deliveries
 
 Pruning = Callable[[Connection, str], bool]
 """Asked inside a transaction, after the answers were counted, whether tokens of a project may be disabled."""
@@ -108,8 +109,12 @@ class Claims:
         limit: int | None = None,
         shard: Shard | None = None,
         now: datetime | None = None,
+        probe: bool = False,
     ) -> Claim | None:
-        """Take up to `limit` due deliveries of one project and lane, oldest first, or None if nothing is due."""
+        """Take up to `limit` due deliveries of one project and lane, or None if nothing is due.
+
+        Oldest first; for a probe first those that nothing speaks against.
+        """
         self._refuse_without_heartbeat()
         token, since = uuid4(), time.monotonic()
         most = self._settings.outbox_batch_size
@@ -123,6 +128,8 @@ class Claims:
             "shard_index": shard.index if shard else None,
             "shard_count": shard.count if shard else None,
             "lease_ms": self._settings.outbox_lease_duration_ms,
+            "probe": probe,
+            "look_at": _PROBES_LOOK_AT,
             "now": now,
         }
         try:
@@ -193,7 +200,8 @@ class Claims:
             if chosen is None:
                 return None
             asked = parameters | _narrowed(mine, chosen) | {"lease_ms": chosen.lease_ms}
-            picked = [Delivery(*row) for row in connection.execute(_SQL["pick_due"], asked)]
+            pick = self._pick_probe if asked.get("probe") else self._pick_due
+            picked = pick(connection, asked)
             batch = batch_of(picked, self._settings.outbox_suspect_lapses)
             if not batch:
                 return None
@@ -220,6 +228,20 @@ class Claims:
         only = self._settings.worker_event_types
         return {"only_types": list(only) if only else None, "not_types": foreign or None}
 
+    def _pick_due(self, connection: Connection, asked: dict[str, Any]) -> list[Delivery]:
+        return _deliveries(connection, "pick_due", asked)
+
+    def _pick_probe(self, connection: Connection, asked: dict[str, Any]) -> list[Delivery]:
+        picked = connection.execute(_SQL["pick_probe"], asked).fetchall()
+        keys = {
+            "token": None,
+            "days": [day for day, _ in picked],
+            "ids": [key for _, key in picked],
+            "now": asked["now"],
+        }
+        found = {delivery.id: delivery for delivery in _deliveries(connection, "adopt_claim", keys)}
+        return [found[key] for _, key in picked if key in found]
+
     def _lease_class(self, connection: Connection, parameters: dict[str, Any]) -> LeaseClass | None:
         default_ms = self._settings.outbox_lease_duration_ms
         leases: dict[str, int] = dict(connection.execute(_SQL["list_leases"]).fetchall())
@@ -242,7 +264,7 @@ class Claims:
                 return None
             lease_ms, days, ids = row
             keys = {"token": token, "days": days, "ids": ids, "now": parameters["now"]}
-            deliveries = [Delivery(*row) for row in connection.execute(_SQL["adopt_claim"], keys)]
+            deliveries = _deliveries(connection, "adopt_claim", keys)
         _log.info("claim_adopted", claim=str(token), deliveries=len(deliveries))
         return Claim(token, cycle, parameters["project"], lease_ms, tuple(deliveries))
 
@@ -539,6 +561,10 @@ def end_claim(
         counts[status] += deliveries
         counts["ambiguous"] += deliveries if ambiguous else 0
     return counts
+
+
+def _deliveries(connection: Connection, statement: str, parameters: dict[str, Any]) -> list[Delivery]:
+    return [Delivery(*row) for row in connection.execute(_SQL[statement], parameters)]
 
 
 def _keys(deliveries: Sequence[Delivery] | Sequence[Awaiting] | Sequence[Answer]) -> dict[str, str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
+from uuid import UUID
 
 from relevo.model import Delivery, Lane
 
@@ -14,6 +15,8 @@ Why = Literal["granted", "rate", "rest", "breaker", "runaway", "connections"]
 _LEAST_SHARE = 0.01
 _CLOCK_SLACK = timedelta(minutes=1)  # a clock that was set back further must not dry the bucket up until it catches up
 _RAMP_SHARE = 0.25  # after an outage everybody comes back at once, and the service is barely on its feet
+_MOST_HEARD = 100  # a request's worth: when credentials break, the next full request tells nothing else
+_FEW_REFUSED_EVENTS = 2  # more than that without a message taken in between look like an outage
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,9 @@ class Rules:
     probe_ms: int
     receipt_probe_ms: int
     """How long a probe may take to be heard of: by its answer, or by its receipt."""
+    credential_installations: int
+    credential_share: float
+    credential_window_ms: int
     brake_share: float
     brake_min: int
     runaway_factor: int
@@ -56,6 +62,48 @@ class Project:
     failures: int
     pruning_stopped_at: datetime | None
     runaway_since: datetime | None
+    watched: Sequence[AnswerSource] = ()
+    """Where credential faults were met lately, so that it is news who did not meet one."""
+    refused: bool = False
+    """Whether a message was refused alone, and none was taken since, so that one that is taken is news."""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """The installations heard of lately, newest last, and whether each met a credential fault; from a first one on.
+
+    None stands for one that met it while the breaker was open, and others did not: its own trouble, and no news.
+    """
+
+    since: datetime
+    faulty: Mapping[UUID, bool | None]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What was known of an event when a message of it was refused alone."""
+
+    first_at: datetime
+    taken_since: bool
+    """Whether any message of the project was taken since it was last refused."""
+    own_taken: bool
+    """Whether one of its own messages was taken, so that it is not the whole event that is bad."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What it means that a message was refused alone."""
+
+    is_bad: bool
+    """Whether the message is to blame."""
+    is_quiet: bool
+    """Whether the project is well and few events were refused since a message was taken."""
+    is_open: bool
+    """Whether the project's breaker is open."""
+    own_taken: bool
+    """Whether one of its event's messages was taken."""
+    since_s: float
+    """For how long its event has been refused."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +214,45 @@ def close(state: Project) -> Project:
         probe_at=None,
         failures=0,
         rate_share=min(state.rate_share, _RAMP_SHARE),
+    )
+
+
+def hear(before: Heard | None, rules: Rules, now: datetime, answers: Mapping[UUID, bool]) -> Heard | None:
+    """Note who met a credential fault and who did not; nothing before a first fault, and nothing beyond the window."""
+    if before is not None and now - before.since >= timedelta(milliseconds=rules.credential_window_ms):
+        before = None
+    if before is None and not any(answers.values()):
+        return None
+    known = before.faulty if before else {}
+    news = {key: None if faulty and known.get(key, faulty) is None else faulty for key, faulty in answers.items()}
+    heard = {key: faulty for key, faulty in known.items() if key not in news} | news
+    return Heard(before.since if before else now, dict(list(heard.items())[-_MOST_HEARD:]))
+
+
+def is_projects_fault(heard: Heard, rules: Rules, nobody_else: Callable[[Sequence[UUID]], bool]) -> bool:
+    """Tell whether a credential fault is the project's: most of those heard of met it, and several, or all there are.
+
+    `nobody_else` tells whether the project has no other installation than the given ones.
+    """
+    faulty = [key for key, met in heard.faulty.items() if met]
+    fine = sum(met is False for met in heard.faulty.values())
+    if not faulty or len(faulty) < rules.credential_share * (len(faulty) + fine):
+        return False
+    return len(faulty) >= rules.credential_installations or nobody_else(faulty)
+
+
+def judge(known: Refusal | None, state: Project, now: datetime) -> Judgement:
+    """Say who is to blame for a refused message: itself, if its event was refused before and another was taken since.
+
+    While several events are refused in a row, nobody is: the push service may refuse everything.
+    """
+    quiet = state.breaker == "closed" and state.failures <= _FEW_REFUSED_EVENTS
+    return Judgement(
+        is_bad=quiet and known is not None and known.taken_since,
+        is_quiet=quiet,
+        is_open=state.breaker != "closed",
+        own_taken=known is not None and known.own_taken,
+        since_s=(now - known.first_at).total_seconds() if known else 0.0,
     )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from typing import Any, Literal
+from uuid import UUID
 
 import psycopg
 import structlog
@@ -17,7 +18,7 @@ from relevo import queries
 from relevo.config import Settings
 from relevo.db import Connection, Database, storable, text_array
 from relevo.delivery import limits
-from relevo.delivery.limits import AnswerSource, Grant, Project, Rules
+from relevo.delivery.limits import AnswerSource, Grant, Heard, Judgement, Project, Refusal, Rules
 from relevo.model import Lane
 
 _SQL = queries.load("projects")
@@ -47,6 +48,8 @@ class Allowance:
     connections: int = 0
     troubled: bool = False
     """Whether the project failed lately, so that a success is news."""
+    watched: bool = False
+    """Whether credential faults were met lately, so that it is news who did not meet one."""
 
 
 def rules_of(settings: Settings) -> Rules:
@@ -61,6 +64,9 @@ def rules_of(settings: Settings) -> Rules:
         breaker_pause_max_ms=settings.push_breaker_pause_max_ms,
         probe_ms=settings.outbox_lease_duration_ms,
         receipt_probe_ms=settings.outbox_lease_duration_ms + 2 * settings.receipt_first_poll_ms,
+        credential_installations=settings.push_credential_installations,
+        credential_share=settings.push_credential_percent / 100,
+        credential_window_ms=settings.push_credential_window_ms,
         brake_share=settings.push_brake_percent / 100,
         brake_min=settings.push_brake_min_answers,
         runaway_factor=settings.push_runaway_factor,
@@ -125,14 +131,16 @@ class Projects:
                 return Allowance(Grant(0, "connections", 0.5))
             if self.rules.rate_per_s or grant.probe:
                 decide(decided)
-            return Allowance(grant, connections, bool(state.failures or state.trips or grant.probe))
+            troubled = bool(state.failures or state.trips or state.refused or grant.probe)
+            return Allowance(grant, connections, troubled, watched="request" in state.watched)
 
     def lease_connections(self, project: str, now: datetime | None = None, *, in_flight: int = 0) -> Allowance:
         """Take this worker's share of a project's connections, to ask for receipts; 0 if others hold all of them."""
         self._use(project, "receipt")
         with self._locked(project, now) as (connection, state, _at, _decide):
             connections = self._lease_connections(connection, project, now, in_flight)
-        return Allowance(Grant(0), connections, troubled=state.breaker_by == "receipt")
+        watched = "receipt" in state.watched
+        return Allowance(Grant(0), connections, troubled=state.breaker_by == "receipt", watched=watched)
 
     def _lease_connections(self, connection: Connection, project: str, now: datetime | None, in_flight: int) -> int:
         """Take our share; while more than that is in flight, others must not have the difference yet."""
@@ -199,20 +207,107 @@ class Projects:
         reason = storable(reason, 300) or "no reason was given"
         with self._locked(project, now) as (connection, state, at, decide):
             decided = limits.fail(state, self.rules, at, reason, credential=credential, by=by)
-            decide(decided)
-            if decided.breaker == "open" and state.breaker != "open":
-                self._tell(connection, project, "breaker_opened", reason, now)
+            self._opened(connection, state, decided, decide, now)
         return decided.breaker == "open"
 
-    def succeeded(
-        self, project: str, by: AnswerSource = "request", sent_at: datetime | None = None, now: datetime | None = None
+    def _opened(
+        self,
+        connection: Connection,
+        state: Project,
+        decided: Project,
+        decide: Callable[[Project], None],
+        now: datetime | None,
     ) -> None:
-        """Note that something went well: a probe closes the breaker."""
+        """Write a failure down, and tell if it opened the breaker."""
+        if decided is not state:
+            decide(decided)
+        if decided.breaker == "open" and state.breaker != "open":
+            self._tell(connection, state.project, "breaker_opened", str(decided.breaker_reason), now)
+
+    def heard(
+        self,
+        project: str,
+        answers: Mapping[UUID, bool],
+        fault: str | None,
+        *,
+        by: AnswerSource = "request",
+        sent_at: datetime | None = None,
+        now: datetime | None = None,
+    ) -> bool:
+        """Note which installations met a credential fault; tell whether it is the project's: its breaker is open then.
+
+        `fault` is what was said of it, if anybody met it, and `sent_at` when the last push was sent that did: what
+        was sent before the breaker opened tells nothing of a probe.
+        """
+        if fault is not None:
+            self._seen.pop(project, None)
+        with self._locked(project, now) as (connection, state, at, decide):
+            heard = self._hear(connection, {"project": project, "answered_by": by}, at, answers)
+            decided = state
+            if fault is not None and self._is_projects_fault(connection, state, heard, sent_at):
+                reason = storable(fault, 300) or "no reason was given"
+                decided = limits.fail(state, self.rules, at, reason, credential=True, by=by)
+                self._opened(connection, state, decided, decide, now)
+        return fault is not None and decided.breaker != "closed"
+
+    def _hear(
+        self, connection: Connection, key: dict[str, str], at: datetime, answers: Mapping[UUID, bool]
+    ) -> Heard | None:
+        row = connection.execute(_SQL["read_credential_answers"], key).fetchone()
+        before = Heard(row[0], dict(zip(row[1], row[2], strict=True))) if row else None
+        heard = limits.hear(before, self.rules, at, answers)
+        if heard is not None:
+            lists = {"installations": list(heard.faulty), "faulty": list(heard.faulty.values())}
+            connection.execute(_SQL["save_credential_answers"], key | lists | {"since": heard.since})
+        elif before is not None:
+            connection.execute(_SQL["forget_credential_answers"], key)
+        return heard
+
+    def _is_projects_fault(
+        self, connection: Connection, state: Project, heard: Heard | None, sent_at: datetime | None
+    ) -> bool:
+        if state.breaker == "probing":
+            return sent_at is None or state.breaker_since is None or sent_at > state.breaker_since
+        return heard is not None and limits.is_projects_fault(
+            heard, self.rules, lambda faulty: not self._has_another(connection, state.project, faulty)
+        )
+
+    def _has_another(self, connection: Connection, project: str, installations: Sequence[UUID]) -> bool:
+        asked = {"project": project, "installations": list(installations)}
+        return connection.execute(_SQL["find_another_installation"], asked).fetchone() == (True,)
+
+    def refused(self, project: str, event_id: int, reason: str, now: datetime | None = None) -> Judgement:
+        """Note that a message was refused alone, with a 400; tell whether it is to blame, or the project fails."""
+        self._seen.pop(project, None)
+        with self._locked(project, now) as (connection, state, at, decide):
+            asked = {"project": project, "event_id": event_id, "now": now}
+            row = connection.execute(_SQL["note_refusal"], asked).fetchone()
+            known = Refusal(*row) if row else None
+            decided = state
+            if known is None or known.taken_since or state.breaker == "probing":
+                reason = storable(reason, 300) or "no reason was given"
+                decided = limits.fail(state, self.rules, at, reason, credential=False, by="request")
+                self._opened(connection, state, decided, decide, now)
+        return limits.judge(known, decided, at)
+
+    def succeeded(
+        self,
+        project: str,
+        by: AnswerSource = "request",
+        sent_at: datetime | None = None,
+        now: datetime | None = None,
+        *,
+        taken: Collection[int] = (),
+    ) -> None:
+        """Note that something went well: a probe closes the breaker. `taken` are the events that a message was of."""
         with self._locked(project, now) as (connection, state, _at, decide):
+            if taken:
+                connection.execute(_SQL["note_taken"], {"project": project, "events": list(taken)})
             decided = limits.succeed(state, by, sent_at)
             if decided is not state:
                 decide(decided)
             if state.breaker != "closed" and decided.breaker == "closed":
+                connection.execute(_SQL["excuse_credential_answers"], {"project": project})
                 self._tell(connection, project, "breaker_closed", f"after: {state.breaker_reason}", now)
 
     def cancel_probe(self, project: str, now: datetime | None = None) -> None:
