@@ -1699,6 +1699,8 @@ CREATE TABLE relevo.projects (
     installations bigint,
     counted_at timestamp with time zone,
     judged_since timestamp with time zone,
+    receipt_failures integer DEFAULT 0 NOT NULL,
+    receipts_after timestamp with time zone,
     CONSTRAINT projects_breaker_by_check CHECK ((breaker_by = ANY (ARRAY['request'::text, 'receipt'::text]))),
     CONSTRAINT projects_breaker_check CHECK ((breaker = ANY (ARRAY['closed'::text, 'open'::text, 'probing'::text]))),
     CONSTRAINT projects_breaker_reason_check CHECK (((length(breaker_reason) >= 1) AND (length(breaker_reason) <= 300))),
@@ -1710,12 +1712,15 @@ CREATE TABLE relevo.projects (
     CONSTRAINT projects_failures_check CHECK ((failures >= 0)),
     CONSTRAINT projects_project_check CHECK (((length(project) >= 1) AND (length(project) <= 200))),
     CONSTRAINT projects_rate_share_check CHECK (((rate_share > (0)::double precision) AND (rate_share <= (1)::double precision))),
+    CONSTRAINT projects_receipt_failures_check CHECK ((receipt_failures >= 0)),
     CONSTRAINT projects_trips_check CHECK ((trips >= 0)),
     CONSTRAINT projects_urgent_tokens_check CHECK ((urgent_tokens >= (0)::double precision))
 )
 WITH (fillfactor='50');
 
 COMMENT ON TABLE relevo.projects IS 'What a project may send now, shared by the fleet: its bucket, its breaker and its brakes.';
+
+COMMENT ON COLUMN relevo.projects.receipts_after IS 'Before this moment its receipts are not asked for: the last request for some failed.';
 
 CREATE TABLE relevo.providers (
     provider text NOT NULL,
@@ -1901,7 +1906,9 @@ CREATE TABLE relevo.workers (
     stopped_at timestamp with time zone,
     lost_at timestamp with time zone,
     composers text[] DEFAULT '{}'::text[] NOT NULL,
+    hung jsonb DEFAULT '[]'::jsonb NOT NULL,
     CONSTRAINT workers_check CHECK (((stopped_at IS NULL) OR (lost_at IS NULL))),
+    CONSTRAINT workers_hung_check CHECK ((jsonb_typeof(hung) = 'array'::text)),
     CONSTRAINT workers_lease_ms_check CHECK ((lease_ms > 0)),
     CONSTRAINT workers_role_check CHECK ((role = ANY (ARRAY['run'::text, 'tick'::text, 'run-cycle'::text]))),
     CONSTRAINT workers_wakeups_check CHECK ((wakeups = ANY (ARRAY['off'::text, 'listening'::text, 'polling'::text]))),
@@ -1912,6 +1919,8 @@ WITH (fillfactor='50');
 COMMENT ON TABLE relevo.workers IS 'One row per process start that may run cycles; lost_at is set by whoever notices its silence.';
 
 COMMENT ON COLUMN relevo.workers.composers IS 'The event types for which this process has a composer of its own.';
+
+COMMENT ON COLUMN relevo.workers.hung IS 'Calls of code of others, and runs, that were given up and have not come back: what, project, calls, since.';
 
 ALTER TABLE ONLY relevo.archive_exports
     ADD CONSTRAINT archive_exports_pkey PRIMARY KEY (entity, month);

@@ -26,6 +26,7 @@ from relevo.ports import ArchiveStore, Composer, PushProvider, Renderer, Source
 from relevo.providers.expo import Expo
 from relevo.providers.webhook import Webhook, read_addresses
 from relevo.runtime.heartbeat import Heartbeat
+from relevo.runtime.hung import HungCalls
 from relevo.runtime.runner import Runner
 from relevo.runtime.runs import Cycle, Middleware
 from relevo.runtime.singleton import Singletons
@@ -270,13 +271,23 @@ def build(
         claims = Claims(opened, settings, worker_id, heartbeat)
         claims.composed = frozenset(composers or {})
         singletons = Singletons(opened, settings, worker_id, heartbeat)
-        patience_s = math.inf if role == "run" else settings.outbox_lease_duration_ms / 1000
+        hung = HungCalls()
         runner = Runner(
-            opened, settings, worker_id, singletons, middlewares=middlewares, patience_s=patience_s, clock=clock
+            opened,
+            settings,
+            worker_id,
+            singletons,
+            middlewares=middlewares,
+            hung=hung,
+            patience_s=math.inf if role == "run" else settings.outbox_lease_duration_ms / 1000,
+            stop_s=math.inf if role == "run" else settings.worker_shutdown_timeout_ms / 1000,
+            clock=clock,
         )
         reading = [*_sources(settings), *sources]
         projects = Projects(opened, settings, worker_id)
-        services = Services(settings, opened, worker_id, claims, projects, serving, push_middlewares, composers or {})
+        services = Services(
+            settings, opened, worker_id, claims, projects, serving, push_middlewares, composers or {}, hung=hung
+        )
         own = [
             reaper.cycle(settings),
             *(ingest.cycle(settings, source, _renderer(source, renderers or {})) for source in reading),
@@ -287,7 +298,7 @@ def build(
             export.cycle(settings, store or archive_store(settings)),
         ]
         registry = _registry([*own, *(each if isinstance(each, Cycle) else each(settings, claims) for each in cycles)])
-        worker = Worker(opened, settings, worker_id, sorted(composers or {}))
+        worker = Worker(opened, settings, worker_id, hung, sorted(composers or {}))
         heartbeat.announce(worker.beat)
         try:
             yield App(settings, opened, worker, heartbeat, claims, runner, services, registry)

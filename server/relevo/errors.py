@@ -45,6 +45,10 @@ class UsageError(RelevoError):
     """The command was asked for something that does not exist."""
 
 
+class RunGivenUpError(RelevoError):
+    """A run that got nowhere for too long was given up; what is left of it may do nothing more."""
+
+
 class LostLeaseError(RelevoError):
     """Another process took over the fleet-wide cycle this run held."""
 

@@ -74,6 +74,13 @@ def _of_workers(seen: Seen) -> Iterator[str]:
                 f"worker {worker['worker_id']} has not been seen for {in_words(worker['silent_s'])}; "
                 "if it hangs, end its process: what it held is taken back"
             )
+        for hung in worker["hung"] if worker["state"] in ("alive", "stopping") else ():
+            where = f" (project {hung['project']})" if hung["project"] else ""
+            since = _at(datetime.fromisoformat(hung["since"]))
+            yield (
+                f"worker {worker['worker_id']}: {hung['what']}{where} has hung since {since} "
+                f"(calls given up: {hung['calls']}); look into its code, and restart the worker"
+            )
 
 
 def _of_cycles(seen: Seen, settings: Settings) -> Iterator[str]:

@@ -19,7 +19,7 @@ select l.project, l.lane, extract(epoch from f.next_attempt_at - coalesce(%(now)
  limit %(limit)s;
 
 -- name: list_due_receipts
--- Finds the projects that have receipts to ask for, by skipping along their index, and when the next one falls due.
+-- Finds the projects that have receipts to ask for, by skipping along their index, and when the next one falls due and may be asked for.
 with recursive named as (
   (select d.project from relevo.notification_deliveries d where d.status = 'sent' order by d.project limit 1)
   union all
@@ -29,12 +29,13 @@ with recursive named as (
                          where d.status = 'sent' and d.project > p.project order by d.project limit 1) n
 )
 select p.project,
-       extract(epoch from greatest(f.due_at, '2000-01-01Z') - coalesce(%(now)s::timestamptz, now()))::float8 as due_in_s
+       extract(epoch from greatest(f.due_at, r.receipts_after, '2000-01-01Z') - coalesce(%(now)s::timestamptz, now()))::float8 as due_in_s
   from named p
+  left join relevo.projects r on r.project = p.project
   cross join lateral (select coalesce(d.next_receipt_at, '-infinity') as due_at from relevo.notification_deliveries d
                        where d.status = 'sent' and d.project = p.project and d.claim_token is null
                        order by coalesce(d.next_receipt_at, '-infinity'), d.id limit 1) f
- order by f.due_at
+ order by greatest(f.due_at, r.receipts_after)
  limit %(limit)s;
 
 -- name: count_due
@@ -138,6 +139,20 @@ select b.first_refused_at, b.taken_since, b.own_taken from before b;
 update relevo.refused_events r
    set taken_since = true, own_taken = r.own_taken or r.event_id = any (%(events)s::bigint[])
  where r.project = %(project)s and (not r.taken_since or (r.event_id = any (%(events)s::bigint[]) and not r.own_taken));
+
+-- name: pause_receipts
+-- Lets a project's receipts rest after a request that failed, twice as long each time, and never shorter than the service asks for.
+update relevo.projects p
+   set receipt_failures = p.receipt_failures + 1,
+       receipts_after = coalesce(%(now)s::timestamptz, now())
+         + relevo.retry_delay(p.receipt_failures + 1, %(base_ms)s::bigint, %(max_ms)s::bigint, 0, %(floor_ms)s::bigint, 0)
+ where p.project = %(project)s
+returning (extract(epoch from p.receipts_after - coalesce(%(now)s::timestamptz, now())) * 1000)::bigint as pause_ms;
+
+-- name: resume_receipts
+-- Notes that a project's receipts are told again.
+update relevo.projects set receipt_failures = 0, receipts_after = null
+ where project = %(project)s and receipt_failures > 0;
 
 -- name: tell_incident
 -- Writes down what happened to a project's sending.

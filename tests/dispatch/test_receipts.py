@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from relaying import Relay, at_once, seconds_from
 
-from relevo.sandbox import messages
+from relevo.sandbox import answers, faults, messages
 
 MINUTE, HOUR = 60, 3_600
 FIRST_MS = 15 * 60_000
@@ -171,6 +171,7 @@ def test_a_failed_question_changes_nothing(relay, sandbox, word: str) -> None:
     before = worker.delivery("ana")
     sandbox.add_fault(word, on="receipts")
     worker.travel(seconds=1)
+    asked_at = worker.clock.now()
     report = worker.ask()
     assert report.error
     after = worker.delivery("ana")
@@ -184,7 +185,7 @@ def test_a_failed_question_changes_nothing(relay, sandbox, word: str) -> None:
         "last_error_code",
     )
     assert [after[name] for name in kept] == [before[name] for name in kept]
-    assert after["next_receipt_at"] > worker.clock.now() + timedelta(seconds=30)
+    assert after["next_receipt_at"] >= asked_at + timedelta(seconds=5)
     sandbox.clear_faults()
     worker.travel(minutes=3)
     worker.ask()
@@ -201,6 +202,67 @@ def test_a_failed_question_does_not_hold_up_other_projects(relay, sandbox) -> No
     sandbox.add_fault("500", on="receipts", times=1)
     worker.ask()
     assert sorted(row["status"] for row in worker.deliveries()) == ["ok", "sent"]
+
+
+class TestPauses:
+    """How long a project's receipts rest after a question that failed."""
+
+    @pytest.fixture
+    def worker(self, relay) -> Relay:
+        """A relay with one receipt that is due."""
+        made: Relay = relay()
+        made.tell("ana")
+        made.dispatch()
+        made.travel(seconds=1)
+        return made
+
+    def pause_s(self, worker: Relay) -> float:
+        """Ask, and return how long the receipt rests then."""
+        asked_at = worker.clock.now()
+        worker.ask()
+        return seconds_from(asked_at, worker.delivery("ana")["next_receipt_at"])
+
+    def test_it_doubles_from_a_few_seconds_on(self, worker, sandbox) -> None:
+        """5, 10, 20 … seconds, five minutes at most; one answer, and the next failure begins at the start again."""
+        sandbox.add_fault("500", on="receipts")
+        for expected in (5, 10, 20, 40, 80, 160, 300, 300):
+            assert expected <= self.pause_s(worker) < 2 * expected
+            worker.clock.travel_to(worker.delivery("ana")["next_receipt_at"])
+        sandbox.clear_faults()
+        worker.ask()
+        assert worker.delivery("ana")["status"] == "ok"
+        assert worker.project()["receipt_failures"] == 0
+        worker.tell("ana")
+        worker.dispatch()
+        worker.travel(seconds=1)
+        sandbox.add_fault("500", on="receipts")
+        assert 5 <= self.pause_s(worker) < 10
+
+    def test_the_service_may_ask_for_more(self, worker, sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Retry-After is a floor."""
+        monkeypatch.setitem(faults._SPOILED, "429", answers.too_many_requests(600, 100).answer)
+        sandbox.add_fault("429", on="receipts")
+        assert 100 <= self.pause_s(worker) < 150
+
+    def test_it_is_the_projects(self, worker, sandbox) -> None:
+        """What falls due of the project while it rests is not asked for either, by nobody; another project's is."""
+        other = worker.app.services.projects
+        sandbox.add_fault("500", on="receipts", times=1)
+        worker.ask()
+        worker.tell("bob")
+        worker.register("eva", project="two")
+        worker.tell("eva")
+        worker.dispatch()
+        worker.travel(seconds=1)
+        asked = sandbox.totals()["receiptRequests"]
+        due = dict(other.due_receipts(worker.clock()))
+        assert due["two"] <= 0 < due["default"]
+        worker.ask()
+        assert sandbox.totals()["receiptRequests"] == asked + 1
+        assert (worker.delivery("bob")["status"], worker.delivery("eva")["status"]) == ("sent", "ok")
+        worker.travel(seconds=6)
+        worker.ask()
+        assert {row["status"] for row in worker.deliveries()} == {"ok"}
 
 
 def test_a_question_that_fails_for_a_day_ends_unconfirmed(relay, sandbox) -> None:

@@ -47,7 +47,9 @@ class Probe:
     wakeable: bool = False
     source: str = ""
     hold_ms: int = 0
-    """How long a step lasts at most, between its two writes."""
+    """How long a step lasts at most, between its two writes; it gets on meanwhile, slowly."""
+    hangs: bool = False
+    """Whether it does not."""
     hold_inside: bool = False
     """Whether it lasts inside the transaction of the first write."""
     fails: int = 0
@@ -87,12 +89,12 @@ class Probe:
             ).fetchone()
             if self.hold_inside:
                 _log.info("probe_holds", probe=self.name)
-                wait(self.hold_ms)
+                wait(self.hold_ms, run)
         if failed and failed[0] < self.fails:
             raise RuntimeError(f"probe {self.name} was told to fail")
         if self.hold_ms and not self.hold_inside:
             _log.info("probe_holds", probe=self.name)
-            wait(self.hold_ms)
+            wait(self.hold_ms, None if self.hangs else run)
         self.say(run, "end")
         return Step({"notifications_sent": 1}, items=1, more=run.items + 1 < self.steps)
 
@@ -112,10 +114,12 @@ class Probe:
         )
 
 
-def wait(milliseconds: int) -> None:
+def wait(milliseconds: int, run: Run | None = None) -> None:
     """Let time pass, but no longer than until the test says so."""
     deadline = time.monotonic() + milliseconds / 1000
     while not RELEASE.exists() and (left := deadline - time.monotonic()) > 0:
+        if run is not None:
+            run.progress()
         time.sleep(min(left, 0.02))
 
 

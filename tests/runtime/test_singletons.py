@@ -118,7 +118,7 @@ def test_a_paused_holder_cannot_write(processes, probed, conn, runs, hold_inside
 
 def test_by_hand_cannot_overlap_a_running_singleton(processes, probed, runs) -> None:
     """`relevo run-cycle` in another process is skipped with a row, a reason and exit code 3 meanwhile."""
-    holder = processes.relay("run", probes=[{"name": "cleanup", "around_ms": 20_000}], worker_id="holder", **FLEET)
+    holder = processes.relay("run", probes=[{"name": "cleanup", "around_ms": 20_000}], worker_id="holder")
     holder.hears("middleware_holds")
     manual = processes.relevo("run-cycle", "cleanup", worker_id="manual", **FLEET)
     assert manual.ends() == 3
@@ -133,7 +133,11 @@ def test_by_hand_cannot_overlap_a_running_singleton(processes, probed, runs) -> 
 def test_a_replica_waits_for_a_run_by_hand(processes, probed, runs) -> None:
     """A run by hand fills no slot: the replica that met it looks again when the lease is given back, and fills it."""
     manual = processes.relay(
-        "run-cycle", "cleanup", probes=[{"name": "cleanup", "around_ms": 20_000}], worker_id="manual", **FLEET
+        "run-cycle",
+        "cleanup",
+        probes=[{"name": "cleanup", "around_ms": 20_000}],
+        worker_id="manual",
+        **FLEET | {"outbox_lease_duration_ms": 8_000},
     )
     manual.hears("middleware_holds")
     replica = processes.relevo("run", worker_id="replica", log_level="debug", **FLEET)

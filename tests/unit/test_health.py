@@ -31,7 +31,10 @@ def cycle(name: str, quiet_s: float = 5.0, **more: Any) -> dict[str, Any]:
 
 def worker(state: str, **more: Any) -> dict[str, Any]:
     """Make a worker's line."""
-    return {"worker_id": "w", "state": state, "silent_s": 120.0, "cycles": ["reaper", "dispatch"]} | more
+    return {"worker_id": "w", "state": state, "silent_s": 120.0, "cycles": ["reaper", "dispatch"], "hung": []} | more
+
+
+HUNG = {"what": "the composer of notice", "project": "app", "calls": 2, "since": "2026-11-15T11:00:00.5+00:00"}
 
 
 def source(**more: Any) -> dict[str, Any]:
@@ -58,6 +61,7 @@ def problems(**seen: Any) -> list[str]:
 WELL: list[dict[str, Any]] = [
     {},
     {"workers": [worker("alive"), worker("stopped"), worker("lost")]},
+    {"workers": [worker("stopped", hung=[HUNG]), worker("lost", hung=[HUNG])]},
     {"cycles": [cycle("dispatch", 100)]},
     {"cycles": [cycle("dispatch", 1_000, round_gap_s=300.0)]},
     {"cycles": [cycle("ingest", 8 * 86_400, source="removed")]},
@@ -81,6 +85,11 @@ def test_what_is_well_is_not_a_problem(seen: dict[str, Any]) -> None:
 ILL: list[tuple[dict[str, Any], str]] = [
     ({"no_reaper": True}, "no reaper has ever run; start `relevo run`"),
     ({"workers": [worker("silent")]}, "worker w has not been seen for 120 s"),
+    (
+        {"workers": [worker("alive", hung=[HUNG])]},
+        "worker w: the composer of notice (project app) has hung since 2026-11-15 11:00:00Z (calls given up: 2); look",
+    ),
+    ({"workers": [worker("alive", hung=[HUNG | {"project": ""}])]}, "worker w: the composer of notice has hung since"),
     ({"cycles": [cycle("dispatch", 1_000)]}, "dispatch has made no round for 17 min (usual: within 200 s)"),
     ({"cycles": [cycle("dispatch", 3_000, round_gap_s=300.0)]}, "dispatch has made no round for 50 min"),
     (

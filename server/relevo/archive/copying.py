@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +16,7 @@ from relevo.db import Connection, Database
 from relevo.errors import ArchiveMonthError
 from relevo.logs import normalise_error
 from relevo.model import Column
+from relevo.runtime import threads
 
 if TYPE_CHECKING:
     from relevo.archive.parquet import Rows
@@ -129,8 +129,12 @@ def _refusals(relation: Relation) -> Iterator[None]:
 
 def in_background(work: Callable[[], T]) -> T:
     """Do something in a thread of its own that lets everybody else go first: the past is in no hurry."""
-    with ThreadPoolExecutor(1, initializer=_lower_priority) as thread:
-        return thread.submit(work).result()
+
+    def unhurried() -> T:
+        _lower_priority()
+        return work()
+
+    return threads.start("relevo-copying", unhurried).result()
 
 
 def _lower_priority() -> None:

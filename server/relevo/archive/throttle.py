@@ -55,3 +55,4 @@ class Throttle:
         self.look(run)
         if self.busy:
             run.stopping.wait(min(_LONGEST_S, worked_s * (100 / self.share_percent - 1)))
+            run.progress()

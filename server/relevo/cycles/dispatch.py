@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
+from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,11 +16,13 @@ import structlog
 from relevo.db import BUSY
 from relevo.delivery import limits
 from relevo.delivery.batch import Batch, Services
+from relevo.delivery.posts import MIDDLEWARE, SERVICE
 from relevo.delivery.projects import Allowance, DueLane
 from relevo.errors import DatabaseUnavailableError
 from relevo.logs import normalise_error
 from relevo.model import Lane, Step
 from relevo.runtime import threads
+from relevo.runtime.hung import MOST_CALLS
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every, doubled
 
@@ -35,6 +37,7 @@ _SLOW_S = 0.25  # a claim that takes longer goes on beside the others
 _SLOW_CLAIMS = 3  # each keeps a connection of the pool, which batches need to send what they have
 _BUSY_PAUSE_MS, _LONGEST_BUSY_PAUSE_MS = 250, 8_000
 _NOT_OURS_S = 5.0  # what is due there is for replicas that may claim its type
+_AFTER_HUNG_S = 5.0
 _NEVER = float("inf")
 _MAX_PROBLEMS = 20
 
@@ -66,6 +69,9 @@ class _Claiming(NamedTuple):
 
     lane: DueLane
     most: int
+    since: float
+    helper: Future[None]
+    """Its thread, which has something to write down after the claim is handed over."""
 
 
 @dataclass
@@ -77,7 +83,6 @@ class _Drain:
     under_way: dict[Future[None], Batch] = field(default_factory=dict)
     claiming: dict[Future[_Taken], _Claiming] = field(default_factory=dict)
     helpers: list[Future[None]] = field(default_factory=list)
-    """The threads that claim; they have something to write down after the claim is handed over."""
     not_before: dict[Key, float] = field(default_factory=dict)
     """When a lane may be tried again, by the monotonic clock."""
     busy: Counter[Key] = field(default_factory=Counter)
@@ -100,6 +105,8 @@ class _Drain:
             self._tell(normalise_error(error, 200))
         finally:
             self._wind_up()
+        for sentence in self.services.hung.news():
+            self._told_of_hung(sentence)
         more = not self._may_claim() and any(lane.due_in_s <= 0 for lane in self.due)
         counts = {name: count for name, count in self.counts.items() if count}
         return Step(
@@ -113,10 +120,11 @@ class _Drain:
                 self._collect()
             except DatabaseUnavailableError as error:
                 self._tell(normalise_error(error, 200))
-        wait(self.helpers)
-        for project in self.used:
+        wait(self.helpers, timeout=self.services.settings.outbox_lease_duration_ms / 1000)
+        for project in self.used if not self.run.abandoned.is_set() else ():
             try:
-                self.services.projects.drop_connections(project, "dispatch")
+                in_flight = self.services.pools.of(project).in_flight()
+                self.services.projects.drop_connections(project, "dispatch", in_flight=in_flight)
             except BUSY:  # their lease ends by itself
                 continue
             except DatabaseUnavailableError:
@@ -173,10 +181,11 @@ class _Drain:
     def _room(self, lane: DueLane) -> bool:
         """Tell whether another batch may be claimed: little more than the request pool can send without a pause."""
         pool = self.services.pools.of(lane.project)
-        ours = sum(b.claim.project == lane.project and b.lane == lane.lane for b in self.under_way.values())
+        going = [batch for batch in self.under_way.values() if not batch.hanging]
+        ours = sum(b.claim.project == lane.project and b.lane == lane.lane for b in going)
         standing = pool.under_way(lane.lane)
         return (
-            len(self.under_way) < _BATCHES_AT_ONCE
+            len(going) < _BATCHES_AT_ONCE
             and ours < _BATCHES_PER_LANE
             and standing <= 2 * pool.capacity
             and len(self.claiming) < _SLOW_CLAIMS
@@ -189,14 +198,25 @@ class _Drain:
         On a thread of its own: rows that somebody holds locked, or a slow statement, are this lane's trouble alone.
         """
         most = self._batch_limit(lane)
-        if most <= 0 or len(self.claiming) >= _SLOW_CLAIMS:
+        if most <= 0 or len(self.claiming) >= _SLOW_CLAIMS or self._is_hung(lane):
             return False
         self.used.add(lane.project)
         taking: Future[_Taken] = Future()
-        self.claiming[taking] = _Claiming(lane, most)
-        self.helpers.append(threads.start("relevo-claim", partial(self._take, lane, most, taking)))
+        helper = threads.start("relevo-claim", partial(self._take, lane, most, taking))
+        self.claiming[taking] = _Claiming(lane, most, time.monotonic(), helper)
+        self.helpers.append(helper)
         wait([taking], timeout=0 if self.busy[_key(lane)] else _SLOW_S)
         return taking.done() and self._hand_over(taking)
+
+    def _is_hung(self, lane: DueLane) -> bool:
+        """Tell whether so many requests of a project hang in this process that no more are made for now."""
+        hung = sum(self.services.hung.count(what, lane.project) for what in (MIDDLEWARE, SERVICE))
+        if hung < MOST_CALLS and not self.services.pools.of(lane.project).is_full_of_hung():
+            return False
+        self._tell(f"project {lane.project} sends nothing in this process: {hung} of its requests have not come back")
+        for each in LANES:
+            self.not_before[lane.project, each] = time.monotonic() + _AFTER_HUNG_S
+        return True
 
     def _take(self, lane: DueLane, most: int, taking: Future[_Taken]) -> None:
         """Reserve and claim; what was reserved in vain goes back once the claim is on its way."""
@@ -209,9 +229,10 @@ class _Drain:
             batch = self._claim(lane, allowance, most) if grant.count else None
             kept = batch.tokens if batch else 0
         except BaseException as error:  # noqa: BLE001 whatever it is, it belongs to whoever waits for it
-            taking.set_exception(error)
+            with suppress(InvalidStateError):
+                taking.set_exception(error)
         else:
-            taking.set_result(_Taken(allowance, batch))
+            self._offer(taking, _Taken(allowance, batch))
         with self._in_passing(lane.project):
             if grant.why == "runaway":
                 projects.check_brakes(lane.project, now)
@@ -219,6 +240,15 @@ class _Drain:
                 projects.cancel_probe(lane.project, now)
             elif not grant.probe:
                 projects.give_back(lane.project, lane.lane, grant.count - kept, now)
+
+    def _offer(self, taking: Future[_Taken], taken: _Taken) -> None:
+        """Hand a claim to whoever waits for it; if nobody does any more, hand it back."""
+        try:
+            taking.set_result(taken)
+        except InvalidStateError:
+            if taken.batch is not None:
+                with self._in_passing(taken.batch.claim.project):
+                    self.services.claims.release(taken.batch.claim, self.run.now)
 
     def _claim(self, lane: DueLane, allowance: Allowance, most: int) -> Batch | None:
         services, run, grant = self.services, self.run, allowance.grant
@@ -318,6 +348,27 @@ class _Drain:
             self._hand_over(taking)
         for delivering in [each for each in self.under_way if each.done()]:
             self._count(self.under_way.pop(delivering), delivering.exception())
+        self._give_up_overdue()
+
+    def _give_up_overdue(self) -> None:
+        """Wait no longer for claims and batches that have lasted three leases and more."""
+        now, hung = time.monotonic(), self.services.hung
+        lasts_s = 3 * self.services.settings.outbox_lease_duration_ms / 1000
+        for taking in [each for each, claiming in self.claiming.items() if now > claiming.since + lasts_s]:
+            if taking.cancel():
+                lane, _, since, helper = self.claiming.pop(taking)
+                self._told_of_hung(hung.give_up(hung.add("a claim", lane.project, since, lasts_s, helper)))
+                self.not_before[_key(lane)] = now + _AFTER_HUNG_S
+        for delivering in [each for each, batch in self.under_way.items() if now > batch.overdue_at]:
+            batch = self.under_way.pop(delivering)
+            batch.claim.lose("error", "Its batch hangs and was given up.")
+            call = hung.add("a batch", batch.claim.project, batch.claim.taken_at, lasts_s, delivering)
+            self._told_of_hung(hung.give_up(call))
+            self.counts += batch.counts
+
+    def _told_of_hung(self, sentence: str) -> None:
+        self.counts["calls_given_up"] += 1
+        self._tell(sentence)
 
     def _count(self, batch: Batch, error: BaseException | None) -> None:
         """Count what became of a batch."""

@@ -42,6 +42,7 @@ _RELATION_REFUSED = (
     pg.UndefinedTable,
 )
 _MOST_TROUBLED = 3  # months in a row that met a store in trouble end a run: the others would fare no better
+_PUT_TIMEOUTS = 20  # a slow store takes a part in many requests, and is asked again after a failure
 OFF = "no archive store is set; set ARCHIVE_BUCKET or ARCHIVE_FOLDER"
 
 
@@ -97,6 +98,7 @@ def cycle(settings: Settings, store: ArchiveStore | None) -> Cycle:
     """Return archive-export for the schedule: once a night in the whole fleet; without a store it is off."""
     timing = Cron(settings.archive_export_cron, settings.worker_timezone)
     throttle = Throttle(settings.archive_busy_share_percent)
+    stall_ms = max(3 * settings.outbox_lease_duration_ms, _PUT_TIMEOUTS * settings.archive_timeout_ms)
 
     def step(run: Run) -> Step:
         assert store is not None  # a cycle that is off takes no step
@@ -107,7 +109,7 @@ def cycle(settings: Settings, store: ArchiveStore | None) -> Cycle:
             throttle.rest(run, time.monotonic() - began)
         return taken
 
-    return Cycle("archive-export", timing, step, singleton=True, off="" if store else OFF)
+    return Cycle("archive-export", timing, step, singleton=True, off="" if store else OFF, stall_ms=stall_ms)
 
 
 @dataclass(frozen=True)

@@ -49,14 +49,15 @@ def event_type_of(source: Source) -> str:
     return str(getattr(source, "event_type", EVENT_TYPE))
 
 
-def cycle(settings: Settings, source: Source, render: Renderer) -> Cycle:  # noqa: ARG001 cycles are made alike
+def cycle(settings: Settings, source: Source, render: Renderer) -> Cycle:
     """Return the ingest of one source for the schedule: one in the fleet, once per slot."""
     timing = Every(source.interval_ms)
+    stall_ms = 3 * max(settings.outbox_lease_duration_ms, settings.http_timeout_ms)  # one request may take that long
 
     def step(run: Run) -> Step:
         return Ingest(run, source, render).step()
 
-    return Cycle("ingest", timing, step, singleton=True, source=source.name)
+    return Cycle("ingest", timing, step, singleton=True, source=source.name, stall_ms=stall_ms)
 
 
 @dataclass(frozen=True)
@@ -276,11 +277,13 @@ class DatabaseSourceContext:
 
     def now(self) -> datetime:
         """Return the database's time."""
+        self.run.progress()
         with self.run.database.connection() as connection:
             return _read_now(self.run, connection)
 
     def known(self, namespace: str, external_ids: Sequence[str]) -> Mapping[str, str]:
         """Return the fingerprints of the items that are stored already."""
+        self.run.progress()
         with self.run.database.connection() as connection:
             asked = {"namespace": namespace, "external_ids": list(external_ids)}
             return dict(connection.execute(_SQL["known_fingerprints"], asked).fetchall())
@@ -328,12 +331,14 @@ class DatabaseSourceContext:
 
     def pace_ms(self, quota: str, default_ms: int) -> int:
         """Return the quota's present pace."""
+        self.run.progress()
         with self.run.database.connection() as connection:
             row = connection.execute(_SQL["read_pace"], {"quota": quota}).fetchone()
         return int(row[0]) if row else default_ms
 
     def rejects_due(self, limit: int) -> Sequence[Reject]:
         """Return this source's rejects that are due to be tried again."""
+        self.run.progress()
         asked = {"source": self.source, "limit": limit, "now": self.run.now}
         with self.run.database.connection() as connection, connection.cursor(row_factory=class_row(Reject)) as cursor:
             return cursor.execute(_SQL["rejects_due"], asked).fetchall()

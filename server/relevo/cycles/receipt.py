@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,19 +16,21 @@ import structlog
 from relevo.db import BUSY
 from relevo.delivery.batch import Services, alerts, reason
 from relevo.delivery.claims import Claim
+from relevo.delivery.posts import SERVICE
 from relevo.delivery.projects import Allowance
-from relevo.delivery.sending import RequestPool
+from relevo.delivery.sending import PoolCall, RequestPool
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.logs import normalise_error
 from relevo.model import Awaiting, ReceiptAnswer, ReceiptReply, Step, Ticket
+from relevo.runtime import threads
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 
 _log = structlog.get_logger("relevo.receipt")
 
 _PROJECTS_AT_ONCE = 8
-_ASK_AGAIN_MS = 60_000
 _LEAST_PAUSE_S = 1.0
+_PATIENCE_S = 1.0
 
 
 def cycle(services: Services) -> Cycle:
@@ -35,30 +39,105 @@ def cycle(services: Services) -> Cycle:
     timing = Every(settings.receipt_interval_minutes * 60_000)
 
     def step(run: Run) -> Step:
-        return _ask_all(services, run)
+        return _Asking(services, run).go()
 
     return Cycle("receipt", timing, step)
 
 
-def _ask_all(services: Services, run: Run) -> Step:
-    """Ask for the receipts that are due, one wave of requests per project, the projects beside each other."""
-    due = [each for each in services.projects.due_receipts(run.now) if services.serves(each[0])]
-    now = [project for project, due_in_s in due if due_in_s <= 0]
-    waves = [_Wave(services, services.pools.of(project), run, project) for project in now]
-    with ThreadPoolExecutor(_PROJECTS_AT_ONCE, thread_name_prefix="relevo-receipt") as projects:
-        for wave in projects.map(_Wave.ask, waves):
+@dataclass
+class _Asking:
+    """One busy period: whose receipts are due, and which projects' requests are under way."""
+
+    services: Services
+    run: Run
+    under_way: dict[Future[None], _Wave] = field(default_factory=dict)
+    not_before: dict[str, float] = field(default_factory=dict)
+    """When a project may be asked about again, by the monotonic clock."""
+    due: list[tuple[str, float]] = field(default_factory=list)
+    looked_at: float = -math.inf
+    claimed: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+
+    def go(self) -> Step:
+        """Ask for what is due, wave by wave, the projects beside each other; one that hangs keeps no other waiting."""
+        try:
+            while self._fill() or self.under_way:
+                self._collect()
+        except DatabaseUnavailableError as error:  # what was under way is counted all the same
+            self.problems.append(normalise_error(error, 200))
+        finally:
+            while self.under_way:
+                self._collect()
+        later = [max(due_in_s, _LEAST_PAUSE_S) for _, due_in_s in self.due]
+        return Step(
+            {name: count for name, count in self.counts.items() if count},
+            self.claimed,
+            problems=tuple(dict.fromkeys(self.problems)),
+            more=not self._may_claim() and any(due_in_s <= 0 for _, due_in_s in self.due),
+            due_in_s=min(later, default=None),
+        )
+
+    def _may_claim(self) -> bool:
+        return self.run.may_go_on() and self.run.items_left > self.claimed
+
+    def _fill(self) -> bool:
+        """Begin a wave for each project whose receipts are due, as far as there is room; tell whether to come back."""
+        if not self._may_claim():
+            return False
+        self._look()
+        for project in self._open():
+            if self._room():
+                wave = _Wave(self.services, self.services.pools.of(project), self.run, project)
+                self.under_way[threads.start("relevo-receipt", wave.ask)] = wave
+        return any(True for _ in self._open())
+
+    def _look(self) -> None:
+        if time.monotonic() - self.looked_at < _LEAST_PAUSE_S:
+            return
+        try:
+            due = self.services.projects.due_receipts(self.run.now)
+            self.due = [each for each in due if self.services.serves(each[0])]
+        except BUSY as error:
+            self.problems.append(f"what is due could not be read: {normalise_error(error, 200)}")
+        self.looked_at = time.monotonic()
+
+    def _open(self) -> Iterator[str]:
+        busy = {wave.project for wave in self.under_way.values()}
+        for project, due_in_s in self.due:
+            rests = self.not_before.get(project, 0.0) > time.monotonic()
+            if due_in_s <= 0 and project not in busy and not rests:
+                yield project
+
+    def _room(self) -> bool:
+        """Tell whether another project may begin; those that take longer than a request may are in nobody's way."""
+        usual_s = self.services.settings.push_request_timeout_ms / 1000 + _PATIENCE_S
+        going = [wave for wave in self.under_way.values() if time.monotonic() - wave.begun_at < usual_s]
+        return len(going) < _PROJECTS_AT_ONCE
+
+    def _collect(self) -> None:
+        """Wait a moment for a wave to end, and count what it came to."""
+        if not self.under_way:
+            return
+        wait(self.under_way, timeout=_PATIENCE_S / 4, return_when=FIRST_COMPLETED)
+        for future in [each for each in self.under_way if each.done()]:
+            wave = self.under_way.pop(future)
+            self.counts += wave.counts
+            self.problems += wave.problems
+            self.claimed += wave.claimed
             if wave.claimed:
-                run.begin_work()
-    counts = sum((wave.counts for wave in waves), Counter[str]())
-    problems = tuple(problem for wave in waves for problem in wave.problems)
-    later = [max(due_in_s, _LEAST_PAUSE_S) for _, due_in_s in due]
-    return Step(
-        {name: count for name, count in counts.items() if count},
-        sum(wave.claimed for wave in waves),
-        more=any(wave.full for wave in waves) and not any(wave.failed for wave in waves),
-        problems=problems,
-        due_in_s=min(later, default=None),
-    )
+                self.run.begin_work()
+            if not wave.full or wave.failed:  # whatever falls due next is worth a look, but not at once
+                self.not_before[wave.project] = time.monotonic() + _LEAST_PAUSE_S
+                self.due = [each for each in self.due if each[0] != wave.project]
+            if (error := future.exception()) is not None:
+                self._note(wave, error)
+
+    def _note(self, wave: _Wave, error: BaseException) -> None:
+        if not isinstance(error, DatabaseUnavailableError):
+            _log.error("wave_failed", project=wave.project, exc_info=error)
+        self.problems.append(f"receipts of {wave.project}: {normalise_error(error, 200)}")
+        self.not_before[wave.project] = math.inf
 
 
 @dataclass
@@ -69,14 +148,18 @@ class _Wave:
     pool: RequestPool
     run: Run
     project: str
+    begun_at: float = field(default_factory=time.monotonic)
     claimed: int = 0
     full: bool = False
     failed: bool = False
     """Whether a request failed, so that going on at once would help nobody."""
+    answered: bool = False
+    pause_ms: int = 0
+    """How long the project's receipts rest after a request that failed."""
     counts: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
 
-    def ask(self) -> _Wave:
+    def ask(self) -> None:
         """Claim, ask and settle on this worker's share of the connections, and leave them to others."""
         try:
             self._ask()
@@ -84,29 +167,63 @@ class _Wave:
             self._fail(error)
         finally:
             with suppress(DatabaseUnavailableError, *BUSY):  # their lease ends by itself
-                self.services.projects.drop_connections(self.project, "receipt")
-        return self
+                in_flight = self.pool.in_flight()
+                self.services.projects.drop_connections(self.project, "receipt", in_flight=in_flight)
 
     def _fail(self, error: Exception) -> None:
         self.failed = True
         self.problems.append(f"receipts of {self.project}: {normalise_error(error, 200)}")
 
     def _ask(self) -> None:
+        if self.pool.is_full_of_hung():
+            return
         in_flight = self.pool.in_flight()
         allowance = self.services.projects.lease_connections(self.project, self.run.now, in_flight=in_flight)
         if not allowance.connections:
             return
         self.pool.resize(allowance.connections)
-        claims = self._claim(allowance.connections)
-        posts = [self.pool.submit("bulk", partial(self._post, claim)) for claim in claims]
-        for claim, post in zip(claims, posts, strict=True):
+        posts = [(claim, self._submit(claim)) for claim in self._claim(allowance.connections)]
+        for claim, post in posts:
             try:
-                self._settle(claim, post.result(), allowance)
+                if post is None or not self._wait_for(claim, post):
+                    self._hand_back(claim)
+                else:
+                    self._settle(claim, post.result(), allowance)
             except OwnershipLostError as lost:
                 _log.warning("batch_given_up", claim=str(claim.token), reason=lost.reason)
             except Exception as error:  # noqa: BLE001 one request's surprise must not lose the answers of the others
                 self._fail(error)
                 self._hand_back(claim)
+
+    def _submit(self, claim: Claim) -> PoolCall[ReceiptReply] | None:
+        try:
+            return self.pool.submit("bulk", partial(self._post, claim))
+        except RuntimeError as error:  # no thread could be started
+            self._fail(error)
+            return None
+
+    def _wait_for(self, claim: Claim, post: PoolCall[ReceiptReply]) -> bool:
+        """Wait for an answer as long as the claim can be held; then give the request up, for it can be asked again."""
+        lease_s, request_s = claim.lease_ms / 1000, self.services.settings.push_request_timeout_ms / 1000
+        give_up_at = claim.taken_at + 3 * lease_s - lease_s / 4
+        while not wait([post], timeout=_PATIENCE_S / 4).done:
+            stop_at = (post.taken_at + request_s + _PATIENCE_S) if post.taken_at else 0.0
+            if time.monotonic() > (min(give_up_at, stop_at) if self.run.stopping.is_set() else give_up_at):
+                self._give_up(claim, post)
+                return False
+            self.pool.staff()
+        return True
+
+    def _give_up(self, claim: Claim, post: PoolCall[ReceiptReply]) -> None:
+        lasts_s = 3 * claim.lease_ms / 1000
+        self.failed = True
+        claim.lose("error", "Its request hangs and was given up.")
+        if post.taken_at is not None:
+            hung = self.services.hung
+            call = hung.add(SERVICE, self.project, post.taken_at, lasts_s, post)
+            self.problems.append(hung.give_up(call))
+            self.counts["calls_given_up"] += 1
+        self.pool.leave(post, connected_s=lasts_s)
 
     def _claim(self, most: int) -> list[Claim]:
         settings = self.services.settings
@@ -159,6 +276,9 @@ class _Wave:
             self.run.now,
             may_prune=lambda c, p: not self.services.projects.pruning_stopped(c, p, self.run.now),
         )
+        if reply.kind == "answered" and not self.answered:
+            self.answered = True
+            self.services.projects.resume_receipts(self.project)
         if allowance.troubled:
             self._tell_of_arrivals(claim, reply)
         self.problems += alerts(reply.receipts.values(), self.problems)
@@ -178,15 +298,16 @@ class _Wave:
 
     def _answer(self, awaiting: Awaiting, reply: ReceiptReply, *, blocked: bool) -> ReceiptAnswer:
         if reply.kind != "answered":
-            return ReceiptAnswer(
-                awaiting, "waiting", paced=False, retry_after_ms=max(reply.retry_after_ms, _ASK_AGAIN_MS)
-            )
+            pause_ms = max(self.pause_ms, reply.retry_after_ms)
+            return ReceiptAnswer(awaiting, "waiting", paced=False, retry_after_ms=pause_ms)
         receipt = reply.receipts.get(awaiting.ticket_id)
         if receipt is None:
             return ReceiptAnswer(awaiting, "waiting", paced=False)
         return _said(awaiting, receipt, blocked=blocked)
 
     def _tell_of_failure(self, reply: ReceiptReply) -> None:
+        if not self.pause_ms:  # the requests of one wave are one failure
+            self.pause_ms = self.services.projects.pause_receipts(self.project, reply.retry_after_ms, self.run.now)
         if reply.kind == "unauthorised":
             self.services.projects.failed(self.project, f"{reply.code}", credential=True, now=self.run.now)
         elif reply.kind == "throttled":

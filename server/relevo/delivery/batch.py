@@ -6,11 +6,10 @@ import json
 import time
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 import psycopg
@@ -25,8 +24,9 @@ from relevo.delivery import rendering
 from relevo.delivery.claims import Claim, Claims
 from relevo.delivery.isolating import ENOUGH, Ending, Isolation
 from relevo.delivery.limits import Judgement
+from relevo.delivery.posts import Posted, Posts
 from relevo.delivery.projects import Projects
-from relevo.delivery.sending import PushContext, PushMiddleware, RequestPool, RequestPools, send
+from relevo.delivery.sending import PushContext, PushMiddleware, RequestPool, RequestPools, Sending, send
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError, Reschedule
 from relevo.logs import normalise_error
 from relevo.model import (
@@ -43,6 +43,8 @@ from relevo.model import (
     Verdict,
 )
 from relevo.ports import Composer, PushProvider
+from relevo.runtime import threads
+from relevo.runtime.hung import MOST_CALLS, HungCall, HungCalls
 from relevo.runtime.runs import Run
 
 _SQL = queries.load("dispatch")
@@ -54,6 +56,8 @@ _LIGHT_BYTES = 3_000  # of the 4096 that every push service bears; what a delive
 _SETTLE_AGAIN_S = 0.5
 _NOT_SENT_PAUSE_MS = 5_000
 _MALFORMED = "MalformedMessage"  # our own word: such a message cannot even be written
+_PATIENCE_S = 1.0  # so long the others of a batch wait for one whose composer or middleware takes its time
+_MOST_HUNG_HERE = 4
 _LONGEST_TICKET = 200
 _LEAST_PAUSE_MS = 1_000  # whoever wishes for the past is not asked again and again in the same moment
 _COUNTED: Mapping[str, str] = {
@@ -79,6 +83,7 @@ class Services:
     middlewares: Sequence[PushMiddleware] = ()
     composers: Mapping[str, Composer] = field(default_factory=dict)
     pools: RequestPools = field(default_factory=RequestPools)
+    hung: HungCalls = field(default_factory=HungCalls)
 
     def provider_of(self, project: str) -> PushProvider:
         """Return the push service of a project, as deliveries name it."""
@@ -93,6 +98,14 @@ def provider_name(project: str) -> str:
     """Return the provider of a project as deliveries name it: Expo's projects have their own name alone."""
     name, colons, _ = project.partition("::")
     return name if colons else EXPO
+
+
+class _Composing(NamedTuple):
+    """A delivery whose composer takes its time."""
+
+    delivery: Delivery
+    call: HungCall
+    answer: Future[Answer | None]
 
 
 @dataclass
@@ -121,10 +134,50 @@ class Batch:
     busy: BaseException | None = None
     """What stood in its way: a lock, or a statement that took too long."""
     isolation: Isolation = field(init=False)
+    composing: list[_Composing] = field(default_factory=list)
+    hanging: bool = False
+    """Whether all that is left of it hangs in code of others, so that it is in nobody's way."""
+    settling_since: float | None = None
+    posts: Posts = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin with nothing known of its messages."""
-        self.isolation = Isolation(min(self.services.settings.push_chunk_size, self.provider.max_messages))
+        """Begin with nothing known of its messages, and a place for its requests."""
+        settings = self.services.settings
+        self.isolation = Isolation(min(settings.push_chunk_size, self.provider.max_messages))
+        self.posts = Posts(
+            self.pool,
+            self.lane,
+            self.claim.project,
+            self.services.hung,
+            patience_s=self._patience_s,
+            request_s=settings.push_request_timeout_ms / 1000,
+            lasts_s=self._lasts_s,
+            give_up_at=self._give_up_at,
+            stopping=self.run.stopping,
+            send=self._post,
+            may_send=self._may_send,
+            hand_in=self._hand_in,
+        )
+
+    @property
+    def _lasts_s(self) -> float:
+        """How long anything may take before it is given up (RULE-020-051)."""
+        return 3 * self.claim.lease_ms / 1000
+
+    @property
+    def _patience_s(self) -> float:
+        return min(_PATIENCE_S, self.claim.lease_ms / 4000)
+
+    @property
+    def _give_up_at(self) -> float:
+        """A beat before the heartbeat lets go of a claim held for three leases: it can still be settled then."""
+        return self.claim.taken_at + self._lasts_s - self.claim.lease_ms / 4000
+
+    @property
+    def overdue_at(self) -> float:
+        """When even its own thread must hang: what waits for the database has its own end."""
+        begun = max(self.claim.taken_at, self.settling_since or 0.0)
+        return begun + self._lasts_s + self.claim.lease_ms / 1000
 
     def reserve(self, tokens: int) -> None:
         """Keep as many tokens as there are deliveries that may be sent."""
@@ -139,8 +192,10 @@ class Batch:
         """Bring every delivery of the claim as far as it comes, and leave none claimed."""
         try:
             ready, answers = self._compose()
-            self._settle(answers, {}, finish=not ready)
+            self._settle(answers, {})
             self._send_all(self._probing(ready) if self.probe else ready)
+            self._wait_for_rest()
+            self._settle([self._unproven(*each) for each in self.isolation.endings()], {})
             self._give_tokens_back()
         except OwnershipLostError as lost:
             self.counts["claims_lost"] += 1
@@ -155,6 +210,7 @@ class Batch:
             self.surprised = True  # whoever surprises us again and again is set apart, as one that kills the worker
             raise
         finally:
+            self._drop_rest()
             if self.settled < len(self.claim.deliveries):
                 self._hand_back()
 
@@ -167,15 +223,38 @@ class Batch:
     def _compose(self) -> tuple[list[Delivery], list[Answer]]:
         """Write every delivery's message; what must not be sent is answered already."""
         contents = self._read_contents()
-        ready: list[Delivery] = []
-        answers: list[Answer] = []
-        for delivery in self._deliveries:
-            answer = _obstructed(delivery, delivery.obstacle) or self._compose_one(delivery, contents)
-            if answer is None:
-                ready.append(delivery)
-            else:
-                answers.append(answer)
-        return ready, answers
+
+        def compose(delivery: Delivery) -> Answer | None:
+            return (
+                _obstructed(delivery, delivery.obstacle)
+                or self._held_up(delivery)
+                or self._compose_one(delivery, contents)
+            )
+
+        composed = threads.in_turn(
+            "relevo-composing", self._deliveries, compose, patience_s=self._patience_s, leave=self._leave_composing
+        )
+        return _sorted_by_answer(composed)
+
+    def _composer_of(self, delivery: Delivery) -> str:
+        """Name whose code writes a delivery's message, for people."""
+        known = delivery.event_type in self.services.composers
+        return f"the composer of {delivery.event_type}" if known else "the check of the push service"
+
+    def _held_up(self, delivery: Delivery) -> Answer | None:
+        """Return the answer of a delivery whose composer hangs so often that it is not asked any more."""
+        what = self._composer_of(delivery)
+        here = sum(each.call.what == what for each in self.composing)
+        if here < _MOST_HUNG_HERE and self.services.hung.count(what) < MOST_CALLS:
+            return None
+        reply = Reply("held_back", code="composer_hung", message=f"Calls of {what} have not come back.")
+        return _not_attempted(delivery, reply, self.services.settings.outbox_retry_base_ms)
+
+    def _leave_composing(self, delivery: Delivery, since: float, answer: Future[Answer | None]) -> None:
+        """Leave a delivery to its composer, and go on with the others."""
+        what = self._composer_of(delivery)
+        call = self.services.hung.add(what, self.claim.project, since, self._lasts_s, answer)
+        self.composing.append(_Composing(delivery, call, answer))
 
     def _read_contents(self) -> dict[int, Content]:
         events = {delivery.notification_event_id for delivery in self._deliveries}
@@ -227,41 +306,107 @@ class Batch:
         return ready[:1]
 
     def _send_all(self, ready: Sequence[Delivery]) -> None:
-        waiting = deque(_chunks(ready, self.isolation.most))
+        self._send_chunks(_chunks(ready, self.isolation.most))
+
+    def _send_chunks(self, chunks: Iterable[Sequence[Delivery]]) -> None:
+        waiting = deque(chunks)
         while waiting and not self.pool.halted and not self.run.stopping.is_set():
             size = 1 if self.isolation.active else self.pool.capacity
             wave = [chunk for _ in range(min(len(waiting), size)) if (chunk := self.isolation.next_of(waiting))]
             if wave:
-                waiting.extendleft(reversed(self._send_wave(wave, last=not waiting)))
+                waiting.extendleft(reversed(self._send_wave(wave)))
             if not waiting:
                 waiting.extend(self.isolation.last_tries())
-        self._settle([self._unproven(*each) for each in self.isolation.endings()], {}, finish=True)
 
-    def _send_wave(self, chunks: Sequence[Sequence[Delivery]], *, last: bool) -> list[Sequence[Delivery]]:
+    def _send_wave(self, chunks: Sequence[Sequence[Delivery]]) -> list[Sequence[Delivery]]:
         """Journal some requests, send them at once, settle what was answered; return what is to be sent in parts."""
         wave = [PushRequest(uuid4(), tuple(chunk)) for chunk in chunks]
         answers, requests = self._journal(wave)
-        posts = [(request, self.pool.submit(self.lane, partial(self._post, request))) for request in requests]
-        again: list[Sequence[Delivery]] = []
-        outcomes: dict[UUID, str] = {}
-        lost: OwnershipLostError | None = None
-        unsent: list[UUID] = []
-        for request, post in posts:
-            reply, gone = _result(post)
-            lost = lost or gone
-            if reply is None:
-                unsent.append(request.id)
-                continue
-            outcomes[request.id] = reply.kind
-            again += self._decide(request, reply, answers)
-        self._mark_unsent(unsent)
         if self.probe and not requests:
             with self._in_passing():
                 self.services.projects.cancel_probe(self.claim.project, self.run.now)
-        self._settle(answers, outcomes, finish=last and not again)
-        if lost is not None:
+        return self._take_posted(self.posts.send_all(requests), answers)
+
+    def _take_posted(self, posted: Sequence[Posted], answers: list[Answer]) -> list[Sequence[Delivery]]:
+        """Settle what became of requests; return what is to be sent in parts."""
+        again: list[Sequence[Delivery]] = []
+        outcomes: dict[UUID, str] = {}
+        for request, reply, _ in posted:
+            if reply is not None:
+                outcomes[request.id] = reply.kind
+                again += self._decide(request, reply, answers)
+        self._mark_unsent([each.request.id for each in posted if each.reply is None])
+        self._settle(answers, outcomes)
+        if lost := next((each.lost for each in posted if each.lost), None):
             raise lost
         return again
+
+    def _wait_for_rest(self) -> None:
+        """Wait for what hangs in code of others, for as long as the claim can be held; then give it up."""
+        while self.composing or self.posts.hanging:
+            self.hanging = True
+            left_s = self._give_up_at - time.monotonic()
+            if left_s <= 0 or self.run.stopping.is_set():
+                return self._give_up()
+            pause_s = min(left_s, self._patience_s)
+            if self.composing:
+                self._take_composed(pause_s)
+            if self.posts.hanging:
+                self._send_chunks(self._take_posted(self.posts.returned(pause_s), []))
+        return None
+
+    def _take_composed(self, timeout_s: float) -> None:
+        """Send what its composer brought after all."""
+        wait([each.answer for each in self.composing], timeout=timeout_s, return_when=FIRST_COMPLETED)
+        back = [each for each in self.composing if each.answer.done()]
+        self.composing = [each for each in self.composing if each not in back]
+        ready, answers = _sorted_by_answer([(each.delivery, each.answer.result()) for each in back])
+        self._settle(answers, {})
+        if not self.probe:
+            self._send_all(ready)
+
+    def _give_up(self) -> None:
+        """Settle what is known of what hangs: a composer that hangs costs an attempt, a middleware before it none.
+
+        A process that stops hands back what was not begun as it was.
+        """
+        if self.run.stopping.is_set():
+            return
+        composing, self.composing = self.composing, []
+        self._tell_of_hung([self.services.hung.give_up(each.call) for each in composing])
+        answers = [
+            _answer(each.delivery, "retryable", code="composer_hung", message=f"{each.call.what} did not return")
+            for each in composing
+        ]
+        posted, told = self.posts.give_up()
+        self._tell_of_hung(told)
+        self._take_posted(posted, answers)
+
+    def _tell_of_hung(self, told: Sequence[str]) -> None:
+        self.counts["calls_given_up"] += len(told)
+        self.problems += told
+
+    def _drop_rest(self) -> None:
+        """Leave nothing behind that could still be sent, whatever ended the batch."""
+        posted, told = self.posts.give_up()
+        self._tell_of_hung(told)
+        for request, reply, _ in posted:
+            if reply is None or reply.kind == "held_back":
+                self._mark_unsent([request.id])
+            else:
+                self._hand_in(request, reply)
+
+    def _hand_in(self, request: PushRequest, reply: Reply) -> None:
+        """Keep the tickets of a request that nobody waits for any more."""
+        if reply.kind != "answered" or len(reply.tickets) != len(request.deliveries):
+            return
+        answers = [_ticketed(d, t) for d, t in zip(request.deliveries, reply.tickets, strict=True)]
+        try:
+            self.services.claims.settle(self.claim, answers, {request.id: reply.kind}, self.run.now)
+        except Exception as error:  # noqa: BLE001 whatever it is, nobody waits for this thread
+            tickets = sum(answer.ticket_id is not None for answer in answers)
+            why = normalise_error(error)
+            _log.error("answers_not_recorded", claim=str(self.claim.token), tickets=tickets, error=why)
 
     def _mark_unsent(self, requests: Sequence[UUID]) -> None:
         if requests:
@@ -292,13 +437,13 @@ class Batch:
                 requests.append(PushRequest(request.id, tuple(going)))
         return answers, requests
 
-    def _post(self, request: PushRequest) -> Reply:
+    def _post(self, request: PushRequest, sending: Sending) -> Reply:
         """Send one request, on a pool thread; nothing is sent once the claim or the project may not be used."""
         context = PushContext(
             request.id, self.claim.project, self.lane, len(request.deliveries), self.services.worker_id
         )
         messages = [self.messages[delivery.id] for delivery in request.deliveries]
-        return send(self.provider, messages, context, self.services.middlewares, self._may_send)
+        return send(self.provider, messages, context, self.services.middlewares, sending)
 
     def _may_send(self) -> bool:
         """Tell, in the last moment before a request, whether it may still be sent; raises if the claim is gone."""
@@ -374,6 +519,10 @@ class Batch:
         if reply.code == "middleware_failed":
             self.problems.append(f"a middleware held a request back: {reply.message}")
             return self.services.settings.outbox_retry_base_ms
+        if reply.code == "middleware_hung":
+            return self.services.settings.outbox_retry_base_ms
+        if reply.code == "no_thread":
+            return _NOT_SENT_PAUSE_MS
         return reply.retry_after_ms
 
     def _moved(self, deliveries: Sequence[Delivery], reply: Reply) -> dict[int, str]:
@@ -446,11 +595,12 @@ class Batch:
         why = reason(fault) if fault else None
         return self.services.projects.heard(self.claim.project, heard, why, now=self.run.now)
 
-    def _settle(self, answers: Sequence[Answer], outcomes: Mapping[UUID, str], *, finish: bool = False) -> None:
+    def _settle(self, answers: Sequence[Answer], outcomes: Mapping[UUID, str]) -> None:
         """Write the answers down, waiting for the database if need be: they are all that tells what was sent."""
         if not answers and not outcomes:
             return
         done = self.settled + len(answers)
+        self.settling_since = time.monotonic()
         give_up = time.monotonic() + 3 * self.claim.lease_ms / 1000
         while True:
             try:
@@ -459,7 +609,7 @@ class Batch:
                     answers,
                     outcomes,
                     self.run.now,
-                    finish=finish and done == len(self.claim.deliveries),
+                    finish=done == len(self.claim.deliveries),
                     may_prune=lambda c, p: not self.services.projects.pruning_stopped(c, p, self.run.now),
                 )
             except (DatabaseUnavailableError, *BUSY) as error:
@@ -503,16 +653,6 @@ def _json(text: str) -> dict[str, Any]:
     return read
 
 
-def _result(post: Future[Reply]) -> tuple[Reply | None, OwnershipLostError | None]:
-    try:
-        return post.result(), None
-    except OwnershipLostError as lost:
-        return None, lost
-    except BaseException as error:  # noqa: BLE001 one request's surprise must not cost the answers of the others
-        _log.error("push_request_failed", exc_info=error)
-        return Reply("unclear", code="request_failed", message=normalise_error(error)), None
-
-
 def _chunks(deliveries: Sequence[Delivery], size: int) -> Iterator[Sequence[Delivery]]:
     return (deliveries[start : start + size] for start in range(0, len(deliveries), size))
 
@@ -522,6 +662,20 @@ def _answer(
 ) -> Answer:
     attempted = status in ("failed", "retryable")
     return Answer(delivery.event_day, delivery.id, status, attempted, ticket, code, message)
+
+
+def _sorted_by_answer(
+    composed: Iterable[tuple[Delivery, Answer | None]],
+) -> tuple[list[Delivery], list[Answer]]:
+    """Tell what is ready to be sent from what is answered already."""
+    ready: list[Delivery] = []
+    answers: list[Answer] = []
+    for delivery, answer in composed:
+        if answer is None:
+            ready.append(delivery)
+        else:
+            answers.append(answer)
+    return ready, answers
 
 
 def _composed(compose: Composer, message: Message, delivery: Delivery) -> Message:

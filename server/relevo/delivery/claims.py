@@ -53,7 +53,13 @@ class Claim:
     deliveries: tuple[Delivery, ...] | tuple[Awaiting, ...]
     since: float = field(default_factory=time.monotonic, compare=False)
     """When this process last knew that the whole lease lay before it."""
+    taken_at: float = field(default=0.0, init=False, compare=False)
+    """Since when it is held, by the monotonic clock."""
     loss: tuple[LossReason, str] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        """Count from the moment it was asked for."""
+        self.taken_at = self.since
 
     @property
     def days(self) -> list[date]:
@@ -139,6 +145,7 @@ class Claims:
             if claim is None:
                 raise
         if claim is not None:
+            claim.taken_at = since
             claim.renewed(since)  # from before the first try on: what is left is never overrated
             self.keep(claim)
         return claim

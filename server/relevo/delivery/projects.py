@@ -26,6 +26,7 @@ _log = structlog.get_logger("relevo.projects")
 _FIELDS = len(fields(Project))
 _LOOK_EVERY_S = 5.0
 _GOOD_FOR_S = 0.25
+_RECEIPT_PAUSE_MS, _LONGEST_RECEIPT_PAUSE_MS = 5_000, 300_000
 MOST_PROJECTS = 1_000
 
 User = Literal["dispatch", "receipt"]
@@ -166,6 +167,24 @@ class Projects:
         self._leased[project] = time.monotonic(), int(row[0])
         return int(row[0])
 
+    def pause_receipts(self, project: str, retry_after_ms: int, now: datetime | None = None) -> int:
+        """Let a project's receipts rest after a request that failed; return for how many milliseconds."""
+        pause = {
+            "project": project,
+            "base_ms": _RECEIPT_PAUSE_MS,
+            "max_ms": _LONGEST_RECEIPT_PAUSE_MS,
+            "floor_ms": retry_after_ms,
+            "now": now,
+        }
+        with self._database.transaction("bound_relaxed") as connection:
+            row = connection.execute(_SQL["pause_receipts"], pause).fetchone()
+        return int(row[0]) if row else max(retry_after_ms, _RECEIPT_PAUSE_MS)
+
+    def resume_receipts(self, project: str) -> None:
+        """Note that the push service tells a project's receipts again."""
+        with self._database.transaction("bound_relaxed") as connection:
+            connection.execute(_SQL["resume_receipts"], {"project": project})
+
     def give_back(self, project: str, lane: Lane, count: int, now: datetime | None = None) -> None:
         """Put back tokens that were reserved and not used."""
         if not self.rules.rate_per_s or count <= 0:
@@ -177,12 +196,15 @@ class Projects:
         with self._guard:
             self._users.setdefault(project, set()).add(user)
 
-    def drop_connections(self, project: str, user: User) -> None:
-        """Give back this worker's connections of a project, once neither cycle uses them any more."""
+    def drop_connections(self, project: str, user: User, *, in_flight: int = 0) -> None:
+        """Give back this worker's connections of a project, once neither cycle uses them any more.
+
+        While requests that hang may still have theirs, they stay this worker's until their lease ends.
+        """
         with self._guard:
             users = self._users.get(project, set())
             users.discard(user)
-            if users:
+            if users or in_flight:
                 return
             self._seen.pop(project, None)
             self._leased.pop(project, None)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import structlog
@@ -40,6 +41,33 @@ PushMiddleware = Callable[[PushContext, Callable[[], Reply]], Reply]
 """Wraps a push request: does something, calls `next()` once, does something, returns its reply."""
 
 
+class PoolCall(Future[T]):
+    """A request that waits for a thread of its pool, or is on its way."""
+
+    def __init__(self, lane: Lane, work: Callable[[], T]) -> None:
+        super().__init__()
+        self.lane = lane
+        self.work = work
+        self.taken_at: float | None = None
+        """Since when a thread is at it."""
+        self.left = False
+        """Whether nobody counts on its thread any more."""
+        self.connected_until = 0.0
+        """Until when its connection counts, though its thread does not."""
+
+    def answer(self) -> float | None:
+        """Do the work and return how many milliseconds it took; what it raises is whoever's who waits for it."""
+        started = time.monotonic()
+        try:
+            result = self.work()
+        except BaseException as error:  # noqa: BLE001 whatever it is, it belongs to whoever waits for it
+            self.set_exception(error)
+            return None
+        took_ms = (time.monotonic() - started) * 1000
+        self.set_result(result)
+        return took_ms
+
+
 class RequestPool:
     """Up to so many requests at once for one project. Urgent ones go first, but after each a bulk one has its turn."""
 
@@ -49,8 +77,9 @@ class RequestPool:
         self._threads = 0
         self._idle = 0
         self._urgent_was_last = False
-        self._waiting: dict[Lane, deque[Callable[[], None]]] = {"urgent": deque(), "bulk": deque()}
+        self._waiting: dict[Lane, deque[PoolCall[Any]]] = {"urgent": deque(), "bulk": deque()}
         self._under_way: dict[Lane, int] = {"urgent": 0, "bulk": 0}
+        self._left: set[PoolCall[Any]] = set()
         self._changed = threading.Condition()
         self._closed = False
         self.latency_ms = _FIRST_GUESS_MS
@@ -69,38 +98,65 @@ class RequestPool:
             self._changed.notify_all()
 
     def under_way(self, lane: Lane | None = None) -> int:
-        """How many requests are being sent or wait."""
+        """How many requests are being sent or wait, without those that nobody counts on any more."""
         return sum(self._under_way.values()) if lane is None else self._under_way[lane]
 
     def in_flight(self) -> int:
-        """How many requests are being sent right now."""
+        """How many requests are being sent right now, and how many connections may still be open beside them."""
         with self._changed:
-            return sum(self._under_way.values()) - sum(map(len, self._waiting.values()))
+            return sum(self._under_way.values()) - self._queued() + self._connected()
 
-    def submit(self, lane: Lane, work: Callable[[], T]) -> Future[T]:
+    def is_full_of_hung(self) -> bool:
+        """Tell whether no connection is left, because requests that hang may still have theirs."""
+        with self._changed:
+            return self._connected() >= self._capacity
+
+    def submit(self, lane: Lane, work: Callable[[], T]) -> PoolCall[T]:
         """Send a request as soon as a thread is free."""
-        future: Future[T] = Future()
+        call = PoolCall(lane, work)
+        self.add(call)
+        return call
 
-        def task() -> None:
-            started = time.monotonic()
-            try:
-                result = work()
-            except BaseException as error:  # noqa: BLE001 whatever it is, it belongs to whoever waits for it
-                future.set_exception(error)
-            else:
-                took_ms = (time.monotonic() - started) * 1000
-                self.latency_ms += (took_ms - self.latency_ms) / 5
-                future.set_result(result)
-
+    def add(self, call: PoolCall[Any]) -> None:
+        """Let a request have the next thread that is free; raises RuntimeError if there is none and none can be."""
         with self._changed:
-            self._waiting[lane].append(task)
-            self._under_way[lane] += 1
-            if self._idle < sum(map(len, self._waiting.values())) and self._threads < self._capacity:
-                self._threads += 1
-                threading.Thread(target=self._serve, name=f"relevo-requests-{self._name}", daemon=True).start()
-            else:
-                self._changed.notify()
-        return future
+            self._waiting[call.lane].append(call)
+            try:
+                self._staff()
+            except RuntimeError:  # the system has no more threads for us; those that are there are enough
+                if not self._threads:
+                    self._waiting[call.lane].remove(call)
+                    raise
+            self._under_way[call.lane] += 1
+
+    def leave(self, call: PoolCall[Any], *, connected_s: float = 0.0) -> None:
+        """Count on a request's thread no longer: another takes its place. Its connection may count for a while."""
+        with self._changed:
+            if call.left or call.done():
+                return
+            call.left, call.connected_until = True, time.monotonic() + connected_s
+            self._under_way[call.lane] -= 1
+            if call.taken_at is None:
+                self._waiting[call.lane].remove(call)
+                return
+            self._left.add(call)
+            self._threads -= 1
+            self._staff_if_possible()
+
+    def may_connect(self, call: PoolCall[Any]) -> bool:
+        """Tell whether a request that was left behind, and goes on after all, finds a connection that is free."""
+        with self._changed:
+            if not call.left or call.connected_until > time.monotonic():
+                return True
+            if self._threads + self._connected() >= self._capacity:
+                return False
+            call.connected_until = math.inf
+            return True
+
+    def staff(self) -> None:
+        """Start a thread if requests wait for one and there is room: a connection that counted may count no longer."""
+        with self._changed:
+            self._staff_if_possible()
 
     def close(self) -> None:
         """Let the threads end once nothing waits."""
@@ -108,19 +164,42 @@ class RequestPool:
             self._closed = True
             self._changed.notify_all()
 
-    def _serve(self) -> None:
-        while (taken := self._next()) is not None:
-            lane, task = taken
-            try:
-                task()
-            finally:
-                with self._changed:
-                    self._under_way[lane] -= 1
+    def _queued(self) -> int:
+        return sum(map(len, self._waiting.values()))
 
-    def _next(self) -> tuple[Lane, Callable[[], None]] | None:
+    def _connected(self) -> int:
+        now = time.monotonic()
+        return sum(call.connected_until > now for call in self._left)
+
+    def _staff(self) -> None:
+        if self._idle < self._queued() and self._threads + self._connected() < self._capacity:
+            threading.Thread(target=self._serve, name=f"relevo-requests-{self._name}", daemon=True).start()
+            self._threads += 1  # only now: one that could not be started serves nobody
+        else:
+            self._changed.notify()
+
+    def _staff_if_possible(self) -> None:
+        try:
+            self._staff()
+        except RuntimeError:
+            _log.warning("thread_not_started", project=self._name)
+
+    def _serve(self) -> None:
+        while (call := self._next()) is not None:
+            took_ms = call.answer()
+            with self._changed:
+                if call.left:  # another thread has its place
+                    self._left.discard(call)
+                    self._changed.notify_all()
+                    return
+                self._under_way[call.lane] -= 1
+                if took_ms is not None:
+                    self.latency_ms += (took_ms - self.latency_ms) / 5
+
+    def _next(self) -> PoolCall[Any] | None:
         """Wait for a request; None ends this thread."""
         with self._changed:
-            while self._threads <= self._capacity:
+            while self._threads + self._connected() <= self._capacity:
                 if any(self._waiting.values()):
                     return self._take()
                 self._idle += 1
@@ -131,11 +210,12 @@ class RequestPool:
             self._threads -= 1
             return None
 
-    def _take(self) -> tuple[Lane, Callable[[], None]]:
+    def _take(self) -> PoolCall[Any]:
         urgent, bulk = bool(self._waiting["urgent"]), bool(self._waiting["bulk"])
         self._urgent_was_last = urgent and not (bulk and self._urgent_was_last)
-        lane: Lane = "urgent" if self._urgent_was_last else "bulk"
-        return lane, self._waiting[lane].popleft()
+        call = self._waiting["urgent" if self._urgent_was_last else "bulk"].popleft()
+        call.taken_at = time.monotonic()
+        return call
 
 
 class RequestPools:
@@ -154,30 +234,74 @@ class RequestPools:
             pool.close()
 
 
+class Sending:
+    """How far one push request is, for whoever waits for it; it can be withdrawn until it is begun.
+
+    `may_send` is asked last of all; if it raises OwnershipLostError, so does whoever sends.
+    """
+
+    def __init__(self, may_send: Callable[[], bool] = lambda: True) -> None:
+        self._may_send = may_send
+        self._guard = threading.Lock()
+        self._withdrawn = False
+        self._hand_in: Callable[[Reply], None] | None = None
+        self.begun_at: float | None = None
+        self.answered_at: float | None = None
+        self.reply: Reply | None = None
+        """What the push service said, even while a middleware has not returned."""
+
+    def begin(self) -> bool:
+        """Tell, in the last moment, whether the request may be sent."""
+        allowed = self._may_send()
+        with self._guard:
+            if self._withdrawn:
+                raise OwnershipLostError("error", "The request was given up before it was begun.")
+            self.begun_at = time.monotonic() if allowed else None
+        return allowed
+
+    def withdraw(self) -> bool:
+        """Keep the request from being sent; False if it was begun already."""
+        with self._guard:
+            self._withdrawn = self.begun_at is None
+            return self._withdrawn
+
+    def answer(self, reply: Reply) -> None:
+        """Take the push service's word, and hand it in if nobody waits for it any more."""
+        with self._guard:
+            self.reply, self.answered_at = reply, time.monotonic()
+            hand_in = self._hand_in
+        if hand_in is not None:
+            hand_in(reply)
+
+    def give_up(self, hand_in: Callable[[Reply], None]) -> Reply | None:
+        """Wait no longer: return the answer if it is there after all; what comes later is handed in."""
+        with self._guard:
+            if self.reply is None:
+                self._hand_in = hand_in
+            return self.reply
+
+
 def send(
     provider: PushProvider,
     messages: Sequence[Message],
     context: PushContext,
-    middlewares: Sequence[PushMiddleware] = (),
-    may_send: Callable[[], bool] = lambda: True,
+    middlewares: Sequence[PushMiddleware],
+    sending: Sending,
 ) -> Reply:
-    """Send one request through the middlewares: raising before it holds it back, raising after it loses no answer.
-
-    `may_send` is asked last of all; if it raises OwnershipLostError, so does this.
-    """
-    answers: list[Reply] = []
+    """Send one request through the middlewares: raising before it holds it back, raising after it loses no answer."""
     lost: list[OwnershipLostError] = []
 
     def post() -> Reply:
-        if answers:
+        if sending.reply is not None:
             raise RuntimeError("a middleware called next() twice; the request was sent once")
         try:
-            allowed = may_send()
+            allowed = sending.begin()
         except OwnershipLostError as error:
             lost.append(error)
             raise
-        answers.append(_post(provider, messages, context.project) if allowed else Reply("held_back"))
-        return answers[0]
+        reply = _post(provider, messages, context.project) if allowed else Reply("held_back")
+        sending.answer(reply)
+        return reply
 
     call: Callable[[], Reply] = post
     for middleware in reversed(middlewares):
@@ -185,17 +309,18 @@ def send(
     try:
         call()
     except Reschedule as wish:
-        return answers[0] if answers else _rescheduled(wish)
+        return sending.reply or _rescheduled(wish)
     except (Exception, SystemExit) as error:  # a middleware may raise anything
         if lost:
             raise lost[0] from error
         why = normalise_error(error)
-        _log.error("push_middleware_failed", request=str(context.request_id), sent=bool(answers), error=why)
-        if not answers:
+        sent = sending.reply is not None
+        _log.error("push_middleware_failed", request=str(context.request_id), sent=sent, error=why)
+        if not sent:
             return Reply("held_back", code="middleware_failed", message=why)
     if lost:
         raise lost[0]
-    return answers[0] if answers else Reply("held_back", code="middleware_failed", message="next() was not called")
+    return sending.reply or Reply("held_back", code="middleware_failed", message="next() was not called")
 
 
 def _wrapped(middleware: PushMiddleware, context: PushContext, call: Callable[[], Reply]) -> Callable[[], Reply]:

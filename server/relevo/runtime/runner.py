@@ -7,8 +7,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import wait
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 import psycopg
 import structlog
@@ -20,12 +22,16 @@ from relevo.db import Connection, Database
 from relevo.errors import DatabaseUnavailableError
 from relevo.logs import normalise_error, scrub
 from relevo.model import Budget, Outcome, Report, Shard, Trigger
+from relevo.runtime import threads
+from relevo.runtime.hung import HungCalls
 from relevo.runtime.runs import Cycle, Ending, Middleware, Run, RunContext, run_row
 from relevo.runtime.singleton import NotHeld, Singletons
 
 _SQL = queries.load("runner")
 _log = structlog.get_logger("relevo.runner")
 _FINISH_RETRY_S = 1.0
+_WATCH_S = 0.25
+_MOST_HUNG_RUNS = 3
 
 
 class Runner:
@@ -39,7 +45,9 @@ class Runner:
         singletons: Singletons,
         *,
         middlewares: Sequence[Middleware] = (),
+        hung: HungCalls | None = None,
         patience_s: float = math.inf,
+        stop_s: float = math.inf,
         clock: Callable[[], datetime | None] = lambda: None,
     ) -> None:
         self._database = database
@@ -47,7 +55,10 @@ class Runner:
         self._worker_id = worker_id
         self._singletons = singletons
         self._middlewares = tuple(middlewares)
+        self._hung = hung or HungCalls()
         self._patience_s = patience_s
+        self._stop_s = stop_s
+        self._leaving = threading.Event()
         self._clock = clock
         self._locks: dict[str, threading.Lock] = {}
         self._told_skips: dict[str, datetime] = {}
@@ -71,6 +82,9 @@ class Runner:
             return self.skip(cycle, trigger, "OUTBOX_WORKER_ENABLED is false")
         if cycle.off:
             return self._switched_off(cycle, trigger)
+        if (hanging := self._hung.count(_named(cycle))) >= _MOST_HUNG_RUNS:
+            why = f"{hanging} runs of it hang in this process, which has to be restarted"
+            return self.skip(cycle, trigger, why, look_again_in_s=self._settings.worker_idle_backoff_max_ms / 1000)
         lock = self._locks.setdefault(cycle.key, threading.Lock())
         if not lock.acquire(blocking=False):
             return self.skip(cycle, trigger, "already running in this process", news=False)
@@ -120,7 +134,10 @@ class Runner:
         )
         with structlog.contextvars.bound_contextvars(run_id=context.run_id, cycle=cycle.key, worker_id=self._worker_id):
             try:
-                return self._finish(run, self._guarded(cycle, run))
+                ending = self._watched(cycle, run)
+                if ending is None:  # the process leaves without it; a reaper ends its row
+                    return Report(cycle.name, "failed", error="the process stopped while it hung")
+                return self._finish(run, ending)
             finally:
                 if held is not None:  # whatever happened, nobody keeps the lease of a run that is over
                     self._singletons.forget(held)
@@ -134,9 +151,33 @@ class Runner:
         slot_at = cycle.timing.slot_at(started_at) if slotted else None
         return RunContext(run_id, cycle.name, cycle.source, trigger, self._worker_id, slot_at, started_at), paused
 
-    def _guarded(self, cycle: Cycle, run: Run) -> Ending:
-        """Run the middlewares around the steps; whatever is raised becomes a failed ending."""
+    def leave(self) -> None:
+        """Wait for no run any more: the process is about to end."""
+        self._leaving.set()
+
+    def _watched(self, cycle: Cycle, run: Run) -> Ending | None:
+        """Run the steps on a thread of their own; one that gets nowhere for too long is given up (RULE-020-051).
+
+        Its lease is given back with its row, so that another replica may go on; what is left of it can write nothing.
+        """
         totals: Counter[str] = Counter()
+        steps = threads.start(f"relevo-{cycle.key}", partial(self._guarded, cycle, run, totals))
+        lasts_s = (cycle.stall_ms or 3 * self._settings.outbox_lease_duration_ms) / 1000
+        stop_at = math.inf
+        while not wait([steps], timeout=_WATCH_S).done:
+            if self._leaving.is_set():
+                run.abandon()
+                return None
+            if self.stopping.is_set():
+                stop_at = min(stop_at, time.monotonic() + self._stop_s)
+            if time.monotonic() > min(run.moved_at + lasts_s, stop_at):
+                run.abandon()
+                call = self._hung.add(_named(cycle), "", run.moved_at, lasts_s, steps)
+                return Ending("failed", dict(totals), self._hung.give_up(call))
+        return steps.result()
+
+    def _guarded(self, cycle: Cycle, run: Run, totals: Counter[str]) -> Ending:
+        """Run the middlewares around the steps; whatever is raised becomes a failed ending."""
 
         def steps() -> Ending:
             return _loop(cycle, run, totals)
@@ -261,6 +302,10 @@ class Runner:
             return False
         self._told_skips[cycle.key] = context.slot_at
         return True
+
+
+def _named(cycle: Cycle) -> str:
+    return f"the cycle {cycle.key}"
 
 
 def _wrapped(middleware: Middleware, context: RunContext, call: Callable[[], Ending]) -> Callable[[], Ending]:

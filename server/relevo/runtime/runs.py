@@ -14,7 +14,7 @@ from uuid import UUID
 from relevo import queries
 from relevo.config import Settings
 from relevo.db import Connection, Database, Manner
-from relevo.errors import LostLeaseError
+from relevo.errors import LostLeaseError, RunGivenUpError
 from relevo.model import Budget, Outcome, Shard, Step, Trigger
 from relevo.runtime.singleton import Held
 from relevo.runtime.timing import Timing
@@ -38,6 +38,8 @@ class Cycle:
     budget: Budget = BUDGET
     off: str = ""
     """Why it cannot run with these settings; nothing if it can."""
+    stall_ms: int = 0
+    """How long a run may get nowhere before it is given up; 0: three leases. See `Run.progress`."""
 
     @property
     def key(self) -> str:
@@ -104,6 +106,9 @@ class Run:
     items: int = 0
     given_up: GivenUp = field(default_factory=GivenUp)
     started: float = field(default_factory=time.monotonic)
+    moved_at: float = field(default_factory=time.monotonic)
+    """When it last got on, by the monotonic clock."""
+    abandoned: threading.Event = field(default_factory=threading.Event)
     clock: Callable[[], datetime | None] = lambda: None
 
     @property
@@ -114,13 +119,30 @@ class Run:
         """
         return self.clock()
 
+    def progress(self) -> None:
+        """Say that the run gets on; transactions and looks whether to go on say so themselves.
+
+        Raises RunGivenUpError once nobody waits for it any more: it must not write or send anything then.
+        """
+        if self.abandoned.is_set():
+            raise RunGivenUpError(f"This run of {self.context.cycle} got nowhere for too long and was given up.")
+        self.moved_at = time.monotonic()
+
+    def abandon(self) -> None:
+        """Give the run up: whatever of it still hangs may do nothing when it comes back."""
+        self.abandoned.set()
+        if self.held is not None:
+            self.held.lost.set()
+
     @contextmanager
     def transaction(self, manner: Manner = "bound_transaction") -> Iterator[Connection]:
         """Open a bounded transaction; a singleton's first reads its term, so that a former holder writes nothing."""
+        self.progress()
         with self.database.transaction(manner) as connection:
             if self.held is not None:
                 self.held.fence(connection)
             yield connection
+            self.progress()
 
     def begin_work(self) -> None:
         """Say that there is work: from now on the run has a row. Calling it again does nothing."""
@@ -142,6 +164,7 @@ class Run:
 
     def may_go_on(self) -> bool:
         """Tell whether another step may begin."""
+        self.progress()
         if self.held is not None and self.held.lost.is_set():
             raise LostLeaseError(f"{self.context.cycle} lost its lease; another process may run it now.")
         return not self.stopping.is_set() and self.items_left > 0 and self.ms_left > 0

@@ -134,6 +134,8 @@ class Scheduler:
             while any(clock.running for clock in self._clocks.values()) and (left := deadline - time.monotonic()) > 0:
                 self._guard.wait(left)
             drained = not any(clock.running for clock in self._clocks.values())
+        if not drained:
+            self._runner.leave()
         self._aps.shutdown(wait=drained)
         return drained
 

@@ -43,7 +43,7 @@ class Held:
     def fence(self, connection: Connection) -> None:
         """Read our term FOR SHARE; raise LostLeaseError if a successor has raised it."""
         parameters = {"cycle": self.cycle, "source": self.source, "term": self.term}
-        if connection.execute(_SQL["hold_term"], parameters).fetchone() is None:
+        if self.lost.is_set() or connection.execute(_SQL["hold_term"], parameters).fetchone() is None:
             self.lost.set()
             raise LostLeaseError(
                 f"{self.cycle} was taken over by another process while this one was away.",

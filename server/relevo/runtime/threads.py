@@ -2,25 +2,95 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
+
+Left = Callable[[T, float, "Future[R]"], None]
+"""Learns of an item that was left behind: since when it is worked at, and what will be its result."""
 
 
 def start(name: str, work: Callable[[], T]) -> Future[T]:
     """Do something on a daemon thread of its own, and return what will be its result."""
     future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            result = work()
-        except BaseException as error:  # noqa: BLE001 whatever it is, it belongs to whoever waits for it
-            future.set_exception(error)
-        else:
-            future.set_result(result)
-
-    threading.Thread(target=run, name=name, daemon=True).start()
+    context = contextvars.copy_context()  # so that what it logs is known to be of this run
+    threading.Thread(target=context.run, args=[_run, work, future], name=name, daemon=True).start()
     return future
+
+
+def _run(work: Callable[[], T], future: Future[T]) -> None:
+    try:
+        result = work()
+    except BaseException as error:  # noqa: BLE001 whatever it is, it belongs to whoever waits for it
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+def in_turn(
+    name: str, items: Iterable[T], work: Callable[[T], R], *, patience_s: float, leave: Left[T, R]
+) -> list[tuple[T, R]]:
+    """Do the same with each item, one after the other; one that takes too long is left behind, and the rest go on.
+
+    What is left behind goes on on its thread; another thread takes the next item.
+    """
+    remaining, done = iter(items), list[tuple[T, R]]()
+    while True:
+        line = _Line(remaining, done, work)
+        ended = start(name, line.serve)
+        while not line.over.wait(patience_s):
+            left = line.leave(patience_s)
+            if left is not None:
+                leave(*left)
+                break
+        else:
+            ended.result()  # raises what the work raised
+            return done
+
+
+class _Line(Generic[T, R]):
+    """One thread's way through the items, until it is left behind with one of them."""
+
+    def __init__(self, items: Iterator[T], done: list[tuple[T, R]], work: Callable[[T], R]) -> None:
+        self._items = items
+        self._done = done
+        self._work = work
+        self._guard = threading.Lock()
+        self._at: tuple[T, float] | None = None
+        self._late: Future[R] | None = None
+        self.over = threading.Event()
+
+    def serve(self) -> None:
+        """Work at one item after the other."""
+        try:
+            for item in self._items:
+                self._at = item, time.monotonic()
+                result = self._work(item)
+                with self._guard:
+                    if self._late is not None:
+                        self._late.set_result(result)
+                        return
+                    self._done.append((item, result))
+                    self._at = None
+        except BaseException as error:
+            with self._guard:
+                if self._late is not None:
+                    self._late.set_exception(error)
+                    return
+            raise
+        finally:
+            self.over.set()
+
+    def leave(self, patience_s: float) -> tuple[T, float, Future[R]] | None:
+        """Leave this thread behind if it has been at its item for too long."""
+        with self._guard:
+            if self._at is None or time.monotonic() - self._at[1] < patience_s:
+                return None
+            self._late = Future()
+            return *self._at, self._late

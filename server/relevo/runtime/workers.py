@@ -9,15 +9,18 @@ from typing import Literal
 from uuid import uuid4
 
 import structlog
+from psycopg.types.json import Jsonb
 
 from relevo import __version__, queries
 from relevo.config import Settings
 from relevo.db import Connection, Database
+from relevo.runtime.hung import HungCalls
 
 Role = Literal["run", "tick", "run-cycle"]
 
 _SQL = queries.load("workers")
 _log = structlog.get_logger("relevo.workers")
+_MOST_TOLD = 50
 
 
 def make_worker_id(settings: Settings, role: Role) -> str:
@@ -31,11 +34,14 @@ def make_worker_id(settings: Settings, role: Role) -> str:
 class Worker:
     """This process's row in `workers`."""
 
-    def __init__(self, database: Database, settings: Settings, worker_id: str, composers: Sequence[str] = ()) -> None:
+    def __init__(
+        self, database: Database, settings: Settings, worker_id: str, hung: HungCalls, composers: Sequence[str] = ()
+    ) -> None:
         self._composers = list(composers)
         self._database = database
         self._settings = settings
         self._role: Role = "run"
+        self._hung = hung
         self.worker_id = worker_id
 
     def record_start(self, role: Role, cycles: Sequence[str]) -> None:
@@ -64,8 +70,10 @@ class Worker:
             connection.execute(_SQL["add_providers"], {"providers": list(providers)})
 
     def beat(self, connection: Connection) -> None:
-        """Say, inside the heartbeat's transaction, that this process lives."""
-        row = connection.execute(_SQL["beat_worker"], {"worker_id": self.worker_id, "now": None}).fetchone()
+        """Say, inside the heartbeat's transaction, that this process lives, and what hangs in it."""
+        hung = Jsonb([each._asdict() for each in self._hung.given_up()[:_MOST_TOLD]])
+        said = {"worker_id": self.worker_id, "hung": hung, "now": None}
+        row = connection.execute(_SQL["beat_worker"], said).fetchone()
         if row and row[0]:
             _log.warning("worker_was_given_up", worker_id=self.worker_id)
 
