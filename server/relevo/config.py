@@ -996,7 +996,7 @@ def _show(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case tuple():
-            return ",".join(map(str, value))
+            return scrub(",".join(map(str, value)))
         case _:
             return scrub(str(value))
 

@@ -22,29 +22,44 @@ _MAX_SCANNED = 10_000
 _QUIET = ("apscheduler", "psycopg.pool", "boto3", "botocore", "urllib3")  # what they warn of, our own lines tell once
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_SECRET_NAME = r"\w*(?:password|passwd|secret|access_?token|ticket)"  # noqa: S105 a pattern, not a password
-_IN_QUERY = re.compile(rf"([?&]{_SECRET_NAME}=)[^&\s]+", re.IGNORECASE)
+_SECRET_NAME = (
+    r"[\w.-]*(?:password|passwd|secret|token|ticket|signature|credential|(?:api|access|private|auth)[_-]?key)"  # noqa: S105
+)
+_PUSH_TOKEN_NEXT = r"(?!\\*[\"']?Expo(?:nent)?PushToken)"  # noqa: S105 these are shortened, not hidden
+# In an address a key or a signature by any name is a secret; elsewhere a key may be an event's.
+_IN_QUERY = re.compile(rf"([?&](?:{_SECRET_NAME}|[\w.-]*key|[\w.-]*auth|sig)={_PUSH_TOKEN_NEXT})[^&\s]+", re.IGNORECASE)
 # Greedy up to the last @: a password may hold an unescaped one, and hiding too much is the safe side.
 _IN_URL = re.compile(r"(://[^\s:/?#]*:)\S*@")
+# A web address may hold its secret in place of the user; in that of a database it says who could not connect.
+_USER_IN_URL = re.compile(r"(?<!postgres)(?<!postgresql)(://)[^\s/?#@]+@", re.IGNORECASE)
 _IN_PAIR = re.compile(
-    rf"((?<![?&\w]){_SECRET_NAME}(?:\s*=\s*|\\*[\"']\s*:\s*))"
+    rf"((?<![?&\w.-]){_SECRET_NAME}(?:\s*=\s*|\\*[\"']\s*:\s*){_PUSH_TOKEN_NEXT})"
     r"(?:([\"'])(?:(?!\2)[^\\]|\\.)*\2?|(?:\\.|\S)+)",
     re.IGNORECASE | re.DOTALL,
+)
+_IN_HEADER = re.compile(
+    r"((?:authorization|(?<![\w-])x-[\w-]*(?:key|token|secret|signature))\\*[\"']?\s*(?::|(?<=authorization)=)\s*\\*[\"']?"
+    r"(?:(?:basic|bearer|digest|negotiate|token|aws4-hmac-sha256)\s+)?)[^\s\"',;]+",
+    re.IGNORECASE,
 )
 _BEARER = re.compile(r"\b(bearer\s+)\S+", re.IGNORECASE)
 _PUSH_TOKEN = re.compile(r"(Expo(?:nent)?PushToken)(?:\[|%5B)([^\]\s%…]{0,4})[^\]\s%]*(?:\]|%5D)?", re.IGNORECASE)
 
-_SECRET_KEY = re.compile(r"password|passwd|secret|access_?token|authorization", re.IGNORECASE)
+_SECRET_KEY = re.compile(r"password|passwd|secret|access_?token|authorization|signature|api[_-]?key", re.IGNORECASE)
+# A token may be a credential, a count, or a phone's, which is shortened.
+_TOKEN_KEY = re.compile(r"(?:^|[_.-])token$", re.IGNORECASE)
 # A ticket may be a credential (ChileCompra's) or a count; ids of Expo's tickets are neither.
 _TICKET_KEY = re.compile(r"ticket(?!s?_ids?\b)", re.IGNORECASE)
 
 
 def scrub(text: str) -> str:
-    """Return the text without passwords, bearer tokens, whole push tokens and control characters."""
+    """Return the text without passwords, keys, signatures, tokens, whole push tokens and control characters."""
     text = _CONTROL.sub(" ", text)
     text = _IN_QUERY.sub(r"\1***", text)
     text = _IN_URL.sub(r"\1***@", text)
+    text = _USER_IN_URL.sub(r"\1***@", text)
     text = _IN_PAIR.sub(lambda pair: f"{pair[1]}{pair[2] or ''}***{pair[2] or ''}", text)
+    text = _IN_HEADER.sub(r"\1***", text)
     text = _BEARER.sub(r"\1***", text)
     return _PUSH_TOKEN.sub(r"\1[\2…]", text)
 
@@ -141,7 +156,11 @@ def _clean_entry(key: str, value: Any, depth: int) -> Any:
 def _is_secret(key: str, value: Any) -> bool:
     if value is None or isinstance(value, bool):
         return False
-    return bool(_SECRET_KEY.search(key) or (_TICKET_KEY.search(key) and not isinstance(value, int | float)))
+    if _SECRET_KEY.search(key):
+        return True
+    if isinstance(value, int | float) or (isinstance(value, str) and _PUSH_TOKEN.fullmatch(value)):
+        return False
+    return bool(_TICKET_KEY.search(key) or _TOKEN_KEY.search(key))
 
 
 def _clean(value: Any, depth: int) -> Any:

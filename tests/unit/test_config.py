@@ -504,7 +504,7 @@ class TestProxies:
     def test_a_password_does_not_show(self) -> None:
         """Neither in `relevo config` nor in repr."""
         settings = load(HTTPS_PROXY="http://relay:hunter2@proxy:3128", HTTP_PROXY="relay:hunter2@proxy:3128")
-        assert row(settings, "HTTPS_PROXY").value == row(settings, "HTTP_PROXY").value == "http://relay:***@proxy:3128"
+        assert row(settings, "HTTPS_PROXY").value == row(settings, "HTTP_PROXY").value == "http://***@proxy:3128"
         assert "hunter2" not in f"{settings!r} {config.describe(settings)}"
 
     @pytest.mark.parametrize(
@@ -595,6 +595,26 @@ class TestDescribe:
         rich.print(settings, file=printed)
         assert row(settings, "DATABASE_URL").value == shown
         assert "hunter2" not in f"{settings!r} {settings!s} {printed.getvalue()}"
+
+    @pytest.mark.parametrize(
+        ("address", "shown"),
+        [
+            ("https://h/ocds?page=1&api_key=hunter2", "https://h/ocds?page=1&api_key=***"),
+            ("https://h/ocds?apikey=hunter2&page=1", "https://h/ocds?apikey=***&page=1"),
+            ("https://h/ocds?key=hunter2", "https://h/ocds?key=***"),
+            ("https://h/ocds?X-Amz-Signature=hunter2", "https://h/ocds?X-Amz-Signature=***"),
+            ("https://hunter2@h/ocds", "https://***@h/ocds"),
+            ("https://hunter2:@h/ocds?token=hunter2", "https://***@h/ocds?token=***"),
+        ],
+    )
+    def test_keys_are_hidden_in_web_addresses(self, address: str, shown: str) -> None:
+        """A key in the query or in place of the user is not shown, the rest of the address is; nor when it is refused."""
+        settings = load(OCDS_URL=address, EXPO_BASE_URL="https://h/")
+        assert row(settings, "OCDS_URL").value == shown
+        assert "hunter2" not in repr(settings)
+        with pytest.raises(ConfigError) as refused:
+            load(OCDS_URL=address.replace("https", "gopher"))
+        assert "hunter2" not in str(refused.value)
 
     @pytest.mark.parametrize(
         "dsn",
