@@ -129,6 +129,10 @@ class Processes:
         """Start the command `relevo` itself; settings are keyword arguments."""
         return self._start([str(RELEVO), *arguments], settings)
 
+    def module(self, *arguments: str, **settings: object) -> Process:
+        """Start the same command as `python -m relevo`."""
+        return self._start([sys.executable, "-m", "relevo", *arguments], settings)
+
     def relay(self, *arguments: str, probes: list[dict[str, Any]], **settings: object) -> Process:
         """Start `relevo` with probe cycles beside reaper and cleanup; see programs/relay.py."""
         cycles = ",".join(dict.fromkeys(["reaper", "cleanup", *(probe["name"] for probe in probes)]))

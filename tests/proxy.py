@@ -6,12 +6,15 @@
         proxy.cut()                       # all connections break at once; new ones work
         proxy.shut() / proxy.open()       # connections break and new ones are refused / work again
         proxy.freeze() / proxy.thaw()     # half-open: connections stay, nothing passes; new ones are never answered
+        proxy.silence() / proxy.thaw()    # likewise for the connections there are; new ones work
         proxy.lose_answer()               # the next COMMIT is carried out, its answer is swallowed, the connection cut
         proxy.lose_commit()               # the next COMMIT never arrives: both ends of its connection are cut
         proxy.hold_commit()               # the next COMMIT is held and its client cut: the server's transaction stays open,
         proxy.deliver_commit()            #   until this hands the COMMIT over after all
+        proxy.silence_at(b"claims")       # the connection that says these bytes falls silent before they pass, like silence()
+        proxy.silence_commit()            # the next COMMIT falls silent likewise
 
-The three that wait for a COMMIT take `after`: they then act on the first transaction that mentioned these bytes, so
+Those that wait for a COMMIT take `after`: they then act on the first transaction that mentioned these bytes, so
 that a heartbeat's COMMIT in between is let through. `wait_until_hit()` returns once they have acted.
 """
 
@@ -32,7 +35,7 @@ CLOSING_S = 5.0
 _STARTUP_HEAD, _FRAME_HEAD = 4, 5
 _PROTOCOL_3 = 3
 
-Fate = Literal["lose_answer", "lose_commit", "hold_commit"]
+Fate = Literal["lose_answer", "lose_commit", "hold_commit", "silence"]
 
 
 class Proxy:
@@ -49,6 +52,7 @@ class Proxy:
         self._open = True
         self._flowing = asyncio.Event()
         self._fate: tuple[Fate, bytes] | None = None
+        self._silent_words: bytes | None = None
         self._hit = threading.Event()
         self._held: _Link | None = None
         self.latency_s = 0.0
@@ -94,9 +98,33 @@ class Proxy:
         """Let nothing pass; neither end can tell."""
         self._do(self._flowing.clear)
 
+    def silence(self) -> None:
+        """Let nothing pass on the connections there are; neither end can tell."""
+
+        def silence_all() -> None:
+            for link in self._links:
+                link.flowing.clear()
+
+        self._do(silence_all)
+
     def thaw(self) -> None:
         """Let everything pass again, what was stuck included."""
-        self._do(self._flowing.set)
+
+        def thaw_all() -> None:
+            self._flowing.set()
+            for link in self._links:
+                link.flowing.set()
+
+        self._do(thaw_all)
+
+    def silence_at(self, words: bytes) -> None:
+        """Let nothing pass any more on the next connection that says these words, nor they themselves."""
+        self._hit.clear()
+        self._silent_words = words
+
+    def silence_commit(self, after: bytes = b"") -> None:
+        """Let nothing pass any more on the connection of the next COMMIT, nor that itself."""
+        self._arm("silence", after)
 
     def lose_answer(self, after: bytes = b"") -> None:
         """Let the next COMMIT be carried out, swallow its answer and cut the connection."""
@@ -116,8 +144,8 @@ class Proxy:
         self._call(self._held.deliver())
 
     def wait_until_hit(self) -> None:
-        """Wait until the awaited COMMIT has come."""
-        assert self._hit.wait(DEADLINE_S), "no such COMMIT came"
+        """Wait until what was awaited has come."""
+        assert self._hit.wait(DEADLINE_S), "no such words came"
 
     def _arm(self, fate: Fate, after: bytes) -> None:
         self._hit.clear()
@@ -129,6 +157,13 @@ class Proxy:
         fate, self._fate = self._fate[0], None
         self._held = link if fate == "hold_commit" else None
         return fate
+
+    def _are_fatal(self, said: bytes) -> bool:
+        """Tell whether these are the words at which a connection falls silent; only the first that says them does."""
+        if self._silent_words is None or self._silent_words not in said:
+            return False
+        self._silent_words = None
+        return True
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self._open:
@@ -148,6 +183,8 @@ class Proxy:
     async def _close(self) -> None:
         self._server.close()
         self._flowing.set()
+        for link in self._links:
+            link.flowing.set()
         self._cut_all()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         if others:
@@ -174,6 +211,8 @@ class _Link:
         self._held = b""
         self._answered = asyncio.Event()
         self._swallow = False
+        self.flowing = asyncio.Event()
+        self.flowing.set()
 
     async def run(self, target: tuple[str, int]) -> None:
         """Forward until either end closes."""
@@ -228,6 +267,10 @@ class _Link:
             self._said = b"" if body.upper().startswith(b"BEGIN") else self._said + body
         is_commit = head[:1] == b"Q" and body.rstrip(b"\0").strip().upper() == b"COMMIT"
         fate = self._proxy._fate_of(self, self._said) if is_commit else None
+        if fate == "silence" or self._proxy._are_fatal(body):
+            self.flowing.clear()
+            self._proxy._hit.set()
+            fate = None
         if fate is None:
             await self._forward(head + body)
         else:
@@ -265,5 +308,6 @@ class _Link:
         if self._proxy.latency_s:
             await asyncio.sleep(self._proxy.latency_s)
         await self._proxy._flowing.wait()
+        await self.flowing.wait()
         writer.write(data)
         await writer.drain()

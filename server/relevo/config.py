@@ -344,6 +344,19 @@ class Settings(BaseSettings):
         10,
         HOUR,
     )
+    database_answer_margin_ms: int = _number(
+        "How long after DATABASE_STATEMENT_TIMEOUT_MS an answer may still be missing before the connection is dropped, "
+        "in milliseconds.",
+        5 * SECOND,
+        100,
+        HOUR,
+    )
+    database_long_statement_timeout_ms: int = _number(
+        "How long one migration, or one statement of an export or a restore, may run, in milliseconds.",
+        30 * MINUTE,
+        SECOND,
+        DAY,
+    )
     push_request_timeout_ms: int = _number(
         "How long one request to the push service may take, in milliseconds.",
         _of_lease(10 * SECOND, 4),

@@ -1,29 +1,41 @@
-"""The door to PostgreSQL: a bounded pool, bounded transactions, and one sentence per change of its state."""
+"""The door to PostgreSQL: a bounded pool, bounded transactions and waits, and one sentence per change of its state.
+
+How long somebody may wait for PostgreSQL, by this process's own clock, whatever the server or the network does:
+
+    opening a connection                        DATABASE_CONNECT_TIMEOUT_MS
+    getting one from the pool, its check        DATABASE_CONNECT_TIMEOUT_MS, and half of it
+    a statement, COMMIT and ROLLBACK alike      DATABASE_STATEMENT_TIMEOUT_MS + DATABASE_ANSWER_MARGIN_MS
+    a beat of the heartbeat                     the time until its next one
+    a migration, a statement of a copy          DATABASE_LONG_STATEMENT_TIMEOUT_MS + DATABASE_ANSWER_MARGIN_MS
+
+What takes longer closes its connection and counts as a database that does not answer.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 import psycopg
 import structlog
 from psycopg import errors as pg
+from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.waiting import Ready
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from relevo import queries
 from relevo.config import Settings
-from relevo.errors import DatabaseRefusedError, DatabaseUnavailableError
+from relevo.errors import DatabaseRefusedError, DatabaseUnavailableError, StoppedError
 from relevo.logs import normalise_error
 
-Connection = psycopg.Connection[tuple[Any, ...]]
-"""A psycopg connection in autocommit; transactions are opened explicitly."""
-
+T = TypeVar("T")
 Manner = Literal["bound_transaction", "bound_by_key", "bound_relaxed"]
 
 _SQL = queries.load("db")
@@ -47,6 +59,10 @@ BUSY = (pg.LockNotAvailable, pg.QueryCanceled, pg.DeadlockDetected)
 """Somebody else is in the way, and trying again a little later is right: a lock, a timeout, a deadlock."""
 _PREPARE_AFTER = 3
 _FRESH_S = 1.0
+_LEAST_CHECK_S = 1.0  # a busy server may take this long to say that it is there
+_RECONNECT_S = 1.0  # then whoever comes next has it tried again, at once
+_CANCEL_S = 2.0
+_REMIND_S = 60.0
 _RESERVED = 2  # the heartbeat's and the listener's own connections
 
 
@@ -101,17 +117,6 @@ def conninfo(dsn: str, settings: Settings, application_name: str) -> str:
     return make_conninfo(dsn, **{key: value for key, value in limits.items() if key not in given})
 
 
-def _configure(connection: Connection) -> None:
-    """Transactions look again after they waited for a lock, whatever the database's default is.
-
-    Statements are prepared where a connection leads to the server itself: planning is half of a small one's cost. A
-    pooler gives itself away by the backend's number, and would hand a prepared statement to another server process.
-    """
-    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-    row = connection.execute(_SQL["ask_backend"]).fetchone()
-    connection.prepare_threshold = _PREPARE_AFTER if row == (connection.info.backend_pid,) else None
-
-
 def psql_call(dsn: str, command: str | None) -> tuple[list[str], dict[str, str]]:
     """Return psql's arguments and what its environment needs more; the password is in no argument list."""
     given = conninfo_to_dict(dsn)
@@ -144,6 +149,68 @@ def storable(text: str | None, limit: int) -> str | None:
     return text[:limit]
 
 
+class NoAnswerError(psycopg.OperationalError):
+    """PostgreSQL was silent for longer than this process waits; the connection is closed."""
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection in autocommit that waits only so long for an answer; transactions are opened explicitly.
+
+    psycopg comes back to us ten times a second while it waits for the server: there, in the waiting thread itself, we
+    look whether it has waited long enough.
+    """
+
+    patience_s: float = math.inf
+    """How long the server may be silent while somebody waits for it."""
+    is_stopped: Callable[[], bool] = staticmethod(lambda: False)
+    """Tells whether waiting is to end because this process is."""
+    _ends_at: float = math.inf
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Wait for the server no longer than so many seconds in the whole block."""
+        before, self._ends_at = self._ends_at, min(self._ends_at, time.monotonic() + seconds)
+        try:
+            yield
+        finally:
+            self._ends_at = before
+
+    def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
+        """Wait for the server, but not for ever."""
+        try:
+            return super().wait(self._bounded(gen), *args, **kwargs)
+        except StoppedError:
+            with suppress(psycopg.Error):
+                self.cancel_safe(timeout=_CANCEL_S)  # what nobody waits for must not go on holding locks
+            self.close()
+            raise
+        except NoAnswerError:
+            self.close()
+            raise
+
+    def _bounded(self, gen: PQGen[T]) -> PQGen[T]:
+        heard_at = time.monotonic()
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if ready == Ready.NONE:
+                    self._check_patience(heard_at)
+                else:
+                    heard_at = time.monotonic()
+                wanted = gen.send(ready)
+        except StopIteration as ended:
+            answer: T = ended.value
+            return answer
+
+    def _check_patience(self, heard_at: float) -> None:
+        if self.is_stopped():
+            raise StoppedError("This process was told to stop.")
+        now = time.monotonic()
+        if now - heard_at > self.patience_s or now > self._ends_at:
+            raise NoAnswerError(f"no answer for {now - heard_at:.1f} s")
+
+
 class Database:
     """All connections of one process: a pool for work, and single ones for the heartbeat and the listener."""
 
@@ -151,71 +218,110 @@ class Database:
         self._settings = settings
         self._dsn = conninfo(dsn, settings, application_name)
         self._direct_dsn = conninfo(direct_dsn, settings, application_name)
-        self._down = False
+        self._connect_s = settings.database_connect_timeout_ms / 1000
+        margin_ms = settings.database_answer_margin_ms
+        self._answer_s = (settings.database_statement_timeout_ms + margin_ms) / 1000
+        self.lock_ms = settings.database_lock_timeout_ms
+        self.long_statement_ms = settings.database_long_statement_timeout_ms
+        self.long_answer_s = (self.long_statement_ms + margin_ms) / 1000
+        """How long a migration, or a statement of an export or a restore, may go without an answer."""
         self._state = threading.Lock()
+        self._reachable = threading.Event()
+        self._reachable.set()
+        self._since = self._reminded_at = 0.0
+        self._was_read_only = False
+        self._prober: Callable[[], None] | None = None
+        self._on_reachable: list[Callable[[], None]] = []
+        self._stop: threading.Event | None = None
         self._used: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             self._dsn,
+            connection_class=Connection,
             min_size=0,
             max_size=settings.database_max_connections - _RESERVED,
             kwargs={"autocommit": True, "prepare_threshold": None},
-            timeout=settings.database_connect_timeout_ms / 1000,
-            reconnect_timeout=settings.database_connect_timeout_ms / 1000,
+            timeout=self._connect_s,
+            reconnect_timeout=min(self._connect_s, _RECONNECT_S),
             max_idle=60,
             check=self._check,
-            configure=_configure,
+            configure=self._configure,
             open=True,
             name="relevo",
         )
 
+    def _configure(self, connection: Connection) -> None:
+        """Prepare statements where a connection leads to the server itself: planning is half of a small one's cost.
+
+        A pooler gives itself away by the backend's number, and would hand a prepared statement to another process.
+        """
+        self._set_up(connection, self._answer_s)
+        with connection.within(self._connect_s):
+            row = connection.execute(_SQL["ask_backend"]).fetchone()
+        connection.prepare_threshold = _PREPARE_AFTER if row == (connection.info.backend_pid,) else None
+
+    def _set_up(self, connection: Connection, patience_s: float) -> None:
+        """Bound its waits; transactions look again after they waited for a lock, whatever the database's default is."""
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        connection.patience_s = patience_s
+        connection.is_stopped = self._is_stopped
+
     def _check(self, connection: Connection) -> None:
         """Ask a connection whether it is alive before it is lent, unless it just proved that."""
-        if time.monotonic() - self._used.get(connection, -_FRESH_S) > _FRESH_S:
-            ConnectionPool.check_connection(connection)
+        if time.monotonic() - self._used.get(connection, -_FRESH_S) <= _FRESH_S:
+            return
+        try:
+            with connection.within(max(self._connect_s / 2, _LEAST_CHECK_S)):  # the other half is for a new one
+                ConnectionPool.check_connection(connection)
+        except NoAnswerError:
+            self._pool.drain()  # the others are as old, and each would be waited for in turn
+            raise
 
     def close(self) -> None:
         """Close the pool; connections in use are closed when they are given back."""
         self._pool.close(timeout=1)
 
+    @property
+    def direct_dsn(self) -> str:
+        """The address without a pooler in between, with the limits every connection has."""
+        return self._direct_dsn
+
     def single(self) -> Connection:
         """Open a connection of its own, outside the pool, for the heartbeat."""
-        return self._connect(self._dsn)
+        return self._connect(self._dsn, self._answer_s)
 
-    def direct(self) -> Connection:
-        """Open a connection by the direct DSN: LISTEN and migrations do not work through a transaction pooler."""
-        return self._connect(self._direct_dsn)
+    def direct(self, *, long: bool = False) -> Connection:
+        """Open a connection by the direct DSN: LISTEN and migrations do not work through a transaction pooler.
 
-    def _connect(self, dsn: str) -> Connection:
+        A `long` one bears statements that take minutes.
+        """
+        return self._connect(self._direct_dsn, self.long_answer_s if long else self._answer_s)
+
+    def _connect(self, dsn: str, patience_s: float) -> Connection:
         with self.watch(connecting=True):
-            connection = psycopg.connect(dsn, autocommit=True, prepare_threshold=None)
-        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+            connection = Connection.connect(dsn, autocommit=True, prepare_threshold=None)
+        self._set_up(connection, patience_s)
         return connection
 
     @contextmanager
-    def arrow(self) -> Iterator[Any]:
-        """Lend a connection that reads and writes Arrow, by the direct DSN, in a transaction that ends with it."""
-        import adbc_driver_postgresql.dbapi as adbc  # noqa: PLC0415 only export and restore need it
-
+    def stopped_by(self, stop: threading.Event) -> Iterator[None]:
+        """End every wait in the block with StoppedError once this is set."""
+        self._stop = stop
         try:
-            connection = adbc.connect(make_conninfo(self._direct_dsn, client_encoding="UTF8"))
-        except adbc.Error as error:
-            raise DatabaseUnavailableError(
-                f"PostgreSQL did not answer ({normalise_error(error, 200)}).",
-                hint="Is it running, and does DATABASE_DIRECT_URL lead to it?",
-            ) from error
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute(_SQL["bound_arrow"].decode(), [str(self._settings.database_lock_timeout_ms)])
-            yield connection
+            yield
         finally:
-            connection.close()
+            self._stop = None
+
+    def _is_stopped(self) -> bool:
+        return self._stop is not None and self._stop.is_set()
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
         """Lend a pooled connection in autocommit: for a single statement."""
-        with self.watch(), self._pool.connection() as connection:
-            yield connection
-            self._used[connection] = time.monotonic()  # not by the pool's own hook, which would give it back later
+        with self.watch():
+            self._wait_until_reachable()
+            with self._pool.connection() as connection:
+                yield connection
+                self._used[connection] = time.monotonic()  # not by the pool's own hook, which would give it back later
 
     @contextmanager
     def transaction(self, manner: Manner = "bound_transaction") -> Iterator[Connection]:
@@ -228,13 +334,15 @@ class Database:
             self.bound(connection, manner)
             yield connection
 
-    def bound(self, connection: Connection, manner: Manner = "bound_transaction") -> None:
+    def bound(
+        self, connection: Connection, manner: Manner = "bound_transaction", *, lock_ms: int | None = None
+    ) -> None:
         """Bound the open transaction below a third of the lease."""
         connection.execute(
             _SQL[manner],
             {
                 "statement_ms": self._settings.database_statement_timeout_ms,
-                "lock_ms": self._settings.database_lock_timeout_ms,
+                "lock_ms": self.lock_ms if lock_ms is None else lock_ms,
                 "idle_ms": self._settings.database_idle_transaction_timeout_ms,
             },
         )
@@ -246,11 +354,14 @@ class Database:
         return int(row[0]) if row else 0
 
     @contextmanager
-    def watch(self, *, connecting: bool = False) -> Iterator[None]:
+    def watch(self, *, connecting: bool = False, probing: bool = False) -> Iterator[None]:
         """Turn every way of not answering into DatabaseUnavailableError, and say so once per change of state.
 
-        A lost connection alone does not mean that the server is gone; opening one does not mean that it answers.
+        A lost connection alone does not mean that the server is gone; opening one does not mean that it answers. Where
+        somebody probes, his word alone says that it does: he writes, on a new connection, while others may be reading
+        from a server of the past.
         """
+        began = time.monotonic()
         try:
             yield
         except DatabaseUnavailableError:
@@ -259,23 +370,36 @@ class Database:
             if not is_unavailable(error):
                 raise
             if connecting or isinstance(error, _GONE):
-                cause = self._refusal() or error if isinstance(error, PoolTimeout) else error
-                self._note(down=True, detail=normalise_error(cause, 200))
-                raise explain_unavailable(cause) from error
-            if not self._down:
+                raise self._unreachable(error, began) from error
+            if self._reachable.is_set():
                 _log.warning("connection_lost", detail=normalise_error(error))
             self._pool.drain()  # it seldom dies alone, and the pool would find out about each of the others in turn
+            if self._prober is not None and not probing:
+                self._prober()
             raise DatabaseUnavailableError(
                 f"The connection to PostgreSQL was lost ({normalise_error(error, 200)}).",
                 hint="The next try opens another.",
             ) from error
         else:
-            if not connecting:
+            if probing or not (connecting or self._prober):
                 self._note(down=False)
+
+    def _unreachable(self, error: Exception, began: float) -> DatabaseUnavailableError:
+        """Note that the server cannot be used for now, and return what is to be raised.
+
+        Who began to wait before the server came back has nothing new to tell.
+        """
+        cause = self._refusal() or error if isinstance(error, PoolTimeout) else error
+        if isinstance(error, pg.ReadOnlySqlTransaction):
+            self._was_read_only = True
+            self._pool.drain()  # a new connection may find the new primary
+        if began >= self._since:
+            self._note(down=True, detail=normalise_error(cause, 200))
+        return explain_unavailable(cause)
 
     def _refusal(self) -> psycopg.OperationalError | None:
         """Ask once more outside the pool, which says only that it waited in vain, for the reason."""
-        if self._down:
+        if not self._reachable.is_set():
             return None  # told already
         try:
             psycopg.connect(self._dsn, connect_timeout=2).close()
@@ -283,10 +407,53 @@ class Database:
             return error
         return None
 
+    @property
+    def is_reachable(self) -> bool:
+        """Whether the server answered when it was last asked."""
+        return self._reachable.is_set()
+
+    def probe_by(self, prober: Callable[[], None] | None) -> None:
+        """Have somebody look again and again whether the server answers, and called when it seems that it does not.
+
+        While it does not, all others wait for his word instead of trying on their own; None ends that.
+        """
+        self._prober = prober
+
+    def on_reachable(self, action: Callable[[], None]) -> None:
+        """Have something done, quickly, each time the server answers again."""
+        self._on_reachable.append(action)
+
+    def tell_reachable(self) -> None:
+        """Do what is to be done once the server answers again."""
+        for action in self._on_reachable:
+            action()
+
+    def _wait_until_reachable(self) -> None:
+        if self._prober is not None and not self._reachable.wait(self._connect_s):
+            raise DatabaseUnavailableError("PostgreSQL does not answer.", hint="It is asked again every moment.")
+
     def _note(self, *, down: bool, detail: str = "") -> None:
+        now = time.monotonic()
+        if not down and self._was_read_only:
+            self._was_read_only = False
+            self._pool.drain()  # what was opened in the meantime leads to the server that only reads
         with self._state:
-            changed, self._down = down != self._down, down
+            changed = down is self._reachable.is_set()
+            if changed:
+                self._since = self._reminded_at = now
+            remind = down and now - self._reminded_at > _REMIND_S
+            if remind:
+                self._reminded_at = now
+            if down:
+                self._reachable.clear()
+            else:
+                self._reachable.set()
         if changed and down:
             _log.warning("database_unreachable", detail=detail)
+            if self._prober is not None:
+                self._prober()
         elif changed:
             _log.info("database_reachable")
+            self.tell_reachable()
+        elif remind:
+            _log.warning("database_still_unreachable", for_s=round(now - self._since), detail=detail)

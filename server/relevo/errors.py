@@ -41,6 +41,10 @@ class DatabaseRefusedError(DatabaseUnavailableError):
     """PostgreSQL answered and does not let us in; waiting does not help at a start, a person has to mend it."""
 
 
+class StoppedError(RelevoError):
+    """This process was told to stop while it waited for something."""
+
+
 class UsageError(RelevoError):
     """The command was asked for something that does not exist."""
 

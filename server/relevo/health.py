@@ -21,6 +21,7 @@ _SILENT_SOURCE_S = 3_600.0
 _NO_NEWS_S = 3 * 86_400.0  # a long weekend
 _USUAL = 6.0
 _PAUSED_FOR_LONG_S = 86_400.0
+_LOST_LATELY_S = 900.0
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,11 @@ def _of_workers(seen: Seen) -> Iterator[str]:
                 f"worker {worker['worker_id']} has not been seen for {in_words(worker['silent_s'])}; "
                 "if it hangs, end its process: what it held is taken back"
             )
+        elif _is_missing(worker, seen):
+            yield (
+                f"worker {worker['worker_id']} has not been seen for {in_words(worker['silent_s'])}, and what it held "
+                "was taken back; it was killed, or does not reach the database: look at its log"
+            )
         for hung in worker["hung"] if worker["state"] in ("alive", "stopping") else ():
             where = f" (project {hung['project']})" if hung["project"] else ""
             since = _at(datetime.fromisoformat(hung["since"]))
@@ -81,6 +87,14 @@ def _of_workers(seen: Seen) -> Iterator[str]:
                 f"worker {worker['worker_id']}: {hung['what']}{where} has hung since {since} "
                 f"(calls given up: {hung['calls']}); look into its code, and restart the worker"
             )
+
+
+def _is_missing(worker: Row, seen: Seen) -> bool:
+    """Tell whether a worker was lost lately and no other was started on its host since then."""
+    if worker["state"] != "lost" or worker["role"] != "run" or worker["silent_s"] > _LOST_LATELY_S:
+        return False
+    started = [each["started_at"] for each in seen.workers if each["hostname"] == worker["hostname"]]
+    return bool(max(started) <= worker["last_seen_at"])
 
 
 def _of_cycles(seen: Seen, settings: Settings) -> Iterator[str]:

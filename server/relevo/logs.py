@@ -19,7 +19,7 @@ MAX_TEXT = 2_000
 MAX_DEPTH = 8
 # Beyond this nothing is even looked at: what is kept is far shorter.
 _MAX_SCANNED = 10_000
-_QUIET = ("apscheduler", "psycopg.pool", "boto3", "botocore", "urllib3")  # what they warn of, our own lines tell once
+_QUIET = ("apscheduler", "psycopg", "boto3", "botocore", "urllib3")  # what they warn of, our own lines tell once
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SECRET_NAME = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -107,10 +107,11 @@ def _catch_up(
     database: Database, known: Sequence[Migration], lock_wait_ms: int, *, newer_may_serve: bool
 ) -> list[Migration]:
     done: list[Migration] = []
-    with database.watch(), database.direct() as connection:
+    with database.watch(), database.direct(long=True) as connection:
         while _pending(connection, known, newer_may_serve=newer_may_serve):
             with connection.transaction():
-                _take_turn(connection, lock_wait_ms)
+                bounds = {"lock_ms": lock_wait_ms, "statement_ms": database.long_statement_ms}
+                _take_turn(connection, bounds)
                 ahead = _pending(connection, known, newer_may_serve=newer_may_serve)[:1]
                 for migration in ahead:
                     _apply(connection, migration)
@@ -118,13 +119,13 @@ def _catch_up(
     return done
 
 
-def _take_turn(connection: Connection, lock_wait_ms: int) -> None:
+def _take_turn(connection: Connection, bounds: Mapping[str, int]) -> None:
     try:
-        connection.execute(_SQL["bound_migration"], {"lock_ms": lock_wait_ms})
+        connection.execute(_SQL["bound_migration"], bounds)
         connection.execute(_SQL["lock_migrations"])
     except pg.LockNotAvailable as error:
         raise MigrationBusyError(
-            f"Another process has been migrating for more than {lock_wait_ms / 1000:g} s.", hint="Try again later."
+            f"Another process has been migrating for more than {bounds['lock_ms'] / 1000:g} s.", hint="Try again later."
         ) from error
     try:
         # Asked first: "if not exists" wants the right to create even where there is nothing left to create.

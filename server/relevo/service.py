@@ -18,7 +18,14 @@ import structlog
 
 from relevo import demo, migrate
 from relevo.app import App
-from relevo.errors import DatabaseRefusedError, DatabaseUnavailableError, MigrationBusyError, RelevoError, UsageError
+from relevo.errors import (
+    DatabaseRefusedError,
+    DatabaseUnavailableError,
+    MigrationBusyError,
+    RelevoError,
+    StoppedError,
+    UsageError,
+)
 from relevo.model import Budget, Report, Shard
 from relevo.runtime.runs import Cycle
 from relevo.runtime.scheduler import Scheduler
@@ -27,7 +34,7 @@ from relevo.runtime.wakeups import Listener
 from relevo.runtime.workers import Role
 
 _log = structlog.get_logger("relevo.service")
-_WAIT_MAX_S = 15.0
+_WAIT_S = 1.0
 _SAY_AGAIN_S = 60.0
 _TURN_S = 0.0005
 
@@ -40,9 +47,17 @@ class Signals:
         self.name = ""
 
     def install(self) -> None:
-        """Catch the signals; only the main thread may."""
+        """Catch the signals, those too that were held back until now; only the main thread may."""
         signal.signal(signal.SIGINT, self._caught)
         signal.signal(signal.SIGTERM, self._caught)
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGTERM])
+
+    def came_early(self) -> bool:
+        """Tell whether we were told to stop before anything was begun."""
+        if self.stop.is_set():
+            _log.info("worker_not_started", why=self.name)
+        return self.stop.is_set()
 
     def _caught(self, number: int, _frame: FrameType | None) -> None:
         name = signal.Signals(number).name
@@ -56,13 +71,14 @@ class Signals:
         os._exit(128 + number)
 
 
-def serve(app: App, names: Sequence[str] | None = None) -> bool:
+def serve(app: App, names: Sequence[str] | None = None, signals: Signals | None = None) -> bool:
     """Run the chosen cycles until a signal; tell whether everything in flight came to its end in time.
 
-    What cannot start is said in one line of the log, and ends the process with 1.
+    What cannot start is said in one line of the log, and ends the process with 1. `signals` are given where they are
+    caught already.
     """
     try:
-        return _serve(app, names)
+        return _serve(app, names, signals)
     except UsageError:
         raise
     except RelevoError as error:
@@ -70,22 +86,30 @@ def serve(app: App, names: Sequence[str] | None = None) -> bool:
         raise SystemExit(1) from error
 
 
-def _serve(app: App, names: Sequence[str] | None) -> bool:
+def _serve(app: App, names: Sequence[str] | None, signals: Signals | None) -> bool:
     cycles = app.cycles(names or app.settings.worker_cycles)
     if not app.settings.outbox_worker_enabled:
         cycles = []
         _log.warning("no_cycles_started", why="OUTBOX_WORKER_ENABLED is false")
-    signals = Signals()
-    signals.install()
+    if signals is None:
+        signals = Signals()
+        signals.install()
     if not _ready(app, signals, cycles):
+        signals.came_early()
         return True
     tune_interpreter()
     scheduler = Scheduler(app.runner, cycles, app.settings)
     listener = Listener(
-        app.database, on_wake=scheduler.wake, on_lost=app.heartbeat.suspect, on_change=app.worker.note_wakeups
+        app.database,
+        on_wake=scheduler.wake,
+        on_lost=app.heartbeat.suspect,
+        on_change=app.worker.note_wakeups,
+        on_resumed=scheduler.look_soon,
     )
-    app.heartbeat.start()
     scheduler.start()
+    app.database.on_reachable(scheduler.look_soon)
+    app.database.on_reachable(listener.prompt)
+    app.heartbeat.start()
     listener.start()  # last: a wake-up finds every cycle's job
     while not signals.stop.wait(0.5):  # short waits: a signal is handled between them
         pass
@@ -101,26 +125,32 @@ def tune_interpreter() -> None:
 
 def _ready(app: App, signals: Signals, cycles: Sequence[Cycle]) -> bool:
     """Keep trying until the database answers, is migrated and knows this worker; False if told to stop before."""
-    pause, say_again_at = 0.5, time.monotonic() + _SAY_AGAIN_S
+    say_again_at = time.monotonic() + _SAY_AGAIN_S
     while not signals.stop.is_set():
         try:
-            for migration in migrate.prepare(app.database):
-                _log.info("migrated", migration=str(migration))
-            if demo.wanted(app.settings):
-                demo.register_phones(app.database)
-            app.worker.record_start("run", [cycle.key for cycle in cycles])
-            app.worker.serve(list(app.services.providers))
+            with app.database.stopped_by(signals.stop):
+                _prepare(app, cycles)
         except DatabaseRefusedError:
             raise  # waiting does not help: a person has to mend it
         except (DatabaseUnavailableError, MigrationBusyError) as error:
             if time.monotonic() > say_again_at:
                 say_again_at = time.monotonic() + _SAY_AGAIN_S
                 _log.warning("still_waiting_for_database", error=str(error))
-            pause = min(pause * 2, _WAIT_MAX_S)
-            signals.stop.wait(pause)
+            signals.stop.wait(_WAIT_S)
+        except StoppedError:
+            return False
         else:
             return True
     return False
+
+
+def _prepare(app: App, cycles: Sequence[Cycle]) -> None:
+    for migration in migrate.prepare(app.database):
+        _log.info("migrated", migration=str(migration))
+    if demo.wanted(app.settings):
+        demo.register_phones(app.database)
+    app.worker.record_start("run", [cycle.key for cycle in cycles])
+    app.worker.serve(list(app.services.providers))
 
 
 def _drain(app: App, scheduler: Scheduler, listener: Listener, signals: Signals) -> bool:

@@ -240,12 +240,27 @@ select d.event_day, d.id, d.installation_id, d.provider_ticket_id as ticket_id, 
    for update skip locked;
 
 -- name: renew_claims
--- Extends the claims of this process, but none that was held for three times its lease, and returns the ones still held.
-update relevo.claims c
-   set leased_until = coalesce(%(now)s::timestamptz, now()) + c.lease_ms * interval '1 millisecond'
- where c.token = any (%(tokens)s::uuid[])
-   and coalesce(%(now)s::timestamptz, now()) < c.claimed_at + 3 * c.lease_ms * interval '1 millisecond'
-returning c.token;
+-- Extends the claims of this process that nobody holds locked, but none held for three times its lease; tells of each that stands.
+with standing as materialized (
+  select c.token, coalesce(%(now)s::timestamptz, now()) < c.claimed_at + 3 * c.lease_ms * interval '1 millisecond' as may_go_on
+    from relevo.claims c
+   where c.token = any (%(tokens)s::uuid[])
+), free as materialized (
+  select c.token
+    from standing s
+    join relevo.claims c on c.token = s.token
+   where s.may_go_on
+     for no key update of c skip locked
+), renewed as (
+  update relevo.claims c
+     set leased_until = coalesce(%(now)s::timestamptz, now()) + c.lease_ms * interval '1 millisecond'
+    from free f
+   where c.token = f.token
+  returning c.token
+)
+select s.token, case when not s.may_go_on then 'held_too_long' when r.token is null then 'locked' else 'renewed' end
+  from standing s
+  left join renewed r on r.token = s.token;
 
 -- name: explain_loss
 -- Tells why a claim is no longer ours: its deliveries are gone, finished, or in other hands.

@@ -1,3 +1,7 @@
+-- name: bound_arrow
+-- Bounds how long statements of a connection that copies rows wait for a lock, and run; its driver numbers the parameters.
+select set_config('lock_timeout', $1::text, true), set_config('statement_timeout', $2::text, true);
+
 -- name: list_columns
 -- Lists a relation's columns with their types, in order.
 select a.attname as name, replace(format_type(a.atttypid, a.atttypmod), ', ', ',') as type

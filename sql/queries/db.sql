@@ -25,10 +25,6 @@ select set_config('statement_timeout', %(statement_ms)s::text, true),
        set_config('random_page_cost', '0', true), set_config('jit', 'off', true),
        set_config('synchronous_commit', 'off', true);
 
--- name: bound_arrow
--- Bounds how long a connection that copies rows waits for a lock; its driver numbers the parameters.
-select set_config('lock_timeout', $1::text, false);
-
 -- name: ask_backend
 -- Tells the number of the server process that answers.
 select pg_backend_pid();

@@ -35,5 +35,5 @@ insert into relevo.schema_migrations (version, name, checksum, needs, applied_by
 values (%(version)s, %(name)s, %(checksum)s, %(needs)s, %(applied_by)s);
 
 -- name: bound_migration
--- Bounds how long a migration waits for a lock; how long it works is its own affair.
-select set_config('lock_timeout', %(lock_ms)s::text, true), set_config('statement_timeout', '0', true);
+-- Bounds how long a migration waits for a lock and how long it works.
+select set_config('lock_timeout', %(lock_ms)s::text, true), set_config('statement_timeout', %(statement_ms)s::text, true);

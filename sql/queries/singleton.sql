@@ -30,12 +30,20 @@ select l.worker_id, l.leased_until, l.leased_until - now() as remaining
  where l.cycle = %(cycle)s and l.source = %(source)s and l.leased_until > now();
 
 -- name: renew_leases
--- Extends the singleton leases this process holds and returns the ones that are still its own.
-update relevo.cycle_leases l
-   set leased_until = now() + l.lease_ms * interval '1 millisecond'
-  from unnest(%(holders)s::uuid[]) as held(holder)
- where l.holder = held.holder
-returning l.holder;
+-- Extends the singleton leases of this process that nobody holds locked, and tells of each that is still its own.
+with free as materialized (
+  select l.cycle, l.source from relevo.cycle_leases l where l.holder = any (%(holders)s::uuid[]) for no key update skip locked
+), renewed as (
+  update relevo.cycle_leases l
+     set leased_until = now() + l.lease_ms * interval '1 millisecond'
+    from free f
+   where l.cycle = f.cycle and l.source = f.source and l.holder = any (%(holders)s::uuid[])
+  returning l.holder
+)
+select l.holder, case when r.holder is null then 'locked' else 'renewed' end
+  from relevo.cycle_leases l
+  left join renewed r on r.holder = l.holder
+ where l.holder = any (%(holders)s::uuid[]);
 
 -- name: release_lease
 -- Gives a lease back, holder and all: neither a heartbeat under way nor a clock set back revives it. The row stays, so that terms only rise.

@@ -14,11 +14,14 @@ import psycopg
 import pytest
 from months import a_run, add_old_deliveries, clean_up, export, export_later, exports, month_ago, open_store
 
+from processes import PATIENCE_S
+from proxy import Proxy
 from relevo.app import archive_store
 from relevo.archive import parquet, restore
 from relevo.cycles.export import Export
 from relevo.errors import ArchiveError, LostLeaseError
 from relevo.ports import ArchiveStore
+from relevo.runtime import threads
 from relevo.runtime.singleton import Held
 from relevo.stores.folder import FolderStore
 
@@ -393,6 +396,25 @@ def test_a_lost_connection_is_no_mismatch(retired, conn, monkeypatch) -> None:
     monkeypatch.undo()
     assert export(retired).outcome == "ok"
     assert row(conn) == ("verified", 0, None)
+
+
+@pytest.mark.needs("linux")
+@pytest.mark.parametrize("words", [b"typreceive", b"COPY ("])
+def test_a_connection_that_falls_silent_fails_the_run(build, conn, folder_settings, dsn, words) -> None:
+    """Rows are copied by a driver that would wait for ever, once it opens its connection or once it reads: a server that
+    says nothing any more ends the run as one that is gone, and the next run goes on."""
+    add_old_deliveries(conn, OLD, 300)
+    with Proxy(dsn) as proxy:
+        app = build(database_url=proxy.dsn, database_long_statement_timeout_ms=1_000, **folder_settings)
+        assert clean_up(app).outcome == "ok"
+        proxy.silence_at(words)
+        silent = threads.start("export", lambda: export(app)).result(PATIENCE_S)
+        proxy.wait_until_hit()
+        assert silent.outcome == "failed"
+        assert "PostgreSQL did not answer" in silent.error
+        assert still_there(conn)
+        assert export(app).outcome == "ok"
+        assert row(conn)[0] == "verified"
 
 
 def test_an_upgrade_during_the_grace_changes_nothing(retired, conn, monkeypatch) -> None:

@@ -14,7 +14,7 @@ from processes import eventually
 from proxy import Proxy
 from relevo import queries
 from relevo.cycles.reaper import reap_one
-from relevo.errors import OwnershipLostError
+from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.model import PushRequest
 from relevo.runtime.wakeups import Listener
 
@@ -87,10 +87,10 @@ def test_renewal_ends_at_three_leases(build, conn) -> None:
     worker = build()
     claim = take(worker)
     for at in (NOW + SECOND, NOW + 2 * LEASE, NOW + 3 * LEASE - SECOND):
-        assert conn.execute(RENEW, {"tokens": [claim.token], "now": at}).fetchall() == [(claim.token,)]
+        assert conn.execute(RENEW, {"tokens": [claim.token], "now": at}).fetchall() == [(claim.token, "renewed")]
         assert one(conn, claim.ids[0])["locked_until"] == at + LEASE
     for at in (NOW + 3 * LEASE, NOW + 30 * LEASE):
-        assert conn.execute(RENEW, {"tokens": [claim.token], "now": at}).fetchall() == []
+        assert conn.execute(RENEW, {"tokens": [claim.token], "now": at}).fetchall() == [(claim.token, "held_too_long")]
     assert one(conn, claim.ids[0])["locked_until"] == NOW + 4 * LEASE - SECOND
 
 
@@ -214,7 +214,7 @@ def test_a_killed_connection_is_replaced_within_the_beat(build, conn) -> None:
     pid = worker.heartbeat._connection.info.backend_pid
     conn.execute("select pg_terminate_backend(%s, 5000)", [pid])
     before = one(conn, claim.ids[0])["locked_until"]
-    assert worker.heartbeat._beat_or_lose()
+    assert worker.heartbeat._beat_or_lose() == 0
     assert worker.heartbeat._connection.info.backend_pid != pid
     assert one(conn, claim.ids[0])["locked_until"] > before
     claim.check()
@@ -266,23 +266,88 @@ def test_a_call_about_another_workers_claim_is_ignored(build, conn) -> None:
     assert not worker.heartbeat._wake.is_set()
 
 
-def test_a_renewal_waits_for_a_reaper_and_then_finds_nothing(build, conn, dsn) -> None:
-    """A beat that meets a reaper at work waits for it, and the claim is lost, not resurrected."""
+def test_a_renewal_passes_by_a_claim_that_is_being_ended(build, conn, dsn) -> None:
+    """A beat that meets a reaper, or a settle, at work waits for nobody: the claim is neither lost nor extended, the
+    others are extended, and once it was ended the holder learns that it is gone, not a resurrected one."""
+    add(conn, 2)
+    worker = build()
+    ending, other = (take(worker, None, limit=1) for _ in range(2))
+    first = {row[0]: row[1] for row in conn.execute("select token, leased_until from relevo.claims")}
+    with psycopg.connect(dsn) as reaper:
+        reaper.execute("select from relevo.claims where token = %s for update", [ending.token])
+        reaper.execute("update relevo.notification_deliveries set claim_token = null where id = any (%s)", [ending.ids])
+        reaper.execute("delete from relevo.claims where token = %s", [ending.token])
+        worker.heartbeat.start()
+        until = "select token, leased_until from relevo.claims"
+        eventually(lambda: dict(conn.execute(until).fetchall())[other.token] > first[other.token])
+        assert dict(conn.execute(until).fetchall())[ending.token] == first[ending.token]
+        ending.check()
+        reaper.commit()
+    eventually(lambda: ending.loss)  # asked again long before the next regular beat
+    assert worker.heartbeat._due - time.monotonic() > 1
+    assert ending.loss[0] == "taken_by_another_worker"
+    assert claims_in(conn) == [other.token]
+    other.check()
+
+
+def test_a_claim_that_was_locked_for_a_moment_is_extended_then(build, conn, dsn) -> None:
+    """Somebody held the claim and let it go: it is extended by the next look, and nothing was lost."""
     add(conn, 1)
     worker = build()
     claim = take(worker, None)
+    until = "select leased_until from relevo.claims"
+    first = conn.execute(until).fetchone()
     with psycopg.connect(dsn) as other:
         other.execute("select from relevo.claims for update")
-        other.execute("update relevo.notification_deliveries set claim_token = null")
-        other.execute("delete from relevo.claims")
-        worker.heartbeat.start()
-        eventually(
-            lambda: conn.execute(
-                "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
-            ).fetchone()[0]
-        )
-        assert claim.loss is None
-        other.commit()
-    eventually(lambda: claim.loss)
-    assert claim.loss[0] == "taken_by_another_worker"
-    assert claims_in(conn) == []
+        assert worker.heartbeat.beat() == 1
+        assert conn.execute(until).fetchone() == first
+    assert worker.heartbeat.beat() == 0
+    assert conn.execute(until).fetchone() > first
+    claim.check()
+
+
+@pytest.mark.parametrize("locked", ["workers", "claims"])
+def test_a_lock_in_the_way_of_a_beat_costs_no_claim(build, conn, dsn, locked) -> None:
+    """Whoever locks the worker's row keeps no lease from being extended, and whoever locks the whole table of claims
+    delays the heartbeat only: what is claimed stays claimed, and the heart beats on once the lock is gone."""
+    add(conn, 1)
+    lock = {
+        "workers": "select from relevo.workers for update",
+        "claims": "lock table relevo.claims in access exclusive mode",
+    }[locked]
+    worker = build(outbox_lease_duration_ms=60_000, database_lock_timeout_ms=100)
+    claim = take(worker, None)
+    conn.execute("update relevo.workers set last_seen_at = now() - interval '1 hour'")
+    since = claim.since
+    with psycopg.connect(dsn) as other:
+        other.execute(lock.encode())
+        if locked == "workers":
+            assert worker.heartbeat._beat_or_lose() == 0
+            assert claim.since > since
+        else:
+            assert worker.heartbeat._beat_or_lose() is None
+            assert claim.since == since
+        claim.check()
+        assert worker.heartbeat._held
+    assert worker.heartbeat._beat_or_lose() == 0
+    assert claim.since > since
+    assert conn.execute("select last_seen_at > now() - interval '1 minute' from relevo.workers").fetchone() == (True,)
+
+
+def test_a_look_between_two_beats_loses_nothing(build, conn, proxy) -> None:
+    """Somebody said that the database does not answer, and the heartbeat finds it so before its next beat is due: it
+    looks again until it is, but what is claimed is given up by the beat alone, for an outage may be shorter."""
+    add(conn, 1)
+    worker = build(database_url=proxy.dsn)
+    worker.heartbeat.start()
+    eventually(lambda: worker.heartbeat._due > time.monotonic() + 10)
+    claim = take(worker, None)
+    proxy.shut()
+    with pytest.raises(DatabaseUnavailableError):
+        worker.database.ping()
+    eventually(lambda: worker.heartbeat.failing)
+    assert claim.loss is None
+    proxy.open()
+    eventually(lambda: not worker.heartbeat.failing)
+    assert claim.loss is None
+    assert worker.database.ping()

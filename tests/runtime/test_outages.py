@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
 from processes import Process, Processes, eventually, never
 from programs import relay as program
 from proxy import Proxy
-from relevo import embedded
+from relevo import db, door, embedded
+from relevo.errors import DatabaseUnavailableError
+from relevo.sandbox.server import Sandbox
 
 LEASE_MS = 2_000
 HASTY: dict[str, Any] = {
@@ -207,3 +211,93 @@ def test_a_replica_never_opens_more_connections_than_it_may(processes, probed, r
     )
     never(lambda: connections() > 5, "too many connections", during=1, every=0.005)
     assert worker.stops() == 0
+
+
+PATIENT: dict[str, Any] = {
+    "database_connect_timeout_ms": 2_000,
+    "worker_idle_backoff_min_ms": 100,
+    "worker_idle_backoff_max_ms": 200,  # so that every cycle meets the outage,
+    "worker_tick_loop_error_backoff_ms": 120_000,  # and would then rest for two minutes
+    "push_rate_per_second": 0,
+}
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    """A push service without a rate."""
+    with Sandbox(rate_per_s=0) as started:
+        yield started
+
+
+def away(dsn: str, proxy: Proxy) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Return what makes the database go away, and come back."""
+    return proxy.shut, proxy.open
+
+
+def read_only(dsn: str, proxy: Proxy) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Return what leaves a server that only reads, as a former primary, and what makes it write again."""
+
+    def change(value: str) -> None:
+        with psycopg.connect(dsn, autocommit=True, options="-c default_transaction_read_only=off") as conn:
+            conn.execute(f"alter database {conn.info.dbname} set default_transaction_read_only = {value}".encode())
+        proxy.cut()
+
+    return lambda: change("on"), lambda: change("off")
+
+
+@pytest.mark.parametrize("outage", [away, read_only])
+def test_cycles_look_at_once_when_the_database_is_back(processes, dsn: str, conn, rows, sandbox, outage) -> None:
+    """Away for a while, or read-only as after a failover: once it can be written to again every cycle looks within a
+    moment, long before the rest it would have after an error, and wake-ups are heard; each change is told once."""
+    phone = door.register(conn, door.Installation("ExponentPushToken[back]"))
+    with Proxy(dsn) as proxy:
+        go, come_back = outage(dsn, proxy)
+        worker = processes.relevo("run", **PATIENT | {"database_url": proxy.dsn, "expo_base_url": sandbox.url})
+        worker.hears("wakeups_listening")
+        eventually(
+            lambda: len(rows("select 1 from relevo.cycle_state where asleep")) == 2, "fan-out and dispatch sleep"
+        )
+        go()
+        worker.hears("database_unreachable")
+        time.sleep(PATIENT["database_connect_timeout_ms"] / 1000 + 2)  # by now each of them has tried in vain
+        come_back()
+        began = time.monotonic()
+        door.enqueue(conn, door.Event("back", "1", "Hello", audience=[phone]))
+        eventually(lambda: sandbox.totals()["sendRequests"] == 1, "the push is sent", within=50)
+        told = time.monotonic() - began
+        eventually(lambda: len(worker.lines("wakeups_listening")) == 2, "it listens again", within=50)
+        assert told < PATIENT["worker_tick_loop_error_backoff_ms"] / 1000 / 2
+        assert states(worker) == ["database_unreachable", "database_reachable"]
+        assert worker.stops() == 0
+
+
+def test_an_outage_that_lasts_is_told_again(build, dsn: str, said, monkeypatch) -> None:
+    """A database that stays away is told of once a minute, not once a try."""
+    monkeypatch.setattr(db, "_REMIND_S", 1.0)
+    with Proxy(dsn) as proxy:
+        worker = build(database_url=proxy.dsn, database_connect_timeout_ms=100)
+        worker.heartbeat.start()
+        proxy.shut()
+        eventually(lambda: len(said("database_still_unreachable")) == 2, "reminders")
+        assert len(said("database_unreachable")) == 1
+        assert said("database_still_unreachable")[0]["for_s"] >= 1
+
+
+def test_what_psycopg_does_about_a_lost_connection_is_no_news(build, dsn: str, said) -> None:
+    """A connection that breaks inside a transaction is told by one line of ours, and by none of psycopg's own, which
+    cannot roll back what the server has forgotten already."""
+    with Proxy(dsn) as proxy:
+        worker = build(database_url=proxy.dsn)
+
+        def break_inside(inner: bool) -> None:
+            with worker.database.transaction() as connection:
+                proxy.cut()
+                if inner:
+                    with connection.transaction():
+                        connection.execute("select 1")
+                connection.execute("select 1")
+
+        for inner in (False, True):
+            with pytest.raises(DatabaseUnavailableError):
+                break_inside(inner)
+        assert {line["event"] for line in said()} == {"worker_started", "connection_lost"}

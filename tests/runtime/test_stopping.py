@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+import time
+from pathlib import Path
 
 import psycopg
 import pytest
 
-from processes import eventually, never
+from processes import Process, Processes, eventually, never
 from proxy import Proxy
 
 LONG = {"name": "long", "every_ms": 200, "singleton": False}
@@ -136,3 +138,79 @@ def test_one_shot_commands_stop_with_their_step(processes, probed, runs, command
     assert [row["word"] for row in probed("slow")][-1] == "end"
     if command[0] == "tick":
         assert [(row["outcome"], row["reason"]) for row in runs("quick")] == [("skipped", "the tick was told to stop")]
+
+
+def holds_signals_back(process: Process) -> bool:
+    """Tell whether SIGTERM waits until the process has made itself ready for it."""
+    [blocked] = [line for line in Path(f"/proc/{process.pid}/status").read_text().splitlines() if "SigBlk" in line]
+    return bool(int(blocked.split()[1], 16) & 1 << signal.SIGTERM - 1)
+
+
+@pytest.mark.needs("linux")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_the_program_is_loaded(processes, conn, number: signal.Signals) -> None:
+    """Told to stop in the first moment, before anything was begun, a process leaves with 0 and has touched nothing."""
+    worker = processes.module("run")
+    eventually(lambda: holds_signals_back(worker), "it is under way", every=0.001)
+    worker.signal(number)
+    assert worker.ends() == 0
+    assert "Traceback" not in worker.stderr
+    assert [line["event"] for line in worker.lines()] == ["worker_not_started"]
+    assert conn.execute("select from relevo.workers").fetchall() == []
+
+
+BLOCKS = {
+    "another migrates": "select pg_advisory_xact_lock(hashtextextended('relevo.migrate', 0))",
+    "a migration waits": "create schema relevo",
+}
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_signal_while_it_migrates(empty_database, tmp_path, block: str) -> None:
+    """Told to stop while a migration waits or works, a process undoes it and leaves with 0, and its backend waits no
+    longer; the next start migrates."""
+    started = Processes(empty_database, tmp_path)
+    waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    try:
+        with psycopg.connect(empty_database) as other, psycopg.connect(empty_database, autocommit=True) as conn:
+            other.execute(BLOCKS[block].encode())
+            worker = started.relevo("run")
+            eventually(lambda: conn.execute(waiting).fetchone() == (1,), "it waits for the other")
+            began = time.monotonic()
+            assert worker.stops() == 0
+            assert time.monotonic() - began < 25  # and not when the wait for the lock is over
+            assert "Traceback" not in worker.stderr
+            assert [line["event"] for line in worker.lines()] == ["worker_not_started"]
+            eventually(lambda: conn.execute(waiting).fetchone() == (0,), "nothing of it is left")
+            other.rollback()
+            successor = started.relevo("run")
+            successor.hears("worker_started")
+            assert successor.stops() == 0
+    finally:
+        started.close()
+
+
+def test_a_signal_while_the_database_is_frozen_at_the_start(processes, dsn: str) -> None:
+    """A database that takes connections and says nothing keeps nobody who was told to stop."""
+    with Proxy(dsn) as proxy:
+        proxy.freeze()
+        worker = processes.relevo("run", database_url=proxy.dsn, database_connect_timeout_ms=2_000)
+        eventually(lambda: proxy.connections, "it connects")
+        assert worker.stops() == 0
+        assert "Traceback" not in worker.stderr
+        assert worker.lines("worker_not_started")
+
+
+@pytest.mark.parametrize("event", ["migrated", "worker_started"])
+def test_a_signal_right_after_the_start(empty_database, tmp_path, event: str) -> None:
+    """Told to stop once the first line is there, a process says goodbye in good order."""
+    started = Processes(empty_database, tmp_path)
+    try:
+        worker = started.relevo("run")
+        worker.hears(event)
+        assert worker.stops() == 0
+        assert "Traceback" not in worker.stderr
+        assert [line for line in worker.lines() if line["level"] in ("warning", "error", "critical")] == []
+        assert worker.lines()[-1]["event"] in ("worker_stopped", "worker_not_started")
+    finally:
+        started.close()

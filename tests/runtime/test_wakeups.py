@@ -13,6 +13,8 @@ import psycopg
 import pytest
 
 from processes import PATIENCE_S, Process, eventually, never
+from proxy import Proxy
+from relevo.runtime import wakeups
 from relevo.runtime.wakeups import Listener
 
 # Nothing but a wake-up makes this cycle look again within a test.
@@ -163,3 +165,32 @@ def test_nothing_but_a_worker_processes_rows(probed, conn, rows, dsn: str) -> No
     never(lambda: probed("sleeper"), "somebody took it", during=0.3)
     assert rows("select * from relevo.workers") == []
     assert rows("select * from relevo.worker_runs") == []
+
+
+def test_a_listener_that_lost_its_connection_tries_again_when_prompted(build, dsn: str, monkeypatch) -> None:
+    """However long it would rest after a failure: once it is told that the database is back it listens again, and says
+    that calls may have been missed; while it listens a prompt only has it prove once more that it hears."""
+    monkeypatch.setattr(wakeups, "_RETRY_S", 600.0)
+    changes: list[str] = []
+    resumed: list[str] = []
+    with Proxy(dsn) as proxy:
+        listener = Listener(
+            build(database_url=proxy.dsn, database_connect_timeout_ms=500).database,
+            on_wake=lambda _: None,
+            on_lost=lambda _: None,
+            on_change=changes.append,
+            on_resumed=lambda: resumed.append("missed"),
+        )
+        listener.start()
+        try:
+            eventually(lambda: changes == ["listening"], "it listens")
+            listener.prompt()
+            eventually(lambda: not listener._prompted.is_set(), "it proves that it hears")
+            proxy.shut()
+            eventually(lambda: listener._hearing == "polling", "it notices")
+            proxy.open()
+            assert resumed == []
+            listener.prompt()
+            eventually(lambda: changes[-1] == "listening" and resumed == ["missed"], "it listens again")
+        finally:
+            listener.stop()

@@ -31,7 +31,12 @@ def cycle(name: str, quiet_s: float = 5.0, **more: Any) -> dict[str, Any]:
 
 def worker(state: str, **more: Any) -> dict[str, Any]:
     """Make a worker's line."""
-    return {"worker_id": "w", "state": state, "silent_s": 120.0, "cycles": ["reaper", "dispatch"], "hung": []} | more
+    told = {"silent_s": 120.0, "started_at": NOW - timedelta(hours=1), "last_seen_at": NOW - timedelta(seconds=120)}
+    return (
+        {"worker_id": "w", "state": state, "role": "run", "hostname": "h", "cycles": ["reaper", "dispatch"], "hung": []}
+        | told
+        | more
+    )
 
 
 HUNG = {"what": "the composer of notice", "project": "app", "calls": 2, "since": "2026-11-15T11:00:00.5+00:00"}
@@ -60,8 +65,9 @@ def problems(**seen: Any) -> list[str]:
 
 WELL: list[dict[str, Any]] = [
     {},
-    {"workers": [worker("alive"), worker("stopped"), worker("lost")]},
-    {"workers": [worker("stopped", hung=[HUNG]), worker("lost", hung=[HUNG])]},
+    {"workers": [worker("alive"), worker("stopped"), worker("lost", silent_s=1_000.0), worker("lost", role="tick")]},
+    {"workers": [worker("lost"), worker("alive", started_at=NOW)]},
+    {"workers": [worker("stopped", hung=[HUNG]), worker("lost", hung=[HUNG], silent_s=1_000.0)]},
     {"cycles": [cycle("dispatch", 100)]},
     {"cycles": [cycle("dispatch", 1_000, round_gap_s=300.0)]},
     {"cycles": [cycle("ingest", 8 * 86_400, source="removed")]},
@@ -90,6 +96,14 @@ ILL: list[tuple[dict[str, Any], str]] = [
         "worker w: the composer of notice (project app) has hung since 2026-11-15 11:00:00Z (calls given up: 2); look",
     ),
     ({"workers": [worker("alive", hung=[HUNG | {"project": ""}])]}, "worker w: the composer of notice has hung since"),
+    (
+        {"workers": [worker("lost"), worker("alive", worker_id="o")]},
+        "worker w has not been seen for 120 s, and what it held",
+    ),
+    (
+        {"workers": [worker("lost"), worker("alive", hostname="o", started_at=NOW)]},
+        "worker w has not been seen for 120 s",
+    ),
     ({"cycles": [cycle("dispatch", 1_000)]}, "dispatch has made no round for 17 min (usual: within 200 s)"),
     ({"cycles": [cycle("dispatch", 3_000, round_gap_s=300.0)]}, "dispatch has made no round for 50 min"),
     (

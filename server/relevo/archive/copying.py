@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from psycopg.rows import class_row
 
 from relevo import queries
+from relevo.archive import arrow
+from relevo.archive.arrow import Arrow
 from relevo.db import Connection, Database
 from relevo.errors import ArchiveMonthError
 from relevo.logs import normalise_error
@@ -31,7 +33,6 @@ _OF_THE_RELATION = (
 )  # its values, its name and rights, its locks, a statement that took too long
 _LONG_ROWS = ("licitaciones", "notification_events")  # a row may be as long as a page, where others are a line
 _FEW_ROWS, _MANY_ROWS = 5_000, 50_000
-_BATCH_BYTES = {"adbc.postgresql.batch_size_hint_bytes": str(4 << 20)}
 
 
 @dataclass(frozen=True)
@@ -95,20 +96,21 @@ def copied(database: Database, relation: Relation, span: Span, about: Mapping[st
     """Copy out a range of rows, on a connection of its own."""
     with database.connection() as connection:
         statement = compose_rows(connection, relation, span)
-    with database.arrow() as arrow, _refusals(relation), read_rows(arrow, statement, relation, about) as rows:
+    with (
+        arrow.connect(database) as opened,
+        _refusals(relation),
+        read_rows(opened, statement, relation, about) as rows,
+    ):
         yield rows
 
 
 @contextmanager
-def read_rows(arrow: Any, statement: str, relation: Relation, about: Mapping[str, str]) -> Iterator[Rows]:
+def read_rows(connection: Arrow, statement: str, relation: Relation, about: Mapping[str, str]) -> Iterator[Rows]:
     """Read rows as Arrow, batch by batch."""
     from relevo.archive import parquet  # noqa: PLC0415 Arrow takes a tenth of a second, and most commands never copy
 
-    with arrow.cursor() as cursor:
-        cursor.adbc_statement.set_options(**_BATCH_BYTES)
-        cursor.execute(statement)
-        with cursor.fetch_record_batch() as batches:
-            yield parquet.Rows(parquet.arrow_schema(relation.columns, about), batches, relation.group_rows)
+    with connection.read(statement) as batches:
+        yield parquet.Rows(parquet.arrow_schema(relation.columns, about), batches, relation.group_rows)
 
 
 @contextmanager

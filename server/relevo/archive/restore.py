@@ -14,6 +14,7 @@ from typing import Any
 
 from relevo import queries
 from relevo.archive import copying, manifest
+from relevo.archive.arrow import Arrow, connect
 from relevo.archive.copying import Relation, Span
 from relevo.archive.manifest import Manifest, Part
 from relevo.db import Connection, Database
@@ -213,7 +214,7 @@ def restore(
     relation = Relation(schema, record.relation, record.columns, record.keys, record.group_rows)
     _refuse_unknown_types(record)
     _refuse_unlisted(store, record)
-    with database.watch(), database.direct() as words, database.arrow() as arrow, _refusals(relation):
+    with database.watch(), database.direct(long=True) as words, connect(database) as arrow, _refusals(relation):
         _make_table(words, arrow, relation, replace=replace)
         for part in record.parts:
             with tempfile.TemporaryDirectory(prefix="relevo-restore-") as folder:
@@ -221,7 +222,7 @@ def restore(
                 with _readable(record, part):
                     _check_file(path, record, part)
                     _load(arrow, path, relation, progress)
-        _do(arrow, _composed(words, "compose_key", relation))
+        arrow.execute(_composed(words, "compose_key", relation))
         for part in record.parts:
             statement = copying.compose_rows(words, relation, Span(part.first_key, part.last_key))
             _check(arrow, statement, relation, part, progress)
@@ -254,17 +255,17 @@ def _refuse_unknown_types(record: Manifest) -> None:
         parquet.arrow_type(column)
 
 
-def _make_table(words: Connection, arrow: Any, relation: Relation, *, replace: bool) -> None:
+def _make_table(words: Connection, arrow: Arrow, relation: Relation, *, replace: bool) -> None:
     """Make the table, in the transaction in which it is filled; statements are written on the other connection."""
     if not _is_there(words, "find_schema", relation):
-        _do(arrow, _composed(words, "compose_schema", relation))
+        arrow.execute(_composed(words, "compose_schema", relation))
     if _is_there(words, "find_table", relation):
         if not replace:
             raise UsageError(
                 f"{relation.schema}.{relation.name} is there already.", hint="Say --replace to restore it once more."
             )
-        _do(arrow, _composed(words, "compose_drop", relation))
-    _do(arrow, _composed(words, "compose_table", relation))
+        arrow.execute(_composed(words, "compose_drop", relation))
+    arrow.execute(_composed(words, "compose_table", relation))
 
 
 def _is_there(words: Connection, statement: str, relation: Relation) -> bool:
@@ -282,20 +283,14 @@ def _composed(words: Connection, statement: str, relation: Relation) -> str:
     return str(row[0])
 
 
-def _do(arrow: Any, statement: str) -> None:
-    with arrow.cursor() as cursor:
-        cursor.execute(statement)
-
-
-def _load(arrow: Any, path: Path, relation: Relation, progress: Progress) -> None:
+def _load(arrow: Arrow, path: Path, relation: Relation, progress: Progress) -> None:
     from relevo.archive import parquet  # noqa: PLC0415
 
     rows = parquet.binary_rows(path, relation.columns, lambda count: progress("loading", count))
-    with arrow.cursor() as cursor:
-        cursor.adbc_ingest(relation.name, rows, mode="append", db_schema_name=relation.schema)
+    arrow.ingest(relation.schema, relation.name, rows)
 
 
-def _check(arrow: Any, statement: str, relation: Relation, part: Part, progress: Progress) -> None:
+def _check(arrow: Arrow, statement: str, relation: Relation, part: Part, progress: Progress) -> None:
     """Read a part's rows back out of the table, and compare their hash with the manifest's."""
     with copying.read_rows(arrow, statement, relation, {}) as rows:
         for table in rows:

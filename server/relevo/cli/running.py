@@ -45,8 +45,12 @@ def run(
 ) -> None:
     """Run the cycles until SIGINT or SIGTERM; a second signal ends at once."""
     settings = load_settings(demo=demo)
+    signals = service.Signals()
+    signals.install()
+    if signals.came_early():
+        return
     with build(settings, "run") as built:
-        drained = service.serve(built, split_names(cycles))
+        drained = service.serve(built, split_names(cycles), signals)
     if not drained:
         os._exit(FAILED)  # an ordinary exit would wait for the threads that did not end in time
 

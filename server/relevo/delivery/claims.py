@@ -31,7 +31,7 @@ from relevo.model import (
     Shard,
     Verdict,
 )
-from relevo.runtime.heartbeat import Heartbeat, Loss
+from relevo.runtime.heartbeat import Heartbeat, Loss, Renewed
 
 _SQL = queries.load("claims")
 _log = structlog.get_logger("relevo.claims")
@@ -180,14 +180,18 @@ class Claims:
         """Have the heartbeat extend a claim until it is dropped."""
         self._heartbeat.keep(claim.token, claim, self.renew)
 
-    def renew(self, connection: Connection, claims: Mapping[UUID, Claim]) -> list[Loss]:
-        """Extend claims, inside the heartbeat's transaction, and tell which are gone."""
+    def renew(self, connection: Connection, claims: Mapping[UUID, Claim]) -> Renewed:
+        """Extend claims, inside the heartbeat's transaction, and tell which are gone.
+
+        One that somebody holds locked, such as a settle about to end it, is neither extended nor lost.
+        """
         since = time.monotonic()  # before the statement: what is left is never overrated
         rows = connection.execute(_SQL["renew_claims"], {"tokens": list(claims), "now": None}).fetchall()
-        for (token,) in rows:
+        standing = {token: state for token, state in rows if state != "held_too_long"}
+        for token in [token for token, state in standing.items() if state == "renewed"]:
             claims[token].renewed(since)
-        gone = set(claims) - {row[0] for row in rows}
-        return [Loss(token, *_why_lost(connection, claims[token])) for token in gone]
+        lost = [Loss(token, *_why_lost(connection, claims[token])) for token in set(claims) - set(standing)]
+        return Renewed(lost, locked=sum(state == "locked" for state in standing.values()))
 
     def _refuse_without_heartbeat(self) -> None:
         """Take nothing that could not be kept (RULE-020-012)."""

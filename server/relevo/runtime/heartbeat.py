@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-import psycopg
 import structlog
 
-from relevo.db import Connection, Database
-from relevo.errors import RelevoError
+from relevo.db import BUSY, Connection, Database
+from relevo.errors import DatabaseUnavailableError, RelevoError
+from relevo.logs import normalise_error
 from relevo.model import LossReason
 
 _log = structlog.get_logger("relevo.heartbeat")
 
-_RETRY_S = 1.0
+_RETRY_S = 0.5
 _PATIENCE_S = 1.0  # even the shortest interval leaves a busy server this long to answer
+_ANNOUNCEMENT_LOCK_MS = 200
 
 
 class Lease(Protocol):
@@ -45,12 +43,23 @@ class Loss(NamedTuple):
     detail: str
 
 
-Renewal = Callable[[Connection, Mapping[UUID, Any]], Sequence[Loss]]
-"""Extends leases of one kind, by their keys, inside the beat's transaction; returns those that are gone."""
+class Renewed(NamedTuple):
+    """What became of leases that were to be extended."""
+
+    lost: Sequence[Loss] = ()
+    locked: int = 0
+    """How many somebody held locked: they stand, and are asked for again."""
+
+
+Renewal = Callable[[Connection, Mapping[UUID, Any]], Renewed]
+"""Extends leases of one kind, by their keys, inside the beat's transaction, waiting for no lock on them."""
 
 
 class Heartbeat:
-    """Extends every lease of this process at less than a third of its length; who holds a lease says how."""
+    """Extends every lease of this process at less than a third of its length; who holds a lease says how.
+
+    It also finds out when a database that did not answer does so again, and then looks twice a second.
+    """
 
     def __init__(self, database: Database, interval_ms: int) -> None:
         self._database = database
@@ -59,6 +68,9 @@ class Heartbeat:
         self._held: dict[UUID, tuple[Lease, Renewal]] = {}
         self._announcements: list[Callable[[Connection], None]] = []
         self._due = 0.0
+        """When the leases need a beat; whatever else makes us look before may fail without a loss."""
+        self._look_at = 0.0
+        self._unannounced = False
         self.failing = False
         """Whether the last beat did not reach the database: what is claimed now could not be kept."""
         self._guard = threading.Lock()
@@ -68,10 +80,12 @@ class Heartbeat:
 
     def start(self) -> None:
         """Begin to beat; the worker must be registered."""
+        self._database.probe_by(self._wake.set)
         self._thread.start()
 
     def stop(self) -> None:
         """Stop beating and close the connection."""
+        self._database.probe_by(None)
         self._stop.set()
         self._wake.set()
         if self._thread.ident is not None:
@@ -88,6 +102,7 @@ class Heartbeat:
         with self._guard:
             self._held[key] = lease, renewal
             if time.monotonic() + _pause_of(lease) < self._due:
+                self._due = time.monotonic()
                 self._wake.set()
 
     def drop(self, key: UUID) -> None:
@@ -104,57 +119,107 @@ class Heartbeat:
 
     def _loop(self) -> None:
         while not self._stop.is_set():
-            self._wake.wait(timeout=max(0.0, self._due - time.monotonic()))
+            self._wake.wait(timeout=max(0.0, min(self._due, self._look_at) - time.monotonic()))
             self._wake.clear()
             if self._stop.is_set():
                 return
-            alive = self._beat_or_lose()
-            self.failing = not alive
-            with self._guard:
-                self._due = time.monotonic() + (self._pause_s() if alive else _RETRY_S)
+            self._beat_in_time()
+
+    def _beat_in_time(self) -> None:
+        """Beat, and set when to beat again: soon, if this one did not reach all it should."""
+        began, failed_before = time.monotonic(), self.failing
+        due = began >= self._due
+        locked = self._beat_or_lose(lose=due)
+        alive = locked is not None
+        self.failing = not alive
+        with self._guard:
+            now = time.monotonic()
+            if alive:
+                self._due = now + self._pause_s()
+            elif due:
+                self._due = now + _RETRY_S
+            look_soon = locked or not (alive and self._database.is_reachable)
+            self._look_at = now + _RETRY_S if look_soon else self._due
+        if failed_before and alive:
+            self._database.tell_reachable()  # what failed for want of a beat goes on
 
     def _pause_s(self) -> float:
         return min([self._interval_s, *(_pause_of(lease) for lease, _ in self._held.values())])
 
-    def _beat_or_lose(self) -> bool:
-        """Beat; after a failure once more on a fresh connection; then give everything up, for nobody knows."""
+    def _beat_or_lose(self, *, lose: bool = True) -> int | None:
+        """Beat; after a failure once more on a fresh connection; then give everything up, for nobody knows.
+
+        Returns None after a failure, else how many leases are to be asked for again.
+        """
         for last in (False, True):
             try:
-                self.beat()
+                return self.beat()
+            except BUSY as error:  # the server is there, and every lease ends by its own clock
+                if not self.failing:
+                    _log.warning("heartbeat_delayed", detail=normalise_error(error))
+                return None
             except RelevoError as error:
                 self._disconnect()
-                if last:
-                    self._lose_all(str(error))
-                    return False
+                detail = str(error)
             except Exception as error:  # noqa: BLE001 a heartbeat that died would let every lease lapse unseen
                 self._disconnect()
+                detail = type(error).__name__
                 if last:
                     _log.exception("heartbeat_failed")
-                    self._lose_all(type(error).__name__)
-                    return False
-            else:
-                return True
-        return False
+        if lose:
+            self._lose_all(detail)
+        return None
 
-    def beat(self) -> None:
-        """Extend all leases in one short transaction and tell the losers."""
+    def beat(self) -> int:
+        """Extend all leases in one short transaction and tell the losers; return how many to ask for again."""
         with self._guard:
             by_renewal: dict[Renewal, dict[UUID, Lease]] = {}
             for key, (lease, renewal) in self._held.items():
                 by_renewal.setdefault(renewal, {})[key] = lease
             patience_s = max(self._pause_s(), _PATIENCE_S)
-        lost: list[Loss] = []
-        with self._database.watch():
-            if self._connection is None:
-                self._connection = self._database.single()
-            with _cut_after(patience_s, self._connection), self._connection.transaction():
-                self._database.bound(self._connection, "bound_by_key")
-                for announcement in self._announcements:
-                    announcement(self._connection)
-                for renewal, leases in by_renewal.items():
-                    lost += renewal(self._connection, leases)
-        for loss in lost:
+        connection, is_new = self._connected()
+        with self._database.watch(probing=is_new):
+            with connection.within(patience_s):
+                with connection.transaction():
+                    self._database.bound(connection, "bound_by_key")
+                    renewed = [renewal(connection, leases) for renewal, leases in by_renewal.items()]
+                self._announce(connection)
+            self.failing = False  # before whoever waits for the database goes on
+        for loss in (loss for each in renewed for loss in each.lost):
             self._lose(loss)
+        return sum(each.locked for each in renewed)
+
+    def _connected(self) -> tuple[Connection, bool]:
+        """Return a connection, and whether it is new.
+
+        While the database is said to be away only a new one can tell that it is back: an old one may live on where no
+        other can be had, and serves until then.
+        """
+        if self._connection is not None and self._database.is_reachable:
+            return self._connection, False
+        try:
+            opened = self._database.single()
+        except DatabaseUnavailableError:
+            if self._connection is None:
+                raise
+            return self._connection, False
+        self._disconnect()
+        self._connection = opened
+        return opened, True
+
+    def _announce(self, connection: Connection) -> None:
+        """Say what is to be said, in a transaction of its own: whoever locks a worker's row costs it no lease."""
+        try:
+            with connection.transaction():
+                self._database.bound(connection, "bound_by_key", lock_ms=_ANNOUNCEMENT_LOCK_MS)
+                for announcement in self._announcements:
+                    announcement(connection)
+        except BUSY as error:
+            if not self._unannounced:
+                _log.warning("worker_not_announced", detail=normalise_error(error))
+            self._unannounced = True
+        else:
+            self._unannounced = False
 
     def _lose_all(self, detail: str) -> None:
         with self._guard:
@@ -176,21 +241,3 @@ class Heartbeat:
 
 def _pause_of(lease: Lease) -> float:
     return lease.lease_ms / 4000
-
-
-@contextmanager
-def _cut_after(seconds: float, connection: Connection) -> Iterator[None]:
-    """Cut the connection if the block takes longer: a server that froze would keep the heartbeat waiting for ever."""
-    timer = threading.Timer(seconds, _cut, [connection])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-
-
-def _cut(connection: Connection) -> None:
-    with suppress(OSError, psycopg.OperationalError), socket.socket(fileno=os.dup(connection.fileno())) as twin:
-        twin.shutdown(socket.SHUT_RDWR)

@@ -26,6 +26,7 @@ from relevo.runtime.timing import Pauses, Timing, pause_ms
 _log = structlog.get_logger("relevo.scheduler")
 _CLOCK_CHECK_S = 2.0
 _CLOCK_SLACK_S = 1.0
+_SOON_S = 0.5  # spread over so much, lest all replicas ask in the same moment
 
 
 @dataclass
@@ -36,6 +37,8 @@ class _Clock:
     running: bool = False
     woken: bool = False
     asleep: bool = False
+    again: bool = False
+    """Whether to look again soon, should the round under way fail."""
     last: Outcome | None = None
     streak: int = 0
     due: float = 0.0
@@ -119,6 +122,17 @@ class Scheduler:
                     if not clock.running:
                         self._move(clock, 0.0)
 
+    def look_soon(self) -> None:
+        """Have every cycle look within a moment: the database answers again, or a wake-up may have been missed.
+
+        A singleton that did not fail waits for its slot, as ever.
+        """
+        with self._guard:
+            for clock in self._clocks.values():
+                clock.again = clock.running
+                if not clock.running and (clock.last == "failed" or not clock.cycle.singleton):
+                    self._move(clock, _soon_s())
+
     def halt(self) -> None:
         """Start nothing new from now on; what runs takes no further step."""
         with self._guard:
@@ -146,7 +160,7 @@ class Scheduler:
             if self._stopping:
                 return None
             self._aps.pause_job(key)  # its next run is decided by how this one ends
-            clock.running = True
+            clock.running, clock.again = True, False
             woken, clock.woken = clock.woken, False
         return self._pause_s(clock, self._run(clock.cycle, woken=woken))
 
@@ -157,6 +171,8 @@ class Scheduler:
             pause_s = 0.0
         with self._guard:
             clock.running = False
+            if clock.again and clock.last == "failed":
+                pause_s = min(pause_s, _soon_s())
             self._move(clock, 0.0 if clock.woken else pause_s)
             self._guard.notify_all()
 
@@ -226,3 +242,7 @@ class Scheduler:
 def _wall_clock_lead_s() -> float:
     """Return by how much the wall clock is ahead of the one that nobody sets."""
     return datetime.now(UTC).timestamp() - time.monotonic()
+
+
+def _soon_s() -> float:
+    return _SOON_S * random.random()  # noqa: S311 jitter needs no secrecy

@@ -15,7 +15,7 @@ from relevo.config import Settings
 from relevo.db import BUSY, Connection, Database
 from relevo.errors import LostLeaseError
 from relevo.model import LossReason
-from relevo.runtime.heartbeat import Heartbeat, Loss
+from relevo.runtime.heartbeat import Heartbeat, Loss, Renewed
 
 _SQL = queries.load("singleton")
 _RUNS = queries.load("runner")
@@ -97,11 +97,12 @@ class Singletons:
         self._heartbeat.keep(holder, held, self.renew)
         return held
 
-    def renew(self, connection: Connection, leases: Mapping[UUID, Held]) -> list[Loss]:
-        """Extend leases, inside the heartbeat's transaction, and tell which are gone."""
-        rows = connection.execute(_SQL["renew_leases"], {"holders": list(leases)}).fetchall()
-        gone = set(leases) - {row[0] for row in rows}
-        return [Loss(holder, "taken_by_another_worker", "Its lease was taken over.") for holder in gone]
+    def renew(self, connection: Connection, leases: Mapping[UUID, Held]) -> Renewed:
+        """Extend leases, inside the heartbeat's transaction, and tell which are gone; one held locked is not."""
+        standing = dict(connection.execute(_SQL["renew_leases"], {"holders": list(leases)}).fetchall())
+        gone = set(leases) - set(standing)
+        lost = [Loss(holder, "taken_by_another_worker", "Its lease was taken over.") for holder in gone]
+        return Renewed(lost, locked=sum(state == "locked" for state in standing.values()))
 
     def _locked(self, connection: Connection, key: dict[str, Any]) -> NotHeld:
         row = connection.execute(_SQL["read_lease"], key).fetchone()

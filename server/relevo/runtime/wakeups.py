@@ -21,6 +21,7 @@ _log = structlog.get_logger("relevo.wakeups")
 
 _TEST_EVERY_S = 30.0
 _TEST_WAIT_S = 3.0
+_RETRY_S = 0.5
 _RETRY_MAX_S = 15.0
 
 Hearing = Literal["listening", "polling"]
@@ -40,6 +41,7 @@ class Listener:
         on_wake: Callable[[str], None],
         on_lost: Callable[[UUID], None],
         on_change: Callable[[Hearing], None],
+        on_resumed: Callable[[], None] = lambda: None,
         test_every_s: float = _TEST_EVERY_S,
         test_wait_s: float = _TEST_WAIT_S,
     ) -> None:
@@ -47,11 +49,13 @@ class Listener:
         self._on_wake = on_wake
         self._on_lost = on_lost
         self._on_change = on_change
+        self._on_resumed = on_resumed
         self._test_every_s = test_every_s
         self._test_wait_s = test_wait_s
         self._hearing: Hearing | None = None
         self._told: Hearing | None = None
         self._stop = threading.Event()
+        self._prompted = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="relevo-listener", daemon=True)
 
     def start(self) -> None:
@@ -61,11 +65,16 @@ class Listener:
     def stop(self) -> None:
         """Stop listening."""
         self._stop.set()
+        self._prompted.set()
         if self._thread.ident is not None:
             self._thread.join(timeout=5)
 
+    def prompt(self) -> None:
+        """Try again, or prove again that calls are heard, at once: the database was away."""
+        self._prompted.set()
+
     def _loop(self) -> None:
-        pause = 0.5
+        pause = _RETRY_S
         while not self._stop.is_set():
             try:
                 self._listen()
@@ -74,14 +83,16 @@ class Listener:
                     return
                 heard = self._hearing == "listening"
                 self._change("polling", str(error))
-                pause = 0.5 if heard else min(pause * 2, _RETRY_MAX_S)
-                self._stop.wait(pause)
+                pause = _RETRY_S if heard else min(pause * 2, _RETRY_MAX_S)
+                self._prompted.wait(pause)
+                self._prompted.clear()
 
     def _listen(self) -> None:
         with self._database.watch(), self._database.direct() as connection:
             for name in ("listen_wake", "listen_lost", "listen_selftest"):
                 connection.execute(_SQL[name])
             while not self._stop.is_set():
+                self._prompted.clear()
                 self._prove(connection)
                 self._change("listening")
                 self._hear(connection, time.monotonic() + self._test_every_s)
@@ -98,8 +109,10 @@ class Listener:
             )
 
     def _hear(self, connection: Connection, deadline: float, until: str | None = None) -> bool:
-        """Pass on calls until the deadline, a stop, or our own test call."""
+        """Pass on calls until the deadline, a stop, our own test call, or, if none is awaited, a prompt."""
         while not self._stop.is_set() and (left := deadline - time.monotonic()) > 0:
+            if until is None and self._prompted.is_set():
+                break
             heard = False
             for call in connection.notifies(timeout=min(left, 0.25), stop_after=1):  # to its end: calls come in packets
                 if call.channel == "relevo_selftest":
@@ -122,12 +135,14 @@ class Listener:
 
     def _change(self, hearing: Hearing, detail: str = "") -> None:
         """Log a change once; tell it in table state too, with the next look if that fails."""
-        if hearing != self._hearing:
-            self._hearing = hearing
+        before, self._hearing = self._hearing, hearing
+        if hearing != before:
             if hearing == "polling":
                 _log.warning("wakeups_degraded", detail=detail, fallback="polling")
             else:
                 _log.info("wakeups_listening")
+                if before == "polling":
+                    self._on_resumed()  # calls may have been missed in between
         if hearing != self._told:
             with suppress(RelevoError, psycopg.Error):
                 self._on_change(hearing)

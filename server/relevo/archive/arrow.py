@@ -1,0 +1,184 @@
+"""Arrow connections: rows in bulk, read and written by a driver that would wait for the server for ever."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from psycopg.conninfo import make_conninfo
+
+from relevo import queries
+from relevo.db import Database
+from relevo.errors import DatabaseUnavailableError
+from relevo.logs import normalise_error
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SQL = queries.load("copying")
+_BATCH_BYTES = {"adbc.postgresql.batch_size_hint_bytes": str(4 << 20)}
+_LOOK_S = 0.5
+_OPEN_FILES = Path("/proc/self/fd")
+_TCP_TIMEOUT_MS = 10_000
+_marks = itertools.cycle(range(_TCP_TIMEOUT_MS + 1, _TCP_TIMEOUT_MS + 5_000))
+
+
+class Arrow:
+    """A connection that reads and writes Arrow, in a transaction that ends with it."""
+
+    def __init__(self, connection: Any, watchdog: _Watchdog) -> None:
+        self._connection = connection
+        self._watchdog = watchdog
+
+    def execute(self, statement: str) -> None:
+        """Run a statement that returns nothing."""
+        with self._watchdog.waiting(), self._connection.cursor() as cursor:
+            cursor.execute(statement)
+
+    @contextmanager
+    def read(self, statement: str) -> Iterator[Iterator[pa.RecordBatch]]:
+        """Read rows, batch by batch."""
+        with self._connection.cursor() as cursor:
+            cursor.adbc_statement.set_options(**_BATCH_BYTES)
+            with self._watchdog.waiting():
+                cursor.execute(statement)
+            with cursor.fetch_record_batch() as batches:
+                yield self._each(batches)
+
+    def _each(self, batches: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        while True:
+            with self._watchdog.waiting():
+                try:
+                    batch = batches.read_next_batch()
+                except StopIteration:
+                    return
+            yield batch
+
+    def ingest(self, schema: str, table: str, rows: pa.RecordBatchReader) -> None:
+        """Write rows into a table; each batch that is taken shows that the server is there."""
+        import pyarrow as pa  # noqa: PLC0415 Arrow takes a tenth of a second, and most commands never copy
+
+        def taken() -> Iterator[pa.RecordBatch]:
+            for batch in rows:
+                self._watchdog.heard()
+                yield batch
+
+        counted = pa.RecordBatchReader.from_batches(rows.schema, taken())
+        with self._watchdog.waiting(), self._connection.cursor() as cursor:
+            cursor.adbc_ingest(table, counted, mode="append", db_schema_name=schema)
+
+    def commit(self) -> None:
+        """Commit the transaction."""
+        with self._watchdog.waiting():
+            self._connection.commit()
+
+
+@contextmanager
+def connect(database: Database) -> Iterator[Arrow]:
+    """Open a connection by the direct DSN."""
+    import adbc_driver_postgresql.dbapi as adbc  # noqa: PLC0415 only export and restore need it
+
+    mark = next(_marks)
+    marked = make_conninfo(database.direct_dsn, client_encoding="UTF8", tcp_user_timeout=mark)
+    with _watching(mark, database.long_answer_s) as watchdog:
+        try:
+            with watchdog.waiting():
+                connection = adbc.connect(marked)
+                _bound(connection, database)
+        except adbc.Error as error:
+            raise DatabaseUnavailableError(
+                f"PostgreSQL did not answer ({normalise_error(error, 200)}).",
+                hint="Is it running, and does DATABASE_DIRECT_URL lead to it?",
+            ) from error
+        try:
+            yield Arrow(connection, watchdog)
+        finally:
+            connection.close()
+
+
+def _bound(connection: Any, database: Database) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(_SQL["bound_arrow"].decode(), [str(database.lock_ms), str(database.long_statement_ms)])
+
+
+@contextmanager
+def _watching(mark: int, patience_s: float) -> Iterator[_Watchdog]:
+    watchdog = _Watchdog(mark, patience_s)
+    watchdog.start()
+    try:
+        yield watchdog
+    finally:
+        watchdog.stop()
+
+
+class _Watchdog:
+    """Cuts a connection whose server is silent for too long while somebody waits for it.
+
+    The driver shows nobody its socket, so it is found by its TCP_USER_TIMEOUT, a number that no other connection of
+    this process has. Where there is none, as on a Unix socket or outside Linux, nothing can be cut.
+    """
+
+    def __init__(self, mark: int, patience_s: float) -> None:
+        self._mark = mark
+        self._patience_s = patience_s
+        self._guard = threading.Lock()
+        self._since: float | None = None
+        self._cut = False
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="relevo-arrow-watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop watching."""
+        self._done.set()
+        self._thread.join()
+
+    def heard(self) -> None:
+        """Note that the server gave a sign of life."""
+        self._since = time.monotonic()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Wait for the server in the block; a connection that was cut meanwhile counts as a server that is gone."""
+        self.heard()
+        try:
+            yield
+        except Exception as error:
+            if not self._cut:
+                raise
+            raise DatabaseUnavailableError(
+                f"PostgreSQL did not answer for {self._patience_s:.0f} s.", hint="The next try opens a new connection."
+            ) from error
+        finally:
+            with self._guard:
+                self._since = None
+
+    def _loop(self) -> None:
+        while _OPEN_FILES.exists() and not self._done.wait(_LOOK_S):
+            with self._guard:
+                if self._since is not None and time.monotonic() - self._since > self._patience_s:
+                    self._cut = True
+                    _cut_marked(self._mark)
+
+
+def _cut_marked(mark: int) -> None:
+    """Shut down the socket that has this TCP_USER_TIMEOUT, so that whoever waits for it hears of its end."""
+    for path in _OPEN_FILES.iterdir():
+        number = int(path.name)
+        with suppress(OSError):  # closed in the meantime, or no such socket
+            if not stat.S_ISSOCK(os.fstat(number).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(number)) as twin:
+                if twin.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == mark:
+                    twin.shutdown(socket.SHUT_RDWR)
