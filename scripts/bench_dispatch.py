@@ -30,7 +30,7 @@ from relevo.sandbox import Sandbox
 _SQL = queries.Statements(Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
 _CLAIMS = queries.load("claims")
 _RELEVO = Path(sys.executable).with_name("relevo")
-_LIFTED = {"push_rate_per_second": 0, "push_runaway_min_pushes": 1_000_000_000}
+_LIFTED = {"push_rate_per_second": 0}
 _FENCE = b" and d.claim_token = %(token)s"
 
 

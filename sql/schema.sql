@@ -235,6 +235,10 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.count_of_hour(hour_at timestamp with time zone, in_hour integer, hour_before integer, at timestamp with time zone) RETURNS double precision
+    LANGUAGE sql IMMUTABLE
+    RETURN CASE WHEN (at < (hour_at + '01:00:00'::interval)) THEN ((in_hour)::double precision + ((hour_before)::double precision * ((1)::double precision - GREATEST((0)::double precision, ((EXTRACT(epoch FROM (at - hour_at)))::double precision / (3600)::double precision))))) WHEN (at < (hour_at + '02:00:00'::interval)) THEN ((in_hour)::double precision * ((2)::double precision - ((EXTRACT(epoch FROM (at - hour_at)))::double precision / (3600)::double precision))) ELSE (0)::double precision END;
+
 CREATE FUNCTION relevo.count_rows(of_entity text, of_month date, from_block bigint, blocks bigint) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -471,7 +475,7 @@ CREATE TABLE relevo.notification_events (
     CONSTRAINT notification_events_event_type_check CHECK (((length(event_type) >= 1) AND (length(event_type) <= 100))),
     CONSTRAINT notification_events_lane_check CHECK ((lane = ANY (ARRAY['urgent'::text, 'bulk'::text]))),
     CONSTRAINT notification_events_push_check CHECK ((jsonb_typeof(push) = 'object'::text)),
-    CONSTRAINT notification_events_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'fanning'::text, 'fanned'::text, 'cancelled'::text, 'completed'::text]))),
+    CONSTRAINT notification_events_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'held'::text, 'fanning'::text, 'fanned'::text, 'cancelled'::text, 'completed'::text]))),
     CONSTRAINT notification_events_title_check CHECK (((length(title) >= 1) AND (length(title) <= 500)))
 );
 
@@ -495,6 +499,77 @@ CREATE FUNCTION relevo.event_is_over(e relevo.notification_events) RETURNS boole
 CREATE FUNCTION relevo.event_month(e relevo.notification_events) RETURNS date
     LANGUAGE sql IMMUTABLE
     RETURN (date_trunc('month'::text, (COALESCE((e).event_day, (((e).ended_at AT TIME ZONE 'UTC'::text))::date))::timestamp without time zone))::date;
+
+CREATE TABLE relevo.licitacion_registry (
+    namespace text NOT NULL,
+    external_id text NOT NULL,
+    source text NOT NULL,
+    claimed_at timestamp with time zone DEFAULT now() NOT NULL,
+    announced boolean DEFAULT false NOT NULL,
+    CONSTRAINT licitacion_registry_external_id_check CHECK (((length(external_id) >= 1) AND (length(external_id) <= 300))),
+    CONSTRAINT licitacion_registry_namespace_check CHECK (((length(namespace) >= 1) AND (length(namespace) <= 100)))
+);
+
+COMMENT ON TABLE relevo.licitacion_registry IS 'Every item ever seen, by its register''s name for it; never retired, for it is what dedups.';
+
+CREATE TABLE relevo.licitaciones (
+    id bigint NOT NULL,
+    namespace text NOT NULL,
+    external_id text NOT NULL,
+    nombre text NOT NULL,
+    descripcion text,
+    organismo text,
+    region text,
+    tipo text,
+    estado text,
+    monto numeric(20,2),
+    moneda text,
+    monto_label text,
+    rubros text[] DEFAULT '{}'::text[] NOT NULL,
+    rubro_scheme text,
+    publicada_at timestamp with time zone,
+    cierra_at timestamp with time zone,
+    url text,
+    sources text[] NOT NULL,
+    fingerprint text NOT NULL,
+    notificada boolean DEFAULT false NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    as_of timestamp with time zone,
+    announces boolean DEFAULT true NOT NULL,
+    withdrawn boolean,
+    CONSTRAINT licitaciones_as_of_check CHECK (((as_of >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (as_of <= '2200-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT licitaciones_cierra_at_check CHECK (((cierra_at >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (cierra_at <= '2200-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT licitaciones_descripcion_check CHECK (((length(descripcion) >= 1) AND (length(descripcion) <= 20000))),
+    CONSTRAINT licitaciones_estado_check CHECK (((length(estado) >= 1) AND (length(estado) <= 100))),
+    CONSTRAINT licitaciones_external_id_check CHECK (((length(external_id) >= 1) AND (length(external_id) <= 300))),
+    CONSTRAINT licitaciones_fingerprint_check CHECK (((length(fingerprint) >= 1) AND (length(fingerprint) <= 500))),
+    CONSTRAINT licitaciones_moneda_check CHECK ((moneda ~ '^[A-Z]{3}$'::text)),
+    CONSTRAINT licitaciones_monto_check CHECK ((monto >= (0)::numeric)),
+    CONSTRAINT licitaciones_monto_label_check CHECK (((length(monto_label) >= 1) AND (length(monto_label) <= 100))),
+    CONSTRAINT licitaciones_namespace_check CHECK (((length(namespace) >= 1) AND (length(namespace) <= 100))),
+    CONSTRAINT licitaciones_nombre_check CHECK (((length(nombre) >= 1) AND (length(nombre) <= 2000))),
+    CONSTRAINT licitaciones_organismo_check CHECK (((length(organismo) >= 1) AND (length(organismo) <= 500))),
+    CONSTRAINT licitaciones_publicada_at_check CHECK (((publicada_at >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (publicada_at <= '2200-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT licitaciones_region_check CHECK (((length(region) >= 1) AND (length(region) <= 200))),
+    CONSTRAINT licitaciones_rubro_scheme_check CHECK (((length(rubro_scheme) >= 1) AND (length(rubro_scheme) <= 50))),
+    CONSTRAINT licitaciones_rubros_check CHECK ((cardinality(rubros) <= 2000)),
+    CONSTRAINT licitaciones_sources_check CHECK (((cardinality(sources) >= 1) AND (cardinality(sources) <= 20))),
+    CONSTRAINT licitaciones_tipo_check CHECK (((length(tipo) >= 1) AND (length(tipo) <= 100))),
+    CONSTRAINT licitaciones_url_check CHECK (((length(url) >= 1) AND (length(url) <= 2000)))
+);
+
+COMMENT ON TABLE relevo.licitaciones IS 'One tender, merged from every source that tells of it.';
+
+COMMENT ON COLUMN relevo.licitaciones.as_of IS 'When its newest telling is of: an older one only fills blanks.';
+
+COMMENT ON COLUMN relevo.licitaciones.announces IS 'Whether it is open for offers, by its newest telling.';
+
+COMMENT ON COLUMN relevo.licitaciones.withdrawn IS 'Whether it is revoked or suspended, by its newest telling.';
+
+CREATE FUNCTION relevo.event_origin(e relevo.notification_events) RETURNS text
+    LANGUAGE sql STABLE
+    RETURN COALESCE((SELECT r.source FROM (relevo.licitaciones l JOIN relevo.licitacion_registry r ON (((r.namespace = l.namespace) AND (r.external_id = l.external_id)))) WHERE (l.id = (event_origin.e).licitacion_id)), 'app'::text);
 
 CREATE FUNCTION relevo.event_time(event jsonb, name text) RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE
@@ -1460,6 +1535,25 @@ CREATE TABLE relevo.event_audience (
 
 COMMENT ON TABLE relevo.event_audience IS 'The given installations of a personal event.';
 
+CREATE TABLE relevo.event_counts (
+    stream_id bigint NOT NULL,
+    installation_id uuid NOT NULL,
+    hour_at timestamp with time zone NOT NULL,
+    day date NOT NULL,
+    in_hour integer NOT NULL,
+    hour_before integer NOT NULL,
+    passed_today integer NOT NULL,
+    busiest_day integer NOT NULL,
+    releases integer NOT NULL,
+    CONSTRAINT event_counts_busiest_day_check CHECK ((busiest_day >= 0)),
+    CONSTRAINT event_counts_hour_before_check CHECK ((hour_before >= 0)),
+    CONSTRAINT event_counts_in_hour_check CHECK ((in_hour >= 0)),
+    CONSTRAINT event_counts_passed_today_check CHECK ((passed_today >= 0))
+)
+WITH (fillfactor='50');
+
+COMMENT ON TABLE relevo.event_counts IS 'How many events of a stream fell due for a phone, held ones included: in the hour and before, and on its busiest day. The nil UUID stands for the stream as a whole.';
+
 CREATE TABLE relevo.event_followers (
     event_id bigint NOT NULL,
     former_event_id bigint NOT NULL
@@ -1502,6 +1596,72 @@ ALTER TABLE relevo.event_progress_deltas ALTER COLUMN id ADD GENERATED BY DEFAUL
     CACHE 1
 );
 
+CREATE TABLE relevo.event_repeat_deltas (
+    id bigint NOT NULL,
+    event_id bigint NOT NULL,
+    repeats integer NOT NULL
+);
+
+COMMENT ON TABLE relevo.event_repeat_deltas IS 'How many pushes of an event were tried again, one row per settle; the reaper folds them.';
+
+ALTER TABLE relevo.event_repeat_deltas ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME relevo.event_repeat_deltas_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE relevo.event_repeats (
+    event_id bigint NOT NULL,
+    since timestamp with time zone NOT NULL,
+    repeats bigint NOT NULL,
+    held_at timestamp with time zone,
+    reason text,
+    CONSTRAINT event_repeats_check CHECK (((held_at IS NULL) = (reason IS NULL))),
+    CONSTRAINT event_repeats_reason_check CHECK (((length(reason) >= 1) AND (length(reason) <= 300)))
+)
+WITH (fillfactor='50');
+
+COMMENT ON TABLE relevo.event_repeats IS 'How often pushes of an event were tried again within an hour, and whether its deliveries are held because of that.';
+
+CREATE TABLE relevo.event_streams (
+    id bigint NOT NULL,
+    event_type text NOT NULL,
+    origin text NOT NULL,
+    known_since timestamp with time zone NOT NULL,
+    releases integer DEFAULT 0 NOT NULL,
+    held_at timestamp with time zone,
+    held_reason text,
+    held_above integer,
+    held_projects text[] DEFAULT '{}'::text[] NOT NULL,
+    CONSTRAINT event_streams_check CHECK (((held_at IS NULL) = (held_reason IS NULL))),
+    CONSTRAINT event_streams_check1 CHECK (((held_above IS NULL) OR (held_at IS NOT NULL))),
+    CONSTRAINT event_streams_event_type_check CHECK (((length(event_type) >= 1) AND (length(event_type) <= 100))),
+    CONSTRAINT event_streams_held_above_check CHECK ((held_above > 0)),
+    CONSTRAINT event_streams_held_reason_check CHECK (((length(held_reason) >= 1) AND (length(held_reason) <= 300))),
+    CONSTRAINT event_streams_origin_check CHECK (((length(origin) >= 1) AND (length(origin) <= 100)))
+)
+WITH (fillfactor='50');
+
+COMMENT ON TABLE relevo.event_streams IS 'What one origin, a source or the app, sends of one event type: the runaway brake judges each by its own past.';
+
+COMMENT ON COLUMN relevo.event_streams.releases IS 'How often an operator released it: what was counted before is not judged any more.';
+
+COMMENT ON COLUMN relevo.event_streams.held_at IS 'When the brake last held an event of it; null once it was released.';
+
+COMMENT ON COLUMN relevo.event_streams.held_above IS 'While more than this many come within an hour each is held unseen; null if each is weighed by its own phones.';
+
+ALTER TABLE relevo.event_streams ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME relevo.event_streams_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE relevo.event_types (
     event_type text NOT NULL,
     lease_ms integer,
@@ -1525,6 +1685,17 @@ CREATE TABLE relevo.event_types (
 );
 
 COMMENT ON TABLE relevo.event_types IS 'What differs per event type; null means the setting. Read at every claim and settle, so a change needs no restart.';
+
+CREATE TABLE relevo.held_events (
+    event_id bigint NOT NULL,
+    stream_id bigint NOT NULL,
+    held_at timestamp with time zone NOT NULL,
+    reason text NOT NULL,
+    released_at timestamp with time zone,
+    CONSTRAINT held_events_reason_check CHECK (((length(reason) >= 1) AND (length(reason) <= 300)))
+);
+
+COMMENT ON TABLE relevo.held_events IS 'The events that the runaway brake held before they fanned out, and when they were released.';
 
 CREATE TABLE relevo.ingest_rejects (
     id bigint NOT NULL,
@@ -1563,73 +1734,6 @@ CREATE TABLE relevo.late_tickets (
 );
 
 COMMENT ON TABLE relevo.late_tickets IS 'Answers that came after their claim was lost; they stop the next send of that delivery.';
-
-CREATE TABLE relevo.licitacion_registry (
-    namespace text NOT NULL,
-    external_id text NOT NULL,
-    source text NOT NULL,
-    claimed_at timestamp with time zone DEFAULT now() NOT NULL,
-    announced boolean DEFAULT false NOT NULL,
-    CONSTRAINT licitacion_registry_external_id_check CHECK (((length(external_id) >= 1) AND (length(external_id) <= 300))),
-    CONSTRAINT licitacion_registry_namespace_check CHECK (((length(namespace) >= 1) AND (length(namespace) <= 100)))
-);
-
-COMMENT ON TABLE relevo.licitacion_registry IS 'Every item ever seen, by its register''s name for it; never retired, for it is what dedups.';
-
-CREATE TABLE relevo.licitaciones (
-    id bigint NOT NULL,
-    namespace text NOT NULL,
-    external_id text NOT NULL,
-    nombre text NOT NULL,
-    descripcion text,
-    organismo text,
-    region text,
-    tipo text,
-    estado text,
-    monto numeric(20,2),
-    moneda text,
-    monto_label text,
-    rubros text[] DEFAULT '{}'::text[] NOT NULL,
-    rubro_scheme text,
-    publicada_at timestamp with time zone,
-    cierra_at timestamp with time zone,
-    url text,
-    sources text[] NOT NULL,
-    fingerprint text NOT NULL,
-    notificada boolean DEFAULT false NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    updated_at timestamp with time zone DEFAULT now() NOT NULL,
-    as_of timestamp with time zone,
-    announces boolean DEFAULT true NOT NULL,
-    withdrawn boolean,
-    CONSTRAINT licitaciones_as_of_check CHECK (((as_of >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (as_of <= '2200-01-01 00:00:00+00'::timestamp with time zone))),
-    CONSTRAINT licitaciones_cierra_at_check CHECK (((cierra_at >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (cierra_at <= '2200-01-01 00:00:00+00'::timestamp with time zone))),
-    CONSTRAINT licitaciones_descripcion_check CHECK (((length(descripcion) >= 1) AND (length(descripcion) <= 20000))),
-    CONSTRAINT licitaciones_estado_check CHECK (((length(estado) >= 1) AND (length(estado) <= 100))),
-    CONSTRAINT licitaciones_external_id_check CHECK (((length(external_id) >= 1) AND (length(external_id) <= 300))),
-    CONSTRAINT licitaciones_fingerprint_check CHECK (((length(fingerprint) >= 1) AND (length(fingerprint) <= 500))),
-    CONSTRAINT licitaciones_moneda_check CHECK ((moneda ~ '^[A-Z]{3}$'::text)),
-    CONSTRAINT licitaciones_monto_check CHECK ((monto >= (0)::numeric)),
-    CONSTRAINT licitaciones_monto_label_check CHECK (((length(monto_label) >= 1) AND (length(monto_label) <= 100))),
-    CONSTRAINT licitaciones_namespace_check CHECK (((length(namespace) >= 1) AND (length(namespace) <= 100))),
-    CONSTRAINT licitaciones_nombre_check CHECK (((length(nombre) >= 1) AND (length(nombre) <= 2000))),
-    CONSTRAINT licitaciones_organismo_check CHECK (((length(organismo) >= 1) AND (length(organismo) <= 500))),
-    CONSTRAINT licitaciones_publicada_at_check CHECK (((publicada_at >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (publicada_at <= '2200-01-01 00:00:00+00'::timestamp with time zone))),
-    CONSTRAINT licitaciones_region_check CHECK (((length(region) >= 1) AND (length(region) <= 200))),
-    CONSTRAINT licitaciones_rubro_scheme_check CHECK (((length(rubro_scheme) >= 1) AND (length(rubro_scheme) <= 50))),
-    CONSTRAINT licitaciones_rubros_check CHECK ((cardinality(rubros) <= 2000)),
-    CONSTRAINT licitaciones_sources_check CHECK (((cardinality(sources) >= 1) AND (cardinality(sources) <= 20))),
-    CONSTRAINT licitaciones_tipo_check CHECK (((length(tipo) >= 1) AND (length(tipo) <= 100))),
-    CONSTRAINT licitaciones_url_check CHECK (((length(url) >= 1) AND (length(url) <= 2000)))
-);
-
-COMMENT ON TABLE relevo.licitaciones IS 'One tender, merged from every source that tells of it.';
-
-COMMENT ON COLUMN relevo.licitaciones.as_of IS 'When its newest telling is of: an older one only fills blanks.';
-
-COMMENT ON COLUMN relevo.licitaciones.announces IS 'Whether it is open for offers, by its newest telling.';
-
-COMMENT ON COLUMN relevo.licitaciones.withdrawn IS 'Whether it is revoked or suspended, by its newest telling.';
 
 ALTER TABLE relevo.licitaciones ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
     SEQUENCE NAME relevo.licitaciones_id_seq
@@ -1719,6 +1823,12 @@ CREATE TABLE relevo.projects (
 WITH (fillfactor='50');
 
 COMMENT ON TABLE relevo.projects IS 'What a project may send now, shared by the fleet: its bucket, its breaker and its brakes.';
+
+COMMENT ON COLUMN relevo.projects.runaway_since IS 'Not used any more: a stream is stopped, not a project.';
+
+COMMENT ON COLUMN relevo.projects.installations IS 'Not used any more.';
+
+COMMENT ON COLUMN relevo.projects.counted_at IS 'Not used any more.';
 
 COMMENT ON COLUMN relevo.projects.receipts_after IS 'Before this moment its receipts are not asked for: the last request for some failed.';
 
@@ -1955,6 +2065,9 @@ ALTER TABLE ONLY relevo.device_installations
 ALTER TABLE ONLY relevo.event_audience
     ADD CONSTRAINT event_audience_pkey PRIMARY KEY (event_id, installation_id);
 
+ALTER TABLE ONLY relevo.event_counts
+    ADD CONSTRAINT event_counts_pkey PRIMARY KEY (stream_id, installation_id);
+
 ALTER TABLE ONLY relevo.event_followers
     ADD CONSTRAINT event_followers_pkey PRIMARY KEY (event_id, former_event_id);
 
@@ -1970,8 +2083,23 @@ ALTER TABLE ONLY relevo.event_progress_deltas
 ALTER TABLE ONLY relevo.event_progress
     ADD CONSTRAINT event_progress_pkey PRIMARY KEY (event_id, status);
 
+ALTER TABLE ONLY relevo.event_repeat_deltas
+    ADD CONSTRAINT event_repeat_deltas_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY relevo.event_repeats
+    ADD CONSTRAINT event_repeats_pkey PRIMARY KEY (event_id);
+
+ALTER TABLE ONLY relevo.event_streams
+    ADD CONSTRAINT event_streams_event_type_origin_key UNIQUE (event_type, origin);
+
+ALTER TABLE ONLY relevo.event_streams
+    ADD CONSTRAINT event_streams_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY relevo.event_types
     ADD CONSTRAINT event_types_pkey PRIMARY KEY (event_type);
+
+ALTER TABLE ONLY relevo.held_events
+    ADD CONSTRAINT held_events_pkey PRIMARY KEY (event_id);
 
 ALTER TABLE ONLY relevo.ingest_rejects
     ADD CONSTRAINT ingest_rejects_pkey PRIMARY KEY (id);
@@ -2062,6 +2190,10 @@ CREATE UNIQUE INDEX device_installations_token ON relevo.device_installations US
 
 CREATE INDEX event_progress_deltas_event ON relevo.event_progress_deltas USING btree (event_id);
 
+CREATE INDEX event_repeats_held ON relevo.event_repeats USING btree (event_id) WHERE (held_at IS NOT NULL);
+
+CREATE INDEX held_events_waiting ON relevo.held_events USING btree (stream_id, event_id) WHERE (released_at IS NULL);
+
 CREATE INDEX ingest_rejects_open ON relevo.ingest_rejects USING btree (source, retry_at) WHERE (resolved_at IS NULL);
 
 CREATE UNIQUE INDEX ingest_rejects_place ON relevo.ingest_rejects USING btree (source, md5(place));
@@ -2079,6 +2211,8 @@ CREATE INDEX notification_events_by_month ON relevo.notification_events USING bt
 CREATE INDEX notification_events_due ON relevo.notification_events USING btree (lane DESC, scheduled_at, id) WHERE (state = ANY (ARRAY['waiting'::text, 'fanning'::text]));
 
 CREATE INDEX notification_events_ending ON relevo.notification_events USING btree (updated_at, id) WHERE ((ended_at IS NOT NULL) AND (swept_at IS NULL));
+
+CREATE INDEX notification_events_held ON relevo.notification_events USING btree (deadline_at, id) WHERE (state = 'held'::text);
 
 CREATE INDEX notification_events_item ON relevo.notification_events USING btree (licitacion_id) WHERE (licitacion_id IS NOT NULL);
 
@@ -2115,6 +2249,9 @@ ALTER TABLE ONLY relevo.event_audience
 
 ALTER TABLE ONLY relevo.event_followers
     ADD CONSTRAINT event_followers_event_id_fkey FOREIGN KEY (event_id) REFERENCES relevo.notification_events(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY relevo.held_events
+    ADD CONSTRAINT held_events_event_id_fkey FOREIGN KEY (event_id) REFERENCES relevo.notification_events(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY relevo.notification_preferences
     ADD CONSTRAINT notification_preferences_installation_id_fkey FOREIGN KEY (installation_id) REFERENCES relevo.device_installations(installation_id) ON DELETE CASCADE;

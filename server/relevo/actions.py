@@ -1,4 +1,4 @@
-"""What operators do: pause and resume cycles, redrive dead letters, set what differs per event type."""
+"""What operators do: pause and resume cycles, redrive or release what was not sent, set what differs per type."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from relevo.model import Lane
 
 _SQL = queries.load("actions")
 _REDRIVE_BATCH = 1_000
+_RELEASE_BATCH = 1_000
 
 
 def pause(database: Database, cycle: str, reason: str, *, source: str = "") -> None:
@@ -144,6 +145,31 @@ def release_project(database: Database, project: str) -> bool:
             raise UsageError(f"There is no project {project}.", hint="`relevo status` lists them.")
         connection.execute(_SQL["wake_dispatch"])
     return bool(row[0])
+
+
+def release_events(database: Database, event_type: str, origin: str | None = None, *, drop: bool = False) -> int:
+    """Send what the runaway brake holds of an event type, or end it; it judges anew. Return how many events it held."""
+    asked: dict[str, Any] = {"event_type": event_type, "origin": origin, "drop": drop, "limit": _RELEASE_BATCH}
+    asked["detail"] = f"what was held of {event_type} was {'dropped' if drop else 'released'}"
+    with database.transaction() as connection:
+        streams = connection.execute(_SQL["release_streams"], asked).fetchall()
+        repeats = connection.execute(_SQL["release_repeats"], asked).fetchone()
+        released = repeats[0] if repeats else 0
+        if not streams and not released:
+            known = f"{event_type} from {origin}" if origin else event_type
+            raise UsageError(f"Nothing of {known} was ever sent.", hint="`relevo status` tells what is held.")
+    last = max((row[1] for row in streams if row[1] is not None), default=None)
+    more = last is not None
+    while more:
+        with database.transaction() as connection:
+            row = connection.execute(_SQL["release_events"], asked | {"last_event": last}).fetchone()
+            found, opened = row or (0, 0)
+        released += opened
+        more = found == _RELEASE_BATCH
+    with database.connection() as connection:
+        connection.execute(_SQL["wake_fanout"])
+        connection.execute(_SQL["wake_dispatch"])
+    return int(released)
 
 
 def unknown_installations(database: Database, installations: Sequence[UUID]) -> list[UUID]:

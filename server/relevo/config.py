@@ -468,16 +468,31 @@ class Settings(BaseSettings):
     push_brake_window_ms: int = _number(
         "How far back the brake on disabling tokens looks, in milliseconds.", 10 * MINUTE, 1, DAY
     )
+    push_runaway_brake: bool = _setting(
+        "Whether what comes again and again, far above its own past, is held until released; urgent ones never are.",
+        True,
+    )
     push_runaway_factor: int = _number(
-        "A project stops sending after this many times its installations within PUSH_RUNAWAY_WINDOW_MS.", 3, 1, 10_000
+        "The runaway brake holds what comes this many times as often within an hour as on its busiest day before.",
+        2,
+        1,
+        10_000,
     )
-    push_runaway_min_pushes: int = _number(
-        "The runaway brake lets this many pushes pass in any case: a handful of phones is no measure.",
+    push_runaway_min_events: int = _number(
+        "The runaway brake lets a phone have this many events an hour of a type and origin that it knows for a week.",
+        100,
+        1,
+        1_000_000,
+    )
+    push_runaway_first_events: int = _number(
+        "The runaway brake lets a phone have this many events an hour of a type and origin that is new, or personal.",
         1_000,
-        0,
-        1_000_000_000,
+        1,
+        1_000_000,
     )
-    push_runaway_window_ms: int = _number("How far back the runaway brake looks, in milliseconds.", 15 * MINUTE, 1, DAY)
+    push_runaway_repeats: int = _number(
+        "The runaway brake holds an event whose pushes were each tried again this often within an hour.", 10, 1, 1_000
+    )
     receipt_first_poll_ms: int = _number(
         "How long after sending a receipt is first asked for, in milliseconds.", 15 * MINUTE, 1, 12 * HOUR
     )

@@ -77,7 +77,7 @@ class EventStatus:
     id: int
     type: str
     key: str
-    state: Literal["waiting", "fanning", "fanned", "cancelled", "completed"]
+    state: Literal["waiting", "held", "fanning", "fanned", "cancelled", "completed"]
     deliveries: Mapping[str, int]
     raw: Mapping[str, Any]
 
@@ -85,7 +85,7 @@ class EventStatus:
     def left_to_send(self) -> bool:
         """Whether anything may still be sent."""
         open_ones = self.deliveries.get("pending", 0) + self.deliveries.get("retryable", 0)
-        return self.state in ("waiting", "fanning") or open_ones > 0
+        return self.state in ("waiting", "held", "fanning") or open_ones > 0
 
     @property
     def left_to_confirm(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from relevo.config import Settings
 from relevo.cycles.ingest import REJECT_ATTEMPTS
+from relevo.delivery import runaway
 from relevo.runtime.timing import Cron
 
 Row = Mapping[str, Any]
@@ -35,6 +36,7 @@ class Seen:
     sources: Sequence[Row]
     projects: Sequence[Row]
     archive: Sequence[Row]
+    held: Sequence[Row] = ()
     oldest_expired_s: float | None = None
     events_waiting: int = 0
     receipts_due: bool = False
@@ -60,6 +62,7 @@ def find_problems(seen: Seen, settings: Settings) -> list[str]:
         *_of_queue(seen, settings),
         *(problem for source in seen.sources for problem in _of_source(source)),
         *(problem for project in seen.projects for problem in _of_project(project)),
+        *(_of_runaway(row) for row in seen.held),
         *(
             f"{month['entity']} {month['month']:%Y-%m} is not archived: {month['last_error']}"
             for month in seen.archive
@@ -171,7 +174,7 @@ def _of_queue(seen: Seen, settings: Settings) -> Iterator[str]:
     limit_s = 3 * settings.reaper_interval_ms / 1000 + _SLACK_S
     if seen.oldest_expired_s is not None and seen.oldest_expired_s > limit_s:
         yield f"an expired claim has been waiting for a reaper for {in_words(seen.oldest_expired_s)}"
-    held = {row["project"] for row in seen.projects if _is_held(row)}
+    held = {row["project"] for row in seen.projects if row["breaker"] != "closed"}
     if any(row["cycle"] == "dispatch" and row["paused_reason"] for row in seen.cycles):
         return
     for row in seen.due:
@@ -202,22 +205,26 @@ def _of_source(source: Row) -> Iterator[str]:
         )
 
 
-def _is_held(project: Row) -> bool:
-    return project["breaker"] != "closed" or project["runaway_since"] is not None
-
-
 def _of_project(project: Row) -> Iterator[str]:
     name = project["project"]
     if project["breaker"] != "closed":
         yield f"project {name} sends nothing but probes: {project['breaker_reason']}"
     if project["pruning_stopped_at"] is not None:
         yield f"project {name} has so many unregistered tokens that none is disabled; check the push credentials"
-    if project["runaway_since"] is not None:
-        yield f"project {name} sent far more than it has phones and was stopped; `relevo release {name}` lets it go on"
+
+
+def _of_runaway(row: Row) -> str:
+    what, remedy = f"{row['event_type']} from {row['origin']}", runaway.remedy(row["event_type"], row["origin"])
+    return (
+        f"{row['events']} events of {what} are held as a runaway: {row['reason']}; "
+        f"`{remedy}` sends them, and with --drop ends them"
+    )
 
 
 def why_it_waits(event: Row, waits: Sequence[Row], paused: Mapping[str, str], now: datetime) -> list[str]:
     """Say why what is open of an event waits, and until when."""
+    if event["state"] == "held":
+        return [_runaway(event)]
     if event["state"] in ("waiting", "fanning"):
         scheduled = datetime.fromisoformat(event["scheduled_at"]) if event.get("scheduled_at") else None
         if scheduled is not None and scheduled > now:
@@ -225,14 +232,19 @@ def why_it_waits(event: Row, waits: Sequence[Row], paused: Mapping[str, str], no
         if "fanout" in paused:
             return [f"fanout is paused ({paused['fanout']}); `relevo resume fanout` switches it on"]
         return ["it waits for fan-out"]
-    return [f"{row['deliveries']} {row['lane']} of {row['project']}: {_why(row, paused, now)}" for row in waits]
+    whys = [_runaway(event) if row["repeats_held"] else _why(row, paused, now) for row in waits]
+    return [
+        f"{row['deliveries']} {row['lane']} of {row['project']}: {why}" for row, why in zip(waits, whys, strict=True)
+    ]
+
+
+def _runaway(event: Row) -> str:
+    return f"held by the runaway brake; `{runaway.remedy(event['type'])}` sends what it holds of this type"
 
 
 def _why(row: Row, paused: Mapping[str, str], now: datetime) -> str:
     if "dispatch" in paused:
         return f"dispatch is paused ({paused['dispatch']}); `relevo resume dispatch` switches it on"
-    if row["runaway_since"] is not None:
-        return f"the project was stopped as a runaway; `relevo release {row['project']}` lets it go on"
     if row["breaker"] not in (None, "closed"):
         return f"the breaker is open ({row['breaker_reason']}), the next probe comes at {_at(row['probe_at'])}"
     if row["rest_until"] is not None and row["rest_until"] > now:

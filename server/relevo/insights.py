@@ -145,6 +145,8 @@ class Status:
     projects: list[Row]
     due: list[Row]
     """What is due now per project and lane, and how long the oldest has been."""
+    held: list[Row]
+    """What the runaway brake holds, by type and origin."""
     health: Health
 
 
@@ -157,9 +159,10 @@ def status(database: Database, settings: Settings) -> Status:
         _rows(database, "list_due", most=MOST_DUE, limit=MAX_LIMIT),
     )
     waiting = _rows(database, "read_health")[0]
-    seen = Seen(waiting.pop("now"), workers, cycles, due, found, sending, archive(database), **waiting)
+    stopped = held(database)
+    seen = Seen(waiting.pop("now"), workers, cycles, due, found, sending, archive(database), stopped, **waiting)
     problems = Health(tuple(find_problems(seen, settings)))
-    return Status(workers, cycles, _rows(database, "sum_claims")[0], found, sending, due, problems)
+    return Status(workers, cycles, _rows(database, "sum_claims")[0], found, sending, due, stopped, problems)
 
 
 def sources(database: Database) -> list[Row]:
@@ -170,6 +173,11 @@ def sources(database: Database) -> list[Row]:
 def projects(database: Database) -> list[Row]:
     """Return the projects with what holds them up."""
     return _rows(database, "list_projects", limit=MAX_LIMIT)
+
+
+def held(database: Database) -> list[Row]:
+    """Return what the runaway brake holds, by type and origin."""
+    return _rows(database, "list_held", limit=MOST_DUE)
 
 
 def health(database: Database, settings: Settings) -> Health:

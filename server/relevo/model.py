@@ -82,8 +82,10 @@ Obstacle = Literal[
     "opted_out",
     "preference_changed",
     "token_changed",
+    "repeats_held",
 ]
-"""Why a delivery must not be sent as it was planned; token_changed: not to this token, but to the new one."""
+"""Why a delivery must not be sent as it was planned; token_changed: not to this token, but to the new one;
+repeats_held: not before the runaway brake is released."""
 
 
 class Delivery(NamedTuple):

@@ -87,6 +87,8 @@ with dead as materialized (
   select o.notification_event_id, s.status, s.sign * count(*)::int
     from opened o cross join (values ('failed', -1), ('pending', 1)) as s(status, sign)
    group by o.notification_event_id, s.status, s.sign
+), repeated as (
+  insert into relevo.event_repeat_deltas (event_id, repeats) select o.notification_event_id, count(*)::int from opened o group by o.notification_event_id
 )
 select o.project, count(*)::int from opened o group by o.project;
 
@@ -106,18 +108,77 @@ select relevo.wake('dispatch');
 -- Lets a project send again: its breaker is probed at once, its brakes are off and judge anew, its rate is full; tells whether anything held it.
 with before as materialized (
   select p.project, p.breaker <> 'closed' or p.rate_share < 1 or p.rest_until > now()
-         or num_nonnulls(p.pruning_stopped_at, p.runaway_since) > 0 as held
+         or p.pruning_stopped_at is not null as held
     from relevo.projects p where p.project = %(project)s for update
 ), progress as (
   insert into relevo.project_incidents (project, at, what) select b.project, now(), 'released' from before b where b.held
 )
 update relevo.projects p
-   set rate_share = 1, rest_until = null, failures = 0, trips = 0, pruning_stopped_at = null, runaway_since = null, filled_at = now(),
+   set rate_share = 1, rest_until = null, failures = 0, trips = 0, pruning_stopped_at = null, filled_at = now(),
        probe_at = case when p.breaker = 'closed' then null else now() end,
        judged_since = greatest(now(), (select max(t.at) from relevo.push_tallies t where t.project = %(project)s))
   from before b
  where p.project = b.project
 returning b.held;
+
+-- name: release_streams
+-- Lets the runaway brake judge a type anew, as if nothing had been counted this hour; names its origins and the last event that it holds.
+with before as materialized (
+  select s.id, s.origin, s.held_projects, s.held_at is not null as held
+    from relevo.event_streams s
+   where s.event_type = %(event_type)s and (%(origin)s::text is null or s.origin = %(origin)s)
+     for update
+), told as (
+  insert into relevo.project_incidents (project, at, what, detail)
+  select distinct p.project, now(), 'runaway_released', %(detail)s from before b cross join unnest(b.held_projects) as p(project) where b.held
+), released as (
+  update relevo.event_streams s
+     set releases = s.releases + 1, held_at = null, held_reason = null, held_above = null, held_projects = '{}'
+    from before b where s.id = b.id
+)
+select b.origin, (select max(h.event_id) from relevo.held_events h where h.stream_id = b.id and h.released_at is null) as last_event
+  from before b order by b.origin;
+
+-- name: release_events
+-- Lets a batch of a type's held events fan out, or ends them; tells how many it looked at and how many those were.
+with waiting as materialized (
+  select h.event_id
+    from relevo.event_streams s
+    join relevo.held_events h on h.stream_id = s.id and h.released_at is null and h.event_id <= %(last_event)s
+   where s.event_type = %(event_type)s and (%(origin)s::text is null or s.origin = %(origin)s)
+   order by h.event_id
+   limit %(limit)s
+     for update of h
+), opened as (
+  update relevo.notification_events e
+     set state = case when %(drop)s then 'cancelled' else 'waiting' end, ended_at = case when %(drop)s then now() end,
+         end_reason = case when %(drop)s then 'it was dropped while the runaway brake held it' end, updated_at = now()
+    from waiting w
+   where e.id = w.event_id and e.state = 'held'
+  returning e.id
+), noted as (
+  update relevo.held_events h set released_at = now() from waiting w where h.event_id = w.event_id
+)
+select (select count(*) from waiting)::int, (select count(*) from opened)::int;
+
+-- name: release_repeats
+-- Lets the deliveries of a type's events be sent again that were repeated too often, or ends those events; tells how many events.
+with held as materialized (
+  select r.event_id
+    from relevo.event_repeats r
+    join relevo.notification_events e on e.id = r.event_id
+   where r.held_at is not null and e.event_type = %(event_type)s
+     and (%(origin)s::text is null or relevo.event_origin(e) = %(origin)s)
+     for update of r
+), freed as (
+  delete from relevo.event_repeats r using held h where r.event_id = h.event_id
+)
+select count(*)::int, count(*) filter (where %(drop)s and relevo.cancel(h.event_id, 'it was dropped while the runaway brake held it'))::int
+  from held h;
+
+-- name: wake_fanout
+-- Wakes fan-out, if it sleeps.
+select relevo.wake('fanout');
 
 -- name: forget_installation
 -- Forgets a person: deletes the installation with all that leads to anybody, and what was said to it alone.

@@ -38,6 +38,8 @@ select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_ty
             when e.audience = 'matching' and not exists (
               select from relevo.notification_preferences p
                where p.installation_id = d.installation_id and relevo.preference_matches(p, e)) then 'preference_changed'
+            when d.lane = 'bulk' and (select exists (select from relevo.event_repeats r where r.held_at is not null)) and exists (
+              select from relevo.event_repeats r where r.event_id = d.notification_event_id and r.held_at is not null) then 'repeats_held'
        end as obstacle,
        extract(epoch from x.deadline_at - coalesce(%(now)s::timestamptz, now()))::float8 as seconds_left
   from relevo.notification_deliveries d
@@ -131,6 +133,8 @@ select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_ty
             when e.audience = 'matching' and not exists (
               select from relevo.notification_preferences p
                where p.installation_id = d.installation_id and relevo.preference_matches(p, e)) then 'preference_changed'
+            when d.lane = 'bulk' and (select exists (select from relevo.event_repeats r where r.held_at is not null)) and exists (
+              select from relevo.event_repeats r where r.event_id = d.notification_event_id and r.held_at is not null) then 'repeats_held'
        end as obstacle,
        extract(epoch from x.deadline_at - coalesce(%(now)s::timestamptz, now()))::float8 as seconds_left
   from unnest(%(days)s::date[], %(ids)s::bigint[]) as k(event_day, id)
@@ -381,6 +385,9 @@ with outcome as materialized (
   select c.project, coalesce(%(now)s::timestamptz, now()), coalesce(sum(c.n) filter (where c.status in ('sent', 'ok')), 0), sum(c.n),
          coalesce(sum(c.n) filter (where c.status = 'invalid'), 0)
     from changed c where c.spent > 0 group by c.project
+), repeated as (
+  insert into relevo.event_repeat_deltas (event_id, repeats)
+  select c.event_id, sum(c.n)::int from changed c where c.spent > 0 and c.former_status = 'retryable' group by c.event_id
 ), first as materialized (
   select e.id, e.licitacion_id, e.first_sent_at
     from (select distinct c.event_id from changed c where c.status in ('sent', 'ok')) c

@@ -61,7 +61,7 @@ delete from relevo.ingest_rejects r using old where r.id = old.id;
 with old as materialized (
   select p.project from relevo.projects p
    where p.filled_at < coalesce(%(now)s::timestamptz, now()) - %(retention_days)s * interval '1 day'
-     and p.breaker = 'closed' and p.pruning_stopped_at is null and p.runaway_since is null
+     and p.breaker = 'closed' and p.pruning_stopped_at is null
      and coalesce(p.rest_until, '-infinity') < coalesce(%(now)s::timestamptz, now())
      and not exists (select from relevo.device_installations i where i.project = p.project)
      and not exists (select from relevo.notification_deliveries d where d.project = p.project and d.status in ('pending', 'retryable'))

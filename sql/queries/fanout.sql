@@ -1,6 +1,6 @@
 -- name: pick_event
 -- Locks the next event that is due to fan out, urgent ones first, passing by those another replica is at.
-select e.id, e.event_type, e.audience, e.event_day, e.fanout_upto, e.fanout_cursor,
+select e.id, e.event_type, e.audience, e.lane, e.event_day, e.fanout_upto, e.fanout_cursor,
        case when e.audience = 'matching' then relevo.event_buckets(e) end as buckets,
        (e.deadline_at <= coalesce(%(now)s::timestamptz, now())) is true as too_late
   from relevo.notification_events e
@@ -87,19 +87,26 @@ offset %(limit)s - 1
  limit 1;
 
 -- name: create_deliveries
--- Makes the deliveries of one slice; plain, for slice and cursor commit together, so that none can be there already.
-insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane,
-                                            at_most_once, next_attempt_at, deadline_at)
-select e.event_day, e.id, t.installation_id, e.event_type, t.provider, relevo.sending_project(t.provider, t.project), e.lane, e.at_most_once,
-       coalesce(%(now)s::timestamptz, now()), e.deadline_at
-  from relevo.notification_events e
-  cross join relevo.slice_targets(%(event_id)s, %(audience)s, %(buckets)s::text[], %(after_seq)s, %(upto_seq)s) t
- where e.id = %(event_id)s
-   and not exists (select from relevo.event_followers f -- whoever got what this event follows is not told again
-                     join relevo.notification_events o on o.id = f.former_event_id
-                     join relevo.notification_deliveries d
-                       on d.event_day = o.event_day and d.notification_event_id = o.id and d.installation_id = t.installation_id
-                    where f.event_id = e.id and d.status in ('sent', 'ok', 'unconfirmed', 'unknown'));
+-- Makes the deliveries of one slice, plainly, for slice and cursor commit together, so that none can be there already; counts them and
+-- names the first of the phones, if they are watched.
+with made as (
+  insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane,
+                                              at_most_once, next_attempt_at, deadline_at)
+  select e.event_day, e.id, t.installation_id, e.event_type, t.provider, relevo.sending_project(t.provider, t.project), e.lane, e.at_most_once,
+         coalesce(%(now)s::timestamptz, now()), e.deadline_at
+    from relevo.notification_events e
+    cross join relevo.slice_targets(%(event_id)s, %(audience)s, %(buckets)s::text[], %(after_seq)s, %(upto_seq)s) t
+   where e.id = %(event_id)s
+     and not exists (select from relevo.event_followers f -- whoever got what this event follows is not told again
+                       join relevo.notification_events o on o.id = f.former_event_id
+                       join relevo.notification_deliveries d
+                         on d.event_day = o.event_day and d.notification_event_id = o.id and d.installation_id = t.installation_id
+                      where f.event_id = e.id and d.status in ('sent', 'ok', 'unconfirmed', 'unknown'))
+  returning installation_id, project
+)
+select (select count(*)::int from made) as created,
+       case when %(watched)s > 0 then array(select m.installation_id from made m order by m.installation_id limit %(watched)s) end as installations,
+       case when %(watched)s > 0 then array(select distinct m.project from made m) end as projects;
 
 -- name: create_missing_deliveries
 -- Makes the deliveries of one slice that are not there yet: after a violation showed that some are.

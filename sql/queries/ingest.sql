@@ -86,7 +86,7 @@ update relevo.notification_events e
        match_tipo = i.tipo, match_monto = i.monto, match_moneda = i.moneda, match_words = relevo.words(i.text), updated_at = now()
   from jsonb_to_recordset(%(events)s) as i(licitacion_id bigint, title text, body text, rubros text[], region text, tipo text,
          monto numeric, moneda text, text text)
- where e.licitacion_id = i.licitacion_id and e.event_type = %(event_type)s and e.state = 'waiting';
+ where e.licitacion_id = i.licitacion_id and e.event_type = %(event_type)s and e.state in ('waiting', 'held');
 
 -- name: move_deadlines
 -- Lets the deadline of an event follow its tender as long as anything of it may be sent, however far it was fanned out.

@@ -94,6 +94,8 @@ select s.at, s.what, s.detail
   from relevo.notification_events e
   left join relevo.licitaciones l on l.id = e.licitacion_id
   left join relevo.licitacion_registry r on r.namespace = l.namespace and r.external_id = l.external_id
+  left join relevo.held_events h on h.event_id = e.id
+  left join relevo.event_repeats t on t.event_id = e.id
   cross join lateral (values
     (l.publicada_at, 'tender published', concat_ws(', ', l.external_id, l.organismo)),
     (r.claimed_at, 'tender first seen', concat('by ', r.source)),
@@ -102,6 +104,9 @@ select s.at, s.what, s.detail
     (e.fanout_started_at, 'fan-out began', concat('for installations registered until then, as of ', e.event_day)),
     (e.fanout_finished_at, 'fan-out finished', concat_ws(': ', concat(e.targets_selected, ' targets, ', e.deliveries_created, ' deliveries'),
                                                            case when e.ended_at is null then e.end_reason end)),
+    (h.held_at, 'held by the runaway brake', h.reason),
+    (nullif(h.released_at, e.ended_at), 'released', null),
+    (t.held_at, 'pushes held by the runaway brake', t.reason),
     (e.first_sent_at, 'first push sent', null),
     (e.ended_at, e.state, e.end_reason),
     (e.swept_at, 'open deliveries ended', null),
@@ -138,7 +143,8 @@ select x.status, x.last_error_code, count(*)::int as deliveries, min(x.last_erro
 -- name: list_event_waits
 -- Tells why what is open of an event waits, and until when, per project, out of a bounded sample of its deliveries.
 select x.project, x.lane, count(*)::int as deliveries, min(x.next_attempt_at) as next_attempt_at, bool_or(x.claimed) as claimed,
-       p.breaker, p.breaker_reason, p.probe_at, p.rest_until, p.runaway_since
+       p.breaker, p.breaker_reason, p.probe_at, p.rest_until,
+       x.lane = 'bulk' and exists (select from relevo.event_repeats r where r.event_id = %(event_id)s and r.held_at is not null) as repeats_held
   from (select d.project, d.lane, d.next_attempt_at, d.claim_token is not null as claimed
           from relevo.notification_events e
           join relevo.notification_deliveries d on d.event_day = e.event_day and d.notification_event_id = e.id
@@ -199,7 +205,7 @@ select s.source, s.last_outcome, s.last_detail, s.last_asked_at, s.last_ok_at, s
 -- name: list_projects
 -- Lists the projects with what holds them up, and how they fared in the last minutes.
 select p.project, p.rate_share, p.rest_until, p.breaker, p.breaker_reason, p.breaker_since, p.probe_at, p.trips,
-       p.pruning_stopped_at, p.runaway_since,
+       p.pruning_stopped_at,
        coalesce((select sum(c.connections)::int from relevo.push_connections c where c.project = p.project and c.leased_until > now()), 0) as connections,
        t.sent, t.answers, t.unregistered
   from relevo.projects p
@@ -208,6 +214,32 @@ select p.project, p.rate_share, p.rest_until, p.breaker, p.breaker_reason, p.bre
                         from relevo.push_tallies t where t.project = p.project and t.at > now() - interval '15 minutes') t
  order by p.project
  limit %(limit)s;
+
+-- name: list_held
+-- Lists what the runaway brake holds: streams with their held events, found by skipping along their index and counted up to a bound, and
+-- types whose pushes were repeated too often.
+with recursive held as (
+  (select h.stream_id from relevo.held_events h where h.released_at is null order by h.stream_id limit 1)
+  union all
+  select n.stream_id
+    from held s
+    cross join lateral (select h.stream_id from relevo.held_events h
+                         where h.released_at is null and h.stream_id > s.stream_id order by h.stream_id limit 1) n
+)
+select s.event_type, s.origin, coalesce(s.held_reason, 'it was released, but not to the end') as reason, n.events, false as repeats
+  from held
+  join relevo.event_streams s on s.id = held.stream_id
+  cross join lateral (select count(*)::int as events
+                        from (select from relevo.held_events h join relevo.notification_events e on e.id = h.event_id and e.state = 'held'
+                               where h.stream_id = s.id and h.released_at is null limit %(limit)s) x) n
+ where n.events > 0
+union all
+select x.event_type, x.origin, min(x.reason), count(*)::int, true
+  from (select e.event_type, relevo.event_origin(e) as origin, r.reason
+          from relevo.event_repeats r join relevo.notification_events e on e.id = r.event_id and e.ended_at is null
+         where r.held_at is not null limit %(limit)s) x
+ group by x.event_type, x.origin
+ order by 1, 2, 5;
 
 -- name: list_archive
 -- Lists the months that left the hot tables, oldest first: how far each is, and what keeps it.

@@ -56,7 +56,7 @@ on conflict (project) do nothing;
 -- name: lock_project
 -- Locks a project's row, so that the fleet decides about it one after the other, and tells the time.
 select p.project, p.urgent_tokens, p.bulk_tokens, p.filled_at, p.rate_share, p.rest_until, p.breaker, p.breaker_reason, p.breaker_by,
-       p.breaker_since, p.probe_at, p.trips, p.failures, p.pruning_stopped_at, p.runaway_since,
+       p.breaker_since, p.probe_at, p.trips, p.failures, p.pruning_stopped_at,
        array(select c.answered_by from relevo.credential_answers c where c.project = p.project) as watched,
        exists (select from relevo.refused_events r where r.project = p.project and not r.taken_since) as refused,
        coalesce(%(now)s::timestamptz, clock_timestamp()) as now
@@ -69,7 +69,7 @@ update relevo.projects
    set urgent_tokens = %(urgent_tokens)s, bulk_tokens = %(bulk_tokens)s, filled_at = %(filled_at)s, rate_share = %(rate_share)s,
        rest_until = %(rest_until)s, breaker = %(breaker)s, breaker_reason = %(breaker_reason)s, breaker_by = %(breaker_by)s,
        breaker_since = %(breaker_since)s, probe_at = %(probe_at)s, trips = %(trips)s, failures = %(failures)s,
-       pruning_stopped_at = %(pruning_stopped_at)s, runaway_since = %(runaway_since)s
+       pruning_stopped_at = %(pruning_stopped_at)s
  where project = %(project)s;
 
 -- name: lease_connections
@@ -165,19 +165,6 @@ select coalesce(sum(t.sent), 0)::bigint, coalesce(sum(t.answers), 0)::bigint, co
   from relevo.push_tallies t
  where t.project = %(project)s and t.at > coalesce(%(now)s::timestamptz, now()) - %(window_ms)s * interval '1 millisecond'
    and t.at > coalesce((select p.judged_since from relevo.projects p where p.project = %(project)s), '-infinity');
-
--- name: count_installations
--- Counts a project's installations at most every few minutes; in between the last count is told.
-update relevo.projects p
-   set installations = (select count(*) from relevo.device_installations i where i.project = %(project)s),
-       counted_at = coalesce(%(now)s::timestamptz, now())
- where p.project = %(project)s
-   and (p.counted_at is null or p.counted_at < coalesce(%(now)s::timestamptz, now()) - interval '5 minutes')
-returning p.installations;
-
--- name: read_installations
--- Tells the last count of a project's installations.
-select coalesce(p.installations, 0) from relevo.projects p where p.project = %(project)s;
 
 -- name: move_tokens
 -- Writes down which project each token belongs to, as the push service told; installations are locked in their order.

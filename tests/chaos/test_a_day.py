@@ -134,9 +134,8 @@ def check_sums(day: Day, conn: psycopg.Connection[Any], everyone: int) -> None:
         assert {name: count for name, count in status.deliveries.items() if count} == day.states(hour), hour
     assert conn.execute("select from relevo.claims").fetchall() == []
     assert not day.counted()["claims_reaped"], "nothing was left for the reaper"
-    assert conn.execute("select breaker, pruning_stopped_at, runaway_since from relevo.projects").fetchall() == [
-        ("closed", None, None)
-    ]
+    assert conn.execute("select breaker, pruning_stopped_at from relevo.projects").fetchall() == [("closed", None)]
+    assert conn.execute("select from relevo.held_events").fetchall() == []
 
 
 def check_fates(day: Day, everyone: int) -> None:

@@ -38,8 +38,6 @@ NOT_COVERED: dict[str, str] = {
     "claims.mark_unsent": "likewise",
     "claims.end_claim": "only where something is handed back; the reaper of every scene executes it afterwards",
     "projects.forget_credential_answers": "only where a fault was met and PUSH_CREDENTIAL_WINDOW_MS ago",
-    "projects.count_installations": "only where more than PUSH_RUNAWAY_MIN_PUSHES were sent; a brake, not a send",
-    "projects.read_installations": "likewise",
 }
 # These come at every run, and every time that they came without a kill.
 STEADY = (

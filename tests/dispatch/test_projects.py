@@ -261,64 +261,6 @@ class TestPruningBrake:
         assert worker.received("fine") == 1
 
 
-class TestRunawayBrake:
-    """More pushes than any plan would send to so few phones."""
-
-    @pytest.fixture
-    def runaway(self, relay) -> Relay:
-        """A relay that has sent four events to each of five phones, where three are plenty."""
-        worker: Relay = relay(push_runaway_min_pushes=10)
-        worker.travel(seconds=0)
-        worker.add_phones(5)
-        for _ in range(4):
-            worker.tell_everyone()
-            worker.dispatch()
-        return worker
-
-    def test_it_trips(self, runaway: Relay) -> None:
-        """Nothing more is claimed or sent, everything is kept, and operators are told."""
-        runaway.tell_everyone()
-        before, posts = runaway.deliveries(), runaway.posts()
-        assert runaway.dispatch().outcome == "idle"
-        assert (runaway.deliveries(), runaway.posts(), runaway.claims()) == (before, posts, 0)
-        assert runaway.project()["runaway_since"] is not None
-        assert runaway.incidents() == ["runaway_stopped"]
-        assert "far more than it has phones" in problems(runaway)
-
-    def test_it_does_not_trip_for_an_ordinary_day(self, relay) -> None:
-        """Three events for everyone within the window are fine, and so is what a handful of phones gets."""
-        worker = relay(push_runaway_min_pushes=10)
-        worker.travel(seconds=0)
-        worker.add_phones(5)
-        for _ in range(3):
-            worker.tell_everyone()
-            worker.dispatch()
-        assert worker.project()["runaway_since"] is None
-        worker.everyone_received(3)
-
-    def test_it_is_released_when_the_window_has_passed(self, runaway: Relay) -> None:
-        """By itself: the next rounds find that it is over and send what waited."""
-        runaway.tell_everyone()
-        runaway.dispatch()
-        runaway.travel(minutes=16)
-        runaway.drain()
-        runaway.everyone_received(5)
-        assert runaway.project()["runaway_since"] is None
-        assert runaway.incidents() == ["runaway_stopped", "runaway_released"]
-
-    def test_it_is_released_by_an_operator(self, runaway: Relay) -> None:
-        """Releasing the project lets it go on at once, and judge anew from there."""
-        runaway.tell_everyone()
-        runaway.dispatch()
-        (before,) = insights.projects(runaway.app.database)
-        assert actions.release_project(runaway.app.database, "default")
-        (after,) = insights.projects(runaway.app.database)
-        assert after["sent"] == before["sent"] > 0  # what was sent was sent
-        runaway.drain()
-        runaway.everyone_received(5)
-        assert runaway.incidents() == ["runaway_stopped", "released"]
-
-
 class TestOperators:
     """What can be seen and done."""
 

@@ -179,7 +179,7 @@ class TestTheBrakes:
 
     def test_one_projects_trouble_is_not_anothers(self, relay) -> None:
         """While one project's brake is drawn, another's gone token is disabled, and its pushes are not held up."""
-        worker = relay(push_runaway_min_pushes=10)
+        worker = relay()
         worker.travel(seconds=0)
         worker.add_phones(60, "bad", "!DeviceNotRegistered!project=@acme/bad", project="@acme/bad")
         worker.tell_everyone()
@@ -191,18 +191,6 @@ class TestTheBrakes:
         worker.dispatch()
         assert (worker.is_disabled(gone), worker.disabled()) == (True, 1)
         assert worker.incidents() == ["pruning_stopped"]
-
-    def test_a_runaway_is_measured_by_its_own_phones(self, relay) -> None:
-        """Four events to each of five phones are too many, however many phones another project has."""
-        worker = relay(push_runaway_min_pushes=10)
-        worker.travel(seconds=0)
-        worker.add_phones(500, "other", "!project=@acme/other", project="@acme/other")
-        few = worker.add_phones(5)
-        for _ in range(4):
-            worker.tell(*few)
-            worker.dispatch()
-        assert worker.project()["runaway_since"] is not None
-        assert worker.incidents() == ["runaway_stopped"]
 
 
 class TestTheRate:

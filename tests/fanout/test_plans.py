@@ -65,7 +65,7 @@ def compare(conn: psycopg.Connection[Any], app: App, key: str) -> None:
     buckets = conn.execute(ask, [made.event_id]).fetchone()[0]
     asked = {
         "event_id": made.event_id, "audience": "matching", "buckets": buckets,
-        "after_seq": 0, "upto_seq": MANY, "limit": 10_000, "now": None,
+        "after_seq": 0, "upto_seq": MANY, "limit": 10_000, "watched": 100, "now": None,
     }  # fmt: skip
     plan = explain(conn, FANOUT["create_deliveries"], asked)
     assert "preference_index" in {node.get("Relation Name") for node in nodes(plan)}, "its targets must be in the plan"

@@ -79,7 +79,8 @@ def run(task: Mapping[str, Any], counts: Counts) -> str:
 
 def watch(kill: Mapping[str, Any] | None, counts: Counts) -> None:
     """Count the named statements as they are executed, and kill this process before or after one of them."""
-    names = {body: f"{step}.{name}" for step in ("ingest", "fanout") for name, body in queries.load(step).items()}
+    steps = ("ingest", "fanout", "runaway")
+    names = {body: f"{step}.{name}" for step in steps for name, body in queries.load(step).items()}
     execute = psycopg.Cursor.execute
 
     def watched(self: Any, query: Any, *args: Any, **kwargs: Any) -> Any:

@@ -103,7 +103,6 @@ USED = {
     "breaker": OPEN,
     "probing": OPEN | {"breaker": "probing"},
     "pruning brake": {"pruning_stopped_at": "2026-01-01Z"},
-    "runaway brake": {"runaway_since": "2026-01-01Z"},
     "resting": {"rest_until": "2200-01-01Z"},
     "has phones": {},
     "has pending": {},

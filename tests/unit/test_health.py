@@ -50,7 +50,7 @@ def source(**more: Any) -> dict[str, Any]:
 
 def project(**more: Any) -> dict[str, Any]:
     """Make a project's line."""
-    well = {"breaker": "closed", "breaker_reason": None, "pruning_stopped_at": None, "runaway_since": None}
+    well = {"breaker": "closed", "breaker_reason": None, "pruning_stopped_at": None}
     return {"project": "app"} | well | more
 
 
@@ -145,6 +145,10 @@ ILL: list[tuple[dict[str, Any], str]] = [
     ({"sources": [source(last_outcome="rejected", since_ok_s=None)]}, "source folder has not been read yet: rejected"),
     ({"sources": [source(since_news_s=5 * 86_400.0)]}, "source folder has had nothing new for 5 days"),
     ({"projects": [project(breaker="open", breaker_reason="403")]}, "project app sends nothing but probes: 403"),
+    (
+        {"held": [{"event_type": "digest", "origin": "app", "events": 7, "reason": "it came 8 times"}]},
+        "7 events of digest from app are held as a runaway: it came 8 times; `relevo release --type digest --origin app`",
+    ),
 ]
 
 
@@ -164,7 +168,7 @@ def test_a_project_that_is_held_up_is_told_once() -> None:
 
 def wait(**more: Any) -> dict[str, Any]:
     """Make the line of what waits in one project."""
-    free = {"breaker": "closed", "breaker_reason": None, "probe_at": None, "rest_until": None, "runaway_since": None}
+    free = {"breaker": "closed", "breaker_reason": None, "probe_at": None, "rest_until": None, "repeats_held": False}
     return {"project": "app", "lane": "bulk", "deliveries": 3, "next_attempt_at": NOW, "claimed": False} | free | more
 
 
@@ -185,7 +189,13 @@ LATER = NOW + timedelta(minutes=5)
             "next probe comes at 2026",
         ),
         ({"state": "fanned"}, [wait(rest_until=LATER)], {}, "asked for a rest until 2026-11-15 12:05:00Z"),
-        ({"state": "fanned"}, [wait(runaway_since=NOW)], {}, "`relevo release app` lets it go on"),
+        ({"state": "held"}, [], {}, "held by the runaway brake; `relevo release --type digest` sends"),
+        (
+            {"state": "fanned"},
+            [wait(repeats_held=True)],
+            {},
+            "3 bulk of app: held by the runaway brake; `relevo release",
+        ),
         ({"state": "fanned"}, [wait(next_attempt_at=LATER)], {}, "tried again from 2026-11-15 12:05:00Z on"),
         ({"state": "fanned"}, [wait(claimed=True)], {}, "being sent"),
         ({"state": "fanned"}, [wait()], {}, "due; the rate lets them go"),
@@ -195,7 +205,7 @@ def test_an_event_says_why_it_waits(
     event: dict[str, Any], waits: list[Any], paused: dict[str, str], words: str
 ) -> None:
     """Scheduled, paused, held by a breaker, resting, waiting for its next try: each with its time."""
-    [said] = why_it_waits(event, waits, paused, NOW)
+    [said] = why_it_waits({"type": "digest"} | event, waits, paused, NOW)
     assert words in said
 
 

@@ -28,8 +28,6 @@ RULES = Rules(
     credential_window_ms=3_600_000,
     brake_share=0.2,
     brake_min=50,
-    runaway_factor=3,
-    runaway_min=1_000,
 )
 FULL = Project(
     project="default",
@@ -46,7 +44,6 @@ FULL = Project(
     trips=0,
     failures=0,
     pruning_stopped_at=None,
-    runaway_since=None,
 )
 EMPTY = replace(FULL, urgent_tokens=0.0, bulk_tokens=0.0)
 OPEN = replace(
@@ -84,8 +81,6 @@ class TestReserve:
             (replace(EMPTY, urgent_tokens=1.0), "urgent", 1, 1, "granted"),
             (OPEN, "urgent", 1, 0, "breaker"),
             (PROBING, "urgent", 1, 0, "breaker"),
-            (replace(FULL, runaway_since=NOW), "urgent", 1, 0, "runaway"),
-            (replace(OPEN, runaway_since=NOW), "urgent", 1, 0, "runaway"),
             (replace(FULL, rest_until=after(2)), "urgent", 1, 0, "rest"),
             (replace(FULL, rest_until=after(-1)), "urgent", 1, 1, "granted"),
         ],
@@ -111,7 +106,7 @@ class TestReserve:
         """Rate 0 grants everything, but neither a breaker nor a rest nor a brake is lifted by it."""
         free = replace(RULES, rate_per_s=0)
         assert limits.reserve(EMPTY, free, NOW, "bulk", 5_000)[1].count == 5_000
-        for state in (OPEN, replace(FULL, rest_until=after(5)), replace(FULL, runaway_since=NOW)):
+        for state in (OPEN, replace(FULL, rest_until=after(5))):
             assert limits.reserve(state, free, NOW, "bulk", 5)[1].count == 0
 
     @pytest.mark.parametrize("rate", [1, 7, 99])
@@ -420,22 +415,6 @@ class TestRefusals:
 def test_the_brake_on_pruning(answers: int, unregistered: int, abnormal: bool) -> None:
     """At least fifty, and more than a fifth of the answers."""
     assert limits.is_abnormal(answers, unregistered, RULES) == abnormal
-
-
-@pytest.mark.parametrize(
-    ("sent", "installations", "runaway"),
-    [
-        (0, 0, False),
-        (1_000, 1, False),
-        (1_001, 1, True),
-        (3_000, 1_000, False),
-        (3_001, 1_000, True),
-        (299_999, 100_000, False),
-    ],
-)
-def test_the_runaway_brake(sent: int, installations: int, runaway: bool) -> None:
-    """More than three times the installations, and more than a handful of phones could explain."""
-    assert limits.is_runaway(sent, installations, RULES) == runaway
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,9 @@ def make_table(*columns: str, title: str | None = None, wide: Sequence[str] = ()
 _COLOURS = {
     **dict.fromkeys(("ok", "alive", "fanned", "unchanged", "closed"), "green"),
     **dict.fromkeys(("idle", "stopped"), "dim"),
-    **dict.fromkeys(("partial", "skipped", "stopping", "silent", "cancelled", "unavailable", "probing"), "yellow"),
+    **dict.fromkeys(
+        ("partial", "skipped", "stopping", "silent", "cancelled", "held", "unavailable", "probing"), "yellow"
+    ),
     **dict.fromkeys(("failed", "abandoned", "lost", "rejected", "open"), "bold red"),
     **dict.fromkeys(("running", "fanning"), "cyan"),
 }

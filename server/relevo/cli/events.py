@@ -117,13 +117,13 @@ def cancel(
 def events(
     event_type: Annotated[str | None, typer.Option("--type", help="Only this type.")] = None,
     state: Annotated[
-        str | None, typer.Option(help="Only this state: waiting, fanning, fanned, cancelled, completed.")
+        str | None, typer.Option(help="Only this state: waiting, held, fanning, fanned, cancelled, completed.")
     ] = None,
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
     """Show events, newest first."""
-    states = ("waiting", "fanning", "fanned", "cancelled", "completed")
+    states = ("waiting", "held", "fanning", "fanned", "cancelled", "completed")
     if state is not None and state not in states:
         raise UsageError(f"There is no state {state}.", hint=f"Known: {', '.join(states)}.")
     settings = load_settings()

@@ -154,6 +154,7 @@ def status(as_json: AsJson = False) -> None:
                     "sources": seen.sources,
                     "projects": seen.projects,
                     "due": seen.due,
+                    "held": seen.held,
                     "cycles": seen.cycles,
                     "workers": seen.workers,
                 }
@@ -235,7 +236,6 @@ def _projects(rows: Sequence[dict[str, Any]]) -> Table:
         if row["breaker"] != "closed":
             since, probe = (f"{row[at].astimezone(UTC):%H:%M:%S}" for at in ("breaker_since", "probe_at"))
             held_up = f"since {since}, next probe {probe}: {held_up}"
-        held_up = "runaway: stopped" if row["runaway_since"] else held_up
         held_up = held_up or ("no token is disabled for now" if row["pruning_stopped_at"] else "")
         projects.add_row(
             escape(row["project"]),

@@ -10,6 +10,7 @@ from rich.markup import escape
 from relevo import actions, migrate
 from relevo.actions import DeadLetters
 from relevo.cli.common import load_settings, make_table, open_database, out, shortened
+from relevo.errors import UsageError
 
 cli = typer.Typer()
 
@@ -44,15 +45,44 @@ def redrive(
 
 
 @cli.command()
-def release(project: Annotated[str, typer.Argument(help="The project, as `relevo status` names it.")]) -> None:
-    """Let a project send again: probe its breaker at once, take its brakes off.
+def release(
+    project: Annotated[str | None, typer.Argument(help="A project, as `relevo status` names it.")] = None,
+    event_type: Annotated[
+        str | None, typer.Option("--type", help="Instead of a project: the event type that the runaway brake holds.")
+    ] = None,
+    origin: Annotated[str | None, typer.Option(help="With --type: only what comes from this source, or app.")] = None,
+    drop: Annotated[bool, typer.Option("--drop", help="With --type: end what is held instead of sending it.")] = False,
+) -> None:
+    """Let a project send again: probe its breaker at once, take its brake off.
 
     Its rate is full again at once; after a breaker it grows from a quarter, once the probe has gone well.
+    With --type, the events that the runaway brake holds are sent.
     """
+    if (project is None) == (event_type is None):
+        raise UsageError("What is to be released?", hint="Name a project, or an event type with --type.")
+    if event_type is None and (drop or origin is not None):
+        raise UsageError("--origin and --drop are for held events.", hint="Name their type with --type.")
     settings = load_settings()
     with open_database(settings) as database:
         migrate.prepare(database)
-        held = actions.release_project(database, project)
+        if event_type is not None:
+            _report_events(event_type, actions.release_events(database, event_type, origin, drop=drop), drop=drop)
+        elif project is not None:
+            _report_project(project, held=actions.release_project(database, project))
+
+
+def _report_events(event_type: str, count: int, *, drop: bool) -> None:
+    if not count:
+        out.print(f"Nothing of {escape(event_type)} was held; it is judged anew.")
+    elif drop:
+        out.print(f"{count} events of {escape(event_type)} are ended.")
+    else:
+        out.print(
+            f"{count} events of {escape(event_type)} will be sent; if more come as fast, those will be held again."
+        )
+
+
+def _report_project(project: str, *, held: bool) -> None:
     if held:
         out.print(f"{escape(project)} may send again; if what stopped it is still there, it will stop again.")
     else:

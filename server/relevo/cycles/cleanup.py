@@ -7,6 +7,7 @@ from psycopg import errors as pg
 from relevo import queries
 from relevo.archive.retire import retire
 from relevo.config import Settings
+from relevo.delivery import runaway
 from relevo.logs import normalise_error
 from relevo.model import Step
 from relevo.runtime.runs import Cycle, Run
@@ -41,12 +42,14 @@ def step(run: Run) -> Step:
             pruned[name] = connection.execute(_SQL[statement], retention).rowcount
     with run.transaction() as connection:
         connection.execute(_SQL["prune_connections"], retention)
+    with run.transaction() as connection:
+        counted = runaway.prune(connection, _BATCH, run.now)
     retired = retire(run)
     counts = {"partitions_made": made} | pruned
     return Step(
         counts | dict(retired.counts),
         items=sum(counts.values()) + retired.items,
-        more=_BATCH in pruned.values() or retired.more,
+        more=_BATCH in (*pruned.values(), counted) or retired.more,
         problems=(*problems, *retired.problems),
     )
 

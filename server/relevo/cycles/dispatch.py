@@ -234,8 +234,6 @@ class _Drain:
         else:
             self._offer(taking, _Taken(allowance, batch))
         with self._in_passing(lane.project):
-            if grant.why == "runaway":
-                projects.check_brakes(lane.project, now)
             if grant.probe and batch is None:
                 projects.cancel_probe(lane.project, now)
             elif not grant.probe:
@@ -331,7 +329,7 @@ class _Drain:
     def _rest(self, lane: DueLane, allowance: Allowance) -> None:
         """Leave a lane alone for as long as what stands in its way will stand."""
         wait_s = max(allowance.grant.wait_s, 0.005)
-        lanes = LANES if allowance.grant.why in ("breaker", "runaway", "rest") else (lane.lane,)
+        lanes = LANES if allowance.grant.why in ("breaker", "rest") else (lane.lane,)
         for each in lanes:
             self.not_before[lane.project, each] = time.monotonic() + wait_s
 

@@ -14,13 +14,15 @@ from psycopg.rows import class_row
 from relevo import queries
 from relevo.config import Settings
 from relevo.db import Connection, is_unavailable
+from relevo.delivery import runaway
 from relevo.logs import normalise_error
-from relevo.model import Step
+from relevo.model import Lane, Step
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 
 _SQL = queries.load("fanout")
 _BURST = 10_000
+_HELD = Step({"events_held": 1}, items=1, more=True)
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Fanning:
     id: int
     event_type: str
     audience: str
+    lane: Lane
     event_day: date | None
     fanout_upto: int | None
     fanout_cursor: int
@@ -87,6 +90,10 @@ def _slice(run: Run, connection: Connection, event: Fanning) -> tuple[Step, date
         late = "expire_event" if event.event_day is None else "stop_late_fanout"
         connection.execute(_SQL[late], {"event_id": event.id, "now": run.now})
         return Step({"events_expired": 1}, items=1, more=True), None
+    watch = _watch(run, connection, event)
+    if watch is not None and watch.is_stopped():
+        watch.hold_unseen()
+        return _HELD, None
     day, upto = _begin(run, connection, event) if event.event_day is None else (event.event_day, event.fanout_upto)
     if connection.execute(_SQL["hold_day_open"], {"day": day}).fetchone() != (True,):
         connection.execute(_SQL["end_sealed_event"], {"event_id": event.id, "now": run.now})
@@ -98,12 +105,16 @@ def _slice(run: Run, connection: Connection, event: Fanning) -> tuple[Step, date
         "after_seq": event.fanout_cursor,
         "upto_seq": upto,
         "limit": run.settings.fanout_slice_size,
+        "watched": runaway.WATCHED_PHONES if watch is not None else 0,
         "now": run.now,
     }
     bound = connection.execute(_SQL[f"bound_{event.audience}"], slice_of).fetchone()
     finished = bound is None
     slice_of["upto_seq"] = upto if bound is None else bound[0]
-    targets, created = _create(connection, slice_of)
+    made = _create(connection, slice_of, watch)
+    if made is None:
+        return _HELD, None
+    targets, created = made
     ending = slice_of | {"targets": targets, "created": created, "finished": finished}
     total = connection.execute(_SQL["advance_event"], ending).fetchone()
     burst = finished and total is not None and total[0] >= _BURST
@@ -113,26 +124,48 @@ def _slice(run: Run, connection: Connection, event: Fanning) -> tuple[Step, date
     return Step(counts, items=max(1, created), more=True), day if burst else None
 
 
+def _watch(run: Run, connection: Connection, event: Fanning) -> runaway.Watch | None:
+    """Watch an event's first slice, unless it is urgent or the brake is off."""
+    if event.lane == "urgent" or event.event_day is not None or not run.settings.push_runaway_brake:
+        return None
+    rules = runaway.rules_of(run.settings)
+    return runaway.Watch(connection, rules, event.id, broad=event.audience != "installations", now=run.now)
+
+
 def _begin(run: Run, connection: Connection, event: Fanning) -> tuple[date, int]:
     row = connection.execute(_SQL["begin_fanout"], {"event_id": event.id, "now": run.now}).fetchone()
     assert row is not None  # its row is locked by this transaction
     return row[0], row[1]
 
 
-def _create(connection: Connection, slice_of: dict[str, Any]) -> tuple[int, int]:
-    """Insert plainly; only if a delivery is there already, which no crash can cause, step aside for it."""
+def _create(connection: Connection, slice_of: dict[str, Any], watch: runaway.Watch | None) -> tuple[int, int] | None:
+    """Insert plainly; only if a delivery is there already, which no crash can cause, step aside for it.
+
+    If the event is one too many it is held, nothing is made of it, and None returned.
+    """
+    stop = None
     try:
-        with connection.transaction():
-            created = connection.execute(_SQL["create_deliveries"], slice_of).rowcount
+        with connection.transaction() as making:
+            row = connection.execute(_SQL["create_deliveries"], slice_of).fetchone()
+            created, installations, projects = row or (0, None, None)
+            phones = runaway.Phones(installations or (), projects or ())
+            if watch is not None and created and (stop := watch.weigh(phones)) is not None:
+                raise psycopg.Rollback(making)
     except pg.UniqueViolation:
         created = connection.execute(_SQL["create_missing_deliveries"], slice_of).rowcount
         row = connection.execute(_SQL["count_targets"], slice_of).fetchone()
         return (row[0] if row else created), created
+    if watch is not None and stop is not None:
+        watch.hold(stop, phones)
+        return None
     return created, created
 
 
 def _sweep(run: Run, connection: Connection) -> Step:
     """End what is left of a cancelled or completed event; what is claimed is ended by its holder."""
+    expired = runaway.expire_held(connection, run.settings.fanout_slice_size, run.now)
+    if expired:
+        return Step({"events_expired": expired}, items=expired, more=True)
     row = connection.execute(_SQL["pick_ended_event"], {"run_started_at": run.context.started_at}).fetchone()
     if row is None:
         due = connection.execute(_SQL["read_next_due"], {"now": run.now}).fetchone()

@@ -12,6 +12,7 @@ import structlog
 from relevo import queries
 from relevo.config import Settings
 from relevo.db import BUSY, Connection
+from relevo.delivery import runaway
 from relevo.delivery.claims import end_claim
 from relevo.errors import RelevoError
 from relevo.model import Step
@@ -23,6 +24,7 @@ _WAKE = queries.load("wakeups")
 _log = structlog.get_logger("relevo.reaper")
 _CLAIMS_PER_STEP = 50
 _FOLDS_PER_STEP = 10_000
+_TALLIES_SHOWN_MS = 15 * 60_000  # by `relevo status`
 _TAKEN_BACK = ("deliveries_recovered", "deliveries_dead", "deliveries_unknown", "deliveries_closed_by_late_ticket")
 
 
@@ -46,7 +48,9 @@ def step(run: Run) -> Step:
     with run.transaction() as connection:
         folded = connection.execute(_SQL["fold_progress"], {"limit": _FOLDS_PER_STEP}).fetchone()
     with run.transaction() as connection:
-        window_ms = max(run.settings.push_brake_window_ms, run.settings.push_runaway_window_ms)
+        counts += Counter(events_held=runaway.fold_repeats(connection, run.settings, _FOLDS_PER_STEP, run.now))
+    with run.transaction() as connection:
+        window_ms = max(run.settings.push_brake_window_ms, _TALLIES_SHOWN_MS)
         connection.execute(_SQL["prune_tallies"], {"window_ms": window_ms, "limit": _FOLDS_PER_STEP, "now": run.now})
         connection.execute(_SQL["prune_refused_events"], {"limit": _FOLDS_PER_STEP, "now": run.now})
     with run.transaction() as connection:

@@ -20,7 +20,7 @@ from psycopg_pool import PoolClosed
 from relevo import queries
 from relevo.config import Settings
 from relevo.db import BUSY, Database, array
-from relevo.delivery import rendering
+from relevo.delivery import rendering, runaway
 from relevo.delivery.claims import Claim, Claims
 from relevo.delivery.isolating import ENOUGH, Ending, Isolation
 from relevo.delivery.limits import Judgement
@@ -700,6 +700,8 @@ def _obstructed(delivery: Delivery, obstacle: Obstacle | None) -> Answer | None:
         return None
     if obstacle == "token_changed":
         return _not_attempted(delivery, Reply("held_back", code=obstacle))
+    if obstacle == "repeats_held":
+        return runaway.postpone(delivery)
     status: Status = "skipped"
     if obstacle == "deadline_passed":
         status = "expired"

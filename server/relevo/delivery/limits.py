@@ -11,7 +11,7 @@ from uuid import UUID
 from relevo.model import Delivery, Lane
 
 AnswerSource = Literal["request", "receipt"]
-Why = Literal["granted", "rate", "rest", "breaker", "runaway", "connections"]
+Why = Literal["granted", "rate", "rest", "breaker", "connections"]
 _LEAST_SHARE = 0.01
 _CLOCK_SLACK = timedelta(minutes=1)  # a clock that was set back further must not dry the bucket up until it catches up
 _RAMP_SHARE = 0.25  # after an outage everybody comes back at once, and the service is barely on its feet
@@ -39,8 +39,6 @@ class Rules:
     credential_window_ms: int
     brake_share: float
     brake_min: int
-    runaway_factor: int
-    runaway_min: int
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,6 @@ class Project:
     trips: int
     failures: int
     pruning_stopped_at: datetime | None
-    runaway_since: datetime | None
     watched: Sequence[AnswerSource] = ()
     """Where credential faults were met lately, so that it is news who did not meet one."""
     refused: bool = False
@@ -119,8 +116,6 @@ class Grant:
 def reserve(state: Project, rules: Rules, now: datetime, lane: Lane, wanted: int) -> tuple[Project, Grant]:
     """Take up to `wanted` tokens of a lane, or say what stands in the way."""
     state = refill(state, rules, now)
-    if state.runaway_since is not None:
-        return state, Grant(0, "runaway", 60.0)
     if state.breaker != "closed":
         return _probe(state, rules, now)
     if state.rest_until is not None and state.rest_until > now:
@@ -264,11 +259,6 @@ def cancel_probe(state: Project, now: datetime) -> Project:
 def is_abnormal(answers: int, unregistered: int, rules: Rules) -> bool:
     """Tell whether so many tokens are said to be gone that the answers are to be doubted, not the tokens."""
     return unregistered >= rules.brake_min and unregistered > answers * rules.brake_share
-
-
-def is_runaway(sent: int, installations: int, rules: Rules) -> bool:
-    """Tell whether more was sent than any plan would send to so many installations."""
-    return sent > max(installations * rules.runaway_factor, rules.runaway_min)
 
 
 def batch_limit(*, most: int, chunk: int, connections: int, under_way: int, latency_ms: float, lease_ms: int) -> int:

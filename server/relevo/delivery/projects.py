@@ -70,8 +70,6 @@ def rules_of(settings: Settings) -> Rules:
         credential_window_ms=settings.push_credential_window_ms,
         brake_share=settings.push_brake_percent / 100,
         brake_min=settings.push_brake_min_answers,
-        runaway_factor=settings.push_runaway_factor,
-        runaway_min=settings.push_runaway_min_pushes,
     )
 
 
@@ -350,39 +348,15 @@ class Projects:
         return abnormal
 
     def check_brakes(self, project: str, now: datetime | None = None) -> None:
-        """Look now and then whether a project's brakes are to be drawn or released."""
+        """Look now and then whether a project's brake on disabling tokens is to be released."""
         with self._guard:
             if now is None and time.monotonic() - self._looked.get(project, -_LOOK_EVERY_S) < _LOOK_EVERY_S:
                 return
             self._looked[project] = time.monotonic()
-        with self._locked(project, now) as (connection, state, at, decide):
-            decided = self._watch_for_runaway(connection, state, at, now)
-            if decided.pruning_stopped_at is not None and not self._is_abnormal(connection, project, now)[0]:
-                decided = replace(decided, pruning_stopped_at=None)
+        with self._locked(project, now) as (connection, state, _at, decide):
+            if state.pruning_stopped_at is not None and not self._is_abnormal(connection, project, now)[0]:
+                decide(replace(state, pruning_stopped_at=None))
                 self._tell(connection, project, "pruning_resumed", "few answers say that a phone is gone now", now)
-            if decided is not state:
-                decide(decided)
-
-    def _watch_for_runaway(self, connection: Connection, state: Project, at: datetime, now: datetime | None) -> Project:
-        key = {"project": state.project, "now": now}
-        window = key | {"window_ms": self._settings.push_runaway_window_ms}
-        row = connection.execute(_SQL["sum_tallies"], window).fetchone()
-        sent = row[0] if row else 0
-        if sent <= self.rules.runaway_min and state.runaway_since is None:
-            return state
-        counted = connection.execute(_SQL["count_installations"], key).fetchone()
-        counted = counted or connection.execute(_SQL["read_installations"], key).fetchone()
-        installations = counted[0] if counted else 0
-        runaway = limits.is_runaway(sent, installations, self.rules)
-        minutes = self._settings.push_runaway_window_ms // 60_000
-        detail = f"{sent} pushes in {minutes} min to {installations} installations"
-        if runaway and state.runaway_since is None:
-            self._tell(connection, state.project, "runaway_stopped", detail, now)
-            return replace(state, runaway_since=at)
-        if not runaway and state.runaway_since is not None:
-            self._tell(connection, state.project, "runaway_released", detail, now)
-            return replace(state, runaway_since=None)
-        return state
 
     def _is_abnormal(self, connection: Connection, project: str, now: datetime | None) -> tuple[bool, str]:
         window = {"project": project, "window_ms": self._settings.push_brake_window_ms, "now": now}
@@ -424,5 +398,5 @@ class Projects:
     def _tell(self, connection: Connection, project: str, what: str, detail: str, now: datetime | None) -> None:
         incident: dict[str, Any] = {"project": project, "what": what, "detail": detail[:300], "now": now}
         connection.execute(_SQL["tell_incident"], incident)
-        good = what in ("breaker_closed", "pruning_resumed", "runaway_released", "tokens_moved")
+        good = what in ("breaker_closed", "pruning_resumed", "tokens_moved")
         (_log.info if good else _log.error)(what, project=project, detail=detail)

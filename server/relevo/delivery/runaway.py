@@ -1,0 +1,285 @@
+"""The runaway brake: what comes again and again, far above its own past, is held until somebody looks.
+
+Two things are watched. At fan-out, how often what one origin sends of one type (a stream) falls due for the same
+phones: the event is held before a delivery is made. At the reaper, how often pushes of one event were tried again.
+Urgent events are spared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from shlex import quote
+from uuid import UUID
+
+import structlog
+from psycopg.rows import class_row
+
+from relevo import queries
+from relevo.config import Settings
+from relevo.db import Connection, array, text_array
+from relevo.model import Answer, Delivery
+
+_SQL = queries.load("runaway")
+_log = structlog.get_logger("relevo.runaway")
+
+WATCHED_PHONES = 100
+"""So many phones of an event are counted: of few all of them, and of a hundred thousand these tell of the others."""
+_ALL_PHONES = UUID(int=0)
+_PAST = timedelta(days=7)  # one week has one of each day
+_HOUR = timedelta(hours=1)
+_FEW_DELIVERIES = 3
+_LOOK_AGAIN_MS = 15 * 60_000
+_MINUTE_MS = 60_000
+_LONGEST_REASON = 300
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The numbers behind the decisions, from the settings."""
+
+    factor: int
+    min_events: int
+    first_events: int
+    repeats: int
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many events fell due within the last hour, this one included, and on the busiest day before."""
+
+    in_hour: float
+    busiest_day: int = 0
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What one origin sends of one type, as an event finds it that falls due."""
+
+    id: int | None
+    event_type: str
+    origin: str
+    due_at: datetime
+    known_since: datetime | None
+    releases: int | None
+    held_at: datetime | None
+    held_above: int | None
+    in_hour: float
+    released: bool
+    """Whether the event was held before, and released."""
+
+    @property
+    def has_past(self) -> bool:
+        """Whether it is known for long enough to be judged by what it sent before."""
+        return self.known_since is not None and self.due_at - self.known_since >= _PAST
+
+
+@dataclass(frozen=True)
+class Stop:
+    """What speaks against an event: how many of its phones have enough, and what the one with the most got."""
+
+    phones: int
+    over: int
+    most: Count
+    flood: Count | None = None
+    """How often its stream came, if that itself is far above its past."""
+    above: int | None = None
+    """If more than this many of the stream come within an hour, the next need not be weighed."""
+
+    def reason(self, stream: Stream) -> str:
+        """Tell it in numbers: now, and before."""
+        what = f"{stream.event_type} from {stream.origin}"
+        who = f"{self.over} of {self.phones} phones" if self.phones > 1 else "a phone"
+        if self.flood is None:
+            got = f"{who} got up to {self.most.in_hour:.0f} of {what} within an hour"
+            said = f"{got}, {self.most.busiest_day} on the busiest day before"
+        else:
+            came = f"{what} came {self.flood.in_hour:.0f} times within an hour"
+            usual = f"{self.flood.busiest_day} times on its busiest day before"
+            said = f"{came}, {usual}; {who} got up to {self.most.in_hour:.0f} of them"
+        return said[:_LONGEST_REASON]
+
+
+@dataclass(frozen=True)
+class Phones:
+    """The phones for which an event is counted, and their projects."""
+
+    installations: Sequence[UUID] = ()
+    projects: Sequence[str] = ()
+
+
+def rules_of(settings: Settings) -> Rules:
+    """Return the numbers behind the decisions that the settings ask for."""
+    return Rules(
+        factor=settings.push_runaway_factor,
+        min_events=settings.push_runaway_min_events,
+        first_events=settings.push_runaway_first_events,
+        repeats=settings.push_runaway_repeats,
+    )
+
+
+def judge(everyone: Count | None, phones: Sequence[Count], rules: Rules, *, has_past: bool) -> Stop | None:
+    """Decide whether an event is one too many for most of its phones.
+
+    A phone has enough if it got far more within an hour than on any day before; or, of a stream with a past that itself
+    comes far more often than ever, more than a few. `everyone` counts the stream as a whole; personal events have none,
+    for a chat may grow as it likes.
+    """
+    usual = max(rules.min_events, rules.factor * everyone.busiest_day) if everyone else 0
+    flood = everyone if everyone is not None and has_past and everyone.in_hour > usual else None
+    over = [phone for phone in phones if _has_enough(phone, rules, flood=flood is not None)]
+    if 2 * len(over) <= len(phones):
+        return None
+    if flood is None:
+        usual = min(_most_for(phone, rules) for phone in over)
+    broad = everyone is not None and len(phones) >= WATCHED_PHONES
+    most = max(over, key=lambda phone: phone.in_hour)
+    return Stop(len(phones), len(over), most, flood, usual if broad else None)
+
+
+def _has_enough(phone: Count, rules: Rules, *, flood: bool) -> bool:
+    return phone.in_hour > _most_for(phone, rules) or (flood and phone.in_hour > rules.min_events)
+
+
+def _most_for(phone: Count, rules: Rules) -> int:
+    return max(rules.first_events, rules.factor * phone.busiest_day)
+
+
+def is_still_stopped(stream: Stream) -> bool:
+    """Tell whether a stream was stopped as a whole within the last hour, and still comes as often."""
+    if stream.held_at is None or stream.held_above is None:
+        return False
+    return stream.due_at - stream.held_at < _HOUR and stream.in_hour + 1 > stream.held_above
+
+
+def is_retry_storm(repeats: int, deliveries: int, rules: Rules) -> bool:
+    """Tell whether an event's pushes were tried again more often within an hour than any ordinary policy does."""
+    return repeats > rules.repeats * max(deliveries, _FEW_DELIVERIES)
+
+
+class Watch:
+    """An event that falls due, inside the transaction of its first slice; `broad` unless its phones are named."""
+
+    def __init__(
+        self, connection: Connection, rules: Rules, event_id: int, *, broad: bool, now: datetime | None = None
+    ) -> None:
+        self._connection = connection
+        self._rules = rules
+        self._event_id = event_id
+        self._broad = broad
+        self._now = now
+
+    @cached_property
+    def stream(self) -> Stream:
+        """What the event belongs to, as it was before the event; known from now on."""
+        stream = self._find_stream()
+        if stream.id is None:
+            new = {"event_type": stream.event_type, "origin": stream.origin, "due_at": stream.due_at}
+            self._connection.execute(_SQL["add_stream"], new)
+            stream = self._find_stream()
+        return stream
+
+    def is_stopped(self) -> bool:
+        """Tell whether the event is to be held before its phones are known: its stream is stopped as a whole."""
+        return self._broad and not self.stream.released and is_still_stopped(self.stream)
+
+    def weigh(self, phones: Phones) -> Stop | None:
+        """Count the event for its phones, and tell what speaks against it; nothing does if it was released."""
+        counts = self._count(phones, passed=True)
+        if not counts and self.stream.id is not None:  # which is known now
+            counts = self._count(phones, passed=True)
+        everyone = counts.pop(_ALL_PHONES, None)
+        has_past = everyone is not None and self.stream.has_past
+        stop = judge(everyone, list(counts.values()), self._rules, has_past=has_past)
+        return None if stop is None or self.stream.released else stop
+
+    def hold(self, stop: Stop, phones: Phones) -> None:
+        """Hold the event, and tell it if it is the first of its stream for an hour."""
+        self._count(phones, passed=False)
+        reason = stop.reason(self.stream)
+        self._hold(reason, stop.above, phones.projects)
+        if self.stream.held_at is None or self.stream.due_at - self.stream.held_at >= _HOUR:
+            _tell(self._connection, self.stream.event_type, reason, phones.projects, self._now)
+
+    def hold_unseen(self) -> None:
+        """Hold the event without looking for its phones."""
+        self._count(Phones(), passed=False)
+        came = f"{self.stream.event_type} from {self.stream.origin} came {self.stream.in_hour + 1:.0f} times"
+        self._hold(f"{came} within an hour, and all above {self.stream.held_above} are held", self.stream.held_above)
+
+    def _hold(self, reason: str, above: int | None, projects: Sequence[str] = ()) -> None:
+        held = {"stream_id": self.stream.id, "event_id": self._event_id, "reason": reason, "now": self._now}
+        self._connection.execute(_SQL["hold_event"], held)
+        marked = {"above": above, "projects": text_array(projects), "due_at": self.stream.due_at}
+        self._connection.execute(_SQL["mark_stream"], held | marked)
+
+    def _find_stream(self) -> Stream:
+        with self._connection.cursor(row_factory=class_row(Stream)) as cursor:
+            stream = cursor.execute(_SQL["find_stream"], {"event_id": self._event_id}).fetchone()
+        assert stream is not None  # the event's row is locked by this transaction
+        return stream
+
+    def _count(self, phones: Phones, *, passed: bool) -> dict[UUID, Count]:
+        whom = [_ALL_PHONES, *phones.installations] if self._broad else phones.installations
+        counted = {"event_id": self._event_id, "installations": array(whom), "passed": int(passed)}
+        return {row[0]: Count(row[1], row[2]) for row in self._connection.execute(_SQL["count_event"], counted)}
+
+
+def expire_held(connection: Connection, limit: int, now: datetime | None) -> int:
+    """End held events whose deadline passed; return how many."""
+    return connection.execute(_SQL["expire_held"], {"limit": limit, "now": now}).rowcount
+
+
+def fold_repeats(connection: Connection, settings: Settings, limit: int, now: datetime | None) -> int:
+    """Fold how often pushes were tried again, and hold the events that were far too often; return how many."""
+    rows = connection.execute(_SQL["fold_repeats"], {"limit": limit, "now": now}).fetchall()
+    rules = rules_of(settings)
+    storms = [row for row in rows if settings.push_runaway_brake and is_retry_storm(row[2], row[3], rules)]
+    if not storms:
+        return 0
+    reasons = [_storm(*row) for row in storms]
+    holding = {"events": array(row[0] for row in storms), "reasons": text_array(reasons), "now": now}
+    held = connection.execute(_SQL["hold_repeats"], holding).fetchall()
+    for event_type, reason in {row[1]: reason for row, reason in zip(storms, reasons, strict=True)}.items():
+        _tell(connection, event_type, reason, sorted({project for kind, project in held if kind == event_type}), now)
+    return len(storms)
+
+
+def prune(connection: Connection, limit: int, now: datetime | None) -> int:
+    """Forget a batch of what no decision looks at any more; return the larger of its parts."""
+    pruning = {"limit": limit, "now": now}
+    steps = ("prune_repeats", "prune_counts", "prune_streams")
+    return max(connection.execute(_SQL[name], pruning).rowcount for name in steps)
+
+
+def _storm(event_id: int, event_type: str, repeats: int, deliveries: int) -> str:
+    return f"{deliveries} pushes of {event_type} (event {event_id}) were tried again {repeats} times within an hour"
+
+
+def postpone(delivery: Delivery) -> Answer:
+    """Return the answer for a delivery of a held event: later, and once more before its deadline."""
+    pause_ms = _LOOK_AGAIN_MS
+    if delivery.seconds_left is not None:
+        pause_ms = min(pause_ms, max(_MINUTE_MS, int(delivery.seconds_left * 1000) - _MINUTE_MS))
+    return Answer(
+        delivery.event_day,
+        delivery.id,
+        "retryable",
+        attempted=False,
+        error_code="repeats_held",
+        error_message=f"It was tried again too often. `{remedy(delivery.event_type)}` sends it.",
+        retry_after_ms=pause_ms,
+    )
+
+
+def remedy(event_type: str, origin: str | None = None) -> str:
+    """Return the command that releases what is held."""
+    return f"relevo release --type {quote(event_type)}" + (f" --origin {quote(origin)}" if origin else "")
+
+
+def _tell(connection: Connection, event_type: str, reason: str, projects: Sequence[str], now: datetime | None) -> None:
+    detail = f"{reason}; `{remedy(event_type)}` lets it go on"[:_LONGEST_REASON]
+    connection.execute(_SQL["tell_stopped"], {"projects": text_array(projects), "detail": detail, "now": now})
+    _log.error("runaway_stopped", event_type=event_type, projects=list(projects), detail=detail)
