@@ -226,16 +226,26 @@ class Batch:
 
     def _send_all(self, ready: Sequence[Delivery]) -> None:
         waiting = deque(_chunks(ready, min(self.services.settings.push_chunk_size, self.provider.max_messages)))
-        while waiting and not self.pool.halted and not self.run.stopping.is_set():
-            size = 1 if self.isolating else self.pool.capacity
-            wave = [waiting.popleft() for _ in range(min(len(waiting), size))]
+        while waiting and not self._is_halted():
+            size = min(len(waiting), 1 if self.isolating else self.pool.capacity)
+            places = self.pool.enter(self.lane, size, lambda: self._is_halted() or self.claim.loss is not None)
+            if not places:
+                self.claim.check()
+                continue
+            wave = [waiting.popleft() for _ in range(places)]
             waiting.extendleft(reversed(self._send_wave(wave, last=not waiting)))
+
+    def _is_halted(self) -> bool:
+        return self.pool.halted or self.run.stopping.is_set()
 
     def _send_wave(self, chunks: Sequence[Sequence[Delivery]], *, last: bool) -> list[Sequence[Delivery]]:
         """Journal some requests, send them at once, settle what was answered; return what is to be sent in parts."""
         wave = [PushRequest(uuid4(), tuple(chunk)) for chunk in chunks]
-        answers, requests = self._journal(wave)
-        posts = [(request, self.pool.submit(self.lane, partial(self._post, request))) for request in requests]
+        try:
+            answers, requests = self._journal(wave)
+            posts = [(request, self.pool.submit(self.lane, partial(self._post, request))) for request in requests]
+        finally:
+            self.pool.leave(self.lane, len(wave))
         again: list[Sequence[Delivery]] = []
         outcomes: dict[UUID, str] = {}
         lost: OwnershipLostError | None = None
@@ -297,7 +307,7 @@ class Batch:
     def _may_send(self) -> bool:
         """Tell, in the last moment before a request, whether it may still be sent; raises if the claim is gone."""
         self.claim.check(self.services.settings.push_request_timeout_ms)
-        return not self.pool.halted and not self.run.stopping.is_set()
+        return not self._is_halted()
 
     def _decide(self, request: PushRequest, reply: Reply, answers: list[Answer]) -> list[Sequence[Delivery]]:
         """Turn a reply into answers, and tell the project how it went; return the parts to send again."""

@@ -21,6 +21,9 @@ from relevo.ports import PushProvider
 _log = structlog.get_logger("relevo.sending")
 _IDLE_S = 10.0
 _FIRST_GUESS_MS = 250.0
+_SOON_S = 0.3  # within which a journalled request should be sent: a phone may change its mind meanwhile
+_MOST_BEHIND = 4  # requests per thread that wait, so that quick ones are not held up by the journal
+_LOOK_EVERY_S = 0.1
 
 T = TypeVar("T")
 
@@ -51,7 +54,12 @@ class RequestPool:
         self._urgent_was_last = False
         self._waiting: dict[Lane, deque[Callable[[], None]]] = {"urgent": deque(), "bulk": deque()}
         self._under_way: dict[Lane, int] = {"urgent": 0, "bulk": 0}
-        self._changed = threading.Condition()
+        self._entered: dict[Lane, int] = {"urgent": 0, "bulk": 0}
+        self._at_the_door: dict[Lane, int] = {"urgent": 0, "bulk": 0}
+        self._sending: dict[int, float] = {}
+        """When each thread began the request it is sending."""
+        lock = threading.RLock()
+        self._changed, self._freed = threading.Condition(lock), threading.Condition(lock)
         self._closed = False
         self.latency_ms = _FIRST_GUESS_MS
         self.halted = False
@@ -67,15 +75,51 @@ class RequestPool:
         with self._changed:
             self._capacity = max(1, capacity)
             self._changed.notify_all()
+            self._freed.notify_all()
 
     def under_way(self, lane: Lane | None = None) -> int:
-        """How many requests are being sent or wait."""
-        return sum(self._under_way.values()) if lane is None else self._under_way[lane]
+        """How many requests are being sent, wait to be sent, or wait to be let in."""
+        lanes: Sequence[Lane] = ("urgent", "bulk") if lane is None else (lane,)
+        return sum(self._under_way[each] + self._entered[each] + self._at_the_door[each] for each in lanes)
 
     def in_flight(self) -> int:
         """How many requests are being sent right now."""
         with self._changed:
             return sum(self._under_way.values()) - sum(map(len, self._waiting.values()))
+
+    def enter(self, lane: Lane, most: int, give_up: Callable[[], bool]) -> int:
+        """Wait until requests would be sent soon after they are journalled; return how many, or 0 if that was given up.
+
+        Whoever was let in submits them, or not, and leaves.
+        """
+        with self._changed:
+            self._at_the_door[lane] += most
+            try:
+                while (places := self._places(lane)) <= 0:
+                    if give_up():
+                        return 0
+                    self._freed.wait(_LOOK_EVERY_S)
+            finally:
+                self._at_the_door[lane] -= most
+            self._entered[lane] += min(most, places)
+            return min(most, places)
+
+    def leave(self, lane: Lane, count: int) -> None:
+        """Give back the places of requests that were submitted, or will not be."""
+        with self._changed:
+            self._entered[lane] -= count
+            self._freed.notify_all()
+
+    def _places(self, lane: Lane) -> int:
+        """Return how many more requests of a lane would be sent soon.
+
+        So many as there are threads, half of which the other lane may need; while they are quick, a few more for each.
+        """
+        other: Lane = "bulk" if lane == "urgent" else "urgent"
+        threads = self._capacity - min(self._capacity // 2, self.under_way(other))
+        slow = any(time.monotonic() - began > _SOON_S for began in self._sending.values())
+        behind = 0 if slow else min(_MOST_BEHIND, int(_SOON_S * 1000 / max(self.latency_ms, 1.0)))
+        return threads + behind * self._capacity - self._under_way[lane] - self._entered[lane]
 
     def submit(self, lane: Lane, work: Callable[[], T]) -> Future[T]:
         """Send a request as soon as a thread is free."""
@@ -111,11 +155,14 @@ class RequestPool:
     def _serve(self) -> None:
         while (taken := self._next()) is not None:
             lane, task = taken
+            self._sending[threading.get_ident()] = time.monotonic()
             try:
                 task()
             finally:
                 with self._changed:
+                    del self._sending[threading.get_ident()]
                     self._under_way[lane] -= 1
+                    self._freed.notify_all()
 
     def _next(self) -> tuple[Lane, Callable[[], None]] | None:
         """Wait for a request; None ends this thread."""
