@@ -17,7 +17,7 @@ PACKAGE = ROOT / "server" / "relevo"
 # The house from the roof down. A room (a module, or a folder with all that is in it) may use its own floor and
 # those below it, never one above. What is said of each room in the README's map is said here as an order.
 HOUSE = """
-    cli  http                               faces: commands and pages, without SQL
+    cli  http  __main__                     faces: commands and pages, without SQL
     service  demo                           a process's life
     app  __init__                           assembly: the only room that names adapters; the package's front
     insights  actions  health               what operators read and do

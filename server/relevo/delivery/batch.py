@@ -7,7 +7,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
@@ -310,22 +310,33 @@ class Batch:
 
     def _send_chunks(self, chunks: Iterable[Sequence[Delivery]]) -> None:
         waiting = deque(chunks)
-        while waiting and not self.pool.halted and not self.run.stopping.is_set():
-            size = 1 if self.isolation.active else self.pool.capacity
-            wave = [chunk for _ in range(min(len(waiting), size)) if (chunk := self.isolation.next_of(waiting))]
-            if wave:
-                waiting.extendleft(reversed(self._send_wave(wave)))
+        while waiting and not self._is_halted():
+            size = min(len(waiting), 1 if self.isolation.active else self.pool.capacity)
+            places = self.pool.enter(self.lane, size, lambda: self._is_halted() or self.claim.loss is not None)
+            if not places:
+                self.claim.check()
+                continue
+            wave = [chunk for _ in range(places) if (chunk := self.isolation.next_of(waiting))]
+            waiting.extendleft(reversed(self._send_wave(wave, places)))
             if not waiting:
                 waiting.extend(self.isolation.last_tries())
 
-    def _send_wave(self, chunks: Sequence[Sequence[Delivery]]) -> list[Sequence[Delivery]]:
+    def _is_halted(self) -> bool:
+        return self.pool.halted or self.run.stopping.is_set()
+
+    def _send_wave(self, chunks: Sequence[Sequence[Delivery]], places: int) -> list[Sequence[Delivery]]:
         """Journal some requests, send them at once, settle what was answered; return what is to be sent in parts."""
-        wave = [PushRequest(uuid4(), tuple(chunk)) for chunk in chunks]
-        answers, requests = self._journal(wave)
+        with ExitStack() as entered:
+            entered.callback(self.pool.exit, self.lane, places)
+            if not chunks:
+                return []
+            wave = [PushRequest(uuid4(), tuple(chunk)) for chunk in chunks]
+            answers, requests = self._journal(wave)
+            posted = self.posts.send_all(requests, submitted=entered.close)
         if self.probe and not requests:
             with self._in_passing():
                 self.services.projects.cancel_probe(self.claim.project, self.run.now)
-        return self._take_posted(self.posts.send_all(requests), answers)
+        return self._take_posted(posted, answers)
 
     def _take_posted(self, posted: Sequence[Posted], answers: list[Answer]) -> list[Sequence[Delivery]]:
         """Settle what became of requests; return what is to be sent in parts."""
@@ -448,7 +459,7 @@ class Batch:
     def _may_send(self) -> bool:
         """Tell, in the last moment before a request, whether it may still be sent; raises if the claim is gone."""
         self.claim.check(self.services.settings.push_request_timeout_ms)
-        return not self.pool.halted and not self.run.stopping.is_set()
+        return not self._is_halted()
 
     def _decide(self, request: PushRequest, reply: Reply, answers: list[Answer]) -> list[Sequence[Delivery]]:
         """Turn a reply into answers, and tell the project how it went; return the parts to send again."""

@@ -70,8 +70,8 @@ class Posts:
     hanging: list[Post] = field(default_factory=list)
     """Those that are left behind: in a middleware, or in the push service's hands for longer than it may take."""
 
-    def send_all(self, requests: Sequence[PushRequest]) -> list[Posted]:
-        """Send requests at once and wait for their answers; those that hang are left for later."""
+    def send_all(self, requests: Sequence[PushRequest], *, submitted: Callable[[], None]) -> list[Posted]:
+        """Send requests at once, tell when they are on their way, and wait for their answers; what hangs is left."""
         going: list[Post] = []
         posted: list[Posted] = []
         for request in requests:
@@ -79,6 +79,7 @@ class Posts:
                 going.append(self._submit(request))
             except RuntimeError as error:  # no thread could be started
                 posted.append(Posted(request, Reply("held_back", code="no_thread", message=normalise_error(error))))
+        submitted()
         while going:
             wait([post.call for post in going], timeout=self.patience_s)
             still: list[Post] = []

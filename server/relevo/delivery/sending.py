@@ -22,6 +22,9 @@ from relevo.ports import PushProvider
 _log = structlog.get_logger("relevo.sending")
 _IDLE_S = 10.0
 _FIRST_GUESS_MS = 250.0
+_SOON_S = 0.3  # within which a journalled request should be sent: a phone may change its mind meanwhile
+_MOST_BEHIND = 4  # requests per thread that wait, so that quick ones are not held up by the journal
+_LOOK_EVERY_S = 0.1
 
 T = TypeVar("T")
 
@@ -80,7 +83,11 @@ class RequestPool:
         self._waiting: dict[Lane, deque[PoolCall[Any]]] = {"urgent": deque(), "bulk": deque()}
         self._under_way: dict[Lane, int] = {"urgent": 0, "bulk": 0}
         self._left: set[PoolCall[Any]] = set()
-        self._changed = threading.Condition()
+        self._active: set[PoolCall[Any]] = set()
+        self._entered: dict[Lane, int] = {"urgent": 0, "bulk": 0}
+        self._at_the_door: dict[Lane, int] = {"urgent": 0, "bulk": 0}
+        lock = threading.RLock()
+        self._changed, self._freed = threading.Condition(lock), threading.Condition(lock)
         self._closed = False
         self.latency_ms = _FIRST_GUESS_MS
         self.halted = False
@@ -96,10 +103,12 @@ class RequestPool:
         with self._changed:
             self._capacity = max(1, capacity)
             self._changed.notify_all()
+            self._freed.notify_all()
 
     def under_way(self, lane: Lane | None = None) -> int:
-        """How many requests are being sent or wait, without those that nobody counts on any more."""
-        return sum(self._under_way.values()) if lane is None else self._under_way[lane]
+        """How many requests are being sent or wait for that, without those that nobody counts on any more."""
+        lanes: Sequence[Lane] = ("urgent", "bulk") if lane is None else (lane,)
+        return sum(self._under_way[each] + self._entered[each] + self._at_the_door[each] for each in lanes)
 
     def in_flight(self) -> int:
         """How many requests are being sent right now, and how many connections may still be open beside them."""
@@ -110,6 +119,41 @@ class RequestPool:
         """Tell whether no connection is left, because requests that hang may still have theirs."""
         with self._changed:
             return self._connected() >= self._capacity
+
+    def enter(self, lane: Lane, most: int, give_up: Callable[[], bool]) -> int:
+        """Wait until requests would be sent soon after they are journalled; return how many, or 0 if that was given up.
+
+        Whoever was let in submits them, or not, and leaves.
+        """
+        with self._changed:
+            self._at_the_door[lane] += most
+            try:
+                while (places := self._places(lane)) <= 0:
+                    if give_up():
+                        return 0
+                    self._freed.wait(_LOOK_EVERY_S)
+            finally:
+                self._at_the_door[lane] -= most
+            self._entered[lane] += min(most, places)
+            return min(most, places)
+
+    def exit(self, lane: Lane, count: int) -> None:
+        """Give back the places of requests that were submitted, or will not be."""
+        with self._changed:
+            self._entered[lane] -= count
+            self._freed.notify_all()
+
+    def _places(self, lane: Lane) -> int:
+        """Return how many more requests of a lane would be sent soon.
+
+        So many as there are threads, half of which the other lane may need; while they are quick, a few more for each.
+        """
+        other: Lane = "bulk" if lane == "urgent" else "urgent"
+        threads = self._capacity - min(self._capacity // 2, self.under_way(other))
+        now = time.monotonic()
+        slow = any(now - (call.taken_at or now) > _SOON_S for call in self._active)
+        behind = 0 if slow else min(_MOST_BEHIND, int(_SOON_S * 1000 / max(self.latency_ms, 1.0)))
+        return threads + behind * self._capacity - self._under_way[lane] - self._entered[lane]
 
     def submit(self, lane: Lane, work: Callable[[], T]) -> PoolCall[T]:
         """Send a request as soon as a thread is free."""
@@ -138,9 +182,12 @@ class RequestPool:
             self._under_way[call.lane] -= 1
             if call.taken_at is None:
                 self._waiting[call.lane].remove(call)
+                self._freed.notify_all()
                 return
             self._left.add(call)
+            self._active.discard(call)
             self._threads -= 1
+            self._freed.notify_all()
             self._staff_if_possible()
 
     def may_connect(self, call: PoolCall[Any]) -> bool:
@@ -188,6 +235,8 @@ class RequestPool:
         while (call := self._next()) is not None:
             took_ms = call.answer()
             with self._changed:
+                self._active.discard(call)
+                self._freed.notify_all()
                 if call.left:  # another thread has its place
                     self._left.discard(call)
                     self._changed.notify_all()
@@ -215,6 +264,7 @@ class RequestPool:
         self._urgent_was_last = urgent and not (bulk and self._urgent_was_last)
         call = self._waiting["urgent" if self._urgent_was_last else "bulk"].popleft()
         call.taken_at = time.monotonic()
+        self._active.add(call)
         return call
 
 
