@@ -93,8 +93,9 @@ def test_two_acquires_in_one_process(scene: Any, folder: Path, answers: Any, eve
 
 def test_commands_in_a_row_reuse_the_server(scene: Any, folder: Path) -> None:
     """A user that comes within the linger finds the same server, not a new one."""
-    scene.acquire(folder, linger_s=5).release()
+    scene.acquire(folder, linger_s=60).release()
     before = scene.state(folder)
+    scene.guardian_looks(folder)  # and finds nobody
     scene.acquire(folder)
     assert (scene.state(folder).pid, scene.state(folder).guardian) == (before.pid, before.guardian)
     os.kill(before.guardian, signal.SIGTERM)

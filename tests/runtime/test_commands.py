@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -291,7 +292,8 @@ def test_status_tells_what_is_due(ask: Ask, build, conn) -> None:
     worker.runner.run(worker.registry["reaper"], "manual")
     add_deliveries(conn, 3, due=datetime.now(UTC) - timedelta(minutes=5))
     seen = ask("status")
-    assert (seen.exit_code, "Due: 3 of default, bulk, the oldest for 300 s." in seen.output) == (0, True), seen.output
+    due = re.search(r"Due: 3 of default, bulk, the oldest for 3[0-9]{2} s\.", seen.output)
+    assert (seen.exit_code, bool(due)) == (0, True), seen.output
     conn.execute("update relevo.notification_deliveries set next_attempt_at = next_attempt_at - interval '1 hour'")
     seen = ask("status")
     assert seen.exit_code == 1

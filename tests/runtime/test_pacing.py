@@ -151,6 +151,18 @@ def test_an_error_is_followed_by_a_long_growing_pause(schedule: Schedule, planne
     assert_kept(rounds, planned["probe"], 0.15, 0.3, 0.6, 0.01)
 
 
+def test_what_is_due_does_not_shorten_the_pause_after_an_error(schedule: Schedule, planned, said) -> None:
+    """A round that failed although something is due waits like any other that failed: it would spin otherwise."""
+    rounds = Rounds(lambda _run: Step(problems=("the service is down",), due_in_s=0.0))
+    schedule(
+        Cycle("probe", Every(MINUTE), rounds),
+        worker_tick_loop_error_backoff_ms=150,
+        worker_tick_loop_max_jitter_ms=0,
+    )
+    rounds.wait(3)
+    assert_kept(rounds, planned["probe"], 0.15, 0.3)
+
+
 def test_a_cycle_that_exits_is_a_failure_too(schedule: Schedule, said, runs) -> None:
     """Even SystemExit out of a step neither stops the cycle's time nor makes it spin, and it is written down."""
 

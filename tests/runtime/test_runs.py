@@ -220,6 +220,15 @@ def test_a_middleware_that_breaks_fails_the_run(build, rows, said, when: str, si
     assert rows("select 1 from relevo.cycle_leases where leased_until > now()") == []
 
 
+@pytest.mark.parametrize("outcome", ["partial", "failed"])
+def test_an_ending_that_only_a_middleware_knows_of_is_written_down(build, runs, said, outcome: Any) -> None:
+    """A round without work that a middleware ends as partial or failed has a row and a line, too."""
+    worker = build(middlewares=[lambda _context, _next: Ending(outcome, error="half of it is missing")])
+    assert worker.runner.run(cycle(lambda _run: Step()), "schedule").outcome == outcome
+    assert [(row["outcome"], row["error_message"]) for row in runs("probe")] == [(outcome, "half of it is missing")]
+    assert len(said("run_finished", outcome=outcome)) == 1
+
+
 @pytest.mark.parametrize("trigger", ["manual", "tick", "wake-up"])
 def test_a_second_thread_cannot_overlap_a_run(build, runs, rows, said, trigger: Any) -> None:
     """The in-process lock covers every trigger: who asks by hand gets a row and a line, the others are counted."""

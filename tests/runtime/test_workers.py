@@ -11,6 +11,7 @@ from processes import eventually, never
 from relevo.model import Step
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
+from relevo.runtime.workers import make_worker_id
 
 LEASE_MS = 1_500
 FLEET: dict[str, Any] = {"outbox_lease_duration_ms": LEASE_MS, "worker_idle_backoff_min_ms": 100}
@@ -62,6 +63,18 @@ def test_worker_ids(processes, rows) -> None:
     again.hears("worker_started")
     [row] = rows("select * from relevo.workers")
     assert (row["role"], row["pid"], row["stopped_at"], row["lost_at"]) == ("run", again.pid, None, None)
+
+
+def test_a_command_beside_a_replica_with_the_longest_name(make_settings, build, rows) -> None:
+    """WORKER_ID may have a hundred characters; a command's own name, made of it, fits its column and is another."""
+    longest = "w" * 100
+    names = {make_worker_id(make_settings(worker_id=longest), role) for role in ("run", "tick", "run-cycle")}
+    assert len(names) == 3
+    assert longest in names
+    assert max(map(len, names)) == 100
+    build(role="tick", worker_id=longest)
+    [row] = rows("select worker_id from relevo.workers")
+    assert row["worker_id"].startswith("w" * 70 + ":")
 
 
 def test_a_silent_death_is_noticed_logged_and_counted(processes, probed, rows, runs) -> None:

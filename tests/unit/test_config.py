@@ -205,12 +205,14 @@ class TestEnvFile:
     """The optional .env."""
 
     def test_environment_wins_and_sources_are_told(self, tmp_path: Path) -> None:
-        """Each row says whether its value came from the environment, .env or the default."""
+        """Each row says whether its value came from the environment, .env or the default; a file of Notepad is read, too."""
         file = tmp_path / ".env"
-        file.write_text("export OUTBOX_BATCH_SIZE='8' # small\nOUTBOX_MAX_ATTEMPTS=4\nOTHER=1\n")
+        first = "\ufeffOUTBOX_POISON_LAPSES=7\n"  # with a byte order mark, as Windows writes it
+        file.write_text(first + "export OUTBOX_BATCH_SIZE='8' # small\nOUTBOX_MAX_ATTEMPTS=4\nOTHER=1\n")
         settings = config.load({"OUTBOX_BATCH_SIZE": "7"}, env_file=file)
         assert row(settings, "OUTBOX_BATCH_SIZE")[1::3] == ("7", "environment")
         assert row(settings, "OUTBOX_MAX_ATTEMPTS")[1::3] == ("4", ".env")
+        assert row(settings, "OUTBOX_POISON_LAPSES")[1::3] == ("7", ".env")
         assert row(settings, "RUNS_RETENTION_DAYS")[1::3] == ("90", "default")
 
     def test_an_empty_value_counts_as_unset(self, tmp_path: Path) -> None:
