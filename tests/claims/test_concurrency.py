@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import psycopg
 import pytest
-from claiming import LEASE, NOW, SECOND, add, answers, claims_in, journal, late_tickets_in, reap, take
+from claiming import LATER, LEASE, NOW, SECOND, add, answers, claims_in, journal, late_tickets_in, reap, send, take
 
 from deliveries import TODAY, one, states
 from processes import eventually
 from relevo import queries
 from relevo.delivery.claims import end_claim
-from relevo.errors import OwnershipLostError
+from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 
 RENEW = queries.load("claims")["renew_claims"]
 DEADLINE_S = 60
@@ -246,6 +248,51 @@ WAITING = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' 
 CANCEL = """update relevo.notification_deliveries
                set status = 'cancelled', completed_at = now(), next_attempt_at = null, claim_token = null
              where id = %s"""
+
+
+def test_a_lease_is_counted_from_before_it_was_asked_for(build, conn, other, meanwhile) -> None:
+    """However long a claim or a beat waits for its statement, its holder never thinks that it has more than is left."""
+    add(conn, 1)
+    worker = build()
+    other.execute("lock table relevo.claims in share row exclusive mode")
+    claiming = meanwhile(lambda: take(worker, None))
+    waited = time.monotonic()
+    other.commit()
+    claim = claiming()
+    assert claim.since < waited
+    other.execute(TAKE_BACK, [claim.token])
+    beating = meanwhile(worker.heartbeat.beat)
+    waited = time.monotonic()
+    other.commit()
+    beating()
+    assert claim.loss is None
+    assert claim.since < waited
+
+
+@pytest.mark.parametrize("kind", ["awaiting", "adopted"])
+def test_so_is_that_of_other_claims(build, conn, other, meanwhile, monkeypatch, kind) -> None:
+    """The same holds for a claim that asks for receipts, and for one whose COMMIT answer was lost."""
+    add(conn, 1)
+    worker = build()
+    if kind == "awaiting":
+        send(worker, take(worker))
+        begin = partial(worker.claims.claim_awaiting, "default", limit=1, now=LATER)
+    else:
+        begin = partial(take, worker)
+        monkeypatch.setattr(worker.claims, "_take", _lose_the_answer(worker.claims._take))
+    other.execute("lock table relevo.claims in share row exclusive mode")
+    claiming = meanwhile(begin)
+    waited = time.monotonic()
+    other.commit()
+    assert claiming().since < waited
+
+
+def _lose_the_answer(take_them):
+    def lost(*given):
+        take_them(*given)
+        raise DatabaseUnavailableError("the answer was lost")
+
+    return lost
 
 
 def test_a_claim_does_not_wait_for_others(build, conn, other) -> None:

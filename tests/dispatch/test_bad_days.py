@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ from processes import PATIENCE_S
 from relevo import actions, queries
 from relevo.actions import DeadLetters
 from relevo.delivery.sending import RequestPool
-from relevo.errors import DatabaseUnavailableError, Reschedule
+from relevo.errors import DatabaseUnavailableError, OwnershipLostError, Reschedule
 from relevo.model import Reply, Ticket
 
 
@@ -102,15 +103,33 @@ def test_too_few_tickets_are_ambiguous(relay, monkeypatch) -> None:
     assert worker.states() == {"unknown": 2}
 
 
-def test_a_claim_lost_inside_a_middleware_sends_nothing(relay) -> None:
-    """The last look at the claim comes after the middlewares, just before the request."""
+def _swallow_and_return(_context: Any, send: Any) -> Any:
+    with suppress(OwnershipLostError):
+        return send()
+
+
+def _swallow_and_raise(_context: Any, send: Any) -> Any:
+    with suppress(OwnershipLostError):
+        send()
+    raise RuntimeError("something else")
+
+
+def _swallow_and_wish(_context: Any, send: Any) -> Any:
+    with suppress(OwnershipLostError):
+        send()
+    raise Reschedule(datetime.now(UTC) + timedelta(hours=1))
+
+
+@pytest.mark.parametrize("outer", [None, _swallow_and_return, _swallow_and_raise, _swallow_and_wish])
+def test_a_claim_lost_inside_a_middleware_sends_nothing(relay, outer: Any) -> None:
+    """The last look at the claim comes after the middlewares, just before the request; none can swallow what it says."""
 
     def loses(_context: Any, send: Any) -> Reply:
         for batch in claims:
             batch.lose("error", "cut off in here")
         return send()
 
-    worker = relay(push_middlewares=[loses])
+    worker = relay(push_middlewares=[outer, loses] if outer else [loses])
     claims: list[Any] = []
     keep = worker.app.claims.keep
     worker.app.claims.keep = lambda claim: (claims.append(claim), keep(claim))  # type: ignore[method-assign]

@@ -377,6 +377,23 @@ class TestConnections:
         first.everyone_received(1)
         assert peak(first) <= 6
 
+    def test_what_is_in_flight_is_not_shared_yet(self, relay) -> None:
+        """A worker that holds six busy connections when a second one joins keeps all of them until some are free."""
+        first = relay()
+        now = first.clock.now()
+
+        def leased(worker: Relay, in_flight: int) -> int:
+            projects = worker.app.services.projects
+            return projects.reserve("default", "bulk", 100, now, in_flight=in_flight).connections
+
+        assert leased(first, 0) == 6
+        second = relay()
+        assert (leased(first, 6), leased(second, 0)) == (3, 0), "from the next request on it uses three"
+        assert (leased(first, 4), leased(second, 0)) == (3, 0)
+        assert (leased(first, 3), leased(second, 0)) == (3, 3)
+        ((held,),) = first.conn.execute("select sum(connections) from relevo.push_connections").fetchall()
+        assert held == 6
+
     def test_a_worker_that_only_asks_for_receipts_keeps_none(self, relay) -> None:
         """When it has asked, another worker's dispatch finds connections free."""
         asking, sending = relay(cycles=["receipt"]), relay()

@@ -18,8 +18,6 @@ from relevo.door import Event
 from relevo.errors import OwnershipLostError
 from relevo.model import Answer, PushRequest
 
-DEADLINE_S = PATIENCE_S
-
 
 def waiting(conn: psycopg.Connection[Any]) -> int:
     """Count the sessions of this database that wait for a lock."""
@@ -28,6 +26,13 @@ def waiting(conn: psycopg.Connection[Any]) -> int:
     ).fetchone()
     assert row is not None
     return int(row[0])
+
+
+def join(*threads: threading.Thread) -> None:
+    """Wait for threads that must come to their end."""
+    for thread in threads:
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive(), f"{thread.name} did not come to its end"
 
 
 class TestCancel:
@@ -89,8 +94,7 @@ class TestCancel:
         eventually(lambda: waiting(conn) == 2, "the cancel waits for it")
         assert event_row(conn, made.event_id)["state"] == "waiting"
         conn.execute("select pg_advisory_unlock(42)")
-        slicing.join(DEADLINE_S)
-        cancelling.join(DEADLINE_S)
+        join(slicing, cancelling)
         assert cancelled == [True]
         assert states(conn) == {"pending": 3}
         fan_out_to_the_end(app)
@@ -196,8 +200,7 @@ class TestCancel:
         threads = [threading.Thread(target=fan_out_to_the_end, args=[app]) for app in apps]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join(60)
+        join(*threads)
         fan_out_to_the_end(apps[0])
         assert states(conn) == {"cancelled": 200}
         for each in made:
@@ -314,8 +317,7 @@ class TestDelete:
             eventually(lambda: waiting(conn) == 1, "the delete waits")
             for each in ids[1:]:
                 settling.execute(lock + " nowait", [each])
-        deleting.join(DEADLINE_S)
-        assert not deleting.is_alive()
+        join(deleting)
         assert states(conn) == {}
 
     def test_it_waits_for_a_reaper_that_folds(self, build, conn, dsn) -> None:
@@ -333,7 +335,8 @@ class TestDelete:
             deleting = threading.Thread(target=delete)
             deleting.start()
             eventually(lambda: waiting(conn) == 1, "the delete waits")
-        deleting.join(DEADLINE_S)
+        join(deleting)
+        assert door.get(conn, made.event_id) is None
         for table in ("event_progress", "event_progress_deltas"):
             assert conn.execute(f"select count(*) from relevo.{table}").fetchone() == (0,), table
 
@@ -365,8 +368,7 @@ class TestDelete:
             threads = [threading.Thread(target=guarded, args=[each]) for each in [*work[:2], delete, *work[2:]]]
             for thread in threads:
                 thread.start()
-            for thread in threads:
-                thread.join(DEADLINE_S)
+            join(*threads)
             assert faults == []
             assert states(conn) == {}
 

@@ -356,21 +356,24 @@ def send(
     call: Callable[[], Reply] = post
     for middleware in reversed(middlewares):
         call = _wrapped(middleware, context, call)
+    reply = Reply("held_back", code="middleware_failed", message="next() was not called")
     try:
         call()
-    except Reschedule as wish:
-        return sending.reply or _rescheduled(wish)
-    except (Exception, SystemExit) as error:  # a middleware may raise anything
-        if lost:
-            raise lost[0] from error
-        why = normalise_error(error)
-        sent = sending.reply is not None
-        _log.error("push_middleware_failed", request=str(context.request_id), sent=sent, error=why)
-        if not sent:
-            return Reply("held_back", code="middleware_failed", message=why)
-    if lost:
+    except (Exception, SystemExit) as error:  # noqa: BLE001 a middleware may raise anything
+        if not lost:
+            reply = _held_back(error, context, sent=sending.reply is not None)
+    if lost:  # whatever became of that on its way out
         raise lost[0]
-    return sending.reply or Reply("held_back", code="middleware_failed", message="next() was not called")
+    return sending.reply or reply
+
+
+def _held_back(error: BaseException, context: PushContext, *, sent: bool) -> Reply:
+    """Return what a middleware that raised means for a request that was not sent."""
+    if isinstance(error, Reschedule):
+        return _rescheduled(error)
+    why = normalise_error(error)
+    _log.error("push_middleware_failed", request=str(context.request_id), sent=sent, error=why)
+    return Reply("held_back", code="middleware_failed", message=why)
 
 
 def _wrapped(middleware: PushMiddleware, context: PushContext, call: Callable[[], Reply]) -> Callable[[], Reply]:
