@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -159,11 +160,20 @@ def settings(make_settings: Callable[..., Settings]) -> Settings:
 
 @pytest.fixture
 def build(make_settings: Callable[..., Settings]) -> Iterator[Callable[..., app.App]]:
-    """Assemble registered workers, closed at the end: `build(worker_id="a", outbox_lease_duration_ms=900)`."""
+    """Assemble registered workers, closed at the end: `build(worker_id="a", outbox_lease_duration_ms=900)`.
+
+    With `now` their cycles live at that time.
+    """
     opened: list[Any] = []
 
     def make(
-        *, role: str = "run", cycles: Any = (), middlewares: Any = (), renderers: Any = None, **changes: object
+        *,
+        role: str = "run",
+        cycles: Any = (),
+        middlewares: Any = (),
+        renderers: Any = None,
+        now: datetime | None = None,
+        **changes: object,
     ) -> app.App:
         context = app.build(
             make_settings(**changes),
@@ -171,6 +181,7 @@ def build(make_settings: Callable[..., Settings]) -> Iterator[Callable[..., app.
             cycles=cycles,
             middlewares=middlewares,
             renderers=renderers,
+            clock=lambda: now,
         )
         built = context.__enter__()
         opened.append(context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -31,47 +31,90 @@ from relevo.door import Event
 from relevo.model import Answer, Fetched, Item, PushRequest
 
 OLD, RECENT = month_ago(5), month_ago(2)
+A_MOMENT = timedelta(microseconds=1)
 HOT = f"relevo.notification_deliveries_{OLD:%Y_%m}"
 COLD = f"relevo_archive.notification_deliveries_{OLD:%Y_%m}"
 
 
 def test_a_month_past_its_retention_is_retired_whole(build, conn) -> None:
-    """Deliveries and journal leave by their partition, events and items in batches; what is younger stays."""
-    add_old_deliveries(conn, OLD, 500)
-    add_old_deliveries(conn, RECENT, 10)
-    add_old_requests(conn, OLD, 20)
-    event = add_old_event(conn, OLD, "k")
-    add_old_items(conn, month_ago(14), 30)
-    add_old_items(conn, month_ago(11), 3)
-    report = clean_up(build())
+    """Deliveries and journal leave by their partition, events and items in batches, once it is time; what is younger stays."""
+    march, over = date(2025, 3, 1), datetime(2025, 6, 1, tzinfo=UTC)  # 61 days after the month's end
+    cold = f"relevo_archive.notification_deliveries_{march:%Y_%m}"
+    add_old_deliveries(conn, march, 500)
+    add_old_deliveries(conn, date(2025, 4, 1), 10)
+    add_old_requests(conn, march, 20)
+    event = add_old_event(conn, march, "k")
+    add_old_items(conn, date(2024, 5, 1), 30)
+    add_old_items(conn, date(2024, 6, 1), 3)
+    assert clean_up(build(now=over - A_MOMENT, deliveries_retention_days=61)).outcome == "ok"
+    assert exports(conn) == {}
+    report = clean_up(build(now=over, deliveries_retention_days=61))
     assert report.outcome == "ok", report
-    name = f"{OLD:%Y-%m}"
     assert exports(conn) == {
-        ("licitaciones", f"{month_ago(14):%Y-%m}"): "retired",
-        ("notification_deliveries", name): "retired",
-        ("notification_events", name): "retired",
-        ("push_requests", name): "retired",
+        ("licitaciones", "2024-05"): "retired",
+        ("notification_deliveries", "2025-03"): "retired",
+        ("notification_events", "2025-03"): "retired",
+        ("push_requests", "2025-03"): "retired",
     }
     assert (report.counts["archived_deliveries"], report.counts["archived_licitaciones"]) == (500, 30)
-    row = "select archived_deliveries, archived_licitaciones from relevo.worker_runs where cycle = 'cleanup'"
-    assert conn.execute(row).fetchall() == [(500, 30)]
+    row = (
+        "select archived_deliveries, archived_licitaciones from relevo.worker_runs where cycle = 'cleanup' order by id"
+    )
+    assert conn.execute(row).fetchall() == [(0, 0), (500, 30)]
     assert conn.execute("select count(*) from relevo.notification_deliveries").fetchone() == (10,)
     assert conn.execute("select count(*) from relevo.licitaciones").fetchone() == (3,)
-    assert conn.execute(f"select count(*) from {COLD}").fetchone() == (500,)
+    assert conn.execute(f"select count(*) from {cold}").fetchone() == (500,)
     assert conn.execute("select event_id from relevo.event_keys").fetchall() == [(event,)]
-    for write in (f"delete from {COLD}", f"update {COLD} set status = 'ok'", f"truncate {COLD}"):
+    for write in (f"delete from {cold}", f"update {cold} set status = 'ok'", f"truncate {cold}"):
         with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="is sealed"):
             conn.execute(write)
-    assert clean_up(build()).outcome == "idle"
+    assert clean_up(build(now=over, deliveries_retention_days=61)).outcome == "idle"
 
 
-def test_retention_is_a_setting(build, conn) -> None:
-    """With other settings other months are past: 31 days after its end the month before last, items after two months."""
-    add_old_deliveries(conn, month_ago(4), 5)
-    add_old_items(conn, month_ago(3), 5)
-    app = build(deliveries_retention_days=36_500, licitaciones_hot_months=2)
-    assert clean_up(app).counts == {"archived_licitaciones": 5, "months_retired": 1}
-    assert clean_up(build(deliveries_retention_days=31)).counts["archived_deliveries"] == 5
+@pytest.mark.parametrize(
+    ("settings", "over"),
+    [
+        ({}, datetime(2025, 6, 30, tzinfo=UTC)),
+        ({"deliveries_retention_days": 31}, datetime(2025, 5, 2, tzinfo=UTC)),
+        ({"deliveries_retention_days": 365}, datetime(2026, 4, 1, tzinfo=UTC)),
+    ],
+)
+def test_retention_is_counted_from_a_months_end(build, conn, settings, over) -> None:
+    """Deliveries, journal and events of March stay for so many days after its last one, and leave with the next midnight."""
+    march = date(2025, 3, 1)
+    add_old_deliveries(conn, march, 5)
+    add_old_event(conn, march, "k")
+    clean_up(build(now=over - A_MOMENT, **settings))
+    assert exports(conn) == {}
+    clean_up(build(now=over, **settings))
+    assert set(exports(conn)) == {
+        (entity, "2025-03") for entity in ("notification_deliveries", "notification_events", "push_requests")
+    }
+
+
+def test_events_without_deliveries_stay_as_long(build, conn) -> None:
+    """An event that had none, in a month without a partition, leaves when its deliveries would have."""
+    add_old_event(conn, date(2025, 3, 1), "k")
+    over = datetime(2025, 6, 30, tzinfo=UTC)
+    assert clean_up(build(now=over - A_MOMENT)).counts.get("archived_events", 0) == 0
+    assert clean_up(build(now=over)).counts["archived_events"] == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "over"),
+    [
+        ({}, datetime(2026, 4, 1, tzinfo=UTC)),
+        ({"licitaciones_hot_months": 2}, datetime(2025, 6, 1, tzinfo=UTC)),
+    ],
+)
+def test_items_stay_for_whole_months(build, conn, settings, over) -> None:
+    """A tender of March, its first moment or its last, leaves when so many months have passed since March ended."""
+    add_old_items(conn, date(2025, 3, 1), 2)
+    conn.execute(
+        "update relevo.licitaciones set created_at = (array['2025-03-01Z', '2025-03-31 23:59:59.999999Z'])[id]::timestamptz"
+    )
+    assert clean_up(build(now=over - A_MOMENT, **settings)).counts.get("archived_licitaciones", 0) == 0
+    assert clean_up(build(now=over, **settings)).counts["archived_licitaciones"] == 2
 
 
 def test_months_retire_one_after_the_other(build, conn) -> None:
