@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -13,107 +13,125 @@ from months import a_run, add_old_deliveries, clean_up, export, month_ago
 from processes import eventually
 from relevo.archive.throttle import Throttle
 
-
-@pytest.fixture
-def writer(dsn, conn) -> Iterator[threading.Event]:
-    """Somebody who writes two hundred rows a second as soon as the event is set."""
-    conn.execute("create table public.scribble (n int)")
-    go, stop = threading.Event(), threading.Event()
-
-    def write() -> None:
-        with psycopg.connect(dsn, autocommit=True) as own:
-            while not stop.wait(0.005):
-                if go.is_set():
-                    own.execute("insert into public.scribble values (1)")
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    yield go
-    stop.set()
-    thread.join()
+WRITTEN = "select tup_inserted + tup_updated + tup_deleted from pg_stat_database where datname = current_database()"
+BETWEEN_S = 10.0  # looks, by a clock of the test's own: the few rows of a relay without work are lost in them
 
 
-def watch(throttle: Throttle, run, seconds: float) -> None:
-    """Look again and again for so long."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        throttle.look(run)
-        time.sleep(0.05)
+class Clock:
+    """A clock that goes when it is told to."""
 
+    def __init__(self) -> None:
+        self.now = 1_000.0
 
-def at_work(share_percent: int, run) -> Throttle:
-    """Return a pace that has just seen others at work."""
-    throttle = Throttle(share_percent)
-    throttle.look(run)
-    throttle.busy = True
-    return throttle
+    def __call__(self) -> float:
+        """Tell the time."""
+        return self.now
 
 
 class Rests:
-    """In the place of the event that a rest waits for: notes how long each rest is to be, and rests not at all."""
+    """Stands for the event of a process that stops: notes for how long it was waited for, and waits for nothing."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
 
-    def wait(self, seconds: float) -> None:
-        """Note how long."""
+    def wait(self, seconds: float) -> bool:
+        """Note it."""
         self.seconds.append(seconds)
+        return False
 
 
-def rests_of(throttle: Throttle, run, worked_s: float) -> list[float]:
-    """Return how long it wants to rest after so much work."""
-    run.stopping = rests = Rests()
-    throttle.rest(run, worked_s)
-    return rests.seconds
+def write(conn: psycopg.Connection[Any], rows: int) -> None:
+    """Write so many rows, and wait until the server counts them."""
+    [(before,)] = conn.execute(WRITTEN).fetchall()
+    conn.execute("create table if not exists public.scribble (n int)")
+    conn.execute("insert into public.scribble select generate_series(1, %s)", [rows])
+
+    def counted() -> bool:
+        conn.execute("select pg_stat_force_next_flush()")
+        [(now,)] = conn.execute(WRITTEN).fetchall()
+        return bool(now >= before + rows)
+
+    eventually(counted, "the server counts the rows")
 
 
-def test_it_rests_while_others_write_and_only_then(build, writer) -> None:
+@pytest.fixture
+def looked(conn) -> Any:
+    """Let a throttle look once more, after so many rows were written by others; return whether it takes them to be busy."""
+
+    def look(throttle: Throttle, run: Any, rows: int = 0) -> bool:
+        if rows:
+            write(conn, rows)
+        assert isinstance(throttle.clock, Clock)
+        throttle.clock.now += BETWEEN_S
+        throttle.look(run)
+        return throttle.busy
+
+    return look
+
+
+def test_it_rests_while_others_write_and_only_then(build, looked) -> None:
     """A fifth of the time is its own while somebody writes: four times the work is rest; alone it goes on at once."""
-    run, throttle = a_run(build(), "archive-export"), Throttle(20)
-    watch(throttle, run, 1.2)
-    assert rests_of(throttle, run, 0.3) == []
-    writer.set()
-    eventually(lambda: throttle.look(run) or throttle.busy, "others are noticed", every=0.05)
-    assert rests_of(throttle, run, 0.3) == [pytest.approx(1.2)]
-    writer.clear()
-    eventually(lambda: throttle.look(run) or not throttle.busy, "nobody writes any more", every=0.05)
-    assert rests_of(throttle, run, 0.3) == []
+    run, throttle = a_run(build(), "archive-export"), Throttle(20, clock=Clock())
+    run.stopping = rests = Rests()
+    assert [looked(throttle, run, rows) for rows in (0, 0, 2_000, 2_000)] == [False, False, False, True]
+    throttle.rest(run, 0.3)
+    assert rests.seconds == [pytest.approx(1.2)]
+    throttle.rest(run, 3_600.0)
+    assert rests.seconds[1] == 60.0
+    assert not looked(throttle, run)
+    throttle.rest(run, 0.3)
+    assert len(rests.seconds) == 2
+
+
+def test_a_relay_without_work_is_nobody(build, looked) -> None:
+    """Twenty rows a second are what it takes to be busy; a little less is not."""
+    run, throttle = a_run(build(), "archive-export"), Throttle(20, clock=Clock())
+    assert [looked(throttle, run, rows) for rows in (0, 100, 100, 100)] == [False] * 4
+    assert [looked(throttle, run, rows) for rows in (300, 300)] == [False, True]
+
+
+def test_what_it_writes_itself_does_not_count(build, looked) -> None:
+    """Each step of its own writes a few rows: a hundred quick steps between two looks are not others at work."""
+    run, throttle = a_run(build(), "archive-export"), Throttle(20, clock=Clock())
+    run.stopping = Rests()
+    looked(throttle, run)
+    for _ in range(2):
+        for _ in range(100):
+            throttle.rest(run, 0.0)
+        assert not looked(throttle, run, 300)
 
 
 def test_who_stops_does_not_rest(build) -> None:
     """A process that is asked to stop does so now, not after its rest."""
     run = a_run(build(), "archive-export")
-    throttle = at_work(1, run)
-    threading.Timer(0.2, run.stopping.set).start()
+    throttle = Throttle(1, clock=Clock())
+    throttle.look(run)
+    throttle.busy = True
     began = time.monotonic()
+    threading.Timer(0.2, run.stopping.set).start()
     throttle.rest(run, 5.0)
-    assert time.monotonic() - began < 30, "not the whole minute"
+    assert run.stopping.is_set()
+    assert time.monotonic() - began < 50.0  # its rest would be a minute
 
 
 def test_all_of_the_time_can_be_its_own(build) -> None:
     """With a share of 100 per cent there is no rest, whoever writes."""
-    run = a_run(build(), "archive-export")
-    assert rests_of(at_work(100, run), run, 60.0) == [0]
+    run, throttle = a_run(build(), "archive-export"), Throttle(100, busy=True, clock=Clock())
+    run.stopping = rests = Rests()
+    throttle.look(run)
+    throttle.busy = True
+    throttle.rest(run, 60.0)
+    assert rests.seconds == [0.0]
 
 
-def test_what_was_written_at_one_blow_does_not_count(build, conn) -> None:
+def test_what_was_written_at_one_blow_does_not_count(build, looked) -> None:
     """Ten thousand rows, counted between two runs or once during one, say nothing of who writes now."""
-    app, throttle = build(), Throttle(50)
-    conn.execute("create table public.scribble (n int)")
-    load = "insert into public.scribble select generate_series(1, 10000)"
-    watch(throttle, a_run(app, "archive-export"), 1.2)
-    conn.execute(load)
-    conn.execute("select pg_stat_force_next_flush()")
+    app, throttle = build(), Throttle(50, clock=Clock())
+    assert not looked(throttle, a_run(app, "archive-export"))
     run = a_run(app, "archive-export")
-    watch(throttle, run, 2.5)
-    assert not throttle.busy
-    conn.execute(load)
-    conn.execute("select pg_stat_force_next_flush()")
-    seen = []
-    for _ in range(30):
-        watch(throttle, run, 0.1)
-        seen.append(throttle.busy)
-    assert not any(seen)
+    assert [looked(throttle, run, rows) for rows in (10_000, 0, 10_000, 0, 0)] == [False] * 5
+    assert [looked(throttle, run, rows) for rows in (10_000, 10_000)] == [False, True]
+    assert not looked(throttle, a_run(app, "archive-export"), 10_000)
 
 
 def test_export_rests_after_each_step_but_the_last(build, conn, folder_settings, monkeypatch) -> None:

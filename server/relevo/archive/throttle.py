@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import structlog
@@ -25,6 +26,7 @@ class Throttle:
 
     share_percent: int
     busy: bool = False
+    clock: Callable[[], float] = time.monotonic
     _run: Run | None = None
     _looked: tuple[float, int] = (0.0, 0)
     _steps: int = 0
@@ -34,7 +36,7 @@ class Throttle:
     def look(self, run: Run) -> None:
         """See how many rows were written since the last look of this run, and so whether others are at work."""
         with self._lock:
-            now = time.monotonic()
+            now = self.clock()
             since = now - self._looked[0]
             if run is self._run and since < _LOOK_S:
                 return
