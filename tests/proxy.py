@@ -186,9 +186,10 @@ class Proxy:
         for link in self._links:
             link.flowing.set()
         self._cut_all()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        if others:
+        deadline = self._loop.time() + CLOSING_S
+        while (others := asyncio.all_tasks() - {asyncio.current_task()}) and self._loop.time() < deadline:
             await asyncio.wait(others, timeout=CLOSING_S)
+        await asyncio.sleep(0.01)  # what was aborted is closed in the loop's next round
 
     def _do(self, action: Callable[[], None]) -> None:
         async def act() -> None:
