@@ -13,7 +13,12 @@ from structlog.testing import capture_logs
 
 from processes import eventually
 
-QUICK = {"outbox_lease_duration_ms": 8_000, "database_lock_timeout_ms": 300, "database_statement_timeout_ms": 900}
+QUICK = {
+    "outbox_lease_duration_ms": 8_000,
+    "push_request_timeout_ms": 2_000,
+    "database_lock_timeout_ms": 300,
+    "database_statement_timeout_ms": 900,
+}
 """Long enough for a busy machine, short enough for a test."""
 
 SLOW = """

@@ -16,8 +16,8 @@ from relevo.delivery.sending import RequestPool
 from relevo.model import Reply
 from relevo.providers.expo import Expo
 
-SHORT = {"outbox_lease_duration_ms": 2_400, "push_request_timeout_ms": 500}
-"""Three leases are seven seconds: enough for a busy machine to send in meanwhile, and to wait for in a test."""
+SHORT = {"outbox_lease_duration_ms": 4_000, "push_request_timeout_ms": 1_900}
+"""Three leases are twelve seconds: enough for a busy machine to send in meanwhile, and to wait for in a test."""
 
 
 class Trap:
@@ -132,6 +132,25 @@ def test_a_composer_that_hangs(hanging, trap: Trap) -> None:
     worker.everyone_received(1)
 
 
+def test_a_run_whose_time_is_over_does_not_wait(hanging, trap: Trap) -> None:
+    """It leaves what hangs to the next one, which counts it: what is due meanwhile is served by whatever run is on."""
+
+    def compose(message: dict[str, Any], _delivery: Any) -> dict[str, Any]:
+        trap()
+        return message
+
+    worker = hanging(composers={"slow": compose}, outbox_lease_duration_ms=30_000)
+    tell(worker, "one", "bad", type="slow")
+    assert "calls_given_up" not in worker.dispatch(at_most_s=2).counts
+    assert (worker.delivery("bad")["status"], worker.claims()) == ("pending", 1)
+    tell(worker, "two", "good")
+    worker.dispatch(at_most_s=1)
+    assert (worker.delivery("good")["status"], trap.free) == ("sent", 0)
+    trap.open()
+    eventually(lambda: worker.dispatch().counts.get("notifications_sent"), "it came back, and a later run counts it")
+    worker.everyone_received(1)
+
+
 def test_a_composer_that_hangs_for_everyone(hanging, trap: Trap) -> None:
     """A handful of threads is all it gets: the rest of its events waits unspent, everything else flows."""
 
@@ -213,10 +232,10 @@ def test_a_provider_call_that_hangs(hanging, trap: Trap, monkeypatch: pytest.Mon
     """Nobody knows whether it was sent; its connection counts for a while, and its late tickets are evidence."""
     send = Expo.send
 
-    def hang(self: Expo, messages: Any) -> Reply:
+    def hang(self: Expo, messages: Any, *more: Any) -> Reply:
         if messages[0]["to"] == token("bad"):
             trap()
-        return send(self, messages)
+        return send(self, messages, *more)
 
     monkeypatch.setattr(Expo, "send", hang)
     worker = hanging(push_chunk_size=1)
@@ -264,10 +283,10 @@ def test_a_question_for_receipts_that_hangs(hanging, trap: Trap, monkeypatch: py
     worker.dispatch()
     bad = worker.delivery("bad")["provider_ticket_id"]
 
-    def hang(self: Expo, ticket_ids: Any) -> Any:
+    def hang(self: Expo, ticket_ids: Any, *more: Any) -> Any:
         if bad in ticket_ids and not trap.caught:
             trap()
-        return fetch(self, ticket_ids)
+        return fetch(self, ticket_ids, *more)
 
     monkeypatch.setattr(Expo, "fetch_receipts", hang)
     with beside(worker.ask) as reports:

@@ -98,8 +98,9 @@ class _Drain:
 
     def go(self) -> Step:
         """Claim and hand over as long as there is something to do, then wait for what is under way."""
+        self._adopt()
         try:
-            while self._fill() or self.under_way or self.claiming or self._look_anew():
+            while self._fill() or self.claiming or self._waits() or self._look_anew():
                 self._collect()
         except DatabaseUnavailableError as error:  # what was under way is counted all the same
             self._tell(normalise_error(error, 200))
@@ -113,13 +114,28 @@ class _Drain:
             counts, self.claimed, more=more, problems=tuple(self.problems[:_MAX_PROBLEMS]), due_in_s=self._due_in_s()
         )
 
+    def _adopt(self) -> None:
+        """Take over the batches that an earlier run left because all that was left of them hung."""
+        self.under_way.update(self.services.hanging)
+        self.services.hanging.clear()
+
+    def _waits(self) -> bool:
+        """Tell whether to wait for batches: for those that hang only while others can be served meanwhile."""
+        return self._is_going() or (bool(self.under_way) and self._may_claim())
+
+    def _is_going(self) -> bool:
+        """Tell whether a batch gets on; one that hangs hands back what it has once the process stops."""
+        stopping = self.run.stopping.is_set()
+        return any(stopping or not batch.hanging for batch in self.under_way.values())
+
     def _wind_up(self) -> None:
-        """Wait for what is under way, and give the connections back."""
-        while self.under_way or self.claiming:
+        """Wait for what is under way, leave what hangs to the next run, and give the connections back."""
+        while self.claiming or self._is_going():
             try:
                 self._collect()
             except DatabaseUnavailableError as error:
                 self._tell(normalise_error(error, 200))
+        self.services.hanging.update(self.under_way)
         wait(self.helpers, timeout=self.services.settings.outbox_lease_duration_ms / 1000)
         for project in self.used if not self.run.abandoned.is_set() else ():
             try:

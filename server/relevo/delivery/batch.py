@@ -84,6 +84,8 @@ class Services:
     composers: Mapping[str, Composer] = field(default_factory=dict)
     pools: RequestPools = field(default_factory=RequestPools)
     hung: HungCalls = field(default_factory=HungCalls)
+    hanging: dict[Future[None], Batch] = field(default_factory=dict)
+    """Batches that outlasted their run, because all that is left of them hangs."""
 
     def provider_of(self, project: str) -> PushProvider:
         """Return the push service of a project, as deliveries name it."""
