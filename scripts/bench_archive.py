@@ -115,11 +115,11 @@ class Bench:
 
     def restore(self, month: date, entity: str = ENTITY) -> float:
         """Restore a month, see that its rows are the same by a hash computed in SQL, and return the seconds."""
-        told = restore.read_manifest(self.store, entity, month)
-        took = timed(lambda: restore.restore(self.built.database, self.store, told, replace=True))
-        before, after = (self.hash(f"{schema}.{told.relation}") for schema in ("relevo_archive", restore.SCHEMA))
+        reported = restore.read_manifest(self.store, entity, month)
+        took = timed(lambda: restore.restore(self.built.database, self.store, reported, replace=True))
+        before, after = (self.hash(f"{schema}.{reported.relation}") for schema in ("relevo_archive", restore.SCHEMA))
         assert before == after, (before, after)
-        say(f"{before[0]:,} rows of {told.relation} came back the same, by a hash computed in SQL on both sides.")
+        say(f"{before[0]:,} rows of {reported.relation} came back the same, by a hash computed in SQL on both sides.")
         return took
 
     def hash(self, relation: str) -> Any:
@@ -218,7 +218,7 @@ def measure(bench: Bench, dsn: str, rows: int, retire_rows: int, started: float)
     restore_s = bench.restore(large)
     in_s = min(in_s, bench.copy_in(cold))
     peak = rss_mb()
-    told = restore.read_manifest(bench.store, ENTITY, large)
+    reported = restore.read_manifest(bench.store, ENTITY, large)
     (bench.folder / "out.csv").unlink()
 
     say(f"Writing while {retire_rows:,} deliveries retire and are exported …")
@@ -232,7 +232,11 @@ def measure(bench: Bench, dsn: str, rows: int, retire_rows: int, started: float)
             ("COPY TO csv", f"{rows / out_s:,.0f} rows/s", ""),
             ("export to zstd Parquet", f"{rows / upload_s:,.0f} rows/s, {out_s / upload_s:.2f} x", ">= 0.4 x"),
             ("  with reading back and comparing", f"{rows / (upload_s + verify_s):,.0f} rows/s", ""),
-            ("size of the files", f"{told.bytes / 1e6:.0f} MB, {told.bytes / csv_bytes:.2f} of the csv", "<= 0.25"),
+            (
+                "size of the files",
+                f"{reported.bytes / 1e6:.0f} MB, {reported.bytes / csv_bytes:.2f} of the csv",
+                "<= 0.25",
+            ),
             ("COPY FROM csv", f"{rows / in_s:,.0f} rows/s", ""),
             ("restore, checked", f"{rows / restore_s:,.0f} rows/s, {in_s / restore_s:.2f} x", ">= 0.5 x"),
             ("peak memory", f"{peak:.0f} MB", "<= 400 MB"),
@@ -246,7 +250,7 @@ def measure(bench: Bench, dsn: str, rows: int, retire_rows: int, started: float)
             "ratio_export": out_s / upload_s,
             "ratio_export_verified": out_s / (upload_s + verify_s),
             "ratio_restore": in_s / restore_s,
-            "ratio_size": told.bytes / csv_bytes,
+            "ratio_size": reported.bytes / csv_bytes,
             "ratio_enqueue_p99": busy / at_rest,
             "enqueue_p99_ms": busy,
             "export_rows_per_s": rows / upload_s,

@@ -46,28 +46,30 @@ def says(text: str, keyword: str) -> bool:
     return bool(asked) and any(found[i : i + len(asked)] == asked for i in range(len(found)))
 
 
-def matches(asked: Preference, told: Matching) -> bool:
+def matches(asked: Preference, reported: Matching) -> bool:
     """Tell whether a preference asks for an event: null is a wildcard, what is set needs a value that fits."""
     return (
         asked.enabled
-        and (asked.rubro_prefix is None or any(code.startswith(asked.rubro_prefix) for code in told.rubros))
+        and (asked.rubro_prefix is None or any(code.startswith(asked.rubro_prefix) for code in reported.rubros))
         and (
-            asked.tipo is None or (told.tipo is not None and fold(asked.tipo.strip(" ")) == fold(told.tipo.strip(" ")))
+            asked.tipo is None
+            or (reported.tipo is not None and fold(asked.tipo.strip(" ")) == fold(reported.tipo.strip(" ")))
         )
         and (
             asked.region is None
-            or (told.region is not None and [] != region_of(asked.region) == region_of(told.region))
+            or (reported.region is not None and [] != region_of(asked.region) == region_of(reported.region))
         )
-        and (asked.monto_min is None or (_comparable(asked, told) and told.monto >= asked.monto_min))  # type: ignore[operator]
-        and (asked.monto_max is None or (_comparable(asked, told) and told.monto <= asked.monto_max))  # type: ignore[operator]
+        and (asked.monto_min is None or (_comparable(asked, reported) and reported.monto >= asked.monto_min))  # type: ignore[operator]
+        and (asked.monto_max is None or (_comparable(asked, reported) and reported.monto <= asked.monto_max))  # type: ignore[operator]
         and (
-            asked.keywords is None or (told.text is not None and any(says(told.text, word) for word in asked.keywords))
+            asked.keywords is None
+            or (reported.text is not None and any(says(reported.text, word) for word in asked.keywords))
         )
     )
 
 
-def _comparable(asked: Preference, told: Matching) -> bool:
-    return told.monto is not None and told.moneda is not None and told.moneda == (asked.moneda or "CLP")
+def _comparable(asked: Preference, reported: Matching) -> bool:
+    return reported.monto is not None and reported.moneda is not None and reported.moneda == (asked.moneda or "CLP")
 
 
 _WORDS = (

@@ -136,8 +136,8 @@ def test_a_service_that_stores_something_else_is_found_out(retired, conn, s3, s3
     assert report.outcome == "partial"
     assert "part-00002.parquet is not the file that was uploaded" in report.error
     assert state_and_mismatches(conn) == ("verified", 1)
-    told = restore.read_manifest(open_store(**s3_settings), "notification_deliveries", OLD)
-    restore.verify(open_store(**s3_settings), told)
+    reported = restore.read_manifest(open_store(**s3_settings), "notification_deliveries", OLD)
+    restore.verify(open_store(**s3_settings), reported)
 
 
 def test_a_service_that_heeds_no_condition_overwrites_nobody(retired, conn, s3, s3_settings, between) -> None:
@@ -186,8 +186,8 @@ def test_an_object_in_cold_storage_holds_up_no_other_month(retired, conn, betwee
     between.trouble = cold
     export_later(retired, 30)
     assert exports(conn)[NAME] == "dropped"
-    told = "select state, mismatches, last_error from relevo.archive_exports where entity = %s and month = %s"
-    state, mismatches, error = conn.execute(told, ["notification_deliveries", older]).fetchone()
+    reported = "select state, mismatches, last_error from relevo.archive_exports where entity = %s and month = %s"
+    state, mismatches, error = conn.execute(reported, ["notification_deliveries", older]).fetchone()
     assert (state, mismatches) == ("verified", 0)
     assert "lies in cold storage. Have the service bring it back" in error
     between.trouble = None

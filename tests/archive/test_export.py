@@ -46,8 +46,8 @@ def test_a_month_goes_all_the_way(build, conn, past, store_settings, tmp_path) -
     names = [each.key.removeprefix(folder) for each in store.listing(folder)]
     assert names == ["_manifest.json", "part-00001.parquet", "part-00002.parquet", "part-00003.parquet"]
     store.fetch(folder + "_manifest.json", tmp_path / "m")
-    told = json.loads((tmp_path / "m").read_text())
-    assert (told["rows"], [part["rows"] for part in told["parts"]]) == (700, [300, 300, 100])
+    reported = json.loads((tmp_path / "m").read_text())
+    assert (reported["rows"], [part["rows"] for part in reported["parts"]]) == (700, [300, 300, 100])
     store.fetch(folder + "part-00001.parquet", tmp_path / "p")
     file = pq.ParquetFile(tmp_path / "p")
     assert file.metadata.row_group(0).column(0).compression == "ZSTD"
@@ -71,9 +71,9 @@ def test_long_rows_are_copied_a_few_at_a_time(build, conn, folder_settings, dsn,
     [part] = (tmp_path / "cold").rglob("licitaciones/*/*/part-00001.parquet")
     assert [pq.ParquetFile(part).metadata.row_group(n).num_rows for n in (0, 1)] == [5_000, 200]
     store = open_store(**folder_settings)
-    told = restore.read_manifest(store, "licitaciones", OLDER)
-    assert told.group_rows == 5_000
-    assert restore.restore(app.database, store, told).rows == 5_200
+    reported = restore.read_manifest(store, "licitaciones", OLDER)
+    assert reported.group_rows == 5_000
+    assert restore.restore(app.database, store, reported).rows == 5_200
 
 
 def test_without_a_store_export_says_that_it_is_off(build, conn, past) -> None:

@@ -601,9 +601,9 @@ def test_a_zombie_that_uploads_again_changes_nothing(retired, conn, folder_setti
     assert len([path for path in files if "notification_deliveries" in str(path)]) == 3
     export_later(retired, 30)
     assert exports(conn)[NAME] == "dropped"
-    told = restore.read_manifest(store, "notification_deliveries", OLD)
-    restore.verify(store, told)
-    assert told.rows == 300
+    reported = restore.read_manifest(store, "notification_deliveries", OLD)
+    restore.verify(store, reported)
+    assert reported.rows == 300
 
 
 def test_two_replicas_at_once_export_each_month_once(build, conn, store_settings) -> None:
@@ -626,9 +626,9 @@ def test_two_replicas_at_once_export_each_month_once(build, conn, store_settings
     assert sum(report.counts.get("rows_exported", 0) for report in reports) == 360
     assert set(exports(conn).values()) == {"verified"}
     store = open_store(**store_settings)
-    assert [told.rows for told in restore.months(store, pytest.fail) if told.entity == "notification_deliveries"] == [
-        120
-    ] * 3
+    assert [
+        reported.rows for reported in restore.months(store, pytest.fail) if reported.entity == "notification_deliveries"
+    ] == [120] * 3
 
 
 def test_only_the_relation_that_was_exported_is_dropped(retired, conn) -> None:

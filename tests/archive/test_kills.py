@@ -97,9 +97,11 @@ def check(conn: psycopg.Connection[Any], folder: Path, months: int, point: objec
     store = open_store(archive_folder=folder)
     for entity, count in EVERYTHING.items():
         place = folder / "relevo" / entity / f"year={month:%Y}" / f"month={month:%m}"
-        told = restore.read_manifest(store, entity, month)
-        assert {path.name for path in place.iterdir()} == {"_manifest.json", *(part.file for part in told.parts)}, point
-        restore.verify(store, told)
+        reported = restore.read_manifest(store, entity, month)
+        assert {path.name for path in place.iterdir()} == {"_manifest.json", *(part.file for part in reported.parts)}, (
+            point
+        )
+        restore.verify(store, reported)
         ids = [row for path in place.glob("part-*") for row in pq.read_table(path, columns=["id"])["id"].to_pylist()]
         assert (len(ids), len(set(ids))) == (count, count), point
 

@@ -66,8 +66,8 @@ def test_months_of_every_state_go_on_after_a_dump_and_load(build, conn, folder_s
     export_later(build_there, 30)
     with psycopg.connect(loaded) as there:
         assert set(exports(there).values()) == {"dropped"}
-        told = "select sum(rows), sum(mismatches), count(last_error) from relevo.archive_exports"
-        assert there.execute(told).fetchone() == (250 + 1 + 20 + 20 + 10, 0, 0)
+        reported = "select sum(rows), sum(mismatches), count(last_error) from relevo.archive_exports"
+        assert there.execute(reported).fetchone() == (250 + 1 + 20 + 20 + 10, 0, 0)
         left = "select count(*) from pg_class where relnamespace = 'relevo_archive'::regnamespace and relkind = 'r'"
         assert there.execute(left).fetchone() == (0,)
 
@@ -92,8 +92,8 @@ def test_a_relation_without_its_own_seal_is_kept_and_holds_up_no_other(build, co
         for (text,) in conn.execute(definition, [other]).fetchall():
             conn.execute(text.replace(other, name))
     export_later(app, 30)
-    told = "select state, last_error from relevo.archive_exports where relation = %s"
-    state, error = conn.execute(told, [name.removeprefix("relevo_archive.")]).fetchone()
+    reported = "select state, last_error from relevo.archive_exports where relation = %s"
+    state, error = conn.execute(reported, [name.removeprefix("relevo_archive.")]).fetchone()
     assert state == "verified"
     assert "is not the relation that was exported: it does not bear the seal of export" in error
     assert conn.execute(f"select count(*) from {name}").fetchone() == (20,)

@@ -156,13 +156,13 @@ def test_a_damaged_file_restores_nothing(archived_here, folder_settings, dsn, co
     with pytest.raises(ArchiveError, match="is not the file its manifest lists"):
         bring_back(dsn, folder_settings, "notification_deliveries")
     store = open_store(**folder_settings)
-    told = restore.read_manifest(store, "notification_deliveries", OLD)
+    reported = restore.read_manifest(store, "notification_deliveries", OLD)
     with pytest.raises(ArchiveError, match="is not the file its manifest lists"):
-        restore.verify(store, told)
+        restore.verify(store, reported)
     part.write_bytes(whole)
     [listed] = (tmp_path / "cold").rglob("notification_deliveries/*/*/_manifest.json")
     text = listed.read_text()
-    listed.write_text(text.replace(told.parts[1].content_sha256, "0" * 64))
+    listed.write_text(text.replace(reported.parts[1].content_sha256, "0" * 64))
     with pytest.raises(ArchiveError, match="came back as others than were exported"):
         bring_back(dsn, folder_settings, "notification_deliveries")
     assert conn.execute("select to_regnamespace('relevo_restored')").fetchone() == (None,)
@@ -215,66 +215,68 @@ def test_sql_runs_over_the_archive_in_place(archived, store_settings) -> None:
 def test_files_can_be_fetched(archived, store_settings, tmp_path) -> None:
     """The Parquet files of a month land in a folder under their keys, so that several months have room beside each other."""
     store = open_store(**store_settings)
-    told = restore.read_manifest(store, "notification_deliveries", OLD)
-    paths = restore.fetch(store, told, tmp_path / "here")
-    assert [str(path.relative_to(tmp_path / "here")) for path in paths] == [told.key_of(part) for part in told.parts]
-    assert sum(path.stat().st_size for path in paths) == told.bytes
+    reported = restore.read_manifest(store, "notification_deliveries", OLD)
+    paths = restore.fetch(store, reported, tmp_path / "here")
+    assert [str(path.relative_to(tmp_path / "here")) for path in paths] == [
+        reported.key_of(part) for part in reported.parts
+    ]
+    assert sum(path.stat().st_size for path in paths) == reported.bytes
     assert sorted(path for path in (tmp_path / "here").rglob("*") if path.is_file()) == sorted(paths)
     (tmp_path / "in the way").write_text("x")
     with pytest.raises(UsageError, match="cannot take the files: Not a directory"):
-        restore.fetch(store, told, tmp_path / "in the way")
+        restore.fetch(store, reported, tmp_path / "in the way")
 
 
-def give_another_hash(told: dict[str, Any]) -> str:
+def give_another_hash(reported: dict[str, Any]) -> str:
     """Let the second part's rows have another hash."""
-    told["parts"][1]["content_sha256"] = "0" * 64
+    reported["parts"][1]["content_sha256"] = "0" * 64
     return "content"
 
 
-def swap_keys(told: dict[str, Any]) -> str:
+def swap_keys(reported: dict[str, Any]) -> str:
     """Let the rows be sorted by the key's columns the other way round."""
-    told["keys"] = told["keys"][::-1]
+    reported["keys"] = reported["keys"][::-1]
     return "keys"
 
 
-def cut_elsewhere(told: dict[str, Any]) -> str:
+def cut_elsewhere(reported: dict[str, Any]) -> str:
     """Let the first part end one row earlier, and the second begin there."""
-    day, number = told["parts"][0]["last_key"]
-    told["parts"][0]["last_key"] = told["parts"][1]["first_key"] = [day, str(int(number) - 1)]
+    day, number = reported["parts"][0]["last_key"]
+    reported["parts"][0]["last_key"] = reported["parts"][1]["first_key"] = [day, str(int(number) - 1)]
     return "keys"
 
 
-def group_otherwise(told: dict[str, Any]) -> str:
+def group_otherwise(reported: dict[str, Any]) -> str:
     """Let the rows have been hashed in other groups."""
-    told["group_rows"] += 10
+    reported["group_rows"] += 10
     return "groups"
 
 
-def count_one_more(told: dict[str, Any]) -> str:
+def count_one_more(reported: dict[str, Any]) -> str:
     """Let the last part have one row more than it has, and the month, too."""
-    told["parts"][-1]["rows"] += 1
-    told["rows"] += 1
+    reported["parts"][-1]["rows"] += 1
+    reported["rows"] += 1
     return "rows"
 
 
-def weigh_one_more(told: dict[str, Any]) -> str:
+def weigh_one_more(reported: dict[str, Any]) -> str:
     """Let the last file be a byte larger."""
-    told["parts"][-1]["bytes"] += 1
-    told["bytes"] += 1
+    reported["parts"][-1]["bytes"] += 1
+    reported["bytes"] += 1
     return "bytes"
 
 
-def forget_a_column(told: dict[str, Any]) -> str:
+def forget_a_column(reported: dict[str, Any]) -> str:
     """Leave out a column that the files have."""
-    told["columns"] = [each for each in told["columns"] if each["name"] != "last_error_message"]
+    reported["columns"] = [each for each in reported["columns"] if each["name"] != "last_error_message"]
     return "columns"
 
 
-def leave_out_the_last_part(told: dict[str, Any]) -> str:
+def leave_out_the_last_part(reported: dict[str, Any]) -> str:
     """Leave out the last part and mend the sums."""
-    gone = told["parts"].pop()
-    told["rows"] -= gone["rows"]
-    told["bytes"] -= gone["bytes"]
+    gone = reported["parts"].pop()
+    reported["rows"] -= gone["rows"]
+    reported["bytes"] -= gone["bytes"]
     return f"holds what its manifest does not list: {gone['file']}"
 
 
@@ -303,9 +305,9 @@ def test_an_edited_manifest_is_found_by_verify_and_by_restore(
     store = open_store(**folder_settings)
     restore.verify(store, restore.read_manifest(store, "notification_deliveries", OLD))
     [path] = (tmp_path / "cold").rglob("notification_deliveries/*/*/_manifest.json")
-    told = json.loads(path.read_text())
-    wrong = edit(told)
-    path.write_text(json.dumps(told))
+    reported = json.loads(path.read_text())
+    wrong = edit(reported)
+    path.write_text(json.dumps(reported))
     record = restore.read_manifest(store, "notification_deliveries", OLD)
     with pytest.raises(ArchiveError, match=wrong if " " in wrong else f"has other {wrong} than its manifest lists"):
         restore.verify(store, record)
@@ -317,9 +319,9 @@ def test_an_edited_manifest_is_found_by_verify_and_by_restore(
 def test_a_part_that_is_not_listed_is_complained_of(archived_here, folder_settings, tmp_path) -> None:
     """Listing, querying and fetching a month say that something lies there which its manifest leaves out."""
     [path] = (tmp_path / "cold").rglob("notification_deliveries/*/*/_manifest.json")
-    told = json.loads(path.read_text())
-    leave_out_the_last_part(told)
-    path.write_text(json.dumps(told))
+    reported = json.loads(path.read_text())
+    leave_out_the_last_part(reported)
+    path.write_text(json.dumps(reported))
     store, complaints = open_store(**folder_settings), list[ArchiveError]()
     assert len(restore.months(store, complaints.append)) == len(ENTITIES)
     [complaint] = complaints
@@ -332,15 +334,15 @@ def test_a_part_that_is_not_listed_is_complained_of(archived_here, folder_settin
 def test_a_manifest_that_does_not_add_up_is_refused(archived_here, folder_settings, tmp_path, harm) -> None:
     """A month with a hole in it is not whole, whatever each of its files says."""
     [path] = (tmp_path / "cold").rglob("notification_deliveries/*/*/_manifest.json")
-    told = json.loads(path.read_text())
+    reported = json.loads(path.read_text())
     if harm == "a part is missing":
-        gone = told["parts"].pop(1)
-        told["rows"] -= gone["rows"]
-        told["bytes"] -= gone["bytes"]
+        gone = reported["parts"].pop(1)
+        reported["rows"] -= gone["rows"]
+        reported["bytes"] -= gone["bytes"]
     elif harm == "the sum is another":
-        told["rows"] += 1
+        reported["rows"] += 1
     else:
-        told["parts"][1]["file"] = "part-00009.parquet"
-    path.write_text(json.dumps(told))
+        reported["parts"][1]["file"] = "part-00009.parquet"
+    path.write_text(json.dumps(reported))
     with pytest.raises(ArchiveError, match="is no manifest of a month"):
         restore.read_manifest(open_store(**folder_settings), "notification_deliveries", OLD)

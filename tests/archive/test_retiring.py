@@ -195,8 +195,8 @@ def test_what_is_still_open_is_ended_with_a_reason(build, conn) -> None:
     assert (report.outcome, report.counts["deliveries_ended"]) == ("ok", 9)
     found = conn.execute(f"select status, last_error_code, count(*) from {COLD} group by 1, 2 order by 1").fetchall()
     assert found == [("expired", "retired", 6), ("unconfirmed", "retired", 3)]
-    told = f"select deliveries from relevo_archive.notification_events_{OLD:%Y_%m}"
-    assert conn.execute(told).fetchall() == [({"expired": 6, "unconfirmed": 3},)]
+    reported = f"select deliveries from relevo_archive.notification_events_{OLD:%Y_%m}"
+    assert conn.execute(reported).fetchall() == [({"expired": 6, "unconfirmed": 3},)]
 
 
 def test_a_claimed_delivery_keeps_its_month_open(build, conn) -> None:
@@ -318,9 +318,9 @@ def test_fan_out_racing_the_seal_loses_nothing(build, conn, dsn) -> None:
             break
         assert report.outcome in ("ok", "partial", "failed"), report
     fanning.join()
-    told = f"select deliveries_created, state from relevo_archive.notification_events_{OLD:%Y_%m} where id = %s"
+    reported = f"select deliveries_created, state from relevo_archive.notification_events_{OLD:%Y_%m} where id = %s"
     row = (
-        conn.execute(told, [event]).fetchone()
+        conn.execute(reported, [event]).fetchone()
         or conn.execute(
             "select deliveries_created, state from relevo.notification_events where id = %s", [event]
         ).fetchone()

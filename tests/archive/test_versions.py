@@ -28,10 +28,10 @@ def test_a_file_of_an_earlier_version_restores(version, conn, dsn) -> None:
     )
     try:
         for entity, rows in ROWS.items():
-            told = restore.read_manifest(store, entity, MONTH)
-            restore.verify(store, told)
-            assert restore.restore(database, store, told).rows == rows
-            assert str(told.schema_version) == version.removeprefix("v")
+            reported = restore.read_manifest(store, entity, MONTH)
+            restore.verify(store, reported)
+            assert restore.restore(database, store, reported).rows == rows
+            assert str(reported.schema_version) == version.removeprefix("v")
     finally:
         database.close()
     found = conn.execute(

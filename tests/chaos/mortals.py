@@ -85,9 +85,9 @@ class Mortal:
 
     def ends(self) -> dict[str, Any]:
         """Wait for its end; a run that nobody struck must not have failed."""
-        told = self.program.listen()
-        assert told["signal"] or "counts" in told, "the run raised; its process said why"
-        return told
+        reported = self.program.listen()
+        assert reported["signal"] or "counts" in reported, "the run raised; its process said why"
+        return reported
 
 
 def install(conn: psycopg.Connection[Any], words: Sequence[str], project: str) -> dict[UUID, str]:

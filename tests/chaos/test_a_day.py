@@ -174,7 +174,7 @@ def check_story(day: Day, conn: psycopg.Connection[Any]) -> None:
     assert errors is not None
     assert ("invalid", "DeviceNotRegistered") in [(row["status"], row["last_error_code"]) for row in errors.errors]
     total, counted = day.states(), day.counted()
-    told = {
+    reported = {
         "ok": "notifications_confirmed",
         "unconfirmed": "notifications_unconfirmed",
         "invalid": "notifications_invalidated",
@@ -182,7 +182,7 @@ def check_story(day: Day, conn: psycopg.Connection[Any]) -> None:
         "expired": "notifications_expired",
         "unknown": "notifications_unknown",
     }
-    assert {status: counted[name] for status, name in told.items()} == total
+    assert {status: counted[name] for status, name in reported.items()} == total
     assert counted["notifications_sent"] == total["ok"] + total["unconfirmed"] + total["failed"]
     failed = "select error_message from relevo.worker_runs where cycle = 'receipt' and outcome <> 'ok'"
     messages = {message.split("; ")[0] for (message,) in conn.execute(failed).fetchall()}

@@ -68,9 +68,9 @@ class World:
 
     def kill(self, cycle: str, strike: Mapping[str, Any] | None) -> dict[str, Any]:
         """Run a cycle in a process that is killed, and let the fleet forget that process."""
-        told = self.mortals.run(cycle, strike, **self.settings)
+        reported = self.mortals.run(cycle, strike, **self.settings)
         self.conn.execute("update relevo.workers set stopped_at = now() where role = 'run-cycle'")
-        return told
+        return reported
 
     def clear_up(self, *cycles: str) -> None:
         """Let the survivor run, minutes later, until nothing is claimed and nothing is left to do."""
@@ -144,8 +144,8 @@ class Scene:
             assert status.deliveries == dict(self.world.conn.execute(counted, [event]).fetchall()), point
 
 
-def _more_than_one(told: Iterable[Fate]) -> int:
-    return sum(fate.received - 1 for fate in told)
+def _more_than_one(reported: Iterable[Fate]) -> int:
+    return sum(fate.received - 1 for fate in reported)
 
 
 def kill_points(executed: Mapping[str, int], *, every_time: bool = True) -> list[dict[str, Any]]:
@@ -221,9 +221,9 @@ def test_receipts_survive_a_kill_at_every_step(world, conn, sandbox) -> None:
     played = kill_everywhere(here, "receipt", kill_points(executed), sent)
     run(here.survivor, "reaper")
     for scene, point in [(whole, "no kill"), *played]:
-        told = [*fates(conn, sandbox, scene.once), *fates(conn, sandbox, scene.again)]
-        assert [(fate.status, fate.received) for fate in told] == [*[("ok", 1)] * 4, ("invalid", 0)], point
-        assert {(fate.attempts, fate.lapses, fate.requests) for fate in told} == {(1, 0, 1)}, point
+        reported = [*fates(conn, sandbox, scene.once), *fates(conn, sandbox, scene.again)]
+        assert [(fate.status, fate.received) for fate in reported] == [*[("ok", 1)] * 4, ("invalid", 0)], point
+        assert {(fate.attempts, fate.lapses, fate.requests) for fate in reported} == {(1, 0, 1)}, point
         scene.check_progress(point)
     assert sandbox.totals()["duplicates"] == 0
 
@@ -244,9 +244,9 @@ class Trouble:
 
     def check(self, point: object) -> None:
         """Look at phones and rows: each phone got its push, a second one only if the first answer is not recorded."""
-        told = fates(self.world.conn, self.world.sandbox, self.event)
-        assert all(fate.status == "ok" and fate.received for fate in told), (point, told)
-        assert _more_than_one(told) <= unanswered(self.world.conn, self.event), (point, told)
+        reported = fates(self.world.conn, self.world.sandbox, self.event)
+        assert all(fate.status == "ok" and fate.received for fate in reported), (point, reported)
+        assert _more_than_one(reported) <= unanswered(self.world.conn, self.event), (point, reported)
 
 
 TO_BE_PROBED = """

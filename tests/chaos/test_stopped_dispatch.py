@@ -49,9 +49,9 @@ class Scene:
         self.posts_taken_over = self._posts()
         self.rows_taken_over = self._rows()
         mortal.goes_on()
-        told = mortal.ends()
-        assert told["signal"] == 0
-        return told
+        reported = mortal.ends()
+        assert reported["signal"] == 0
+        return reported
 
     def _all_taken_over(self) -> bool:
         run(self.survivor, "reaper")
@@ -106,8 +106,8 @@ def test_stopped_during_a_request(scene) -> None:
 
 def test_stopped_between_answer_and_settle(scene, conn) -> None:
     """Its late tickets are evidence: they turn unknown into sent; beside a resend that was quicker they are only kept."""
-    told = scene.play("POST send", "after")
-    assert told["done"]["late_tickets"] == 4
+    reported = scene.play("POST send", "after")
+    assert reported["done"]["late_tickets"] == 4
     scene.check(settled=True)
     assert [(fate.status, fate.received, fate.requests) for fate in scene.of(scene.once)] == [("sent", 1, 1)] * 2
     assert [(fate.status, fate.received, fate.requests) for fate in scene.of(scene.again)] == [("sent", 2, 2)] * 2

@@ -80,7 +80,7 @@ class Handle:
     claim: Claim
     crashed: bool = False
     requests: list[PushRequest] = field(default_factory=list)
-    told: list[tuple[list[Answer], list[UUID]]] = field(default_factory=list)
+    reported: list[tuple[list[Answer], list[UUID]]] = field(default_factory=list)
 
     @property
     def token(self) -> UUID:
@@ -474,13 +474,13 @@ class Machine(RuleBasedStateMachine):
     def settle_again(self, number: int) -> None:
         """The answer to a settle was lost: the worker hands the same in once more."""
         handle = self.handle(number)
-        if handle.told:
-            self._settle(handle, *handle.told[-1])
+        if handle.reported:
+            self._settle(handle, *handle.reported[-1])
 
     def _settle(self, handle: Handle, answers: list[Answer], requests: list[UUID]) -> None:
         if not answers:
             return
-        handle.told.append((answers, requests))
+        handle.reported.append((answers, requests))
         settlement = handle.worker.claims.settle(handle.claim, answers, requests, self.model.now)
         expected = self.model.settle(handle.token, answers, requests)
         assert (settlement.written, settlement.closed_late, settlement.kept_as_evidence) == expected

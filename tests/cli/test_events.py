@@ -201,8 +201,8 @@ class TestEvents:
         fan_out(app)
         said = command("event", made.event_id)
         assert said.code == 0
-        told = said.out.splitlines()
-        assert told[0] == "Title  Body"
+        reported = said.out.splitlines()
+        assert reported[0] == "Title  Body"
         order = [
             "event enqueued",
             "fan-out began",
@@ -211,12 +211,12 @@ class TestEvents:
             "open deliveries ended",
             "deadline",
         ]
-        places = [next(n for n, line in enumerate(told) if f" {what}" in line) for what in order]
+        places = [next(n for n, line in enumerate(reported) if f" {what}" in line) for what in order]
         assert places == sorted(places)
         assert "3 targets, 3 deliveries" in said.out
         assert "Deliveries: cancelled=1 failed=2" in said.out
-        assert f"  2 failed with MessageTooBig: {MARKUP}" in told
-        assert MARKUP in told[places[3]]
+        assert f"  2 failed with MessageTooBig: {MARKUP}" in reported
+        assert MARKUP in reported[places[3]]
         (line,) = command("event", made.event_id, "--json").lines
         assert line["event"]["deliveries"] == {"failed": 2, "cancelled": 1}
         assert [moment["what"] for moment in line["moments"]][:2] == ["event enqueued", "fan-out began"]
@@ -321,10 +321,10 @@ class TestEventType:
         """Time to live, lane and policy of a type go into events that leave them open; what is not given stays."""
         said = command("event-type", "call", "--ttl-s", 60, "--urgent", "--at-most-once", "--max-attempts", 2)
         assert said.code == 0
-        told = "select lane, at_most_once, extract(epoch from deadline_at - scheduled_at)::int from relevo.notification_events"
+        reported = "select lane, at_most_once, extract(epoch from deadline_at - scheduled_at)::int from relevo.notification_events"
         relevo.enqueue(conn, Event("call", "1", "t"))
         relevo.enqueue(conn, Event("call", "2", "t", lane="bulk", at_most_once=False, ttl_s=120))
-        assert conn.execute(told + " order by id").fetchall() == [("urgent", True, 60), ("bulk", False, 120)]
+        assert conn.execute(reported + " order by id").fetchall() == [("urgent", True, 60), ("bulk", False, 120)]
         assert command("event-type", "call", "--bulk", "--at-least-once").code == 0
         row = conn.execute("select ttl_s, lane, at_most_once, max_attempts from relevo.event_types").fetchone()
         assert row == (60, "bulk", False, 2)

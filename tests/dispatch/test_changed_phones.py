@@ -132,8 +132,8 @@ def test_while_the_journal_is_written(relay, conn, chunk: int) -> None:
         change_all(worker)
         conn.execute("select pg_advisory_unlock(42)")
     check_all(worker)
-    told = worker.rows("select outcome from relevo.push_requests where answered_at is null or outcome is null")
-    assert told == [], "each request was answered, or marked as not sent"
+    reported = worker.rows("select outcome from relevo.push_requests where answered_at is null or outcome is null")
+    assert reported == [], "each request was answered, or marked as not sent"
 
 
 def test_while_the_push_service_is_slow(relay) -> None:

@@ -110,8 +110,8 @@ def test_a_developers_error_alerts(relay, where: str) -> None:
     worker = relay()
     worker.tell(f"bad!{where}DeveloperError", "good")
     reports = [worker.dispatch(), worker.ask()]
-    told = [report for report in reports if "DeveloperError" in report.error]
-    assert [(report.cycle, report.outcome) for report in told] == [("receipt" if where else "dispatch", "partial")]
+    reported = [report for report in reports if "DeveloperError" in report.error]
+    assert [(report.cycle, report.outcome) for report in reported] == [("receipt" if where else "dispatch", "partial")]
     assert worker.states() == {"failed": 1, "ok": 1}
 
 

@@ -27,13 +27,13 @@ class TestLanes:
         sent: Counter[str] = Counter()
         bulk_before_urgent: list[int] = []
 
-        told = threading.Event()
+        reported = threading.Event()
 
         def watch(context: Any, send: Any) -> Reply:
             if context.lane == "urgent":
                 bulk_before_urgent.append(sent["bulk"])
             elif sent["bulk"] >= 100:
-                assert told.wait(PATIENCE_S)
+                assert reported.wait(PATIENCE_S)
             sent[context.lane] += context.messages
             return send()
 
@@ -44,7 +44,7 @@ class TestLanes:
         with beside(worker.dispatch):
             eventually(lambda: sent["bulk"] >= 100, "the bulk is under way")
             worker.tell("vip", lane="urgent")
-            told.set()
+            reported.set()
         assert worker.received("vip") == 2
         assert bulk_before_urgent[0] <= 300, "with a quarter of the bulk still waiting"
         assert worker.states() == {"sent": 402}
@@ -212,16 +212,16 @@ class TestProgress:
         event = worker.tell("a", "b", "c!MessageTooBig", "d!ExpoError", "e!DeviceNotRegistered", "f!receipt-ExpoError")
         assert door.get(conn, event).deliveries == {"pending": 6}
         worker.dispatch()
-        told = {"sent": 3, "failed": 1, "retryable": 1, "invalid": 1}
-        assert door.get(conn, event).deliveries == told
+        reported = {"sent": 3, "failed": 1, "retryable": 1, "invalid": 1}
+        assert door.get(conn, event).deliveries == reported
         worker.reap()
-        assert door.get(conn, event).deliveries == told
+        assert door.get(conn, event).deliveries == reported
         worker.ask()
-        told = {"ok": 2, "failed": 1, "retryable": 2, "invalid": 1}
-        assert door.get(conn, event).deliveries == told == worker.states()
+        reported = {"ok": 2, "failed": 1, "retryable": 2, "invalid": 1}
+        assert door.get(conn, event).deliveries == reported == worker.states()
         worker.reap()
         conn.execute("delete from relevo.notification_deliveries")
-        assert door.get(conn, event).deliveries == told
+        assert door.get(conn, event).deliveries == reported
 
     def test_waiting_for_an_event(self, relay, conn) -> None:
         """It ends as soon as nothing is left to send, or to confirm."""

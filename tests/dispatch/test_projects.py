@@ -328,9 +328,9 @@ class TestOperators:
         worker.dispatch()
         actions.release_project(worker.app.database, "default")
         worker.drain()
-        told = [moment["what"] for moment in insights.story(worker.app.database, event).moments]
-        assert told.index("breaker opened") < told.index("breaker closed")
-        assert "first push sent" in told
+        reported = [moment["what"] for moment in insights.story(worker.app.database, event).moments]
+        assert reported.index("breaker opened") < reported.index("breaker closed")
+        assert "first push sent" in reported
 
 
 class TestConnections:

@@ -44,9 +44,9 @@ def announce(worker: Relay, number: int, source: str = "chilecompra") -> None:
         " select 'cl', unnest(%s::text[]), 'Obra', array[%s], 'x' returning id",
         [codes, source],
     ).fetchall()
-    told = {"type": "new_licitacion", "title": "Nueva", "audience": "matching", "matching": {"text": "Obra"}}
-    told["scheduled_at"] = worker.clock.now().isoformat()
-    events = [told | {"key": code, "licitacion_id": item} for code, (item,) in zip(codes, items, strict=True)]
+    reported = {"type": "new_licitacion", "title": "Nueva", "audience": "matching", "matching": {"text": "Obra"}}
+    reported["scheduled_at"] = worker.clock.now().isoformat()
+    events = [reported | {"key": code, "licitacion_id": item} for code, (item,) in zip(codes, items, strict=True)]
     worker.conn.execute("select count(*) from relevo.enqueue_many(%s)", [Jsonb(events)])
 
 
@@ -198,9 +198,11 @@ class TestRunaways:
         assert said.code == 1
         assert "digest from app came 40 times" in " ".join((said.out + said.err).split())
         (held,) = looping.rows("select max(event_id) as id from relevo.held_events")
-        told = " ".join(command("event", held["id"]).out.split())
-        assert "held by the runaway brake" in told
-        assert "came 40 times within an hour, 1 times on its busiest day before; 12 of 12 phones got up to 40" in told
+        reported = " ".join(command("event", held["id"]).out.split())
+        assert "held by the runaway brake" in reported
+        assert (
+            "came 40 times within an hour, 1 times on its busiest day before; 12 of 12 phones got up to 40" in reported
+        )
         passed = " ".join(command("event", held["id"] - 30).out.split())
         assert "runaway stopped" in passed, "the incident stands in the story of what was sent meanwhile"
 

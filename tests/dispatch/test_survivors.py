@@ -141,8 +141,8 @@ class TestTheFence:
         other.reap()
         others = other.app.claims.claim_awaiting("default", limit=10, now=slow.clock())
         before = slow.delivery("ana")
-        told = [ReceiptAnswer(each, said) for each in claim.deliveries]
-        assert slow.app.claims.settle_receipts(claim, told, slow.clock()).written == {}
+        reported = [ReceiptAnswer(each, said) for each in claim.deliveries]
+        assert slow.app.claims.settle_receipts(claim, reported, slow.clock()).written == {}
         assert slow.delivery("ana") == before
         assert (before["status"], before["claim_token"]) == ("sent", others.token)
 
@@ -389,8 +389,8 @@ def test_a_tender_is_announced_by_late_evidence_too(relay, sandbox, closed_by) -
             )
         other.reap()
     assert slow.states() == {"sent": 1}
-    (told,) = slow.rows("select first_sent_at from relevo.notification_events where id = %s", event)
-    assert told["first_sent_at"] is not None
+    (reported,) = slow.rows("select first_sent_at from relevo.notification_events where id = %s", event)
+    assert reported["first_sent_at"] is not None
     assert slow.rows("select notificada from relevo.licitaciones") == [{"notificada": True}]
 
 

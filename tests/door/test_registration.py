@@ -113,8 +113,8 @@ class TestRegister:
 
     def test_what_the_phone_may_not(self, conn) -> None:
         """A phone whose user said no, or that cannot, does not receive until it registers with a yes."""
-        for told in ({"permission": "denied"}, {"permission": "undetermined"}, {"push_capable": False}):
-            one = relevo.register(conn, Installation(TOKEN, **told))  # type: ignore[arg-type]
+        for reported in ({"permission": "denied"}, {"permission": "undetermined"}, {"push_capable": False}):
+            one = relevo.register(conn, Installation(TOKEN, **reported))  # type: ignore[arg-type]
             assert not phone(conn, one)["receives"]
             relevo.register(conn, Installation(TOKEN, one))
             assert phone(conn, one)["receives"]

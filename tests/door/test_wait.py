@@ -136,11 +136,11 @@ class TestWhatIsLeft:
         status = relevo.get(conn, made.event_id)
         assert status is not None
         assert (status.type, status.key, status.deliveries) == ("t", "1", {})
-        told = (
+        reported = (
             status.raw["title"],
             status.raw["body"],
             status.raw["category"],
             status.raw["audience"],
             status.raw["lane"],
         )
-        assert told == ("Title", "Body", "c", "everyone", "bulk")
+        assert reported == ("Title", "Body", "c", "everyone", "bulk")

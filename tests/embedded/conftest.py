@@ -156,8 +156,8 @@ class Scene:
 
 def _sleeps(pid: int) -> int:
     """How often a process went to sleep."""
-    told = Path(f"/proc/{pid}/status").read_text()
-    return int(told.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+    reported = Path(f"/proc/{pid}/status").read_text()
+    return int(reported.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
 
 
 def is_gone(pid: int) -> bool:

@@ -213,12 +213,12 @@ class FakeChileCompra(FakeServer):
         if "codigo" in query:
             found = self.tenders.get(query["codigo"])
             return as_json(envelope([found.full()] if found else []))
-        told = query.get("fecha", "")
-        if not re.fullmatch(r"\d{8}", told):
+        reported = query.get("fecha", "")
+        if not re.fullmatch(r"\d{8}", reported):
             return WRONG_DATE
-        if not 1 <= int(told[2:4]) <= 12:
+        if not 1 <= int(reported[2:4]) <= 12:
             return WRONG_MONTH
-        wanted = f"{told[4:]}-{told[2:4]}-{told[:2]}"
+        wanted = f"{reported[4:]}-{reported[2:4]}-{reported[:2]}"
         rows = [tender.summary() for tender in self.tenders.values() if tender.day.isoformat() == wanted]
         if query.get("estado") == "publicada":
             rows = [row for row in rows if row["CodigoEstado"] == 5]

@@ -110,14 +110,14 @@ class _Handler(BaseHTTPRequestHandler):
         upstream = HTTPConnection(*self.proxy.upstream, timeout=10)
         upstream.request(self.command, parts.path + (f"?{parts.query}" if parts.query else ""), body, headers)
         answer = upstream.getresponse()
-        told = answer.read()
+        reported = answer.read()
         self.send_response(answer.status)
         for name, value in answer.getheaders():
             if name.lower() not in ("connection", "transfer-encoding", "content-length"):
                 self.send_header(name, value)
-        self.send_header("Content-Length", str(len(told)))
+        self.send_header("Content-Length", str(len(reported)))
         self.end_headers()
-        self.wfile.write(told)
+        self.wfile.write(reported)
         upstream.close()
 
     do_GET = do_POST = do_PUT = do_HEAD = _forward  # noqa: N815

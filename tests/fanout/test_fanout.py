@@ -310,10 +310,14 @@ class TestOrder:
         assert fan_out(app).counts == {"events_expired": 1}
         fan_out_to_the_end(app)
         assert reached(conn, made.event_id) == phones[:3]
-        told = door.get(conn, made.event_id)
-        assert told is not None
-        assert (told.state, told.deliveries, told.raw["deliveries_created"]) == ("fanned", {"pending": 3}, 3)
-        assert told.raw["end_reason"] == "its deadline passed before its fan-out was finished"
+        reported = door.get(conn, made.event_id)
+        assert reported is not None
+        assert (reported.state, reported.deliveries, reported.raw["deliveries_created"]) == (
+            "fanned",
+            {"pending": 3},
+            3,
+        )
+        assert reported.raw["end_reason"] == "its deadline passed before its fan-out was finished"
         story = insights.story(app.database, made.event_id)
         assert story is not None
         (finished,) = [moment["detail"] for moment in story.moments if moment["what"] == "fan-out finished"]
@@ -350,13 +354,13 @@ class TestTelling:
         add_phones(conn, 7)
         made = door.enqueue(conn, Event("notice", "1", "t"))
         app = build(fanout_slice_size=3)
-        told = []
+        reported = []
         for _ in range(3):
             one_step(app)
             status = door.get(conn, made.event_id)
             assert status is not None
-            told.append((status.state, status.deliveries))
-        assert told == [("fanning", {"pending": 3}), ("fanning", {"pending": 6}), ("fanned", {"pending": 7})]
+            reported.append((status.state, status.deliveries))
+        assert reported == [("fanning", {"pending": 3}), ("fanning", {"pending": 6}), ("fanned", {"pending": 7})]
         conn.execute("drop table relevo.notification_deliveries cascade")
         status = door.get(conn, made.event_id)
         assert status is not None

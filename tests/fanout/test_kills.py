@@ -108,14 +108,14 @@ def test_ingest_survives_a_kill_at_every_statement(mortals: Mortals, build, conn
         "south": ("fanned", [*phones.south, *phones.greedy]),
     }
     for source, point in {"never killed": None, **points}.items():
-        assert told(conn, source) == expected, point
+        assert reported(conn, source) == expected, point
         rejects = "select attempts, resolved_at is not null from relevo.ingest_rejects where source = %s"
         assert conn.execute(rejects, [source]).fetchall() == [(1, True)], point
         state = "select cursor, last_outcome from relevo.source_state where source = %s"
         assert conn.execute(state, [source]).fetchall() == [({"spoken": 2}, "unchanged")], point
 
 
-def told(conn: psycopg.Connection[Any], source: str) -> dict[str, tuple[str, list[UUID]]]:
+def reported(conn: psycopg.Connection[Any], source: str) -> dict[str, tuple[str, list[UUID]]]:
     """Return the state of each tender's one event, and whom it reached."""
     events = "select data ->> 'codigo', state, id from relevo.notification_events where event_key like %s"
     rows = conn.execute(events, [f"{source}:%"]).fetchall()

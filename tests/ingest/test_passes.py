@@ -40,9 +40,9 @@ class Script:
         return self.answers.pop(0)
 
 
-def tender(code: str = "1-1-LE26", **told: Any) -> Item:
+def tender(code: str = "1-1-LE26", **reported: Any) -> Item:
     """Make a tender."""
-    return Item("register", code, "Aseo de oficinas", told.pop("fingerprint", "1"), **told)
+    return Item("register", code, "Aseo de oficinas", reported.pop("fingerprint", "1"), **reported)
 
 
 @dataclass

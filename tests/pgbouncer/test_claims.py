@@ -106,5 +106,5 @@ def test_a_singleton_is_held_by_one_and_fenced_against_the_former(build, conn) -
     assert "taken over by another process" in lost.error
     assert written == []
     assert conn.execute("select distinct hostname from relevo.workers").fetchall() == [("successor",)]
-    told = conn.execute("select worker_id, outcome from relevo.worker_runs where outcome <> 'skipped' order by id")
-    assert told.fetchall() == [("first", "abandoned"), ("second", "ok")]
+    reported = conn.execute("select worker_id, outcome from relevo.worker_runs where outcome <> 'skipped' order by id")
+    assert reported.fetchall() == [("first", "abandoned"), ("second", "ok")]

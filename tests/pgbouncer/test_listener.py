@@ -34,13 +34,13 @@ def selftests(dsn):
 
 def test_a_deaf_listener_says_so_once(build, selftests) -> None:
     """It tries again and again, for the address may be mended, and neither logs nor writes the same thing twice."""
-    told: list[str] = []
-    ears = listener(build(), told.append)
+    reported: list[str] = []
+    ears = listener(build(), reported.append)
     with capture_logs() as lines:
         ears.start()
         eventually(lambda: selftests() >= 2, "two test calls were sent")
         ears.stop()
-    assert told == ["polling"]
+    assert reported == ["polling"]
     assert [line["event"] for line in lines if line["event"].startswith("wakeups")] == ["wakeups_degraded"]
 
 
@@ -65,11 +65,11 @@ def test_what_could_not_be_told_is_told_later(build, refusal) -> None:
 
 def test_stopping_in_the_middle_of_a_test_is_no_degradation(build, selftests) -> None:
     """A test call that is not heard because the process stops says nothing about wake-ups."""
-    told: list[str] = []
-    ears = Listener(build().database, on_wake=print, on_lost=print, on_change=told.append, test_wait_s=30)
+    reported: list[str] = []
+    ears = Listener(build().database, on_wake=print, on_lost=print, on_change=reported.append, test_wait_s=30)
     with capture_logs() as lines:
         ears.start()
         eventually(selftests, "the test call was sent")
         ears.stop()
-    assert told == []
+    assert reported == []
     assert [line for line in lines if line["event"].startswith("wakeups")] == []

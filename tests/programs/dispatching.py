@@ -132,7 +132,7 @@ def main() -> None:
     os.dup2(2, 1)
     logs.configure("error", "json")
     for line in sys.stdin:
-        fork(json.loads(line), lambda told: print(json.dumps(told), file=answers))
+        fork(json.loads(line), lambda reported: print(json.dumps(reported), file=answers))
 
 
 if __name__ == "__main__":

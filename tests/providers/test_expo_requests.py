@@ -79,12 +79,12 @@ SIGNALS = [
 def test_each_signal(fake: FakeExpo, expo: Expo, answer: Answer | None, kind: str, code: str) -> None:
     """Sending and asking for receipts, each signal is a value, made of status and code; and the next request works."""
     fake.says(answer)
-    sent, told = expo.send([message()]), expo.fetch_receipts(["t1"])
-    assert (sent.kind, told.kind) == (kind, kind)
+    sent, reported = expo.send([message()]), expo.fetch_receipts(["t1"])
+    assert (sent.kind, reported.kind) == (kind, kind)
     assert sent.code == code
-    assert told.code == code
+    assert reported.code == code
     assert sent.tickets == ()
-    assert told.receipts == {}
+    assert reported.receipts == {}
     assert len(fake.asked) == 2, "nothing is ever asked again by itself"
     fake.says(as_json({"data": [ticket(1)]}))
     assert expo.send([message()]).kind == "answered"

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from deliveries import add_deliveries
 from processes import eventually, never
 from relevo import cli, logs
+from relevo.cli import common
 from relevo.errors import UsageError
 
 QUICK = {"name": "quick", "every_ms": 100, "singleton": False}
@@ -219,6 +220,22 @@ def test_runs_tells_what_ran(ask: Ask, conn) -> None:
     assert ask("runs", "--limit", "0").exit_code == 2
 
 
+def test_runs_in_a_narrow_window(ask: Ask, conn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 80 columns a run is a line, and what it did stands below it; no line is longer than the window."""
+    add_run(
+        conn, "ingest", "ok", source="chilecompra", counts=json.dumps({f"licitaciones_{n}": n for n in range(1, 9)})
+    )
+    add_run(
+        conn, "cleanup", "failed", error_message="it could not be done, for a reason that takes a while to be told " * 2
+    )
+    monkeypatch.setattr(common.out, "width", 80)
+    said = ask("runs").output
+    assert all(len(line) <= 80 for line in said.splitlines()), said
+    heads = [line for line in said.splitlines() if "ingest:chilecompra" in line or "cleanup" in line]
+    assert [line.split()[-1] for line in heads] == ["failed", "ok"]
+    assert "licitaciones_8=8" in said
+
+
 def test_status_before_anything_ran(ask: Ask) -> None:
     """An empty fleet is not healthy, and is told what to do."""
     seen = ask("status")
@@ -226,9 +243,9 @@ def test_status_before_anything_ran(ask: Ask) -> None:
     for words in ("No cycle has run yet", "No worker is running", "no reaper has ever run", "relevo run"):
         assert words in seen.output
     [line] = ask("status", "--json").output.splitlines()
-    told = json.loads(line)
-    assert (told["cycles"], told["workers"], told["claims"]["claims"]) == ([], [], 0)
-    assert told["health"] == ["no reaper has ever run; start `relevo run`, or let cron call `relevo tick`"]
+    reported = json.loads(line)
+    assert (reported["cycles"], reported["workers"], reported["claims"]["claims"]) == ([], [], 0)
+    assert reported["health"] == ["no reaper has ever run; start `relevo run`, or let cron call `relevo tick`"]
 
 
 def test_status_of_a_living_fleet(ask: Ask, build, conn) -> None:
@@ -245,15 +262,15 @@ def test_status_of_a_living_fleet(ask: Ask, build, conn) -> None:
     assert seen.exit_code == 1
     assert "worker silent has not been seen for 120 s" in seen.output
     [line] = ask("status", "--json").output.splitlines()
-    told = json.loads(line)
-    assert len(told["health"]) == 1
+    reported = json.loads(line)
+    assert len(reported["health"]) == 1
     conn.execute("update relevo.workers set last_seen_at = now() where worker_id = 'silent'")
     healthy = ask("status")
     assert (healthy.exit_code, "Healthy." in healthy.output) == (0, True), healthy.output
-    assert {row["worker_id"]: row["state"] for row in told["workers"]} == {
+    assert {row["worker_id"]: row["state"] for row in reported["workers"]} == {
         name: name for name in ("alive", "silent", "stopped", "lost", "stopping")
     }
-    assert [(row["cycle"], row["rounds"], row["last_outcome"]) for row in told["cycles"]] == [
+    assert [(row["cycle"], row["rounds"], row["last_outcome"]) for row in reported["cycles"]] == [
         ("cleanup", 1, "ok"),
         ("reaper", 1, None),
     ]
@@ -298,8 +315,8 @@ def test_status_tells_what_is_due(ask: Ask, build, conn) -> None:
     seen = ask("status")
     assert seen.exit_code == 1
     assert "3 bulk deliveries of project default are due, the oldest for" in seen.output
-    [told] = [json.loads(line) for line in ask("status", "--json").output.splitlines()]
-    assert [(row["project"], row["lane"], row["due"]) for row in told["due"]] == [("default", "bulk", 3)]
+    [reported] = [json.loads(line) for line in ask("status", "--json").output.splitlines()]
+    assert [(row["project"], row["lane"], row["due"]) for row in reported["due"]] == [("default", "bulk", 3)]
 
 
 def test_a_database_without_the_schema_is_told_apart(processes, empty_database: str) -> None:

@@ -252,8 +252,8 @@ def test_a_second_thread_cannot_overlap_a_run(build, runs, rows, said, trigger: 
     assert len(entered) == 1
     ran, *skipped = runs("probe")
     assert (ran["trigger"], ran["outcome"]) == ("schedule", "ok")
-    told = [(row["id"], row["trigger"], row["outcome"], row["reason"]) for row in skipped]
-    assert told == ([(asked.run_id, "manual", "skipped", asked.reason)] if trigger == "manual" else [])
+    reported = [(row["id"], row["trigger"], row["outcome"], row["reason"]) for row in skipped]
+    assert reported == ([(asked.run_id, "manual", "skipped", asked.reason)] if trigger == "manual" else [])
     counted = (state(rows)["wakeups_skipped"], state(rows)["slots_skipped"])
     assert counted == {"manual": (0, 0), "tick": (0, 1), "wake-up": (1, 0)}[trigger]
     lines = [(line["run_id"], line["trigger"], line["reason"]) for line in said("run_skipped", cycle="probe")]

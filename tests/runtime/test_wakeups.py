@@ -122,8 +122,8 @@ def test_a_call_runs_a_sleeping_cycle_and_a_deaf_listener_recovers(processes, pr
     assert rows("select wakeups from relevo.workers") == [{"wakeups": "listening"}]
     [pid] = backends(conn)
     conn.execute("select pg_terminate_backend(%s)", [pid])
-    told = [{"wakeups": "listening"}, {"wakeups": "polling"}, {"wakeups": "listening"}]
-    eventually(lambda: rows("select wakeups from public.told order by id") == told, "polling is told, then hearing")
+    reported = [{"wakeups": "listening"}, {"wakeups": "polling"}, {"wakeups": "listening"}]
+    eventually(lambda: rows("select wakeups from public.told order by id") == reported, "polling is told, then hearing")
     knock(6)
     assert {row["trigger"] for row in probed("sleeper")} == {"wake-up"}
     assert [line["event"] for line in relay.lines() if line["event"].startswith("wakeups_")] == [

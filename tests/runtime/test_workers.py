@@ -38,8 +38,8 @@ def test_a_life_in_good_order(processes, rows) -> None:
     [last] = rows("select * from relevo.workers")
     assert first["started_at"] <= last["stopping_at"] <= last["stopped_at"] == last["last_seen_at"]
     assert last["lost_at"] is None
-    told = [line["event"] for line in worker.lines() if line["event"].startswith("worker_")]
-    assert told == ["worker_started", "worker_stopping", "worker_stopped"]
+    reported = [line["event"] for line in worker.lines() if line["event"].startswith("worker_")]
+    assert reported == ["worker_started", "worker_stopping", "worker_stopped"]
 
 
 def test_worker_ids(processes, rows) -> None:

@@ -42,14 +42,14 @@ def test_serves_until_told_to_stop() -> None:
         assert requests.post(f"{url}/--/api/v2/push/send", json=body, timeout=PATIENCE_S).status_code == 401
         requests.get(f"{url}/sandbox/phones/{body['to']}", timeout=PATIENCE_S)
         process.send_signal(signal.SIGTERM)
-        told, _ = process.communicate(timeout=PATIENCE_S)
+        reported, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
-    first, second, third = told.splitlines()
+    first, second, third = reported.splitlines()
     assert first.startswith("POST  /--/api/v2/push/send  500  1 messages  @relevo/app  fault 500")
     assert second.startswith("POST  /--/api/v2/push/send  401")
     assert third.startswith("GET  /sandbox/phones/…  404")
-    assert "secret" not in told
-    assert "s3cret" not in told
+    assert "secret" not in reported
+    assert "s3cret" not in reported
 
 
 def test_quiet() -> None:
@@ -57,8 +57,8 @@ def test_quiet() -> None:
     with started("--quiet") as (process, url):
         assert requests.get(url, timeout=PATIENCE_S).status_code == 200
         process.send_signal(signal.SIGINT)
-        told, _ = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, told) == (0, "")
+        reported, _ = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, reported) == (0, "")
 
 
 @pytest.mark.parametrize(

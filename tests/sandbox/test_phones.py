@@ -105,8 +105,8 @@ def test_settings_at_run_time(client: Any) -> None:
     changes = {"rate_per_s": 5, "access_token": "s3cret", "latency_ms": 1, "receipt_delay_s": 2, "time_scale": 60}
     response = client.call("POST", "/sandbox/settings", json=changes)
     assert response.status_code == 200
-    for told in (response, client.call("GET", "/sandbox/settings"), client.call("GET", "/")):
-        assert "s3cret" not in told.text
+    for reported in (response, client.call("GET", "/sandbox/settings"), client.call("GET", "/")):
+        assert "s3cret" not in reported.text
     settings = client.call("GET", "/sandbox/settings").json()["settings"]
     assert settings == changes | {"access_token": "(set)", "keep_messages": 20}
 

@@ -590,13 +590,13 @@ class TestDetails:
         context.run(source)
         context.run(source)
         assert chile.details() == before
-        told = {code: context.items["chilecompra", code] for code in sorted(context.codes())}
-        assert [(item.estado, item.announces, item.withdrawn) for item in told.values()] == [
+        reported = {code: context.items["chilecompra", code] for code in sorted(context.codes())}
+        assert [(item.estado, item.announces, item.withdrawn) for item in reported.values()] == [
             ("Adjudicada", False, False),
             ("Revocada", False, True),
             ("Suspendida", False, True),
         ]
-        assert {(item.nombre, item.monto, item.region) for item in told.values()} == {
+        assert {(item.nombre, item.monto, item.region) for item in reported.values()} == {
             (long, Decimal(5_000_000), "Región del Biobío")
         }
 
@@ -730,8 +730,8 @@ class TestDetails:
         chile.publish("1-1-LE26", TODAY)
         context.run(source)
         key = ("chilecompra", "1-1-LE26")
-        told = context.items[key]
-        context.items[key] = type(told)(**vars(told) | {"fingerprint": f"web:12345678 {told.fingerprint}"})
+        reported = context.items[key]
+        context.items[key] = type(reported)(**vars(reported) | {"fingerprint": f"web:12345678 {reported.fingerprint}"})
         context.run(source)
         assert chile.details() == ["1-1-LE26"]
 

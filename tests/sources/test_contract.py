@@ -176,8 +176,8 @@ def test_news_follow(world: World) -> None:
     world.add(1)
     world.context.run(world.source)
     world.add(2)
-    told = [item.external_id for answer in world.context.run(world.source) for item in answer.items]
-    assert [name.removeprefix("ocds-abc123-") for name in told] == ["2-1-LE26"]
+    reported = [item.external_id for answer in world.context.run(world.source) for item in answer.items]
+    assert [name.removeprefix("ocds-abc123-") for name in reported] == ["2-1-LE26"]
 
 
 def test_a_change_is_told_as_the_same_item(world: World) -> None:

@@ -54,7 +54,7 @@ class TestLines:
 
     def test_every_field(self, tmp_path: Path, source: Folder, context: MemorySourceContext) -> None:
         """All fields of an item can be told."""
-        told = {
+        reported = {
             "descripcion": "D",
             "organismo": "O",
             "region": " Región del Biobío ",
@@ -67,7 +67,7 @@ class TestLines:
             "url": "https://example.org/1",
             "namespace": "mine",
         }
-        (tmp_path / "a.jsonl").write_text(line(1, **told))
+        (tmp_path / "a.jsonl").write_text(line(1, **reported))
         context.run(source)
         item = context.items["mine", "1-1-LE26"]
         assert (item.monto, item.moneda, item.monto_label) == (Decimal("70063.50"), "CLF", "unas 70 mil")

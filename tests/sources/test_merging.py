@@ -29,7 +29,7 @@ def at(day: int, hour: int = 0, minute: int = 0, second: int = 0) -> datetime:
 
 
 @pytest.mark.parametrize(
-    ("stored", "told", "merged"),
+    ("stored", "reported", "merged"),
     [
         pytest.param({"region": "Maule"}, {}, {"region": "Maule"}, id="nothing told erases nothing"),
         pytest.param({}, {"region": "Maule"}, {"region": "Maule"}, id="what was missing is filled in"),
@@ -116,9 +116,9 @@ def at(day: int, hour: int = 0, minute: int = 0, second: int = 0) -> datetime:
         ),
     ],
 )  # fmt: skip
-def test_field_by_field(stored: dict[str, Any], told: dict[str, Any], merged: dict[str, Any]) -> None:
+def test_field_by_field(stored: dict[str, Any], reported: dict[str, Any], merged: dict[str, Any]) -> None:
     """Each field is decided for itself, as the table says."""
-    result = merge(item(**stored), item(**told))
+    result = merge(item(**stored), item(**reported))
     assert {name: getattr(result, name) for name in merged} == merged
 
 
@@ -144,20 +144,20 @@ items = st.builds(
 
 
 @given(items, items)
-def test_it_forgets_nothing(stored: Item, told: Item) -> None:
+def test_it_forgets_nothing(stored: Item, reported: Item) -> None:
     """What either told is told by the merged one, and merging the same again changes nothing."""
-    merged = merge(stored, told)
+    merged = merge(stored, reported)
     for name in ("descripcion", "region", "estado", "monto", "cierra_at"):
-        assert (getattr(merged, name) is None) == (getattr(stored, name) is None and getattr(told, name) is None)
-    assert set(merged.rubros) == {*stored.rubros, *told.rubros}
-    assert merge(merged, told) == merged
+        assert (getattr(merged, name) is None) == (getattr(stored, name) is None and getattr(reported, name) is None)
+    assert set(merged.rubros) == {*stored.rubros, *reported.rubros}
+    assert merge(merged, reported) == merged
     assert merge(stored, stored) == stored
 
 
 def test_one_each() -> None:
     """Tellings of the same item become one, in the order they were told."""
-    told = [item(region="Maule"), item(external_id="2"), item(monto=Decimal(5), moneda="CLP")]
-    first, second = one_each(told)
+    reported = [item(region="Maule"), item(external_id="2"), item(monto=Decimal(5), moneda="CLP")]
+    first, second = one_each(reported)
     assert (first.region, first.monto, second.external_id) == ("Maule", Decimal(5), "2")
 
 
@@ -175,8 +175,8 @@ def test_marks() -> None:
 def test_marks_of_all_tellers_fit() -> None:
     """Four tellers' marks fit into a fingerprint of 64 characters; beyond that the oldest goes."""
     joined = ""
-    for told in ("api:12345678", "web:12345678", "file:12345678", "ocds:01234567.12345678"):
-        joined = join_marks(joined, told)
+    for reported in ("api:12345678", "web:12345678", "file:12345678", "ocds:01234567.12345678"):
+        joined = join_marks(joined, reported)
     assert len(joined.split()) == 4
     assert len(joined) <= 64
     assert "api:12345678" not in join_marks(joined, "another:12345678")

@@ -488,9 +488,9 @@ class TestNothingIsDroppedInSilence:
 
     def test_a_bare_closing_day_ends_at_its_end(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
         """A closing without a time is the last second of that day."""
-        told = release(1)
-        told["tender"]["tenderPeriod"] = {"endDate": "2026-02-09"}
-        pages.pages["/1"] = {"releases": [told]}
+        reported = release(1)
+        reported["tender"]["tenderPeriod"] = {"endDate": "2026-02-09"}
+        pages.pages["/1"] = {"releases": [reported]}
         context.run(source)
         [item] = context.items.values()
         assert (item.cierra_at, item.announces) == (datetime(2026, 2, 9, 23, 59, 59, tzinfo=UTC), True)
@@ -500,9 +500,9 @@ class TestNothingIsDroppedInSilence:
         self, pages: Pages, source: Ocds, context: MemorySourceContext, closes: object
     ) -> None:
         """It is no tender without a deadline: it is rejected by its ocid."""
-        told = release(1)
-        told["tender"]["tenderPeriod"] = {"endDate": closes}
-        pages.pages["/1"] = {"releases": [told, release(2)]}
+        reported = release(1)
+        reported["tender"]["tenderPeriod"] = {"endDate": closes}
+        pages.pages["/1"] = {"releases": [reported, release(2)]}
         context.run(source)
         assert context.codes() == {"ocds-abc123-2"}
         [reject] = context.rejects.values()
@@ -510,9 +510,9 @@ class TestNothingIsDroppedInSilence:
 
     def test_colombias_codes(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
         """Where no item is classified, an id that is a UNSPSC code is one."""
-        told = release(1)
-        told["tender"]["items"] = [{"id": "72141003"}, {"id": "V1.80111600"}, {"id": "7"}]
-        pages.pages["/1"] = {"releases": [told]}
+        reported = release(1)
+        reported["tender"]["items"] = [{"id": "72141003"}, {"id": "V1.80111600"}, {"id": "7"}]
+        pages.pages["/1"] = {"releases": [reported]}
         context.run(source)
         [item] = context.items.values()
         assert (item.rubros, item.rubro_scheme) == (("72141003", "80111600"), "UNSPSC")
@@ -580,9 +580,9 @@ def test_older_news_of_another_teller_fill_blanks_only(
         as_of=datetime(2026, 2, 8, tzinfo=UTC),
     )
     context.items["ocds-abc123", "ocds-abc123-1"] = stored
-    told = release(1, day=1)
-    told["tender"] |= {"description": "All of it", "tenderPeriod": {"endDate": "2026-03-01T12:00:00Z"}}
-    pages.pages["/1"] = {"releases": [told]}
+    reported = release(1, day=1)
+    reported["tender"] |= {"description": "All of it", "tenderPeriod": {"endDate": "2026-03-01T12:00:00Z"}}
+    pages.pages["/1"] = {"releases": [reported]}
     context.run(source)
     [item] = context.items.values()
     assert (item.estado, item.announces, item.withdrawn, item.as_of) == ("Revocada", False, True, stored.as_of)

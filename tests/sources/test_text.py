@@ -11,7 +11,7 @@ from relevo.sources import text
 
 
 @pytest.mark.parametrize(
-    ("told", "kept"),
+    ("reported", "kept"),
     [
         ("  dos   palabras \n", "dos palabras"),
         ("CONVENIO\tDE\x00 SUMINISTRO\x85", "CONVENIO DE SUMINISTRO"),
@@ -26,13 +26,13 @@ from relevo.sources import text
         ("x" * 50, "x" * 10),
     ],
 )
-def test_clean(told: object, kept: str | None) -> None:
+def test_clean(reported: object, kept: str | None) -> None:
     """Text becomes one line without what a database or a phone cannot bear, and of bounded length."""
-    assert text.clean(told, 30 if told != "x" * 50 else 10) == kept
+    assert text.clean(reported, 30 if reported != "x" * 50 else 10) == kept
 
 
 @pytest.mark.parametrize(
-    ("told", "kept"),
+    ("reported", "kept"),
     [
         ("2026-02-19T15:00:00", datetime(2026, 2, 19, 18, tzinfo=UTC)),
         ("2026-02-19T15:00:00.1234567", datetime(2026, 2, 19, 18, 0, 0, 123456, tzinfo=UTC)),
@@ -51,13 +51,13 @@ def test_clean(told: object, kept: str | None) -> None:
         (20260219, None),
     ],
 )
-def test_moment(told: object, kept: datetime | None) -> None:
+def test_moment(reported: object, kept: datetime | None) -> None:
     """Every spelling met is read, naive ones as Santiago's time; placeholders and nonsense are nothing."""
-    assert text.moment(told) == kept
+    assert text.moment(reported) == kept
 
 
 @pytest.mark.parametrize(
-    ("told", "kept"),
+    ("reported", "kept"),
     [
         ("70.063,00", Decimal(70063)),
         ("6.700.000", Decimal(6700000)),
@@ -78,9 +78,9 @@ def test_moment(told: object, kept: datetime | None) -> None:
         ("", None),
     ],
 )
-def test_amount(told: object, kept: Decimal | None) -> None:
+def test_amount(reported: object, kept: Decimal | None) -> None:
     """Amounts are exact, with points or commas; thousands are a habit of texts, not of numbers; labels and nothings are none."""
-    assert text.amount(told) == kept
+    assert text.amount(reported) == kept
 
 
 @pytest.mark.parametrize(

@@ -89,18 +89,18 @@ class Model:
         self.conn.execute(statement, [f"{key[1]} again", *key])
         self.asked[key[0], f"{key[1]} again"] = self.asked.pop(key)
 
-    def who_asked(self, told: Matching) -> list[UUID]:
+    def who_asked(self, reported: Matching) -> list[UUID]:
         """Say who asked for an event, by plain Python."""
-        return sorted({phone for (phone, _), asked in self.asked.items() if oracle.matches(asked, told)})
+        return sorted({phone for (phone, _), asked in self.asked.items() if oracle.matches(asked, reported)})
 
 
-def compare(model: Model, told: list[Matching]) -> tuple[int, int]:
+def compare(model: Model, reported: list[Matching]) -> tuple[int, int]:
     """Hold index, scan and plain Python against each other; count who was found and how many candidates it took."""
     # A rename may hit a name that is taken: the plan of a life is made so that it does not.
-    made = door.enqueue_many(model.conn, [Event("t", str(n), "t", audience=each) for n, each in enumerate(told)])
+    made = door.enqueue_many(model.conn, [Event("t", str(n), "t", audience=each) for n, each in enumerate(reported)])
     rows = model.conn.execute(FOUND, {"everything": EVERYTHING}).fetchall()
     assert [row[0] for row in rows] == [each.event_id for each in made]
-    for (_, by_scan, by_index, candidates), about in zip(rows, told, strict=True):
+    for (_, by_scan, by_index, candidates), about in zip(rows, reported, strict=True):
         assert by_scan == model.who_asked(about), about
         assert by_index == by_scan, about
         assert set(by_scan) <= set(candidates), about
@@ -120,7 +120,7 @@ def test_the_index_finds_whom_a_scan_finds(conn) -> None:
         st.lists(oracle.changes(PHONES), min_size=15, max_size=50),
         st.lists(oracle.events(), min_size=3, max_size=8),
     )
-    def live(life: list[Change], told: list[Matching]) -> None:
+    def live(life: list[Change], reported: list[Matching]) -> None:
         nonlocal found, candidates
         with conn.transaction(force_rollback=True):
             model = Model(conn, phones)
@@ -131,7 +131,7 @@ def test_the_index_finds_whom_a_scan_finds(conn) -> None:
                 if change.what == "rename":
                     renamed.add((change.phone, change.name))
                 model.apply(change)
-            counts = compare(model, told)
+            counts = compare(model, reported)
         found, candidates = found + counts[0], candidates + counts[1]
 
     live()

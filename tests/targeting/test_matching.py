@@ -34,7 +34,7 @@ def ask(conn: Any, pairs: list[tuple[Preference, Matching]]) -> list[bool]:
     with conn.transaction(force_rollback=True):
         phone = add_phones(conn, 1)[0]
         conn.execute(SET, [phone, Jsonb([_asked(asked) | {"name": str(n)} for n, (asked, _) in enumerate(pairs)])])
-        door.enqueue_many(conn, [Event("t", str(n), "t", audience=told) for n, (_, told) in enumerate(pairs)])
+        door.enqueue_many(conn, [Event("t", str(n), "t", audience=reported) for n, (_, reported) in enumerate(pairs)])
         return [row[0] for row in conn.execute(ASK).fetchall()]
 
 
@@ -54,9 +54,9 @@ def test_the_function_says_what_plain_python_says(conn) -> None:
     )
     @given(st.lists(st.tuples(oracle.preferences(), oracle.events()), min_size=30, max_size=50))
     def judge(pairs: list[tuple[Preference, Matching]]) -> None:
-        expected = [oracle.matches(asked, told) for asked, told in pairs]
-        for (asked, told), said, right in zip(pairs, ask(conn, pairs), expected, strict=True):
-            assert said == right, (asked, told)
+        expected = [oracle.matches(asked, reported) for asked, reported in pairs]
+        for (asked, reported), said, right in zip(pairs, ask(conn, pairs), expected, strict=True):
+            assert said == right, (asked, reported)
             verdicts[right] += 1
 
     judge()
@@ -122,7 +122,7 @@ def test_what_is_set_never_matches_what_is_not_told(conn) -> None:
         Preference(keywords=("a",)),
     ]
     untold = [Matching(), Matching(monto=5), Matching(moneda="CLP")]
-    assert ask(conn, [(asked, told) for asked in set_ones for told in untold]) == [False] * 18
+    assert ask(conn, [(asked, reported) for asked in set_ones for reported in untold]) == [False] * 18
 
 
 REGIONS = {

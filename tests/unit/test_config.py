@@ -263,9 +263,9 @@ class TestEnvFile:
         chosen = [line for line in lines if line.partition("=")[0] in names]
         file = tmp_path / ".env"
         file.write_text("\n".join(chosen))
-        told = config.load({}, env_file=file)
+        reported = config.load({}, env_file=file)
         assert len(chosen) == len(names)
-        assert [each[:2] for each in config.describe(told)] == [each[:2] for each in config.describe(load())]
+        assert [each[:2] for each in config.describe(reported)] == [each[:2] for each in config.describe(load())]
 
 
 class TestComplaints:
@@ -448,9 +448,9 @@ class TestRelations:
         settings = load(**{name: str(low)})
         followers = [each for each in config.describe(settings) if each.source == "derived"]
         assert followers
-        told = {each.name: each.value for each in followers}
-        assert load(**{name: str(low)}, **told) == settings.model_copy(
-            update={"origins": dict.fromkeys([name.lower(), *map(str.lower, told)], "environment")}
+        reported = {each.name: each.value for each in followers}
+        assert load(**{name: str(low)}, **reported) == settings.model_copy(
+            update={"origins": dict.fromkeys([name.lower(), *map(str.lower, reported)], "environment")}
         )
 
     def test_raising_the_lease_keeps_the_defaults(self) -> None:
@@ -535,8 +535,8 @@ class TestWarnings:
         assert settings.outbox_concurrency == used
         assert row(settings, "OUTBOX_CONCURRENCY").value == str(used)
         assert "more than 6, which is what Expo bears, means 6" in row(settings, "OUTBOX_CONCURRENCY").meaning
-        told = f"OUTBOX_CONCURRENCY is {asked} and means 6: a push service bears no more for one project."
-        assert settings.warnings == ((told,) if int(asked) > 6 else ())
+        reported = f"OUTBOX_CONCURRENCY is {asked} and means 6: a push service bears no more for one project."
+        assert settings.warnings == ((reported,) if int(asked) > 6 else ())
 
     def test_strangers_are_left_alone(self) -> None:
         """Other programs' variables, also of our families, cause nothing."""

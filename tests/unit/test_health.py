@@ -31,10 +31,10 @@ def cycle(name: str, quiet_s: float = 5.0, **more: Any) -> dict[str, Any]:
 
 def worker(state: str, **more: Any) -> dict[str, Any]:
     """Make a worker's line."""
-    told = {"silent_s": 120.0, "started_at": NOW - timedelta(hours=1), "last_seen_at": NOW - timedelta(seconds=120)}
+    reported = {"silent_s": 120.0, "started_at": NOW - timedelta(hours=1), "last_seen_at": NOW - timedelta(seconds=120)}
     return (
         {"worker_id": "w", "state": state, "role": "run", "hostname": "h", "cycles": ["reaper", "dispatch"], "hung": []}
-        | told
+        | reported
         | more
     )
 

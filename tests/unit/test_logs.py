@@ -311,6 +311,6 @@ class TestConfigure:
         """Logs leave standard output to the commands."""
         logs.configure("info", "json")
         structlog.get_logger().info("hello")
-        told = capsys.readouterr()
-        assert "hello" in told.err
-        assert told.out == ""
+        reported = capsys.readouterr()
+        assert "hello" in reported.err
+        assert reported.out == ""

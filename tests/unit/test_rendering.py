@@ -11,9 +11,9 @@ from relevo.delivery import rendering
 from relevo.model import Item
 
 
-def item(nombre: str = "Aseo", **told: object) -> Item:
+def item(nombre: str = "Aseo", **reported: object) -> Item:
     """A tender of which little is told."""
-    return Item("chilecompra", "1-2-LE26", nombre, "x", **told)  # type: ignore[arg-type]
+    return Item("chilecompra", "1-2-LE26", nombre, "x", **reported)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_money_is_written_as_in_chile(amount: str | None, currency: str | None, 
 
 
 @pytest.mark.parametrize(
-    ("told", "body"),
+    ("reported", "body"),
     [
         ({}, "Aseo"),
         ({"monto": Decimal(120_000_000), "moneda": "CLP"}, "Aseo — $120.000.000"),
@@ -57,9 +57,9 @@ def test_money_is_written_as_in_chile(amount: str | None, currency: str | None, 
         ({"descripcion": "Limpieza", "organismo": "Hospital"}, "Aseo"),
     ],
 )
-def test_a_tenders_push(told: dict[str, object], body: str) -> None:
+def test_a_tenders_push(reported: dict[str, object], body: str) -> None:
     """The title is always the same; the body is the name and, when it is known, what the tender is worth."""
-    assert rendering.tender(item(**told)) == ("📋 Nueva Licitación", body)
+    assert rendering.tender(item(**reported)) == ("📋 Nueva Licitación", body)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
 from relevo import actions, app, insights, migrate, service
@@ -34,6 +35,7 @@ from relevo.health import in_words
 from relevo.model import Report, Shard
 
 cli = typer.Typer()
+_WIDE = 120
 
 
 @cli.command()
@@ -122,6 +124,9 @@ def runs(
     if as_json:
         print_json(rows)
         return
+    if out.width < _WIDE and rows:
+        _print_runs_narrow(rows)
+        return
     table = make_table(
         "run", "cycle", "trigger", "started (UTC)", "took", "outcome", "counts", "why", wide=("counts", "why")
     )
@@ -137,6 +142,18 @@ def runs(
             escape(row["reason"] or row["error_message"] or ""),
         )
     out.print(table if rows else "No runs yet: start `relevo run`, or loosen the filter.")
+
+
+def _print_runs_narrow(rows: Sequence[dict[str, Any]]) -> None:
+    """Print each run on a line, and what it did or why it did not below it: a table of eight columns would fold."""
+    for row in rows:
+        name = f"{row['cycle']}:{row['source']}" if row["source"] else row["cycle"]
+        started = f"{row['started_at'].astimezone(UTC):%m-%d %H:%M:%S}"
+        head = f"{row['id']:>6}  {escape(name[:24]):<24}  {started}  {in_words(row['seconds']):>8}  "
+        out.print(f"{head}{coloured(row['outcome'])}", soft_wrap=True)
+        for line in (counted(row["counts"]), escape(row["reason"] or row["error_message"] or "")):
+            if line:
+                out.print(Padding(line, (0, 0, 0, 8)))
 
 
 @cli.command()

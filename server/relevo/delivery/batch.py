@@ -391,18 +391,18 @@ class Batch:
             _answer(each.delivery, "retryable", code="composer_hung", message=f"{each.call.what} did not return")
             for each in composing
         ]
-        posted, told = self.posts.give_up()
-        self._tell_of_hung(told)
+        posted, reported = self.posts.give_up()
+        self._tell_of_hung(reported)
         self._take_posted(posted, answers)
 
-    def _tell_of_hung(self, told: Sequence[str]) -> None:
-        self.counts["calls_given_up"] += len(told)
-        self.problems += told
+    def _tell_of_hung(self, reported: Sequence[str]) -> None:
+        self.counts["calls_given_up"] += len(reported)
+        self.problems += reported
 
     def _drop_rest(self) -> None:
         """Leave nothing behind that could still be sent, whatever ended the batch."""
-        posted, told = self.posts.give_up()
-        self._tell_of_hung(told)
+        posted, reported = self.posts.give_up()
+        self._tell_of_hung(reported)
         for request, reply, _ in posted:
             if reply is None or reply.kind == "held_back":
                 self._mark_unsent([request.id])

@@ -147,12 +147,12 @@ class Posts:
         """
         posts, self.hanging = self.hanging, []
         posted: list[Posted] = []
-        told: list[str] = []
+        reported: list[str] = []
         for post in posts:
             posted.append(_result(post) if post.call.done() else Posted(post.request, self._withdraw(post)))
             if post.hung is not None:
-                told.append(self.hung.give_up(post.hung))
-        return posted, told
+                reported.append(self.hung.give_up(post.hung))
+        return posted, reported
 
     def _withdraw(self, post: Post) -> Reply:
         if post.sending.withdraw():

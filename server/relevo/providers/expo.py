@@ -177,8 +177,8 @@ def classify(said: Any, raw: object, *, receipt: bool = False) -> Ticket:
     code = _code(details)
     if code and code in _FATES:
         fate, alert = _FATES[code]
-        told = None if code == "DeviceNotRegistered" else _clean(said.message)  # which only names the token
-        return Ticket(fate, code=code, message=told, alert=alert)
+        reported = None if code == "DeviceNotRegistered" else _clean(said.message)  # which only names the token
+        return Ticket(fate, code=code, message=reported, alert=alert)
     # Only what says that it is an error is one; of anything else nobody knows whether it was accepted.
     definite = receipt or (isinstance(raw, dict) and raw.get("status") == "error")
     return Ticket(

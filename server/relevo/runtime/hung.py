@@ -26,7 +26,7 @@ class HungCall:
     project: str
     since: float
     give_up_at: float
-    told: bool = field(default=False, init=False)
+    reported: bool = field(default=False, init=False)
 
     @property
     def given_up(self) -> bool:
@@ -82,7 +82,7 @@ class HungCalls:
     def news(self) -> list[str]:
         """Return a sentence for each call that lasted too long by now and was not told of yet."""
         with self._guard:
-            overdue = [call for call in self._calls if call.given_up and not call.told]
+            overdue = [call for call in self._calls if call.given_up and not call.reported]
         return sorted(map(_tell, overdue))
 
     def given_up(self) -> list[Hanging]:
@@ -98,11 +98,11 @@ class HungCalls:
     def _forget(self, call: HungCall) -> None:
         with self._guard:
             self._calls.discard(call)
-        if call.told:
+        if call.reported:
             _log.info("hung_call_came_back", what=call.what, project=call.project, seconds=call.seconds)
 
 
 def _tell(call: HungCall) -> str:
-    call.told = True
+    call.reported = True
     _log.warning("hung_call_given_up", what=call.what, project=call.project, seconds=call.seconds)
     return str(call)

@@ -281,8 +281,8 @@ class Runner:
             if trigger == "wake-up":
                 connection.execute(_SQL["count_skipped_wakeup"], {"cycle": cycle.name, "source": cycle.source})
             elif by_hand or trigger == "tick" or self._untold_slot(cycle, context):
-                told = run_row(context) | {"reason": reason[:300], "always": by_hand}
-                written = (news or by_hand) and connection.execute(_SQL["tell_skip"], told).rowcount > 0
+                reported = run_row(context) | {"reason": reason[:300], "always": by_hand}
+                written = (news or by_hand) and connection.execute(_SQL["tell_skip"], reported).rowcount > 0
                 if not written:
                     connection.execute(_SQL["count_skipped_slot"], {"cycle": cycle.name, "source": cycle.source})
         log = _log.info if written else _log.debug

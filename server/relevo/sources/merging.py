@@ -69,10 +69,10 @@ def merge(stored: Item, newer: Item) -> Item:
     )
 
 
-def _is_older(told: Item, stored: Item) -> bool:
-    if told.as_of is None:
-        return stored.withdrawn and stored.as_of is not None and not told.withdrawn
-    return stored.as_of is not None and told.as_of < stored.as_of
+def _is_older(reported: Item, stored: Item) -> bool:
+    if reported.as_of is None:
+        return stored.withdrawn and stored.as_of is not None and not reported.withdrawn
+    return stored.as_of is not None and reported.as_of < stored.as_of
 
 
 def _fill_blanks(stored: Item, older: Item) -> Item:
