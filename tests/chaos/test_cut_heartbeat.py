@@ -67,8 +67,8 @@ class Scene:
         provider = self.worker.services.providers["expo"]
         ask = getattr(provider, name)
 
-        def held(asked: Any) -> Any:
-            reply = ask(asked)
+        def held(*asked: Any) -> Any:
+            reply = ask(*asked)
             assert self.answering.wait(PATIENCE_S)
             return reply
 

@@ -37,6 +37,7 @@ NOT_COVERED: dict[str, str] = {
     "claims.keep_late_tickets": "likewise",
     "claims.mark_unsent": "likewise",
     "claims.end_claim": "only where something is handed back; the reaper of every scene executes it afterwards",
+    "projects.pause_receipts": "only where a request for receipts failed; a pause, not a send",
     "projects.forget_credential_answers": "only where a fault was met and PUSH_CREDENTIAL_WINDOW_MS ago",
 }
 # These come at every run, and every time that they came without a kill.

@@ -109,7 +109,7 @@ class TestAudience:
             " event_day from relevo.notification_deliveries"
         ).fetchone()
         today = conn.execute("select (now() at time zone 'UTC')::date").fetchone()
-        assert row == ("call", "urgent", True, until, "other", "sandbox", "pending", made.event_id, today[0])
+        assert row == ("call", "urgent", True, until, "sandbox::other", "sandbox", "pending", made.event_id, today[0])
 
     def test_event_types_give_what_the_event_leaves_open(self, conn) -> None:
         """Lane, policy and time to live of a type hold where the event says nothing, and yield where it does."""
