@@ -123,12 +123,10 @@ def test_an_outage_in_flight(processes, dsn: str, probed, rows, conn) -> None:
         time.sleep(LEASE_MS / 1000 + 0.5)
         proxy.open()
         goes_on(worker, rows, since)
-        assert states(worker) == ["database_unreachable", "database_reachable"]
-        assert [line["event"] for line in worker.lines() if line["event"].startswith("wakeups_")] == [
-            "wakeups_listening",
-            "wakeups_degraded",
-            "wakeups_listening",
-        ]
+        told = states(worker)  # a busy machine may make it lose the database once more; every loss is told once
+        assert told == ["database_unreachable", "database_reachable"] * max(1, len(told) // 2)
+        wakeups = [line["event"] for line in worker.lines() if line["event"].startswith("wakeups_")]
+        assert wakeups == ["wakeups_listening"] + ["wakeups_degraded", "wakeups_listening"] * max(1, len(wakeups) // 2)
         assert worker.stops() == 0
 
 

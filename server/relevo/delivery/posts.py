@@ -40,6 +40,10 @@ class Post:
     sending: Sending
     call: PoolCall[Reply]
     hung: HungCall | None = None
+    looks: int = 0
+    """How often it was found in the push service's hands; a process that stood still did not look meanwhile."""
+    looks_late: int = 0
+    """How often so when the whole batch should have been settled."""
 
     def since(self) -> float | None:
         """Since when it is where it is: in the push service's hands, or in a middleware's; None while it waits."""
@@ -121,7 +125,9 @@ class Posts:
                 self._note(post, MIDDLEWARE)
                 self.pool.leave(post.call)
         else:
-            hangs = now - since > self.request_s + self.patience_s or now > self.give_up_at
+            post.looks += 1
+            post.looks_late += now > self.give_up_at
+            hangs = post.looks * self.patience_s > self.request_s + self.patience_s or post.looks_late > 1
             if hangs:
                 self._note(post, SERVICE)
         if hangs:
