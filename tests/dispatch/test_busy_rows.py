@@ -14,10 +14,10 @@ from structlog.testing import capture_logs
 from processes import eventually
 
 QUICK = {
-    "outbox_lease_duration_ms": 8_000,
-    "push_request_timeout_ms": 2_000,
-    "database_lock_timeout_ms": 300,
-    "database_statement_timeout_ms": 900,
+    "outbox_lease_duration_ms": 12_000,
+    "push_request_timeout_ms": 5_000,
+    "database_lock_timeout_ms": 1_500,
+    "database_statement_timeout_ms": 2_500,
 }
 """Long enough for a busy machine, short enough for a test."""
 
@@ -89,7 +89,7 @@ def test_a_locked_project_does_not_stop_another(relay, dsn: str) -> None:
     worker = two_projects(relay)
     worker.conn.execute("insert into relevo.projects (project, filled_at) values ('one', now())")
     with locked(dsn, LOCK_ONE), capture_logs() as logs:
-        report = worker.dispatch(at_most_s=20)
+        report = worker.dispatch()
         assert states(worker, "two") == {"sent": 30}
         assert states(worker, "one") == {"pending": 5}
     assert report.outcome == "partial"
@@ -104,7 +104,7 @@ def test_a_locked_project_does_not_stop_another(relay, dsn: str) -> None:
 
 def test_a_lock_that_goes_away_is_waited_for(relay, dsn: str, conn: psycopg.Connection[Any]) -> None:
     """A lane that found its row locked rests a moment and is tried again in the same run."""
-    worker = two_projects(relay, database_lock_timeout_ms=100)
+    worker = two_projects(relay, database_lock_timeout_ms=300)
     worker.conn.execute("insert into relevo.projects (project, filled_at) values ('one', now())")
     with locked(dsn, LOCK_ONE) as other, beside(worker.dispatch) as reports:
         eventually(lambda: states(worker, "two") == {"sent": 30}, "the other project is served")
@@ -120,7 +120,7 @@ def test_a_busy_statement_does_not_stop_another(relay, in_the_way, way: str, whe
     worker = two_projects(relay, push_rate_per_second=600)
     in_the_way(way, where)
     with capture_logs() as logs:
-        report = worker.dispatch(at_most_s=20)
+        report = worker.dispatch()
     assert states(worker, "two") == {"sent": 30}
     assert report.outcome == "partial"
     assert "bulk lane of one" in report.error

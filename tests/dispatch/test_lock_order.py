@@ -20,6 +20,14 @@ from relevo.ports import SourceContext
 WAITING = "select count(*) from pg_locks where not granted and waitstart < clock_timestamp() - interval '1.2 s'"
 """Who has waited for so long that the server has already looked for a deadlock on their behalf."""
 
+PATIENT = {
+    "outbox_lease_duration_ms": 600_000,
+    "database_lock_timeout_ms": 60_000,
+    "database_statement_timeout_ms": 120_000,
+    "database_idle_transaction_timeout_ms": 120_000,
+}
+"""Nothing but a deadlock may end a wait, however slow the machine is."""
+
 
 class Board:
     """A source that tells of tenders, as they stand."""
@@ -74,7 +82,7 @@ def ingest(worker: Relay, board: Board, render: SlowRenderer) -> Report:
 @pytest.fixture
 def worker(relay, board: Board, render: SlowRenderer) -> Relay:
     """A relay with a push of the tender that is due."""
-    made: Relay = relay()
+    made: Relay = relay(**PATIENT)
     made.register("ana")
     assert ingest(made, board, render).counts["events_created"] == 1
     made.fan_out()
@@ -116,12 +124,12 @@ def test_a_late_ticket_meets_a_withdrawal(worker, conn, board: Board, render: Sl
     answer = Answer(delivery.event_day, delivery.id, "sent", ticket_id="late-1")
     claim.lose("error", "as if it had been held for too long")
     if closed_by == "late ticket":
-        worker.travel(minutes=5)
+        worker.travel(minutes=15)
         worker.reap()
         write = lambda: claims.settle(claim, [answer], [request.id], worker.clock())  # noqa: E731
     else:
         claims.settle(claim, [answer], [request.id])
-        worker.travel(minutes=5)
+        worker.travel(minutes=15)
         write = worker.reap
     meet(conn, worker, board, render, write)
     assert worker.delivery("ana")["status"] == "sent"
@@ -130,7 +138,7 @@ def test_a_late_ticket_meets_a_withdrawal(worker, conn, board: Board, render: Sl
 
 def test_first_pushes_meet_withdrawals_of_several_tenders(relay, conn, dsn: str, board: Board, render: Any) -> None:
     """Two tenders, first read in the opposite of their order: both sides lock them by their key."""
-    worker: Relay = relay()
+    worker: Relay = relay(**PATIENT)
     worker.register("ana")
     for code in ("2-1-LE26", "1-1-LE26"):
         board.codes = [code]
