@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -205,16 +206,26 @@ class TestTheRate:
         assert worker.project()["bulk_tokens"] >= 8
 
     def test_what_is_stale_costs_a_fresh_push_nothing(self, relay, clock, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Behind 600 expired rows a fresh push goes out without waiting for the rate: they used one token, its own."""
+        """Behind 2,000 expired rows a fresh push goes out without once waiting for the rate: it used one token, its own."""
         worker = relay(push_rate_per_second=100)
-        stale = worker.add_phones(600, "stale")
+        stale = worker.add_phones(2_000, "stale")
         worker.tell(*stale, ttl_s=60)
         worker.tell("fresh")
         worker.travel(minutes=2)
         now = clock.now()
         monkeypatch.setattr(clock, "now", lambda: now)  # no time passes: only what is given back can be used again
-        worker.dispatch()
-        assert worker.states() == {"expired": 600, "sent": 1}
+        grants: Counter[str] = Counter()
+        reserve = worker.app.services.projects.reserve
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            allowance = reserve(*args, **kwargs)
+            grants[allowance.grant.why] += 1
+            return allowance
+
+        monkeypatch.setattr(worker.app.services.projects, "reserve", watched)
+        worker.dispatch(at_most_s=300)
+        assert grants["rate"] == 0
+        assert worker.states() == {"expired": 2_000, "sent": 1}
         assert (worker.received("fresh"), worker.project()["bulk_tokens"]) == (1, 99)
 
     @pytest.mark.parametrize("why", ["malformed", "cancelled", "stopped"])

@@ -235,15 +235,22 @@ class _Drain:
         return True
 
     def _take(self, lane: DueLane, most: int, taking: Future[_Taken]) -> None:
-        """Reserve and claim; what was reserved in vain goes back once the claim is on its way."""
+        """Reserve and claim; what was reserved in vain goes back once the claim is on its way.
+
+        Of a full one before that: another claim follows at once, and must not wait for tokens that are not used.
+        """
         projects, now = self.services.projects, self.run.now
         in_flight = self.services.pools.of(lane.project).in_flight()
-        grant, batch, kept = limits.Grant(0), None, 0
+        grant, batch, unused = limits.Grant(0), None, 0
         try:
             allowance = projects.reserve(lane.project, lane.lane, most, now, in_flight=in_flight)
             grant = allowance.grant
             batch = self._claim(lane, allowance, most) if grant.count else None
-            kept = batch.tokens if batch else 0
+            unused = 0 if grant.probe else grant.count - (batch.tokens if batch else 0)
+            if unused and batch is not None and len(batch.claim.deliveries) == grant.count:
+                with self._in_passing(lane.project):
+                    projects.give_back(lane.project, lane.lane, unused, now)
+                unused = 0
         except BaseException as error:  # noqa: BLE001 whatever it is, it belongs to whoever waits for it
             with suppress(InvalidStateError):
                 taking.set_exception(error)
@@ -252,8 +259,7 @@ class _Drain:
         with self._in_passing(lane.project):
             if grant.probe and batch is None:
                 projects.cancel_probe(lane.project, now)
-            elif not grant.probe:
-                projects.give_back(lane.project, lane.lane, grant.count - kept, now)
+            projects.give_back(lane.project, lane.lane, unused, now)
 
     def _offer(self, taking: Future[_Taken], taken: _Taken) -> None:
         """Hand a claim to whoever waits for it; if nobody does any more, hand it back."""
