@@ -114,7 +114,7 @@ def test_stopping_without_a_database(processes, probed, dsn: str) -> None:
 
 def test_nothing_new_begins_while_the_goodbye_waits(processes, probed, dsn: str) -> None:
     """From the signal on no cycle starts, even if the goodbye cannot be written at once, or at all."""
-    worker = processes.relay("run", probes=[QUICK], worker_busy_loop_delay_ms=1, outbox_lease_duration_ms=1_500)
+    worker = processes.relay("run", probes=[QUICK], worker_busy_loop_delay_ms=1, outbox_lease_duration_ms=4_000)
     eventually(lambda: len(probed("quick", "end")) > 2, "it runs")
     with psycopg.connect(dsn) as other:
         other.execute("lock table relevo.workers in access exclusive mode")
