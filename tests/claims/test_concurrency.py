@@ -262,10 +262,10 @@ def test_a_lease_is_counted_from_before_it_was_asked_for(build, conn, other, mea
     claim = claiming()
     assert claim.since < waited
     other.execute("lock table relevo.claims in share row exclusive mode")
+    began = claim.since
     beating = meanwhile(worker.heartbeat.beat)
     waited = time.monotonic()
     other.commit()
-    began = claim.since
     beating()
     assert began < claim.since < waited
 
