@@ -243,8 +243,8 @@ CHANGES = {
     "opt out": f"update relevo.device_installations set opt_outs = '{{news}}' {PHONE}",
 }
 EVENT = """
-insert into relevo.notification_events (id, event_type, event_key, title, audience, content_hash, category)
-values (1, 'tender.new', '1', 'Hello', 'everyone', '', 'news')
+insert into relevo.notification_events (event_type, event_key, title, audience, content_hash, category, scheduled_at, deadline_at)
+values (%s, %s, 'Hello', 'everyone', '', 'news', %s, %s) returning id
 """
 BECOMES: dict[str, Any] = {
     "sent": "sent",
@@ -316,8 +316,9 @@ class Machine(RuleBasedStateMachine):
         self, count: int, event_type: str, *, at_most_once: bool = False, deadline: timedelta | None = None
     ) -> None:
         now, until = self.model.now, self.model.now + deadline if deadline else None
+        ((event,),) = self.conn.execute(EVENT, [event_type, str(uuid4()), now, until]).fetchall()
         columns = {"event_type": event_type, "at_most_once": at_most_once, "deadline": until, "due": now}
-        for key in add(self.conn, count, **columns):
+        for key in add(self.conn, count, event=event, **columns):
             self.model.rows[key] = Row(event_type, at_most_once, until, now)
 
     @rule(which=st.integers(0, 100), how=st.sampled_from(["move", "move", "forget", "forbid", "allow", "opt out"]))
@@ -597,7 +598,6 @@ class Machine(RuleBasedStateMachine):
 def test_claims_follow_their_contract(build, conn) -> None:
     """No delivery is lost, none is settled by a claim that does not hold it, attempts never exceed the cap."""
     conn.execute("insert into relevo.event_types (event_type, lease_ms) values ('slow', %s)", [LEASES["slow"]])
-    conn.execute(EVENT)
     bounds = {"outbox_max_attempts": CAP, "outbox_poison_lapses": POISON, "outbox_suspect_lapses": SUSPECT}
     workers = [build(worker_id=f"worker-{n}", outbox_retry_jitter_ms=0, **bounds) for n in range(3)]
     machine = type("Claims", (Machine,), {"conn": conn, "workers": workers})
