@@ -181,6 +181,7 @@ class Proxy:
             link.cut()
 
     async def _close(self) -> None:
+        self._open = False
         self._server.close()
         self._flowing.set()
         for link in self._links:
@@ -188,7 +189,8 @@ class Proxy:
         self._cut_all()
         deadline = self._loop.time() + CLOSING_S
         while (others := asyncio.all_tasks() - {asyncio.current_task()}) and self._loop.time() < deadline:
-            await asyncio.wait(others, timeout=CLOSING_S)
+            self._cut_all()  # also those that came in the last moment
+            await asyncio.wait(others, timeout=CLOSING_S / 10)
         await asyncio.sleep(0.01)  # what was aborted is closed in the loop's next round
 
     def _do(self, action: Callable[[], None]) -> None:
