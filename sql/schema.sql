@@ -5,6 +5,21 @@ set check_function_bodies = false;
 
 CREATE SCHEMA relevo;
 
+CREATE FUNCTION relevo.adopt_claim_1(claim uuid, at timestamp with time zone) RETURNS TABLE(event_day date, id bigint, event_id bigint, installation_id uuid, event_type text, provider text, project text, lane text, at_most_once boolean, status text, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, token text, token_version integer, platform text, locale text, obstacle text, seconds_left double precision, created_at timestamp with time zone, lease_ms integer)
+    LANGUAGE sql STABLE
+    AS $$
+  select l.*, c.lease_ms
+    from relevo.claims c
+    cross join lateral relevo.look_at_1(
+      array(select row(0, d.project, d.lane, c.due_at, d.event_day, d.notification_event_id, d.event_type, d.created_at, d.attempt_count,
+                       d.lapse_count, d.last_error_code is not null, array[d.id], array[d.installation_id])::relevo.due_chunks
+              from unnest(c.days, c.ids) with ordinality as k(event_day, id, n)
+              cross join lateral (select * from relevo.notification_deliveries d
+                                   where d.event_day = k.event_day and d.id = k.id and d.status in ('pending', 'retryable') offset 0) d
+             order by k.n), coalesce(at, now())) l
+   where c.token = claim
+$$;
+
 CREATE FUNCTION relevo.analyze_day(day date) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -184,41 +199,165 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.claim_due_1(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most integer, given_at timestamp with time zone, shard integer, shards integer, only_types text[], not_types text[], suspect_lapses integer, usual_lease_ms integer) RETURNS TABLE(event_day date, id bigint, event_id bigint, installation_id uuid, event_type text, provider text, project text, lane text, at_most_once boolean, status text, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, token text, token_version integer, platform text, locale text, obstacle text, seconds_left double precision, created_at timestamp with time zone, lease_ms integer)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+  at timestamptz := coalesce(given_at, now());
+  head record;
+  chunk relevo.due_chunks;
+  taken relevo.due_chunks[] := '{}';
+  lease int;
+  room int := most;
+begin
+  for head in
+    select c.id, c.lapse_count, coalesce((select t.lease_ms from relevo.event_types t where t.event_type = c.event_type), usual_lease_ms) as lease_ms
+      from relevo.due_chunks c
+     where c.project = of_project and c.lane = of_lane and c.due_at <= at
+       and (only_types is null or c.event_type = any (only_types)) and (not_types is null or c.event_type <> all (not_types))
+       and (shards is null or c.id % shards = shard)
+     order by c.due_at, c.id
+  loop
+    exit when room <= 0 or lease <> head.lease_ms or (lease is not null and head.lapse_count >= suspect_lapses);
+    delete from relevo.due_chunks d
+     where d.id = (select c.id from relevo.due_chunks c where c.id = head.id for update skip locked)
+    returning d.* into chunk;
+    continue when not found;
+    if cardinality(chunk.ids) > room then
+      perform relevo.put_back_1(chunk, chunk.ids[room + 1:], chunk.installations[room + 1:]);
+      chunk.ids := chunk.ids[:room];
+      chunk.installations := chunk.installations[:room];
+    end if;
+    taken := taken || chunk;
+    room := room - cardinality(chunk.ids);
+    lease := head.lease_ms;
+    exit when head.lapse_count >= suspect_lapses;
+  end loop;
+  if lease is null then
+    return;
+  end if;
+  perform relevo.write_claim_1(claim, worker, of_cycle, lease, at, taken);
+  return query select l.*, lease from relevo.look_at_1(taken, at) l;
+end
+$$;
+
+CREATE FUNCTION relevo.claim_probe_1(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most integer, given_at timestamp with time zone, shard integer, shards integer, only_types text[], not_types text[], usual_lease_ms integer, look_at integer) RETURNS TABLE(event_day date, id bigint, event_id bigint, installation_id uuid, event_type text, provider text, project text, lane text, at_most_once boolean, status text, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, token text, token_version integer, platform text, locale text, obstacle text, seconds_left double precision, created_at timestamp with time zone, lease_ms integer)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+  at timestamptz := coalesce(given_at, now());
+  faulty uuid[] := array(select u.installation_id
+                           from relevo.credential_answers a cross join unnest(a.installations, a.faulty) as u(installation_id, faulty)
+                          where a.project = of_project and u.faulty is not false);
+  refused bigint[] := array(select r.event_id from relevo.refused_events r where r.project = of_project);
+  picked record;
+  chunk relevo.due_chunks;
+  taken relevo.due_chunks[] := '{}';
+  lease int;
+  room int := most;
+begin
+  for picked in
+    select h.chunk_id, h.lease_ms, array_agg(h.id order by h.place) as ids, min(h.place) as first_place
+      from (select c.id as chunk_id, u.id,
+                   coalesce((select t.lease_ms from relevo.event_types t where t.event_type = c.event_type), usual_lease_ms) as lease_ms,
+                   row_number() over (order by u.installation_id = any (faulty) or c.event_id = any (refused), c.had_error, c.due_at, u.id) as place
+              from (select o.*, sum(cardinality(o.ids)) over (order by o.due_at, o.id) - cardinality(o.ids) as before
+                      from (select * from relevo.due_chunks o
+                             where o.project = of_project and o.lane = of_lane and o.due_at <= at
+                               and (only_types is null or o.event_type = any (only_types))
+                               and (not_types is null or o.event_type <> all (not_types))
+                               and (shards is null or o.id % shards = shard)
+                             order by o.due_at, o.id limit look_at) o) c
+              cross join lateral unnest(c.ids, c.installations) as u(id, installation_id)
+             where c.before < look_at) h
+     where h.place <= 10 * most -- some may be in others' hands
+     group by h.chunk_id, h.lease_ms
+     order by min(h.place)
+  loop
+    exit when room <= 0;
+    continue when lease <> picked.lease_ms;
+    delete from relevo.due_chunks d
+     where d.id = (select c.id from relevo.due_chunks c where c.id = picked.chunk_id for update skip locked)
+    returning d.* into chunk;
+    continue when not found;
+    picked.ids := picked.ids[:room];
+    if cardinality(picked.ids) < cardinality(chunk.ids) then
+      perform relevo.put_back_1(chunk, array_agg(u.id), array_agg(u.installation_id))
+         from unnest(chunk.ids, chunk.installations) as u(id, installation_id) where u.id <> all (picked.ids);
+      select array_agg(u.id order by array_position(picked.ids, u.id)), array_agg(u.installation_id order by array_position(picked.ids, u.id))
+        into chunk.ids, chunk.installations
+        from unnest(chunk.ids, chunk.installations) as u(id, installation_id) where u.id = any (picked.ids);
+    end if;
+    taken := taken || chunk;
+    room := room - cardinality(chunk.ids);
+    lease := picked.lease_ms;
+  end loop;
+  if lease is null then
+    return;
+  end if;
+  perform relevo.write_claim_1(claim, worker, of_cycle, lease, at, taken);
+  return query select l.*, lease from relevo.look_at_1(taken, at) l;
+end
+$$;
+
 CREATE FUNCTION relevo.close_deliveries(of_month date, most integer, at timestamp with time zone) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    SET enable_seqscan TO 'off'
-    AS $_$
+    AS $$
 declare
+  next_month date := (of_month + interval '1 month')::date;
   ended int;
 begin
-  execute format($sql$
-    with unsent as materialized (
-      select d.event_day, d.id, d.status from relevo.%1$I d where d.status in ('pending', 'retryable') and d.claim_token is null limit $2 for update
-    ), unconfirmed as materialized (
-      select d.event_day, d.id, d.status from relevo.%1$I d where d.status = 'sent' and d.claim_token is null limit $2 for update
-    ), closed as (
-      update relevo.%1$I d
-         set status = case when o.status = 'sent' then 'unconfirmed' else 'expired' end, next_attempt_at = null, completed_at = $1, updated_at = $1,
-             last_error_code = 'retired',
-             last_error_message = case when o.status = 'sent' then 'No receipt came before its month was archived.'
-                                       else 'It was not sent before its month was archived.' end
-        from (select * from unsent union all select * from unconfirmed) o
-       where d.event_day = o.event_day and d.id = o.id
-      returning d.notification_event_id as event_id, d.status, o.status as former_status
-    ), told as (
-      insert into relevo.event_progress_deltas (event_id, status, deliveries)
-      select m.event_id, m.status, sum(m.n)::int
-        from (select c.event_id, c.status, 1 as n from closed c
-              union all
-              select c.event_id, c.former_status, -1 from closed c) m
-       group by m.event_id, m.status
-    )
-    select count(*)::int from closed$sql$, 'notification_deliveries' || to_char(of_month, '_YYYY_MM'))
-  into ended using coalesce(at, now()), most;
+  with unsent as materialized (
+    delete from relevo.due_chunks q
+     where q.id = any (array(select o.id from relevo.due_chunks o where o.event_day >= of_month and o.event_day < next_month
+                              order by o.id limit greatest(1, most / 100) for update skip locked))
+    returning q.event_day, q.ids
+  ), awaited as materialized (
+    delete from relevo.awaited_receipts r
+     where r.id = any (array(select o.id from relevo.awaited_receipts o
+                              where o.claim_token is null and exists (select from unnest(o.days) as d(day) where d.day >= of_month and d.day < next_month)
+                              order by o.id limit greatest(1, most / 100) for update skip locked))
+    returning r.*
+  ), kept as ( -- what was sent together with them, for an event of another month, is still awaited
+    insert into relevo.awaited_receipts (project, look_at, sent_at, days, ids, installations, tickets, versions, attempts)
+    select a.project, a.look_at, a.sent_at, array_agg(u.event_day), array_agg(u.id), array_agg(u.installation_id), array_agg(u.ticket),
+           array_agg(u.version), array_agg(u.attempt)
+      from awaited a
+      cross join unnest(a.days, a.ids, a.installations, a.tickets, a.versions, a.attempts) as u(event_day, id, installation_id, ticket, version, attempt)
+     where not (u.event_day >= of_month and u.event_day < next_month)
+     group by a.id, a.project, a.look_at, a.sent_at
+  ), open as materialized (
+    select u.event_day, u.ids as id, 'expired' as status, 'It was not sent before its month was archived.' as why
+      from (select q.event_day, unnest(q.ids) as ids from unsent q) u
+    union all
+    select u.event_day, u.id, 'unconfirmed', 'No receipt came before its month was archived.'
+      from awaited a cross join unnest(a.days, a.ids) as u(event_day, id) where u.event_day >= of_month and u.event_day < next_month
+  ), locked as materialized (
+    select d.event_day, d.id, d.status as former_status, o.status, o.why
+      from (select * from open order by event_day, id) o
+      cross join lateral (select d.event_day, d.id, d.status from relevo.notification_deliveries d
+                           where d.event_day = o.event_day and d.id = o.id for no key update) d
+  ), closed as (
+    update relevo.notification_deliveries d
+       set status = l.status, completed_at = coalesce(at, now()), updated_at = coalesce(at, now()), last_error_code = 'retired', last_error_message = l.why
+      from locked l
+     where d.event_day = l.event_day and d.id = l.id
+    returning d.notification_event_id as event_id, d.status, l.former_status
+  ), told as (
+    insert into relevo.event_progress_deltas (event_id, status, deliveries)
+    select m.event_id, m.status, sum(m.n)::int
+      from (select c.event_id, c.status, 1 as n from closed c
+            union all
+            select c.event_id, c.former_status, -1 from closed c) m
+     group by m.event_id, m.status
+  )
+  select count(*)::int into ended from closed;
   return ended;
 end
-$_$;
+$$;
 
 CREATE FUNCTION relevo.complete(event_id bigint, reason text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE sql SECURITY DEFINER
@@ -261,6 +400,8 @@ declare
   deleted int := 0;
 begin
   for gone in delete from relevo.notification_events where id = any (event_ids) returning * loop
+    delete from relevo.due_chunks where event_id = gone.id;
+    delete from relevo.dead_letters where event_id = gone.id;
     -- locked in the order of every writer, so that a settle under way and this do not wait for each other
     perform from relevo.notification_deliveries d
      where d.event_day = gone.event_day and d.notification_event_id = gone.id order by d.event_day, d.id for update;
@@ -758,16 +899,16 @@ CREATE FUNCTION relevo.is_open(of_entity text, of_month date) RETURNS boolean
     SET enable_seqscan TO 'off'
     AS $_$
 declare
-  place text := of_entity || to_char(of_month, '_YYYY_MM');
+  next_month date := (of_month + interval '1 month')::date;
   answer boolean;
 begin
   if of_entity = 'notification_deliveries' then
-    execute format($sql$select exists (select from relevo.%1$I d where d.status in ('pending', 'retryable'))
-                            or exists (select from relevo.%1$I d where d.status = 'sent')$sql$, place) into answer;
-  else
-    execute format($sql$select exists (select from relevo.claims c join relevo.%I r on r.claim_token = c.token and r.answered_at is null)$sql$,
-                   place) into answer;
+    return exists (select from relevo.due_chunks q where q.event_day >= of_month and q.event_day < next_month)
+        or exists (select from relevo.awaited_receipts r cross join unnest(r.days) as d(day) where d.day >= of_month and d.day < next_month)
+        or exists (select from relevo.claims c cross join unnest(c.days) as d(day) where d.day >= of_month and d.day < next_month);
   end if;
+  execute format($sql$select exists (select from relevo.claims c join relevo.%I r on r.claim_token = c.token and r.answered_at is null)$sql$,
+                 of_entity || to_char(of_month, '_YYYY_MM')) into answer;
   return answer;
 end
 $_$;
@@ -792,6 +933,62 @@ CREATE FUNCTION relevo.words(x text) RETURNS text
 CREATE FUNCTION relevo.keyword_patterns(keywords text[]) RETURNS text[]
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ARRAY(SELECT (('%'::text || relevo.words(k.word)) || '%'::text) FROM unnest(keyword_patterns.keywords) k(word) WHERE (btrim(relevo.words(k.word)) <> ''::text));
+
+CREATE TABLE relevo.due_chunks (
+    id bigint NOT NULL,
+    project text NOT NULL,
+    lane text NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    event_day date NOT NULL,
+    event_id bigint NOT NULL,
+    event_type text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    attempt_count smallint NOT NULL,
+    lapse_count smallint NOT NULL,
+    had_error boolean NOT NULL,
+    ids bigint[] NOT NULL,
+    installations uuid[] NOT NULL,
+    CONSTRAINT due_chunks_attempt_count_check CHECK (((attempt_count >= 0) AND (attempt_count <= 100))),
+    CONSTRAINT due_chunks_check CHECK ((cardinality(installations) = cardinality(ids))),
+    CONSTRAINT due_chunks_ids_check CHECK (((cardinality(ids) >= 1) AND (cardinality(ids) <= 100))),
+    CONSTRAINT due_chunks_lane_check CHECK ((lane = ANY (ARRAY['urgent'::text, 'bulk'::text]))),
+    CONSTRAINT due_chunks_lapse_count_check CHECK (((lapse_count >= 0) AND (lapse_count <= 100)))
+)
+WITH (toast_tuple_target='8160', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
+ALTER TABLE ONLY relevo.due_chunks ALTER COLUMN ids SET STORAGE MAIN;
+ALTER TABLE ONLY relevo.due_chunks ALTER COLUMN installations SET STORAGE MAIN;
+
+COMMENT ON TABLE relevo.due_chunks IS 'What waits to be sent: up to one request''s worth of deliveries of one event that fall due together. Written and deleted, never changed.';
+
+COMMENT ON COLUMN relevo.due_chunks.created_at IS 'When its deliveries were made: what was handled in the app since then is not pushed any more.';
+
+COMMENT ON COLUMN relevo.due_chunks.had_error IS 'Whether their last try met an error: a probe takes others first.';
+
+CREATE FUNCTION relevo.look_at_1(chunks relevo.due_chunks[], at timestamp with time zone) RETURNS TABLE(event_day date, id bigint, event_id bigint, installation_id uuid, event_type text, provider text, project text, lane text, at_most_once boolean, status text, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, token text, token_version integer, platform text, locale text, obstacle text, seconds_left double precision, created_at timestamp with time zone)
+    LANGUAGE sql STABLE
+    AS $$
+  select c.event_day, u.id, c.event_id, u.installation_id, c.event_type, relevo.provider_of(c.project), c.project, c.lane,
+         coalesce(e.at_most_once, false), case when c.attempt_count > 0 then 'retryable' else 'pending' end, c.attempt_count, c.lapse_count,
+         e.deadline_at, i.token, i.token_version, i.platform, i.locale,
+         case when e.id is null then 'event_gone'
+              when e.ended_at is not null then 'event_ended'
+              when i.handled_before >= c.created_at then 'handled_elsewhere'
+              when e.deadline_at <= at then 'deadline_passed'
+              when i.installation_id is null then 'installation_gone'
+              when not relevo.may_receive(i) then 'not_allowed'
+              when e.category = any (i.opt_outs) then 'opted_out'
+              when e.audience = 'matching' and not exists (
+                select from relevo.notification_preferences p
+                 where p.installation_id = u.installation_id and relevo.preference_matches(p, e)) then 'preference_changed'
+              when c.lane = 'bulk' and (select exists (select from relevo.event_repeats r where r.held_at is not null)) and exists (
+                select from relevo.event_repeats r where r.event_id = c.event_id and r.held_at is not null) then 'repeats_held'
+         end,
+         extract(epoch from e.deadline_at - at)::float8, c.created_at
+    from unnest(chunks) c
+    left join relevo.notification_events e on e.id = c.event_id
+    cross join lateral unnest(c.ids, c.installations) as u(id, installation_id)
+    left join relevo.device_installations i on i.installation_id = u.installation_id
+$$;
 
 CREATE TABLE relevo.device_installations (
     installation_id uuid DEFAULT gen_random_uuid() NOT NULL,
@@ -928,9 +1125,50 @@ CREATE FUNCTION relevo.preference_matches(p relevo.notification_preferences, e r
     LANGUAGE sql IMMUTABLE
     RETURN ((p).enabled AND (((p).rubro_prefix IS NULL) OR COALESCE(((p).rubro_prefix = ANY ((e).match_prefixes)), false)) AND (((p).tipo IS NULL) OR COALESCE((relevo.text_key(btrim((p).tipo)) = relevo.text_key(btrim((e).match_tipo))), false)) AND (((p).region IS NULL) OR COALESCE(((p).region_key = (e).match_region), false)) AND (((p).monto_min IS NULL) OR COALESCE((((e).match_monto >= (p).monto_min) AND ((e).match_moneda = (p).moneda)), false)) AND (((p).monto_max IS NULL) OR COALESCE((((e).match_monto <= (p).monto_max) AND ((e).match_moneda = (p).moneda)), false)) AND (((p).keywords IS NULL) OR COALESCE(((e).match_words ~~ ANY ((p).patterns)), false)));
 
+CREATE FUNCTION relevo.provider_of(project text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN (POSITION(('::'::text) IN (project)) > 0) THEN split_part(project, '::'::text, 1) ELSE 'expo'::text END;
+
 CREATE FUNCTION relevo.push_bytes(title text, body text, data jsonb, push jsonb) RETURNS integer
     LANGUAGE sql IMMUTABLE
     RETURN octet_length(((push || jsonb_build_object('to', repeat('x'::text, 64), 'title', title, 'body', body, 'ttl', 2419200, 'priority', 'high', 'sound', 'default', 'tag', repeat('x'::text, 40), 'collapseId', repeat('x'::text, 40), 'data', (data || jsonb_build_object('notificationEventId', '9223372036854775807'::bigint, 'notificationDeliveryId', '9223372036854775807'::bigint, 'installationId', '00000000-0000-0000-0000-000000000000', 'pushProvider', 'expo')))))::text);
+
+CREATE FUNCTION relevo.put_back_1(chunk relevo.due_chunks, left_ids bigint[], left_installations uuid[]) RETURNS void
+    LANGUAGE sql
+    AS $$
+  insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
+                                 ids, installations)
+  values (chunk.project, chunk.lane, chunk.due_at, chunk.event_day, chunk.event_id, chunk.event_type, chunk.created_at, chunk.attempt_count,
+          chunk.lapse_count, chunk.had_error, left_ids, left_installations)
+$$;
+
+CREATE FUNCTION relevo.queue_deliveries(of_days date[], of_ids bigint[], due timestamp with time zone[]) RETURNS integer
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+  with open as materialized (
+    select d.*, k.due_at,
+           (row_number() over (partition by d.project, d.lane, k.due_at, d.event_day, d.notification_event_id, d.created_at, d.attempt_count,
+                                            d.lapse_count, d.last_error_code is not null order by d.id) - 1)
+             / case d.lapse_count when 0 then 100 when 1 then 10 else 1 end as piece -- what lapsed together comes back in tenths, down to one
+      from unnest(of_days, of_ids, due) as k(event_day, id, due_at)
+      cross join lateral (select * from relevo.notification_deliveries d where d.event_day = k.event_day and d.id = k.id offset 0) d
+     where d.status in ('pending', 'retryable')
+  ), made as (
+    insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
+                                   ids, installations)
+    select o.project, o.lane, o.due_at, o.event_day, o.notification_event_id, min(o.event_type), o.created_at, o.attempt_count, o.lapse_count,
+           o.last_error_code is not null, array_agg(o.id order by o.id), array_agg(o.installation_id order by o.id)
+      from open o
+     group by o.project, o.lane, o.due_at, o.event_day, o.notification_event_id, o.created_at, o.attempt_count, o.lapse_count,
+              o.last_error_code is not null, o.piece
+    returning cardinality(ids) as n
+  )
+  select coalesce(sum(m.n), 0)::int from made m
+$$;
 
 CREATE FUNCTION relevo.refuse(complaint text) RETURNS void
     LANGUAGE plpgsql
@@ -1143,6 +1381,7 @@ CREATE FUNCTION relevo.seal_month(of_entity text, of_month date, rows_per_part i
     AS $$
 declare
   place text := of_entity || to_char(of_month, '_YYYY_MM');
+  unfinished bigint;
 begin
   perform pg_advisory_xact_lock(hashtextextended('relevo.month:' || to_char(of_month, 'YYYY-MM'), 0));
   execute format('lock table relevo.%I in share row exclusive mode', place);
@@ -1151,10 +1390,17 @@ begin
     return false;
   end if;
   if of_entity = 'notification_deliveries' then
+    execute format('select count(*) from relevo.%I d where d.completed_at is null', place) into unfinished;
+    if unfinished > 0 then
+      raise exception using errcode = 'object_not_in_prerequisite_state',
+        message = format('%s deliveries of %s are neither finished nor in any queue, so their month is not sealed', unfinished, to_char(of_month, 'YYYY-MM')),
+        hint = 'Run relevo doctor --repair, which puts them into the queue.';
+    end if;
     update relevo.notification_events e
        set state = 'cancelled', ended_at = now(), swept_at = now(), updated_at = now(),
            end_reason = 'its month was archived before its fan-out was finished'
      where e.state = 'fanning' and date_trunc('month', e.event_day::timestamp)::date = of_month;
+    delete from relevo.dead_letters l where l.event_day >= of_month and l.event_day < (of_month + interval '1 month')::date;
   end if;
   insert into relevo.archive_exports (entity, month, state, relation, part_rows, sealed_at)
   values (of_entity, of_month, 'sealed', place, rows_per_part, now());
@@ -1275,6 +1521,15 @@ CREATE FUNCTION relevo.wake(cycle_name text) RETURNS void
    where s.cycle = cycle_name and s.source = '' and s.asleep
 $$;
 
+CREATE FUNCTION relevo.write_claim_1(claim uuid, worker text, of_cycle text, lease integer, at timestamp with time zone, chunks relevo.due_chunks[]) RETURNS void
+    LANGUAGE sql
+    AS $$
+  insert into relevo.claims (token, worker_id, cycle, claimed_at, lease_ms, leased_until, days, ids, events, due_at)
+  select claim, worker, of_cycle, at, lease, at + lease * interval '1 millisecond', array_agg(c.event_day), array_agg(u.id),
+         array(select distinct n.event_id from unnest(chunks) n), min(c.due_at)
+    from unnest(chunks) c cross join lateral unnest(c.ids) as u(id)
+$$;
+
 CREATE TABLE relevo.archive_exports (
     entity text NOT NULL,
     month date NOT NULL,
@@ -1346,6 +1601,34 @@ CREATE TABLE relevo.archive_stores (
 
 COMMENT ON TABLE relevo.archive_stores IS 'The stores that months were exported to, each with the id of the marker that lies in it.';
 
+CREATE TABLE relevo.awaited_receipts (
+    id bigint NOT NULL,
+    project text NOT NULL,
+    look_at timestamp with time zone NOT NULL,
+    sent_at timestamp with time zone NOT NULL,
+    claim_token uuid,
+    days date[] NOT NULL,
+    ids bigint[] NOT NULL,
+    installations uuid[] NOT NULL,
+    tickets text[] NOT NULL,
+    versions integer[] NOT NULL,
+    attempts smallint[] NOT NULL,
+    CONSTRAINT awaited_receipts_check CHECK (((cardinality(days) = cardinality(ids)) AND (cardinality(installations) = cardinality(ids)) AND (cardinality(tickets) = cardinality(ids)) AND (cardinality(versions) = cardinality(ids)) AND (cardinality(attempts) = cardinality(ids)))),
+    CONSTRAINT awaited_receipts_ids_check CHECK (((cardinality(ids) >= 1) AND (cardinality(ids) <= 100)))
+)
+WITH (toast_tuple_target='8160', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
+
+COMMENT ON TABLE relevo.awaited_receipts IS 'Sent deliveries whose receipts are still to be asked for, up to a request''s worth that were sent together.';
+
+ALTER TABLE relevo.awaited_receipts ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relevo.awaited_receipts_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE relevo.claims (
     token uuid NOT NULL,
     worker_id text NOT NULL,
@@ -1355,12 +1638,20 @@ CREATE TABLE relevo.claims (
     leased_until timestamp with time zone NOT NULL,
     days date[] NOT NULL,
     ids bigint[] NOT NULL,
+    events bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    due_at timestamp with time zone,
     CONSTRAINT claims_check CHECK ((cardinality(days) = cardinality(ids))),
     CONSTRAINT claims_lease_ms_check CHECK ((lease_ms > 0))
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='500');
 
 COMMENT ON TABLE relevo.claims IS 'One row per claimed batch; its token, made by the client, is the fence of every write that follows.';
+
+COMMENT ON COLUMN relevo.claims.ids IS 'The deliveries it holds: one belongs to a claim exactly while it stands here. What was settled is taken out.';
+
+COMMENT ON COLUMN relevo.claims.events IS 'The events of its deliveries, each once, as they were claimed.';
+
+COMMENT ON COLUMN relevo.claims.due_at IS 'When the first of its deliveries fell due: what is handed back is due since then.';
 
 CREATE TABLE relevo.credential_answers (
     project text NOT NULL,
@@ -1429,6 +1720,17 @@ WITH (fillfactor='50');
 
 COMMENT ON TABLE relevo.cycle_terms IS 'The fence of a singleton: every write transaction reads its term FOR SHARE first; takeover raises it.';
 
+CREATE TABLE relevo.dead_letters (
+    event_day date NOT NULL,
+    delivery_id bigint NOT NULL,
+    event_id bigint NOT NULL,
+    project text NOT NULL,
+    error_code text,
+    died_at timestamp with time zone NOT NULL
+);
+
+COMMENT ON TABLE relevo.dead_letters IS 'The deliveries that failed for good, as long as their month is not archived: what a redrive opens again.';
+
 CREATE SEQUENCE relevo.delivery_ids
     START WITH 1
     INCREMENT BY 1
@@ -1449,8 +1751,6 @@ CREATE TABLE relevo.notification_deliveries (
     status text DEFAULT 'pending'::text NOT NULL,
     attempt_count smallint DEFAULT 0 NOT NULL,
     lapse_count smallint DEFAULT 0 NOT NULL,
-    claim_token uuid,
-    next_attempt_at timestamp with time zone DEFAULT now(),
     deadline_at timestamp with time zone,
     last_attempt_at timestamp with time zone,
     completed_at timestamp with time zone,
@@ -1461,10 +1761,7 @@ CREATE TABLE relevo.notification_deliveries (
     provider_ticket_id text,
     provider_receipt_id text,
     token_version integer,
-    next_receipt_at timestamp with time zone,
     CONSTRAINT final_exactly_when_completed CHECK (((status = ANY (ARRAY['ok'::text, 'unconfirmed'::text, 'invalid'::text, 'failed'::text, 'expired'::text, 'skipped'::text, 'cancelled'::text, 'unknown'::text])) = (completed_at IS NOT NULL))),
-    CONSTRAINT final_has_no_next_attempt CHECK (((completed_at IS NULL) OR (next_attempt_at IS NULL))),
-    CONSTRAINT final_is_unclaimed CHECK (((completed_at IS NULL) OR (claim_token IS NULL))),
     CONSTRAINT notification_deliveries_attempt_count_check CHECK (((attempt_count >= 0) AND (attempt_count <= 100))),
     CONSTRAINT notification_deliveries_event_type_check CHECK (((length(event_type) >= 1) AND (length(event_type) <= 100))),
     CONSTRAINT notification_deliveries_lane_check CHECK ((lane = ANY (ARRAY['urgent'::text, 'bulk'::text]))),
@@ -1476,7 +1773,6 @@ CREATE TABLE relevo.notification_deliveries (
     CONSTRAINT notification_deliveries_provider_receipt_id_check CHECK (((length(provider_receipt_id) >= 1) AND (length(provider_receipt_id) <= 200))),
     CONSTRAINT notification_deliveries_provider_ticket_id_check CHECK (((length(provider_ticket_id) >= 1) AND (length(provider_ticket_id) <= 200))),
     CONSTRAINT notification_deliveries_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'retryable'::text, 'sent'::text, 'ok'::text, 'unconfirmed'::text, 'invalid'::text, 'failed'::text, 'expired'::text, 'skipped'::text, 'cancelled'::text, 'unknown'::text]))),
-    CONSTRAINT open_has_a_next_attempt CHECK (((status <> ALL (ARRAY['pending'::text, 'retryable'::text])) OR (next_attempt_at IS NOT NULL))),
     CONSTRAINT retryable_was_attempted CHECK (((status <> 'retryable'::text) OR (attempt_count > 0))),
     CONSTRAINT sent_has_a_ticket CHECK (((status <> ALL (ARRAY['sent'::text, 'ok'::text, 'unconfirmed'::text])) OR (provider_ticket_id IS NOT NULL)))
 )
@@ -1499,8 +1795,8 @@ CREATE VIEW relevo.deliveries AS
     d.status,
     d.attempt_count,
     d.lapse_count,
-    d.next_attempt_at,
-    d.deadline_at,
+    COALESCE(q.due_at, c.due_at) AS next_attempt_at,
+    e.deadline_at,
     d.last_attempt_at,
     d.completed_at,
     d.created_at,
@@ -1509,18 +1805,47 @@ CREATE VIEW relevo.deliveries AS
     d.last_error_message,
     d.provider_ticket_id,
     d.provider_receipt_id,
-    d.claim_token,
-    c.claimed_at AS locked_at,
-    c.worker_id AS locked_by,
-    c.leased_until AS locked_until,
-    (c.token IS NOT NULL) AS processing,
+    COALESCE(c.token, r.claim_token) AS claim_token,
+    COALESCE(c.claimed_at, rc.claimed_at) AS locked_at,
+    COALESCE(c.worker_id, rc.worker_id) AS locked_by,
+    COALESCE(c.leased_until, rc.leased_until) AS locked_until,
+    (COALESCE(c.token, rc.token) IS NOT NULL) AS processing,
     d.token_version,
-    d.next_receipt_at
-   FROM (relevo.notification_deliveries d
-     LEFT JOIN relevo.claims c ON ((c.token = d.claim_token)));
+    r.look_at AS next_receipt_at
+   FROM (((((relevo.notification_deliveries d
+     LEFT JOIN relevo.notification_events e ON ((e.id = d.notification_event_id)))
+     LEFT JOIN LATERAL ( SELECT q_1.due_at
+           FROM relevo.due_chunks q_1
+          WHERE ((d.status = ANY (ARRAY['pending'::text, 'retryable'::text])) AND (q_1.event_id = d.notification_event_id) AND (d.id = ANY (q_1.ids)))
+         LIMIT 1) q ON (true))
+     LEFT JOIN LATERAL ( SELECT c_1.token,
+            c_1.claimed_at,
+            c_1.worker_id,
+            c_1.leased_until,
+            c_1.due_at
+           FROM relevo.claims c_1
+          WHERE ((d.status = ANY (ARRAY['pending'::text, 'retryable'::text])) AND (d.id = ANY (c_1.ids)))
+         LIMIT 1) c ON (true))
+     LEFT JOIN LATERAL ( SELECT r_1.look_at,
+            r_1.claim_token
+           FROM relevo.awaited_receipts r_1
+          WHERE ((d.status = 'sent'::text) AND (r_1.project = d.project) AND (d.id = ANY (r_1.ids)))
+         LIMIT 1) r ON (true))
+     LEFT JOIN relevo.claims rc ON ((rc.token = r.claim_token)));
+
+COMMENT ON VIEW relevo.deliveries IS 'Deliveries with what a person asks of one: when it is due, who has it and until when, when its receipt is asked for.';
 
 ALTER TABLE relevo.device_installations ALTER COLUMN seq ADD GENERATED BY DEFAULT AS IDENTITY (
     SEQUENCE NAME relevo.device_installations_seq_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE relevo.due_chunks ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relevo.due_chunks_id_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -2041,6 +2366,9 @@ ALTER TABLE ONLY relevo.archive_parts
 ALTER TABLE ONLY relevo.archive_stores
     ADD CONSTRAINT archive_stores_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY relevo.awaited_receipts
+    ADD CONSTRAINT awaited_receipts_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY relevo.claims
     ADD CONSTRAINT claims_pkey PRIMARY KEY (token);
 
@@ -2056,11 +2384,17 @@ ALTER TABLE ONLY relevo.cycle_state
 ALTER TABLE ONLY relevo.cycle_terms
     ADD CONSTRAINT cycle_terms_pkey PRIMARY KEY (cycle, source);
 
+ALTER TABLE ONLY relevo.dead_letters
+    ADD CONSTRAINT dead_letters_pkey PRIMARY KEY (event_day, delivery_id);
+
 ALTER TABLE ONLY relevo.device_installations
     ADD CONSTRAINT device_installations_pkey PRIMARY KEY (installation_id);
 
 ALTER TABLE ONLY relevo.device_installations
     ADD CONSTRAINT device_installations_seq_key UNIQUE (seq);
+
+ALTER TABLE ONLY relevo.due_chunks
+    ADD CONSTRAINT due_chunks_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY relevo.event_audience
     ADD CONSTRAINT event_audience_pkey PRIMARY KEY (event_id, installation_id);
@@ -2164,9 +2498,6 @@ ALTER TABLE ONLY relevo.source_lanes
 ALTER TABLE ONLY relevo.source_state
     ADD CONSTRAINT source_state_pkey PRIMARY KEY (source);
 
-ALTER TABLE relevo.notification_deliveries
-    ADD CONSTRAINT times_fit_an_archive CHECK (((event_day >= '1900-01-01'::date) AND (event_day <= '2300-01-01'::date) AND (LEAST(next_attempt_at, deadline_at, last_attempt_at, completed_at, created_at, updated_at) >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(next_attempt_at, deadline_at, last_attempt_at, completed_at, created_at, updated_at) <= '2300-01-01 00:00:00+00'::timestamp with time zone))) NOT VALID;
-
 ALTER TABLE relevo.push_requests
     ADD CONSTRAINT times_fit_an_archive CHECK (((request_day >= '1900-01-01'::date) AND (request_day <= '2300-01-01'::date) AND (LEAST(journalled_at, answered_at) >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(journalled_at, answered_at) <= '2300-01-01 00:00:00+00'::timestamp with time zone))) NOT VALID;
 
@@ -2182,11 +2513,23 @@ ALTER TABLE ONLY relevo.worker_runs
 ALTER TABLE ONLY relevo.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (worker_id);
 
+CREATE INDEX awaited_receipts_claim ON relevo.awaited_receipts USING btree (claim_token) WHERE (claim_token IS NOT NULL);
+
+CREATE INDEX awaited_receipts_next ON relevo.awaited_receipts USING btree (project, look_at, id);
+
+CREATE INDEX dead_letters_code ON relevo.dead_letters USING btree (error_code, delivery_id);
+
+CREATE INDEX dead_letters_event ON relevo.dead_letters USING btree (event_id);
+
 CREATE INDEX device_installations_owner ON relevo.device_installations USING btree (owner) WHERE (owner IS NOT NULL);
 
 CREATE INDEX device_installations_project ON relevo.device_installations USING btree (project);
 
 CREATE UNIQUE INDEX device_installations_token ON relevo.device_installations USING btree (token) WHERE (token IS NOT NULL);
+
+CREATE INDEX due_chunks_event ON relevo.due_chunks USING btree (event_id);
+
+CREATE INDEX due_chunks_next ON relevo.due_chunks USING btree (project, lane, due_at, id);
 
 CREATE INDEX event_progress_deltas_event ON relevo.event_progress_deltas USING btree (event_id);
 
@@ -2200,11 +2543,7 @@ CREATE UNIQUE INDEX ingest_rejects_place ON relevo.ingest_rejects USING btree (s
 
 CREATE INDEX licitaciones_by_age ON relevo.licitaciones USING btree (created_at, id);
 
-CREATE INDEX notification_deliveries_dead ON ONLY relevo.notification_deliveries USING btree (last_error_code, id) WHERE (status = 'failed'::text);
-
-CREATE INDEX notification_deliveries_due ON ONLY relevo.notification_deliveries USING btree (project, lane, next_attempt_at, id) WHERE (status = ANY (ARRAY['pending'::text, 'retryable'::text]));
-
-CREATE INDEX notification_deliveries_receipts ON ONLY relevo.notification_deliveries USING btree (project, COALESCE(next_receipt_at, '-infinity'::timestamp with time zone), id) WHERE (status = 'sent'::text);
+CREATE INDEX notification_deliveries_phone ON ONLY relevo.notification_deliveries USING btree (installation_id, id);
 
 CREATE INDEX notification_events_by_month ON relevo.notification_events USING btree (((date_trunc('month'::text, (COALESCE(event_day, ((ended_at AT TIME ZONE 'UTC'::text))::date))::timestamp without time zone))::date), id);
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from relevo.runtime.runs import Cycle, Run
     from relevo.runtime.timing import Cron, Every
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Cron",

@@ -124,7 +124,10 @@ def redrive(database: Database, which: DeadLetters) -> int:
     by_project: Counter[str] = Counter()
     while True:
         with database.transaction() as connection:
-            opened = Counter(dict(connection.execute(_SQL["redrive_dead"], parameters).fetchall()))
+            opened: Counter[str] = Counter()
+            for project, count, days, ids in connection.execute(_SQL["redrive_dead"], parameters).fetchall():
+                opened[project] += count
+                connection.execute(_SQL["queue_deliveries"], {"days": days, "ids": ids})
             if opened:
                 connection.execute(_SQL["wake_dispatch"])
         by_project += opened

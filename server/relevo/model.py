@@ -112,6 +112,7 @@ class Delivery(NamedTuple):
     """Why it must not be sent any more."""
     seconds_left: float | None = None
     """Until its deadline."""
+    created_at: datetime | None = None
 
 
 class Content(NamedTuple):

@@ -33,6 +33,6 @@ class Statements(Mapping[str, bytes]):
 
 
 @cache
-def load(step: str) -> Statements:
-    """Load `sql/queries/<step>.sql`."""
-    return Statements((sql_root() / "queries" / f"{step}.sql").read_text(encoding="utf-8"))
+def load(*steps: str) -> Statements:
+    """Load `sql/queries/<step>.sql`, one or several."""
+    return Statements("\n".join((sql_root() / "queries" / f"{step}.sql").read_text(encoding="utf-8") for step in steps))

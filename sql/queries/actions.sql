@@ -46,42 +46,44 @@ select relevo.grant_door(%(role)s);
 
 -- name: count_dead
 -- Counts the dead letters a redrive would take, by error code, and those among them whose deadline has passed.
-select coalesce(d.last_error_code, 'none') as error_code, count(*)::int as deliveries,
-       count(*) filter (where exists (select from relevo.notification_events e
-                                       where e.id = d.notification_event_id and e.deadline_at <= now()))::int as too_late, min(d.last_error_message) as example,
-       (array_agg(d.id order by d.id))[1:3] as first_ids
-  from relevo.notification_deliveries d
- where d.status = 'failed'
-   and (%(ids)s::bigint[] is null or d.id = any (%(ids)s::bigint[]))
-   and (%(error_code)s::text is null or d.last_error_code = %(error_code)s)
-   and (%(event_id)s::bigint is null or (d.notification_event_id = %(event_id)s
-        and d.event_day = (select e.event_day from relevo.notification_events e where e.id = %(event_id)s)))
- group by d.last_error_code
- order by count(*) desc;
+select coalesce(g.error_code, 'none') as error_code, g.deliveries, g.too_late,
+       (select d.last_error_message from relevo.notification_deliveries d where d.event_day = g.first_day and d.id = g.first_ids[1]) as example, g.first_ids
+  from (select l.error_code, count(*)::int as deliveries,
+               count(*) filter (where exists (select from relevo.notification_events e
+                                               where e.id = l.event_id and e.deadline_at <= now()))::int as too_late,
+               (array_agg(l.delivery_id order by l.delivery_id))[1:3] as first_ids, (array_agg(l.event_day order by l.delivery_id))[1] as first_day
+          from relevo.dead_letters l
+         where true
+           and (%(ids)s::bigint[] is null or l.delivery_id = any (%(ids)s::bigint[]))
+           and (%(error_code)s::text is null or l.error_code = %(error_code)s)
+           and (%(event_id)s::bigint is null or l.event_id = %(event_id)s)
+         group by l.error_code) g
+ order by g.deliveries desc;
 
 -- name: redrive_dead
 -- Opens a batch of dead letters again, as if they had never been tried, and counts them over; those past their deadline stay.
-with dead as materialized (
-  select d.event_day, d.id, d.notification_event_id
-    from relevo.notification_deliveries d
-   where d.status = 'failed'
-     and not exists (select from relevo.notification_events e where e.id = d.notification_event_id and e.deadline_at <= now())
-     and d.completed_at <= %(began)s::timestamptz -- what fails again meanwhile is left alone
-     and not exists (select from relevo.archive_exports x -- a month on its way to the archive is not written to any more
-                      where x.entity = 'notification_deliveries' and x.month = date_trunc('month', d.event_day::timestamp)::date)
-     and (%(ids)s::bigint[] is null or d.id = any (%(ids)s::bigint[]))
-     and (%(error_code)s::text is null or d.last_error_code = %(error_code)s)
-     and (%(event_id)s::bigint is null or (d.notification_event_id = %(event_id)s
-          and d.event_day = (select e.event_day from relevo.notification_events e where e.id = %(event_id)s)))
-   order by d.event_day, d.id
+with unsealed as materialized ( -- a month on its way to the archive is not written to any more
+  select relevo.hold_open(array(select distinct n.event_day from relevo.dead_letters n)) as days
+), dead as materialized (
+  select l.event_day, l.delivery_id as id
+    from relevo.dead_letters l
+   where not exists (select from relevo.notification_events e where e.id = l.event_id and e.deadline_at <= now())
+     and l.died_at <= %(began)s::timestamptz -- what fails again meanwhile is left alone
+     and l.event_day = any ((select s.days from unsealed s)::date[])
+     and (%(ids)s::bigint[] is null or l.delivery_id = any (%(ids)s::bigint[]))
+     and (%(error_code)s::text is null or l.error_code = %(error_code)s)
+     and (%(event_id)s::bigint is null or l.event_id = %(event_id)s)
+   order by l.event_day, l.delivery_id
    limit %(limit)s
-     for no key update
+     for update
+), taken as (
+  delete from relevo.dead_letters l using dead x where l.event_day = x.event_day and l.delivery_id = x.id
 ), opened as (
   update relevo.notification_deliveries d
-     set status = 'pending', attempt_count = 0, lapse_count = 0, next_attempt_at = now(), completed_at = null, updated_at = now()
+     set status = 'pending', attempt_count = 0, lapse_count = 0, completed_at = null, updated_at = now()
     from dead x
    where d.event_day = x.event_day and d.id = x.id and d.status = 'failed'
-  returning d.notification_event_id, d.project
+  returning d.event_day, d.id, d.notification_event_id, d.project
 ), progress as (
   insert into relevo.event_progress_deltas (event_id, status, deliveries)
   select o.notification_event_id, s.status, s.sign * count(*)::int
@@ -90,7 +92,11 @@ with dead as materialized (
 ), repeated as (
   insert into relevo.event_repeat_deltas (event_id, repeats) select o.notification_event_id, count(*)::int from opened o group by o.notification_event_id
 )
-select o.project, count(*)::int from opened o group by o.project;
+select o.project, count(*)::int, array_agg(o.event_day), array_agg(o.id) from opened o group by o.project;
+
+-- name: queue_deliveries
+-- Puts deliveries that were opened again into the queue, due at once.
+select relevo.queue_deliveries(%(days)s::date[], %(ids)s::bigint[], array_fill(now(), array[cardinality(%(ids)s::bigint[])]));
 
 -- name: tell_redriven
 -- Writes down that dead letters of a project were opened again.

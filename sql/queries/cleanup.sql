@@ -64,8 +64,8 @@ with old as materialized (
      and p.breaker = 'closed' and p.pruning_stopped_at is null
      and coalesce(p.rest_until, '-infinity') < coalesce(%(now)s::timestamptz, now())
      and not exists (select from relevo.device_installations i where i.project = p.project)
-     and not exists (select from relevo.notification_deliveries d where d.project = p.project and d.status in ('pending', 'retryable'))
-     and not exists (select from relevo.notification_deliveries d where d.project = p.project and d.status = 'sent')
+     and not exists (select from relevo.due_chunks q where q.project = p.project)
+     and not exists (select from relevo.awaited_receipts w where w.project = p.project)
    order by p.filled_at
    limit %(limit)s
    for update of p skip locked

@@ -87,13 +87,13 @@ offset %(limit)s - 1
  limit 1;
 
 -- name: create_deliveries
--- Makes the deliveries of one slice, plainly, for slice and cursor commit together, so that none can be there already; counts them and
--- names the first of the phones, if they are watched.
+-- Makes the deliveries of one slice and queues them in chunks of a request's worth, plainly, for slice and cursor commit together, so that
+-- none can be there already; counts them and names the first of the phones, if they are watched.
 with made as (
   insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane,
-                                              at_most_once, next_attempt_at, deadline_at)
+                                              at_most_once, deadline_at, created_at)
   select e.event_day, e.id, t.installation_id, e.event_type, t.provider, relevo.sending_project(t.provider, t.project), e.lane, e.at_most_once,
-         coalesce(%(now)s::timestamptz, now()), e.deadline_at
+         e.deadline_at, now()
     from relevo.notification_events e
     cross join relevo.slice_targets(%(event_id)s, %(audience)s, %(buckets)s::text[], %(after_seq)s, %(upto_seq)s) t
    where e.id = %(event_id)s
@@ -102,27 +102,45 @@ with made as (
                        join relevo.notification_deliveries d
                          on d.event_day = o.event_day and d.notification_event_id = o.id and d.installation_id = t.installation_id
                       where f.event_id = e.id and d.status in ('sent', 'ok', 'unconfirmed', 'unknown'))
-  returning installation_id, project
+  returning id, installation_id, project, lane, event_day, event_type, created_at
+), queued as (
+  insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
+                                 ids, installations)
+  select m.project, m.lane, coalesce(%(now)s::timestamptz, now()), m.event_day, %(event_id)s, m.event_type, m.created_at, 0, 0, false,
+         array_agg(m.id), array_agg(m.installation_id)
+    from (select m.*, (row_number() over (partition by m.project) - 1) / 100 as piece from made m) m
+   group by m.project, m.lane, m.event_day, m.event_type, m.created_at, m.piece
 )
 select (select count(*)::int from made) as created,
        case when %(watched)s > 0 then array(select m.installation_id from made m order by m.installation_id limit %(watched)s) end as installations,
        case when %(watched)s > 0 then array(select distinct m.project from made m) end as projects;
 
 -- name: create_missing_deliveries
--- Makes the deliveries of one slice that are not there yet: after a violation showed that some are.
-insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane,
-                                            at_most_once, next_attempt_at, deadline_at)
-select e.event_day, e.id, t.installation_id, e.event_type, t.provider, relevo.sending_project(t.provider, t.project), e.lane, e.at_most_once,
-       coalesce(%(now)s::timestamptz, now()), e.deadline_at
-  from relevo.notification_events e
-  cross join relevo.slice_targets(%(event_id)s, %(audience)s, %(buckets)s::text[], %(after_seq)s, %(upto_seq)s) t
- where e.id = %(event_id)s
-   and not exists (select from relevo.event_followers f -- whoever got what this event follows is not told again
-                     join relevo.notification_events o on o.id = f.former_event_id
-                     join relevo.notification_deliveries d
-                       on d.event_day = o.event_day and d.notification_event_id = o.id and d.installation_id = t.installation_id
-                    where f.event_id = e.id and d.status in ('sent', 'ok', 'unconfirmed', 'unknown'))
-on conflict (event_day, notification_event_id, installation_id) do nothing;
+-- Makes and queues the deliveries of one slice that are not there yet: after a violation showed that some are.
+with made as (
+  insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane,
+                                              at_most_once, deadline_at, created_at)
+  select e.event_day, e.id, t.installation_id, e.event_type, t.provider, relevo.sending_project(t.provider, t.project), e.lane, e.at_most_once,
+         e.deadline_at, now()
+    from relevo.notification_events e
+    cross join relevo.slice_targets(%(event_id)s, %(audience)s, %(buckets)s::text[], %(after_seq)s, %(upto_seq)s) t
+   where e.id = %(event_id)s
+     and not exists (select from relevo.event_followers f -- whoever got what this event follows is not told again
+                       join relevo.notification_events o on o.id = f.former_event_id
+                       join relevo.notification_deliveries d
+                         on d.event_day = o.event_day and d.notification_event_id = o.id and d.installation_id = t.installation_id
+                      where f.event_id = e.id and d.status in ('sent', 'ok', 'unconfirmed', 'unknown'))
+  on conflict (event_day, notification_event_id, installation_id) do nothing
+  returning id, installation_id, project, lane, event_day, event_type, created_at
+), queued as (
+  insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
+                                 ids, installations)
+  select m.project, m.lane, coalesce(%(now)s::timestamptz, now()), m.event_day, %(event_id)s, m.event_type, m.created_at, 0, 0, false,
+         array_agg(m.id), array_agg(m.installation_id)
+    from (select m.*, (row_number() over (partition by m.project) - 1) / 100 as piece from made m) m
+   group by m.project, m.lane, m.event_day, m.event_type, m.created_at, m.piece
+)
+select count(*)::int from made;
 
 -- name: count_targets
 -- Counts the targets of a slice, where not all of them became new deliveries.
@@ -163,18 +181,20 @@ select e.id, e.event_day
    for update skip locked;
 
 -- name: cancel_deliveries
--- Ends a batch of an ended event's deliveries that nobody holds, and counts them off.
-with open as materialized (
+-- Ends some chunks of an ended event's deliveries, and counts them off; what is claimed is ended by its holder.
+with taken as materialized (
+  delete from relevo.due_chunks q
+   where q.id = any (array(select o.id from relevo.due_chunks o where o.event_id = %(event_id)s
+                            order by o.id limit greatest(1, %(limit)s / 100) for update skip locked))
+  returning q.event_day, q.ids
+), open as materialized (
   select d.event_day, d.id, d.status
-    from relevo.notification_deliveries d
-   where d.event_day = %(day)s and d.notification_event_id = %(event_id)s
-     and d.status in ('pending', 'retryable') and d.claim_token is null
-   limit %(limit)s
-     for update skip locked
+    from (select t.event_day, u.id from taken t cross join unnest(t.ids) as u(id) order by 1, 2) k
+    cross join lateral (select d.event_day, d.id, d.status from relevo.notification_deliveries d
+                         where d.event_day = k.event_day and d.id = k.id for no key update) d
 ), ended as (
   update relevo.notification_deliveries d
-     set status = 'cancelled', next_attempt_at = null, completed_at = coalesce(%(now)s::timestamptz, now()),
-         updated_at = coalesce(%(now)s::timestamptz, now())
+     set status = 'cancelled', completed_at = coalesce(%(now)s::timestamptz, now()), updated_at = coalesce(%(now)s::timestamptz, now())
     from open o
    where d.event_day = o.event_day and d.id = o.id
   returning o.status
@@ -185,15 +205,14 @@ with open as materialized (
           union all
           select 'cancelled', count(*)::int from ended having count(*) > 0) s
 )
-select count(*)::int from ended;
+select (select count(*)::int from ended), (select count(*)::int from taken);
 
 -- name: mark_swept
 -- Notes whether nothing open is left of an ended event; if something is, the event goes to the end of the line.
 update relevo.notification_events e
    set updated_at = clock_timestamp(),
-       swept_at = case when not exists (
-         select from relevo.notification_deliveries d
-          where d.event_day = %(day)s and d.notification_event_id = %(event_id)s and d.status in ('pending', 'retryable'))
+       swept_at = case when not exists (select from relevo.due_chunks q where q.event_id = %(event_id)s)
+                        and not exists (select from relevo.claims c where %(event_id)s = any (c.events))
          then coalesce(%(now)s::timestamptz, now()) end
  where e.id = %(event_id)s
 returning e.swept_at is not null;

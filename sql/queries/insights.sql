@@ -52,28 +52,25 @@ select now() as now,
           from relevo.claims c where c.leased_until <= now()) as oldest_expired_s,
        (select count(*)::int from (select from relevo.notification_events e
                                     where e.state in ('waiting', 'fanning') and e.scheduled_at <= now() limit 1000) x) as events_waiting,
-       exists (select from relevo.notification_deliveries d
-                where d.status = 'sent' and coalesce(d.next_receipt_at, '-infinity') <= now()) as receipts_due;
+       exists (select from relevo.awaited_receipts w where w.look_at <= now()) as receipts_due;
 
 -- name: list_due
 -- Lists what is due now per project and lane: how much, up to a bound, and since when the oldest.
 with recursive lane as (
-  (select d.project, d.lane from relevo.notification_deliveries d
-    where d.status in ('pending', 'retryable') order by d.project, d.lane limit 1)
+  (select q.project, q.lane from relevo.due_chunks q order by q.project, q.lane limit 1)
   union all
   select n.project, n.lane
     from lane l
-    cross join lateral (select d.project, d.lane from relevo.notification_deliveries d
-                         where d.status in ('pending', 'retryable') and (d.project, d.lane) > (l.project, l.lane)
-                         order by d.project, d.lane limit 1) n
+    cross join lateral (select q.project, q.lane from relevo.due_chunks q
+                         where (q.project, q.lane) > (l.project, l.lane)
+                         order by q.project, q.lane limit 1) n
 )
 select l.project, l.lane, x.due, extract(epoch from now() - x.oldest_at)::float8 as oldest_s
   from lane l
-  cross join lateral (select count(*)::int as due, min(y.next_attempt_at) as oldest_at
-                        from (select d.next_attempt_at from relevo.notification_deliveries d
-                               where d.status in ('pending', 'retryable') and d.project = l.project and d.lane = l.lane
-                                 and d.next_attempt_at <= now() and d.claim_token is null
-                               order by d.next_attempt_at, d.id limit %(most)s) y) x
+  cross join lateral (select least(sum(y.deliveries), %(most)s)::int as due, min(y.due_at) as oldest_at
+                        from (select q.due_at, cardinality(q.ids) as deliveries from relevo.due_chunks q
+                               where q.project = l.project and q.lane = l.lane and q.due_at <= now()
+                               order by q.due_at, q.id limit %(most)s) y) x
  where x.due > 0
  order by x.oldest_at
  limit %(limit)s;
@@ -130,8 +127,10 @@ select i.at, i.what, concat_ws(': ', i.project, i.detail) as detail
 
 -- name: list_event_errors
 -- Lists what went wrong in an event's deliveries, most frequent first, and when the next is tried again, out of a bounded sample.
-select x.status, x.last_error_code, count(*)::int as deliveries, min(x.last_error_message) as example, min(x.next_attempt_at) as next_attempt_at
-  from (select d.status, d.last_error_code, d.last_error_message, d.next_attempt_at
+select x.status, x.last_error_code, count(*)::int as deliveries, min(x.last_error_message) as example,
+       case when x.status in ('pending', 'retryable')
+            then (select min(q.due_at) from relevo.due_chunks q where q.event_id = %(event_id)s and q.had_error) end as next_attempt_at
+  from (select d.status, d.last_error_code, d.last_error_message
           from relevo.notification_events e
           join relevo.notification_deliveries d on d.event_day = e.event_day and d.notification_event_id = e.id
          where e.id = %(event_id)s and d.last_error_code is not null
@@ -141,28 +140,28 @@ select x.status, x.last_error_code, count(*)::int as deliveries, min(x.last_erro
  limit 10;
 
 -- name: list_event_waits
--- Tells why what is open of an event waits, and until when, per project, out of a bounded sample of its deliveries.
-select x.project, x.lane, count(*)::int as deliveries, min(x.next_attempt_at) as next_attempt_at, bool_or(x.claimed) as claimed,
+-- Tells why what is open of an event waits, and until when, per project, out of a bounded number of its chunks and claims.
+select x.project, x.lane, sum(x.deliveries)::int as deliveries, min(x.due_at) as next_attempt_at, bool_or(x.claimed) as claimed,
        p.breaker, p.breaker_reason, p.probe_at, p.rest_until,
        x.lane = 'bulk' and exists (select from relevo.event_repeats r where r.event_id = %(event_id)s and r.held_at is not null) as repeats_held
-  from (select d.project, d.lane, d.next_attempt_at, d.claim_token is not null as claimed
-          from relevo.notification_events e
-          join relevo.notification_deliveries d on d.event_day = e.event_day and d.notification_event_id = e.id
-         where e.id = %(event_id)s and d.status in ('pending', 'retryable')
-         limit 10000) x
+  from (select q.project, q.lane, q.due_at, cardinality(q.ids) as deliveries, false as claimed
+          from (select * from relevo.due_chunks q where q.event_id = %(event_id)s limit 10000) q
+        union all
+        select d.project, d.lane, c.due_at, 1, true
+          from (select * from relevo.claims c where %(event_id)s = any (c.events) limit 100) c
+          cross join unnest(c.days, c.ids) as u(event_day, id)
+          join relevo.notification_deliveries d on d.event_day = u.event_day and d.id = u.id and d.notification_event_id = %(event_id)s) x
   left join relevo.projects p on p.project = x.project
  group by x.project, x.lane, p.project
  order by x.project, x.lane
  limit 50;
 
 -- name: count_event_claimed
--- Counts what of an event is being sent right now, out of a bounded sample of its deliveries.
+-- Counts what of an event is being sent right now, out of a bounded number of claims.
 select count(*)::int as claimed
-  from (select d.claim_token
-          from relevo.notification_events e
-          join relevo.notification_deliveries d on d.event_day = e.event_day and d.notification_event_id = e.id
-         where e.id = %(event_id)s and d.status in ('pending', 'retryable') and d.claim_token is not null
-         limit 10000) x;
+  from (select * from relevo.claims c where %(event_id)s = any (c.events) limit 100) c
+  cross join unnest(c.days, c.ids) as u(event_day, id)
+  join relevo.notification_deliveries d on d.event_day = u.event_day and d.id = u.id and d.notification_event_id = %(event_id)s;
 
 -- name: list_installations
 -- Lists installations, newest first, with what they asked for; a token shows its first letters and a mark by which two can be told apart.

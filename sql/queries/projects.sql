@@ -1,50 +1,46 @@
 -- name: list_due_lanes
--- Finds the projects and lanes that have something due, by skipping along the due index, and when the next thing falls due.
+-- Finds the projects and lanes that have something due, by skipping along the queue's index, and when the next thing falls due.
 with recursive lane as (
-  (select d.project, d.lane from relevo.notification_deliveries d
-    where d.status in ('pending', 'retryable') order by d.project, d.lane limit 1)
+  (select q.project, q.lane from relevo.due_chunks q order by q.project, q.lane limit 1)
   union all
   select n.project, n.lane
     from lane l
-    cross join lateral (select d.project, d.lane from relevo.notification_deliveries d
-                         where d.status in ('pending', 'retryable') and (d.project, d.lane) > (l.project, l.lane)
-                         order by d.project, d.lane limit 1) n
+    cross join lateral (select q.project, q.lane from relevo.due_chunks q
+                         where (q.project, q.lane) > (l.project, l.lane)
+                         order by q.project, q.lane limit 1) n
 )
-select l.project, l.lane, extract(epoch from f.next_attempt_at - coalesce(%(now)s::timestamptz, now()))::float8 as due_in_s
+select l.project, l.lane, extract(epoch from f.due_at - coalesce(%(now)s::timestamptz, now()))::float8 as due_in_s
   from lane l
-  cross join lateral (select d.next_attempt_at from relevo.notification_deliveries d
-                       where d.status in ('pending', 'retryable') and d.project = l.project and d.lane = l.lane and d.claim_token is null
-                       order by d.next_attempt_at, d.id limit 1) f
- order by f.next_attempt_at > coalesce(%(now)s::timestamptz, now()), l.lane desc, f.next_attempt_at
+  cross join lateral (select q.due_at from relevo.due_chunks q
+                       where q.project = l.project and q.lane = l.lane order by q.due_at, q.id limit 1) f
+ order by f.due_at > coalesce(%(now)s::timestamptz, now()), l.lane desc, f.due_at
  limit %(limit)s;
 
 -- name: list_due_receipts
 -- Finds the projects that have receipts to ask for, by skipping along their index, and when the next one falls due and may be asked for.
 with recursive named as (
-  (select d.project from relevo.notification_deliveries d where d.status = 'sent' order by d.project limit 1)
+  (select w.project from relevo.awaited_receipts w order by w.project limit 1)
   union all
   select n.project
     from named p
-    cross join lateral (select d.project from relevo.notification_deliveries d
-                         where d.status = 'sent' and d.project > p.project order by d.project limit 1) n
+    cross join lateral (select w.project from relevo.awaited_receipts w where w.project > p.project order by w.project limit 1) n
 )
 select p.project,
-       extract(epoch from greatest(f.due_at, r.receipts_after, '2000-01-01Z') - coalesce(%(now)s::timestamptz, now()))::float8 as due_in_s
+       extract(epoch from greatest(f.look_at, r.receipts_after, '2000-01-01Z') - coalesce(%(now)s::timestamptz, now()))::float8 as due_in_s
   from named p
   left join relevo.projects r on r.project = p.project
-  cross join lateral (select coalesce(d.next_receipt_at, '-infinity') as due_at from relevo.notification_deliveries d
-                       where d.status = 'sent' and d.project = p.project and d.claim_token is null
-                       order by coalesce(d.next_receipt_at, '-infinity'), d.id limit 1) f
- order by greatest(f.due_at, r.receipts_after)
+  cross join lateral (select w.look_at from relevo.awaited_receipts w
+                       where w.project = p.project and w.claim_token is null
+                       order by w.look_at, w.id limit 1) f
+ order by greatest(f.look_at, r.receipts_after)
  limit %(limit)s;
 
 -- name: count_due
 -- Counts what is due in one lane, but no further than asked for.
-select count(*)::int
-  from (select from relevo.notification_deliveries d
-         where d.status in ('pending', 'retryable') and d.project = %(project)s and d.lane = %(lane)s
-           and d.next_attempt_at <= coalesce(%(now)s::timestamptz, now()) and d.claim_token is null
-         order by d.next_attempt_at, d.id
+select least(coalesce(sum(x.deliveries), 0), %(limit)s)::int
+  from (select cardinality(q.ids) as deliveries from relevo.due_chunks q
+         where q.project = %(project)s and q.lane = %(lane)s and q.due_at <= coalesce(%(now)s::timestamptz, now())
+         order by q.due_at, q.id
          limit %(limit)s) x;
 
 -- name: add_project

@@ -152,7 +152,8 @@ def _create(connection: Connection, slice_of: dict[str, Any], watch: runaway.Wat
             if watch is not None and created and (stop := watch.weigh(phones)) is not None:
                 raise psycopg.Rollback(making)
     except pg.UniqueViolation:
-        created = connection.execute(_SQL["create_missing_deliveries"], slice_of).rowcount
+        made = connection.execute(_SQL["create_missing_deliveries"], slice_of).fetchone()
+        created = made[0] if made else 0
         row = connection.execute(_SQL["count_targets"], slice_of).fetchone()
         return (row[0] if row else created), created
     if watch is not None and stop is not None:
@@ -173,8 +174,8 @@ def _sweep(run: Run, connection: Connection) -> Step:
     limit = run.settings.fanout_slice_size
     ending = {"event_id": row[0], "day": row[1], "limit": limit, "now": run.now}
     ended = connection.execute(_SQL["cancel_deliveries"], ending).fetchone()
-    cancelled = ended[0] if ended else 0
-    if cancelled == limit:
+    cancelled, chunks = ended or (0, 0)
+    if chunks == max(1, limit // 100):  # there may be more
         return Step({"deliveries_cancelled": cancelled}, items=cancelled, more=True)
     swept = connection.execute(_SQL["mark_swept"], ending).fetchone()
     counts = {"deliveries_cancelled": cancelled, "events_ended": int(swept is not None and swept[0])}

@@ -16,7 +16,6 @@ import structlog
 from relevo import queries
 from relevo.config import Settings
 from relevo.db import BUSY, Connection, Database, Manner, array, storable, text_array
-from relevo.delivery.limits import LeaseClass, batch_of, lease_class
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.logs import normalise_error, scrub
 from relevo.model import (
@@ -33,7 +32,7 @@ from relevo.model import (
 )
 from relevo.runtime.heartbeat import Heartbeat, Loss, Renewed
 
-_SQL = queries.load("claims")
+_SQL = queries.load("claims", "journal", "settle", "receipts")
 _log = structlog.get_logger("relevo.claims")
 _FOREIGN_FOR_S = 5.0
 _PROBES_LOOK_AT = 5_000  # of the oldest due deliveries
@@ -134,6 +133,7 @@ class Claims:
             "shard_index": shard.index if shard else None,
             "shard_count": shard.count if shard else None,
             "lease_ms": self._settings.outbox_lease_duration_ms,
+            "suspect_lapses": self._settings.outbox_suspect_lapses,
             "probe": probe,
             "look_at": _PROBES_LOOK_AT,
             "now": now,
@@ -153,7 +153,10 @@ class Claims:
     def claim_awaiting(
         self, project: str, *, limit: int, shard: Shard | None = None, now: datetime | None = None
     ) -> Claim | None:
-        """Take up to `limit` sent deliveries of a project whose receipt is due, or None."""
+        """Take sent deliveries of a project whose receipts are due, or None.
+
+        What was sent together is asked for together: up to `limit`, or one request's worth if that is more.
+        """
         self._refuse_without_heartbeat()
         token, since = uuid4(), time.monotonic()
         parameters = {
@@ -168,11 +171,10 @@ class Claims:
             "now": now,
         }
         with self._transaction("bound_relaxed") as connection:
-            picked = [Awaiting(*row) for row in connection.execute(_SQL["pick_awaiting"], parameters)]
-            if not picked:
-                return None
-            claim = Claim(token, "receipt", project, self._settings.outbox_lease_duration_ms, tuple(picked), since)
-            connection.execute(_SQL["claim_picked"], parameters | _keys(claim.deliveries))
+            taken = [Awaiting(*row) for row in connection.execute(_SQL["claim_awaited"], parameters)]
+        if not taken:
+            return None
+        claim = Claim(token, "receipt", project, self._settings.outbox_lease_duration_ms, tuple(taken), since)
         self.keep(claim)
         return claim
 
@@ -206,19 +208,10 @@ class Claims:
 
     def _take(self, token: UUID, cycle: str, parameters: dict[str, Any]) -> Claim | None:
         with self._transaction("bound_relaxed") as connection:  # the journal's commit brings it to the disk
-            mine = self._types(connection)
-            chosen = self._lease_class(connection, parameters | mine)
-            if chosen is None:
-                return None
-            asked = parameters | _narrowed(mine, chosen) | {"lease_ms": chosen.lease_ms}
-            pick = self._pick_probe if asked.get("probe") else self._pick_due
-            picked = pick(connection, asked)
-            batch = batch_of(picked, self._settings.outbox_suspect_lapses)
-            if not batch:
-                return None
-            claim = Claim(token, cycle, parameters["project"], chosen.lease_ms, tuple(batch))
-            connection.execute(_SQL["claim_picked"], asked | _keys(batch))
-        return claim
+            asked = parameters | self._types(connection)
+            statement = "claim_probe" if asked.get("probe") else "claim_due"
+            rows = connection.execute(_SQL[statement], asked).fetchall()
+        return _claimed(token, cycle, parameters["project"], rows)
 
     @property
     def limited(self) -> bool:
@@ -239,28 +232,6 @@ class Claims:
         only = self._settings.worker_event_types
         return {"only_types": list(only) if only else None, "not_types": foreign or None}
 
-    def _pick_due(self, connection: Connection, asked: dict[str, Any]) -> list[Delivery]:
-        return _deliveries(connection, "pick_due", asked)
-
-    def _pick_probe(self, connection: Connection, asked: dict[str, Any]) -> list[Delivery]:
-        picked = connection.execute(_SQL["pick_probe"], asked).fetchall()
-        keys = {
-            "token": None,
-            "days": [day for day, _ in picked],
-            "ids": [key for _, key in picked],
-            "now": asked["now"],
-        }
-        found = {delivery.id: delivery for delivery in _deliveries(connection, "adopt_claim", keys)}
-        return [found[key] for _, key in picked if key in found]
-
-    def _lease_class(self, connection: Connection, parameters: dict[str, Any]) -> LeaseClass | None:
-        default_ms = self._settings.outbox_lease_duration_ms
-        leases: dict[str, int] = dict(connection.execute(_SQL["list_leases"]).fetchall())
-        if not leases:
-            return LeaseClass(default_ms)
-        oldest = connection.execute(_SQL["find_oldest_type"], parameters).fetchone()
-        return lease_class(oldest[0], leases, default_ms) if oldest else None
-
     def _adopt(self, token: UUID, cycle: str, parameters: dict[str, Any]) -> Claim | None:
         """After a lost COMMIT answer: bar the token if its claim does not stand, else read it back and go on.
 
@@ -270,14 +241,10 @@ class Claims:
             connection.execute(_SQL["wait_for_locks"])
             if connection.execute(_SQL["bar_claim"], parameters).fetchone() is not None:
                 return None
-            row = connection.execute(_SQL["read_claim"], {"token": token}).fetchone()
-            if row is None:
-                return None
-            lease_ms, days, ids = row
-            keys = {"token": token, "days": days, "ids": ids, "now": parameters["now"]}
-            deliveries = _deliveries(connection, "adopt_claim", keys)
-        _log.info("claim_adopted", claim=str(token), deliveries=len(deliveries))
-        return Claim(token, cycle, parameters["project"], lease_ms, tuple(deliveries))
+            connection.execute(_SQL["lock_claim"], {"token": token})
+            rows = connection.execute(_SQL["adopt_claim"], {"token": token, "now": parameters["now"]}).fetchall()
+        _log.info("claim_adopted", claim=str(token), deliveries=len(rows))
+        return _claimed(token, cycle, parameters["project"], rows)
 
     def journal(self, claim: Claim, wave: Sequence[PushRequest], now: datetime | None = None) -> list[Verdict]:
         """Record a wave of requests before they are sent, and learn which of their deliveries may be sent.
@@ -290,15 +257,22 @@ class Claims:
 
     def _write_journal(self, claim: Claim, wave: Sequence[PushRequest], now: datetime | None) -> list[Verdict]:
         asked = [delivery for request in wave for delivery in request.deliveries]
-        requests = [each for request in wave for each in [str(request.id)] * len(request.deliveries)]
+        numbers = [number for number, request in enumerate(wave, start=1) for _ in request.deliveries]
+        kinds, made = _sorted_out(asked, lambda d: (d.event_day, d.notification_event_id, d.created_at))
         with self._transaction() as connection:
             rows = connection.execute(
                 _SQL["journal_wave"],
                 {
                     "token": claim.token,
                     "project": claim.project,
-                    "request_ids": array(requests),
-                    **_keys(asked),
+                    "request_ids": array([request.id for request in wave]),
+                    "requests": array(numbers),
+                    "kinds": array(kinds),
+                    "kind_days": [each[0] for each in made],
+                    "kind_events": [each[1] for each in made],
+                    "kind_made": [each[2] for each in made],
+                    "ids": array([delivery.id for delivery in asked]),
+                    "installations": array([delivery.installation_id for delivery in asked]),
                     "versions": _versions(asked),
                     "timeout_ms": self._settings.push_request_timeout_ms,
                     "now": now,
@@ -351,10 +325,11 @@ class Claims:
         return [changed.get(verdict.id, verdict) for verdict in verdicts]
 
     def mark_unsent(self, claim: Claim, requests: Sequence[UUID], now: datetime | None = None) -> None:
-        """Note that journalled requests of a lost claim were not even begun; nothing else of it is touched."""
+        """Note that journalled requests were not even begun; what was given up because of them is due again."""
         with self._transaction() as connection:
             marked = {"token": claim.token, "request_ids": array(requests), "now": now}
-            connection.execute(_SQL["mark_unsent"], marked)
+            opened = connection.execute(_SQL["mark_unsent"], marked).fetchall()
+            _queue(connection, [row[0] for row in opened], [row[1] for row in opened], [row[2] for row in opened])
 
     def settle(
         self,
@@ -377,14 +352,17 @@ class Claims:
         late = (0, 0)
         with self._transaction() as connection:
             written: dict[str, int] = {}
+            since = time.monotonic()
             if claim.loss is None:  # a claim known to be lost is a reaper's to end, even while its row still stands
                 connection.execute(_SQL["lock_claim"], {"token": claim.token})
-                written = dict(connection.execute(_SQL["settle_deliveries"], parameters).fetchall())
+                written = _written(connection, "settle_deliveries", parameters)
             if sum(written.values()) < len(answers):
                 late = connection.execute(_SQL["keep_late_tickets"], parameters).fetchone() or (0, 0)
             disabled = self._disable(connection, claim, answers, may_prune, now) if written.get("invalid") else 0
         if finish:
             self._heartbeat.drop(claim.token)
+        elif written:
+            claim.renewed(max(claim.since, since))
         return Settlement(written, closed_late=late[0], kept_as_evidence=late[1], tokens_disabled=disabled)
 
     def outcomes(
@@ -449,7 +427,6 @@ class Claims:
             "floors_ms": [sort[5] for sort in sorts],
             "receipt_ms": self._settings.receipt_first_poll_ms,
             "give_up_ms": self._settings.receipt_give_up_ms,
-            "finish": len(answers) == len(claim.deliveries),
             "now": now,
         }
         gone = [
@@ -466,7 +443,7 @@ class Claims:
         ]
         with self._transaction() as connection:
             connection.execute(_SQL["lock_claim"], {"token": claim.token})
-            written: dict[str, int] = dict(connection.execute(_SQL["settle_receipts"], parameters).fetchall())
+            written = _written(connection, "settle_receipts", parameters)
             disabled = self._disable(connection, claim, gone, may_prune, now) if written.get("invalid") else 0
         self._heartbeat.drop(claim.token)
         return Settlement(written, tokens_disabled=disabled)
@@ -518,14 +495,6 @@ class Claims:
             return end_claim(connection, self._settings, claim.token, lapsed=lapsed, now=now)
 
 
-def _narrowed(mine: Mapping[str, list[str] | None], chosen: LeaseClass) -> dict[str, list[str] | None]:
-    """Return the types that share one lease, as far as this worker may claim them."""
-    only, without = mine["only_types"], mine["not_types"]
-    if chosen.only is not None:
-        only = [name for name in chosen.only if only is None or name in only]
-    return {"only_types": only, "not_types": sorted({*(without or ()), *(chosen.without or ())}) or None}
-
-
 def explain_loss(connection: Connection, claim: Claim) -> LossReason:
     """Tell why a claim is no longer ours, in a transaction that goes by keys.
 
@@ -568,14 +537,36 @@ def end_claim(
         },
     ).fetchall()
     counts: Counter[str] = Counter()
-    for status, ambiguous, deliveries, _ in rows:
+    for status, ambiguous, deliveries, _, days, ids, due_at in rows:
         counts[status] += deliveries
         counts["ambiguous"] += deliveries if ambiguous else 0
+        if status in ("pending", "retryable"):
+            _queue(connection, days, ids, [due_at] * deliveries)
     return counts
 
 
-def _deliveries(connection: Connection, statement: str, parameters: dict[str, Any]) -> list[Delivery]:
-    return [Delivery(*row) for row in connection.execute(_SQL[statement], parameters)]
+def _claimed(token: UUID, cycle: str, project: str, rows: Sequence[tuple[Any, ...]]) -> Claim | None:
+    """Return the claim that a statement tells of, its lease behind each delivery; None if it took nothing."""
+    if not rows:
+        return None
+    return Claim(token, cycle, project, rows[0][-1], tuple([Delivery._make(row[:-1]) for row in rows]))
+
+
+def _written(connection: Connection, statement: str, parameters: dict[str, Any]) -> dict[str, int]:
+    """Write outcomes, put into the queue what is tried again, and return how many deliveries became what."""
+    written: dict[str, int] = {}
+    for status, deliveries, days, ids, due in connection.execute(_SQL[statement], parameters).fetchall():
+        if status is None:
+            _queue(connection, days, ids, due)
+        else:
+            written[status] = written.get(status, 0) + deliveries
+    return written
+
+
+def _queue(connection: Connection, days: Sequence[date], ids: Sequence[int], due: Sequence[datetime]) -> None:
+    if ids:
+        queued = {"days": array(days), "ids": array(ids), "due": list(due)}
+        connection.execute(_SQL["queue_deliveries"], queued)
 
 
 def _keys(deliveries: Sequence[Delivery] | Sequence[Awaiting] | Sequence[Answer]) -> dict[str, str]:

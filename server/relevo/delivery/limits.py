@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
-from relevo.model import Delivery, Lane
+from relevo.model import Lane
 
 AnswerSource = Literal["request", "receipt"]
 Why = Literal["granted", "rate", "rest", "breaker", "connections"]
@@ -268,31 +268,6 @@ def batch_limit(*, most: int, chunk: int, connections: int, under_way: int, late
     """
     in_time = int(connections * lease_ms / 3 / max(latency_ms, 1.0)) - under_way
     return min(most, chunk * max(1, min(connections, in_time)))
-
-
-def batch_of(picked: Sequence[Delivery], suspect_lapses: int) -> Sequence[Delivery]:
-    """Keep a suspect delivery, whose claims lapsed before, out of every batch but one of its own."""
-    if picked and picked[0].lapse_count >= suspect_lapses:
-        return picked[:1]
-    return [delivery for delivery in picked if delivery.lapse_count < suspect_lapses]
-
-
-@dataclass(frozen=True)
-class LeaseClass:
-    """The event types that share one lease; None for `only` means all but `without`."""
-
-    lease_ms: int
-    only: tuple[str, ...] | None = None
-    without: tuple[str, ...] | None = None
-
-
-def lease_class(oldest: str, leases: Mapping[str, int], default_ms: int) -> LeaseClass:
-    """Return which types may share a claim with the oldest due delivery's type."""
-    lease_ms = leases.get(oldest, default_ms)
-    if lease_ms == default_ms:
-        others = tuple(sorted(name for name, ms in leases.items() if ms != default_ms))
-        return LeaseClass(lease_ms, without=others or None)
-    return LeaseClass(lease_ms, only=tuple(sorted(name for name, ms in leases.items() if ms == lease_ms)))
 
 
 def _probe(state: Project, rules: Rules, now: datetime) -> tuple[Project, Grant]:

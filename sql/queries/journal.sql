@@ -1,0 +1,115 @@
+-- What stands between a claim and its requests: a claim that stands is locked KEY SHARE, so that a reaper, which locks it FOR UPDATE, comes
+-- before the journal or sees it. Late tickets are looked for by the key of their delivery; one that is committed before is seen.
+
+-- name: journal_wave
+-- The fence before the POST: records which deliveries go into which request, from a live claim with enough lease left, and tells
+-- what must not be sent as it was claimed: what got a late ticket, came too late, was ended, or whose installation changed.
+with live as materialized (
+  select c.token, c.worker_id, c.ids, exists (select from relevo.late_tickets) as any_late
+    from relevo.claims c
+   where c.token = %(token)s
+     and c.leased_until > coalesce(%(now)s::timestamptz, now()) + %(timeout_ms)s * interval '1 millisecond'
+     for key share
+), kind as materialized ( -- the deliveries of one event that were made together
+  select k.kind, k.event_day, k.created_at, e.id as event_id, e.deadline_at, e.ended_at, e.category
+    from unnest(%(kind_days)s::date[], %(kind_events)s::bigint[], %(kind_made)s::timestamptz[])
+      with ordinality as k(event_day, event_id, created_at, kind)
+    left join lateral (select e.id, e.deadline_at, e.ended_at, e.category from relevo.notification_events e where e.id = k.event_id offset 0) e on true
+), held as materialized (
+  select w.request, k.event_day, w.id,
+         case when t.ticket_id is not null then 'sent'
+              when k.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'deadline_passed'
+              when k.ended_at is not null then 'event_ended'
+              when i.handled_before >= k.created_at then 'handled_elsewhere'
+              when i.installation_id is null then 'installation_gone'
+              when not i.may_receive then 'not_allowed'
+              when k.category = any (i.opt_outs) then 'opted_out'
+              when i.token_version is distinct from w.token_version then 'token_changed'
+              else 'send' end as verdict,
+         t.ticket_id
+    from live
+    cross join unnest(%(requests)s::int[], %(kinds)s::int[], %(ids)s::bigint[], %(installations)s::uuid[], %(versions)s::int[])
+      as w(request, kind, id, installation_id, token_version)
+    join kind k on k.kind = w.kind
+    left join lateral (select i.installation_id, i.handled_before, i.opt_outs, i.token_version, relevo.may_receive(i) as may_receive
+                         from relevo.device_installations i
+                        where i.installation_id = w.installation_id
+                       offset 0) i on true
+    left join lateral (select l.ticket_id from relevo.late_tickets l
+                         left join relevo.notification_deliveries d on d.event_day = l.event_day and d.id = l.delivery_id
+                        where live.any_late and l.event_day = k.event_day and l.delivery_id = w.id
+                          and l.ticket_id is distinct from d.provider_ticket_id
+                        order by l.recorded_at desc limit 1) t on true
+   where (w.id in (select u.id from live m cross join unnest(m.ids) as u(id))) is true
+), journalled as (
+  insert into relevo.push_requests (request_day, id, claim_token, worker_id, project, journalled_at, days, ids)
+  select (coalesce(%(now)s::timestamptz, now()) at time zone 'UTC')::date, r.id, live.token, live.worker_id, %(project)s,
+         coalesce(%(now)s::timestamptz, now()), array_agg(h.event_day), array_agg(h.id)
+    from live
+    cross join held h
+    join unnest(%(request_ids)s::uuid[]) with ordinality as r(id, request) on r.request = h.request
+   where h.verdict = 'send'
+   group by r.id, live.token, live.worker_id
+)
+-- what may not be sent, and one row with the number of those that may: from a live claim alone
+select h.event_day, h.id, h.verdict, h.ticket_id from held h where h.verdict <> 'send'
+union all
+select null, (select count(*) from held h where h.verdict = 'send'), 'send', null from live;
+
+-- name: recheck_journalled
+-- Looks once more at the installations of a wave whose journal is committed: a change that committed while it was written is seen
+-- here, and no lock of ours keeps an app waiting for that.
+select w.event_day, w.id,
+       case when i.installation_id is null then 'installation_gone'
+            when not i.may_receive then 'not_allowed'
+            when i.token_version is distinct from w.token_version then 'token_changed'
+            else 'opted_out' end as verdict,
+       null as ticket_id
+  from unnest(%(days)s::date[], %(ids)s::bigint[], %(installations)s::uuid[], %(versions)s::int[], %(events)s::bigint[])
+    as w(event_day, id, installation_id, token_version, event_id)
+  left join lateral (select i.installation_id, i.opt_outs, i.token_version, relevo.may_receive(i) as may_receive
+                       from relevo.device_installations i
+                      where i.installation_id = w.installation_id
+                     offset 0) i on true
+ where i.token_version is distinct from w.token_version or not i.may_receive
+    or (i.opt_outs <> '{}' and exists (
+          select from relevo.notification_events e where e.id = w.event_id and e.category = any (i.opt_outs)));
+
+-- name: read_journalled
+-- Reads which deliveries a wave's requests really hold, where some were not ours any more.
+select u.id from relevo.push_requests r cross join unnest(r.ids) as u(id)
+ where r.claim_token = %(token)s and r.answered_at is null and r.id = any (%(request_ids)s::uuid[]);
+
+-- name: mark_unsent
+-- Notes that journalled requests were not even begun, so that whoever ends the claim does not take them for ambiguous; what was given up
+-- as unknown because of them, the claim being gone, is opened again, and named for the queue.
+with unsent as materialized (
+  update relevo.push_requests r
+     set answered_at = coalesce(%(now)s::timestamptz, now()), outcome = 'held_back'
+   where r.claim_token = %(token)s and r.answered_at is null and r.id = any (%(request_ids)s::uuid[])
+  returning r.days, r.ids
+), unsealed as materialized ( -- a month on its way to the archive is not written to any more
+  select relevo.hold_open(array(select distinct n.event_day from unsent m cross join unnest(m.days) as n(event_day))) as days
+   where not exists (select from relevo.claims c where c.token = %(token)s)
+), given_up as materialized (
+  select d.event_day, d.id
+    from (select u.event_day, u.id from unsent cross join unnest(unsent.days, unsent.ids) as u(event_day, id)
+           where u.event_day = any ((select s.days from unsealed s)::date[])
+           order by u.event_day, u.id) u
+    cross join lateral (select d.event_day, d.id from relevo.notification_deliveries d
+                         where d.event_day = u.event_day and d.id = u.id and d.status = 'unknown' and d.last_error_code = 'answer_not_seen'
+                           for no key update) d
+), opened as (
+  update relevo.notification_deliveries d
+     set status = case when d.attempt_count > 1 then 'retryable' else 'pending' end, attempt_count = greatest(d.attempt_count - 1, 0),
+         completed_at = null, updated_at = coalesce(%(now)s::timestamptz, now()), last_error_code = null, last_error_message = null
+    from given_up g
+   where d.event_day = g.event_day and d.id = g.id
+  returning d.event_day, d.id, d.notification_event_id as event_id, d.status
+), progress as (
+  insert into relevo.event_progress_deltas (event_id, status, deliveries)
+  select m.event_id, m.status, sum(m.n)::int
+    from (select o.event_id, o.status, 1 as n from opened o union all select o.event_id, 'unknown', -1 from opened o) m
+   group by m.event_id, m.status
+)
+select o.event_day, o.id, coalesce(%(now)s::timestamptz, now()) as due_at from opened o;
