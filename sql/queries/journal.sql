@@ -87,17 +87,18 @@ with unsent as materialized (
   update relevo.push_requests r
      set answered_at = coalesce(%(now)s::timestamptz, now()), outcome = 'held_back'
    where r.claim_token = %(token)s and r.answered_at is null and r.id = any (%(request_ids)s::uuid[])
-  returning r.days, r.ids
+  returning r.days, r.ids, r.journalled_at
 ), unsealed as materialized ( -- a month on its way to the archive is not written to any more
   select relevo.hold_open(array(select distinct n.event_day from unsent m cross join unnest(m.days) as n(event_day))) as days
    where not exists (select from relevo.claims c where c.token = %(token)s)
 ), given_up as materialized (
   select d.event_day, d.id
-    from (select u.event_day, u.id from unsent cross join unnest(unsent.days, unsent.ids) as u(event_day, id)
+    from (select u.event_day, u.id, unsent.journalled_at from unsent cross join unnest(unsent.days, unsent.ids) as u(event_day, id)
            where u.event_day = any ((select s.days from unsealed s)::date[])
            order by u.event_day, u.id) u
     cross join lateral (select d.event_day, d.id from relevo.notification_deliveries d
                          where d.event_day = u.event_day and d.id = u.id and d.status = 'unknown' and d.last_error_code = 'answer_not_seen'
+                           and d.last_attempt_at = u.journalled_at -- by that very request
                            for no key update) d
 ), opened as (
   update relevo.notification_deliveries d

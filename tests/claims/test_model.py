@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 import psycopg
@@ -15,17 +15,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from deliveries import TODAY
 from relevo import queries
 from relevo.app import App
 from relevo.delivery.claims import Claim
 from relevo.errors import OwnershipLostError
-from relevo.model import Answer, Delivery, PushRequest
+from relevo.model import Answer, Awaiting, Delivery, PushRequest, ReceiptAnswer
 
 CAP, SUSPECT, POISON = 3, 2, 4
 LEASES = {"tender.new": 60_000, "slow": 120_000}
 OPEN = ("pending", "retryable")
-SQL = queries.load("claims")
+SQL = queries.load("claims", "journal", "settle", "receipts")
 
 
 @dataclass
@@ -50,6 +49,8 @@ class Row:
     lapses: int = 0
     token: UUID | None = None
     ticket: str | None = None
+    unseen: UUID | None = field(default=None, compare=False)
+    """The claim over which it was given up, because the answer to its request was not seen."""
     phone: Phone = field(default_factory=Phone, compare=False)
 
     @property
@@ -59,7 +60,7 @@ class Row:
 
     def become(self, status: str, due: datetime | None = None) -> None:
         """Go into a state, out of whoever's hands."""
-        self.status, self.due, self.token = status, due, None
+        self.status, self.due, self.token, self.unseen = status, due, None, None
 
 
 @dataclass
@@ -70,6 +71,16 @@ class Standing:
     claimed_at: datetime
     lease: timedelta
     leased_until: datetime
+    cycle: str = "dispatch"
+
+
+class Chunk(NamedTuple):
+    """A chunk of the queue as it is read from the table."""
+
+    due: datetime
+    event_type: str
+    lapses: int
+    ids: list[int]
 
 
 @dataclass
@@ -98,26 +109,33 @@ class Model:
         self.unanswered: dict[UUID, dict[UUID, list[int]]] = {}
         self.late: dict[tuple[int, str], datetime] = {}
 
-    def pick(self, limit: int) -> tuple[list[int], int]:
-        """Choose the next batch and its lease: due, unclaimed, oldest first, of one lease; a suspect alone."""
-        free = [
-            key for key, row in self.rows.items() if row.status in OPEN and row.token is None and row.due <= self.now
-        ]
-        free.sort(key=lambda key: (self.rows[key].due, key))
-        lease = LEASES[self.rows[free[0]].event_type] if free else 0
-        picked = [key for key in free if LEASES[self.rows[key].event_type] == lease][:limit]
-        if picked and self.rows[picked[0]].lapses >= SUSPECT:
-            return picked[:1], lease
-        return [key for key in picked if self.rows[key].lapses < SUSPECT], lease
+    def pick(self, limit: int, queue: list[Chunk]) -> tuple[list[int], int]:
+        """Choose the next batch and its lease: from the head as long as chunks share a lease; a suspect one alone."""
+        picked: list[int] = []
+        lease = 0
+        for chunk in (each for each in queue if each.due <= self.now):
+            if picked and (LEASES[chunk.event_type] != lease or chunk.lapses >= SUSPECT):
+                break
+            lease = LEASES[chunk.event_type]
+            picked += chunk.ids[: limit - len(picked)]
+            if len(picked) == limit or chunk.lapses >= SUSPECT:
+                break
+        return picked, lease
 
     def claim(self, token: UUID, ids: list[int], lease_ms: int) -> None:
         """Hand deliveries to a claim."""
         lease = timedelta(milliseconds=lease_ms)
         self.claims[token] = Standing(ids, self.now, lease, self.now + lease)
         self.unanswered[token] = {}
+        first_due = min((self.rows[key].due for key in ids), default=None)
         for key in ids:
             assert self.rows[key].token is None, "claimed twice"
-            self.rows[key].token = token
+            self.rows[key].token, self.rows[key].due = token, first_due
+
+    def holds_something(self, token: UUID) -> bool:
+        """Tell whether not all of a claim was settled; what is asked for is settled as a whole."""
+        claim = self.claims[token]
+        return claim.cycle == "receipt" or any(self.rows[key].token == token for key in claim.ids)
 
     def may_journal(self, token: UUID) -> bool:
         """Tell whether a claim stands with more lease than a request may take."""
@@ -149,15 +167,22 @@ class Model:
         found = {t: at for (k, t), at in self.late.items() if k == key and t != self.rows[key].ticket}
         return [ticket for ticket, at in found.items() if at == max(found.values())]
 
-    def settle(self, token: UUID, answers: list[Answer], requests: list[UUID]) -> tuple[Counter[str], int, int]:
-        """Write what is still held, keep the tickets of the rest; return what was written, closed and kept."""
-        for request in requests:
-            self.unanswered[token].pop(request, None)
+    def settle(
+        self, token: UUID, answers: list[Answer], requests: list[UUID], tickets: dict[int, str | None], *, known: bool
+    ) -> tuple[Counter[str], int, int]:
+        """Write what is still held, keep the tickets of the rest; return what was written, closed and kept.
+
+        `tickets` tells which of several equally good late tickets was taken; a claim known to be lost is left alone.
+        """
+        if known:
+            for request in requests:
+                self.unanswered[token].pop(request, None)
+            self._extend(token)
         written: Counter[str] = Counter()
         rest = []
         for answer in answers:
-            if self.rows[answer.id].token == token:
-                written[self._write(answer)] += 1
+            if known and self.rows[answer.id].token == token:
+                written[self._write(answer, tickets)] += 1
             elif answer.ticket_id is not None and self.rows[answer.id].ticket != answer.ticket_id:
                 rest.append(answer)
         closed = sum(self._close(answer.id, str(answer.ticket_id)) for answer in rest)
@@ -166,14 +191,25 @@ class Model:
         self.late |= dict.fromkeys(kept, self.now)
         return written, closed, len(kept)
 
-    def _write(self, answer: Answer) -> str:
+    def _extend(self, token: UUID) -> None:
+        """A settle extends the lease it holds, as far as a heartbeat may."""
+        claim = self.claims.get(token)
+        if claim is not None and self.now < claim.claimed_at + 3 * claim.lease:
+            claim.leased_until = max(claim.leased_until, self.now + claim.lease)
+
+    def _write(self, answer: Answer, tickets: dict[int, str | None]) -> str:
         row = self.rows[answer.id]
+        ready = self.waiting(answer.id)
         row.attempts += answer.attempted
         row.lapses = 0
+        if ready and not answer.attempted and answer.status not in ("sent", "retryable"):
+            assert tickets[answer.id] in ready
+            answer = answer._replace(status="sent", ticket_id=tickets[answer.id])
         row.ticket = answer.ticket_id or row.ticket
-        self.late.pop((answer.id, str(answer.ticket_id)), None)
+        if answer.status != "retryable":
+            self.late.pop((answer.id, str(row.ticket)), None)
         floor = timedelta(milliseconds=answer.retry_after_ms)
-        retry_at = self.now + (max(min(2 ** (row.attempts - 1), 60) * MINUTE, floor) if answer.attempted else floor)
+        retry_at = self.now + (max(_pause(row.attempts), floor) if answer.attempted else floor)
         if answer.status != "retryable":
             row.become(answer.status)
         elif answer.attempted and row.attempts >= CAP:
@@ -186,16 +222,40 @@ class Model:
 
     def _close(self, key: int, ticket: str) -> bool:
         row = self.rows[key]
-        if row.token is not None or row.status not in (*OPEN, "unknown"):
+        if row.status != "unknown":
             return False
         row.become("sent")
         row.ticket = ticket
         return True
 
+    def never_begun(self, token: UUID, request: UUID) -> None:
+        """A request was never begun: what was given up because its answer was not seen is due again."""
+        for key in self.unanswered.get(token, {}).pop(request, ()):
+            row = self.rows[key]
+            if token not in self.claims and row.status == "unknown" and row.unseen == token:
+                row.attempts -= 1
+                row.become("retryable" if row.attempts else "pending", self.now)
+
+    def told(self, key: int, says: str) -> None:
+        """A receipt confirms a push, asks for another try within the cap, or is still missing."""
+        row = self.rows[key]
+        retry_at = self.now + _pause(row.attempts)
+        if says == "ok":
+            row.become("ok")
+        elif says == "retryable" and row.attempts >= CAP:
+            row.become("failed")
+        elif says == "retryable" and row.deadline is not None and retry_at >= row.deadline:
+            row.become("expired")
+        elif says == "retryable":
+            row.lapses = 0
+            row.become("retryable", retry_at)
+
     def end(self, token: UUID, *, lapsed: bool, tickets: dict[int, str | None]) -> Counter[str]:
         """End a claim; `tickets` tells which of several equally good late tickets was taken."""
         counts: Counter[str] = Counter()
         standing = self.claims.pop(token, None)
+        if standing is not None and standing.cycle == "receipt":
+            return counts
         asked = {key for ids in self.unanswered.get(token, {}).values() for key in ids}
         for key in standing.ids if standing else ():
             row = self.rows[key]
@@ -214,6 +274,7 @@ class Model:
                 row.become("failed" if poison else row.status, None if poison else row.due)
             elif row.at_most_once or row.attempts >= CAP:
                 row.become("unknown" if row.at_most_once else "failed")
+                row.unseen = token if row.at_most_once else None
             else:
                 row.become("retryable", self.now + HTTP_TIMEOUT)
             counts[row.status] += 1
@@ -221,18 +282,46 @@ class Model:
         return counts
 
 
+def _pause(attempts: int) -> timedelta:
+    return min(2 ** (attempts - 1), 60) * MINUTE
+
+
 SEEN = """
-select id, event_type, at_most_once, deadline_at, next_attempt_at, status, attempt_count, lapse_count, claim_token,
-       provider_ticket_id
-  from relevo.notification_deliveries order by id
+select id, event_type, at_most_once, deadline_at, next_attempt_at, status, attempt_count, lapse_count,
+       case when status <> 'sent' then claim_token end, provider_ticket_id
+  from relevo.deliveries order by id
 """
-LOST = """
-select d.id
+QUEUE = "select due_at, event_type, lapse_count, ids from relevo.due_chunks order by due_at, id"
+MISPLACED = """
+with place as (
+  select u.id, 'open' as kind from relevo.due_chunks q cross join unnest(q.ids) as u(id)
+  union all
+  select u.id, 'open' from relevo.claims c cross join unnest(c.ids) as u(id) where c.cycle <> 'receipt'
+  union all
+  select u.id, 'sent' from relevo.awaited_receipts r cross join unnest(r.ids) as u(id)
+  union all
+  select l.delivery_id, 'failed' from relevo.dead_letters l
+)
+select d.id, d.status, array_agg(p.kind)
   from relevo.notification_deliveries d
-  left join relevo.claims c on c.token = d.claim_token and d.id = any (c.ids)
- where not case when d.completed_at is not null or d.status = 'sent' then d.claim_token is null and d.next_attempt_at is null
-                when d.claim_token is null then d.next_attempt_at is not null
-                else c.token is not null end
+  full join place p on p.id = d.id
+ group by d.id, d.status
+having array_remove(array_agg(p.kind), null) is distinct from
+       case when d.status in ('pending', 'retryable') then array['open'] when d.status in ('sent', 'failed') then array[d.status] else '{}' end
+"""
+UNTRUE = """
+select q.id
+  from relevo.due_chunks q
+  cross join unnest(q.ids, q.installations) as u(id, installation_id)
+  join relevo.notification_deliveries d on d.event_day = q.event_day and d.id = u.id
+ where (q.project, q.lane, q.event_id, q.event_type, q.created_at, q.attempt_count, q.lapse_count, u.installation_id) is distinct from
+       (d.project, d.lane, d.notification_event_id, d.event_type, d.created_at, d.attempt_count, d.lapse_count, d.installation_id)
+union all
+select r.id
+  from relevo.awaited_receipts r
+  cross join unnest(r.days, r.ids, r.tickets, r.attempts, r.installations) as u(event_day, id, ticket, attempts, installation_id)
+  join relevo.notification_deliveries d on d.event_day = u.event_day and d.id = u.id
+ where (u.ticket, u.attempts, u.installation_id) is distinct from (d.provider_ticket_id, d.attempt_count, d.installation_id)
 """
 PHONE = "where installation_id = (select installation_id from relevo.notification_deliveries where id = %s)"
 CHANGES = {
@@ -243,8 +332,8 @@ CHANGES = {
     "opt out": f"update relevo.device_installations set opt_outs = '{{news}}' {PHONE}",
 }
 EVENT = """
-insert into relevo.notification_events (event_type, event_key, title, audience, content_hash, category, scheduled_at, deadline_at)
-values (%s, %s, 'Hello', 'everyone', '', 'news', %s, %s) returning id
+insert into relevo.notification_events (event_type, event_key, title, audience, content_hash, category, scheduled_at, deadline_at, at_most_once)
+values (%s, %s, 'Hello', 'everyone', '', 'news', %s, %s, %s) returning id
 """
 BECOMES: dict[str, Any] = {
     "sent": "sent",
@@ -258,7 +347,10 @@ OUTCOMES = ("sent", "sent", "retryable", "retryable", "failed", "invalid", "unkn
 NOT_BEGUN = ("skipped", "cancelled", "expired", "retryable")
 
 
+TABLES = ("due_chunks", "awaited_receipts", "dead_letters")
+
 HANDLE, WORKER, SOME = st.integers(0, 5), st.integers(0, 2), st.integers(1, 63)
+RECEIPTS = st.lists(st.sampled_from(["ok", "retryable", "retryable", "waiting"]), min_size=1, max_size=6)
 ANSWERS = st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=6)
 
 
@@ -287,7 +379,14 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.model = Model()
         self.held: list[Handle] = []
-        for table in ("notification_deliveries", "claims", "push_requests", "late_tickets", "device_installations"):
+        for table in (
+            *TABLES,
+            "notification_deliveries",
+            "claims",
+            "push_requests",
+            "late_tickets",
+            "device_installations",
+        ):
             self.conn.execute(f"delete from relevo.{table}".encode())
         self._add(4, "tender.new")
 
@@ -316,7 +415,7 @@ class Machine(RuleBasedStateMachine):
         self, count: int, event_type: str, *, at_most_once: bool = False, deadline: timedelta | None = None
     ) -> None:
         now, until = self.model.now, self.model.now + deadline if deadline else None
-        ((event,),) = self.conn.execute(EVENT, [event_type, str(uuid4()), now, until]).fetchall()
+        ((event,),) = self.conn.execute(EVENT, [event_type, str(uuid4()), now, until, at_most_once]).fetchall()
         columns = {"event_type": event_type, "at_most_once": at_most_once, "deadline": until, "due": now}
         for key in add(self.conn, count, event=event, **columns):
             self.model.rows[key] = Row(event_type, at_most_once, until, now)
@@ -348,7 +447,7 @@ class Machine(RuleBasedStateMachine):
             self._claim(self.workers[worker], limit, adopted=commit == "answer lost")
 
     def _claim(self, app: App, limit: int = 6, *, adopted: bool = False) -> Handle | None:
-        expected = self.model.pick(limit)
+        expected = self.model.pick(limit, self._queue())
         if adopted:
             claim = self._claim_and_adopt(app, limit)
         else:
@@ -360,6 +459,9 @@ class Machine(RuleBasedStateMachine):
         self.model.claim(claim.token, claim.ids, claim.lease_ms)
         self.held.append(Handle(app, claim))
         return self.held[-1]
+
+    def _queue(self) -> list[Chunk]:
+        return [Chunk(*row) for row in self.conn.execute(QUEUE).fetchall()]
 
     @rule(worker=WORKER, dies=st.booleans())
     def send(self, worker: int, dies: bool) -> None:
@@ -388,7 +490,8 @@ class Machine(RuleBasedStateMachine):
     def _asked(self, app: App, limit: int) -> dict[str, Any]:
         worker = {"worker_id": app.worker.worker_id, "cycle": "dispatch", "lease_ms": LEASES["tender.new"]}
         queue = {"project": "default", "lane": "bulk", "limit": limit, "shard_index": None, "shard_count": None}
-        return {"token": uuid4(), "now": self.model.now} | worker | queue
+        types = {"only_types": None, "not_types": None, "suspect_lapses": SUSPECT}
+        return {"token": uuid4(), "now": self.model.now} | worker | queue | types
 
     def _claim_and_adopt(self, app: App, limit: int) -> Claim | None:
         asked = self._asked(app, limit)
@@ -404,11 +507,9 @@ class Machine(RuleBasedStateMachine):
         asked = self._asked(app, 1)
         assert app.claims._adopt(asked["token"], "dispatch", asked) is None
         self.model.claim(asked["token"], [], LEASES["tender.new"])
-        free = [key for key, row in self.model.rows.items() if row.token is None][
-            :3
-        ]  # what a zombie still wants to claim
-        with pytest.raises(psycopg.errors.UniqueViolation):
-            self.conn.execute(SQL["claim_picked"], asked | {"ids": free, "days": [TODAY] * len(free)})
+        if any(chunk.due <= self.model.now for chunk in self._queue()):  # what a zombie still wants to claim
+            with pytest.raises(psycopg.errors.UniqueViolation):
+                self.conn.execute(SQL["claim_due"], asked)
 
     @precondition(claimed)
     @rule(number=HANDLE, mask=SOME, obey=st.booleans())
@@ -482,9 +583,20 @@ class Machine(RuleBasedStateMachine):
         if not answers:
             return
         handle.reported.append((answers, requests))
+        known = handle.claim.loss is None
         settlement = handle.worker.claims.settle(handle.claim, answers, requests, self.model.now)
-        expected = self.model.settle(handle.token, answers, requests)
+        expected = self.model.settle(handle.token, answers, requests, self._tickets(), known=known)
         assert (settlement.written, settlement.closed_late, settlement.kept_as_evidence) == expected
+
+    @precondition(asked)
+    @rule(number=HANDLE, which=st.integers(0, 3))
+    def never_begin(self, number: int, which: int) -> None:
+        """A worker, maybe long after its claim was lost, knows that a request was never begun."""
+        handle = self.handle(number, asked=True)
+        request = handle.requests.pop(which % len(handle.requests))
+        handle.reported = [each for each in handle.reported if request.id not in each[1]]
+        handle.worker.claims.mark_unsent(handle.claim, [request.id], self.model.now)
+        self.model.never_begun(handle.token, request.id)
 
     @precondition(claimed)
     @rule(number=HANDLE)
@@ -513,7 +625,7 @@ class Machine(RuleBasedStateMachine):
         """A reaper takes back every claim whose lease is over."""
         counts = reap(self.workers[0], self.model.now)
         expired = [token for token, claim in self.model.claims.items() if claim.leased_until <= self.model.now]
-        real = sum(bool(self.model.claims[token].ids) for token in expired)
+        real = sum(self.model.holds_something(token) for token in expired)
         tickets, ended = self._tickets(), Counter[str]()
         for token in sorted(expired, key=lambda token: self.model.claims[token].leased_until):
             ended += self.model.end(token, lapsed=True, tickets=tickets)
@@ -543,20 +655,29 @@ class Machine(RuleBasedStateMachine):
         due = [row.due for row in self.model.rows.values() if row.due is not None and row.token is None]
         self.model.now = max(self.model.now, min(due, default=self.model.now))
 
-    @rule(which=st.integers(0, 100), says=st.sampled_from(["ok", "unconfirmed", "retryable", "retryable"]))
-    def receipt(self, which: int, says: str) -> None:
-        """A receipt confirms a push, or asks for another try, within the cap."""
-        sent = [key for key, row in self.model.rows.items() if row.status == "sent"]
-        if not sent:
+    @rule(worker=WORKER, limit=st.sampled_from([1, 3, 300]), says=RECEIPTS, dies=st.booleans())
+    def receipt(self, worker: int, limit: int, says: list[str], dies: bool) -> None:
+        """A worker asks for receipts; they confirm, ask for another try, or are missing; maybe it dies over it."""
+        app = self.workers[worker]
+        claim = app.claims.claim_awaiting("default", limit=limit, now=self.model.now)
+        if claim is None:
             return
-        key = sent[which % len(sent)]
-        row = self.model.rows[key]
-        status = "failed" if says == "retryable" and row.attempts >= CAP else says
-        row.become(status, self.model.now if status == "retryable" else None)
-        self.conn.execute(
-            "update relevo.notification_deliveries set status = %s, next_attempt_at = %s, completed_at = %s where id = %s",
-            [status, row.due, self.model.now if row.final else None, key],
+        lease = timedelta(milliseconds=claim.lease_ms)
+        self.model.claims[claim.token] = Standing(
+            claim.ids, self.model.now, lease, self.model.now + lease, cycle="receipt"
         )
+        awaited = [each for each in claim.deliveries if isinstance(each, Awaiting)]
+        assert all(self.model.rows[each.id].ticket == each.ticket_id for each in awaited)
+        if dies:
+            app.heartbeat.drop(claim.token)
+            return
+        answers: list[ReceiptAnswer] = []
+        for n, each in enumerate(awaited):
+            said: Any = says[n % len(says)]
+            answers.append(ReceiptAnswer(each, said, paced=said != "waiting"))
+            self.model.told(each.id, said)
+        del self.model.claims[claim.token]
+        app.claims.settle_receipts(claim, answers, self.model.now)
 
     def _tickets(self) -> dict[int, str | None]:
         rows = self.conn.execute("select id, provider_ticket_id from relevo.notification_deliveries").fetchall()
@@ -569,22 +690,25 @@ class Machine(RuleBasedStateMachine):
         assert seen == self.model.rows
 
     @invariant()
-    def no_delivery_is_lost(self) -> None:
-        """Each is due, or held by a claim that stands and lists it, or sent, or final."""
-        assert self.conn.execute(LOST).fetchall() == []
+    def every_delivery_stands_in_one_place(self) -> None:
+        """Each open one is in exactly one chunk or claim, each sent one awaited once, each failed one a dead letter."""
+        assert self.conn.execute(MISPLACED).fetchall() == []
+
+    @invariant()
+    def the_queue_tells_the_truth(self) -> None:
+        """What chunks and awaited receipts say of a delivery is what its row says."""
+        assert self.conn.execute(UNTRUE).fetchall() == []
 
     @invariant()
     def states_are_possible(self) -> None:
-        """Attempts stay below the cap, completed_at is set exactly on final states, every token has its claim."""
-        ((attempts, unfinished, orphans),) = self.conn.execute(
+        """Attempts stay below the cap, completed_at is set exactly on final states."""
+        ((attempts, unfinished),) = self.conn.execute(
             """select coalesce(max(attempt_count), 0),
-                      count(*) filter (where (completed_at is null) <> (status in ('pending', 'retryable', 'sent'))),
-                      count(*) filter (where claim_token is not null and not exists (
-                        select from relevo.claims c where c.token = claim_token and id = any (c.ids)))
+                      count(*) filter (where (completed_at is null) <> (status in ('pending', 'retryable', 'sent')))
                  from relevo.notification_deliveries"""
         ).fetchall()
         assert attempts <= CAP
-        assert (unfinished, orphans) == (0, 0)
+        assert unfinished == 0
 
     @invariant()
     def claims_and_evidence_are_as_expected(self) -> None:
@@ -599,7 +723,8 @@ def test_claims_follow_their_contract(build, conn) -> None:
     """No delivery is lost, none is settled by a claim that does not hold it, attempts never exceed the cap."""
     conn.execute("insert into relevo.event_types (event_type, lease_ms) values ('slow', %s)", [LEASES["slow"]])
     bounds = {"outbox_max_attempts": CAP, "outbox_poison_lapses": POISON, "outbox_suspect_lapses": SUSPECT}
-    workers = [build(worker_id=f"worker-{n}", outbox_retry_jitter_ms=0, **bounds) for n in range(3)]
+    times = {"outbox_retry_jitter_ms": 0, "receipt_first_poll_ms": 1}
+    workers = [build(worker_id=f"worker-{n}", **times, **bounds) for n in range(3)]
     machine = type("Claims", (Machine,), {"conn": conn, "workers": workers})
     run_state_machine_as_test(
         machine,
