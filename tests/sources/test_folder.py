@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -333,6 +335,27 @@ class TestGrowth:
         context.due.add("a\\xf1o.jsonl:2")
         context.run(source)
         assert "no JSON object" in context.rejects["a\\xf1o.jsonl:2"].reason
+
+
+@pytest.mark.parametrize("seconds", [10**13, -(10**13)])
+def test_a_file_time_beyond_the_calendar_stops_nothing(
+    tmp_path: Path,
+    source: Folder,
+    context: MemorySourceContext,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: int,
+) -> None:
+    """Some file systems hold times of the year 318857; such a file is read, and so are the others."""
+    (tmp_path / "a.jsonl").write_text(line(1))
+    walk = files.DropFolder._walk
+
+    def far_away(folder: files.DropFolder) -> Iterator[files.DroppedFile]:
+        for each in walk(folder):
+            yield replace(each, stamp=(*each.stamp[:2], seconds * 10**9))
+
+    monkeypatch.setattr(files.DropFolder, "_walk", far_away)
+    context.run(source)
+    assert context.codes() == {"1-1-LE26"}
 
 
 @pytest.mark.parametrize("days", [99999, -999999, 999999, "999999"])
