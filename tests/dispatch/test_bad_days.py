@@ -214,6 +214,20 @@ def test_lanes_that_are_due_come_before_those_that_are_not(relay) -> None:
     assert [(lane.project, lane.lane) for lane in due] == [("zz-due", "bulk")]
 
 
+def test_a_lane_is_due_for_what_nobody_holds(relay) -> None:
+    """What is claimed makes no lane due; beside it the first one that is free tells when."""
+    worker = relay()
+    worker.tell("ana")
+    assert worker.app.claims.claim("dispatch", "default", "bulk") is not None
+    assert worker.app.services.projects.due_lanes() == []
+    worker.tell("bob")
+    worker.conn.execute(
+        "update relevo.notification_deliveries set next_attempt_at = now() + interval '1 hour' where claim_token is null"
+    )
+    (lane,) = worker.app.services.projects.due_lanes()
+    assert 3_000 < lane.due_in_s <= 3_600
+
+
 class TestAmongMany:
     """What concerns a few phones does not walk along all of them."""
 
