@@ -158,10 +158,10 @@ def test_first_pushes_meet_withdrawals_of_several_tenders(relay, conn, dsn: str,
 
 
 def test_tokens_that_move_are_locked_by_their_phones_ids(relay, conn, dsn: str) -> None:
-    """Tokens whose order is the opposite of their phones': whoever waits for the first phone has not locked the second."""
+    """However tokens and rows lie: whoever waits for the first phone has not locked the second."""
     worker: Relay = relay(**PATIENT)
     first, second = sorted(worker.register("a", "b"))
-    for phone, text in ((first, "z"), (second, "y")):
+    for phone, text in ((second, "y"), (first, "z")):
         conn.execute(
             "update relevo.device_installations set token = %s where installation_id = %s", [token(text), phone]
         )
