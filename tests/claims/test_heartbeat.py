@@ -163,6 +163,23 @@ def test_a_loss_has_a_reason(build, conn, reason, noticed_by) -> None:
     assert lost.value.reason == reason
 
 
+def test_a_claim_that_was_locked_is_extended_soon_after(build, conn, dsn) -> None:
+    """A beat that found it locked comes back for it within a moment, not with the next beat that is due."""
+    add(conn, 1)
+    worker = build(outbox_lease_duration_ms=3_600_000, outbox_lease_heartbeat_ms=600_000)
+    worker.heartbeat.start()
+    claim = take(worker, None)
+    eventually(lambda: worker.heartbeat._due > time.monotonic() + PATIENCE_S)
+    with psycopg.connect(dsn) as other:
+        other.execute("select from relevo.claims for update")
+        first = leased_until(conn)
+        worker.heartbeat.suspect(claim.token)
+        eventually(lambda: worker.heartbeat._look_at < worker.heartbeat._due, "it found the claim locked")
+        assert leased_until(conn) == first
+    eventually(lambda: leased_until(conn) > first, "it was extended")
+    claim.check()
+
+
 def test_one_loss_is_not_all(build, conn) -> None:
     """Among several claims only the lost one is aborted; one handed back in good order hears nothing."""
     add(conn, 3)
