@@ -96,9 +96,10 @@ select s.at, s.what, s.detail
   left join relevo.licitacion_registry r on r.namespace = l.namespace and r.external_id = l.external_id
   left join relevo.held_events h on h.event_id = e.id
   left join relevo.event_repeats t on t.event_id = e.id
+  cross join lateral (select case when e.event_type = 'new_licitacion' then 'tender' else 'item' end) as i(word)
   cross join lateral (values
-    (l.publicada_at, 'tender published', concat_ws(', ', l.external_id, l.organismo)),
-    (r.claimed_at, 'tender first seen', concat('by ', r.source)),
+    (l.publicada_at, concat(i.word, ' published'), concat_ws(', ', l.external_id, l.organismo)),
+    (r.claimed_at, concat(i.word, ' first seen'), concat('by ', r.source)),
     (e.created_at, 'event enqueued', concat_ws(' ', e.event_type, e.event_key)),
     (case when e.scheduled_at > e.created_at then e.scheduled_at end, 'scheduled', null),
     (e.fanout_started_at, 'fan-out began', concat('for installations registered until then, as of ', e.event_day)),

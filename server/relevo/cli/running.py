@@ -211,7 +211,7 @@ def _print_status(seen: insights.Status) -> None:
     out.print(cycles if seen.cycles else "No cycle has run yet: start `relevo run`.")
     out.print(workers if len(ended) < len(seen.workers) else "No worker is running: start `relevo run`.")
     if ended:
-        out.print(f"[dim]{len(ended)} more stopped in good order within the last day.[/]")
+        out.print(f"[dim]{len(ended)} stopped in good order within the last day.[/]")
     if seen.sources:
         sources = make_table("source", "last answer", "last ok", "detail", title="Sources", wide=("detail",))
         for row in seen.sources:
