@@ -230,6 +230,8 @@ class Database:
         self._reachable.set()
         self._since = self._reminded_at = 0.0
         self._was_read_only = False
+        self.logs_outages = True
+        """Whether the log tells of an outage; a command that ends with its error says it there."""
         self._prober: Callable[[], None] | None = None
         self._on_reachable: list[Callable[[], None]] = []
         self._stop: threading.Event | None = None
@@ -449,7 +451,8 @@ class Database:
             else:
                 self._reachable.set()
         if changed and down:
-            _log.warning("database_unreachable", detail=detail)
+            if self.logs_outages:
+                _log.warning("database_unreachable", detail=detail)
             if self._prober is not None:
                 self._prober()
         elif changed:

@@ -325,7 +325,7 @@ def test_status_tells_what_is_due(ask: Ask, build, conn) -> None:
     worker.runner.run(worker.registry["reaper"], "manual")
     add_deliveries(conn, 3, due=datetime.now(UTC) - timedelta(minutes=5))
     seen = ask("status")
-    due = re.search(r"Due: 3 of default, bulk, the oldest for 3[0-9]{2} s\.", seen.output)
+    due = re.search(r"Due: 3 bulk deliveries of project default, the oldest for 3[0-9]{2} s\.", seen.output)
     assert (seen.exit_code, bool(due)) == (0, True), seen.output
     conn.execute("update relevo.notification_deliveries set next_attempt_at = next_attempt_at - interval '1 hour'")
     seen = ask("status")
@@ -351,6 +351,76 @@ def test_psql_takes_what_it_is_given(processes, tmp_path: Path) -> None:
     asked = processes.relevo("psql", *words, path=f"{tmp_path}:{os.environ['PATH']}")
     assert asked.ends() == 0, asked.stderr
     assert asked.stdout.splitlines()[2:] == words
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_status_in_a_narrow_window(ask: Ask, build, conn, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """The first line says what is wrong; lines that belong together are indented, none is cut or longer than the window,
+    and the commands in them can be copied."""
+    worker = build(worker_id="w")
+    worker.runner.run(worker.registry["reaper"], "manual")
+    conn.execute(
+        "insert into relevo.projects (project, filled_at, breaker, breaker_reason, breaker_by, breaker_since, probe_at)"
+        " values ('cl.licitaciones.app', now(), 'open', 'The access token [x] was refused.', 'request', now(), now())"
+    )
+    add_deliveries(conn, 1, due=datetime.now(UTC) - timedelta(minutes=50))
+    monkeypatch.setattr(common.out, "width", width)
+    said = ask("status").output.splitlines()
+    assert all(len(line.rstrip()) <= width for line in said), said
+    assert said[0].startswith("Not healthy: 1 bulk delivery of project default is due")
+    problems = said[: said.index("")]
+    assert all(line.startswith(("Not healthy: ", "  ")) for line in problems), said
+    whole = [" ".join(problem.split()) for problem in "\n".join(problems).split("Not healthy: ")[1:]]
+    assert [problem[-1] for problem in whole] == [".", "."]
+    assert "The access token [x] was refused; once" in whole[1]
+    for command in ("`relevo runs --cycle dispatch`", "`relevo release cl.licitaciones.app`"):
+        assert any(command in line for line in problems), said
+    if width == 80:
+        place = next(number for number, line in enumerate(said) if line.startswith("project "))
+        assert said[place].split() == ["project", "breaker", "rate", "requests", "now", "sent", "unregistered"]
+        assert said[place + 1].split() == ["cl.licitaciones.app", "open", "100%", "0", "0", "0"]
+
+
+def test_a_pause_of_a_whole_cycle_is_told_once(ask: Ask, build, conn) -> None:
+    """Not for each of its sources again: what would be resumed there was never paused."""
+    worker = build()
+    worker.runner.run(worker.registry["reaper"], "manual")
+    conn.execute("insert into relevo.cycle_state (cycle, source) values ('ingest', 'folder'), ('ingest', 'ocds')")
+    conn.execute(
+        "insert into relevo.cycle_state (cycle, paused_at, paused_reason) values ('ingest', now() - interval '3 days', 'x')"
+    )
+    [reported] = [json.loads(line) for line in ask("status", "--json").output.splitlines()]
+    assert reported["health"] == [
+        "ingest has been paused for 3 days (x), and nothing of it is done; `relevo resume ingest` switches it on"
+    ]
+    assert ask("resume", "ingest").output == "ingest is on again.\n"
+    assert ask("status").exit_code == 0
+
+
+def test_a_breaker_says_since_when_in_all(ask: Ask, build, conn) -> None:
+    """Each probe that fails opens it anew; it has been open since the first time after it was last closed."""
+    worker = build()
+    worker.runner.run(worker.registry["reaper"], "manual")
+    conn.execute(
+        "insert into relevo.projects (project, filled_at, breaker, breaker_reason, breaker_by, breaker_since, probe_at)"
+        " values ('app', now(), 'open', 'no', 'request', '2026-03-01 12:00Z', '2026-03-01 12:05Z')"
+    )
+    assert "since 2026-03-01 12:00:00Z, the next at 2026-03-01 12:05:00Z" in ask("status").output
+    conn.execute(
+        "insert into relevo.project_incidents (project, at, what) values ('app', '2026-03-01 07:00Z', 'breaker_opened'),"
+        " ('app', '2026-03-01 08:00Z', 'breaker_closed'), ('app', '2026-03-01 09:00Z', 'breaker_opened'),"
+        " ('app', '2026-03-01 12:00Z', 'breaker_opened'), ('other', '2026-03-01 08:30Z', 'breaker_opened')"
+    )
+    assert "since 2026-03-01 09:00:00Z, the next at" in ask("status").output
+
+
+def test_status_without_a_database_is_one_complaint(processes) -> None:
+    """Who asks is told in a sentence and a next step; the log does not say the same before."""
+    asked = processes.relevo("status", database_url="postgresql://127.0.0.1:9/x", database_connect_timeout_ms=1_000)
+    assert asked.ends() == 1
+    said = asked.stderr.splitlines()
+    assert said[0].startswith("relevo: PostgreSQL did not answer")
+    assert "DATABASE_URL" in said[1]
 
 
 def test_a_database_without_the_schema_is_told_apart(processes, empty_database: str) -> None:
