@@ -263,6 +263,17 @@ class TestPauses:
         sandbox.add_fault("500", on="receipts")
         assert 5 <= self.pause_s(worker) < 10
 
+    def test_requests_that_fail_together_are_one_failure(self, relay, sandbox) -> None:
+        """Three requests of one wave fail: the project rests as after one."""
+        worker: Relay = relay(receipt_chunk_size=1)
+        worker.add_phones(3)
+        worker.tell_everyone()
+        worker.dispatch()
+        worker.travel(seconds=1)
+        sandbox.add_fault("500", on="receipts")
+        worker.ask()
+        assert (requests(worker), worker.project()["receipt_failures"]) == (3, 1)
+
     def test_the_service_may_ask_for_more(self, worker, sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
         """Retry-After is a floor."""
         monkeypatch.setitem(faults._SPOILED, "429", answers.too_many_requests(600, 100).answer)

@@ -111,6 +111,19 @@ def test_late_tickets_stay_while_they_can_stop_a_push(build, conn, rows) -> None
     assert {row["ticket_id"] for row in rows("select ticket_id from relevo.late_tickets")} == {"open", "young"}
 
 
+def test_old_counts_of_the_runaway_brake_go_at_once(build, conn, rows) -> None:
+    """However many there are, one night is enough; younger ones stay."""
+    conn.execute(
+        """
+        insert into relevo.event_counts (stream_id, installation_id, hour_at, day, in_hour, hour_before, passed_today, busiest_day, releases)
+        select 1, gen_random_uuid(), now(), current_date - case when g > 1001 then 59 else 62 end, 1, 0, 1, 1, 0
+          from generate_series(1, 1003) g
+        """
+    )
+    clean(build)
+    assert rows("select count(*) as left from relevo.event_counts") == [{"left": 2}]
+
+
 def add_project(conn: Any, name: str, days: int = 91, **columns: object) -> None:
     """Write a project whose bucket was last used so many days ago."""
     given = {"project": name} | columns
