@@ -18,7 +18,7 @@ from psycopg.types.json import Jsonb
 
 from relevo import queries
 from relevo.config import Settings
-from relevo.db import Connection, Database
+from relevo.db import BUSY, Connection, Database
 from relevo.errors import DatabaseUnavailableError
 from relevo.logs import normalise_error, scrub
 from relevo.model import Budget, Outcome, Report, Shard, Trigger
@@ -218,13 +218,17 @@ class Runner:
         )
 
     def _write_patiently(self, run: Run, ending: Ending, outcome: str | None) -> bool:
-        give_up = time.monotonic() + self._patience_s
+        """Write the ending down once the database answers; wait for a lock no longer than a lease."""
+        began = time.monotonic()
         while True:
             try:
                 return self._write(run, ending, outcome)
-            except (DatabaseUnavailableError, psycopg.OperationalError):  # gone, or a lock was not to be had in time
-                if time.monotonic() > give_up or self.stopping.wait(_FINISH_RETRY_S):
-                    return False
+            except BUSY:
+                lasts_s = min(self._patience_s, self._settings.outbox_lease_duration_ms / 1000)
+            except (DatabaseUnavailableError, psycopg.OperationalError):
+                lasts_s = self._patience_s
+            if time.monotonic() > began + lasts_s or self.stopping.wait(_FINISH_RETRY_S):
+                return False
 
     def _write(self, run: Run, ending: Ending, outcome: str | None) -> bool:
         context, reason = run.context, ""
