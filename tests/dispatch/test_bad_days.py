@@ -87,7 +87,7 @@ def test_at_most_once_is_not_repeated_for_an_odd_ticket(relay, monkeypatch, tick
     """Of a ticket that says neither yes nor no nobody knows: at most once ends unknown, and is never sent again."""
     worker = relay()
     provider = worker.app.services.providers["expo"]
-    monkeypatch.setattr(provider, "send", lambda messages: Reply("answered", (ticket,) * len(messages)))
+    monkeypatch.setattr(provider, "send", lambda messages, _project: Reply("answered", (ticket,) * len(messages)))
     worker.tell("ana", at_most_once=True)
     worker.dispatch()
     assert worker.delivery("ana")["status"] == "unknown"
@@ -97,7 +97,7 @@ def test_too_few_tickets_are_ambiguous(relay, monkeypatch) -> None:
     """A provider that answers with too few tickets has answered nothing that can be relied on."""
     worker = relay()
     provider = worker.app.services.providers["expo"]
-    monkeypatch.setattr(provider, "send", lambda _messages: Reply("answered", (Ticket("sent", id="t"),)))
+    monkeypatch.setattr(provider, "send", lambda *_: Reply("answered", (Ticket("sent", id="t"),)))
     worker.tell("ana", "bob", at_most_once=True)
     worker.dispatch()
     assert worker.states() == {"unknown": 2}
