@@ -51,7 +51,7 @@ def migrated_server() -> Iterator[embedded.Embedded]:
 
 def dump(programs: Path, dsn: str) -> str:
     """Return the schema of a migrated database, with nothing in it that depends on the day or the server."""
-    where, more = psql_call(dsn, None)
+    where, more = psql_call(dsn, ())
     command = [str(programs / "pg_dump"), *QUIET, *where]
     said = subprocess.run(command, env=config.environment(**more), capture_output=True, text=True, check=False)
     if said.returncode != 0:

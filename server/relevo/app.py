@@ -100,10 +100,14 @@ class App:
         for name in names:
             found = {key: cycle for key, cycle in self.registry.items() if name in (key, cycle.name)}
             if not found and name != "ingest":  # which is there without a source, and has nothing to do
-                known = sorted({cycle.name for cycle in self.registry.values()})
-                raise UsageError(f"There is no cycle {name}.", hint=f"Known: {', '.join(known)}.")
+                raise UsageError(f"There is no cycle {name}.", hint=self._known())
             chosen |= found
         return list(chosen.values())
+
+    def _known(self) -> str:
+        names = sorted({"ingest", *self.registry, *(cycle.name for cycle in self.registry.values())})
+        own = "" if self.settings.relevo_app else " For one of your own set RELEVO_APP here, too."
+        return f"Known: {', '.join(names)}.{own}"
 
 
 @contextmanager

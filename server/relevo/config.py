@@ -311,7 +311,7 @@ class Settings(BaseSettings):
         "How long opening a connection may take, in milliseconds.", 5 * SECOND, 10, 5 * MINUTE
     )
     relevo_app: Annotated[str, AfterValidator(_function_name)] | None = _setting(
-        "The module:function that returns relevo.Parts: your own sources, cycles, composers, renderers and middlewares."
+        "The module:function that returns relevo.Parts: your own sources, providers, cycles, composers and more."
     )
     relevo_data_dir: Annotated[Path, AfterValidator(_folder)] = _setting(
         "The folder in which the embedded PostgreSQL lives.", Path(".relevo")

@@ -17,7 +17,7 @@ import math
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
@@ -117,13 +117,13 @@ def conninfo(dsn: str, settings: Settings, application_name: str) -> str:
     return make_conninfo(dsn, **{key: value for key, value in limits.items() if key not in given})
 
 
-def psql_call(dsn: str, command: str | None) -> tuple[list[str], dict[str, str]]:
+def psql_call(dsn: str, words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Return psql's arguments and what its environment needs more; the password is in no argument list."""
     given = conninfo_to_dict(dsn)
     more = {"PGOPTIONS": "-c search_path=relevo,public", "PGAPPNAME": "relevo psql"}
     if password := given.pop("password", None):
         more["PGPASSWORD"] = str(password)
-    return ["-d", make_conninfo("", **given), *(["-c", command] if command else [])], more
+    return ["-d", make_conninfo("", **given), *words], more
 
 
 def array(values: Iterable[object]) -> str:
@@ -230,6 +230,8 @@ class Database:
         self._reachable.set()
         self._since = self._reminded_at = 0.0
         self._was_read_only = False
+        self.logs_outages = True
+        """Whether the log tells of an outage; a command that ends with its error says it there."""
         self._prober: Callable[[], None] | None = None
         self._on_reachable: list[Callable[[], None]] = []
         self._stop: threading.Event | None = None
@@ -449,7 +451,8 @@ class Database:
             else:
                 self._reachable.set()
         if changed and down:
-            _log.warning("database_unreachable", detail=detail)
+            if self.logs_outages:
+                _log.warning("database_unreachable", detail=detail)
             if self._prober is not None:
                 self._prober()
         elif changed:

@@ -196,7 +196,10 @@ def register(conn: Connection, installation: Installation) -> UUID:
 
 
 def set_preference(conn: Connection, installation_id: UUID, name: str, preference: Preference | None) -> bool:
-    """Set one named preference of an installation; None removes it."""
+    """Set one named preference of an installation; None removes it. Any one that matches is enough.
+
+    A new installation has one named default, which asks for everything: set or remove that to ask for less.
+    """
     given = None
     if preference is not None:
         plain = {key: value for key, value in vars(preference).items() if value is not None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from shlex import quote
 from typing import Any
 
 from relevo.config import Settings
@@ -23,6 +24,9 @@ _NO_NEWS_S = 3 * 86_400.0  # a long weekend
 _USUAL = 6.0
 _PAUSED_FOR_LONG_S = 86_400.0
 _LOST_LATELY_S = 900.0
+_START = "start `relevo run`, or let cron call `relevo tick`"
+MOST_COUNTED = 10_000
+"""Beyond this nothing is counted: more is more."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,12 @@ def in_words(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} days"
 
 
+def in_numbers(count: int, one: str, many: str = "") -> str:
+    """Write a count with its noun: 1 event, 3 events, 10,000 or more events."""
+    number = f"{count:,}" if count < MOST_COUNTED else f"{MOST_COUNTED:,} or more"
+    return f"{number} {one if count == 1 else many or one + 's'}"
+
+
 def find_problems(seen: Seen, settings: Settings) -> list[str]:
     """Return everything that is wrong, what stops most first."""
     return [
@@ -64,7 +74,8 @@ def find_problems(seen: Seen, settings: Settings) -> list[str]:
         *(problem for project in seen.projects for problem in _of_project(project)),
         *(_of_runaway(row) for row in seen.held),
         *(
-            f"{month['entity']} {month['month']:%Y-%m} is not archived: {month['last_error']}"
+            f"{month['entity']} {month['month']:%Y-%m} is not archived: {month['last_error'].removesuffix('.')}; "
+            "archive-export tries again in its next slot, `relevo run-cycle archive-export` at once"
             for month in seen.archive
             if month["last_error"] is not None
         ),
@@ -102,34 +113,35 @@ def _is_missing(worker: Row, seen: Seen) -> bool:
 
 def _of_cycles(seen: Seen, settings: Settings) -> Iterator[str]:
     """Name cycles that failed, or made no round for longer than the way they are run explains."""
-    running = {name for worker in seen.workers if worker["state"] == "alive" for name in worker["cycles"]}
+    running = {name: worker for worker in seen.workers if worker["state"] == "alive" for name in worker["cycles"]}
     if not any(row["cycle"] == "reaper" and row["quiet_s"] is not None for row in seen.cycles):
-        yield "no reaper has ever run; start `relevo run`, or let cron call `relevo tick`"
+        yield f"no reaper has ever run; {_START}"
     for row in seen.cycles:
         if row["paused_reason"] or row["quiet_s"] is None or row["quiet_s"] > _RETIRED_S:
             continue
-        name = f"{row['cycle']}:{row['source']}" if row["source"] else row["cycle"]
+        name = _name_of(row)
         cron = _cron_of(row["cycle"], settings)
         if row["failures"] and (row["failures"] > 1 or cron is not None):
-            yield (
-                f"{name} has failed {row['failures']} times in a row: {row['error_message'] or 'no reason was given'}; "
-                f"`relevo runs --cycle {row['cycle']}` tells more"
-            )
+            times = f" {row['failures']} times in a row" if row["failures"] > 1 else ""
+            why = (row["error_message"] or "no reason was given").removesuffix(".")
+            yield f"{name} has failed{times}: {why}; `relevo runs --cycle {row['cycle']}` tells more"
         elif cron is not None:
             yield from _missed(name, row, cron, seen.now)
         elif row["quiet_s"] > (limit_s := _limit_s(row, settings)):
-            who = (
-                "a worker that runs it lives"
-                if name in running
-                else "start `relevo run`, or let cron call `relevo tick`"
-            )
-            yield f"{name} has made no round for {in_words(row['quiet_s'])} (usual: within {in_words(limit_s)}); {who}"
+            worker = running.get(name)
+            advice = f"worker {worker['worker_id']} is alive and should run it: look at its log" if worker else _START
+            usual = f"usual: within {in_words(limit_s)}"
+            yield f"{name} has made no round for {in_words(row['quiet_s'])} ({usual}); {advice}"
+
+
+def _name_of(row: Row) -> str:
+    return f"{row['cycle']}:{row['source']}" if row["source"] else str(row["cycle"])
 
 
 def _missed(name: str, row: Row, cron: Cron, now: datetime) -> Iterator[str]:
     slot = cron.next_slot(row["last_round_at"])
     if slot + _LATE_CRON < now:
-        yield f"{name} missed its slot of {slot:%Y-%m-%d %H:%M}Z; is a worker running it?"
+        yield f"{name} missed its slot of {slot:%Y-%m-%d %H:%M}Z; `relevo run-cycle {name}` runs it now"
 
 
 def _cron_of(cycle: str, settings: Settings) -> Cron | None:
@@ -150,38 +162,51 @@ def _limit_s(row: Row, settings: Settings) -> float:
 
 
 def _of_pauses(seen: Seen) -> Iterator[str]:
-    due = sum(row["due"] for row in seen.due)
+    """Name the pause switches for which something waits: one for a whole cycle once, not for each source again."""
+    due, events = sum(row["due"] for row in seen.due), seen.events_waiting
     waiting = {
-        "dispatch": f"{due} deliveries are due" if due else "",
-        "fanout": f"{seen.events_waiting} events wait" if seen.events_waiting else "",
+        "dispatch": f"{in_numbers(due, 'delivery is', 'deliveries are')} due" if due else "",
+        "fanout": in_numbers(events, "event waits", "events wait") if events else "",
         "receipt": "receipts wait to be asked for" if seen.receipts_due else "",
-        "reaper": "nobody takes back what the dead held",
+        "reaper": "nobody takes back what lost workers held",
     }
-    for row in seen.cycles:
-        if not row["paused_reason"]:
-            continue
-        name = f"{row['cycle']}:{row['source']}" if row["source"] else row["cycle"]
-        paused_s = (seen.now - row["paused_at"]).total_seconds() if row["paused_at"] else 0.0
+    paused = {
+        (row["cycle"], row["paused_source"]): {**row, "source": row["paused_source"]}
+        for row in seen.cycles
+        if row["paused_reason"]
+    }
+    for row in paused.values():
+        name = _name_of(row)
+        paused_s = (seen.now - row["paused_at"]).total_seconds()
         what = waiting.get(row["cycle"], "nothing of it is done" if paused_s > _PAUSED_FOR_LONG_S else "")
         if what:
             yield (
-                f"{name} has been paused for {in_words(paused_s)} ({row['paused_reason']}), and {what}; "
-                f"`relevo resume {name}` switches it on"
+                f"{name} has been paused for {in_words(paused_s)} ({row['paused_reason'].removesuffix('.')}), "
+                f"and {what}; `relevo resume {name}` switches it on"
             )
 
 
 def _of_queue(seen: Seen, settings: Settings) -> Iterator[str]:
     limit_s = 3 * settings.reaper_interval_ms / 1000 + _SLACK_S
     if seen.oldest_expired_s is not None and seen.oldest_expired_s > limit_s:
-        yield f"an expired claim has been waiting for a reaper for {in_words(seen.oldest_expired_s)}"
+        yield (
+            f"an expired claim has been waiting for a reaper for {in_words(seen.oldest_expired_s)}; "
+            "`relevo run-cycle reaper` takes it back"
+        )
     held = {row["project"] for row in seen.projects if row["breaker"] != "closed"}
     if any(row["cycle"] == "dispatch" and row["paused_reason"] for row in seen.cycles):
         return
+    rests = {row["project"]: row["rest_until"] for row in seen.projects if row["rest_until"]}
     for row in seen.due:
         if row["oldest_s"] > _DUE_FOR_LONG_S and row["project"] not in held:
+            rest = rests.get(row["project"], seen.now)
+            advice = "`relevo runs --cycle dispatch` tells what dispatch does"
+            if rest > seen.now:
+                advice = f"the push service asked for a rest until {_at(rest)}, then they are sent"
+            what = in_numbers(row["due"], f"{row['lane']} delivery", f"{row['lane']} deliveries")
+            are = "is" if row["due"] == 1 else "are"
             yield (
-                f"{row['due']} {row['lane']} deliveries of project {row['project']} are due, the oldest for "
-                f"{in_words(row['oldest_s'])}; `relevo runs --cycle dispatch` tells what dispatch does"
+                f"{what} of project {row['project']} {are} due, the oldest for {in_words(row['oldest_s'])}; {advice}"
             )
 
 
@@ -190,14 +215,16 @@ def _of_source(source: Row) -> Iterator[str]:
     for problem in source["problems"]:
         yield f"{name}: {problem}"
     if source["given_up"]:
+        were = in_numbers(source["given_up"], "reject was", "rejects were")
         yield (
-            f"{name}: {source['given_up']} rejects were tried {REJECT_ATTEMPTS} times and given up; "
-            "`relevo rejects` shows them, `relevo rejects --retry` has them tried again"
+            f"{name}: {were} tried {REJECT_ATTEMPTS} times and given up; `relevo rejects --source {source['source']}` "
+            "shows what and why, with --retry it is tried again"
         )
     since_ok_s, since_news_s = source["since_ok_s"], source["since_news_s"]
     if source["last_outcome"] in ("unavailable", "rejected") and (since_ok_s is None or since_ok_s > _SILENT_SOURCE_S):
         since = f"for {in_words(since_ok_s)}" if since_ok_s is not None else "yet"
-        yield f"{name} has not been read {since}: {source['last_detail'] or source['last_outcome']}"
+        why = (source["last_detail"] or source["last_outcome"]).removesuffix(".")
+        yield f"{name} has not been read {since}: {why}; `relevo runs --cycle ingest` tells more"
     elif since_news_s is not None and since_news_s > max(_NO_NEWS_S, _USUAL * (source["news_gap_s"] or 0.0)):
         yield (
             f"{name} has had nothing new for {in_words(since_news_s)}, longer than usual; "
@@ -206,19 +233,25 @@ def _of_source(source: Row) -> Iterator[str]:
 
 
 def _of_project(project: Row) -> Iterator[str]:
-    name = project["project"]
+    name, release = project["project"], f"`relevo release {quote(project['project'])}`"
     if project["breaker"] != "closed":
-        yield f"project {name} sends nothing but probes: {project['breaker_reason']}"
+        probe = "one is on its way" if project["breaker"] == "probing" else f"the next at {_at(project['probe_at'])}"
+        yield (
+            f"project {name} has sent nothing but probes since {_at(project['breaker_since'])}, {probe}: "
+            f"{project['breaker_reason'].removesuffix('.')}; once that is mended, {release} probes at once"
+        )
     if project["pruning_stopped_at"] is not None:
-        yield f"project {name} has so many unregistered tokens that none is disabled; check the push credentials"
+        yield (
+            f"project {name} met so many unregistered tokens that none has been disabled since "
+            f"{_at(project['pruning_stopped_at'])}; check its push credentials, then {release}"
+        )
 
 
 def _of_runaway(row: Row) -> str:
     what, remedy = f"{row['event_type']} from {row['origin']}", runaway.remedy(row["event_type"], row["origin"])
-    return (
-        f"{row['events']} events of {what} are held as a runaway: {row['reason']}; "
-        f"`{remedy}` sends them, and with --drop ends them"
-    )
+    held = in_numbers(row["events"], f"event of {what} is", f"events of {what} are")
+    them = "it" if row["events"] == 1 else "them"
+    return f"{held} held as a runaway: {row['reason']}; `{remedy}` sends {them}, and with --drop ends {them}"
 
 
 def why_it_waits(event: Row, waits: Sequence[Row], paused: Mapping[str, str], now: datetime) -> list[str]:

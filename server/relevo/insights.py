@@ -15,12 +15,10 @@ from relevo.config import CYCLES, Settings
 from relevo.cycles.ingest import REJECT_ATTEMPTS
 from relevo.db import Database
 from relevo.errors import MigrationError
-from relevo.health import Seen, find_problems, why_it_waits
+from relevo.health import MOST_COUNTED, Seen, find_problems, why_it_waits
 
 _SQL = queries.load("insights")
 MAX_LIMIT = 1_000
-MOST_DUE = 10_000
-"""Beyond this nothing is counted: more is more."""
 
 Row = dict[str, Any]
 
@@ -83,7 +81,7 @@ def story(database: Database, event_id: int) -> Story | None:
 
 
 def _waits(database: Database, event_id: int, event: Mapping[str, Any]) -> list[str]:
-    now = _rows(database, "read_health")[0]["now"]
+    now = _rows(database, "read_health", most=MOST_COUNTED)[0]["now"]
     paused = {row["cycle"]: row["paused_reason"] for row in _rows(database, "list_cycles") if row["paused_reason"]}
     waits = _rows(database, "list_event_waits", event_id=event_id)
     return why_it_waits(event, waits, paused, now)
@@ -156,9 +154,9 @@ def status(database: Database, settings: Settings) -> Status:
     found, sending, due = (
         sources(database),
         projects(database),
-        _rows(database, "list_due", most=MOST_DUE, limit=MAX_LIMIT),
+        _rows(database, "list_due", most=MOST_COUNTED, limit=MAX_LIMIT),
     )
-    waiting = _rows(database, "read_health")[0]
+    waiting = _rows(database, "read_health", most=MOST_COUNTED)[0]
     stopped = held(database)
     seen = Seen(waiting.pop("now"), workers, cycles, due, found, sending, archive(database), stopped, **waiting)
     problems = Health(tuple(find_problems(seen, settings)))
@@ -177,7 +175,7 @@ def projects(database: Database) -> list[Row]:
 
 def held(database: Database) -> list[Row]:
     """Return what the runaway brake holds, by type and origin."""
-    return _rows(database, "list_held", limit=MOST_DUE)
+    return _rows(database, "list_held", limit=MOST_COUNTED)
 
 
 def health(database: Database, settings: Settings) -> Health:

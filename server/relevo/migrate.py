@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psycopg
+import structlog
 from psycopg import errors as pg
 
 from relevo import __version__, queries
@@ -22,6 +23,7 @@ from relevo.errors import MigrationBusyError, MigrationError
 from relevo.logs import normalise_error
 
 _SQL = queries.load("migrate")
+_log = structlog.get_logger("relevo.migrate")
 _FILE = re.compile(r"^(?P<version>\d{4})_(?P<name>[a-z0-9_]+)\.sql$")
 _NEEDS = re.compile(rb"\A-- needs relevo (?P<version>\d+\.\d+\.\d+)\n")
 _LOCK_WAIT_MS = 30_000
@@ -99,8 +101,11 @@ def migrate(
 
 
 def prepare(database: Database, known: Sequence[Migration] | None = None) -> list[Migration]:
-    """Migrate before work begins; a newer schema is fine as long as it still serves this version."""
-    return _catch_up(database, available() if known is None else known, _LOCK_WAIT_MS, newer_may_serve=True)
+    """Migrate before work begins, and log it; a newer schema is fine as long as it still serves this version."""
+    done = _catch_up(database, available() if known is None else known, _LOCK_WAIT_MS, newer_may_serve=True)
+    for migration in done:
+        _log.info("migrated", migration=str(migration))
+    return done
 
 
 def _catch_up(

@@ -61,6 +61,7 @@ class Report:
     """How one call of the runner ended."""
 
     cycle: str
+    """Its name with its source, as in ingest:folder."""
     outcome: Outcome
     run_id: int | None = None
     counts: Mapping[str, int] = field(default_factory=dict)

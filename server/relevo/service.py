@@ -145,8 +145,7 @@ def _ready(app: App, signals: Signals, cycles: Sequence[Cycle]) -> bool:
 
 
 def _prepare(app: App, cycles: Sequence[Cycle]) -> None:
-    for migration in migrate.prepare(app.database):
-        _log.info("migrated", migration=str(migration))
+    migrate.prepare(app.database)
     if demo.wanted(app.settings):
         demo.register_phones(app.database)
     app.worker.record_start("run", [cycle.key for cycle in cycles])

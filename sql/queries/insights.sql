@@ -26,12 +26,13 @@ select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w
 -- Lists the cycles with their last round, last run, pause switch and holder.
 select s.cycle, s.source, s.rounds, s.idle_rounds, s.wakeups_skipped, s.slots_skipped, s.asleep, s.last_round_at, s.last_ok_at, s.failures, s.round_gap_s,
        extract(epoch from now() - s.last_round_at)::float8 as quiet_s, extract(epoch from now() - s.last_ok_at)::float8 as since_ok_s,
-       (select p.paused_at from relevo.cycle_state p where p.cycle = s.cycle and p.source in ('', s.source) and p.paused_at is not null
-         order by p.source limit 1) as paused_at,
-       (select p.paused_reason from relevo.cycle_state p where p.cycle = s.cycle and p.source in ('', s.source) and p.paused_at is not null
-         order by p.source limit 1) as paused_reason,
+       pause.paused_at, pause.paused_reason, pause.source as paused_source,
        l.worker_id as held_by, last_run.outcome as last_outcome, last_run.started_at as last_run_at, last_run.error_message
   from relevo.cycle_state s
+  left join lateral (select p.paused_at, p.paused_reason, p.source
+                       from relevo.cycle_state p
+                      where p.cycle = s.cycle and p.source in ('', s.source) and p.paused_at is not null
+                      order by p.source limit 1) pause on true
   left join relevo.cycle_leases l on l.cycle = s.cycle and l.source = s.source and l.leased_until > now()
   left join lateral (select r.outcome, r.started_at, r.error_message
                        from relevo.worker_runs r
@@ -51,7 +52,7 @@ select now() as now,
        (select extract(epoch from now() - min(c.leased_until))::float8
           from relevo.claims c where c.leased_until <= now()) as oldest_expired_s,
        (select count(*)::int from (select from relevo.notification_events e
-                                    where e.state in ('waiting', 'fanning') and e.scheduled_at <= now() limit 1000) x) as events_waiting,
+                                    where e.state in ('waiting', 'fanning') and e.scheduled_at <= now() limit %(most)s) x) as events_waiting,
        exists (select from relevo.awaited_receipts w where w.look_at <= now()) as receipts_due;
 
 -- name: list_due
@@ -93,9 +94,10 @@ select s.at, s.what, s.detail
   left join relevo.licitacion_registry r on r.namespace = l.namespace and r.external_id = l.external_id
   left join relevo.held_events h on h.event_id = e.id
   left join relevo.event_repeats t on t.event_id = e.id
+  cross join lateral (select case when e.event_type = 'new_licitacion' then 'tender' else 'item' end) as i(word)
   cross join lateral (values
-    (l.publicada_at, 'tender published', concat_ws(', ', l.external_id, l.organismo)),
-    (r.claimed_at, 'tender first seen', concat('by ', r.source)),
+    (l.publicada_at, concat(i.word, ' published'), concat_ws(', ', l.external_id, l.organismo)),
+    (r.claimed_at, concat(i.word, ' first seen'), concat('by ', r.source)),
     (e.created_at, 'event enqueued', concat_ws(' ', e.event_type, e.event_key)),
     (case when e.scheduled_at > e.created_at then e.scheduled_at end, 'scheduled', null),
     (e.fanout_started_at, 'fan-out began', concat('for installations registered until then, as of ', e.event_day)),
@@ -202,12 +204,17 @@ select s.source, s.last_outcome, s.last_detail, s.last_asked_at, s.last_ok_at, s
   from relevo.source_state s order by s.source;
 
 -- name: list_projects
--- Lists the projects with what holds them up, and how they fared in the last minutes.
-select p.project, p.rate_share, p.rest_until, p.breaker, p.breaker_reason, p.breaker_since, p.probe_at, p.trips,
-       p.pruning_stopped_at,
+-- Lists the projects with what holds them up, since when in all, failed probes included, and how they fared in the last minutes.
+select p.project, p.rate_share, p.rest_until, p.breaker, p.breaker_reason, p.probe_at, p.trips,
+       case when p.breaker <> 'closed' then coalesce(opened.at, p.breaker_since) end as breaker_since, p.pruning_stopped_at,
        coalesce((select sum(c.connections)::int from relevo.push_connections c where c.project = p.project and c.leased_until > now()), 0) as connections,
        t.sent, t.answers, t.unregistered
   from relevo.projects p
+  left join lateral (select min(i.at) as at
+                       from relevo.project_incidents i
+                      where p.breaker <> 'closed' and i.project = p.project and i.what = 'breaker_opened'
+                        and i.at > coalesce((select max(c.at) from relevo.project_incidents c
+                                              where c.project = p.project and c.what = 'breaker_closed'), '-infinity')) opened on true
   cross join lateral (select coalesce(sum(t.sent), 0)::bigint as sent, coalesce(sum(t.answers), 0)::bigint as answers,
                              coalesce(sum(t.unregistered), 0)::bigint as unregistered
                         from relevo.push_tallies t where t.project = p.project and t.at > now() - interval '15 minutes') t

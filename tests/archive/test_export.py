@@ -7,6 +7,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 from months import (
+    a_run,
     add_old_deliveries,
     add_old_event,
     add_old_items,
@@ -20,7 +21,7 @@ from months import (
 )
 
 from relevo.archive import restore
-from relevo.cycles.export import OFF
+from relevo.cycles.export import OFF, Export
 
 OLD, OLDER = month_ago(5), month_ago(14)
 
@@ -60,6 +61,27 @@ def test_a_month_goes_all_the_way(build, conn, past, store_settings, tmp_path) -
     assert set(exports(conn).values()) == {"dropped"}
     left = "select count(*) from pg_class where relnamespace = 'relevo_archive'::regnamespace and relkind = 'r'"
     assert conn.execute(left).fetchone() == (0,)
+
+
+def test_a_month_is_verified_with_its_last_part(build, conn, past, folder_settings, monkeypatch) -> None:
+    """A part that is taken back while the month is looked at as a whole is verified again before the month counts."""
+    app = build(archive_part_rows=300, **folder_settings)
+    clean_up(app)
+    conn.execute("delete from relevo.archive_exports where entity <> 'notification_deliveries'")
+    check_whole, looks = Export._check_whole, []
+
+    def take_back(self, *given) -> None:
+        check_whole(self, *given)
+        looks.append(exports(conn))
+        if len(looks) == 1:
+            conn.execute("update relevo.archive_parts set verified_at = null where part = 2")
+
+    monkeypatch.setattr(Export, "_check_whole", take_back)
+    steps = Export(a_run(app, "archive-export"), open_store(**folder_settings))
+    done = [steps.step() for _ in range(8)]  # three parts and a manifest, three parts and the whole
+    assert (done[-1].counts, set(exports(conn).values())) == ({"months_verified": 0}, {"exported"})
+    assert [steps.step().counts for _ in range(2)] == [{"rows_verified": 300}, {"months_verified": 1}]
+    assert (len(looks), set(exports(conn).values())) == (2, {"verified"})
 
 
 def test_long_rows_are_copied_a_few_at_a_time(build, conn, folder_settings, dsn, tmp_path) -> None:

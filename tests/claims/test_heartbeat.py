@@ -9,6 +9,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from claiming import LATER, LEASE, NOW, SECOND, add, claims_in, reap, take
+from psycopg import errors as pg
 
 from deliveries import one
 from processes import PATIENCE_S, eventually
@@ -17,6 +18,7 @@ from relevo import queries
 from relevo.cycles.reaper import reap_one
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.model import PushRequest
+from relevo.runtime.heartbeat import Renewed
 from relevo.runtime.wakeups import Listener
 
 RENEW = queries.load("claims")["renew_claims"]
@@ -115,6 +117,48 @@ def test_renewal_ends_at_three_leases(build, conn) -> None:
     assert one(conn, claim.ids[0])["locked_until"] == NOW + 4 * LEASE - SECOND
 
 
+def test_a_beat_that_is_not_committed_extends_nothing(build, conn) -> None:
+    """What comes after a claim's renewal in the same beat and fails undoes it: its holder's clock knows nothing of it."""
+    add(conn, 1)
+    worker = build()
+    claim = take(worker, None)
+    since, first = claim.since, leased_until(conn)
+
+    def locked(*_) -> None:
+        raise pg.LockNotAvailable
+
+    worker.heartbeat.keep(uuid4(), claim, locked)
+    with pytest.raises(pg.LockNotAvailable):
+        worker.heartbeat.beat()
+    assert (claim.since, leased_until(conn)) == (since, first)
+
+
+def test_a_lease_counts_from_before_the_beats_transaction(build, conn) -> None:
+    """The server counts it from the transaction's begin on, however long what comes before its renewal takes."""
+    add(conn, 1)
+    worker = build()
+    begun: list[float] = []
+
+    def first(connection, _leases) -> Renewed:
+        connection.execute("select 1")
+        begun.append(time.monotonic())
+        return Renewed()
+
+    class Lease:
+        """Another lease of this process."""
+
+        lease_ms = 60_000
+
+        def lose(self, *_) -> None:
+            """Nobody minds."""
+
+    worker.heartbeat.keep(uuid4(), Lease(), first)
+    claim = take(worker, None)
+    worker.heartbeat.beat()
+    assert claim.since > claim.taken_at, "it was renewed"
+    assert claim.since < begun[0]
+
+
 def test_a_claim_held_for_three_leases_is_aborted(build, conn) -> None:
     """Its holder learns `error` before the next request, and the claim is left to the reaper."""
     add(conn, 1)
@@ -161,6 +205,23 @@ def test_a_loss_has_a_reason(build, conn, reason, noticed_by) -> None:
     with pytest.raises(OwnershipLostError) as lost:
         claim.check()
     assert lost.value.reason == reason
+
+
+def test_a_claim_that_was_locked_is_extended_soon_after(build, conn, dsn) -> None:
+    """A beat that found it locked comes back for it within a moment, not with the next beat that is due."""
+    add(conn, 1)
+    worker = build(outbox_lease_duration_ms=3_600_000, outbox_lease_heartbeat_ms=600_000)
+    worker.heartbeat.start()
+    claim = take(worker, None)
+    eventually(lambda: worker.heartbeat._due > time.monotonic() + PATIENCE_S)
+    with psycopg.connect(dsn) as other:
+        other.execute("select from relevo.claims for update")
+        first = leased_until(conn)
+        worker.heartbeat.suspect(claim.token)
+        eventually(lambda: worker.heartbeat._look_at < worker.heartbeat._due, "it found the claim locked")
+        assert leased_until(conn) == first
+    eventually(lambda: leased_until(conn) > first, "it was extended")
+    claim.check()
 
 
 def test_one_loss_is_not_all(build, conn) -> None:

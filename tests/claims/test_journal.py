@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+import psycopg
 import pytest
 from claiming import HTTP_TIMEOUT, LEASE, NOW, SECOND, add, answers, claims_in, journal, reap, take, ticket_of
+from psycopg.conninfo import conninfo_to_dict
 
 from deliveries import one, states
 from relevo.errors import OwnershipLostError
@@ -220,6 +222,41 @@ def test_a_claim_lost_between_journal_and_settle(build, conn) -> None:
     assert (settlement.written, settlement.closed_late) == ({}, 1)
     assert one(conn, delivery)["provider_ticket_id"] == ticket_of(claim, delivery)
     assert conn.execute("select count(*) from relevo.push_requests where answered_at is null").fetchone() == (0,)
+
+
+@pytest.fixture
+def commits(claims_dsn, dsn, admin):
+    """Note with which synchronous_commit the journal and deliveries are written, on a database that waits for its disk."""
+    name = conninfo_to_dict(claims_dsn)["dbname"]
+    admin.execute(f"alter database {name} set synchronous_commit = on")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(NOTE_COMMITS)
+        yield lambda: {row[0] for row in connection.execute("delete from public.commits returning mode").fetchall()}
+        connection.execute("drop table public.commits; drop function public.note_commit cascade")
+    admin.execute(f"alter database {name} reset synchronous_commit")
+
+
+NOTE_COMMITS = """
+create table public.commits (mode text);
+create function public.note_commit() returns trigger language plpgsql
+as $$ begin insert into public.commits values (current_setting('synchronous_commit')); return null; end $$;
+create trigger note_commit after insert on relevo.push_requests for each statement execute function public.note_commit();
+create trigger note_commit after update on relevo.notification_deliveries for each statement execute function public.note_commit();
+"""
+
+
+def test_what_is_sent_and_what_came_of_it_is_on_the_disk(commits, build, conn) -> None:
+    """A crash of the server forgets neither a request that was started nor an answer; a claim it may forget."""
+    add(conn, 2)
+    worker = build()
+    claim = take(worker)
+    assert commits() == {"off"}
+    request = journal(worker, claim, deliveries=claim.deliveries[:1])
+    assert commits() == {"on"}
+    worker.claims.settle(claim, answers(claim)[:1], [request.id], NOW)
+    assert commits() == {"on"}
+    worker.claims.release(claim, NOW)
+    assert commits() == {"on"}
 
 
 def test_a_reaper_cannot_end_a_claim_while_it_is_journalled(build, conn, dsn) -> None:

@@ -87,7 +87,7 @@ def test_at_most_once_is_not_repeated_for_an_odd_ticket(relay, monkeypatch, tick
     """Of a ticket that says neither yes nor no nobody knows: at most once ends unknown, and is never sent again."""
     worker = relay()
     provider = worker.app.services.providers["expo"]
-    monkeypatch.setattr(provider, "send", lambda messages: Reply("answered", (ticket,) * len(messages)))
+    monkeypatch.setattr(provider, "send", lambda messages, _project: Reply("answered", (ticket,) * len(messages)))
     worker.tell("ana", at_most_once=True)
     worker.dispatch()
     assert worker.delivery("ana")["status"] == "unknown"
@@ -97,7 +97,7 @@ def test_too_few_tickets_are_ambiguous(relay, monkeypatch) -> None:
     """A provider that answers with too few tickets has answered nothing that can be relied on."""
     worker = relay()
     provider = worker.app.services.providers["expo"]
-    monkeypatch.setattr(provider, "send", lambda _messages: Reply("answered", (Ticket("sent", id="t"),)))
+    monkeypatch.setattr(provider, "send", lambda *_: Reply("answered", (Ticket("sent", id="t"),)))
     worker.tell("ana", "bob", at_most_once=True)
     worker.dispatch()
     assert worker.states() == {"unknown": 2}
@@ -212,6 +212,20 @@ def test_lanes_that_are_due_come_before_those_that_are_not(relay) -> None:
     )
     due = [lane for lane in worker.app.services.projects.due_lanes() if lane.due_in_s <= 0]
     assert [(lane.project, lane.lane) for lane in due] == [("zz-due", "bulk")]
+
+
+def test_a_lane_is_due_for_what_nobody_holds(relay) -> None:
+    """What is claimed makes no lane due; beside it the first one that is free tells when."""
+    worker = relay()
+    worker.tell("ana")
+    assert worker.app.claims.claim("dispatch", "default", "bulk") is not None
+    assert worker.app.services.projects.due_lanes() == []
+    worker.tell("bob")
+    worker.conn.execute(
+        "update relevo.notification_deliveries set next_attempt_at = now() + interval '1 hour' where claim_token is null"
+    )
+    (lane,) = worker.app.services.projects.due_lanes()
+    assert 3_000 < lane.due_in_s <= 3_600
 
 
 class TestAmongMany:

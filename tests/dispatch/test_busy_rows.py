@@ -158,3 +158,17 @@ def test_a_slow_receipt_claim_does_not_stop_another(relay, in_the_way) -> None:
     assert (states(worker, "two"), states(worker, "one")) == ({"ok": 30}, {"sent": 5})
     assert report.outcome == "partial"
     assert "receipts of one" in report.error
+
+
+def test_a_locked_counter_stops_no_cycle(relay, dsn: str) -> None:
+    """Somebody holds the cycle's line locked and goes home: each run waits for it for a lease, and the next one sends."""
+    worker: Relay = relay(outbox_lease_duration_ms=4_000, push_request_timeout_ms=1_900)
+    worker.tell("ana")
+    worker.dispatch()
+    with psycopg.connect(dsn) as other:
+        other.execute("select from relevo.cycle_state where cycle = 'dispatch' for update")
+        for turn in (2, 3):
+            worker.tell("ana")
+            with beside(worker.dispatch) as reports:
+                eventually(lambda turn=turn: worker.received("ana") == turn)
+            assert [report.outcome for report in reports] == ["ok"]

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,9 +15,11 @@ from relaying import Relay, beside, token
 
 from processes import eventually
 from relevo import insights
+from relevo.delivery.posts import MIDDLEWARE, SERVICE
 from relevo.delivery.sending import RequestPool
 from relevo.model import Reply
 from relevo.providers.expo import Expo
+from relevo.runtime.hung import MOST_CALLS
 
 SHORT = {"outbox_lease_duration_ms": 4_000, "push_request_timeout_ms": 1_900, "outbox_retry_base_ms": 600_000}
 """Three leases are twelve seconds; what is tried again is so later than any machine takes for a test."""
@@ -360,3 +363,17 @@ class TestThePool:
         assert time.monotonic() >= until
         assert pool.in_flight() == 0
         pool.close()
+
+
+def test_what_hangs_in_one_project_stops_no_other(relay) -> None:
+    """With as many requests hanging as may, their project sends nothing here; the others send as ever."""
+    worker: Relay = relay()
+    names = ["ana!project=@acme/hung", "bob!project=@acme/fine"]
+    for name in names:
+        worker.register(name, project=name.rpartition("=")[2])
+    for what in (MIDDLEWARE, SERVICE) * (MOST_CALLS // 2):
+        worker.app.services.hung.add(what, "@acme/hung", time.monotonic(), 600, Future())
+    worker.tell(*names)
+    report = worker.dispatch()
+    assert [worker.delivery(name)["status"] for name in names] == ["pending", "sent"]
+    assert "project @acme/hung sends nothing in this process: 16 of its requests have not come back" in report.error

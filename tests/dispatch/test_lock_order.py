@@ -1,4 +1,4 @@
-"""A tender and its event are locked in one order by all: what is sent meets what is ingested without a deadlock."""
+"""Rows are locked in one order by all: a tender before its event, and installations by their ids, without a deadlock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from relaying import Relay, beside
+from relaying import Relay, beside, token
 
 from processes import eventually
 from relevo.cycles.ingest import cycle
@@ -155,3 +155,22 @@ def test_first_pushes_meet_withdrawals_of_several_tenders(relay, conn, dsn: str,
     assert (ingested[0].outcome, dispatched[0].outcome) == ("ok", "ok"), (ingested, dispatched)
     assert {row["status"] for row in worker.deliveries()} == {"sent"}
     assert worker.rows("select bool_and(notificada) as all from relevo.licitaciones") == [{"all": True}]
+
+
+def test_tokens_that_move_are_locked_by_their_phones_ids(relay, conn, dsn: str) -> None:
+    """However tokens and rows lie: whoever waits for the first phone has not locked the second."""
+    worker: Relay = relay(**PATIENT)
+    first, second = sorted(worker.register("a", "b"))
+    for phone, text in ((second, "y"), (first, "z")):
+        conn.execute(
+            "update relevo.device_installations set token = %s where installation_id = %s", [token(text), phone]
+        )
+    move = {token("y"): "@acme/app", token("z"): "@acme/app"}
+    with psycopg.connect(dsn) as other:
+        lock = "select from relevo.device_installations where installation_id = %s for update nowait"
+        other.execute(lock, [first])
+        with beside(lambda: worker.app.services.projects.move_tokens("default", move)):
+            eventually(lambda: conn.execute(WAITING).fetchone() == (1,), "the move waits for the first phone")
+            other.execute(lock, [second])
+            other.rollback()
+    assert worker.rows("select distinct project from relevo.device_installations") == [{"project": "@acme/app"}]

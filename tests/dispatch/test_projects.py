@@ -394,6 +394,18 @@ class TestConnections:
         ((held,),) = first.conn.execute("select sum(connections) from relevo.push_connections").fetchall()
         assert held == 6
 
+    @pytest.mark.parametrize(
+        "gone",
+        ["stopped_at = now()", "lost_at = now()", "last_seen_at = now() - interval '1 day'", "cycles = '{receipt}'"],
+    )
+    def test_only_who_sends_has_a_share(self, relay, conn, gone: str) -> None:
+        """A worker that stopped, was lost, fell silent, or does not send leaves all connections to the others."""
+        first, second = relay(), relay()
+        projects = first.app.services.projects
+        assert projects.reserve("default", "bulk", 100, first.clock.now()).connections == 3
+        conn.execute(f"update relevo.workers set {gone} where worker_id = %s", [second.app.worker.worker_id])
+        assert projects.reserve("default", "bulk", 100, first.clock.now()).connections == 6
+
     def test_a_worker_that_only_asks_for_receipts_keeps_none(self, relay) -> None:
         """When it has asked, another worker's dispatch finds connections free."""
         asking, sending = relay(cycles=["receipt"]), relay()

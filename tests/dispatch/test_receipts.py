@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from relaying import Relay, at_once, seconds_from
@@ -97,6 +99,29 @@ class TestWhen:
         worker.reap()
         assert (asked(worker), worker.posts()) == before
         assert worker.received("ana!no-receipt") == 1
+
+    def test_nobody_asks_with_too_little_of_a_lease_left(self, relay, monkeypatch) -> None:
+        """A claim that would lapse before its request can time out is left to the reaper, and another asks later."""
+        worker = relay(outbox_lease_duration_ms=600_000, push_request_timeout_ms=200_000)
+        worker.tell("ana")
+        worker.dispatch()
+        claims = worker.app.claims
+        claim_awaiting = claims.claim_awaiting
+
+        def claim_slowly(*given: Any, **more: Any) -> Any:
+            claim = claim_awaiting(*given, **more)
+            if claim is not None:
+                claim.renewed(time.monotonic() - 500)
+            return claim
+
+        monkeypatch.setattr(claims, "claim_awaiting", claim_slowly)
+        worker.ask()
+        assert (asked(worker), worker.delivery("ana")["status"]) == (0, "sent")
+        monkeypatch.undo()
+        worker.travel(minutes=11)
+        worker.reap()
+        worker.ask()
+        assert (asked(worker), worker.delivery("ana")["status"]) == (1, "ok")
 
     def test_missing_ones_block_nobody(self, relay) -> None:
         """With many that never come and chunks of two, the ones behind them are asked for in the same run."""
@@ -237,6 +262,17 @@ class TestPauses:
         worker.travel(seconds=1)
         sandbox.add_fault("500", on="receipts")
         assert 5 <= self.pause_s(worker) < 10
+
+    def test_requests_that_fail_together_are_one_failure(self, relay, sandbox) -> None:
+        """Three requests of one wave fail: the project rests as after one."""
+        worker: Relay = relay(receipt_chunk_size=1)
+        worker.add_phones(3)
+        worker.tell_everyone()
+        worker.dispatch()
+        worker.travel(seconds=1)
+        sandbox.add_fault("500", on="receipts")
+        worker.ask()
+        assert (requests(worker), worker.project()["receipt_failures"]) == (3, 1)
 
     def test_the_service_may_ask_for_more(self, worker, sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
         """Retry-After is a floor."""

@@ -192,7 +192,7 @@ class TestRunaways:
         assert looping.incidents() == ["runaway_stopped"]
         (problem,) = problems(looping)
         assert "30 events of digest from app are held" in problem
-        assert "came 40 times within an hour, 1 times on its busiest day before" in problem
+        assert "came 40 times within an hour, once on its busiest day before" in problem
         assert "`relevo release --type digest --origin app` sends them" in problem
         said = command("status")
         assert said.code == 1
@@ -200,9 +200,7 @@ class TestRunaways:
         (held,) = looping.rows("select max(event_id) as id from relevo.held_events")
         reported = " ".join(command("event", held["id"]).out.split())
         assert "held by the runaway brake" in reported
-        assert (
-            "came 40 times within an hour, 1 times on its busiest day before; 12 of 12 phones got up to 40" in reported
-        )
+        assert "came 40 times within an hour, once on its busiest day before; 12 of 12 phones got up to 40" in reported
         passed = " ".join(command("event", held["id"] - 30).out.split())
         assert "runaway stopped" in passed, "the incident stands in the story of what was sent meanwhile"
 
@@ -273,9 +271,8 @@ class TestRunaways:
         work(small)
         assert {name: small.received(name) for name in ("p2", "p3", "p4")} == {"p2": 2, "p3": 52, "p4": 2}
         assert events(small) == {"fanned": 50 + 11 + 2, "held": 21}
-        assert (
-            "a phone got up to 71 of chat from app within an hour, 0 on the busiest day before" in command("status").out
-        )
+        said = " ".join(command("status").out.split())
+        assert "a phone got up to 71 of chat from app within an hour, 0 on the busiest day before" in said
 
     def test_a_fleet_of_phones(self, relay) -> None:
         """Where an event reaches many, the next of a stopped stream are held without a delivery being made."""
@@ -313,7 +310,7 @@ class TestRunaways:
         }
         assert worker.incidents() == ["runaway_stopped"]
         (problem,) = problems(worker)
-        assert "1 events of digest from app are held" in problem
+        assert "1 event of digest from app is held" in problem
         assert f"5 pushes of digest (event {stormy}) were tried again 55 times within an hour" in problem
         assert "pushes held by the runaway brake" in command("event", stormy).out
         sandbox.clear_faults()

@@ -68,16 +68,18 @@ class TestOnePhone:
             assert (found["attempt_count"], found["status"]) == (attempts, status)
             worker.travel(seconds=6)
 
-    def test_some_of_them_tried_again_together_are_no_project(self, relay) -> None:
+    @BOTH
+    def test_some_of_them_tried_again_together_are_no_project(self, relay, where: str) -> None:
         """Ten of thirty phones are bad: their retries, all of which fail, do not look like a project that fails."""
         worker = relay()
         worker.add_phones(20, "good")
-        worker.add_phones(10, "bad", "!MismatchSenderId")
+        worker.add_phones(10, "bad", f"!{where}MismatchSenderId")
         worker.tell_everyone()
         for _ in range(12):
             worker.dispatch()
+            worker.ask()
             worker.travel(minutes=61)
-        assert worker.states() == {"sent": 20, "failed": 10}
+        assert worker.states() == {"ok": 20, "failed": 10}
         assert worker.incidents() == []
 
 

@@ -381,6 +381,21 @@ class TestTelling:
                 app.runner.run(app.registry["reaper"], "manual")
         assert conn.execute("select count(*) from relevo.event_progress_deltas").fetchone() == (0,)
 
+    def test_folding_goes_on_until_nothing_is_left(self, build, conn) -> None:
+        """One run of the reaper folds all there is, however many batches that takes."""
+        made = door.enqueue(conn, Event("notice", "1", "t"))
+        conn.execute(
+            """
+            insert into relevo.event_progress_deltas (event_id, status, deliveries)
+            select %s, 'sent', 1 from generate_series(1, 10001)
+            """,
+            [made.event_id],
+        )
+        app = build()
+        app.runner.run(app.registry["reaper"], "manual")
+        assert conn.execute("select count(*) from relevo.event_progress_deltas").fetchone() == (0,)
+        assert conn.execute("select deliveries from relevo.event_progress").fetchall() == [(10_001,)]
+
     def test_dispatch_is_woken_after_the_first_slice_while_it_sleeps(self, build, conn) -> None:
         """The first slice knocks at dispatch's door, if it sleeps; nobody is knocked at who is awake or got nothing."""
         add_phones(conn, 4)

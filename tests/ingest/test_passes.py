@@ -304,7 +304,7 @@ def test_what_stays_wrong_is_a_problem_in_health(relay, conn: Conn) -> None:
     [problem] = [
         each for each in insights.health(talking.app.database, talking.app.settings).problems if "script" in each
     ]
-    assert problem.startswith("source script: 1 rejects were tried")
+    assert problem.startswith("source script: 1 reject was tried")
     talking.answer(Fetched("ok", {}, resolved=("codigo=2",)))
     assert not any("script" in each for each in insights.health(talking.app.database, talking.app.settings).problems)
 

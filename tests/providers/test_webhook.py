@@ -6,6 +6,9 @@ import base64
 import hashlib
 import hmac
 import json
+import socket
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,10 +26,11 @@ class Receiver(FakeServer):
     """Answers with a status."""
 
     status = 200
+    drip_s = 0.0
 
     def answer(self, _asked: Asked) -> Answer:
         """Answer."""
-        return Answer(self.status, b"said")
+        return Answer(self.status, b"said", drip_s=self.drip_s)
 
 
 @pytest.fixture
@@ -73,6 +77,39 @@ def test_what_a_refusal_means(receiver: Receiver, status: int, fate: str) -> Non
     assert (ticket.fate, ticket.code) == (fate, f"HTTP_{status}")
 
 
+def test_an_answer_that_drips_ends_with_the_time(receiver: Receiver) -> None:
+    """However slowly an answer's head comes, the request is over after its timeout, and unclear."""
+    receiver.drip_s = 0.1  # a head of more than a hundred bytes takes ten seconds
+    began = time.monotonic()
+    reply = webhook(receiver, timeout_ms=1_000).send([MESSAGE])
+    assert (reply.kind, reply.code) == ("unclear", "ReadTimeout")
+    assert time.monotonic() - began < 8
+
+
+def test_a_body_that_never_ends_is_not_waited_for() -> None:
+    """The status is all there is to know: what follows it costs no time."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        over = threading.Event()
+
+        def answer() -> None:
+            with listening.accept()[0] as met:
+                met.recv(65_536)
+                met.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n")
+                over.wait(30)
+
+        serving = threading.Thread(target=answer)
+        serving.start()
+        address = WebhookAddress(f"http://127.0.0.1:{listening.getsockname()[1]}/", KEY)
+        hook = Webhook({"billing": address}, timeout_ms=20_000, connect_timeout_ms=2_000, allow_loopback=True)
+        began = time.monotonic()
+        [ticket] = hook.send([MESSAGE]).tickets
+        took_s = time.monotonic() - began
+        over.set()
+        serving.join()
+    assert ticket.fate == "ok"
+    assert took_s < 15
+
+
 def test_private_addresses_are_refused(receiver: Receiver) -> None:
     """Without leave for loopback nothing is sent there, and plain http leads nowhere at all."""
     [ticket] = webhook(receiver, allow_loopback=False).send([MESSAGE]).tickets
@@ -112,6 +149,12 @@ def test_secrets_do_not_show(receiver: Receiver) -> None:
         ('{"a": {}}', "a needs a url"),
         ('{"a": {"url": "ftp://x/y", "secret": "' + SECRET + '"}}', "a needs a url"),
         ('{"a": {"url": "https://user:pw@x/y", "secret": "' + SECRET + '"}}', "a needs a url"),
+        ('{"a": {"url": "https://:pw@x/y", "secret": "' + SECRET + '"}}', "a needs a url"),
+        ('{"a": {"url": "https://x/año", "secret": "' + SECRET + '"}}', "a needs a url"),
+        ('{"a": {"url": "https://x/a b", "secret": "' + SECRET + '"}}', "a needs a url"),
+        ('{"a": {"url": "https://x:99999/y", "secret": "' + SECRET + '"}}', "a needs a url"),
+        ('{"a": {"url": "https://[bad/y", "secret": "' + SECRET + '"}}', "a needs a url"),
+        ("[" * 100_000, "no JSON"),
         ('{"a": {"url": "https://x/y", "secret": "short"}}', "a needs a secret"),
         ('{"a": {"url": "https://x/y", "secret": "whsec_c2hvcnQ="}}', "a needs a secret"),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from deliveries import add_deliveries
+from deliveries import TODAY, add_deliveries
 from phones import add_phones
 from relevo.cycles import cleanup
 
@@ -85,6 +85,43 @@ def test_rejects_go_when_nothing_was_heard_of_them(build, conn, rows) -> None:
     assert clean(build)["rejects_pruned"] == 2
     left = {row["place"] for row in rows("select place from relevo.ingest_rejects")}
     assert left == {"mended lately", "told of again", "new"}
+
+
+def test_late_tickets_stay_while_they_can_stop_a_push(build, conn, rows) -> None:
+    """One of a delivery that is open stays, however old; of one that is over or gone it is kept for two days."""
+    still_open, over = add_deliveries(conn, 2)
+    conn.execute(
+        "update relevo.notification_deliveries set status = 'cancelled', next_attempt_at = null, completed_at = now() where id = %s",
+        [over],
+    )
+    for ticket, delivery, days in (
+        ("open", still_open, 30),
+        ("over", over, 3),
+        ("gone", over + 1_000, 3),
+        ("young", over, 1),
+    ):
+        conn.execute(
+            """
+            insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at)
+            values (%s, %s, %s, gen_random_uuid(), now() - %s * interval '1 day')
+            """,
+            [TODAY, delivery, ticket, days],
+        )
+    assert clean(build)["late_tickets_pruned"] == 2
+    assert {row["ticket_id"] for row in rows("select ticket_id from relevo.late_tickets")} == {"open", "young"}
+
+
+def test_old_counts_of_the_runaway_brake_go_at_once(build, conn, rows) -> None:
+    """However many there are, one night is enough; younger ones stay."""
+    conn.execute(
+        """
+        insert into relevo.event_counts (stream_id, installation_id, hour_at, day, in_hour, hour_before, passed_today, busiest_day, releases)
+        select 1, gen_random_uuid(), now(), current_date - case when g > 1001 then 59 else 62 end, 1, 0, 1, 1, 0
+          from generate_series(1, 1003) g
+        """
+    )
+    clean(build)
+    assert rows("select count(*) as left from relevo.event_counts") == [{"left": 2}]
 
 
 def add_project(conn: Any, name: str, days: int = 91, **columns: object) -> None:

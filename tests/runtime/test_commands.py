@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +16,12 @@ from typer.testing import CliRunner, Result
 
 from deliveries import add_deliveries
 from processes import eventually, never
-from relevo import cli, logs
+from relevo import cli, logs, migrate
 from relevo.cli import common
 from relevo.errors import UsageError
+from relevo.model import Step
+from relevo.runtime.runs import Cycle
+from relevo.runtime.timing import Every
 
 QUICK = {"name": "quick", "every_ms": 100, "singleton": False}
 Ask = Callable[..., Result]
@@ -121,13 +126,14 @@ def test_unknown_words_are_wrong_usage(processes, ask: Ask, rows) -> None:
         assert process.ends() == 2, process.stderr
         said, known = process.stderr.splitlines()
         assert said == "relevo: There is no cycle nope."
-        assert {"cleanup", "reaper"} <= set(known.removeprefix("Known: ").removesuffix(".").split(", "))
+        known = known.removeprefix("Known: ").removesuffix(" For one of your own set RELEVO_APP here, too.")
+        assert {"cleanup", "ingest", "reaper"} <= set(known.removesuffix(".").split(", "))
     assert rows("select 1 from relevo.workers") == []
     assert rows("select 1 from relevo.cycle_state where paused_at is not null") == []
 
 
 def test_exit_codes_of_a_run_by_hand(processes, probed, runs) -> None:
-    """run-cycle says 0 for success, 1 for a failure, 3 for a skip, each with its row; several sources all run."""
+    """run-cycle says 0 for success, 1 for a failure, 3 for a skip, each with its row; several sources run by name."""
     ok = QUICK | {"name": "fine"}
     sources = [QUICK | {"name": "many", "source": source} for source in ("a", "b")]
     failing = QUICK | {"name": "broken", "fails": 9}
@@ -136,8 +142,18 @@ def test_exit_codes_of_a_run_by_hand(processes, probed, runs) -> None:
     assert {name: process.ends() for name, process in asked.items()} == {"fine": 0, "broken": 1, "many": 0, "many:b": 0}
     assert "notifications_sent=1" in asked["fine"].stdout
     assert "probe broken was told to fail" in asked["broken"].stdout
+    assert [line.split()[0] for line in asked["many"].stdout.splitlines()[1:]] == ["many:a", "many:b"]
     assert [row["outcome"] for row in runs("broken")] == ["failed"]
     assert sorted(row["source"] for row in runs("many", "ok")) == ["a", "b", "b"]
+
+
+def test_an_unknown_source_is_answered_with_the_known_ones(build) -> None:
+    """Who names a source that is not there learns the names with which cycles can be called, sources included."""
+    worker = build(cycles=[Cycle("many", Every(1_000), lambda _run: Step(), source=source) for source in ("a", "b")])
+    with pytest.raises(UsageError) as refused:
+        worker.cycles(["many:c"])
+    assert refused.value.message == "There is no cycle many:c."
+    assert "many, many:a, many:b" in str(refused.value.hint)
 
 
 def test_a_pause_holds_for_every_replica_and_every_hand(processes, probed, runs, ask) -> None:
@@ -309,7 +325,7 @@ def test_status_tells_what_is_due(ask: Ask, build, conn) -> None:
     worker.runner.run(worker.registry["reaper"], "manual")
     add_deliveries(conn, 3, due=datetime.now(UTC) - timedelta(minutes=5))
     seen = ask("status")
-    due = re.search(r"Due: 3 of default, bulk, the oldest for 3[0-9]{2} s\.", seen.output)
+    due = re.search(r"Due: 3 bulk deliveries of project default, the oldest for 3[0-9]{2} s\.", seen.output)
     assert (seen.exit_code, bool(due)) == (0, True), seen.output
     conn.execute("update relevo.notification_deliveries set next_attempt_at = next_attempt_at - interval '1 hour'")
     seen = ask("status")
@@ -317,6 +333,94 @@ def test_status_tells_what_is_due(ask: Ask, build, conn) -> None:
     assert "3 bulk deliveries of project default are due, the oldest for" in seen.output
     [reported] = [json.loads(line) for line in ask("status", "--json").output.splitlines()]
     assert [(row["project"], row["lane"], row["due"]) for row in reported["due"]] == [("default", "bulk", 3)]
+
+
+def test_a_run_by_hand_tells_what_it_migrated(processes, empty_database: str) -> None:
+    """Whatever brings the schema to a database logs each migration: in the wrong database it must not go unseen."""
+    by_hand = processes.relevo("run-cycle", "reaper", database_url=empty_database)
+    assert by_hand.ends() == 0, by_hand.stderr
+    assert [line["migration"] for line in by_hand.lines("migrated")] == [str(each) for each in migrate.available()]
+
+
+def test_psql_takes_what_it_is_given(processes, tmp_path: Path) -> None:
+    """Every word behind `relevo psql` goes to psql as it stands, so that its options work as they always do."""
+    psql = tmp_path / "psql"
+    psql.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    psql.chmod(0o755)
+    words = ["-At", "-c", "select 1", "--file", "two words.sql", "-x"]
+    asked = processes.relevo("psql", *words, path=f"{tmp_path}:{os.environ['PATH']}")
+    assert asked.ends() == 0, asked.stderr
+    assert asked.stdout.splitlines()[2:] == words
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_status_in_a_narrow_window(ask: Ask, build, conn, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """The first line says what is wrong; lines that belong together are indented, none is cut or longer than the window,
+    and the commands in them can be copied."""
+    worker = build(worker_id="w")
+    worker.runner.run(worker.registry["reaper"], "manual")
+    conn.execute(
+        "insert into relevo.projects (project, filled_at, breaker, breaker_reason, breaker_by, breaker_since, probe_at)"
+        " values ('cl.licitaciones.app', now(), 'open', 'The access token [x] was refused.', 'request', now(), now())"
+    )
+    add_deliveries(conn, 1, due=datetime.now(UTC) - timedelta(minutes=50))
+    monkeypatch.setattr(common.out, "width", width)
+    said = ask("status").output.splitlines()
+    assert all(len(line.rstrip()) <= width for line in said), said
+    assert said[0].startswith("Not healthy: 1 bulk delivery of project default is due")
+    problems = said[: said.index("")]
+    assert all(line.startswith(("Not healthy: ", "  ")) for line in problems), said
+    whole = [" ".join(problem.split()) for problem in "\n".join(problems).split("Not healthy: ")[1:]]
+    assert [problem[-1] for problem in whole] == [".", "."]
+    assert "The access token [x] was refused; once" in whole[1]
+    for command in ("`relevo runs --cycle dispatch`", "`relevo release cl.licitaciones.app`"):
+        assert any(command in line for line in problems), said
+    if width == 80:
+        place = next(number for number, line in enumerate(said) if line.startswith("project "))
+        assert said[place].split() == ["project", "breaker", "rate", "requests", "now", "sent", "unregistered"]
+        assert said[place + 1].split() == ["cl.licitaciones.app", "open", "100%", "0", "0", "0"]
+
+
+def test_a_pause_of_a_whole_cycle_is_told_once(ask: Ask, build, conn) -> None:
+    """Not for each of its sources again: what would be resumed there was never paused."""
+    worker = build()
+    worker.runner.run(worker.registry["reaper"], "manual")
+    conn.execute("insert into relevo.cycle_state (cycle, source) values ('ingest', 'folder'), ('ingest', 'ocds')")
+    conn.execute(
+        "insert into relevo.cycle_state (cycle, paused_at, paused_reason) values ('ingest', now() - interval '3 days', 'x')"
+    )
+    [reported] = [json.loads(line) for line in ask("status", "--json").output.splitlines()]
+    assert reported["health"] == [
+        "ingest has been paused for 3 days (x), and nothing of it is done; `relevo resume ingest` switches it on"
+    ]
+    assert ask("resume", "ingest").output == "ingest is on again.\n"
+    assert ask("status").exit_code == 0
+
+
+def test_a_breaker_says_since_when_in_all(ask: Ask, build, conn) -> None:
+    """Each probe that fails opens it anew; it has been open since the first time after it was last closed."""
+    worker = build()
+    worker.runner.run(worker.registry["reaper"], "manual")
+    conn.execute(
+        "insert into relevo.projects (project, filled_at, breaker, breaker_reason, breaker_by, breaker_since, probe_at)"
+        " values ('app', now(), 'open', 'no', 'request', '2026-03-01 12:00Z', '2026-03-01 12:05Z')"
+    )
+    assert "since 2026-03-01 12:00:00Z, the next at 2026-03-01 12:05:00Z" in ask("status").output
+    conn.execute(
+        "insert into relevo.project_incidents (project, at, what) values ('app', '2026-03-01 07:00Z', 'breaker_opened'),"
+        " ('app', '2026-03-01 08:00Z', 'breaker_closed'), ('app', '2026-03-01 09:00Z', 'breaker_opened'),"
+        " ('app', '2026-03-01 12:00Z', 'breaker_opened'), ('other', '2026-03-01 08:30Z', 'breaker_opened')"
+    )
+    assert "since 2026-03-01 09:00:00Z, the next at" in ask("status").output
+
+
+def test_status_without_a_database_is_one_complaint(processes) -> None:
+    """Who asks is told in a sentence and a next step; the log does not say the same before."""
+    asked = processes.relevo("status", database_url="postgresql://127.0.0.1:9/x", database_connect_timeout_ms=1_000)
+    assert asked.ends() == 1
+    said = asked.stderr.splitlines()
+    assert said[0].startswith("relevo: PostgreSQL did not answer")
+    assert "DATABASE_URL" in said[1]
 
 
 def test_a_database_without_the_schema_is_told_apart(processes, empty_database: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from relevo import app
+from relevo import app, queries
 from relevo.errors import ConfigError
 from relevo.model import Step
 from relevo.runtime.runs import Cycle
@@ -53,6 +53,9 @@ def test_the_readmes_program_runs(tmp_path: Path, dsn: str, conn) -> None:
     [(event_type, title, body, data, tags)] = rows
     assert (event_type, title, body, tags) == ("release.published", "New release", "Relay 2.0 is out", ["release"])
     assert (data["type"], data["id"], "codigo" in data) == ("release.published", "2.0", False)
+    [event] = conn.execute("select id from relevo.notification_events").fetchone()
+    story = conn.execute(queries.load("insights")["read_story"], {"event_id": event}).fetchall()
+    assert [what for _, what, _ in story] == ["event enqueued", "item first seen"]
     again = make(tmp_path, dsn, "ingest:releases")
     assert again.returncode == 0
     assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (1,)

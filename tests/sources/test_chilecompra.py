@@ -250,7 +250,7 @@ class TestSayingNo:
         assert answer.outcome == "rejected"
         assert [(reject.place, reject.retry) for reject in answer.rejects] == [("fecha=09022026", False)]
         [again] = context.run(source)
-        assert (again.outcome, len(chile.asked)) == ("rejected", 1)
+        assert (again.outcome, len(chile.asked), again.incomplete) == ("rejected", 1, True)
         chile.faults.remove(fault)
         chile.publish("2-1-LE26", TODAY + timedelta(days=1))
         context.time += timedelta(days=1)
@@ -258,6 +258,29 @@ class TestSayingNo:
         assert chile.lists() == ["09022026", "10022026", "09022026"]
         assert context.codes() == {"1-1-LE26", "2-1-LE26"}
         assert not context.rejects
+        assert "missing" not in context.cursor
+
+    @pytest.mark.parametrize("asked_for_by_hand", [False, True])
+    def test_a_long_list_that_was_refused_is_read_to_its_end(
+        self,
+        chile: FakeChileCompra,
+        source: ChileCompra,
+        context: MemorySourceContext,
+        asked_for_by_hand: bool,
+    ) -> None:
+        """A day whose list was refused is missing until all of it was taken, however many batches that are."""
+        count = 2 * DETAILS_PER_FETCH + 5
+        chile.fill(TODAY, count)
+        fault = chile.fail(fake.WRONG_DATE, times=None, fecha="09022026")
+        context.run(source)
+        context.time += timedelta(days=8 if asked_for_by_hand else 1)
+        context.run(source)
+        chile.faults.remove(fault)
+        context.due = {"fecha=09022026"} if asked_for_by_hand else set()
+        context.time += timedelta(hours=7)
+        context.run(source)
+        assert len(context.codes()) == count
+        assert (context.rejects, context.log[-1].problems) == ({}, ())
         assert "missing" not in context.cursor
 
     def test_a_list_refused_for_days_is_given_up_and_stays_a_problem(

@@ -152,6 +152,16 @@ def test_a_row_that_cannot_be_put_together_is_a_reject(
     assert context.run(source)[-1].outcome == "unchanged"
 
 
+def test_a_huge_field_costs_no_other_row() -> None:
+    """A description of a megabyte is cut short like any other, and the rest of the export is read."""
+    lines = EXPORT.split(b"\r\n")
+    fields = lines[1].split(b";")
+    fields[5] = b"x" * 1_000_000
+    items, rejects = read_export(b"\r\n".join([lines[0], b";".join(fields), *lines[2:]]))
+    assert (len(items), rejects) == (7, [])
+    assert items[0].descripcion == "x" * 20_000
+
+
 def test_only_what_was_read_whole_is_a_pass(
     page: FakeSearchPage, source: ChileCompraWeb, context: MemorySourceContext
 ) -> None:

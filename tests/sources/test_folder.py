@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -305,6 +307,38 @@ class TestGrowth:
         context.run(source)
         assert "70-1-LE26" in context.codes()
 
+    def test_a_file_of_one_moment_with_the_mark_is_read(
+        self, tmp_path: Path, source: Folder, context: MemorySourceContext
+    ) -> None:
+        """Of two files with one change time the mark names one; the other is read, though the first is gone since."""
+        (tmp_path / "b.jsonl").write_text(line(1))
+        changed_ns = (tmp_path / "b.jsonl").stat().st_ctime_ns
+        context.cursor = {"files": {}, "passed": [changed_ns, "a.jsonl"], "passed_count": 1}
+        context.run(source)
+        assert context.codes() == {"1-1-LE26"}
+
+    def test_what_may_share_its_moment_with_a_file_to_come_is_kept(
+        self, tmp_path: Path, source: Folder, context: MemorySourceContext, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The mark does not pass a fresh file, unless there are far too many of them."""
+        patch_bounds(monkeypatch)
+        monkeypatch.setattr(files, "_GRANULARITY_NS", 3_600 * 10**9)
+        for number in range(13):
+            (tmp_path / f"{number}.jsonl").write_text(line(number))
+            context.run(source)
+            if number < 11:
+                assert (len(context.cursor["files"]), "passed" in context.cursor) == (number + 1, False)
+        assert (len(context.cursor["files"]), context.cursor["passed_count"]) == (11, 2)
+
+    def test_the_mark_waits_for_a_file_that_is_not_read_to_its_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is remembered, and so are those behind it, however many they are."""
+        patch_bounds(monkeypatch)
+        entries = {f"{number}.jsonl": {"changed": number} for number in range(9)}
+        entries["2.jsonl"] |= {"unfinished": True}
+        cursor = files.Look(entries, [], {}, None, 0, more=False).cursor()
+        assert (cursor["passed"], cursor["passed_count"]) == ([1, "1.jsonl"], 2)
+        assert list(cursor["files"]) == [f"{number}.jsonl" for number in range(2, 9)]
+
     def test_handled_files_are_moved(self, tmp_path: Path, context: MemorySourceContext) -> None:
         """With FOLDER_SOURCE_DONE_DIR a file leaves once it was read and kept, never over another; rejects stay open."""
         drop, done = tmp_path / "drop", tmp_path / "done"
@@ -333,6 +367,27 @@ class TestGrowth:
         context.due.add("a\\xf1o.jsonl:2")
         context.run(source)
         assert "no JSON object" in context.rejects["a\\xf1o.jsonl:2"].reason
+
+
+@pytest.mark.parametrize("seconds", [10**13, -(10**13)])
+def test_a_file_time_beyond_the_calendar_stops_nothing(
+    tmp_path: Path,
+    source: Folder,
+    context: MemorySourceContext,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: int,
+) -> None:
+    """Some file systems hold times of the year 318857; such a file is read, and so are the others."""
+    (tmp_path / "a.jsonl").write_text(line(1))
+    walk = files.DropFolder._walk
+
+    def far_away(folder: files.DropFolder) -> Iterator[files.DroppedFile]:
+        for each in walk(folder):
+            yield replace(each, stamp=(*each.stamp[:2], seconds * 10**9))
+
+    monkeypatch.setattr(files.DropFolder, "_walk", far_away)
+    context.run(source)
+    assert context.codes() == {"1-1-LE26"}
 
 
 @pytest.mark.parametrize("days", [99999, -999999, 999999, "999999"])

@@ -122,6 +122,53 @@ def test_field_by_field(stored: dict[str, Any], reported: dict[str, Any], merged
     assert {name: getattr(result, name) for name in merged} == merged
 
 
+@pytest.mark.parametrize(
+    ("stored", "reported", "merged"),
+    [
+        pytest.param(
+            {"as_of": at(9), "estado": "Cerrada"},
+            {"as_of": at(8), "estado": "Publicada", "region": "Maule"},
+            {"as_of": at(9), "estado": "Cerrada", "region": "Maule"},
+            id="what is older fills blanks",
+        ),
+        pytest.param(
+            {"as_of": at(9), "estado": "Publicada"},
+            {"as_of": at(9), "estado": "Cerrada"},
+            {"as_of": at(9), "estado": "Cerrada"},
+            id="of one moment the last telling wins, as in one file",
+        ),
+        pytest.param(
+            {"as_of": at(9), "estado": "Publicada"},
+            {"estado": "Cerrada"},
+            {"as_of": at(9), "estado": "Cerrada"},
+            id="who does not say when leaves it known",
+        ),
+        pytest.param(
+            {"as_of": at(9), "estado": "Revocada", "withdrawn": True},
+            {"estado": "Publicada"},
+            {"as_of": at(9), "estado": "Revocada", "withdrawn": True},
+            id="and does not bring back what was withdrawn",
+        ),
+        pytest.param(
+            {"as_of": at(9), "monto_label": "más de 5.000 UTM"},
+            {"as_of": at(8), "monto": Decimal(5), "moneda": "CLP"},
+            {"monto": None, "moneda": None, "monto_label": "más de 5.000 UTM"},
+            id="an older amount is not put beside a newer label",
+        ),
+        pytest.param(
+            {"as_of": at(9)},
+            {"as_of": at(8), "monto": Decimal(5), "moneda": "CLP", "monto_label": "cinco"},
+            {"monto": Decimal(5), "moneda": "CLP", "monto_label": "cinco"},
+            id="older money fills a blank as a whole",
+        ),
+    ],
+)
+def test_by_when_it_was_said(stored: dict[str, Any], reported: dict[str, Any], merged: dict[str, Any]) -> None:
+    """What is known to be older changes nothing that was said since, as the table says."""
+    result = merge(item(**stored), item(**reported))
+    assert {name: getattr(result, name) for name in merged} == merged
+
+
 def test_the_name_stays() -> None:
     """An item is known by what it was stored under."""
     result = merge(item(), item(namespace="other", external_id="2"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -387,6 +388,11 @@ class TestChilesIndex:
         assert not context.rejects
 
 
+def refuse_to_open(path: Path, *_: object) -> None:
+    """Do as a file does that somebody else may read alone."""
+    raise PermissionError(13, "Permission denied", str(path))
+
+
 class TestFiles:
     """A folder of packages."""
 
@@ -419,6 +425,51 @@ class TestFiles:
         (tmp_path / "a.json").write_text(json.dumps(release(1)))
         context.run(source)
         assert (context.rejects, len(context.items)) == ({}, 2)
+
+    def test_a_file_that_cannot_be_read_yet_is_tried_again(
+        self, tmp_path: Path, context: MemorySourceContext, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A file without permission is tried again by itself: giving it changes neither its size nor its date."""
+        source = Ocds(settings_for(ocds_folder=tmp_path))
+        (tmp_path / "a.json").write_text(json.dumps(release(1)))
+        with monkeypatch.context() as locked:
+            locked.setattr(Path, "open", refuse_to_open)
+            context.run(source)
+            context.due = {"a.json"}
+            context.run(source)
+        assert context.rejects["a.json"].retry
+        assert not context.due, "each try is counted"
+        context.due = {"a.json"}
+        context.run(source)
+        assert (context.rejects, len(context.items)) == ({}, 1)
+
+    def test_a_pipe_in_place_of_a_rejected_file_holds_up_nobody(
+        self, tmp_path: Path, context: MemorySourceContext
+    ) -> None:
+        """What is no plain file is not opened, also when a reject of its name is tried again."""
+        source = Ocds(settings_for(ocds_folder=tmp_path))
+        (tmp_path / "a.json").write_text("{")
+        context.run(source)
+        (tmp_path / "a.json").unlink()
+        os.mkfifo(tmp_path / "a.json")
+        context.due = {"a.json"}
+        assert context.run(source)[-1].outcome == "unchanged"
+
+    def test_a_missing_folder_of_handled_files_stops_nothing(
+        self, tmp_path: Path, context: MemorySourceContext
+    ) -> None:
+        """A reject that is tried again while the folder of handled files is gone leaves the others alone."""
+        drop, done = tmp_path / "drop", tmp_path / "done"
+        drop.mkdir(), done.mkdir()
+        source = Ocds(settings_for(ocds_folder=drop, ocds_done_dir=done))
+        (drop / "a.json").write_text("{")
+        context.run(source)
+        (drop / "a.json").unlink()
+        done.rmdir()
+        (drop / "b.json").write_text(json.dumps(release(2)))
+        context.due = {"a.json"}
+        context.run(source)
+        assert len(context.items) == 1
 
     def test_a_file_too_large(self, tmp_path: Path, context: MemorySourceContext) -> None:
         """More than HTTP_MAX_BYTES are not read into memory."""

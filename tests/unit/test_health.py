@@ -26,7 +26,13 @@ def cycle(name: str, quiet_s: float = 5.0, **more: Any) -> dict[str, Any]:
         "error_message": None,
         "paused_reason": None,
         "paused_at": None,
+        "paused_source": "",
     } | more
+
+
+def paused(source: str, by: str) -> dict[str, Any]:
+    """Make the line of a source of ingest that was paused for days, alone or with all others."""
+    return cycle("ingest", source=source, paused_source=by, paused_reason="x", paused_at=NOW - timedelta(days=3))
 
 
 def worker(state: str, **more: Any) -> dict[str, Any]:
@@ -50,8 +56,9 @@ def source(**more: Any) -> dict[str, Any]:
 
 def project(**more: Any) -> dict[str, Any]:
     """Make a project's line."""
-    well = {"breaker": "closed", "breaker_reason": None, "pruning_stopped_at": None}
-    return {"project": "app"} | well | more
+    well = {"breaker": "closed", "breaker_reason": None, "pruning_stopped_at": None, "rest_until": None}
+    times = {"breaker_since": NOW - timedelta(hours=1), "probe_at": NOW + timedelta(minutes=1)}
+    return {"project": "app"} | times | well | more
 
 
 def problems(**seen: Any) -> list[str]:
@@ -105,13 +112,20 @@ ILL: list[tuple[dict[str, Any], str]] = [
         "worker w has not been seen for 120 s",
     ),
     ({"cycles": [cycle("dispatch", 1_000)]}, "dispatch has made no round for 17 min (usual: within 200 s)"),
+    (
+        {"cycles": [cycle("dispatch", 1_000)], "workers": [worker("alive")]},
+        "(usual: within 200 s); worker w is alive and should run it: look at its log",
+    ),
     ({"cycles": [cycle("dispatch", 3_000, round_gap_s=300.0)]}, "dispatch has made no round for 50 min"),
     (
         {"cycles": [cycle("ingest", source="folder", failures=2, error_message="it is gone")]},
         "ingest:folder has failed 2 times in a row: it is gone; `relevo runs --cycle ingest`",
     ),
-    ({"cycles": [cycle("cleanup", 3600, failures=1, error_message="no")]}, "cleanup has failed 1 times in a row"),
-    ({"cycles": [cycle("cleanup", 40 * 3600)]}, "cleanup missed its slot of 2026-11-14 06:17Z"),
+    ({"cycles": [cycle("cleanup", 3600, failures=1, error_message="no")]}, "cleanup has failed: no; `relevo runs"),
+    (
+        {"cycles": [cycle("cleanup", 40 * 3600)]},
+        "cleanup missed its slot of 2026-11-14 06:17Z; `relevo run-cycle cleanup` runs it now",
+    ),
     (
         {
             "cycles": [cycle("dispatch", paused_reason="a test", paused_at=NOW - timedelta(hours=1))],
@@ -120,31 +134,95 @@ ILL: list[tuple[dict[str, Any], str]] = [
         "dispatch has been paused for 60 min (a test), and 5 deliveries are due; `relevo resume dispatch`",
     ),
     (
+        {
+            "cycles": [cycle("dispatch", paused_reason="a test.", paused_at=NOW)],
+            "due": [{"project": "app", "lane": "bulk", "due": 1, "oldest_s": 3_600.0}],
+        },
+        "(a test), and 1 delivery is due;",
+    ),
+    (
         {"cycles": [cycle("fanout", paused_reason="x", paused_at=NOW)], "events_waiting": 3},
         "and 3 events wait; `relevo resume fanout`",
     ),
+    ({"cycles": [cycle("fanout", paused_reason="x", paused_at=NOW)], "events_waiting": 1}, "and 1 event waits;"),
+    (
+        {"cycles": [cycle("fanout", paused_reason="x", paused_at=NOW)], "events_waiting": 10_000},
+        "and 10,000 or more events wait;",
+    ),
+    ({"cycles": [cycle("reaper", paused_reason="x", paused_at=NOW)]}, "nobody takes back what lost workers held"),
     (
         {"cycles": [cycle("receipt", paused_reason="x", paused_at=NOW)], "receipts_due": True},
         "receipts wait to be asked for",
     ),
     (
-        {"cycles": [cycle("ingest", source="ocds", paused_reason="x", paused_at=NOW - timedelta(days=3))]},
+        {"cycles": [paused("ocds", "ocds")]},
         "ingest:ocds has been paused for 3 days (x), and nothing of it is done; `relevo resume ingest:ocds`",
+    ),
+    (
+        {"cycles": [paused("", ""), paused("folder", ""), paused("ocds", "")]},
+        "ingest has been paused for 3 days (x), and nothing of it is done; `relevo resume ingest` switches it on",
     ),
     (
         {"due": [{"project": "app", "lane": "bulk", "due": 5, "oldest_s": 3_600.0}]},
         "5 bulk deliveries of project app are due, the oldest for 60 min",
     ),
-    ({"oldest_expired_s": 300.0}, "an expired claim has been waiting for a reaper for 300 s"),
-    ({"sources": [source(problems=["the list of yesterday"])]}, "source folder: the list of yesterday"),
-    ({"sources": [source(given_up=2)]}, "source folder: 2 rejects were tried"),
     (
-        {"sources": [source(last_outcome="rejected", last_detail="bad ticket", since_ok_s=7_200.0)]},
-        "source folder has not been read for 2 h: bad ticket",
+        {"due": [{"project": "app", "lane": "bulk", "due": 1, "oldest_s": 3_600.0}]},
+        "1 bulk delivery of project app is due, the oldest for 60 min; `relevo runs --cycle dispatch`",
+    ),
+    (
+        {"due": [{"project": "app", "lane": "urgent", "due": 10_000, "oldest_s": 3_600.0}]},
+        "10,000 or more urgent deliveries of project app are due",
+    ),
+    (
+        {
+            "due": [{"project": "app", "lane": "bulk", "due": 5, "oldest_s": 3_600.0}],
+            "projects": [project(rest_until=NOW + timedelta(minutes=5))],
+        },
+        "60 min; the push service asked for a rest until 2026-11-15 12:05:00Z",
+    ),
+    (
+        {"oldest_expired_s": 300.0},
+        "an expired claim has been waiting for a reaper for 300 s; `relevo run-cycle reaper` takes it back",
+    ),
+    ({"sources": [source(problems=["the list of yesterday"])]}, "source folder: the list of yesterday"),
+    (
+        {"sources": [source(given_up=2)]},
+        "source folder: 2 rejects were tried 20 times and given up; `relevo rejects --source folder` shows",
+    ),
+    ({"sources": [source(given_up=1)]}, "source folder: 1 reject was tried"),
+    (
+        {"sources": [source(last_outcome="rejected", last_detail="bad ticket.", since_ok_s=7_200.0)]},
+        "source folder has not been read for 2 h: bad ticket; `relevo runs --cycle ingest` tells more",
     ),
     ({"sources": [source(last_outcome="rejected", since_ok_s=None)]}, "source folder has not been read yet: rejected"),
     ({"sources": [source(since_news_s=5 * 86_400.0)]}, "source folder has had nothing new for 5 days"),
-    ({"projects": [project(breaker="open", breaker_reason="403")]}, "project app sends nothing but probes: 403"),
+    (
+        {"projects": [project(breaker="open", breaker_reason="It said 403.")]},
+        (
+            "project app has sent nothing but probes since 2026-11-15 11:00:00Z, the next at 2026-11-15 12:01:00Z: It said 403; "
+            "once that is mended, `relevo release app` probes at once"
+        ),
+    ),
+    (
+        {"projects": [project(breaker="probing", breaker_reason="403")]},
+        "since 2026-11-15 11:00:00Z, one is on its way: 403; once",
+    ),
+    (
+        {"projects": [project(pruning_stopped_at=NOW)]},
+        "none has been disabled since 2026-11-15 12:00:00Z; check its push credentials, then `relevo release app`",
+    ),
+    (
+        {"archive": [{"entity": "events", "month": NOW, "last_error": "No bucket."}]},
+        "events 2026-11 is not archived: No bucket; archive-export tries again in its next slot, `relevo run-cycle",
+    ),
+    (
+        {"held": [{"event_type": "digest", "origin": "app", "events": 1, "reason": "it came"}]},
+        (
+            "1 event of digest from app is held as a runaway: it came; `relevo release --type digest --origin app` sends it, "
+            "and with --drop ends it"
+        ),
+    ),
     (
         {"held": [{"event_type": "digest", "origin": "app", "events": 7, "reason": "it came 8 times"}]},
         "7 events of digest from app are held as a runaway: it came 8 times; `relevo release --type digest --origin app`",

@@ -403,6 +403,7 @@ class TestRefusals:
     [
         (0, 0, False),
         (49, 49, False),
+        (100, 49, False),
         (50, 50, True),
         (249, 50, True),
         (250, 50, False),

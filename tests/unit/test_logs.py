@@ -138,8 +138,10 @@ class TestRedact:
             token="hunter2",
             refresh_token=["hunter2"],
             signature="hunter2",
+            user_password=471_147,
         )
         assert "hunter2" not in str(event)
+        assert "471147" not in str(event)
         assert event["request"] == {"headers": {"Authorization": "***"}}
 
     def test_keys_that_do_not(self) -> None:
@@ -255,8 +257,9 @@ class TestConfigure:
         """A traceback keeps its last line, loses its secrets and cannot fill the disk."""
         logs.configure("info", fmt, out)
         logger = structlog.get_logger() if which == "structlog" else logging.getLogger("some.library")
+        ending = " password=hunter2 at the end"  # not where it is raised: a traceback shows that line
         try:
-            fail("x" * 50_000 + " password=hunter2 at the end")
+            fail("x" * 50_000 + ending)
         except ValueError:
             logger.exception("run_failed")
         text = out.getvalue()

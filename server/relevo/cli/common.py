@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -61,6 +63,7 @@ def build(settings: Settings, role: Role) -> Iterator[app.App]:
 def open_database(settings: Settings) -> Iterator[Database]:
     """Open the configured database, or the embedded one."""
     with app.database(settings) as database:
+        database.logs_outages = False
         yield database
 
 
@@ -106,6 +109,14 @@ def counted(counts: Any) -> str:
 def shortened(text: str, limit: int = 80) -> str:
     """Cut a text to fit a table."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def print_wrapped(head: str, text: str, style: str = "default") -> None:
+    """Print a sentence so that its lines belong together and the `commands` in it can be copied in one piece."""
+    kept = re.sub("`[^`]*`", lambda command: command[0].replace(" ", "\0"), f"{head} {text}")
+    lines = textwrap.fill(kept, out.width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    rest = lines.replace("\0", " ").removeprefix(head)
+    out.print(f"[{style}]{head}[/]{escape(rest)}", soft_wrap=True)
 
 
 def print_json(rows: Sequence[Any]) -> None:

@@ -27,11 +27,12 @@ from relevo.cli.common import (
     open_database,
     out,
     print_json,
+    print_wrapped,
     split_names,
 )
 from relevo.config import Settings
 from relevo.errors import UsageError
-from relevo.health import in_words
+from relevo.health import in_numbers, in_words
 from relevo.model import Report, Shard
 
 cli = typer.Typer()
@@ -183,6 +184,11 @@ def status(as_json: AsJson = False) -> None:
 
 
 def _print_status(seen: insights.Status) -> None:
+    for problem in seen.health.problems:
+        print_wrapped("Not healthy:", f"{problem.removesuffix('.')}.", "bold red")
+    if seen.health.ok:
+        out.print("[green]Healthy.[/]")
+    out.print()
     cycles = make_table("cycle", "rounds", "idle", "last round", "last run", "now", title="Cycles", wide=("now",))
     for row in seen.cycles:
         now = f"paused: {escape(row['paused_reason'])}" if row["paused_reason"] else ""
@@ -211,7 +217,7 @@ def _print_status(seen: insights.Status) -> None:
     out.print(cycles if seen.cycles else "No cycle has run yet: start `relevo run`.")
     out.print(workers if len(ended) < len(seen.workers) else "No worker is running: start `relevo run`.")
     if ended:
-        out.print(f"[dim]{len(ended)} more stopped in good order within the last day.[/]")
+        out.print(f"[dim]{len(ended)} stopped in good order within the last day.[/]")
     if seen.sources:
         sources = make_table("source", "last answer", "last ok", "detail", title="Sources", wide=("detail",))
         for row in seen.sources:
@@ -225,43 +231,27 @@ def _print_status(seen: insights.Status) -> None:
     if seen.projects:
         out.print(_projects(seen.projects))
     for row in seen.due:
-        count = f"{row['due']:,}" if row["due"] < insights.MOST_DUE else f"{insights.MOST_DUE:,} or more"
-        name = f"{escape(row['project'])}, {row['lane']}"
-        out.print(f"Due: {count} of {name}, the oldest for {in_words(row['oldest_s'])}.")
-    claims = seen.claims
-    out.print(f"Claims: {claims['claims']} holding {claims['deliveries']} deliveries, {claims['expired']} expired.")
-    for problem in seen.health.problems:
-        out.print(f"[bold red]Not healthy:[/] {escape(problem.removesuffix('.'))}.")
-    if seen.health.ok:
-        out.print("[green]Healthy.[/]")
+        what = in_numbers(row["due"], f"{row['lane']} delivery", f"{row['lane']} deliveries")
+        print_wrapped("Due:", f"{what} of project {row['project']}, the oldest for {in_words(row['oldest_s'])}.")
+    claims, deliveries = seen.claims, in_numbers(seen.claims["deliveries"], "delivery", "deliveries")
+    out.print(f"Claims: {claims['claims']:,} holding {deliveries}, {claims['expired']:,} expired.")
 
 
 def _projects(rows: Sequence[dict[str, Any]]) -> Table:
-    projects = make_table(
-        "project",
-        "breaker",
-        "rate",
-        "requests at once",
-        "sent in 15 min",
-        "unregistered",
-        "now",
-        title="Projects",
-        wide=("now",),
+    """Make the table of projects; what holds one up stands among the problems, where there is room for a sentence."""
+    title, columns = (
+        "Projects (sent, unregistered: within 15 min)",
+        ("breaker", "rate", "requests now", "sent", "unregistered"),
     )
+    projects = make_table("project", *columns, title=title, wide=("project",))
     for row in rows:
-        held_up = row["breaker_reason"] or ""
-        if row["breaker"] != "closed":
-            since, probe = (f"{row[at].astimezone(UTC):%H:%M:%S}" for at in ("breaker_since", "probe_at"))
-            held_up = f"since {since}, next probe {probe}: {held_up}"
-        held_up = held_up or ("no token is disabled for now" if row["pruning_stopped_at"] else "")
         projects.add_row(
             escape(row["project"]),
             coloured(row["breaker"]),
             f"{row['rate_share']:.0%}",
             str(row["connections"]),
-            str(row["sent"]),
-            str(row["unregistered"]),
-            escape(held_up),
+            f"{row['sent']:,}",
+            f"{row['unregistered']:,}",
         )
     return projects
 

@@ -38,14 +38,16 @@ def show_config(as_json: AsJson = False) -> None:
         print_json([row._asdict() for row in rows])
         return
     for row in rows:
-        origin = row.source if row.source == "default" else f"from {row.source}; default {row.default}"
+        origin = {"default": "default", "derived": f"default: {row.default}"}.get(
+            row.source, f"from {row.source}; default {row.default}"
+        )
         out.print(f"[bold]{row.name}[/] = {escape(str(row.value))}  [dim]({escape(origin)})[/]", soft_wrap=True)
         out.print(f"    {escape(row.meaning)}", soft_wrap=True)
 
 
-@cli.command()
-def psql(command: Annotated[str | None, typer.Option("--command", "-c", help="Run this and leave.")] = None) -> None:
-    """Open psql on the database, with Relevo's tables on the search path."""
+@cli.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def psql(context: typer.Context) -> None:
+    """Open psql on the database, with Relevo's tables on the search path; what is given (-c, -f, -x …) goes to psql."""
     settings = load_settings()
     if settings.database_url is not None:
         program, dsn = "psql", settings.database_direct_url or settings.database_url
@@ -53,7 +55,7 @@ def psql(command: Annotated[str | None, typer.Option("--command", "-c", help="Ru
         server = embedded.acquire(app.embedded_folder(settings), settings.relevo_postgres_bin)
         server.inheritable()
         program, dsn = str(server.bin / "psql"), server.dsn
-    arguments, more = psql_call(dsn, command)
+    arguments, more = psql_call(dsn, context.args)
     try:
         os.execvpe(program, ["psql", *arguments], config.environment(**more))  # noqa: S606 psql takes our place
     except FileNotFoundError:

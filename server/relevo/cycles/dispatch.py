@@ -245,8 +245,9 @@ class _Drain:
         try:
             allowance = projects.reserve(lane.project, lane.lane, most, now, in_flight=in_flight)
             grant = allowance.grant
+            unused = 0 if grant.probe else grant.count
             batch = self._claim(lane, allowance, most) if grant.count else None
-            unused = 0 if grant.probe else grant.count - (batch.tokens if batch else 0)
+            unused -= batch.tokens if batch else 0
             if unused and batch is not None and len(batch.claim.deliveries) == grant.count:
                 with self._in_passing(lane.project):
                     projects.give_back(lane.project, lane.lane, unused, now)
@@ -316,7 +317,12 @@ class _Drain:
             self.not_before[_key(lane)] = time.monotonic() + pause_s
             return False
         self.claimed += count
-        self.under_way[threads.start("relevo-batch", partial(self._deliver, batch))] = batch
+        try:
+            self.under_way[threads.start("relevo-batch", partial(self._deliver, batch))] = batch
+        except threads.NoThreadError:
+            with self._in_passing(lane.project):
+                self.services.claims.release(batch.claim, self.run.now)
+            raise
         self.run.begin_work()
         return count == allowance.grant.count and not batch.probe
 

@@ -170,7 +170,7 @@ class _Wave:
                 in_flight = self.pool.in_flight()
                 self.services.projects.drop_connections(self.project, "receipt", in_flight=in_flight)
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         self.failed = True
         self.problems.append(f"receipts of {self.project}: {normalise_error(error, 200)}")
 
@@ -191,7 +191,7 @@ class _Wave:
                     self._settle(claim, post.result(), allowance)
             except OwnershipLostError as lost:
                 _log.warning("batch_given_up", claim=str(claim.token), reason=lost.reason)
-            except Exception as error:  # noqa: BLE001 one request's surprise must not lose the answers of the others
+            except (Exception, SystemExit) as error:  # noqa: BLE001 one request's surprise must not lose the others'
                 self._fail(error)
                 self._hand_back(claim)
 
@@ -237,7 +237,7 @@ class _Wave:
                 claim = self.services.claims.claim_awaiting(
                     self.project, limit=limit, shard=self.run.shard, now=self.run.now
                 )
-            except BUSY as error:  # what is claimed already is asked for all the same
+            except (DatabaseUnavailableError, *BUSY) as error:  # what is claimed already is asked for all the same
                 self._fail(error)
                 break
             self.full = claim is not None and len(claim.deliveries) == limit

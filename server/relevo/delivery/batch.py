@@ -19,7 +19,7 @@ from psycopg_pool import PoolClosed
 
 from relevo import queries
 from relevo.config import Settings
-from relevo.db import BUSY, Database, array
+from relevo.db import BUSY, Database, array, storable
 from relevo.delivery import rendering, runaway
 from relevo.delivery.claims import Claim, Claims
 from relevo.delivery.isolating import ENOUGH, Ending, Isolation
@@ -38,6 +38,7 @@ from relevo.model import (
     Obstacle,
     PushRequest,
     Reply,
+    Settlement,
     Status,
     Ticket,
     Verdict,
@@ -129,7 +130,8 @@ class Batch:
     problems: list[str] = field(default_factory=list)
     messages: dict[int, Message] = field(default_factory=dict)
     drafts: dict[tuple[int, bool], tuple[rendering.Draft, bool]] = field(default_factory=dict)
-    settled: int = 0
+    settled: set[int] = field(default_factory=set)
+    """The deliveries whose outcome was written, by id."""
     tokens: int = 0
     """How much of the project's rate was reserved for it and is not used yet."""
     surprised: bool = False
@@ -206,14 +208,14 @@ class Batch:
             self.busy = error
             _log.warning("batch_handed_back", claim=str(self.claim.token), error=normalise_error(error, 200))
             self._give_tokens_back()
-        except (DatabaseUnavailableError, psycopg.Error):
+        except (DatabaseUnavailableError, psycopg.Error, threads.NoThreadError):
             raise
-        except Exception:
+        except BaseException:
             self.surprised = True  # whoever surprises us again and again is set apart, as one that kills the worker
             raise
         finally:
             self._drop_rest()
-            if self.settled < len(self.claim.deliveries):
+            if len(self.settled) < len(self.claim.deliveries):
                 self._hand_back()
 
     def _give_tokens_back(self) -> None:
@@ -282,7 +284,7 @@ class Batch:
             except Reschedule as wish:
                 reply = Reply("held_back", code="rescheduled", message=str(wish)[:300], not_before=wish.at)
                 return _not_attempted(delivery, reply, _LEAST_PAUSE_MS)
-            except Exception as error:  # noqa: BLE001 a composer may raise anything; attempts bound it
+            except (Exception, SystemExit) as error:  # noqa: BLE001 a composer may raise anything; attempts bound it
                 return _answer(delivery, "retryable", code="composer_failed", message=normalise_error(error))
         refused = self.provider.refuse_token(delivery.token) if light else self.provider.refuse(message)
         if refused is not None:
@@ -415,11 +417,9 @@ class Batch:
             return
         answers = [_ticketed(d, t) for d, t in zip(request.deliveries, reply.tickets, strict=True)]
         try:
-            self.services.claims.settle(self.claim, answers, {request.id: reply.kind}, self.run.now)
+            self._write(answers, {request.id: reply.kind})
         except Exception as error:  # noqa: BLE001 whatever it is, nobody waits for this thread
-            tickets = sum(answer.ticket_id is not None for answer in answers)
-            why = normalise_error(error)
-            _log.error("answers_not_recorded", claim=str(self.claim.token), tickets=tickets, error=why)
+            _log.error("late_answers_failed", claim=str(self.claim.token), error=normalise_error(error))
 
     def _mark_unsent(self, requests: Sequence[UUID]) -> None:
         if requests:
@@ -609,20 +609,30 @@ class Batch:
         return self.services.projects.heard(self.claim.project, heard, why, now=self.run.now)
 
     def _settle(self, answers: Sequence[Answer], outcomes: Mapping[UUID, str]) -> None:
-        """Write the answers down, waiting for the database if need be: they are all that tells what was sent."""
+        """Write the answers down, the first one for each delivery, and end the claim with the last of them."""
+        answers = [answer for answer in answers if answer.id not in self.settled]
         if not answers and not outcomes:
             return
-        done = self.settled + len(answers)
+        done = self.settled.union(answer.id for answer in answers)
+        settlement = self._write(answers, outcomes, finish=len(done) == len(self.claim.deliveries))
+        self.settled = done
+        for status, count in settlement.written.items():
+            self.counts[_COUNTED.get(status, f"notifications_{status}")] += count
+        self.counts["late_tickets"] += settlement.closed_late + settlement.kept_as_evidence
+        self.counts["tokens_disabled"] += settlement.tokens_disabled
+
+    def _write(self, answers: Sequence[Answer], outcomes: Mapping[UUID, str], *, finish: bool = False) -> Settlement:
+        """Write answers down, waiting for the database if need be: they are all that tells what was sent."""
         self.settling_since = time.monotonic()
         give_up = time.monotonic() + 3 * self.claim.lease_ms / 1000
         while True:
             try:
-                settlement = self.services.claims.settle(
+                return self.services.claims.settle(
                     self.claim,
                     answers,
                     outcomes,
                     self.run.now,
-                    finish=done == len(self.claim.deliveries),
+                    finish=finish,
                     may_prune=lambda c, p: not self.services.projects.pruning_stopped(c, p, self.run.now),
                 )
             except (DatabaseUnavailableError, *BUSY) as error:
@@ -631,13 +641,6 @@ class Batch:
                     _log.error("answers_not_recorded", claim=str(self.claim.token), tickets=tickets, error=str(error))
                     raise
                 time.sleep(_SETTLE_AGAIN_S)
-            else:
-                break
-        self.settled = done
-        for status, count in settlement.written.items():
-            self.counts[_COUNTED.get(status, f"notifications_{status}")] += count
-        self.counts["late_tickets"] += settlement.closed_late + settlement.kept_as_evidence
-        self.counts["tokens_disabled"] += settlement.tokens_disabled
 
     def _hand_back(self) -> None:
         """Give back what was not begun; if the database is away, a reaper does."""
@@ -732,7 +735,7 @@ def _ticketed(
     delivery: Delivery, ticket: Ticket, floor_ms: int = 0, *, attempted: bool = True, blocked: bool = False
 ) -> Answer:
     """Return what a ticket means for its delivery; a credential fault of the project costs it nothing."""
-    if ticket.fate == "unclear" or (ticket.fate == "sent" and not 0 < len(ticket.id or "") <= _LONGEST_TICKET):
+    if ticket.fate == "unclear" or (ticket.fate in ("sent", "ok") and not _is_usable(ticket.id)):
         return _ambiguous(delivery, Reply("unclear", code=ticket.code, message=ticket.message), floor_ms)
     blocked = blocked and ticket.fate == "credential"
     status: Status = "retryable" if ticket.fate == "credential" else ticket.fate
@@ -748,6 +751,11 @@ def _ticketed(
         installation_id=delivery.installation_id,
         token_version=delivery.token_version,
     )
+
+
+def _is_usable(ticket_id: object) -> bool:
+    """Tell whether a ticket's id can be written down as it is."""
+    return isinstance(ticket_id, str) and ticket_id != "" and storable(ticket_id, _LONGEST_TICKET) == ticket_id
 
 
 def _ambiguous(delivery: Delivery, reply: Reply, floor_ms: int) -> Answer:

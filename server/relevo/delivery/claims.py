@@ -187,13 +187,11 @@ class Claims:
 
         One that somebody holds locked, such as a settle about to end it, is neither extended nor lost.
         """
-        since = time.monotonic()  # before the statement: what is left is never overrated
         rows = connection.execute(_SQL["renew_claims"], {"tokens": list(claims), "now": None}).fetchall()
         standing = {token: state for token, state in rows if state != "held_too_long"}
-        for token in [token for token, state in standing.items() if state == "renewed"]:
-            claims[token].renewed(since)
+        extended = [claims[token] for token, state in standing.items() if state == "renewed"]
         lost = [Loss(token, *_why_lost(connection, claims[token])) for token in set(claims) - set(standing)]
-        return Renewed(lost, locked=sum(state == "locked" for state in standing.values()))
+        return Renewed(lost, extended, locked=sum(state == "locked" for state in standing.values()))
 
     def _refuse_without_heartbeat(self) -> None:
         """Take nothing that could not be kept (RULE-020-012)."""

@@ -106,13 +106,19 @@ class Posts:
     def _result(self, post: Post) -> Posted | None:
         """Return what became of a request: its answer counts even while a middleware has not returned."""
         if post.call.done():
-            return _result(post)
+            return self._ended(post)
         answered_at = post.sending.answered_at
         if answered_at is None or time.monotonic() - answered_at < self.patience_s:
             return None
         self._note(post, MIDDLEWARE)
         self.pool.leave(post.call)
         return Posted(post.request, post.sending.reply)
+
+    def _ended(self, post: Post) -> Posted:
+        """Return what became of a request whose call is over; a thread of a middleware's may bring its answer later."""
+        begun = post.sending.begun_at is not None
+        reply = post.sending.give_up(partial(self.hand_in, post.request)) if begun else None
+        return Posted(post.request, reply) if reply else _result(post)
 
     def _is_hanging(self, post: Post) -> bool:
         """Tell whether a request hangs, and count on its thread no longer if it has no connection."""
@@ -155,7 +161,7 @@ class Posts:
         posted: list[Posted] = []
         reported: list[str] = []
         for post in posts:
-            posted.append(_result(post) if post.call.done() else Posted(post.request, self._withdraw(post)))
+            posted.append(self._ended(post) if post.call.done() else Posted(post.request, self._withdraw(post)))
             if post.hung is not None:
                 reported.append(self.hung.give_up(post.hung))
         return posted, reported

@@ -97,7 +97,8 @@ class Stop:
             said = f"{got}, {self.most.busiest_day} on the busiest day before"
         else:
             came = f"{what} came {self.flood.in_hour:.0f} times within an hour"
-            usual = f"{self.flood.busiest_day} times on its busiest day before"
+            busiest = self.flood.busiest_day
+            usual = f"{'once' if busiest == 1 else f'{busiest} times'} on its busiest day before"
             said = f"{came}, {usual}; {who} got up to {self.most.in_hour:.0f} of them"
         return said[:_LONGEST_REASON]
 
@@ -255,7 +256,9 @@ def prune(connection: Connection, limit: int, now: datetime | None) -> int:
 
 
 def _storm(event_id: int, event_type: str, repeats: int, deliveries: int) -> str:
-    return f"{deliveries} pushes of {event_type} (event {event_id}) were tried again {repeats} times within an hour"
+    pushes = f"1 push of {event_type}" if deliveries == 1 else f"{deliveries} pushes of {event_type}"
+    were = "was" if deliveries == 1 else "were"
+    return f"{pushes} (event {event_id}) {were} tried again {repeats} times within an hour"
 
 
 def postpone(delivery: Delivery) -> Answer:

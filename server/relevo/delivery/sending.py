@@ -9,14 +9,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 from uuid import UUID
 
 import structlog
 
 from relevo.errors import OwnershipLostError, Reschedule
 from relevo.logs import normalise_error
-from relevo.model import Lane, Message, Reply
+from relevo.model import Lane, Message, Reply, ReplyKind
 from relevo.ports import PushProvider
 
 _log = structlog.get_logger("relevo.sending")
@@ -293,6 +293,7 @@ class Sending:
     def __init__(self, may_send: Callable[[], bool] = lambda: True) -> None:
         self._may_send = may_send
         self._guard = threading.Lock()
+        self._asked = False
         self._withdrawn = False
         self._hand_in: Callable[[Reply], None] | None = None
         self.begun_at: float | None = None
@@ -301,7 +302,11 @@ class Sending:
         """What the push service said, even while a middleware has not returned."""
 
     def begin(self) -> bool:
-        """Tell, in the last moment, whether the request may be sent."""
+        """Tell, in the last moment, whether the request may be sent; nobody is told twice."""
+        with self._guard:
+            if self._asked:
+                raise RuntimeError("a middleware called next() twice; the request was sent once")
+            self._asked = True
         allowed = self._may_send()
         with self._guard:
             if self._withdrawn:
@@ -342,8 +347,6 @@ def send(
     lost: list[OwnershipLostError] = []
 
     def post() -> Reply:
-        if sending.reply is not None:
-            raise RuntimeError("a middleware called next() twice; the request was sent once")
         try:
             allowed = sending.begin()
         except OwnershipLostError as error:
@@ -364,6 +367,8 @@ def send(
             reply = _held_back(error, context, sent=sending.reply is not None)
     if lost:  # whatever became of that on its way out
         raise lost[0]
+    if sending.reply is None and not sending.withdraw():  # a thread of a middleware's own is still at it
+        reply = Reply("unclear", code="middleware_failed", message="A push middleware did not wait for the answer.")
     return sending.reply or reply
 
 
@@ -381,14 +386,18 @@ def _wrapped(middleware: PushMiddleware, context: PushContext, call: Callable[[]
 
 
 def _post(provider: PushProvider, messages: Sequence[Message], project: str) -> Reply:
-    """Send; a provider that raises what is no wish may have sent."""
+    """Send; a provider that raises what is no wish, or does not return a reply, may have sent."""
     try:
-        return provider.send(messages, project)
+        said: object = provider.send(messages, project)
     except Reschedule as wish:
         return _rescheduled(wish)
-    except Exception as error:  # noqa: BLE001 nobody knows how far it came
+    except BaseException as error:  # noqa: BLE001 nobody knows how far it came
         _log.exception("provider_failed", provider=provider.name)
         return Reply("unclear", code="provider_failed", message=normalise_error(error))
+    if isinstance(said, Reply) and said.kind in get_args(ReplyKind):
+        return said
+    _log.error("provider_failed", provider=provider.name, returned=type(said).__name__)
+    return Reply("unclear", code="provider_failed", message="The push service's adapter returned no reply.")
 
 
 def _rescheduled(wish: Reschedule) -> Reply:

@@ -19,6 +19,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError
 
 from relevo import __version__
+from relevo.providers.timed import TimedReader, left
 
 USER_AGENT = f"relevo/{__version__}"
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
@@ -45,41 +46,14 @@ class Exchange(threading.local):
 exchange = Exchange()
 
 
-def _left(until: float) -> float:
-    left = until - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("the time is over")
-    return left
-
-
 class ProxyRefusedError(OSError):
     """A proxy did not let us through to the push service."""
-
-
-class _TimedReader(io.RawIOBase):
-    """Reads from a socket until the exchange's time is over, however the bytes drip."""
-
-    def __init__(self, sock: socket.socket, raw: Any) -> None:
-        self._sock = sock
-        self._raw = raw
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int | None:
-        self._sock.settimeout(_left(exchange.end_by))
-        read: int | None = self._raw.readinto(buffer)
-        return read
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
 
 
 class _TimedResponse(http.client.HTTPResponse):
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
-        self.fp: Any = io.BufferedReader(_TimedReader(sock, self.fp.detach()))
+        self.fp: Any = io.BufferedReader(TimedReader(sock, self.fp.detach(), lambda: exchange.end_by))
 
 
 class _Plain(HTTPConnection):
@@ -99,9 +73,9 @@ class _Plain(HTTPConnection):
                 for option in self.socket_options or ():
                     dialled.setsockopt(*option)
                 # A share for each address: one that swallows everything must not hide the next.
-                dialled.settimeout(_left(until) / (len(found) - tried))
+                dialled.settimeout(left(until) / (len(found) - tried))
                 dialled.connect(address)
-                dialled.settimeout(_left(until))  # what is left is for TLS
+                dialled.settimeout(left(until))  # what is left is for TLS
             except OSError as error:
                 dialled.close()
                 trouble = error
@@ -139,12 +113,12 @@ class _Plain(HTTPConnection):
             self._pieces.append(data)
 
     def _write(self, data: bytes, stage: Literal["connecting", "sent"]) -> None:
-        left = memoryview(data)
-        while left:
+        rest = memoryview(data)
+        while rest:
             # Not sendall: over TLS its time would begin anew with every piece.
-            self.sock.settimeout(_left(exchange.end_by))
+            self.sock.settimeout(left(exchange.end_by))
             exchange.stage = stage
-            left = left[self.sock.send(left) :]
+            rest = rest[self.sock.send(rest) :]
 
 
 class _Secure(_Plain, HTTPSConnection):

@@ -11,25 +11,27 @@ import base64
 import hashlib
 import hmac
 import http.client
+import io
 import json
+import re
 import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
 from relevo import __version__
 from relevo.addresses import is_loopback, is_private
 from relevo.logs import normalise_error
 from relevo.model import Message, ReceiptReply, Reply, Ticket
+from relevo.providers.timed import TimedReader, left
 from relevo.retry_after import retry_after_ms
 
 USER_AGENT = f"relevo/{__version__}"
 MAX_BODY_BYTES = 64 * 1024
 MAX_RETRY_AFTER_S = 3_600
-_DISCARDED_BYTES = 16 * 1024
 _OK, _REDIRECT, _CLIENT_ERROR, _GONE, _THROTTLED, _SERVER_ERROR = 200, 300, 400, 410, 429, 500
 
 
@@ -112,11 +114,7 @@ class Webhook:
             parts = urlsplit(address.url)
             path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
             connection.request("POST", path, body, self._headers(name, body, address.secret, parts.netloc))
-            _limit(connection, end_by)
-            answer = connection.getresponse()
-            with suppress(OSError, http.client.HTTPException):  # the status is all we need
-                _limit(connection, end_by)
-                answer.read(_DISCARDED_BYTES)
+            answer = connection.getresponse()  # its status is all we need
             return _judge(answer.status, {key.lower(): value for key, value in answer.headers.items()}, name)
         except (OSError, http.client.HTTPException) as error:
             late = isinstance(error, TimeoutError)
@@ -144,10 +142,10 @@ class Webhook:
         pinned = next((each for each in found if self._may_lead(each, parts.scheme)), None)
         if pinned is None or any(not self._may_lead(each, parts.scheme) for each in found):
             raise _Refused("it leads to an address that is not of the public internet")
-        dialled = socket.create_connection((pinned, port), timeout=min(self._connect_s, _left(end_by)))
-        connection = http.client.HTTPConnection(host, port)
+        dialled = socket.create_connection((pinned, port), timeout=min(self._connect_s, left(end_by)))
+        connection = _Connection(host, port, end_by)
         try:
-            dialled.settimeout(_left(end_by))
+            dialled.settimeout(left(end_by))
             connection.sock = (
                 self._tls.wrap_socket(dialled, server_hostname=host) if parts.scheme == "https" else dialled
             )
@@ -169,6 +167,20 @@ class Webhook:
         """Do nothing: no connection is kept."""
 
 
+class _Connection(http.client.HTTPConnection):
+    """A connection whose answer comes within the request's time, or not at all."""
+
+    def __init__(self, host: str, port: int, end_by: float) -> None:
+        super().__init__(host, port)
+        self._end_by = end_by
+
+    def response_class(self, sock: socket.socket, *args: Any, **kwargs: Any) -> http.client.HTTPResponse:  # type: ignore[override]
+        """Make the answer that is read in time."""
+        response = http.client.HTTPResponse(sock, *args, **kwargs)
+        response.fp = io.BufferedReader(TimedReader(sock, response.fp.detach(), lambda: self._end_by))
+        return response
+
+
 class _Refused(Exception):  # noqa: N818 a state of affairs
     """An address must not be connected to."""
 
@@ -183,7 +195,7 @@ def read_addresses(text: str) -> dict[str, WebhookAddress]:
     """Read WEBHOOKS_FILE: {"name": {"url": "https://…", "secret": "whsec_…"}}; raises ValueError in a sentence."""
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"it is no JSON ({normalise_error(error, 100)})") from None
     if not isinstance(document, dict):
         raise ValueError("it must be an object of names")  # noqa: TRY004 the caller's complaint
@@ -195,8 +207,7 @@ def _address(name: str, given: object) -> WebhookAddress:
     secret = given.get("secret") if isinstance(given, dict) else None
     if not 0 < len(name) <= 200:  # noqa: PLR2004 as long as a token may be
         raise ValueError("a name must have 1 to 200 characters")
-    parts = urlsplit(url) if isinstance(url, str) else None
-    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+    if not isinstance(url, str) or not _is_address(url):
         raise ValueError(f"{name[:50]} needs a url like https://host/path")
     if not isinstance(secret, str) or not secret.startswith("whsec_"):
         raise ValueError(f"{name[:50]} needs a secret like whsec_…, base64 of 24 to 64 bytes")
@@ -206,7 +217,18 @@ def _address(name: str, given: object) -> WebhookAddress:
         raw = b""
     if not 24 <= len(raw) <= 64:  # noqa: PLR2004 as Standard Webhooks ask for
         raise ValueError(f"{name[:50]} needs a secret like whsec_…, base64 of 24 to 64 bytes")
-    return WebhookAddress(str(url), raw)
+    return WebhookAddress(url, raw)
+
+
+def _is_address(url: str) -> bool:
+    """Tell whether this can be posted to as it stands: in ASCII, without blanks, without a user."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+    whole = re.fullmatch(r"[!-~]+", url) is not None and port != 0
+    return whole and parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
 
 
 def _body(message: Message) -> bytes:
@@ -237,15 +259,3 @@ def _judge(status: int, headers: Mapping[str, str], name: str) -> Reply:
     if status < _SERVER_ERROR:
         return Reply("answered", (Ticket("retryable", code=code, message="the receiver refused it"),))
     return Reply("unclear", code=code, retry_after_ms=retry_after_ms(headers, most_s=MAX_RETRY_AFTER_S))
-
-
-def _left(until: float) -> float:
-    left = until - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("the time is over")
-    return left
-
-
-def _limit(connection: http.client.HTTPConnection, end_by: float) -> None:
-    if connection.sock is not None:
-        connection.sock.settimeout(_left(end_by))

@@ -43,10 +43,20 @@ class Loss(NamedTuple):
     detail: str
 
 
+class TimedLease(Protocol):
+    """A lease whose holder watches by its own clock how much of it is left."""
+
+    def renewed(self, since: float) -> None:
+        """Learn that it was extended, from a moment of the monotonic clock on."""
+        ...
+
+
 class Renewed(NamedTuple):
     """What became of leases that were to be extended."""
 
     lost: Sequence[Loss] = ()
+    extended: Sequence[TimedLease] = ()
+    """Those that want to know of it, once it is committed."""
     locked: int = 0
     """How many somebody held locked: they stand, and are asked for again."""
 
@@ -180,9 +190,12 @@ class Heartbeat:
         connection, is_new = self._connected()
         with self._database.watch(probing=is_new):
             with connection.within(patience_s):
+                since = time.monotonic()  # before the transaction, whose time leases count from: never overrated
                 with connection.transaction():
                     self._database.bound(connection, "bound_by_key")
                     renewed = [renewal(connection, leases) for renewal, leases in by_renewal.items()]
+                for extended in (lease for each in renewed for lease in each.extended):
+                    extended.renewed(since)
                 self._announce(connection)
             self.failing = False  # before whoever waits for the database goes on
         for loss in (loss for each in renewed for loss in each.lost):

@@ -18,7 +18,7 @@ from psycopg.types.json import Jsonb
 
 from relevo import queries
 from relevo.config import Settings
-from relevo.db import Connection, Database
+from relevo.db import BUSY, Connection, Database
 from relevo.errors import DatabaseUnavailableError
 from relevo.logs import normalise_error, scrub
 from relevo.model import Budget, Outcome, Report, Shard, Trigger
@@ -136,8 +136,8 @@ class Runner:
             try:
                 ending = self._watched(cycle, run)
                 if ending is None:  # the process leaves without it; a reaper ends its row
-                    return Report(cycle.name, "failed", error="the process stopped while it hung")
-                return self._finish(run, ending)
+                    return Report(cycle.key, "failed", error="the process stopped while it hung")
+                return self._finish(cycle, run, ending)
             finally:
                 if held is not None:  # whatever happened, nobody keeps the lease of a run that is over
                     self._singletons.forget(held)
@@ -191,7 +191,7 @@ class Runner:
             _log.debug("run_raised", exc_info=True)
             return Ending("failed", dict(totals), normalise_error(error))
 
-    def _finish(self, run: Run, ending: Ending) -> Report:
+    def _finish(self, cycle: Cycle, run: Run, ending: Ending) -> Report:
         """Write the ending down, waiting for the database if need be, and say it in one line."""
         worth_a_row = run.begun or ending.outcome in ("failed", "partial")
         outcome = "ok" if ending.outcome == "idle" and worth_a_row else ending.outcome
@@ -208,7 +208,7 @@ class Runner:
                 **({} if kept else {"row": "not written: the run was abandoned or the database is gone"}),
             )
         return Report(
-            run.context.cycle,
+            cycle.key,
             ending.outcome,
             run.context.run_id if worth_a_row else None,
             ending.counts,
@@ -218,13 +218,17 @@ class Runner:
         )
 
     def _write_patiently(self, run: Run, ending: Ending, outcome: str | None) -> bool:
-        give_up = time.monotonic() + self._patience_s
+        """Write the ending down once the database answers; wait for a lock no longer than a lease."""
+        began = time.monotonic()
         while True:
             try:
                 return self._write(run, ending, outcome)
-            except (DatabaseUnavailableError, psycopg.OperationalError):  # gone, or a lock was not to be had in time
-                if time.monotonic() > give_up or self.stopping.wait(_FINISH_RETRY_S):
-                    return False
+            except BUSY:
+                lasts_s = min(self._patience_s, self._settings.outbox_lease_duration_ms / 1000)
+            except (DatabaseUnavailableError, psycopg.OperationalError):
+                lasts_s = self._patience_s
+            if time.monotonic() > began + lasts_s or self.stopping.wait(_FINISH_RETRY_S):
+                return False
 
     def _write(self, run: Run, ending: Ending, outcome: str | None) -> bool:
         context, reason = run.context, ""
@@ -289,7 +293,7 @@ class Runner:
         told_in_log = {"trigger": trigger, "outcome": "skipped", "reason": reason}
         log("run_skipped", run_id=context.run_id, cycle=cycle.key, worker_id=self._worker_id, **told_in_log)
         run_id = context.run_id if written else None
-        return Report(cycle.name, "skipped", run_id, reason=reason, look_again_in_s=look_again_in_s)
+        return Report(cycle.key, "skipped", run_id, reason=reason, look_again_in_s=look_again_in_s)
 
     def set_asleep(self, cycle: Cycle, *, asleep: bool) -> None:
         """Say in table state whether this cycle's workers sleep, so that `enqueue` wakes them."""

@@ -180,10 +180,10 @@ class Scheduler:
         try:
             return self._runner.run(cycle, "wake-up" if woken else "schedule")
         except DatabaseUnavailableError as error:
-            return Report(cycle.name, "failed", error=str(error))  # said once by the database's own watch
+            return Report(cycle.key, "failed", error=str(error))  # said once by the database's own watch
         except Exception as error:  # noqa: BLE001 one cycle's surprise must not stop the others' time
             _log.exception("round_failed", cycle=cycle.key)
-            return Report(cycle.name, "failed", error=type(error).__name__)
+            return Report(cycle.key, "failed", error=type(error).__name__)
 
     def _pause_s(self, clock: _Clock, report: Report) -> float:
         clock.streak = clock.streak + 1 if report.outcome == clock.last else 1

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
+from relevo.errors import RelevoError
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -16,11 +18,21 @@ Left = Callable[[T, float, "Future[R]"], None]
 """Learns of an item that was left behind: since when it is worked at, and what will be its result."""
 
 
+class NoThreadError(RelevoError):
+    """The system has no more threads for this process."""
+
+
 def start(name: str, work: Callable[[], T]) -> Future[T]:
-    """Do something on a daemon thread of its own, and return what will be its result."""
+    """Do something on a daemon thread of its own, and return what will be its result; raises NoThreadError."""
     future: Future[T] = Future()
     context = contextvars.copy_context()  # so that what it logs is known to be of this run
-    threading.Thread(target=context.run, args=[_run, work, future], name=name, daemon=True).start()
+    thread = threading.Thread(target=context.run, args=[_run, work, future], name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise NoThreadError(
+            "No thread could be started.", hint="Raise the limit of threads or processes, or run fewer replicas here."
+        ) from error
     return future
 
 

@@ -315,7 +315,7 @@ class _Pass:
 
     def _work(self) -> bool:
         summaries = self._list(self._today)
-        self._retry({each.code: each for each in summaries})
+        self._retry({each.code: each for each in summaries or ()})
         if not self._take(summaries, self._today):
             return True
         while (day := self._complete + timedelta(days=1)) < self._today:
@@ -337,18 +337,17 @@ class _Pass:
         entry = self._missing.get(day.isoformat())
         return entry is None or str(entry[2]) <= self._now.isoformat()
 
-    def _list(self, day: date) -> list[Summary]:
-        """Return the summaries of a day; a list that is refused is asked for again later, for some days."""
+    def _list(self, day: date) -> list[Summary] | None:
+        """Return the summaries of a day; None if its list is refused, and asked for again later, for some days."""
         if not self._is_due(day):
             self._hold(day, "its list was refused, and is asked for again later")
-            return []
+            return None
         self._lists_left -= 1
         try:
             rows = self._api.ask(self._context, fecha=f"{day:%d%m%Y}")
         except _Refused as refused:
             self._miss(day, refused.detail)
-            return []
-        self._find(day)
+            return None
         return list(self._read(rows, day))
 
     def _miss(self, day: date, why: str) -> None:
@@ -366,7 +365,7 @@ class _Pass:
         self._hold(day, why)
 
     def _find(self, day: date) -> None:
-        """Note that a day's list was read after all."""
+        """Note that a day's list was read after all, to its end."""
         name = day.isoformat()
         if self._missing.pop(name, None) is not None or name in self._given_up:
             self._given_up = [each for each in self._given_up if each != name]
@@ -387,8 +386,16 @@ class _Pass:
                 self._failed[place] = ["", day.isoformat()]
                 self._reject(place, "a row without a tender's code")
 
-    def _take(self, summaries: Sequence[Summary], day: date) -> bool:
+    def _take(self, summaries: Sequence[Summary] | None, day: date) -> bool:
         """Take what is new or changed; False if the batch is full before the list is through."""
+        if summaries is None:
+            return True
+        if not self._take_changed(summaries, day):
+            return False
+        self._find(day)
+        return True
+
+    def _take_changed(self, summaries: Sequence[Summary], day: date) -> bool:
         listed = {each.code: each for each in summaries}
         known = self._context.known(chile.NAMESPACE, list(listed)) if listed else {}
         changed = [each for each in listed.values() if mark_of(known.get(each.code, ""), TELLER) != each.mark]
@@ -456,11 +463,9 @@ class _Pass:
 
     def _retry_day(self, day: date, place: str) -> None:
         """Ask for a day's list at once, because somebody wishes it."""
-        entry = self._missing.get(day.isoformat())
-        if entry is not None:
-            entry[2] = ""
-        self._take(self._list(day), day)
-        if place in self._rejects:
+        entry = self._missing.setdefault(day.isoformat(), [self._now.isoformat(), 0, ""])
+        entry[2] = ""
+        if not self._take(self._list(day), day) or place in self._rejects:
             return
         self._resolved += [place] if place not in self._resolved else []
         self._held = None if day == self._today else self._held
@@ -504,6 +509,7 @@ class _Pass:
                 "`relevo rejects --retry` asks for it again"
                 for day in self._given_up
             ),
+            incomplete=bool(self._missing),
         )
 
     def _cursor(self) -> dict[str, Any]:

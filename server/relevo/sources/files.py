@@ -98,10 +98,12 @@ class DropFolder:
 
     def find(self, name: str) -> DroppedFile | None:
         """Return a file by its name, also one that was handled and moved; None if it is gone."""
-        path = self.path_of(name)
         try:
+            path = self.path_of(name)
             stat = path.stat()
         except OSError:
+            return None
+        if not S_ISREG(stat.st_mode):
             return None
         return DroppedFile(stat.st_ctime_ns, name, (stat.st_ino, stat.st_size, stat.st_mtime_ns), path)
 

@@ -93,7 +93,8 @@ class _Reading:
     def read(self, dropped: DroppedFile, before: Mapping[str, Any]) -> dict[str, Any]:
         """Read a file from where it was left; one that was replaced is read again from its start."""
         name, stamp = dropped.name, list(dropped.stamp)
-        self.written_at = min(datetime.fromtimestamp(dropped.stamp[2] / 10**9, UTC), self.now)
+        # A file system can hold times for which there is no date.
+        self.written_at = datetime.fromtimestamp(min(max(dropped.stamp[2] / 10**9, 0), self.now.timestamp()), UTC)
         try:
             with dropped.path.open("rb") as file:
                 entry = self._go_on(name, file, stamp, before)
@@ -184,8 +185,11 @@ class _Reading:
                 self.rejects.append(text.reject(reject.place, reason, external_id=reject.external_id))
 
     def _line_at(self, name: str, number: int) -> Item | _Unusable | None:
+        dropped = self.drop.find(name)
+        if dropped is None:
+            return None
         try:
-            with self.drop.path_of(name).open("rb") as file:
+            with dropped.path.open("rb") as file:
                 for _ in range(number - 1):
                     if not file.readline():
                         return None

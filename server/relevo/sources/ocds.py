@@ -359,7 +359,10 @@ class _Folder:
         try:
             items, bad = self._read(dropped, context.now())
         except Trouble as trouble:
-            items, bad = [], [text.reject(dropped.name, trouble.detail)]
+            later = trouble.outcome == "unavailable"
+            items, bad = [], [text.reject(dropped.name, trouble.detail, retry=later)]
+            if later:  # reported at each try, so that tries are counted and spaced out
+                state["bad"] = [place for place in state["bad"] if place != dropped.name]
         batch.add(items[start : start + ITEMS_PER_FETCH], context)
         if start + ITEMS_PER_FETCH < len(items):
             self._held = dropped.name, stamp, items, bad
