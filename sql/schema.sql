@@ -2498,6 +2498,9 @@ ALTER TABLE ONLY relevo.source_lanes
 ALTER TABLE ONLY relevo.source_state
     ADD CONSTRAINT source_state_pkey PRIMARY KEY (source);
 
+ALTER TABLE relevo.notification_deliveries
+    ADD CONSTRAINT times_fit_an_archive CHECK (((event_day >= '1900-01-01'::date) AND (event_day <= '2300-01-01'::date) AND (LEAST(deadline_at, last_attempt_at, completed_at, created_at, updated_at) >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(deadline_at, last_attempt_at, completed_at, created_at, updated_at) <= '2300-01-01 00:00:00+00'::timestamp with time zone))) NOT VALID;
+
 ALTER TABLE relevo.push_requests
     ADD CONSTRAINT times_fit_an_archive CHECK (((request_day >= '1900-01-01'::date) AND (request_day <= '2300-01-01'::date) AND (LEAST(journalled_at, answered_at) >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(journalled_at, answered_at) <= '2300-01-01 00:00:00+00'::timestamp with time zone))) NOT VALID;
 

@@ -360,6 +360,12 @@ alter table relevo.notification_deliveries
   drop column next_attempt_at,
   drop column next_receipt_at;
 
+-- It named a column that is gone, and went with it.
+alter table relevo.notification_deliveries add constraint times_fit_an_archive check (
+  event_day >= '1900-01-01' and event_day <= '2300-01-01'
+  and least(deadline_at, last_attempt_at, completed_at, created_at, updated_at) >= '1900-01-01Z'
+  and greatest(deadline_at, last_attempt_at, completed_at, created_at, updated_at) <= '2300-01-01Z') not valid;
+
 drop index if exists relevo.notification_deliveries_due, relevo.notification_deliveries_receipts, relevo.notification_deliveries_dead;
 
 create index notification_deliveries_phone on relevo.notification_deliveries (installation_id, id);

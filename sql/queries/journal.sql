@@ -18,6 +18,7 @@ with live as materialized (
 ), held as materialized (
   select w.request, k.event_day, w.id,
          case when t.ticket_id is not null then 'sent'
+              when k.event_id is null then 'event_gone'
               when k.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'deadline_passed'
               when k.ended_at is not null then 'event_ended'
               when i.handled_before >= k.created_at then 'handled_elsewhere'

@@ -87,3 +87,14 @@ def claims_in(conn: psycopg.Connection[Any]) -> list[UUID]:
 def late_tickets_in(conn: psycopg.Connection[Any]) -> list[tuple[int, str]]:
     """List the late tickets that wait."""
     return conn.execute("select delivery_id, ticket_id from relevo.late_tickets order by 1, 2").fetchall()
+
+
+def chunks_in(conn: psycopg.Connection[Any]) -> list[list[int]]:
+    """List the ids of each chunk that waits, the next to be claimed first."""
+    return [row[0] for row in conn.execute("select ids from relevo.due_chunks order by due_at, id").fetchall()]
+
+
+def forget_deliveries(conn: psycopg.Connection[Any]) -> None:
+    """Make the next round of a test begin without a delivery, in a queue or out of it."""
+    for table in ("due_chunks", "awaited_receipts", "late_tickets", "dead_letters", "notification_deliveries"):
+        conn.execute(f"delete from relevo.{table}".encode())

@@ -9,16 +9,16 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from claiming import LEASE, MINUTE, NOW, add, answers, claims_in, journal, reap, take
+from claiming import LEASE, MINUTE, NOW, SECOND, add, answers, chunks_in, claims_in, journal, reap, take
 
-from deliveries import TODAY, one, states
+from deliveries import one, states
 from processes import eventually
 from proxy import Proxy
 from relevo import queries
 from relevo.errors import DatabaseUnavailableError
 
 SQL = queries.load("claims")
-CLAIMS = b"insert into relevo.claims"
+CLAIMS = b"relevo.claim_due_1"
 
 
 @pytest.fixture
@@ -42,14 +42,13 @@ def blocked(conn) -> bool:
 
 
 def assert_whole(conn, claim, ids) -> None:
-    """Claim, row and deliveries agree: nothing claimed is missing, nothing missing is claimed."""
+    """Claim, row and queue agree: nothing claimed is missing, nothing missing is claimed, nothing is due as well."""
     assert claim.ids == ids
     assert claims_in(conn) == [claim.token]
     assert conn.execute("select ids from relevo.claims").fetchone()[0] == ids
-    held = conn.execute(
-        "select id from relevo.notification_deliveries where claim_token = %s order by id", [claim.token]
-    )
+    held = conn.execute("select id from relevo.deliveries where claim_token = %s order by id", [claim.token])
     assert [row[0] for row in held.fetchall()] == ids
+    assert chunks_in(conn) == []
 
 
 def test_a_claim_whose_commit_answer_was_lost_is_adopted(build, conn, proxy) -> None:
@@ -86,7 +85,7 @@ def test_a_commit_that_never_arrived_claimed_nothing(build, conn, proxy) -> None
     with pytest.raises(DatabaseUnavailableError):
         worker.claims.claim("dispatch", "default", "bulk", now=NOW)
     assert conn.execute("select count(*), sum(cardinality(ids)) from relevo.claims").fetchone() == (1, 0)
-    assert not any(one(conn, delivery)["claim_token"] for delivery in ids)
+    assert chunks_in(conn) == [ids]
     reap(worker, NOW + LEASE)
     assert_whole(conn, take(worker), ids)
     assert {one(conn, delivery)["lapse_count"] for delivery in ids} == {0}
@@ -114,7 +113,7 @@ def test_a_commit_that_does_not_come_is_not_waited_for_for_ever(build, conn, pro
     with pytest.raises(DatabaseUnavailableError):
         claiming.result(10)
     assert conn.execute("select count(*), sum(cardinality(ids)) from relevo.claims").fetchone() == (1, 0)
-    assert not any(one(conn, delivery)["claim_token"] for delivery in ids)
+    assert chunks_in(conn) == [ids]
 
 
 def test_a_database_that_is_gone_claims_nothing(build, conn, proxy) -> None:
@@ -139,20 +138,12 @@ def test_a_database_that_is_gone_claims_nothing(build, conn, proxy) -> None:
     eventually(claims_again)
 
 
-def zombie(connection: psycopg.Connection, token, ids) -> None:
+def zombie(connection: psycopg.Connection, token) -> None:
     """Do what a claim does up to its COMMIT."""
-    connection.execute(
-        SQL["claim_picked"],
-        {
-            "token": token,
-            "worker_id": "zombie",
-            "cycle": "dispatch",
-            "now": NOW,
-            "lease_ms": 60_000,
-            "days": [TODAY] * len(ids),
-            "ids": ids,
-        },
-    )
+    everything = dict.fromkeys(["shard_index", "shard_count", "only_types", "not_types"])
+    who = {"token": token, "worker_id": "zombie", "cycle": "dispatch", "project": "default", "lane": "bulk"}
+    how = {"limit": 100, "now": NOW, "suspect_lapses": 2, "lease_ms": 60_000}
+    connection.execute(SQL["claim_due"], everything | who | how)
 
 
 def bar(dsn: str, token) -> bool:
@@ -167,7 +158,7 @@ def test_barring_waits_for_a_claim_under_way(conn, dsn, in_background, commits) 
     """While the claim's transaction is open nobody can tell; if it commits the token is taken, else it is barred."""
     ids, token = add(conn, 2), uuid4()
     with psycopg.connect(dsn) as other:
-        zombie(other, token, ids)
+        zombie(other, token)
         barring: Future = in_background(bar, dsn, token)
         eventually(lambda: blocked(conn))
         assert not barring.done()
@@ -180,12 +171,11 @@ def test_a_zombie_cannot_claim_with_a_barred_token(conn, dsn) -> None:
     """Barred first, the late claim is refused by the key, and leaves no delivery claimed by nobody."""
     ids, token = add(conn, 2), uuid4()
     with psycopg.connect(dsn) as other:
-        other.execute("select from relevo.notification_deliveries for update")
         assert bar(dsn, token)
         with pytest.raises(psycopg.errors.UniqueViolation):
-            zombie(other, token, ids)
+            zombie(other, token)
         other.rollback()
-    assert not any(one(conn, delivery)["claim_token"] for delivery in ids)
+    assert chunks_in(conn) == [ids]
 
 
 def test_a_claim_reaped_before_it_could_be_adopted_is_not(build, conn) -> None:
@@ -199,21 +189,44 @@ def test_a_claim_reaped_before_it_could_be_adopted_is_not(build, conn) -> None:
     assert states(conn) == {"pending": 2}
 
 
-def test_a_settle_whose_answer_was_lost_is_settled_again(build, conn, proxy) -> None:
-    """The settle was carried out; handing the answers in again changes nothing and is no error."""
+WRITTEN_BY_A_SETTLE = (
+    "notification_deliveries",
+    "due_chunks",
+    "awaited_receipts",
+    "dead_letters",
+    "late_tickets",
+    "push_requests",
+    "push_tallies",
+    "event_progress_deltas",
+    "event_repeat_deltas",
+)
+
+
+def everything_written(conn) -> dict[str, list[tuple]]:
+    """Return all that a settle writes to."""
+    return {
+        table: sorted(conn.execute(f"select t::text from relevo.{table} t".encode()).fetchall())
+        for table in WRITTEN_BY_A_SETTLE
+    }
+
+
+@pytest.mark.parametrize("finish", [False, True])
+@pytest.mark.parametrize("status", ["sent", "retryable", "failed", "invalid", "unknown"])
+def test_a_settle_whose_answer_was_lost_is_settled_again(build, conn, proxy, status, finish) -> None:
+    """The settle was carried out; handing the answers in again writes nothing at all, and is no error."""
     add(conn, 4)
     worker = build(database_url=proxy.dsn)
     claim = take(worker)
     request = journal(worker, claim)
     proxy.lose_answer()
     with pytest.raises(DatabaseUnavailableError):
-        worker.claims.settle(claim, answers(claim), [request.id], NOW)
-    assert states(conn) == {"sent": 4}
-    again = worker.claims.settle(claim, answers(claim), [request.id], NOW)
+        worker.claims.settle(claim, answers(claim, status), [request.id], NOW, finish=finish)
+    assert states(conn) == {status: 4}
+    before = everything_written(conn)
+    again = worker.claims.settle(claim, answers(claim, status), [request.id], NOW + SECOND, finish=finish)
     assert (again.written, again.closed_late, again.kept_as_evidence) == ({}, 0, 0)
-    assert {row[0] for row in conn.execute("select attempt_count from relevo.notification_deliveries").fetchall()} == {
-        1
-    }
+    assert everything_written(conn) == before
+    assert len(claims_in(conn)) == (not finish)
 
 
 def test_a_settle_that_never_arrived_is_settled_again(build, conn, proxy) -> None:

@@ -10,15 +10,32 @@ from functools import partial
 
 import psycopg
 import pytest
-from claiming import LATER, LEASE, NOW, SECOND, add, answers, claims_in, journal, late_tickets_in, reap, send, take
+from claiming import (
+    LATER,
+    LEASE,
+    MINUTE,
+    NOW,
+    SECOND,
+    add,
+    answers,
+    chunks_in,
+    claims_in,
+    forget_deliveries,
+    journal,
+    late_tickets_in,
+    reap,
+    send,
+    take,
+)
 
-from deliveries import TODAY, one, states
+from deliveries import one, states
 from processes import eventually
 from relevo import queries
 from relevo.delivery.claims import end_claim
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 
-RENEW = queries.load("claims")["renew_claims"]
+SQL = queries.load("claims", "settle")
+RENEW = SQL["renew_claims"]
 DEADLINE_S = 60
 
 
@@ -41,12 +58,8 @@ def at_once():
 
 def test_eight_claimers_get_disjoint_batches(build, conn, at_once) -> None:
     """Eight workers drain one queue at once: no delivery is claimed twice, none is left, no batch exceeds its limit."""
-    conn.execute(
-        """insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, next_attempt_at)
-           select %s, 1, gen_random_uuid(), 'tender.new', %s from generate_series(1, 4000)""",
-        [TODAY, NOW],
-    )
-    workers = [build(worker_id=f"worker-{n}", outbox_batch_size=100) for n in range(8)]
+    add(conn, 4000)
+    workers = [build(worker_id=f"worker-{n}", outbox_batch_size=70 + n) for n in range(8)]
 
     def drain(worker):
         batches = []
@@ -56,15 +69,11 @@ def test_eight_claimers_get_disjoint_batches(build, conn, at_once) -> None:
 
     results = at_once(*[lambda worker=worker: drain(worker) for worker in workers])
     batches = [batch for result in results for batch in result]
-    assert max(map(len, batches)) <= 100
+    assert max(map(len, batches)) <= 77
     claimed = Counter(delivery for batch in batches for delivery in batch)
     assert (len(claimed), max(claimed.values())) == (4000, 1)
     listed = conn.execute("select count(*) from relevo.claims c cross join unnest(c.ids)").fetchone()
-    held = conn.execute(
-        """select count(*) from relevo.notification_deliveries d
-             join relevo.claims c on c.token = d.claim_token and d.id = any (c.ids)"""
-    ).fetchone()
-    assert listed == held == (4000,)
+    assert (listed, chunks_in(conn)) == ((4000,), [])
 
 
 def test_a_limit_holds_while_deliveries_come_and_go(build, conn, at_once) -> None:
@@ -84,6 +93,8 @@ def test_a_limit_holds_while_deliveries_come_and_go(build, conn, at_once) -> Non
     results = at_once(*[lambda worker=worker: take_and_return(worker) for worker in workers])
     assert max(size for sizes in results for size in sizes) <= 10
     assert (states(conn), claims_in(conn)) == ({"pending": 300}, [])
+    queued = Counter(delivery for held in chunks_in(conn) for delivery in held)
+    assert (len(queued), max(queued.values())) == (300, 1)
     assert conn.execute("select max(lapse_count) from relevo.notification_deliveries").fetchone() == (0,)
 
 
@@ -102,7 +113,7 @@ def test_settle_and_reap_at_once_write_once(build, conn, at_once) -> None:
         settled, recovered = settlement.written.get("skipped", 0), reaped["deliveries_recovered"]
         assert (settled, recovered) in [(20, 0), (0, 20)]
         reap(other, NOW + LEASE)  # the settled claim's empty shell
-        conn.execute("delete from relevo.notification_deliveries where status = 'pending'")
+        forget_deliveries(conn)
     assert claims_in(conn) == []
 
 
@@ -122,11 +133,12 @@ def test_settle_in_parts_and_reap_at_once(build, conn, at_once) -> None:
         assert settled % 10 == 0
         assert settled + reaped["deliveries_recovered"] == 30
         reap(other, NOW + LEASE)
-        conn.execute("delete from relevo.notification_deliveries where status = 'pending'")
+        forget_deliveries(conn)
 
 
 def test_two_late_settlers_do_not_deadlock(build, conn, at_once) -> None:
-    """Two lost claims hand in tickets for the same deliveries, in opposite order: one closes each, the other is kept."""
+    """Two lost claims hand in tickets for the same deliveries, in opposite order: of what was given up as unknown one
+    closes each, the other is kept."""
     worker, other = build(), build()
     for round_number in range(15):
         add(conn, 50, event=round_number)
@@ -136,7 +148,9 @@ def test_two_late_settlers_do_not_deadlock(build, conn, at_once) -> None:
         again = NOW + 2 * LEASE
         second = take(other, again)
         journal(other, second, again)
+        conn.execute("update relevo.notification_events set at_most_once = true where id = %s", [round_number])
         reap(worker, again + LEASE)
+        assert states(conn) == {"unknown": 50}
         results = at_once(
             lambda: worker.claims.settle(first, answers(first), now=again + LEASE),
             lambda: other.claims.settle(second, list(reversed(answers(second))), now=again + LEASE),
@@ -144,12 +158,11 @@ def test_two_late_settlers_do_not_deadlock(build, conn, at_once) -> None:
         assert sum(r.closed_late for r in results) == 50
         assert sum(r.kept_as_evidence for r in results) == 50
         assert len(late_tickets_in(conn)) == 50
-        conn.execute("delete from relevo.late_tickets")
-        conn.execute("delete from relevo.notification_deliveries")
+        forget_deliveries(conn)
 
 
 def test_a_late_settler_and_a_claimer_at_once(build, conn, at_once) -> None:
-    """A late ticket closes a delivery or waits for its new holder: it is never lost between the two."""
+    """A late ticket for a delivery that is due again waits for whoever claims it, be it at the same moment."""
     worker, other = build(), build()
     for round_number in range(20):
         add(conn, 10, event=round_number)
@@ -161,12 +174,10 @@ def test_a_late_settler_and_a_claimer_at_once(build, conn, at_once) -> None:
             lambda claim=claim: worker.claims.settle(claim, answers(claim), now=due),
             lambda: other.claims.claim("dispatch", "default", "bulk", now=due),
         )
-        taken = len(fresh.ids) if fresh else 0
-        assert (settlement.closed_late, settlement.kept_as_evidence) == (10 - taken, taken)
-        if fresh is not None:
-            assert other.claims.release(fresh, due)["sent"] == taken
-        assert states(conn) == {"sent": 10}
-        conn.execute("delete from relevo.notification_deliveries")
+        assert (settlement.closed_late, settlement.kept_as_evidence) == (0, 10)
+        assert other.claims.release(fresh, due)["sent"] == 10
+        assert (states(conn), chunks_in(conn), late_tickets_in(conn)) == ({"sent": 10}, [], [])
+        forget_deliveries(conn)
 
 
 def test_a_late_settler_and_the_holder_at_once(build, conn, at_once) -> None:
@@ -220,6 +231,7 @@ def test_a_beat_and_a_reaper_at_once_agree(build, conn, at_once) -> None:
         assert claims_in(conn) == renewed
         worker.claims.release(claim, expiry)
         conn.execute("update relevo.notification_deliveries set lapse_count = 0")
+        conn.execute("update relevo.due_chunks set lapse_count = 0")
         expiry += SECOND
 
 
@@ -246,9 +258,7 @@ def meanwhile(conn):
 
 TAKE_BACK = "select from relevo.claims where token = %s for update"  # how a reaper begins
 WAITING = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
-CANCEL = """update relevo.notification_deliveries
-               set status = 'cancelled', completed_at = now(), next_attempt_at = null, claim_token = null
-             where id = %s"""
+DELETE = "delete from relevo.notification_deliveries where id = %s"  # as one deletes an event, or forgets a phone
 
 
 def test_a_lease_is_counted_from_before_it_was_asked_for(build, conn, other, meanwhile) -> None:
@@ -281,7 +291,7 @@ def test_so_is_that_of_other_claims(build, conn, other, meanwhile, monkeypatch, 
     else:
         begin = partial(take, worker)
         monkeypatch.setattr(worker.claims, "_take", _lose_the_answer(worker.claims._take))
-    other.execute("lock table relevo.notification_deliveries")
+    other.execute("lock table relevo.notification_deliveries, relevo.awaited_receipts")
     claiming = meanwhile(begin)
     waited = time.monotonic()
     other.commit()
@@ -297,22 +307,26 @@ def _lose_the_answer(take_them):
 
 
 def test_a_claim_does_not_wait_for_others(build, conn, other) -> None:
-    """Rows that somebody else has locked are passed by, not waited for."""
-    first, second, third = add(conn, 3)
-    other.execute("select from relevo.notification_deliveries where id = %s for update", [second])
+    """A chunk that somebody else has locked is passed by, not waited for."""
+    first, second, third = (add(conn, 1, due=NOW - MINUTE + n * SECOND)[0] for n in range(3))
+    other.execute("select from relevo.due_chunks where ids[1] = %s for update", [second])
     assert take(build()).ids == [first, third]
 
 
-def test_a_settle_that_waited_looks_again(build, conn, other, meanwhile) -> None:
-    """A delivery cancelled while its settle waited for it stays cancelled: the token is checked where it is written."""
-    cancelled, kept = add(conn, 2)
+@pytest.mark.parametrize(("status", "attempted"), [("skipped", False), ("sent", True), ("retryable", True)])
+def test_a_settle_that_waited_looks_again(build, conn, other, meanwhile, status, attempted) -> None:
+    """A delivery deleted while its settle waited for it stays deleted: no receipt is awaited for it, no retry queued."""
+    deleted, kept = add(conn, 2)
     worker = build()
     claim = take(worker)
-    other.execute(CANCEL, [cancelled])
-    settling = meanwhile(lambda: worker.claims.settle(claim, answers(claim, "skipped", attempted=False), now=NOW))
+    other.execute(DELETE, [deleted])
+    settling = meanwhile(lambda: worker.claims.settle(claim, answers(claim, status, attempted=attempted), now=NOW))
     other.commit()
-    assert settling().written == {"skipped": 1}
-    assert (one(conn, cancelled)["status"], one(conn, kept)["status"]) == ("cancelled", "skipped")
+    assert settling().written == {status: 1}
+    assert states(conn) == {status: 1}
+    awaited = [row[0] for row in conn.execute("select ids from relevo.awaited_receipts").fetchall()]
+    assert (awaited, chunks_in(conn)) == ([[kept]] * (status == "sent"), [[kept]] * (status == "retryable"))
+    assert conn.execute("select ids from relevo.claims").fetchall() == [([],)]
 
 
 def test_a_settle_waits_for_the_reaper_that_was_first(build, conn, other, meanwhile) -> None:
@@ -325,20 +339,47 @@ def test_a_settle_waits_for_the_reaper_that_was_first(build, conn, other, meanwh
     settling = meanwhile(lambda: worker.claims.settle(claim, answers(claim), [request.id], NOW + LEASE))
     end_claim(other, worker.settings, claim.token, lapsed=True, now=NOW + LEASE)
     other.commit()
-    assert (settling().written, settling().closed_late) == ({}, 3)
+    assert (settling().written, settling().closed_late, settling().kept_as_evidence) == ({}, 0, 3)
+    assert states(conn) == {"retryable": 3}
 
 
 def test_a_hand_back_that_waited_looks_again(build, conn, other, meanwhile) -> None:
     """Answers written while the hand-back waited for them stay: only the rest is due again."""
-    sent, rest = add(conn, 2)
+    settled, rest = add(conn, 2)
     worker = build()
     claim = take(worker)
-    other.execute("select from relevo.claims where token = %s for key share", [claim.token])
-    other.execute(CANCEL, [sent])
+    answer = worker.claims.outcomes(claim, answers(claim, "skipped", attempted=False)[:1], {}, NOW, finish=False)
+    other.execute(SQL["lock_claim"], answer)
+    other.execute(SQL["settle_deliveries"], answer)
     releasing = meanwhile(lambda: worker.claims.release(claim, NOW))
     other.commit()
     assert releasing()["pending"] == 1
-    assert (one(conn, sent)["status"], one(conn, rest)["status"]) == ("cancelled", "pending")
+    assert (one(conn, settled)["status"], one(conn, rest)["status"]) == ("skipped", "pending")
+    assert chunks_in(conn) == [[rest]]
+
+
+def test_a_slow_settle_costs_no_other_claim(build, conn, other, meanwhile) -> None:
+    """While a settle waits for a lock, holding its own claim's, a beat extends the others, and loses none; the settle
+    extends the claim it held."""
+    slow, others = add(conn, 2)[0], add(conn, 3, due=NOW + SECOND)
+    worker = build()
+    settled, *kept = (take(worker, None, limit=n) for n in (2, 1, 2))
+    assert [len(claim.ids) for claim in kept] == [1, 2]
+    first = dict(conn.execute("select token, leased_until from relevo.claims").fetchall())
+    other.execute("select from relevo.notification_deliveries where id = %s for update", [slow])
+    settling = meanwhile(lambda: worker.claims.settle(settled, answers(settled, "skipped", attempted=False)[:1]))
+    since = settled.since
+    assert worker.heartbeat.beat() == 1, "one to ask for again"
+    until = dict(conn.execute("select token, leased_until from relevo.claims").fetchall())
+    assert until[settled.token] == first[settled.token]
+    assert all(until[claim.token] > first[claim.token] for claim in kept)
+    assert all(claim.loss is None for claim in (settled, *kept))
+    other.commit()
+    assert settling().written == {"skipped": 1}
+    until = dict(conn.execute("select token, leased_until from relevo.claims").fetchall())
+    assert until[settled.token] > first[settled.token]
+    assert settled.since > since
+    assert sorted(delivery for claim in kept for delivery in claim.ids) == others
 
 
 def test_a_journal_waits_for_the_reaper_that_was_first(build, conn, other, meanwhile) -> None:

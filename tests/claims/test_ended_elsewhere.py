@@ -9,7 +9,7 @@ import pytest
 from relevo import door
 from relevo.door import Event, Installation
 from relevo.errors import OwnershipLostError
-from relevo.model import PushRequest
+from relevo.model import Answer, PushRequest
 
 
 @pytest.fixture
@@ -24,10 +24,23 @@ def held(build, conn):
     return worker, claim, event_id
 
 
-def test_a_deleted_event_is_not_found(held, conn) -> None:
-    """After `delete` the next journal raises `not_found`: nothing is sent."""
+def test_a_deleted_event_is_not_sent(held, conn) -> None:
+    """After `delete` the journal says that the event is gone, no request is recorded, and settling that writes nothing."""
     worker, claim, event_id = held
     assert door.delete(conn, [event_id]) == 1
+    verdicts = worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)])
+    assert [verdict.verdict for verdict in verdicts] == ["event_gone"]
+    assert conn.execute("select count(*) from relevo.push_requests").fetchone() == (0,)
+    gone = [Answer(v.event_day, v.id, "cancelled", attempted=False, error_code="event_gone") for v in verdicts]
+    assert worker.claims.settle(claim, gone, finish=True).written == {}
+    assert conn.execute("select count(*) from relevo.claims").fetchone() == (0,)
+
+
+def test_a_deleted_event_whose_claim_was_taken_back_is_not_found(held, conn) -> None:
+    """After `delete` and a reaper the next journal raises `not_found`: nothing is sent."""
+    worker, claim, event_id = held
+    assert door.delete(conn, [event_id]) == 1
+    conn.execute("delete from relevo.claims")
     with pytest.raises(OwnershipLostError) as lost:
         worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)])
     assert lost.value.reason == "not_found"
@@ -43,11 +56,10 @@ def test_a_completed_event_is_not_sent(held, conn) -> None:
 
 
 def test_what_was_finished_elsewhere_is_already_completed(held, conn) -> None:
-    """Deliveries that somebody else has ended tell their holder so."""
+    """Deliveries that were ended after the claim was taken back tell its former holder so."""
     worker, claim, _ = held
-    conn.execute(
-        "update relevo.notification_deliveries set status = 'cancelled', claim_token = null, next_attempt_at = null, completed_at = now()"
-    )
+    conn.execute("update relevo.notification_deliveries set status = 'cancelled', completed_at = now()")
+    conn.execute("delete from relevo.claims")
     with pytest.raises(OwnershipLostError) as lost:
         worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)])
     assert lost.value.reason == "already_completed"

@@ -6,7 +6,20 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from claiming import HTTP_TIMEOUT, LEASE, NOW, SECOND, add, answers, claims_in, journal, reap, take, ticket_of
+from claiming import (
+    HTTP_TIMEOUT,
+    LEASE,
+    NOW,
+    SECOND,
+    add,
+    answers,
+    claims_in,
+    journal,
+    late_tickets_in,
+    reap,
+    take,
+    ticket_of,
+)
 from psycopg.conninfo import conninfo_to_dict
 
 from deliveries import one, states
@@ -144,7 +157,7 @@ MOVE = "token = 'ExponentPushToken[new]', token_version = token_version + 1"
 def test_it_looks_at_the_installation_again(build, conn, change, verdict) -> None:
     """What changed since the claim is not sent as it was claimed, and not journalled; others of the request are."""
     conn.execute(EVENT)
-    changed, same = add(conn, 2)
+    changed, same = add(conn, 2, event=1)
     worker = build()
     claim = take(worker)
     conn.execute(
@@ -162,7 +175,7 @@ def test_it_says_the_first_thing_that_stands_in_the_way(build, conn) -> None:
     """A deadline that passed, an event that ended and a phone that is gone: the delivery ends as the first of them says."""
     conn.execute(EVENT)
     conn.execute(EVENT.replace("values (1, 'tender.new', '1'", "values (2, 'tender.new', '2'"))
-    ended, late = *add(conn, 1), *add(conn, 1, event=2)
+    ended, late = *add(conn, 1, event=1), *add(conn, 1, event=2)
     worker = build()
     claim = take(worker)
     conn.execute("update relevo.notification_events set state = 'cancelled', ended_at = now()")
@@ -173,19 +186,17 @@ def test_it_says_the_first_thing_that_stands_in_the_way(build, conn) -> None:
     assert {v.id: v.verdict for v in verdicts} == {late: "deadline_passed", ended: "event_ended"}
 
 
-def test_it_leaves_out_what_others_finished(build, conn) -> None:
-    """A delivery that was cancelled under the claim is not journalled; the claim is lost with the last of them."""
-    cancelled, kept = add(conn, 2)
+def test_it_leaves_out_what_was_settled(build, conn) -> None:
+    """What the claim does not hold any more is not journalled again; with the last of it the claim is lost."""
+    settled, kept = add(conn, 2)
     worker = build()
     claim = take(worker)
-    cancel = """update relevo.notification_deliveries
-                   set status = 'cancelled', completed_at = now(), next_attempt_at = null, claim_token = null
-                 where id = %s"""
-    conn.execute(cancel, [cancelled])
+    skipped = {answer.id: answer for answer in answers(claim, "skipped", attempted=False)}
+    worker.claims.settle(claim, [skipped[settled]], now=NOW)
     request = PushRequest(uuid4(), claim.deliveries)
     assert [(v.id, v.verdict) for v in worker.claims.journal(claim, [request], NOW)] == [(kept, "send")]
     claim.check()
-    conn.execute(cancel, [kept])
+    worker.claims.settle(claim, [skipped[kept]], now=NOW)
     with pytest.raises(OwnershipLostError) as lost:
         worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)], NOW)
     assert lost.value.reason == "already_completed"
@@ -212,15 +223,16 @@ def test_an_empty_wave_is_no_loss(build, conn) -> None:
 
 
 def test_a_claim_lost_between_journal_and_settle(build, conn) -> None:
-    """The answer comes after the reaper: not written, but kept as a ticket that closes the delivery."""
+    """The answer comes after the reaper: not written, but kept as a ticket for the delivery's next claim."""
     (delivery,) = add(conn, 1)
     worker, other = build(), build()
     claim = take(worker)
     request = journal(worker, claim)
     reap(other, NOW + LEASE)
     settlement = worker.claims.settle(claim, answers(claim), [request.id], NOW + LEASE)
-    assert (settlement.written, settlement.closed_late) == ({}, 1)
-    assert one(conn, delivery)["provider_ticket_id"] == ticket_of(claim, delivery)
+    assert (settlement.written, settlement.closed_late, settlement.kept_as_evidence) == ({}, 0, 1)
+    assert late_tickets_in(conn) == [(delivery, ticket_of(claim, delivery))]
+    assert one(conn, delivery)["status"] == "retryable"
     assert conn.execute("select count(*) from relevo.push_requests where answered_at is null").fetchone() == (0,)
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
+import psycopg
 import pytest
 from claiming import (
     HTTP_TIMEOUT,
     LEASE,
+    MINUTE,
     NOW,
     SECOND,
     add,
     answers,
+    chunks_in,
     journal,
     late_tickets_in,
     reap,
@@ -21,6 +25,8 @@ from claiming import (
 )
 
 from deliveries import one
+from processes import PATIENCE_S, eventually
+from relevo.cycles.reaper import reap_one
 from relevo.model import Answer, PushRequest
 
 REAPED_AT = NOW + LEASE
@@ -63,22 +69,60 @@ def ask(worker, claim, now):
 
 def receipt_says_try_again(conn, delivery, now):
     """Do what the receipt cycle does when the provider asks for another try."""
-    conn.execute(
-        "update relevo.notification_deliveries set status = 'retryable', next_attempt_at = %s where id = %s and status = 'sent'",
-        [now, delivery],
+    conn.execute("delete from relevo.awaited_receipts where %s = any (ids)", [delivery])
+    again = "update relevo.notification_deliveries set status = 'retryable' where id = %s and status = 'sent'"
+    assert conn.execute(again, [delivery]).rowcount == 1
+    queue(conn, delivery, now)
+
+
+def queue(conn, delivery, now):
+    """Put a delivery that was opened again into the queue."""
+    put = """select relevo.queue_deliveries(array[d.event_day], array[d.id], array[%s::timestamptz])
+               from relevo.notification_deliveries d where d.id = %s"""
+    assert conn.execute(put, [now, delivery]).fetchone() == (1,)
+
+
+def awaited_in(conn):
+    """List the deliveries whose receipts are awaited, with their tickets."""
+    awaited = (
+        "select u.id, u.ticket from relevo.awaited_receipts r cross join unnest(r.ids, r.tickets) as u(id, ticket)"
     )
+    return conn.execute(awaited).fetchall()
 
 
-def test_it_closes_an_open_delivery_that_nobody_holds(lost, conn) -> None:
-    """Reaped and due again, the delivery is closed as sent and is not sent a second time."""
+def test_it_waits_for_the_next_claim_of_an_open_delivery(lost, conn) -> None:
+    """Reaped and due again, the delivery is not touched, for it lies in a chunk; its next claim uses the ticket, and
+    it is not sent a second time."""
     lost.send()
+    before = one(conn, lost.delivery)
     settlement = lost.answer(REAPED_AT + SECOND)
-    assert (settlement.written, settlement.closed_late, settlement.kept_as_evidence) == ({}, 1, 0)
+    assert (settlement.written, settlement.closed_late, settlement.kept_as_evidence) == ({}, 0, 1)
+    assert (one(conn, lost.delivery), chunks_in(conn)) == (before, [[lost.delivery]])
+    claim = take(lost.other, RESEND_AT)
+    verdict, _ = ask(lost.other, claim, RESEND_AT)
+    assert (verdict.verdict, verdict.ticket_id) == ("sent", lost.ticket)
+    answer = Answer(verdict.event_day, verdict.id, "sent", attempted=False, ticket_id=verdict.ticket_id)
+    assert lost.other.claims.settle(claim, [answer], now=RESEND_AT, finish=True).written == {"sent": 1}
     row = one(conn, lost.delivery)
     assert (row["status"], row["provider_ticket_id"], row["attempt_count"]) == ("sent", lost.ticket, 1)
     assert (row["next_attempt_at"], row["last_error_code"]) == (None, None)
     assert lost.other.claims.claim("dispatch", "default", "bulk", now=RESEND_AT) is None
-    assert late_tickets_in(conn) == []
+    assert (late_tickets_in(conn), awaited_in(conn)) == ([], [(lost.delivery, lost.ticket)])
+
+
+@pytest.mark.parametrize("status", ["expired", "skipped", "cancelled", "failed"])
+def test_it_tells_that_what_would_end_unsent_was_sent(lost, conn, status) -> None:
+    """A claim that ends its delivery without a request, for its deadline, phone or event, finds that it was sent."""
+    lost.send()
+    lost.answer(REAPED_AT + SECOND)
+    claim = take(lost.other, RESEND_AT)
+    ended = answers(claim, status, attempted=False, error_code="why")
+    assert lost.other.claims.settle(claim, ended, now=RESEND_AT).written == {"sent": 1}
+    row = one(conn, lost.delivery)
+    assert (row["status"], row["completed_at"], row["last_error_code"]) == ("sent", None, None)
+    assert row["provider_ticket_id"] == lost.ticket
+    assert (late_tickets_in(conn), awaited_in(conn)) == ([], [(lost.delivery, lost.ticket)])
+    assert conn.execute("select count(*) from relevo.dead_letters").fetchone() == (0,)
 
 
 def test_it_waits_while_another_claim_holds_the_delivery(lost, conn) -> None:
@@ -110,12 +154,14 @@ def test_it_waits_in_vain_only_if_the_resend_was_journalled_before(lost, conn) -
 
 
 def test_it_turns_unknown_into_sent(lost, conn) -> None:
-    """An at-most-once delivery given up as unknown becomes sent, and open for its receipt."""
+    """An at-most-once delivery given up as unknown, which nobody owns, becomes sent at once, and its receipt is awaited."""
     lost.send(at_most_once=True)
     assert one(conn, lost.delivery)["status"] == "unknown"
     assert lost.answer(REAPED_AT).closed_late == 1
     row = one(conn, lost.delivery)
     assert (row["status"], row["completed_at"], row["provider_ticket_id"]) == ("sent", None, lost.ticket)
+    assert (late_tickets_in(conn), awaited_in(conn)) == ([], [(lost.delivery, lost.ticket)])
+    assert row["next_receipt_at"] == REAPED_AT + 15 * MINUTE
 
 
 @pytest.mark.parametrize("journalled", [False, True])
@@ -150,18 +196,21 @@ def test_it_counts_more_than_the_deadline(lost, conn) -> None:
     assert verdict.verdict == "sent"
 
 
-def test_handing_it_in_twice_is_handing_it_in_once(lost, conn) -> None:
+@pytest.mark.parametrize("at_most_once", [False, True])
+def test_handing_it_in_twice_is_handing_it_in_once(lost, conn, at_most_once) -> None:
     """The same late answer again neither writes nor keeps anything, closed or waiting."""
-    lost.send()
-    assert lost.answer(REAPED_AT).closed_late == 1
+    lost.send(at_most_once=at_most_once)
+    first = lost.answer(REAPED_AT)
+    assert (first.closed_late, first.kept_as_evidence) == (int(at_most_once), int(not at_most_once))
     again = lost.answer(REAPED_AT + SECOND)
     assert (again.closed_late, again.kept_as_evidence) == (0, 0)
     assert one(conn, lost.delivery)["updated_at"] == REAPED_AT
+    assert len(awaited_in(conn)) == at_most_once
 
 
 def test_a_consumed_ticket_does_not_stop_a_resend(lost, conn) -> None:
     """After a late ticket closed the delivery and its receipt asks for another try, the journal lets it be sent."""
-    lost.send()
+    lost.send(at_most_once=True)
     lost.answer(REAPED_AT)
     receipt_says_try_again(conn, lost.delivery, RESEND_AT)
     assert lost.answer(RESEND_AT).kept_as_evidence == 0  # a third time, for good measure
@@ -190,16 +239,16 @@ def test_a_ticket_that_waited_stops_one_send_not_two(lost, conn) -> None:
 
 
 def test_a_ticket_kept_before_it_was_used_does_not_stop_a_resend(lost, conn) -> None:
-    """Kept while the delivery was final, then closing it after a redrive, it has had its say: a receipt's retry is sent."""
+    """Kept while the delivery was final, used by its claim after a redrive, it has had its say: a receipt's retry is sent."""
     lost.send()
     claim = take(lost.other, RESEND_AT)
     lost.other.claims.settle(claim, answers(claim, "failed"), now=RESEND_AT)
     assert lost.answer(RESEND_AT).kept_as_evidence == 1
-    conn.execute(
-        "update relevo.notification_deliveries set status = 'pending', completed_at = null, next_attempt_at = %s",
-        [RESEND_AT],
-    )
-    assert lost.answer(RESEND_AT).closed_late == 1
+    lost.other.claims.release(claim, RESEND_AT)
+    conn.execute("update relevo.notification_deliveries set status = 'retryable', completed_at = null")
+    queue(conn, lost.delivery, RESEND_AT)
+    assert lost.answer(RESEND_AT).kept_as_evidence == 0
+    assert lost.other.claims.release(take(lost.other, RESEND_AT), RESEND_AT)["sent"] == 1
     receipt_says_try_again(conn, lost.delivery, RESEND_AT)
     send(lost.other, take(lost.other, RESEND_AT), now=RESEND_AT)
 
@@ -232,8 +281,97 @@ def test_answers_may_come_partly_in_time(build, conn) -> None:
     worker = build()
     claim = take(worker)
     request = journal(worker, claim)
-    conn.execute("update relevo.notification_deliveries set claim_token = null where id = %s", [stolen])
+    conn.execute("update relevo.claims set days = days[1:1], ids = %s", [[held]])
     settlement = worker.claims.settle(claim, answers(claim), [request.id], NOW)
-    assert (settlement.written, settlement.closed_late) == ({"sent": 1}, 1)
-    assert one(conn, held)["status"] == one(conn, stolen)["status"] == "sent"
-    assert late_tickets_in(conn) == []
+    assert (settlement.written, settlement.closed_late, settlement.kept_as_evidence) == ({"sent": 1}, 0, 1)
+    assert (one(conn, held)["status"], one(conn, stolen)["status"]) == ("sent", "pending")
+    assert late_tickets_in(conn) == [(stolen, ticket_of(claim, stolen))]
+
+
+def unsent(lost, now):
+    """Say that the lost claim's request was never begun."""
+    lost.worker.claims.mark_unsent(lost.claim, [lost.request.id], now)
+
+
+def test_what_was_never_begun_is_opened_again(lost, conn) -> None:
+    """A worker that wakes up late and knows that its request was never begun: what ended unknown for it is due again,
+    as if nothing had happened, and is sent."""
+    lost.send(at_most_once=True)
+    assert one(conn, lost.delivery)["status"] == "unknown"
+    woke_at = REAPED_AT + SECOND
+    unsent(lost, woke_at)
+    row = one(conn, lost.delivery)
+    assert (row["status"], row["attempt_count"], row["completed_at"], row["last_error_code"]) == (
+        "pending",
+        0,
+        None,
+        None,
+    )
+    assert (row["next_attempt_at"], chunks_in(conn)) == (woke_at, [[lost.delivery]])
+    unsent(lost, woke_at)  # and not a second time
+    assert chunks_in(conn) == [[lost.delivery]]
+    send(lost.other, take(lost.other, woke_at), now=woke_at)
+    assert one(conn, lost.delivery)["status"] == "sent"
+    told = "select status, sum(deliveries)::int from relevo.event_progress_deltas group by status having sum(deliveries) <> 0"
+    assert dict(conn.execute(told).fetchall()) == {"pending": -1, "sent": 1}
+
+
+def test_what_was_never_begun_goes_on_as_often_tried(lost, conn) -> None:
+    """Opened again, a delivery that had been tried before still has its attempts behind it, without the one in doubt."""
+    lost.send(at_most_once=True, attempts=2)
+    assert one(conn, lost.delivery)["attempt_count"] == 3
+    unsent(lost, REAPED_AT)
+    assert (one(conn, lost.delivery)["status"], one(conn, lost.delivery)["attempt_count"]) == ("retryable", 2)
+
+
+def test_what_was_never_begun_and_came_too_late_expires(lost, conn) -> None:
+    """Past its deadline it is opened again too, and its next claim finds that it must not be sent any more."""
+    lost.send(at_most_once=True, deadline=REAPED_AT)
+    unsent(lost, REAPED_AT + SECOND)
+    claim = take(lost.other, REAPED_AT + SECOND)
+    assert [d.obstacle for d in claim.deliveries] == ["deadline_passed"]
+    ended = answers(claim, "expired", attempted=False, error_code="deadline_passed")
+    assert lost.other.claims.settle(claim, ended, now=REAPED_AT + SECOND, finish=True).written == {"expired": 1}
+    assert (one(conn, lost.delivery)["status"], chunks_in(conn)) == ("expired", [])
+
+
+def test_only_what_ended_unknown_is_opened_again(lost, conn) -> None:
+    """What is due again anyway, or was closed by a ticket, stays as it is."""
+    lost.send()
+    before = one(conn, lost.delivery)
+    unsent(lost, REAPED_AT)
+    assert (one(conn, lost.delivery), chunks_in(conn)) == (before, [[lost.delivery]])
+    lost.other.claims.release(take(lost.other, RESEND_AT), RESEND_AT)
+    conn.execute("delete from relevo.due_chunks")
+    lost.send(at_most_once=True)
+    lost.answer(REAPED_AT)
+    unsent(lost, REAPED_AT)
+    assert (one(conn, lost.delivery)["status"], chunks_in(conn)) == ("sent", [])
+
+
+def test_a_claim_that_stands_keeps_what_was_never_begun(build, conn) -> None:
+    """While the claim stands nothing is opened: handing it back finds that nothing was begun."""
+    (delivery,) = add(conn, 1, at_most_once=True)
+    worker = build()
+    claim = take(worker)
+    request = journal(worker, claim)
+    worker.claims.mark_unsent(claim, [request.id], NOW)
+    assert chunks_in(conn) == []
+    assert worker.claims.release(claim, NOW) == {"pending": 1, "ambiguous": 0}
+    assert (one(conn, delivery)["attempt_count"], chunks_in(conn)) == (0, [[delivery]])
+
+
+def test_a_reaper_at_work_is_waited_for(build, conn, dsn) -> None:
+    """A worker says that nothing was begun while a reaper is giving it up: whoever is first, nothing ends unknown."""
+    (delivery,) = add(conn, 1, at_most_once=True)
+    worker = build()
+    claim = take(worker)
+    request = journal(worker, claim)
+    waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+    with psycopg.connect(dsn) as reaper, ThreadPoolExecutor(1) as pool:
+        assert reap_one(reaper, worker.settings, REAPED_AT)["deliveries_unknown"] == 1
+        marking = pool.submit(worker.claims.mark_unsent, claim, [request.id], REAPED_AT)
+        eventually(lambda: marking.done() or conn.execute(waiting).fetchone()[0])
+        reaper.commit()
+        marking.result(PATIENCE_S)
+    assert (one(conn, delivery)["status"], chunks_in(conn)) == ("pending", [[delivery]])

@@ -1,17 +1,17 @@
-"""Which deliveries a claim takes: due ones of one project, lane, lease class and shard, oldest first."""
+"""Which deliveries a claim takes: due ones of one project, lane, lease and shard, oldest first, as many as it may."""
 
 from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
 
+import psycopg
 import pytest
-from claiming import LEASE, MINUTE, NOW, SECOND, add, claims_in, take
+from claiming import LEASE, MINUTE, NOW, SECOND, add, chunks_in, claims_in, reap, take
 
 from deliveries import TODAY, one
 from relevo import actions
-from relevo.delivery.limits import LeaseClass, batch_of, lease_class
-from relevo.model import Delivery, Shard
+from relevo.model import Shard
 
 
 def test_the_oldest_due_come_first(build, conn) -> None:
@@ -40,12 +40,7 @@ def test_a_limit_of_nothing_takes_nothing(build, conn) -> None:
 
 def test_projects_and_lanes_are_queues_of_their_own(build, conn) -> None:
     """A long queue in one project or lane does not hide one delivery in another."""
-    conn.execute(
-        """insert into relevo.notification_deliveries
-             (event_day, notification_event_id, installation_id, event_type, project, next_attempt_at)
-           select %s, 1, gen_random_uuid(), 'tender.new', 'big', %s - interval '1 hour' from generate_series(1, 20000)""",
-        [TODAY, NOW],
-    )
+    add(conn, 20_000, project="big", due=NOW - 60 * MINUTE)
     (urgent,) = add(conn, 1, project="big", lane="urgent")
     (other,) = add(conn, 1, project="small")
     worker = build(outbox_batch_size=50)
@@ -56,25 +51,48 @@ def test_projects_and_lanes_are_queues_of_their_own(build, conn) -> None:
     assert worker.claims.claim("dispatch", "default", "bulk", now=NOW) is None
 
 
-def test_a_batch_holds_one_lease_class(build, conn) -> None:
-    """Types of different leases never share a claim; types of the same lease do, and the oldest decides whose turn it is."""
+@pytest.mark.parametrize(("limit", "chunks"), [(1, [99, 100]), (99, [1, 100]), (100, [100]), (101, [99]), (250, [])])
+def test_a_limit_is_exact(build, conn, limit, chunks) -> None:
+    """A claim that may take less than a chunk takes exactly that; the rest is due as before, for the next claim."""
+    ids = add(conn, 200)
+    worker = build()
+    claim = take(worker, limit=limit)
+    assert len(claim.ids) == min(limit, 200)
+    assert sorted(len(held) for held in chunks_in(conn)) == chunks
+    rest = [delivery for delivery in ids if delivery not in claim.ids]
+    assert sorted(delivery for held in chunks_in(conn) for delivery in held) == rest
+    assert all(due_at == NOW for (due_at,) in conn.execute("select due_at from relevo.due_chunks").fetchall())
+    if rest:
+        assert sorted(take(worker).ids) == rest
+
+
+def test_a_split_chunk_keeps_its_past(build, conn) -> None:
+    """What is put back of a chunk is as old, as often tried and as suspicious as it was: its creation time too."""
+    add(conn, 5, attempts=3, lapses=1)
+    conn.execute("update relevo.due_chunks set had_error = true, created_at = created_at - interval '1 hour'")
+    columns = (
+        "project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error"
+    )
+    read = f"select {columns} from relevo.due_chunks".encode()
+    before = conn.execute(read).fetchall()
+    claim = take(build(), limit=2)
+    assert conn.execute(read).fetchall() == before
+    assert {d.created_at for d in claim.deliveries} == {before[0][6]}
+
+
+def test_a_claim_ends_where_the_lease_changes(build, conn) -> None:
+    """Types of one lease share a claim; one takes from the head up to the first chunk of another lease, and no further."""
     worker = build()
     for name, lease_ms in {"slow.a": 120_000, "slow.b": 120_000, "slower": 180_000, "like.default": 60_000}.items():
         actions.set_event_type(worker.database, worker.settings, name, lease_ms=lease_ms)
-    order = ["slow.a", "tender.new", "slower", "slow.b", "like.default", "slower"]
-    ids = {
-        name: [add(conn, 1, event_type=t, due=NOW - MINUTE + n * SECOND)[0] for n, t in enumerate(order) if t == name]
-        for name in set(order)
-    }
-    expected = [
-        (120_000, ids["slow.a"] + ids["slow.b"]),
-        (60_000, ids["tender.new"] + ids["like.default"]),
-        (180_000, ids["slower"]),
-    ]
+    order = ["slow.a", "slow.b", "tender.new", "like.default", "slower", "slow.b", "tender.new"]
+    ids = [add(conn, 1, event_type=t, due=NOW - MINUTE + n * SECOND)[0] for n, t in enumerate(order)]
+    expected = [(120_000, ids[:2]), (60_000, ids[2:4]), (180_000, ids[4:5]), (120_000, ids[5:6]), (60_000, ids[6:])]
     for lease_ms, held in expected:
         claim = take(worker)
         assert (claim.lease_ms, claim.ids) == (lease_ms, held)
         assert one(conn, held[0])["locked_until"] == NOW + timedelta(milliseconds=lease_ms)
+    assert chunks_in(conn) == []
 
 
 def test_a_types_lease_applies_at_the_next_claim(build, conn) -> None:
@@ -89,32 +107,65 @@ def test_a_types_lease_applies_at_the_next_claim(build, conn) -> None:
 
 
 def test_another_claimers_oldest_does_not_hide_the_rest(build, conn) -> None:
-    """While one claimer is taking the oldest delivery, another finds the next lease class, not an empty queue."""
+    """While one claimer is taking the oldest chunk, another finds the next, of another lease, not an empty queue."""
     worker = build()
     actions.set_event_type(worker.database, worker.settings, "slow", lease_ms=120_000)
     (oldest,) = add(conn, 1, event_type="slow", due=NOW - MINUTE)
     (younger,) = add(conn, 1)
     with conn.transaction():
-        conn.execute("select from relevo.notification_deliveries where id = %s for update", [oldest])
+        conn.execute("select from relevo.due_chunks where ids[1] = %s for update", [oldest])
         assert take(worker).ids == [younger]
 
 
+def test_a_claim_locks_only_what_it_takes(build, conn, dsn) -> None:
+    """While a claim of ten is under way, all others are free: its own chunk's rest comes with its commit, no later."""
+    ids = add(conn, 1_000)
+    first, other = build(), build()
+    with psycopg.connect(dsn) as under_way:
+        under_way.execute(
+            """select * from relevo.claim_due_1(gen_random_uuid(), 'slow', 'dispatch', 'default', 'bulk', 10, %s,
+                                                null, null, null, null, 2, 60000)""",
+            [NOW],
+        )
+        assert len(take(other, limit=500).ids) == 500
+        assert len(take(first).ids) == 400, "all but the chunk that is under way"
+        assert first.claims.claim("dispatch", "default", "bulk", now=NOW) is None
+        under_way.commit()
+    assert len(take(first).ids) == 90
+    held = conn.execute("select array_agg(u.id order by u.id) from relevo.claims c cross join unnest(c.ids) as u(id)")
+    assert held.fetchone() == (ids,)
+
+
 def test_suspects_are_claimed_alone(build, conn) -> None:
-    """From two lapses on a delivery is claimed alone, when its turn comes, and does not hold up the others."""
+    """From two lapses on a chunk is claimed alone, when its turn comes: not behind others, nor others behind it."""
     before = add(conn, 2, due=NOW - 3 * MINUTE, lapses=1)
     (suspect,) = add(conn, 1, due=NOW - 2 * MINUTE, lapses=2)
     (second,) = add(conn, 1, due=NOW - 2 * MINUTE, lapses=4)
     after = add(conn, 2, due=NOW - MINUTE)
     worker = build()
-    assert take(worker).ids == before + after
-    assert take(worker).ids == [suspect]
-    assert take(worker).ids == [second]
+    assert [take(worker).ids for _ in range(4)] == [before, [suspect], [second], after]
+
+
+def test_what_lapsed_comes_back_in_tenths(build, conn) -> None:
+    """A chunk whose claim lapsed comes back as chunks of ten, and those that lapse again as single deliveries."""
+    ids = add(conn, 100)
+    worker = build()
+    assert take(worker).ids == ids
+    assert chunks_in(conn) == []
+    reap(worker, NOW + LEASE)
+    assert chunks_in(conn) == [ids[n : n + 10] for n in range(0, 100, 10)]
+    lapsed_twice = take(worker, NOW + LEASE, limit=10).ids
+    assert lapsed_twice == ids[:10]
+    reap(worker, NOW + 2 * LEASE)
+    assert sorted(chunks_in(conn), key=lambda held: held[0])[:10] == [[delivery] for delivery in lapsed_twice]
+    assert sorted(map(len, chunks_in(conn))) == [1] * 10 + [10] * 9
+    assert conn.execute("select count(distinct due_at) from relevo.due_chunks").fetchone() == (1,), "as due as before"
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 16, 31])
 def test_shards_cover_every_delivery_once(build, conn, count) -> None:
-    """For any number of shards each delivery lies in exactly one of them."""
-    everything = add(conn, 200)
+    """For any number of shards each chunk lies in exactly one of them, and so does each delivery."""
+    everything = [delivery for _ in range(40) for delivery in add(conn, 5)]
     worker = build()
     seen: Counter[int] = Counter()
     for index in range(count):
@@ -123,8 +174,8 @@ def test_shards_cover_every_delivery_once(build, conn, count) -> None:
     assert seen == Counter(everything)
 
 
-def test_a_shard_and_a_lease_class_together(build, conn) -> None:
-    """The oldest delivery of a shard, not of the whole queue, decides which lease class is claimed there."""
+def test_a_shard_and_a_lease_together(build, conn) -> None:
+    """The oldest chunk of a shard, not of the whole queue, decides which lease is claimed there."""
     worker = build()
     actions.set_event_type(worker.database, worker.settings, "slow", lease_ms=120_000)
     everything = [add(conn, 1, event_type=("slow", "tender.new")[n % 2], due=NOW - n * SECOND)[0] for n in range(20)]
@@ -133,33 +184,3 @@ def test_a_shard_and_a_lease_class_together(build, conn) -> None:
         while (claim := worker.claims.claim("dispatch", "default", "bulk", shard=Shard(index, 3), now=NOW)) is not None:
             seen.update(claim.ids)
     assert seen == Counter(everything)
-
-
-def _delivery(delivery_id: int, lapses: int) -> Delivery:
-    values = dict.fromkeys(Delivery._fields)
-    return Delivery(**{**values, "id": delivery_id, "lapse_count": lapses})
-
-
-@pytest.mark.parametrize(
-    ("lapses", "kept"),
-    [([], []), ([0, 1, 0], [0, 1, 2]), ([2, 0, 0], [0]), ([0, 2, 1, 7], [0, 2]), ([3, 3], [0])],
-)
-def test_batch_of(lapses, kept) -> None:
-    """A suspect at the head is alone; behind it, it waits for its turn."""
-    picked = [_delivery(n, count) for n, count in enumerate(lapses)]
-    assert [d.id for d in batch_of(picked, 2)] == kept
-
-
-@pytest.mark.parametrize(
-    ("oldest", "leases", "expected"),
-    [
-        ("a", {}, LeaseClass(60)),
-        ("a", {"b": 60}, LeaseClass(60)),
-        ("a", {"b": 90, "c": 30}, LeaseClass(60, without=("b", "c"))),
-        ("b", {"b": 90, "c": 30, "d": 90}, LeaseClass(90, only=("b", "d"))),
-        ("b", {"b": 60, "c": 30}, LeaseClass(60, without=("c",))),
-    ],
-)
-def test_lease_class(oldest, leases, expected) -> None:
-    """Types share a claim exactly when they share a lease; an unlisted type has the default."""
-    assert lease_class(oldest, leases, 60) == expected

@@ -98,14 +98,11 @@ DELIVERY, CLAIM, REQUEST = (
     "update relevo.push_requests set ",
 )
 LATE, TYPE = "update relevo.late_tickets set ", "update relevo.event_types set "
+CHUNK, AWAITED = "update relevo.due_chunks set ", "update relevo.awaited_receipts set "
 IMPOSSIBLE = {
     # a state and its timestamps
-    "final_exactly_when_completed": DELIVERY + "status = 'failed', next_attempt_at = null",
-    "open_has_a_next_attempt": DELIVERY + "next_attempt_at = null",
-    "final_has_no_next_attempt": DELIVERY + "status = 'failed', completed_at = now()",
-    "final_is_unclaimed": DELIVERY
-    + "status = 'failed', completed_at = now(), next_attempt_at = null, claim_token = gen_random_uuid()",
-    "sent_has_a_ticket": DELIVERY + "status = 'sent', next_attempt_at = null",
+    "final_exactly_when_completed": DELIVERY + "status = 'failed'",
+    "sent_has_a_ticket": DELIVERY + "status = 'sent'",
     "retryable_was_attempted": DELIVERY + "status = 'retryable'",
     # words outside their set, numbers and texts outside their bounds
     "notification_deliveries_status_check": DELIVERY + "status = 'processing'",
@@ -122,6 +119,14 @@ IMPOSSIBLE = {
     "claims_lease_ms_check": CLAIM + "lease_ms = 0",
     "claims_check": CLAIM + "ids = ids || 1::bigint",
     "times_fit_an_archive": "update relevo.notification_deliveries set deadline_at = '2400-01-01Z'",
+    "due_chunks_lane_check": CHUNK + "lane = 'slow'",
+    "due_chunks_attempt_count_check": CHUNK + "attempt_count = 101",
+    "due_chunks_lapse_count_check": CHUNK + "lapse_count = -1",
+    "due_chunks_ids_check": CHUNK + "ids = '{}', installations = '{}'",
+    "due_chunks_check": CHUNK + "ids = ids || 1::bigint",
+    "awaited_receipts_ids_check": AWAITED
+    + "days = '{}', ids = '{}', installations = '{}', tickets = '{}', versions = '{}', attempts = '{}'",
+    "awaited_receipts_check": AWAITED + "tickets = tickets || 'one more'::text",
     "push_requests_outcome_check": "update relevo.push_requests set outcome = ''",
     "push_requests_project_check": "update relevo.push_requests set project = ''",
     "push_requests_check": REQUEST + "ids = '{}', days = '{}'",
@@ -139,10 +144,13 @@ IMPOSSIBLE = {
 
 
 def test_the_schema_refuses_every_impossible_state(build, conn) -> None:
-    """Each CHECK of deliveries, claims, journal, late tickets and event types refuses what it is there for."""
-    add(conn, 1)
+    """Each CHECK of deliveries, queue, claims, journal, receipts, late tickets and event types refuses what it is for."""
     worker = build()
-    claim = take(worker)
+    add(conn, 1, event=1)
+    send(worker, take(worker))
+    conn.execute("delete from relevo.notification_deliveries")
+    add(conn, 2, event=2)
+    claim = take(worker, limit=1)
     journal(worker, claim)
     conn.execute("insert into relevo.event_types (event_type) values ('tender.new')")
     conn.execute(
@@ -152,7 +160,8 @@ def test_the_schema_refuses_every_impossible_state(build, conn) -> None:
         with pytest.raises(psycopg.errors.CheckViolation) as refused:
             conn.execute(statement.encode())
         assert refused.value.diag.constraint_name == constraint
-    tables = ("notification_deliveries", "claims", "push_requests", "late_tickets", "event_types")
+    tables = ("notification_deliveries", "due_chunks", "claims", "push_requests", "awaited_receipts", "dead_letters")
+    tables += ("late_tickets", "event_types")
     checks = conn.execute(
         "select conname from pg_constraint where contype = 'c' and conrelid = any (%s::regclass[])",
         [[f"relevo.{name}" for name in tables]],

@@ -325,6 +325,7 @@ class Claims:
     def mark_unsent(self, claim: Claim, requests: Sequence[UUID], now: datetime | None = None) -> None:
         """Note that journalled requests were not even begun; what was given up because of them is due again."""
         with self._transaction() as connection:
+            connection.execute(_SQL["lock_claim"], {"token": claim.token})  # a reaper at work on it is waited for
             marked = {"token": claim.token, "request_ids": array(requests), "now": now}
             opened = connection.execute(_SQL["mark_unsent"], marked).fetchall()
             _queue(connection, [row[0] for row in opened], [row[1] for row in opened], [row[2] for row in opened])
@@ -348,9 +349,9 @@ class Claims:
         outcomes = requests if isinstance(requests, Mapping) else dict.fromkeys(requests, "answered")
         parameters = self.outcomes(claim, answers, outcomes, now, finish=finish)
         late = (0, 0)
+        since = time.monotonic()  # before the transaction, whose beginning the lease is counted from
         with self._transaction() as connection:
             written: dict[str, int] = {}
-            since = time.monotonic()
             if claim.loss is None:  # a claim known to be lost is a reaper's to end, even while its row still stands
                 connection.execute(_SQL["lock_claim"], {"token": claim.token})
                 written = _written(connection, "settle_deliveries", parameters)
@@ -359,7 +360,7 @@ class Claims:
             disabled = self._disable(connection, claim, answers, may_prune, now) if written.get("invalid") else 0
         if finish:
             self._heartbeat.drop(claim.token)
-        elif written:
+        elif written and time.monotonic() < claim.taken_at + 3 * claim.lease_ms / 1000:  # later it is not extended
             claim.renewed(max(claim.since, since))
         return Settlement(written, closed_late=late[0], kept_as_evidence=late[1], tokens_disabled=disabled)
 
