@@ -2,8 +2,8 @@
 -- before the journal or sees it. Late tickets are looked for by the key of their delivery; one that is committed before is seen.
 
 -- name: journal_wave
--- The fence before the POST: records which deliveries go into which request, from a live claim with enough lease left, and tells
--- what must not be sent as it was claimed: what got a late ticket, came too late, was ended, or whose installation changed.
+-- The fence before the POST: records which deliveries go into which request, from a live claim with enough lease left, and tells what must
+-- not be sent any more: what got a late ticket, came too late, or whose event was ended. The phones are looked at after the commit.
 with live as materialized (
   select c.token, c.worker_id, c.ids, exists (select from relevo.late_tickets) as any_late
     from relevo.claims c
@@ -11,31 +11,17 @@ with live as materialized (
      and c.leased_until > coalesce(%(now)s::timestamptz, now()) + %(timeout_ms)s * interval '1 millisecond'
      for key share
 ), kind as materialized ( -- the deliveries of one event that were made together
-  select k.kind, k.event_day, k.created_at, e.id as event_id, e.deadline_at, e.ended_at, e.category
-    from unnest(%(kind_days)s::date[], %(kind_events)s::bigint[], %(kind_made)s::timestamptz[])
-      with ordinality as k(event_day, event_id, created_at, kind)
-    left join lateral (select e.id, e.deadline_at, e.ended_at, e.category from relevo.notification_events e where e.id = k.event_id offset 0) e on true
+  select k.kind, k.event_day,
+         case when e.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'deadline_passed'
+              when e.ended_at is not null then 'event_ended'
+              else 'send' end as verdict
+    from unnest(%(kind_days)s::date[], %(kind_events)s::bigint[]) with ordinality as k(event_day, event_id, kind)
+    left join lateral (select e.deadline_at, e.ended_at from relevo.notification_events e where e.id = k.event_id offset 0) e on true
 ), held as materialized (
-  select w.request, k.event_day, w.id,
-         case when t.ticket_id is not null then 'sent'
-              when k.event_id is null then 'event_gone'
-              when k.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'deadline_passed'
-              when k.ended_at is not null then 'event_ended'
-              when i.handled_before >= k.created_at then 'handled_elsewhere'
-              when i.installation_id is null then 'installation_gone'
-              when not i.may_receive then 'not_allowed'
-              when k.category = any (i.opt_outs) then 'opted_out'
-              when i.token_version is distinct from w.token_version then 'token_changed'
-              else 'send' end as verdict,
-         t.ticket_id
+  select w.request, k.event_day, w.id, case when t.ticket_id is not null then 'sent' else k.verdict end as verdict, t.ticket_id
     from live
-    cross join unnest(%(requests)s::int[], %(kinds)s::int[], %(ids)s::bigint[], %(installations)s::uuid[], %(versions)s::int[])
-      as w(request, kind, id, installation_id, token_version)
+    cross join unnest(%(requests)s::int[], %(kinds)s::int[], %(ids)s::bigint[]) as w(request, kind, id)
     join kind k on k.kind = w.kind
-    left join lateral (select i.installation_id, i.handled_before, i.opt_outs, i.token_version, relevo.may_receive(i) as may_receive
-                         from relevo.device_installations i
-                        where i.installation_id = w.installation_id
-                       offset 0) i on true
     left join lateral (select l.ticket_id from relevo.late_tickets l
                          left join relevo.notification_deliveries d on d.event_day = l.event_day and d.id = l.delivery_id
                         where live.any_late and l.event_day = k.event_day and l.delivery_id = w.id
@@ -44,37 +30,42 @@ with live as materialized (
    where (w.id in (select u.id from live m cross join unnest(m.ids) as u(id))) is true
 ), journalled as (
   insert into relevo.push_requests (request_day, id, claim_token, worker_id, project, journalled_at, days, ids)
-  select (coalesce(%(now)s::timestamptz, now()) at time zone 'UTC')::date, r.id, live.token, live.worker_id, %(project)s,
+  select (coalesce(%(now)s::timestamptz, now()) at time zone 'UTC')::date, (%(request_ids)s::uuid[])[h.request], live.token, live.worker_id, %(project)s,
          coalesce(%(now)s::timestamptz, now()), array_agg(h.event_day), array_agg(h.id)
     from live
     cross join held h
-    join unnest(%(request_ids)s::uuid[]) with ordinality as r(id, request) on r.request = h.request
    where h.verdict = 'send'
-   group by r.id, live.token, live.worker_id
+   group by h.request, live.token, live.worker_id
 )
 -- what may not be sent, and one row with the number of those that may: from a live claim alone
 select h.event_day, h.id, h.verdict, h.ticket_id from held h where h.verdict <> 'send'
 union all
 select null, (select count(*) from held h where h.verdict = 'send'), 'send', null from live;
 
--- name: recheck_journalled
--- Looks once more at the installations of a wave whose journal is committed: a change that committed while it was written is seen
--- here, and no lock of ours keeps an app waiting for that.
-select w.event_day, w.id,
-       case when i.installation_id is null then 'installation_gone'
+-- name: look_at_phones
+-- Looks at the phones of a wave whose journal is committed: a change that was committed by then is seen, and no lock of ours keeps an app
+-- waiting for that. Tells what must not be sent as it was claimed.
+with kind as materialized ( -- the deliveries of one event that were made together
+  select k.kind, k.event_day, k.created_at, e.category
+    from unnest(%(kind_days)s::date[], %(kind_events)s::bigint[], %(kind_made)s::timestamptz[])
+      with ordinality as k(event_day, event_id, created_at, kind)
+    left join lateral (select e.category from relevo.notification_events e where e.id = k.event_id offset 0) e on true
+)
+select k.event_day, w.id,
+       case when i.handled_before >= k.created_at then 'handled_elsewhere'
+            when i.installation_id is null then 'installation_gone'
             when not i.may_receive then 'not_allowed'
-            when i.token_version is distinct from w.token_version then 'token_changed'
-            else 'opted_out' end as verdict,
+            when k.category = any (i.opt_outs) then 'opted_out'
+            else 'token_changed' end as verdict,
        null as ticket_id
-  from unnest(%(days)s::date[], %(ids)s::bigint[], %(installations)s::uuid[], %(versions)s::int[], %(events)s::bigint[])
-    as w(event_day, id, installation_id, token_version, event_id)
-  left join lateral (select i.installation_id, i.opt_outs, i.token_version, relevo.may_receive(i) as may_receive
+  from unnest(%(kinds)s::int[], %(ids)s::bigint[], %(installations)s::uuid[], %(versions)s::int[])
+    as w(kind, id, installation_id, token_version)
+  left join lateral (select i.installation_id, i.handled_before, i.opt_outs, i.token_version, relevo.may_receive(i) as may_receive
                        from relevo.device_installations i
                       where i.installation_id = w.installation_id
                      offset 0) i on true
- where i.token_version is distinct from w.token_version or not i.may_receive
-    or (i.opt_outs <> '{}' and exists (
-          select from relevo.notification_events e where e.id = w.event_id and e.category = any (i.opt_outs)));
+  join kind k on k.kind = w.kind
+ where i.token_version is distinct from w.token_version or not i.may_receive or i.handled_before >= k.created_at or k.category = any (i.opt_outs);
 
 -- name: read_journalled
 -- Reads which deliveries a wave's requests really hold, where some were not ours any more.

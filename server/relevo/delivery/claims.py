@@ -250,30 +250,30 @@ class Claims:
         Raises OwnershipLostError if the claim is gone or too little of its lease is left for a request.
         """
         claim.check()
-        verdicts = self._write_journal(claim, wave, now)
-        return self._recheck(claim, wave, verdicts, now)
-
-    def _write_journal(self, claim: Claim, wave: Sequence[PushRequest], now: datetime | None) -> list[Verdict]:
         asked = [delivery for request in wave for delivery in request.deliveries]
-        numbers = [number for number, request in enumerate(wave, start=1) for _ in request.deliveries]
         kinds, made = _sorted_out(asked, lambda d: (d.event_day, d.notification_event_id, d.created_at))
+        numbers = {
+            "kinds": array(kinds),
+            "kind_days": [each[0] for each in made],
+            "kind_events": [each[1] for each in made],
+            "kind_made": [each[2] for each in made],
+            "ids": array([delivery.id for delivery in asked]),
+            "now": now,
+        }
+        verdicts = self._write_journal(claim, wave, numbers)
+        return self._look_at_phones(claim, wave, verdicts, numbers)
+
+    def _write_journal(self, claim: Claim, wave: Sequence[PushRequest], numbers: dict[str, Any]) -> list[Verdict]:
         with self._transaction() as connection:
             rows = connection.execute(
                 _SQL["journal_wave"],
-                {
+                numbers
+                | {
                     "token": claim.token,
                     "project": claim.project,
                     "request_ids": array([request.id for request in wave]),
-                    "requests": array(numbers),
-                    "kinds": array(kinds),
-                    "kind_days": [each[0] for each in made],
-                    "kind_events": [each[1] for each in made],
-                    "kind_made": [each[2] for each in made],
-                    "ids": array([delivery.id for delivery in asked]),
-                    "installations": array([delivery.installation_id for delivery in asked]),
-                    "versions": _versions(asked),
+                    "requests": array([n for n, request in enumerate(wave, start=1) for _ in request.deliveries]),
                     "timeout_ms": self._settings.push_request_timeout_ms,
-                    "now": now,
                 },
             ).fetchall()
             verdicts = self._verdicts(connection, claim, wave, rows) if rows else []
@@ -299,27 +299,25 @@ class Claims:
             asked = [delivery for delivery in asked if delivery.id in ours or delivery.id in verdicts]
         return [verdicts.get(d.id) or Verdict(d.event_day, d.id, "send", None) for d in asked]
 
-    def _recheck(
-        self, claim: Claim, wave: Sequence[PushRequest], verdicts: list[Verdict], now: datetime | None
+    def _look_at_phones(
+        self, claim: Claim, wave: Sequence[PushRequest], verdicts: list[Verdict], numbers: dict[str, Any]
     ) -> list[Verdict]:
-        """Hold back what changed while the journal was written, which only a look after its commit can see."""
-        going = {verdict.id for verdict in verdicts if verdict.verdict == "send"}
-        asked = [delivery for request in wave for delivery in request.deliveries if delivery.id in going]
-        if not asked:
-            return verdicts
-        parameters = {
-            **_keys(asked),
+        """Hold back what changed since it was claimed, which only a look after the journal's commit can see."""
+        asked = [delivery for request in wave for delivery in request.deliveries]
+        phones = {
             "installations": array([delivery.installation_id for delivery in asked]),
             "versions": _versions(asked),
-            "events": array([delivery.notification_event_id for delivery in asked]),
         }
         with self._transaction() as connection:
-            rows = connection.execute(_SQL["recheck_journalled"], parameters).fetchall()
-        changed = {row[1]: Verdict(*row) for row in rows}
+            rows = connection.execute(_SQL["look_at_phones"], numbers | phones).fetchall()
+        going = {verdict.id for verdict in verdicts if verdict.verdict == "send"}
+        changed = {row[1]: Verdict(*row) for row in rows if row[1] in going}
+        if not changed:
+            return verdicts
         going -= changed.keys()
         empty = [request.id for request in wave if going.isdisjoint(d.id for d in request.deliveries)]
-        if changed and empty:
-            self.mark_unsent(claim, empty, now)
+        if empty:
+            self.mark_unsent(claim, empty, numbers["now"])
         return [changed.get(verdict.id, verdict) for verdict in verdicts]
 
     def mark_unsent(self, claim: Claim, requests: Sequence[UUID], now: datetime | None = None) -> None:
