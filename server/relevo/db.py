@@ -57,7 +57,7 @@ _UNAVAILABLE = (
 _GONE = (PoolTimeout, pg.CannotConnectNow, pg.ReadOnlySqlTransaction, pg.TooManyConnections)
 BUSY = (pg.LockNotAvailable, pg.QueryCanceled, pg.DeadlockDetected)
 """Somebody else is in the way, and trying again a little later is right: a lock, a timeout, a deadlock."""
-_PREPARE_AFTER = 3
+_PREPARE_AFTER = 1
 _FRESH_S = 1.0
 _LEAST_CHECK_S = 1.0  # a busy server may take this long to say that it is there
 _RECONNECT_S = 1.0  # then whoever comes next has it tried again, at once
