@@ -66,18 +66,23 @@ def is_told(worker: Relay, what: str) -> None:
 
 @contextmanager
 def dispatching(worker: Relay) -> Iterator[Counter[str]]:
-    """Run dispatch again and again, as a scheduler does; yields what the runs counted, and ends once a call was given up."""
+    """Run dispatch again and again, as a scheduler does, until the block is over and a call was given up; yields what
+    the runs counted."""
     counts: Counter[str] = Counter()
+    over = threading.Event()
 
     def run() -> None:
-        while not counts["calls_given_up"]:
+        while not (over.is_set() and counts["calls_given_up"]):
             report = worker.dispatch()
             counts.update(report.counts)
             counts[report.outcome] += 1
             counts[report.error] += 1
 
     with beside(run):
-        yield counts
+        try:
+            yield counts
+        finally:
+            over.set()
 
 
 def others_flow(worker: Relay, trap: Trap, *names: str, **fields: Any) -> None:
