@@ -190,6 +190,8 @@ def push_providers(settings: Settings, more: Sequence[PushProvider] = ()) -> Ite
 def _expo(settings: Settings, stack: ExitStack) -> Expo:
     """Make Expo at the configured address, its own, or while nothing at all is configured in a sandbox."""
     address, token = settings.expo_base_url or EXPO, settings.expo_access_token
+    if token is not None and not _is_header(token.get_secret_value()):
+        raise ConfigError("EXPO_ACCESS_TOKEN must be one word of ASCII.", hint="Copy it anew from Expo's dashboard.")
     if settings.database_url is None and settings.expo_base_url is None and token is None:
         address = stack.enter_context(embedded_sandbox.acquire(settings.relevo_data_dir))
     return Expo(
@@ -206,18 +208,23 @@ def _expo(settings: Settings, stack: ExitStack) -> Expo:
 
 def _access_tokens(settings: Settings) -> dict[str, str]:
     """Read the access tokens of single projects, from the file or the environment."""
-    name, text = "EXPO_ACCESS_TOKENS", settings.expo_access_tokens and settings.expo_access_tokens.get_secret_value()
-    if settings.expo_access_tokens_file is not None:
-        name, text = "EXPO_ACCESS_TOKENS_FILE", settings.expo_access_tokens_file.read_text(encoding="utf-8")
+    file, given = settings.expo_access_tokens_file, settings.expo_access_tokens
+    name = "EXPO_ACCESS_TOKENS_FILE" if file else "EXPO_ACCESS_TOKENS"
     try:
+        text = file.read_text(encoding="utf-8") if file else given and given.get_secret_value()
         read = json.loads(text) if text else {}
-    except ValueError:
+    except (OSError, ValueError, RecursionError):
         read = None
-    if not isinstance(read, dict) or not all(isinstance(token, str) and token for token in read.values()):
+    if not isinstance(read, dict) or not all(isinstance(token, str) and _is_header(token) for token in read.values()):
         raise ConfigError(
             f"{name} must be a JSON object of access tokens by project.", hint='As in {"@acme/app": "…"}.'
         )
     return read
+
+
+def _is_header(token: str) -> bool:
+    """Tell whether a token is one word of ASCII, as a header can hold it."""
+    return token.isascii() and token.isprintable() and token != "" and " " not in token
 
 
 def _webhook(settings: Settings) -> Webhook:

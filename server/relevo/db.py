@@ -63,6 +63,7 @@ _LEAST_CHECK_S = 1.0  # a busy server may take this long to say that it is there
 _RECONNECT_S = 1.0  # then whoever comes next has it tried again, at once
 _CANCEL_S = 2.0
 _REMIND_S = 60.0
+_TELL_EVERY_S = 5.0  # a statement that costs its connection each time must not keep everybody on the run
 _RESERVED = 2  # the heartbeat's and the listener's own connections
 
 
@@ -232,6 +233,8 @@ class Database:
         self._was_read_only = False
         self.logs_outages = True
         """Whether the log tells of an outage; a command that ends with its error says it there."""
+        self._doubted = False
+        self._told_at = -math.inf
         self._prober: Callable[[], None] | None = None
         self._on_reachable: list[Callable[[], None]] = []
         self._stop: threading.Event | None = None
@@ -276,6 +279,7 @@ class Database:
                 ConnectionPool.check_connection(connection)
         except NoAnswerError:
             self._pool.drain()  # the others are as old, and each would be waited for in turn
+            self._doubt()
             raise
 
     def close(self) -> None:
@@ -376,8 +380,7 @@ class Database:
             if self._reachable.is_set():
                 _log.warning("connection_lost", detail=normalise_error(error))
             self._pool.drain()  # it seldom dies alone, and the pool would find out about each of the others in turn
-            if self._prober is not None and not probing:
-                self._prober()
+            self._doubt(probing=probing)
             raise DatabaseUnavailableError(
                 f"The connection to PostgreSQL was lost ({normalise_error(error, 200)}).",
                 hint="The next try opens another.",
@@ -385,6 +388,12 @@ class Database:
         else:
             if probing or not (connecting or self._prober):
                 self._note(down=False)
+
+    def _doubt(self, *, probing: bool = False) -> None:
+        """Have somebody prove, on a new connection, that the server answers."""
+        self._doubted = True
+        if self._prober is not None and not probing:
+            self._prober()
 
     def _unreachable(self, error: Exception, began: float) -> DatabaseUnavailableError:
         """Note that the server cannot be used for now, and return what is to be raised.
@@ -414,6 +423,11 @@ class Database:
         """Whether the server answered when it was last asked."""
         return self._reachable.is_set()
 
+    @property
+    def is_doubted(self) -> bool:
+        """Whether a connection was lost since a new one proved that the server answers."""
+        return self._doubted
+
     def probe_by(self, prober: Callable[[], None] | None) -> None:
         """Have somebody look again and again whether the server answers, and called when it seems that it does not.
 
@@ -422,7 +436,7 @@ class Database:
         self._prober = prober
 
     def on_reachable(self, action: Callable[[], None]) -> None:
-        """Have something done, quickly, each time the server answers again."""
+        """Have something done, quickly, each time the server answers again, or answers after connections were lost."""
         self._on_reachable.append(action)
 
     def tell_reachable(self) -> None:
@@ -443,20 +457,30 @@ class Database:
             changed = down is self._reachable.is_set()
             if changed:
                 self._since = self._reminded_at = now
-            remind = down and now - self._reminded_at > _REMIND_S
-            if remind:
-                self._reminded_at = now
-            if down:
-                self._reachable.clear()
-            else:
-                self._reachable.set()
-        if changed and down:
+            (self._reachable.clear if down else self._reachable.set)()
+        if down:
+            self._tell_down(now, detail, changed=changed)
+        else:
+            self._tell_up(now, changed=changed)
+
+    def _tell_down(self, now: float, detail: str, *, changed: bool) -> None:
+        if changed:
             if self.logs_outages:
                 _log.warning("database_unreachable", detail=detail)
             if self._prober is not None:
                 self._prober()
-        elif changed:
-            _log.info("database_reachable")
-            self.tell_reachable()
-        elif remind:
+            return
+        with self._state:
+            remind = now - self._reminded_at > _REMIND_S
+            if remind:
+                self._reminded_at = now
+        if remind:
             _log.warning("database_still_unreachable", for_s=round(now - self._since), detail=detail)
+
+    def _tell_up(self, now: float, *, changed: bool) -> None:
+        if changed:
+            _log.info("database_reachable")
+        elif not self._doubted or now - self._told_at < _TELL_EVERY_S:
+            return
+        self._doubted, self._told_at = False, now
+        self.tell_reachable()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -20,6 +22,8 @@ from relevo.errors import InvalidInputError, MigrationError
 
 _SQL = queries.load("door")
 _MOST_IDS = 2**63
+_MAX_DEPTH = 100
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _FIRST_LOOK_S, _LAST_LOOK_S, _MAX_WAIT_S = 0.05, 1.0, 300.0
 
 Connection = psycopg.Connection[Any]
@@ -137,11 +141,13 @@ def enqueue_many(conn: Connection, events: Sequence[Event]) -> list[Enqueued]:
 
 def cancel(conn: Connection, event_id: int, reason: str = "") -> bool:
     """End an event: nothing of it is sent any more. False if there is none, or it has ended before."""
+    _check("reason", reason)
     return bool(_ask(conn, "cancel_event", event_id=_event_id(event_id), reason=reason)[0])
 
 
 def complete(conn: Connection, what: int | UUID, reason: str = "") -> bool:
     """Say that an event (by id), or all for one installation (by UUID), was handled elsewhere: the rest ends unsent."""
+    _check("reason", reason)
     if isinstance(what, UUID):
         return bool(_ask(conn, "complete_installation", installation_id=what)[0])
     return bool(_ask(conn, "complete_event", event_id=_event_id(what), reason=reason)[0])
@@ -149,7 +155,7 @@ def complete(conn: Connection, what: int | UUID, reason: str = "") -> bool:
 
 def delete(conn: Connection, event_ids: Sequence[int]) -> int:
     """Delete events with their deliveries; return how many events there were."""
-    return int(_ask(conn, "delete_events", event_ids=list(event_ids))[0])
+    return int(_ask(conn, "delete_events", event_ids=[_event_id(each) for each in event_ids])[0])
 
 
 def get(conn: Connection, event_id: int) -> EventStatus | None:
@@ -187,6 +193,8 @@ def wait(
 def register(conn: Connection, installation: Installation) -> UUID:
     """Register an installation: its token moves here from wherever it was, and pushes are on again."""
     given = {name: value for name, value in vars(installation).items() if value is not None}
+    for name, value in given.items():
+        _check(name, value)
     if installation.installation_id is not None:
         given["installation_id"] = str(installation.installation_id)
     if installation.opt_outs is not None:
@@ -200,26 +208,29 @@ def set_preference(conn: Connection, installation_id: UUID, name: str, preferenc
 
     A new installation has one named default, which asks for everything: set or remove that to ask for less.
     """
+    _check("name", name)
     given = None
     if preference is not None:
         plain = {key: value for key, value in vars(preference).items() if value is not None}
+        for key, value in plain.items():
+            _check(key, value)
         given = Jsonb({key: _number(value) for key, value in plain.items()})
     return bool(_ask(conn, "set_preference", installation_id=installation_id, name=name, preference=given)[0])
 
 
 def _event(event: Event) -> dict[str, Any]:
     for name, value in vars(event).items():
-        _refuse_nul(name, value)
+        _check(name, value)
     plain = {name: value for name, value in vars(event).items() if value is not None and name != "audience"}
     plain |= {name: plain[name].isoformat() for name in ("scheduled_at", "deadline_at") if name in plain}
     audience = event.audience
     if isinstance(audience, Matching):
         matching = {name: _number(value) for name, value in vars(audience).items() if value is not None}
         return plain | {"audience": "matching", "matching": matching}
-    if isinstance(audience, str):
+    if isinstance(audience, str) or not isinstance(audience, Iterable):
         if audience != "everyone":
             raise InvalidInputError(
-                f"audience must be everyone, installations or Matching, got {audience[:50]!r}.",
+                f"audience must be everyone, installations or Matching, got {str(audience)[:50]!r}.",
                 hint="Write audience='everyone', a list of installations' UUIDs, or relevo.Matching(…).",
             )
         return plain | {"audience": "everyone"}
@@ -230,18 +241,26 @@ def _event(event: Event) -> dict[str, Any]:
     return plain | {"audience": "installations", "installations": [str(each) for each in audience]}
 
 
-def _refuse_nul(name: str, value: object) -> None:
-    """Refuse, by its name, what PostgreSQL has no place for."""
+def _check(name: str, value: object, depth: int = 0) -> None:
+    """Refuse, by its name, what PostgreSQL has no place for; no statement is sent, and the transaction survives."""
     match value:
-        case str() if "\0" in value:
-            raise InvalidInputError(f"{name} holds a NUL character.", hint="Take it out and try again.")
+        case str() if found := _UNSTORABLE.search(value):
+            what = "a NUL character" if found[0] == "\0" else "half a character (a lone surrogate)"
+            raise InvalidInputError(f"{name} holds {what}.", hint="Take it out and try again.")
+        case float() | Decimal() if not math.isfinite(value):
+            raise InvalidInputError(f"{name} must be a finite number.", hint="Leave it out if it is not known.")
+        case Mapping() | list() | tuple() if depth >= _MAX_DEPTH:
+            raise InvalidInputError(f"{name} is nested too deeply.", hint=f"At most {_MAX_DEPTH} levels are taken.")
+        case Matching():
+            for key, inner in vars(value).items():
+                _check(f"matching.{key}", inner, depth)
         case Mapping():
             for key, inner in value.items():
-                _refuse_nul(f"{name}.{key}", key)
-                _refuse_nul(f"{name}.{key}", inner)
+                _check(f"{name}.{str(key)[:50]}", key, depth)
+                _check(f"{name}.{str(key)[:50]}"[:200], inner, depth + 1)
         case list() | tuple():
             for inner in value:
-                _refuse_nul(name, inner)
+                _check(name, inner, depth + 1)
 
 
 def _event_id(value: int) -> int:

@@ -27,7 +27,9 @@ _SECRET_NAME = (
 )
 _PUSH_TOKEN_NEXT = r"(?!\\*[\"']?Expo(?:nent)?PushToken)"  # noqa: S105 these are shortened, not hidden
 # In an address a key or a signature by any name is a secret; elsewhere a key may be an event's.
-_IN_QUERY = re.compile(rf"([?&](?:{_SECRET_NAME}|[\w.-]*key|[\w.-]*auth|sig)={_PUSH_TOKEN_NEXT})[^&\s]+", re.IGNORECASE)
+_IN_QUERY = re.compile(
+    rf"([?&](?:{_SECRET_NAME}|[\w.-]*key|[\w.-]*auth|sig|pass|pwd)={_PUSH_TOKEN_NEXT})[^&\s]+", re.IGNORECASE
+)
 # Greedy up to the last @: a password may hold an unescaped one, and hiding too much is the safe side.
 _IN_URL = re.compile(r"(://[^\s:/?#]*:)\S*@")
 # A web address may hold its secret in place of the user; in that of a database it says who could not connect.
@@ -42,6 +44,7 @@ _IN_HEADER = re.compile(
     r"(?:(?:basic|bearer|digest|negotiate|token|aws4-hmac-sha256)\s+)?)[^\s\"',;]+",
     re.IGNORECASE,
 )
+_WEBHOOK_SECRET = re.compile(r"\bwhsec_[\w+/=-]+")
 _BEARER = re.compile(r"\b(bearer\s+)\S+", re.IGNORECASE)
 _PUSH_TOKEN = re.compile(r"(Expo(?:nent)?PushToken)(?:\[|%5B)([^\]\s%…]{0,4})[^\]\s%]*(?:\]|%5D)?", re.IGNORECASE)
 
@@ -61,6 +64,7 @@ def scrub(text: str) -> str:
     text = _IN_PAIR.sub(lambda pair: f"{pair[1]}{pair[2] or ''}***{pair[2] or ''}", text)
     text = _IN_HEADER.sub(r"\1***", text)
     text = _BEARER.sub(r"\1***", text)
+    text = _WEBHOOK_SECRET.sub("whsec_***", text)
     return _PUSH_TOKEN.sub(r"\1[\2…]", text)
 
 
@@ -147,7 +151,7 @@ def _lead(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
 
 def _clean_entry(key: str, value: Any, depth: int) -> Any:
     if key in {"exception", "stack"}:
-        return _keep_ends(scrub(str(value)), MAX_TEXT)
+        return _keep_ends(scrub(_keep_ends(str(value), _MAX_SCANNED)), MAX_TEXT)
     if _is_secret(key, value):
         return "***"
     return _clean(value, depth)

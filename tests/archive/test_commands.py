@@ -13,7 +13,7 @@ import pytest
 from months import add_old_deliveries, add_old_items, clean_up, export, month_ago, token
 
 from processes import Process, Processes
-from relevo import door
+from relevo import config, door
 from relevo.door import Installation
 
 OLD, OLDER = month_ago(5), month_ago(14)
@@ -67,6 +67,22 @@ def test_list_shows_how_far_each_month_is(ask: Ask, archived, empty_database) ->
         ("notification_deliveries", 250),
         ("push_requests", 0),
     }
+
+
+def test_a_store_of_ones_own_is_the_commands_store_too(ask: Ask, archived, folder_settings, tmp_path) -> None:
+    """What RELEVO_APP exports to, the commands read, without a configured store."""
+    root = folder_settings["archive_folder"]
+    (tmp_path / "mine.py").write_text(
+        "import pathlib, relevo\nfrom relevo.stores.folder import FolderStore\n"
+        f"def parts(_): return relevo.Parts(store=FolderStore(pathlib.Path({str(root)!r}), {config.load({}, None).archive_prefix!r}))\n"
+    )
+    verified = ask(
+        *("archive", "verify", "--entity", "deliveries", "--month", MONTH),
+        archive_folder="",
+        relevo_app="mine:parts",
+        pythonpath=tmp_path,
+    )
+    assert verified.ends() == 0, verified.stderr
 
 
 def test_restore_verify_fetch_and_query(ask: Ask, archived, conn, tmp_path) -> None:

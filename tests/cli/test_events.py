@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,7 +20,7 @@ from phones import add_phones, fan_out
 from processes import RELEVO
 from relevo import cli
 from relevo.cli import common
-from relevo.door import Event, Installation
+from relevo.door import Event, Installation, Matching, Preference
 from relevo.model import Answer
 
 MARKUP = "[bold red]x[/] [/] [link=https://a.b]y[/link] \\[z]"
@@ -40,6 +41,14 @@ class Said:
 
 
 Command = Callable[..., Said]
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """Return an object in an object in an object."""
+    found: dict[str, Any] = {}
+    for _ in range(levels):
+        found = {"a": found}
+    return found
 
 
 def make_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str) -> Command:
@@ -417,6 +426,14 @@ class TestPlainAnswers:
             (Event("t", "k", "a\0b"), "title holds a NUL"),
             (Event("t", "k", "x", data={"a": ["b\0"]}), "data.a holds a NUL"),
             (Event("t", "k", "x", audience="evryone"), "audience must be everyone"),  # type: ignore[arg-type]
+            (Event("t", "k", "x\ud800"), "title holds half a character"),
+            (Event("t", "k", "x", data={"a": [{"b": "\udcff"}]}), "data.a.b holds half a character"),
+            (Event("t", "k", "x", data={"a": float("nan")}), "data.a must be a finite number"),
+            (Event("t", "k", "x", data=nested(2_000)), "is nested too deeply"),
+            (Event("t", "k", "x", audience=Matching(text="\0")), "matching.text holds a NUL"),
+            (Event("t", "k", "x", audience=Matching(rubros=["\ud800"])), "matching.rubros holds half a character"),
+            (Event("t", "k", "x", audience=Matching(monto=Decimal("Infinity"))), "matching.monto must be a finite"),
+            (Event("t", "k", "x", audience=None), "audience must be everyone"),  # type: ignore[arg-type]
             (Event("t", "k", "x", audience=["7"]), "audience must hold UUIDs"),  # type: ignore[list-item]
         ],
     )
@@ -426,6 +443,34 @@ class TestPlainAnswers:
             with pytest.raises(relevo.door.InvalidInputError, match=words):
                 relevo.enqueue(conn, event)
             assert conn.execute("select 1").fetchone() == (1,)
+
+    def test_bad_input_elsewhere_names_the_field_too(self, conn) -> None:
+        """Registering, preferring, cancelling: refused before a statement is sent."""
+        phone = add_phones(conn, 1)[0]
+        with conn.transaction():
+            for tried, words in (
+                (lambda: relevo.register(conn, Installation(token="a\0")), "token holds a NUL"),
+                (lambda: relevo.register(conn, Installation(token="a\ud800")), "token holds half"),
+                (lambda: relevo.set_preference(conn, phone, "a\ud800", Preference()), "name holds half"),
+                (lambda: relevo.set_preference(conn, phone, "a", Preference(keywords=["\0"])), "keywords holds a NUL"),
+                (
+                    lambda: relevo.set_preference(conn, phone, "a", Preference(monto_min=Decimal("NaN"))),
+                    "monto_min must",
+                ),
+                (lambda: relevo.cancel(conn, 1, "a\ud800"), "reason holds half"),
+                (lambda: relevo.complete(conn, 1, "a\0"), "reason holds a NUL"),
+                (lambda: relevo.delete(conn, [2**63]), "event_id must be a whole number"),
+            ):
+                with pytest.raises(relevo.door.InvalidInputError, match=words):
+                    tried()
+            assert conn.execute("select 1").fetchone() == (1,)
+
+    @pytest.mark.parametrize("words", ["redrive --id", "redrive --event", "rejects --retry --id"])
+    def test_an_id_out_of_range_names_its_option(self, command: Command, words: str) -> None:
+        """It is wrong usage, and the option is named."""
+        said = command(*words.split(), 2**63)
+        assert said.code == 2
+        assert words.rsplit(maxsplit=1)[-1] in said.err
 
     @pytest.mark.parametrize("number", [2**63, 0, -1, True])
     def test_a_number_out_of_range(self, conn, number: int) -> None:

@@ -20,6 +20,7 @@ from relevo.sandbox import Sandbox
 from relevo.sandbox import Settings as SandboxSettings
 
 sys.path.insert(0, str(Path(__file__).parent))
+from hanging import SHORT, Trap
 from relaying import EMPTY, Clock, Relay
 
 MakeRelay = Callable[..., Relay]
@@ -134,3 +135,23 @@ def relay(
     yield make
     for context in reversed(opened):
         context.__exit__(None, None, None)
+
+
+@pytest.fixture
+def trap() -> Iterator[Trap]:
+    """A trap that holds nothing after the test."""
+    made = Trap()
+    yield made
+    made.open()
+
+
+@pytest.fixture
+def hanging(relay: Any) -> Callable[..., Relay]:
+    """Assemble a worker with short leases and a heart that beats: `hanging(composers=…)`."""
+
+    def make(**more: Any) -> Relay:
+        worker: Relay = relay(**SHORT | more)
+        worker.app.heartbeat.start()
+        return worker
+
+    return make

@@ -12,6 +12,7 @@ from relaying import Relay, beside
 from structlog.testing import capture_logs
 
 from processes import eventually
+from relevo.cycles import dispatch
 
 QUICK = {
     "outbox_lease_duration_ms": 12_000,
@@ -39,6 +40,12 @@ WAYS = {
 CLAIMED = "update on relevo.notification_deliveries"
 JOURNALLED = "insert on relevo.push_requests"
 RESERVED = "update on relevo.projects"
+
+
+@pytest.fixture
+def one_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a busy lane off for longer than a run waits: it is tried again by the next run, not a handful of times."""
+    monkeypatch.setattr(dispatch, "_BUSY_PAUSE_MS", dispatch._LONGEST_BUSY_PAUSE_MS)
 
 
 @pytest.fixture
@@ -84,6 +91,7 @@ def locked(dsn: str, statement: str) -> Iterator[psycopg.Connection[Any]]:
 LOCK_ONE = "select from relevo.projects where project = 'one' for update"
 
 
+@pytest.mark.usefixtures("one_try")
 def test_a_locked_project_does_not_stop_another(relay, dsn: str) -> None:
     """While somebody holds one project's row, the other's pushes all go out; the run is partial and names the first."""
     worker = two_projects(relay)
@@ -113,6 +121,7 @@ def test_a_lock_that_goes_away_is_waited_for(relay, dsn: str, conn: psycopg.Conn
     assert reports[0].counts["notifications_sent"] == 35
 
 
+@pytest.mark.usefixtures("one_try")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("where", [RESERVED, CLAIMED, JOURNALLED])
 def test_a_busy_statement_does_not_stop_another(relay, in_the_way, way: str, where: str) -> None:
@@ -172,3 +181,16 @@ def test_a_locked_counter_stops_no_cycle(relay, dsn: str) -> None:
             with beside(worker.dispatch) as reports:
                 eventually(lambda turn=turn: worker.received("ana") == turn)
             assert [report.outcome for report in reports] == ["ok"]
+
+
+def test_a_locked_phone_costs_no_answer(relay, dsn: str) -> None:
+    """While somebody holds the rows of phones that are gone, the answers are written, and the tokens stay for later."""
+    worker: Relay = relay(**QUICK)
+    worker.tell("ana", "bob!DeviceNotRegistered")
+    with psycopg.connect(dsn) as other:
+        other.execute("select from relevo.device_installations for update")
+        with capture_logs() as lines:
+            worker.dispatch()
+    assert "tokens_not_disabled" in {line["event"] for line in lines}
+    states = [worker.delivery(name)["status"] for name in ("ana", "bob!DeviceNotRegistered")]
+    assert (states, worker.disabled()) == (["sent", "invalid"], 0)

@@ -10,8 +10,9 @@ import pytest
 
 from fakes.expo import FakeExpo
 from fakes.server import Answer, FakeServer
-from relevo import door, insights
+from relevo import app, door, insights
 from relevo.door import Installation, InvalidInputError
+from relevo.errors import ConfigError
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 
@@ -93,3 +94,28 @@ def test_an_unknown_provider_is_refused_at_the_door(conn) -> None:
     """A provider that nobody serves is named, with those that are."""
     with pytest.raises(InvalidInputError, match="provider must be one of expo, webhook, got fcm"):
         door.register(conn, Installation("a-raw-token", provider="fcm"))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"expo_access_token": "hunter2 hunter2"},
+        {"expo_access_tokens": '{"@one/app": "hunter2\\nhunter2"}'},
+        {"expo_access_tokens": "[" * 100_000},
+        {"expo_access_tokens_file": b"\xffhunter2"},
+    ],
+    ids=["two words", "two lines", "nested", "no text"],
+)
+def test_access_tokens_that_cannot_be_used_are_refused_by_name(
+    make_settings, tmp_path: Path, given: dict[str, str | bytes]
+) -> None:
+    """The start ends with a sentence that names the setting and repeats nothing of its value."""
+    [(name, value)] = given.items()
+    if isinstance(value, bytes):
+        file = tmp_path / "tokens.json"
+        file.touch(mode=0o600)
+        file.write_bytes(value)
+        value = str(file)
+    with pytest.raises(ConfigError, match=name.upper()) as refused, app.push_providers(make_settings(**{name: value})):
+        pass
+    assert "hunter2" not in str(refused.value)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 
 import pytest
 
@@ -119,3 +120,15 @@ def test_a_larger_pool_lets_more_in(pool, door) -> None:
     waits(pool, entering, 10)
     pool.resize(6)
     assert entering.result(10) == 2
+
+
+def test_after_each_urgent_request_a_bulk_one_has_its_turn() -> None:
+    """On one connection both lanes go on while both wait, the urgent one first."""
+    pool, gate, order = RequestPool("test"), threading.Event(), list[str]()
+    first = pool.submit("bulk", gate.wait)
+    eventually(lambda: first.taken_at is not None, "the only thread is busy")
+    calls = [pool.submit(lane, partial(order.append, lane)) for lane in ("urgent",) * 3 + ("bulk",) * 3]
+    gate.set()
+    wait(calls)
+    pool.close()
+    assert order == ["urgent", "bulk"] * 3

@@ -323,17 +323,18 @@ class TestRunaways:
         worker.everyone_received(14)
         assert (set(worker.states()), problems(worker)) == ({"sent"}, [])
 
-    def test_a_storm_of_redrives(self, relay, sandbox) -> None:
-        """Somebody's cron that opens the same dead letters every minute is a storm, too."""
-        worker: Relay = relay()
+    @pytest.mark.parametrize(("brake", "times"), [(True, 11), (False, 20)])
+    def test_a_storm_of_redrives(self, relay, sandbox, brake: bool, times: int) -> None:
+        """Somebody's cron that opens the same dead letters every minute is a storm, too, unless the brake is off."""
+        worker: Relay = relay(push_runaway_brake=brake)
         sandbox.add_fault("DeveloperError")
         worker.tell("ana", "bob", "cleo")
         for _ in range(20):
             worker.dispatch(at_most_s=0.3)
             actions.redrive(worker.app.database, actions.DeadLetters(error_code="DeveloperError"))
             worker.reap()
-        assert sandbox.totals()["messages"] == 3 * 11
-        assert worker.incidents().count("runaway_stopped") == 1
+        assert sandbox.totals()["messages"] == 3 * times
+        assert worker.incidents().count("runaway_stopped") == int(brake)
 
 
 class TestOperators:

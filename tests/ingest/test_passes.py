@@ -292,6 +292,24 @@ class TestWholePasses:
         assert events(conn) == ["3"]
 
 
+@pytest.mark.parametrize("code", ["a\ud800b", "a\0b", "://a:" * 100_000])
+def test_a_name_that_cannot_be_stored_costs_no_other_item(relay, conn: Conn, code: str) -> None:
+    """An item of a source of one's own whose very name is refused is a reject, and the others are kept."""
+    relay().tell(tender("1"), tender(code), tender("2"))
+    assert conn.execute("select external_id from relevo.licitaciones order by 1").fetchall() == [("1",), ("2",)]
+    assert conn.execute("select count(*) from relevo.ingest_rejects").fetchone() == (1,)
+
+
+def test_a_reject_is_kept_whatever_it_says(relay, conn: Conn) -> None:
+    """Surrogates and NULs in a reject's words are replaced, not a reason to lose the batch."""
+    odd = (Reject("a\ud800", "why\ud800", "1\0"), Reject("b\0", "\0", "2\ud800"))
+    relay().answer(Fetched("ok", {}, (tender("1"),), rejects=odd))
+    assert conn.execute("select place, reason, external_id from relevo.ingest_rejects order by 1").fetchall() == [
+        ("a?", "why?", "1"),
+        ("b", "unusable", "2?"),
+    ]
+
+
 def test_what_stays_wrong_is_a_problem_in_health(relay, conn: Conn) -> None:
     """What a source gave up, and rejects that were tried in vain, are told by health until they are mended."""
     talking = relay()

@@ -145,6 +145,27 @@ def test_all_connections_terminated_at_once(processes, probed, rows, conn) -> No
     assert worker.stops() == 0
 
 
+def test_a_round_that_lost_its_connection_is_not_put_off(processes, probed, rows, conn) -> None:
+    """A run fails because its one connection dies, while the server is there: its cycle looks again within a moment,
+    not after the rest it would have after an error; the database was never gone, and nobody says so."""
+    inside = {"name": "inside", "every_ms": 3_600_000, "singleton": False, "hold_ms": 3_600_000, "hold_inside": True}
+    patient = {"worker_tick_loop_error_backoff_ms": 3_600_000, "database_idle_transaction_timeout_ms": 19_000}
+    worker = processes.relay("run", probes=[inside], **HASTY | patient | {"outbox_lease_duration_ms": 60_000})
+    worker.hears("wakeups_listening")
+    worker.hears("probe_holds", probe="inside")
+    conn.execute(
+        "select pg_terminate_backend(pid, 60000) from pg_stat_activity"
+        " where datname = current_database() and query like 'select count(*) from relevo.worker_runs%'"
+        " and state = 'idle in transaction'"
+    )
+    processes.release()
+    eventually(lambda: probed("inside", "end"), "it ran again")
+    outcomes = "select outcome from relevo.worker_runs where cycle = 'inside' order by started_at"
+    eventually(lambda: [row["outcome"] for row in rows(outcomes)][:2] == ["failed", "ok"], "both are written down")
+    assert states(worker) == []
+    assert worker.stops() == 0
+
+
 def test_the_server_restarts_in_flight(tmp_path: Path) -> None:
     """PostgreSQL is killed and comes back: the worker tells of both once, goes on, and closes what was in flight."""
     quick = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "16MB"}
@@ -272,7 +293,7 @@ def test_an_outage_that_lasts_is_told_again(build, dsn: str, said, monkeypatch) 
     """A database that stays away is told of once a minute, not once a try."""
     monkeypatch.setattr(db, "_REMIND_S", 1.0)
     with Proxy(dsn) as proxy:
-        worker = build(database_url=proxy.dsn, database_connect_timeout_ms=100)
+        worker = build(database_url=proxy.dsn)
         worker.heartbeat.start()
         proxy.shut()
         eventually(lambda: len(said("database_still_unreachable")) == 2, "reminders")

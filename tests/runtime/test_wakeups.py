@@ -14,6 +14,7 @@ import pytest
 
 from processes import PATIENCE_S, Process, eventually, never
 from proxy import Proxy
+from relevo.errors import DatabaseUnavailableError
 from relevo.runtime import wakeups
 from relevo.runtime.wakeups import Listener
 
@@ -110,22 +111,24 @@ def test_a_call_runs_a_sleeping_cycle_and_a_deaf_listener_recovers(processes, pr
     conn.execute(WRITE_DOWN)  # a word that stands for a moment only is read afterwards
     relay = processes.relay("run", probes=[SLEEPER], worker_id="w-1", **SLOW)
 
-    def knock(total: int) -> None:
+    def knock() -> str:
+        """Enqueue some work, wait until all is taken, and return what made the cycle look."""
         with conn.transaction():
             conn.execute("insert into public.probe_work (cycle) select 'sleeper' from generate_series(1, 3)")
             conn.execute("select relevo.wake('sleeper')")
-        eventually(lambda: len(probed("sleeper", "took")) == total, "the work was taken")
+        eventually(lambda: not rows("select 1 from public.probe_work"), "the work was taken")
+        return str(probed("sleeper", "took")[-1]["trigger"])
 
     listening(relay, conn, looks=2)
-    knock(3)
+    assert knock() == "wake-up"
     listening(relay, conn, looks=4)
     assert rows("select wakeups from relevo.workers") == [{"wakeups": "listening"}]
     [pid] = backends(conn)
     conn.execute("select pg_terminate_backend(%s)", [pid])
     reported = [{"wakeups": "listening"}, {"wakeups": "polling"}, {"wakeups": "listening"}]
     eventually(lambda: rows("select wakeups from public.told order by id") == reported, "polling is told, then hearing")
-    knock(6)
-    assert {row["trigger"] for row in probed("sleeper")} == {"wake-up"}
+    # It also looks by itself, for calls that it may have missed: a call that comes just then finds nothing left to do.
+    eventually(lambda: knock() == "wake-up", "a call is heard")
     assert [line["event"] for line in relay.lines() if line["event"].startswith("wakeups_")] == [
         "wakeups_listening",
         "wakeups_degraded",
@@ -175,7 +178,7 @@ def test_a_listener_that_lost_its_connection_tries_again_when_prompted(build, ds
     resumed: list[str] = []
     with Proxy(dsn) as proxy:
         listener = Listener(
-            build(database_url=proxy.dsn, database_connect_timeout_ms=500).database,
+            build(database_url=proxy.dsn, database_connect_timeout_ms=2_000).database,
             on_wake=lambda _: None,
             on_lost=lambda _: None,
             on_change=changes.append,
@@ -192,5 +195,39 @@ def test_a_listener_that_lost_its_connection_tries_again_when_prompted(build, ds
             assert resumed == []
             listener.prompt()
             eventually(lambda: changes[-1] == "listening" and resumed == ["missed"], "it listens again")
+        finally:
+            listener.stop()
+
+
+def test_a_listener_that_fell_silent_is_found_out_when_another_connection_is_lost(build, dsn: str) -> None:
+    """All connections fall silent while new ones work: whoever loses his makes the listener prove that it hears, long
+    before its own time to do so; it listens again, and says that calls may have been missed."""
+    resumed: list[str] = []
+    with Proxy(dsn) as proxy:
+        worker = build(
+            database_url=proxy.dsn, database_statement_timeout_ms=1_000, database_idle_transaction_timeout_ms=500
+        )
+        listener = Listener(
+            worker.database,
+            on_wake=lambda _: None,
+            on_lost=lambda _: None,
+            on_change=lambda _: None,
+            on_resumed=lambda: resumed.append("missed"),
+            test_every_s=3_600,
+        )
+
+        def lose_connection() -> None:
+            with worker.database.connection() as connection:
+                proxy.silence()
+                connection.execute("select 1")
+
+        worker.database.on_reachable(listener.prompt)
+        worker.heartbeat.start()
+        listener.start()
+        try:
+            eventually(lambda: listener._hearing == "listening", "it listens")
+            with pytest.raises(DatabaseUnavailableError):
+                lose_connection()
+            eventually(lambda: resumed, "it listens again")
         finally:
             listener.stop()

@@ -443,6 +443,40 @@ class TestFiles:
         context.run(source)
         assert (context.rejects, len(context.items)) == ({}, 1)
 
+    def test_many_rejects_leave_room_in_the_cursor(
+        self, tmp_path: Path, context: MemorySourceContext, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """However much of however many files is bad, the cursor fits its column, and nothing is told twice."""
+        monkeypatch.setattr(files, "MAX_CURSOR_BYTES", 20_000)
+        monkeypatch.setattr(files, "_GRANULARITY_NS", 0)
+        source = Ocds(settings_for(ocds_folder=tmp_path))
+        for file in range(30):
+            bad = [release(100 * file + number) | {"tender": "none"} for number in range(1, 50)]
+            (tmp_path / f"{file:02}.json").write_text(json.dumps({"releases": [*bad, release(100 * file + 99)]}))
+        context.run(source)
+        assert len(json.dumps(context.cursor)) < 21_000
+        assert len(context.items) == 30
+        assert context.run(source)[-1].outcome == "unchanged"
+
+    def test_a_reject_that_is_tried_again_is_settled(
+        self, tmp_path: Path, context: MemorySourceContext, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What is still bad, gone or mended does not stay due: also of files that only the mark remembers."""
+        monkeypatch.setattr(files, "MAX_TRACKED", 0)
+        monkeypatch.setattr(files, "_GRANULARITY_NS", 0)
+        source = Ocds(settings_for(ocds_folder=tmp_path))
+        for name in ("bad.json", "gone.json", "mended.json"):
+            (tmp_path / name).write_text("{")
+        context.run(source)
+        (tmp_path / "gone.json").unlink()
+        stat = (tmp_path / "mended.json").stat()
+        (tmp_path / "mended.json").write_text(json.dumps(release(1)))
+        os.utime(tmp_path / "mended.json", ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        context.due = set(context.rejects)
+        context.run(source)
+        assert (set(context.rejects), context.due) == ({"bad.json", "gone.json"}, set())
+        assert len(context.items) == 1
+
     def test_a_pipe_in_place_of_a_rejected_file_holds_up_nobody(
         self, tmp_path: Path, context: MemorySourceContext
     ) -> None:
@@ -453,7 +487,8 @@ class TestFiles:
         (tmp_path / "a.json").unlink()
         os.mkfifo(tmp_path / "a.json")
         context.due = {"a.json"}
-        assert context.run(source)[-1].outcome == "unchanged"
+        context.run(source)
+        assert set(context.rejects) == {"a.json"}
 
     def test_a_missing_folder_of_handled_files_stops_nothing(
         self, tmp_path: Path, context: MemorySourceContext

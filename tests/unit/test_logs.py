@@ -77,6 +77,8 @@ class TestScrub:
             ("GET /v1?token=hunter2&fecha=1", "GET /v1?token=***&fecha=1"),
             ("GET /v1?page=1&subscription-key=hunter2", "GET /v1?page=1&subscription-key=***"),
             ("GET /blob?sv=1&sig=hunter2", "GET /blob?sv=1&sig=***"),
+            ("GET /x?pwd=hunter2&pass=hunter2", "GET /x?pwd=***&pass=***"),
+            ("the secret whsec_aHVudGVyMg== is short", "the secret whsec_*** is short"),
             ('{"refresh_token": "hunter2"}', '{"refresh_token": "***"}'),
             (
                 "PUT /b/k?X-Amz-Date=1&X-Amz-Credential=hunter2%2Fs3&X-Amz-Security-Token=hunter2&X-Amz-Signature=hunter2",
@@ -120,7 +122,8 @@ class TestScrub:
         for piece in ("x-", "token", "://", "authorization:", "api_", "?key", "-" * 9):
             began = time.process_time()
             redacted(text=piece * 100_000)
-            assert time.process_time() - began < 1.0, piece
+            redacted(exception=piece * 100_000)
+            assert time.process_time() - began < 2.0, piece
 
 
 class TestRedact:

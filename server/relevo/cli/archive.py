@@ -22,10 +22,20 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from relevo import actions, app, insights, migrate
+from relevo import actions, insights, migrate
 from relevo.archive import restore
 from relevo.archive.manifest import Manifest
-from relevo.cli.common import AsJson, coloured, err, load_settings, make_table, open_database, out, print_json
+from relevo.cli.common import (
+    AsJson,
+    archive_store,
+    coloured,
+    err,
+    load_settings,
+    make_table,
+    open_database,
+    out,
+    print_json,
+)
 from relevo.config import Settings
 from relevo.errors import ArchiveError, MigrationError, UsageError
 from relevo.ports import ArchiveStore
@@ -39,7 +49,7 @@ Month = Annotated[str, typer.Option(help="The month, like 2026-08.")]
 
 
 def _store(settings: Settings) -> ArchiveStore:
-    store = app.archive_store(settings)
+    store = archive_store(settings)
     if store is None:
         raise UsageError("No archive store is set.", hint="Set ARCHIVE_BUCKET, or ARCHIVE_FOLDER.")
     return store
@@ -87,7 +97,7 @@ def _progress(record: Manifest) -> Iterator[restore.Progress]:
 def list_months(as_json: AsJson = False) -> None:
     """Show the months that left the hot tables, how far each is, and what the store holds."""
     settings = load_settings()
-    store = app.archive_store(settings)
+    store = archive_store(settings)
     rows: dict[tuple[str, Any], dict[str, Any]] = {}
     with open_database(settings) as database:
         try:

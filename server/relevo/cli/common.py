@@ -20,6 +20,7 @@ from relevo import app, config, insights, logs
 from relevo.config import Settings
 from relevo.db import Database
 from relevo.errors import RelevoError, UsageError
+from relevo.ports import ArchiveStore
 from relevo.runtime.workers import Role
 
 OK, FAILED, USAGE, SKIPPED = 0, 1, 2, 3
@@ -27,6 +28,7 @@ OK, FAILED, USAGE, SKIPPED = 0, 1, 2, 3
 out = Console(highlight=False, width=None if sys.stdout.isatty() else 200)  # a pipe is as wide as it needs to be
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 _NARROW = 80
+MOST_IDS = 2**63 - 1
 
 Limit = Annotated[int, typer.Option(min=1, max=insights.MAX_LIMIT, help="How many to show.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
@@ -65,6 +67,11 @@ def open_database(settings: Settings) -> Iterator[Database]:
     with app.database(settings) as database:
         database.logs_outages = False
         yield database
+
+
+def archive_store(settings: Settings) -> ArchiveStore | None:
+    """Return the store that months are exported to: that of RELEVO_APP, if it has one, or the configured one."""
+    return app.load_parts(settings).store or app.archive_store(settings)
 
 
 def split_names(csv: str | None) -> list[str] | None:

@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from relevo import actions, door, insights, migrate
 from relevo.cli.common import (
+    MOST_IDS,
     AsJson,
     Limit,
     coloured,
@@ -206,7 +207,9 @@ def installations(  # noqa: PLR0917 typer options
 def rejects(
     source: Annotated[str | None, typer.Option(help="Only of this source.")] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Let the next pass try them again.")] = False,
-    reject_id: Annotated[int | None, typer.Option("--id", help="With --retry: only this one.")] = None,
+    reject_id: Annotated[
+        int | None, typer.Option("--id", min=1, max=MOST_IDS, help="With --retry: only this one.")
+    ] = None,
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:

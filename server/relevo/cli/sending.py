@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from relevo import actions, migrate
 from relevo.actions import DeadLetters
-from relevo.cli.common import load_settings, make_table, open_database, out, shortened
+from relevo.cli.common import MOST_IDS, load_settings, make_table, open_database, out, shortened
 from relevo.errors import UsageError
 
 cli = typer.Typer()
@@ -17,9 +17,11 @@ cli = typer.Typer()
 
 @cli.command()
 def redrive(
-    ids: Annotated[list[int] | None, typer.Option("--id", help="A delivery; may be given again.")] = None,
+    ids: Annotated[
+        list[int] | None, typer.Option("--id", min=1, max=MOST_IDS, help="A delivery; may be given again.")
+    ] = None,
     error_code: Annotated[str | None, typer.Option(help="Those that failed with this code.")] = None,
-    event: Annotated[int | None, typer.Option(help="Those of this event.")] = None,
+    event: Annotated[int | None, typer.Option(min=1, max=MOST_IDS, help="Those of this event.")] = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Only show what would be sent again; with nothing named, all dead letters."),

@@ -244,10 +244,8 @@ class Ingest:
                 {
                     "source": self.source.name,
                     "places": list(rejects),
-                    "external_ids": [
-                        reject.external_id[:300] if reject.external_id else None for reject in rejects.values()
-                    ],
-                    "reasons": [scrub(reject.reason)[:500] or "unusable" for reject in rejects.values()],
+                    "external_ids": [_plain(reject.external_id or "", 300) or None for reject in rejects.values()],
+                    "reasons": [_plain(reject.reason, 500) or "unusable" for reject in rejects.values()],
                     "retries": [reject.retry for reject in rejects.values()],
                     "most_attempts": REJECT_ATTEMPTS,
                     "now": self.run.now,
@@ -382,7 +380,13 @@ def _number(amount: Decimal | None) -> int | float | None:
 
 
 def _place(place: str) -> str:
-    return scrub(place)[:1000] or "somewhere"
+    return _plain(place, 1_000) or "somewhere"
+
+
+def _plain(said: str, limit: int) -> str:
+    """Return what a source said as text that can be stored, whatever it holds and however long it is."""
+    text = said[: 2 * limit].encode("utf-8", "replace").decode()
+    return " ".join(scrub(text).split())[:limit]
 
 
 def _keys(items: Mapping[Key, Item]) -> dict[str, Any]:

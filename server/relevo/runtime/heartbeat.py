@@ -205,10 +205,10 @@ class Heartbeat:
     def _connected(self) -> tuple[Connection, bool]:
         """Return a connection, and whether it is new.
 
-        While the database is said to be away only a new one can tell that it is back: an old one may live on where no
-        other can be had, and serves until then.
+        While the database is said to be away, or somebody lost his, only a new one can tell that it answers: an old
+        one may live on where no other can be had, and serves until then.
         """
-        if self._connection is not None and self._database.is_reachable:
+        if self._connection is not None and self._database.is_reachable and not self._database.is_doubted:
             return self._connection, False
         try:
             opened = self._database.single()

@@ -9,6 +9,7 @@ its old date is news all the same. `passed_count` tells how many files lie behin
 from __future__ import annotations
 
 import heapq
+import json
 import os
 import shutil
 import time
@@ -26,6 +27,7 @@ _log = structlog.get_logger("relevo.sources.files")
 
 MAX_TRACKED = 1_000
 MOST_AT_ONCE = 1_000
+MAX_CURSOR_BYTES = 800_000  # the database takes a million
 _SETTLED_NS = 60 * 10**9  # a writer may still be at it
 _GRANULARITY_NS = 2 * 10**9  # file systems tell a change time in steps, some of two seconds
 
@@ -139,23 +141,32 @@ class Look:
     """Whether there is more than fits into one look."""
 
     def cursor(self) -> dict[str, Any]:
-        """Return the cursor after this look; beyond a number of files the oldest are only remembered by the mark.
+        """Return the cursor after this look; beyond a number or size the oldest are only remembered by the mark.
 
-        Nothing that may still share its change time with a file to come is passed by.
+        Nothing that may still share its change time with a file to come is passed by, as long as there is room.
         """
         now_ns = time.time_ns()
         oldest = sorted((int(entry.get("changed", 0)), name) for name, entry in self.files.items())
-        for mark in oldest[: max(0, len(oldest) - MAX_TRACKED)]:
-            fresh = mark[0] > now_ns - _GRANULARITY_NS and len(self.files) < 3 * MAX_TRACKED
+        sizes = {name: _size(name, entry) for name, entry in self.files.items()}
+        room = MAX_CURSOR_BYTES - sum(sizes.values())
+        for mark in oldest:
+            if len(self.files) <= MAX_TRACKED and room >= 0:
+                break
+            fresh = mark[0] > now_ns - _GRANULARITY_NS and len(self.files) < 3 * MAX_TRACKED and room >= 0
             if fresh or self.files[mark[1]].get("unfinished"):
                 break
             del self.files[mark[1]]
+            room += sizes[mark[1]]
             self.passed = max(self.passed or mark, mark)
             self.behind += 1
         cursor: dict[str, Any] = {"files": self.files}
         if self.passed is not None:
             cursor |= {"passed": list(self.passed), "passed_count": self.behind}
         return cursor
+
+
+def _size(name: str, entry: Any) -> int:
+    return len(json.dumps({name: entry}, ensure_ascii=False).encode())
 
 
 @dataclass(frozen=True)

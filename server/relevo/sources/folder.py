@@ -175,6 +175,7 @@ class _Reading:
         for reject in due:
             name, _, number = reject.place.rpartition(":")
             if not name or not number.isdecimal():
+                self.rejects.append(text.reject(reject.place, reject.reason, external_id=reject.external_id))
                 continue
             read = self._line_at(name, int(number))
             if isinstance(read, Item):

@@ -78,6 +78,8 @@ class _Batch:
     rejects: list[Reject] = field(default_factory=list)
     resolved: list[str] = field(default_factory=list)
     incomplete: bool = False
+    tried: Mapping[str, Reject] = field(default_factory=dict)
+    """By place, the rejects that are tried again now: reported anew, or resolved."""
 
     def add(self, items: Sequence[Item], context: SourceContext) -> int:
         """Keep what the database does not hold yet; return how many that are."""
@@ -140,8 +142,8 @@ def _note_bad(bad: Sequence[Reject], place: str, state: dict[str, Any], batch: _
     """Report what could not be used once, and what is mended; the state remembers what was reported."""
     before = set(state.get("bad") or [])
     here = {each.place: each for each in bad}
-    batch.rejects += [reject for where, reject in here.items() if where not in before]
-    mended = {each for each in before if each.partition("#")[0] == place} - here.keys()
+    batch.rejects += [reject for where, reject in here.items() if where not in before or where in batch.tried]
+    mended = {each for each in before | batch.tried.keys() if each.partition("#")[0] == place} - here.keys()
     batch.resolved += sorted(mended)
     kept = [each for each in state.get("bad") or [] if each not in mended and each not in here]
     if remembered := [*kept, *here][-MAX_BAD:]:
@@ -265,10 +267,13 @@ class _Web:
         batch.add(items, context)
 
     def _retry(self, state: dict[str, Any], batch: _Batch, context: SourceContext) -> None:
-        for due in context.rejects_due(RETRIES_PER_FETCH):
-            address = due.place.partition("#")[0]
+        batch.tried = {due.place: due for due in context.rejects_due(RETRIES_PER_FETCH)}
+        for place, due in batch.tried.items():
+            address = place.partition("#")[0]
             if address.startswith(("http://", "https://")) and "***" not in address:
                 self._link(due.external_id, address, state, batch, context)
+            else:
+                batch.rejects.append(text.reject(place, due.reason, external_id=due.external_id))
 
     def _ask(self, address: str, context: SourceContext, headers: Mapping[str, str]) -> Response:
         try:
@@ -329,8 +334,7 @@ class _Folder:
         except OSError as error:
             return Fetched("unavailable", dict(cursor), detail=f"the folder cannot be read ({type(error).__name__})")
         self._drop.move_handled(look)
-        again = [self._again(due.place, look) for due in context.rejects_due(RETRIES_PER_FETCH)]
-        waiting = [*(each for each in again if each and each not in look.waiting), *look.waiting]
+        waiting = [*self._again(batch, context, look), *look.waiting]
         more, advanced = False, False
         for number, dropped in enumerate(waiting):
             if number >= FILES_PER_FETCH or len(batch.items) >= ITEMS_PER_FETCH:
@@ -343,10 +347,18 @@ class _Folder:
             more = more or "at" in entry
         return batch.fetched(look.cursor(), more=more or (look.more and advanced))
 
-    def _again(self, place: str, look: Look) -> DroppedFile | None:
-        """Return the file of a reject that somebody says is mended."""
-        name = place.partition("#")[0]
-        return look.seen.get(name) or self._drop.find(name)
+    def _again(self, batch: _Batch, context: SourceContext, look: Look) -> list[DroppedFile]:
+        """Return the files of rejects that are tried again, besides those that wait anyway."""
+        batch.tried = {due.place: due for due in context.rejects_due(RETRIES_PER_FETCH)}
+        found: dict[str, DroppedFile] = {}
+        for place, due in batch.tried.items():
+            name = place.partition("#")[0]
+            dropped = look.seen.get(name) or self._drop.find(name)
+            if dropped is None:
+                batch.rejects.append(text.reject(place, due.reason, external_id=due.external_id))
+            elif dropped not in look.waiting:
+                found[name] = dropped
+        return list(found.values())
 
     def _file(
         self, dropped: DroppedFile, before: Mapping[str, Any], batch: _Batch, context: SourceContext
@@ -359,10 +371,7 @@ class _Folder:
         try:
             items, bad = self._read(dropped, context.now())
         except Trouble as trouble:
-            later = trouble.outcome == "unavailable"
-            items, bad = [], [text.reject(dropped.name, trouble.detail, retry=later)]
-            if later:  # reported at each try, so that tries are counted and spaced out
-                state["bad"] = [place for place in state["bad"] if place != dropped.name]
+            items, bad = [], [text.reject(dropped.name, trouble.detail, retry=trouble.outcome == "unavailable")]
         batch.add(items[start : start + ITEMS_PER_FETCH], context)
         if start + ITEMS_PER_FETCH < len(items):
             self._held = dropped.name, stamp, items, bad
