@@ -10,21 +10,22 @@ with live as materialized (
    where c.token = %(token)s
      and c.leased_until > coalesce(%(now)s::timestamptz, now()) + %(timeout_ms)s * interval '1 millisecond'
      for key share
-), kind as materialized ( -- the deliveries of one event that were made together
-  select k.kind, k.event_day,
-         case when e.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'deadline_passed'
-              when e.ended_at is not null then 'event_ended'
-              else 'send' end as verdict
-    from unnest(%(kind_days)s::date[], %(kind_events)s::bigint[]) with ordinality as k(event_day, event_id, kind)
-    left join lateral (select e.deadline_at, e.ended_at from relevo.notification_events e where e.id = k.event_id offset 0) e on true
+), kind as materialized ( -- what stands in the way of an event; each is found by its place, for a wave may hold as many as deliveries
+  select array_agg(case when e.id is null then 'event_gone'
+                        when e.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'deadline_passed'
+                        when e.ended_at is not null then 'event_ended'
+                        else 'send' end order by k.kind) as verdicts
+    from unnest(%(kind_events)s::bigint[]) with ordinality as k(event_id, kind)
+    left join lateral (select e.id, e.deadline_at, e.ended_at from relevo.notification_events e where e.id = k.event_id offset 0) e on true
 ), held as materialized (
-  select w.request, k.event_day, w.id, case when t.ticket_id is not null then 'sent' else k.verdict end as verdict, t.ticket_id
+  select w.request, w.event_day, w.id, case when t.ticket_id is not null then 'sent' else k.verdicts[w.kind] end as verdict, t.ticket_id
     from live
-    cross join unnest(%(requests)s::int[], %(kinds)s::int[], %(ids)s::bigint[]) as w(request, kind, id)
-    join kind k on k.kind = w.kind
+    cross join kind k
+    cross join lateral (select w.*, (%(kind_days)s::date[])[w.kind] as event_day
+                          from unnest(%(requests)s::int[], %(kinds)s::int[], %(ids)s::bigint[]) as w(request, kind, id)) w
     left join lateral (select l.ticket_id from relevo.late_tickets l
                          left join relevo.notification_deliveries d on d.event_day = l.event_day and d.id = l.delivery_id
-                        where live.any_late and l.event_day = k.event_day and l.delivery_id = w.id
+                        where live.any_late and l.event_day = w.event_day and l.delivery_id = w.id
                           and l.ticket_id is distinct from d.provider_ticket_id
                         order by l.recorded_at desc limit 1) t on true
    where (w.id in (select u.id from live m cross join unnest(m.ids) as u(id))) is true
@@ -45,27 +46,28 @@ select null, (select count(*) from held h where h.verdict = 'send'), 'send', nul
 -- name: look_at_phones
 -- Looks at the phones of a wave whose journal is committed: a change that was committed by then is seen, and no lock of ours keeps an app
 -- waiting for that. Tells what must not be sent as it was claimed.
-with kind as materialized ( -- the deliveries of one event that were made together
-  select k.kind, k.event_day, k.created_at, e.category
-    from unnest(%(kind_days)s::date[], %(kind_events)s::bigint[], %(kind_made)s::timestamptz[])
-      with ordinality as k(event_day, event_id, created_at, kind)
+with kind as materialized (
+  select array_agg(e.category order by k.kind) as categories
+    from unnest(%(kind_events)s::bigint[]) with ordinality as k(event_id, kind)
     left join lateral (select e.category from relevo.notification_events e where e.id = k.event_id offset 0) e on true
 )
-select k.event_day, w.id,
-       case when i.handled_before >= k.created_at then 'handled_elsewhere'
+select w.event_day, w.id,
+       case when i.handled_before >= w.created_at then 'handled_elsewhere'
             when i.installation_id is null then 'installation_gone'
             when not i.may_receive then 'not_allowed'
-            when k.category = any (i.opt_outs) then 'opted_out'
+            when k.categories[w.kind] = any (i.opt_outs) then 'opted_out'
             else 'token_changed' end as verdict,
        null as ticket_id
-  from unnest(%(kinds)s::int[], %(ids)s::bigint[], %(installations)s::uuid[], %(versions)s::int[])
-    as w(kind, id, installation_id, token_version)
+  from kind k
+  cross join lateral (select w.*, (%(kind_days)s::date[])[w.kind] as event_day, (%(kind_made)s::timestamptz[])[w.kind] as created_at
+                        from unnest(%(kinds)s::int[], %(ids)s::bigint[], %(installations)s::uuid[], %(versions)s::int[])
+                          as w(kind, id, installation_id, token_version)) w
   left join lateral (select i.installation_id, i.handled_before, i.opt_outs, i.token_version, relevo.may_receive(i) as may_receive
                        from relevo.device_installations i
                       where i.installation_id = w.installation_id
                      offset 0) i on true
-  join kind k on k.kind = w.kind
- where i.token_version is distinct from w.token_version or not i.may_receive or i.handled_before >= k.created_at or k.category = any (i.opt_outs);
+ where i.token_version is distinct from w.token_version or not i.may_receive or i.handled_before >= w.created_at
+    or (i.opt_outs <> '{}' and k.categories[w.kind] = any (i.opt_outs));
 
 -- name: read_journalled
 -- Reads which deliveries a wave's requests really hold, where some were not ours any more.

@@ -67,6 +67,37 @@ def test_settling_twice_changes_nothing(build, conn, status) -> None:
     assert conn.execute("select * from relevo.notification_deliveries order by id").fetchall() == before
 
 
+def test_a_settle_extends_the_lease(build, conn) -> None:
+    """A settle of a part extends the claim it holds locked, as a beat would, but none held for three leases."""
+    add(conn, 3)
+    worker = build()
+    claim = take(worker)
+    skipped = answers(claim, "skipped", attempted=False)
+    until = "select leased_until from relevo.claims"
+    for answer, at, expected in [
+        (skipped[0], NOW + SECOND, NOW + SECOND + LEASE),
+        (skipped[1], NOW + 3 * LEASE - SECOND, NOW + 4 * LEASE - SECOND),
+        (skipped[2], NOW + 3 * LEASE, NOW + 4 * LEASE - SECOND),
+    ]:
+        worker.claims.settle(claim, [answer], now=at)
+        assert conn.execute(until).fetchone() == (expected,)
+
+
+def test_a_settle_after_three_leases_gives_no_time(build, conn) -> None:
+    """Its holder does not believe in an extension that the database did not make."""
+    add(conn, 2)
+    worker = build()
+    claim = take(worker, None)
+    first, second = answers(claim, "skipped", attempted=False)
+    since = claim.since
+    worker.claims.settle(claim, [first])
+    extended = claim.since
+    assert extended > since
+    claim.taken_at -= 3 * claim.lease_ms / 1000
+    assert worker.claims.settle(claim, [second]).written == {"skipped": 1}
+    assert claim.since == extended
+
+
 def test_settling_nothing_is_nothing(build, conn) -> None:
     """A settle without answers touches nothing."""
     add(conn, 1)

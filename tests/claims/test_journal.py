@@ -238,7 +238,7 @@ def test_a_claim_lost_between_journal_and_settle(build, conn) -> None:
 
 @pytest.fixture
 def commits(claims_dsn, dsn, admin):
-    """Note with which synchronous_commit the journal and deliveries are written, on a database that waits for its disk."""
+    """Note with which synchronous_commit claims, journal and deliveries are written, on a database that waits for its disk."""
     name = conninfo_to_dict(claims_dsn)["dbname"]
     admin.execute(f"alter database {name} set synchronous_commit = on")
     with psycopg.connect(dsn, autocommit=True) as connection:
@@ -252,6 +252,7 @@ NOTE_COMMITS = """
 create table public.commits (mode text);
 create function public.note_commit() returns trigger language plpgsql
 as $$ begin insert into public.commits values (current_setting('synchronous_commit')); return null; end $$;
+create trigger note_commit after insert on relevo.claims for each statement execute function public.note_commit();
 create trigger note_commit after insert on relevo.push_requests for each statement execute function public.note_commit();
 create trigger note_commit after update on relevo.notification_deliveries for each statement execute function public.note_commit();
 """
