@@ -155,7 +155,7 @@ MOVE = "token = 'ExponentPushToken[new]', token_version = token_version + 1"
     ],
 )
 def test_it_looks_at_the_installation_again(build, conn, change, verdict) -> None:
-    """What changed since the claim is not sent as it was claimed, and not journalled; others of the request are."""
+    """What changed since the claim is not sent as it was claimed, which is seen after the journal; others of the request are."""
     conn.execute(EVENT)
     changed, same = add(conn, 2, event=1)
     worker = build()
@@ -167,8 +167,26 @@ def test_it_looks_at_the_installation_again(build, conn, change, verdict) -> Non
     request = PushRequest(uuid4(), claim.deliveries)
     verdicts = {v.id: v.verdict for v in worker.claims.journal(claim, [request], NOW)}
     assert verdicts == {changed: verdict, same: "send"}
-    (ids,) = journalled(conn).values()
-    assert sorted(ids) == ([changed, same] if verdict == "send" else [same])
+    assert sorted(journalled(conn)[request.id]) == [changed, same]
+
+
+def test_a_request_of_which_the_phones_leave_nothing_was_not_begun(build, conn) -> None:
+    """If no phone of a request may get it, its journal says that it was not begun: what is handed back spends nothing."""
+    held_back, sent = add(conn, 2, at_most_once=True)
+    worker = build()
+    claim = take(worker)
+    conn.execute(
+        """update relevo.device_installations set permission = 'denied'
+            where installation_id = (select installation_id from relevo.notification_deliveries where id = %s)""",
+        [held_back],
+    )
+    wave = [PushRequest(uuid4(), (delivery,)) for delivery in claim.deliveries]
+    verdicts = {v.id: v.verdict for v in worker.claims.journal(claim, wave, NOW)}
+    assert verdicts == {held_back: "not_allowed", sent: "send"}
+    outcomes = dict(conn.execute("select ids[1], outcome from relevo.push_requests").fetchall())
+    assert outcomes == {held_back: "held_back", sent: None}
+    assert worker.claims.release(claim, NOW) == {"pending": 1, "unknown": 1, "ambiguous": 1}
+    assert (one(conn, held_back)["status"], one(conn, sent)["status"]) == ("pending", "unknown")
 
 
 def test_it_says_the_first_thing_that_stands_in_the_way(build, conn) -> None:
