@@ -2175,6 +2175,19 @@ WITH (fillfactor='50');
 
 COMMENT ON TABLE relevo.push_connections IS 'How many requests each worker may have under way for a project; together never more than the push service bears.';
 
+CREATE TABLE relevo.push_minutes (
+    project text NOT NULL,
+    minute timestamp with time zone NOT NULL,
+    sent bigint NOT NULL,
+    answers bigint NOT NULL,
+    unregistered bigint NOT NULL,
+    confirmed bigint NOT NULL,
+    failed bigint NOT NULL
+)
+WITH (fillfactor='70');
+
+COMMENT ON TABLE relevo.push_minutes IS 'What push_tallies said of each minute, once it is some minutes old; kept for eight days.';
+
 CREATE TABLE relevo.push_requests (
     request_day date NOT NULL,
     id uuid NOT NULL,
@@ -2200,7 +2213,9 @@ CREATE TABLE relevo.push_tallies (
     at timestamp with time zone NOT NULL,
     sent integer NOT NULL,
     answers integer NOT NULL,
-    unregistered integer NOT NULL
+    unregistered integer NOT NULL,
+    confirmed integer DEFAULT 0 NOT NULL,
+    failed integer DEFAULT 0 NOT NULL
 );
 
 COMMENT ON TABLE relevo.push_tallies IS 'How the pushes of the last minutes fared, one row per settle: what the brakes look at.';
@@ -2480,6 +2495,9 @@ ALTER TABLE ONLY relevo.providers
 ALTER TABLE ONLY relevo.push_connections
     ADD CONSTRAINT push_connections_pkey PRIMARY KEY (project, worker_id);
 
+ALTER TABLE ONLY relevo.push_minutes
+    ADD CONSTRAINT push_minutes_pkey PRIMARY KEY (project, minute);
+
 ALTER TABLE ONLY relevo.push_requests
     ADD CONSTRAINT push_requests_pkey PRIMARY KEY (request_day, id);
 
@@ -2561,6 +2579,8 @@ CREATE INDEX notification_events_item ON relevo.notification_events USING btree 
 CREATE INDEX preference_index_owner ON relevo.preference_index USING btree (installation_id, name);
 
 CREATE INDEX project_incidents_recent ON relevo.project_incidents USING btree (project, at);
+
+CREATE INDEX push_minutes_minute ON relevo.push_minutes USING btree (minute);
 
 CREATE INDEX push_requests_unanswered ON ONLY relevo.push_requests USING btree (claim_token) WHERE (answered_at IS NULL);
 

@@ -81,6 +81,26 @@ comment on table relevo.dead_letters is 'The deliveries that failed for good, as
 create index dead_letters_code on relevo.dead_letters (error_code, delivery_id);
 create index dead_letters_event on relevo.dead_letters (event_id);
 
+-- How each project's pushes fared, for charts and histories: minute by minute, for eight days.
+alter table relevo.push_tallies
+  add column confirmed integer not null default 0,
+  add column failed integer not null default 0;
+
+create table relevo.push_minutes (
+  project      text not null,
+  minute       timestamptz not null,
+  sent         bigint not null,
+  answers      bigint not null,
+  unregistered bigint not null,
+  confirmed    bigint not null,
+  failed       bigint not null,
+  primary key (project, minute)
+) with (fillfactor = 70);
+
+comment on table relevo.push_minutes is 'What push_tallies said of each minute, once it is some minutes old; kept for eight days.';
+
+create index push_minutes_minute on relevo.push_minutes (minute);
+
 alter table relevo.claims
   add column events bigint[] not null default '{}',
   add column due_at timestamptz;

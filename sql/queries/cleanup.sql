@@ -45,6 +45,17 @@ with old as materialized (
 )
 delete from relevo.project_incidents i using old where i.id = old.id;
 
+-- name: prune_push_minutes
+-- Deletes a batch of what projects sent, minute by minute, more than eight days ago.
+with old as materialized (
+  select m.project, m.minute from relevo.push_minutes m
+   where m.minute < coalesce(%(now)s::timestamptz, now()) - interval '8 days'
+   order by m.minute
+   limit %(limit)s
+   for update skip locked
+)
+delete from relevo.push_minutes m using old where m.project = old.project and m.minute = old.minute;
+
 -- name: prune_rejects
 -- Deletes a batch of rejects that were mended, or last heard of, longer ago than the runs' retention.
 with old as materialized (

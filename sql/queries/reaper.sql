@@ -47,12 +47,22 @@ with oldest as materialized (
 )
 select count(*)::int from taken;
 
--- name: prune_tallies
--- Forgets tallies that no brake looks at any more.
-delete from relevo.push_tallies t
- where t.id in (select o.id from relevo.push_tallies o
-                 where o.at < coalesce(%(now)s::timestamptz, now()) - %(window_ms)s * interval '1 millisecond'
-                 order by o.id limit %(limit)s for update skip locked);
+-- name: fold_tallies
+-- Folds a batch of tallies that no brake looks at any more into their minutes.
+with old as materialized (
+  select t.id from relevo.push_tallies t
+   where t.at < coalesce(%(now)s::timestamptz, now()) - %(window_ms)s * interval '1 millisecond'
+   order by t.id limit %(limit)s for update skip locked
+), taken as (
+  delete from relevo.push_tallies t using old o where t.id = o.id
+  returning t.project, date_trunc('minute', t.at) as minute, t.sent, t.answers, t.unregistered, t.confirmed, t.failed
+)
+insert into relevo.push_minutes as m (project, minute, sent, answers, unregistered, confirmed, failed)
+select t.project, t.minute, sum(t.sent), sum(t.answers), sum(t.unregistered), sum(t.confirmed), sum(t.failed)
+  from taken t group by t.project, t.minute order by t.project, t.minute
+on conflict (project, minute) do update
+   set sent = m.sent + excluded.sent, answers = m.answers + excluded.answers, unregistered = m.unregistered + excluded.unregistered,
+       confirmed = m.confirmed + excluded.confirmed, failed = m.failed + excluded.failed;
 
 -- name: prune_refused_events
 -- Forgets events of which nothing was refused for a day.

@@ -149,8 +149,9 @@ with outcome as materialized (
    group by m.event_id, m.status
   having sum(m.n) <> 0
 ), tallied as (
-  insert into relevo.push_tallies (project, at, sent, answers, unregistered)
-  select w.project, coalesce(%(now)s::timestamptz, now()), 0, count(*), count(*) filter (where w.status = 'invalid')
+  insert into relevo.push_tallies (project, at, sent, answers, unregistered, confirmed, failed)
+  select w.project, coalesce(%(now)s::timestamptz, now()), 0, count(*), count(*) filter (where w.status = 'invalid'),
+         count(*) filter (where w.status = 'ok'), count(*) filter (where w.status = 'failed')
     from written w where w.said <> 'waiting' group by w.project
 ), ended as (
   delete from relevo.claims c where c.token = %(token)s

@@ -122,9 +122,9 @@ with live as materialized (
    group by m.event_id, m.status
   having sum(m.n) <> 0
 ), tallied as (
-  insert into relevo.push_tallies (project, at, sent, answers, unregistered)
+  insert into relevo.push_tallies (project, at, sent, answers, unregistered, failed)
   select c.project, coalesce(%(now)s::timestamptz, now()), coalesce(sum(c.n) filter (where c.status in ('sent', 'ok')), 0), sum(c.n),
-         coalesce(sum(c.n) filter (where c.status = 'invalid'), 0)
+         coalesce(sum(c.n) filter (where c.status = 'invalid'), 0), coalesce(sum(c.n) filter (where c.status = 'failed'), 0)
     from changed c where c.spent > 0 group by c.project
 ), repeated as (
   insert into relevo.event_repeat_deltas (event_id, repeats)

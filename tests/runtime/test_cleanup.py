@@ -124,6 +124,35 @@ def test_old_counts_of_the_runaway_brake_go_at_once(build, conn, rows) -> None:
     assert rows("select count(*) as left from relevo.event_counts") == [{"left": 2}]
 
 
+def test_tallies_become_minutes_and_go_after_eight_days(build, conn, rows) -> None:
+    """What a brake no longer looks at is summed up by project and minute, and kept for eight days."""
+    conn.execute(
+        """
+        insert into relevo.push_tallies (project, at, sent, answers, unregistered, confirmed, failed)
+        select p, date_trunc('hour', now()) - interval '2 hours' + n * interval '20 seconds', 10, 4, 1, 2, 1
+          from unnest(array['one', 'two']) p cross join generate_series(0, 5) n
+        """
+    )
+    conn.execute(
+        """
+        insert into relevo.push_minutes (project, minute, sent, answers, unregistered, confirmed, failed)
+        select 'old', now() - n * interval '1 day', 1, 1, 0, 0, 0 from generate_series(7, 9) n
+        """
+    )
+    worker = build()
+    worker.runner.run(worker.registry["reaper"], "manual")
+    assert clean(build)["minutes_pruned"] == 2
+    assert rows(
+        "select project, count(*)::int as minutes, sum(sent)::int as sent, sum(failed)::int as failed"
+        "  from relevo.push_minutes group by project order by project"
+    ) == [
+        {"project": "old", "minutes": 1, "sent": 1, "failed": 0},
+        {"project": "one", "minutes": 2, "sent": 60, "failed": 6},
+        {"project": "two", "minutes": 2, "sent": 60, "failed": 6},
+    ]
+    assert rows("select count(*)::int as left from relevo.push_tallies") == [{"left": 0}]
+
+
 def add_project(conn: Any, name: str, days: int = 91, **columns: object) -> None:
     """Write a project whose bucket was last used so many days ago."""
     given = {"project": name} | columns

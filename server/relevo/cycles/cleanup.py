@@ -21,6 +21,7 @@ _PRUNED = {
     "workers_pruned": "prune_workers",
     "late_tickets_pruned": "prune_late_tickets",
     "incidents_pruned": "prune_incidents",
+    "minutes_pruned": "prune_push_minutes",
     "rejects_pruned": "prune_rejects",
     "projects_pruned": "prune_projects",
 }

@@ -51,7 +51,7 @@ def step(run: Run) -> Step:
         counts += Counter(events_held=runaway.fold_repeats(connection, run.settings, _FOLDS_PER_STEP, run.now))
     with run.transaction() as connection:
         window_ms = max(run.settings.push_brake_window_ms, _TALLIES_SHOWN_MS)
-        connection.execute(_SQL["prune_tallies"], {"window_ms": window_ms, "limit": _FOLDS_PER_STEP, "now": run.now})
+        connection.execute(_SQL["fold_tallies"], {"window_ms": window_ms, "limit": _FOLDS_PER_STEP, "now": run.now})
         connection.execute(_SQL["prune_refused_events"], {"limit": _FOLDS_PER_STEP, "now": run.now})
     with run.transaction() as connection:
         counts += end_lost_workers(connection, run.context.worker_id)
