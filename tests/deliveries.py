@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -88,6 +89,67 @@ def add_deliveries(
     ids = sorted(row[0] for row in conn.execute(ROWS, values).fetchall())
     conn.execute(QUEUE, {"day": day, "ids": ids, "due": due})
     return ids
+
+
+UNQUEUE = """
+with gone as (
+  delete from relevo.due_chunks q where q.ids && %(ids)s::bigint[] returning q.event_day, q.due_at, q.ids
+), rest as (
+  select array_agg(g.event_day) as days, array_agg(u.id) as ids, array_agg(g.due_at) as due
+    from gone g cross join unnest(g.ids) as u(id) where u.id <> all (%(ids)s)
+)
+select relevo.queue_deliveries(r.days, r.ids, r.due) from rest r
+"""
+SENT = """
+with sent as (
+  update relevo.notification_deliveries d
+     set status = 'sent', provider_ticket_id = %(ticket)s, attempt_count = greatest(attempt_count, 1), last_attempt_at = now()
+   where d.id = any (%(ids)s)
+  returning d.*
+)
+insert into relevo.awaited_receipts (project, look_at, sent_at, days, ids, installations, tickets, versions, attempts)
+select s.project, now() + interval '15 minutes', now(), array[s.event_day], array[s.id], array[s.installation_id], array[s.provider_ticket_id],
+       array[s.token_version], array[s.attempt_count]
+  from sent s
+"""
+FAILED = """
+with failed as (
+  update relevo.notification_deliveries d
+     set status = 'failed', completed_at = now(), attempt_count = greatest(attempt_count, 1), last_error_code = %(code)s
+   where d.id = any (%(ids)s)
+  returning d.*
+)
+insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
+select f.event_day, f.id, f.notification_event_id, f.project, f.last_error_code, now() from failed f
+"""
+PUT_OFF = """
+with gone as (
+  delete from relevo.awaited_receipts r where r.ids && %(ids)s::bigint[] returning r.*
+)
+insert into relevo.awaited_receipts (project, look_at, sent_at, days, ids, installations, tickets, versions, attempts)
+select g.project, g.look_at + case when u.id = any (%(ids)s) then %(by)s else interval '0' end, g.sent_at, array_agg(u.day), array_agg(u.id),
+       array_agg(u.installation), array_agg(u.ticket), array_agg(u.version), array_agg(u.attempt)
+  from gone g
+  cross join unnest(g.days, g.ids, g.installations, g.tickets, g.versions, g.attempts) as u(day, id, installation, ticket, version, attempt)
+ group by g.id, g.project, g.look_at, g.sent_at, u.id = any (%(ids)s)
+"""
+
+
+def mark_sent(conn: psycopg.Connection[Any], ids: Sequence[int], *, ticket: str = "t") -> None:
+    """Take due deliveries out of the queue as sent; each awaits its receipt."""
+    conn.execute(UNQUEUE, {"ids": list(ids)})
+    conn.execute(SENT, {"ids": list(ids), "ticket": ticket})
+
+
+def mark_failed(conn: psycopg.Connection[Any], ids: Sequence[int], *, code: str) -> None:
+    """Take due deliveries out of the queue as dead letters."""
+    conn.execute(UNQUEUE, {"ids": list(ids)})
+    conn.execute(FAILED, {"ids": list(ids), "code": code})
+
+
+def put_off_receipts(conn: psycopg.Connection[Any], ids: Sequence[int], by: timedelta) -> None:
+    """Have receipts of some deliveries asked for later, or sooner, than those of what was sent with them."""
+    conn.execute(PUT_OFF, {"ids": list(ids), "by": by})
 
 
 def states(conn: psycopg.Connection[Any]) -> dict[str, int]:

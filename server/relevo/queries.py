@@ -17,10 +17,10 @@ def sql_root() -> Path:
 
 
 class Statements(Mapping[str, bytes]):
-    """The statements of one file, by name."""
+    """The statements of some files, by name."""
 
-    def __init__(self, text: str) -> None:
-        self._by_name = {m["name"]: m["body"].strip().encode() for m in _BLOCK.finditer(text)}
+    def __init__(self, *texts: str) -> None:
+        self._by_name = {m["name"]: m["body"].strip().encode() for text in texts for m in _BLOCK.finditer(text)}
 
     def __getitem__(self, name: str) -> bytes:
         return self._by_name[name]
@@ -35,4 +35,4 @@ class Statements(Mapping[str, bytes]):
 @cache
 def load(*steps: str) -> Statements:
     """Load `sql/queries/<step>.sql`, one or several."""
-    return Statements("\n".join((sql_root() / "queries" / f"{step}.sql").read_text(encoding="utf-8") for step in steps))
+    return Statements(*((sql_root() / "queries" / f"{step}.sql").read_text(encoding="utf-8") for step in steps))

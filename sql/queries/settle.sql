@@ -11,7 +11,7 @@
 -- Writes outcomes of what the claim holds; a retry is timed, capped and ended by its type's policy, and named for the queue.
 with live as materialized (
   select c.days, c.ids, exists (select from relevo.late_tickets) as any_late from relevo.claims c where c.token = %(token)s
-), outcome as materialized ( -- one chance for each sort of answer: what failed together retries together
+), outcome as materialized ( -- one chance for each sort of answer of a request: what failed together retries together
   select o.*, random() as chance, coalesce(t.max_attempts, %(max_attempts)s) as max_attempts,
          coalesce(t.retry_base_ms, %(retry_base_ms)s)::bigint as retry_base_ms,
          coalesce(t.retry_max_ms, greatest(%(retry_max_ms)s, t.retry_base_ms))::bigint as retry_max_ms,

@@ -46,11 +46,16 @@ class Mortals:
                 process.kill()
 
     def begin(
-        self, cycle: str, strike: Mapping[str, Any] | None = None, *, heartbeat: bool = False, **settings: object
+        self, cycle: str, *strikes: Mapping[str, Any] | None, heartbeat: bool = False, **settings: object
     ) -> Mortal:
-        """Begin a run of a cycle in a process of its own."""
+        """Begin a run of a cycle in a process of its own, which is struck at some moments."""
         chosen = {**self.environ, **{name.upper(): str(value) for name, value in settings.items()}}
-        task = {"cycle": cycle, "strike": strike, "heartbeat": heartbeat, "settings": chosen}
+        task = {
+            "cycle": cycle,
+            "strikes": [each for each in strikes if each],
+            "heartbeat": heartbeat,
+            "settings": chosen,
+        }
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(task) + "\n")
         self.process.stdin.flush()

@@ -94,7 +94,7 @@ class Scene:
     def unsettled(self) -> bool:
         """Tell whether what is in the first request is as it was when that began: claimed, open, no attempt spent."""
         settled = "claim_token is null or status <> 'pending' or attempt_count > 0 or provider_ticket_id is not null"
-        query = f"select from relevo.notification_deliveries where notification_event_id = any (%s) and ({settled})"
+        query = f"select from relevo.deliveries where notification_event_id = any (%s) and ({settled})"
         return not self.conn.execute(query, [[self.once, self.again]]).fetchall()
 
     def stop(self) -> None:
@@ -246,7 +246,7 @@ def test_receipts_settle_nothing_without_a_heartbeat(only_heartbeat, conn) -> No
     scene.proxy.shut()
     learns_of_the_cut(scene)
     scene.stop()
-    held = "select status, attempt_count, claim_token is not null from relevo.notification_deliveries"
+    held = "select status, attempt_count, claim_token is not null from relevo.deliveries"
     assert conn.execute(held).fetchall() == [("sent", 1, True)] * 6
     scene.clock.ahead += timedelta(minutes=2)
     run(scene.successor, "reaper")

@@ -23,34 +23,32 @@ from relevo.app import App
 from relevo.sandbox.server import Sandbox
 
 SIGKILL = 9
-STEPS = ("claims", "dispatch", "projects")
+STEPS = ("claims", "journal", "settle", "receipts", "dispatch", "projects")
 
 # Statements that no scenario below executes, each with its reason.
 NOT_COVERED: dict[str, str] = {
     "claims.wait_for_locks": "only after the answer of a claim's COMMIT was lost: tests/claims/test_adoption.py",
     "claims.bar_claim": "likewise",
-    "claims.read_claim": "likewise",
     "claims.adopt_claim": "likewise",
-    "claims.read_journalled": "only where some of a batch are not ours any more; it reads inside the journal's transaction",
+    "journal.read_journalled": "only where some of a batch are not ours any more; it reads inside the journal's transaction",
     "claims.renew_claims": "the heartbeat's, not a step of dispatch: a kill there is a kill during a request",
     "claims.explain_loss": "only where a claim was lost: test_stopped_dispatch.py",
-    "claims.keep_late_tickets": "likewise",
-    "claims.mark_unsent": "likewise",
-    "claims.end_claim": "only where something is handed back; the reaper of every scene executes it afterwards",
+    "settle.keep_late_tickets": "likewise",
+    "journal.mark_unsent": "likewise, killed there, too",
     "projects.pause_receipts": "only where a request for receipts failed; a pause, not a send",
     "projects.forget_credential_answers": "only where a fault was met and PUSH_CREDENTIAL_WINDOW_MS ago",
 }
 # These come at every run, and every time that they came without a kill.
 STEADY = (
-    "claims.pick_due",
-    "claims.claim_picked",
-    "claims.journal_wave",
+    "claims.claim_due",
+    "journal.journal_wave",
     "POST send",
     "POST written",
-    "claims.settle_deliveries",
-    "claims.pick_awaiting",
+    "claims.lock_claim",
+    "settle.settle_deliveries",
+    "receipts.claim_awaited",
     "POST receipts",
-    "claims.settle_receipts",
+    "receipts.settle_receipts",
 )
 # How often these come depends on how long the others take.
 POLLED = ("projects.list_due_lanes", "projects.count_due", "projects.lock_project", "projects.save_project")
@@ -76,7 +74,8 @@ class World:
     def clear_up(self, *cycles: str) -> None:
         """Let the survivor run, minutes later, until nothing is claimed and nothing is left to do."""
         open_ones = "status in ('pending', 'retryable')" if "receipt" not in cycles else "completed_at is null"
-        left = f"select count(*) from relevo.notification_deliveries where {open_ones} or claim_token is not null"
+        left = f"""select (select count(*) from relevo.notification_deliveries where {open_ones})
+                        + (select count(*) from relevo.claims where ids <> '{{}}')"""
 
         def nothing_left() -> bool:
             self.clock.ahead += timedelta(minutes=2)
@@ -255,7 +254,8 @@ insert into relevo.projects (project, filled_at, breaker, breaker_reason, breake
 values (%s, now(), 'open', 'an outage', 'request', now() - interval '1 minute', now() - interval '1 second', 1)
 """
 TROUBLE = (
-    "claims.pick_probe",
+    "claims.claim_probe",
+    "claims.queue_deliveries",
     "projects.move_tokens",
     "projects.tell_incident",
     "projects.read_credential_answers",
@@ -286,6 +286,69 @@ def test_dispatch_survives_a_kill_while_a_project_is_in_trouble(world) -> None:
     assert {name for name in TROUBLE if name in executed} == set(TROUBLE)
 
 
+def test_a_retry_that_a_receipt_asks_for_survives_a_kill(world, conn, sandbox) -> None:
+    """What a receipt sends back to the queue stands there or still awaits its receipt, wherever the process dies: it
+    arrives in the end, and the attempt is counted once."""
+    here = world(push_rate_per_second=0)
+
+    def sent(name: str) -> int:
+        event = enqueue(conn, list(install(conn, ["!receipt-ExpoError*1"], name)))
+        fan_out(here.survivor)
+        run(here.survivor, "dispatch")
+        return event
+
+    events = {"no kill": sent("never killed")}
+    executed = here.kill("receipt", None)["counts"]
+    points = [each for each in kill_points(executed) if each["name"].endswith(REQUEUED)]
+    assert {each["name"] for each in points} >= set(REQUEUED)
+    for n, point in enumerate(points):
+        events[str(point)] = sent(f"killed {n}")
+        assert here.kill("receipt", point)["signal"] == SIGKILL, point
+        here.clear_up("receipt", "dispatch")
+    here.clear_up("receipt", "dispatch")
+    for point, event in events.items():
+        [fate] = fates(conn, sandbox, event)
+        assert (fate.status, fate.received, fate.attempts, fate.requests) == ("ok", 1, 2, 2), (point, fate)
+    assert sandbox.totals()["duplicates"] == 0
+
+
+REQUEUED = ("receipts.settle_receipts", "claims.queue_deliveries")
+REAPED = ("claims.end_claim", "claims.queue_deliveries")
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["never journalled", "ambiguous"])
+def test_the_reaper_survives_a_kill_at_every_step(world, conn, sandbox, begun) -> None:
+    """A claim is taken back whole or not at all: what it held is in the queue, each once, or still the claim's."""
+    here = world(push_rate_per_second=0)
+    left_behind = {
+        "name": "COMMIT of " + ("journal.journal_wave" if begun else "claims.claim_due"),
+        "when": "after",
+        "nth": 1,
+    }
+
+    def abandoned(name: str) -> int:
+        event = enqueue(conn, list(install(conn, ["", ""], name)), type="again")
+        fan_out(here.survivor)
+        assert here.kill("dispatch", left_behind)["signal"] == SIGKILL
+        conn.execute("update relevo.claims set leased_until = now() - interval '1 second'")
+        return event
+
+    events = {"no kill": abandoned("never killed")}
+    executed = here.kill("reaper", None)["counts"]
+    points = [each for each in kill_points(executed) if each["name"].endswith(REAPED)]
+    assert {each["name"] for each in points} >= set(REAPED)
+    for n, point in enumerate(points):
+        events[str(point)] = abandoned(f"killed {n}")
+        assert here.kill("reaper", point)["signal"] == SIGKILL, point
+        here.clear_up("dispatch")
+    here.clear_up("dispatch")
+    for point, event in events.items():
+        for fate in fates(conn, sandbox, event):
+            found = (fate.status, fate.received, fate.attempts, fate.requests)
+            assert found == (("sent", 1, 2, 2) if begun else ("sent", 1, 1, 1)), (point, fate)
+    assert sandbox.totals()["duplicates"] == 0
+
+
 NEARLY_EMPTY = """
 insert into relevo.projects (project, filled_at, urgent_tokens, bulk_tokens, rate_share)
 values (%s, now() + interval '30 seconds', 0, 0, 0.01)
@@ -302,4 +365,6 @@ def test_every_statement_is_covered_or_excused(world, conn) -> None:
     conn.execute(NEARLY_EMPTY, ["waiting"])
     Scene(here, "waiting")
     waiting = here.kill("dispatch", None)["counts"]
-    assert uncovered(sending, asking, waiting, TROUBLE) == NOT_COVERED.keys(), "extend the scenario, or say why not"
+    assert uncovered(sending, asking, waiting, TROUBLE, REAPED) == NOT_COVERED.keys(), (
+        "extend the scenario, or say why not"
+    )

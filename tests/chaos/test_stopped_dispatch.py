@@ -14,6 +14,8 @@ from processes import eventually
 from relevo.app import App
 from relevo.sandbox.server import Sandbox
 
+SIGKILL = 9
+
 # Two requests of four, one after the other; a lease that a test can outwait.
 SETTINGS = {
     "outbox_lease_duration_ms": 2_400,
@@ -39,24 +41,29 @@ class Scene:
         self.once, self.again, self.rest = (enqueue(self.conn, each, **how) for how, each in phones)
         fan_out(self.survivor)
 
-    def play(self, name: str, when: str) -> dict[str, Any]:
-        """Stop at the first such moment; return what the process told of its run in the end."""
-        strike = {"name": name, "when": when, "nth": 1, "signal": "SIGSTOP"}
-        mortal = self.mortals.begin("dispatch", strike, heartbeat=True, **SETTINGS)
+    def play(self, name: str, when: str, killed: tuple[str, str] | None = None) -> dict[str, Any]:
+        """Stop at the first such moment, and die at another; return what the process told of its run in the end."""
+        stop = {"name": name, "when": when, "nth": 1, "signal": "SIGSTOP"}
+        kill = {"name": killed[0], "when": killed[1], "nth": 1} if killed else None
+        mortal = self.mortals.begin("dispatch", stop, kill, heartbeat=True, **SETTINGS)
         mortal.stands()
         self.posts_before = self._posts()
-        eventually(self._all_taken_over, "the other worker takes over")
+        self.take_over()
         self.posts_taken_over = self._posts()
         self.rows_taken_over = self._rows()
         mortal.goes_on()
         reported = mortal.ends()
-        assert reported["signal"] == 0
+        assert reported["signal"] == (SIGKILL if killed else 0)
         return reported
+
+    def take_over(self) -> None:
+        """Let the other worker do what is there to do."""
+        eventually(self._all_taken_over, "the other worker takes over")
 
     def _all_taken_over(self) -> bool:
         run(self.survivor, "reaper")
         run(self.survivor, "dispatch")
-        left = "select from relevo.notification_deliveries where status in ('pending', 'retryable') or claim_token is not null"
+        left = "select from relevo.due_chunks union all select from relevo.claims where ids <> '{}'"
         return not self.conn.execute(left).fetchall()
 
     def _posts(self) -> int:
@@ -86,11 +93,37 @@ def scene(conn, sandbox, mortals, build) -> Scene:
 
 
 def test_stopped_between_journal_and_request(scene) -> None:
-    """It sends nothing once it goes on: at most once stays unsent and unknown, at least once came from the other alone."""
-    scene.play("COMMIT of claims.journal_wave", "after")
+    """It does not send what it had journalled once it goes on: at least once came from the other alone, and at most once,
+    given up as unknown, is opened again, for now it is known that it was never begun, and comes once."""
+    scene.play("COMMIT of journal.journal_wave", "after")
     assert scene.posts_before == 0
-    scene.check()
-    assert [(fate.status, fate.received, fate.requests) for fate in scene.of(scene.once)] == [("unknown", 0, 1)] * 2
+    scene.take_over()
+    scene.check(posts=1, settled=True)
+    for event in (scene.once, scene.again):
+        assert [(fate.status, fate.received, fate.requests) for fate in scene.of(event)] == [("sent", 1, 2)] * 2
+
+
+@pytest.mark.parametrize(
+    "killed",
+    [
+        ("journal.mark_unsent", "before"),
+        ("journal.mark_unsent", "after"),
+        ("claims.queue_deliveries", "before"),
+        ("claims.queue_deliveries", "after"),
+        ("COMMIT of claims.queue_deliveries", "before"),
+        ("COMMIT of claims.queue_deliveries", "after"),
+    ],
+    ids=" ".join,
+)
+def test_killed_while_it_opens_again_what_was_never_begun(scene, killed) -> None:
+    """It goes on too late, and dies while it says that nothing was begun: that is said, and at most once comes once, or
+    it is not, and at most once stays unsent and unknown. Nothing is open without being in the queue."""
+    scene.play("COMMIT of journal.journal_wave", "after", killed)
+    said = killed == ("COMMIT of claims.queue_deliveries", "after")
+    scene.take_over()
+    scene.check(posts=int(said), settled=said)
+    expected = ("sent", 1, 2) if said else ("unknown", 0, 1)
+    assert [(fate.status, fate.received, fate.requests) for fate in scene.of(scene.once)] == [expected] * 2
     assert [(fate.status, fate.received, fate.requests) for fate in scene.of(scene.again)] == [("sent", 1, 2)] * 2
 
 
@@ -134,7 +167,7 @@ def test_a_late_ticket_stops_the_resend(scene) -> None:
     eventually(lambda: run(scene.survivor, "reaper").get("claims_reaped"), "its claim is taken back")
     mortal.goes_on()
     assert mortal.ends()["done"]["late_tickets"] == 4
-    eventually(scene._all_taken_over, "the other sends the rest")
+    scene.take_over()
     for event in (scene.once, scene.again):
         assert {(fate.status, fate.received, fate.requests) for fate in scene.of(event)} == {("sent", 1, 1)}
     assert {(fate.status, fate.received) for fate in scene.of(scene.rest)} == {("sent", 1)}

@@ -16,6 +16,7 @@ import pytest
 from psycopg import sql
 
 import relevo
+from deliveries import mark_sent
 from phones import add_phones, fan_out
 from processes import RELEVO
 from relevo import cli
@@ -485,10 +486,7 @@ class TestPlainAnswers:
         event = relevo.enqueue(conn, Event("t", "k", "x", audience=phones)).event_id
         fan_out(worker)
         [first, *_] = [row[0] for row in conn.execute("select id from relevo.notification_deliveries order by id")]
-        conn.execute(
-            "update relevo.notification_deliveries set status = 'sent', next_attempt_at = null, provider_ticket_id = 't' where id = %s",
-            [first],
-        )
+        mark_sent(conn, [first])
         conn.execute("update relevo.event_progress_deltas set deliveries = 2")
         conn.execute(
             "insert into relevo.event_progress_deltas (event_id, status, deliveries) values (%s, 'sent', 1)", [event]

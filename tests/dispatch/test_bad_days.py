@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from relaying import Relay
 
+from deliveries import mark_failed
 from plans import rows_read, rows_read_so_far
 from processes import PATIENCE_S
 from relevo import actions, queries
@@ -166,15 +167,12 @@ def test_redrive_takes_each_dead_letter_once(relay) -> None:
     worker = relay()
     worker.add_phones(30)
     worker.tell_everyone()
-    worker.conn.execute(
-        "update relevo.notification_deliveries set status = 'failed', completed_at = now(), next_attempt_at = null,"
-        " attempt_count = 1, last_error_code = 'MessageTooBig'"
-    )
+    mark_failed(worker.conn, [row["id"] for row in worker.deliveries()], code="MessageTooBig")
     refail = """
     create or replace function pg_temp.refail() returns trigger language plpgsql as $f$
     begin
       if new.status = 'pending' then
-        new.status := 'failed'; new.completed_at := clock_timestamp(); new.next_attempt_at := null;
+        new.status := 'failed'; new.completed_at := clock_timestamp();
       end if;
       return new;
     end $f$;
@@ -205,9 +203,11 @@ def test_lanes_that_are_due_come_before_those_that_are_not(relay) -> None:
     worker = relay()
     worker.conn.execute(
         """
-        insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, project, lane, next_attempt_at)
-        select current_date, 1, gen_random_uuid(), 'x', 'later-' || n, 'urgent', now() + interval '1 hour' from generate_series(1, 1000) n
-        union all select current_date, 1, gen_random_uuid(), 'x', 'zz-due', 'bulk', now() - interval '1 minute'
+        insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
+                                       ids, installations)
+        select p.project, p.lane, p.due_at, current_date, 1, 'x', now(), 0, 0, false, array[1], array[gen_random_uuid()]
+          from (select 'later-' || n, 'urgent', now() + interval '1 hour' from generate_series(1, 1000) n
+                union all select 'zz-due', 'bulk', now() - interval '1 minute') as p(project, lane, due_at)
         """
     )
     due = [lane for lane in worker.app.services.projects.due_lanes() if lane.due_in_s <= 0]
@@ -253,7 +253,7 @@ class TestAmongMany:
             "now": None,
         }
         with crowd.app.database.transaction("bound_by_key") as connection:
-            assert rows_read(connection, queries.load("claims")["disable_tokens"], asked) <= 300
+            assert rows_read(connection, queries.load("settle")["disable_tokens"], asked) <= 300
 
     def test_a_personal_event_looks_up_just_its_phones(self, relay, crowd: Relay) -> None:
         """An event for the newest phone of all reads a handful of rows, not twenty thousand."""

@@ -141,7 +141,7 @@ class TestTimes:
         def watch(_context: Any, send: Any) -> Reply:
             rows = worker.rows(
                 "select c.lease_ms, array_agg(distinct d.event_type) as types from relevo.claims c "
-                "join relevo.notification_deliveries d on d.claim_token = c.token group by c.token"
+                "join relevo.notification_deliveries d on d.id = any (c.ids) group by c.token"
             )
             seen.extend((row["lease_ms"], frozenset(row["types"])) for row in rows)
             return send()

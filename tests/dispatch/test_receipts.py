@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from relaying import Relay, at_once, seconds_from
 
+from deliveries import put_off_receipts
+from relevo.model import ReceiptReply
 from relevo.sandbox import answers, faults, messages
 
 MINUTE, HOUR = 60, 3_600
@@ -27,18 +29,12 @@ def requests(worker: Relay) -> int:
 
 def ask_later(worker: Relay, name: str) -> None:
     """Put a delivery's next look off for a while."""
-    worker.conn.execute(
-        "update relevo.notification_deliveries set next_receipt_at = now() + interval '10 days' where id = %s",
-        [worker.delivery(name)["id"]],
-    )
+    put_off_receipts(worker.conn, [worker.delivery(name)["id"]], timedelta(days=10))
 
 
 def ask_now(worker: Relay, name: str) -> None:
     """Make a delivery's next look due."""
-    worker.conn.execute(
-        "update relevo.notification_deliveries set next_receipt_at = now() - interval '1 day' where id = %s",
-        [worker.delivery(name)["id"]],
-    )
+    put_off_receipts(worker.conn, [worker.delivery(name)["id"]], -timedelta(days=20))
 
 
 class TestWhen:
@@ -148,6 +144,41 @@ class TestWhen:
         worker.dispatch()
         worker.ask()
         assert (asked(worker), requests(worker), worker.states()) == (25, 3, {"ok": 25})
+
+    def test_what_was_told_counts_though_the_next_request_failed(self, relay, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What was sent together takes three requests; the second fails, so the third is not made; the first is settled."""
+        worker = relay(receipt_chunk_size=10)
+        worker.add_phones(25)
+        worker.tell_everyone()
+        worker.dispatch()
+        provider = worker.app.services.providers["expo"]
+        fetch = provider.fetch_receipts
+        replies = [fetch, lambda *_: ReceiptReply("unclear", code="500"), fetch]
+
+        def answer(*given: Any) -> ReceiptReply:
+            reply: ReceiptReply = replies.pop(0)(*given)
+            return reply
+
+        with monkeypatch.context() as patched:
+            patched.setattr(provider, "fetch_receipts", answer)
+            worker.travel(seconds=1)
+            assert "unclear 500" in worker.ask().error
+        assert (worker.states(), len(replies)) == ({"ok": 10, "sent": 15}, 1)
+        worker.travel(minutes=1)
+        worker.ask()
+        assert (worker.states(), asked(worker), worker.claims()) == ({"ok": 25}, 25, 0)
+
+    def test_requests_that_are_not_full_do_not_end_the_run(self, relay) -> None:
+        """What was sent together is asked for together, so few requests are full: one run asks for all that is due."""
+        worker = relay(receipt_chunk_size=10)
+        names = worker.add_phones(84)
+        for start in range(0, 84, 7):
+            worker.enqueue(audience=[worker.phones[name] for name in names[start : start + 7]])
+            worker.fan_out()
+            worker.dispatch()
+        worker.travel(seconds=1)
+        worker.ask()
+        assert (worker.states(), requests(worker)) == ({"ok": 84}, 12)
 
     def test_too_many_receipts_are_split(self, relay, monkeypatch: pytest.MonkeyPatch) -> None:
         """A service that answers fewer at once than we thought is asked in parts."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from relaying import Relay
 
+from deliveries import mark_failed
 from relevo import actions, door, insights
 from relevo.actions import DeadLetters
 from relevo.errors import UsageError
@@ -111,8 +112,8 @@ def test_in_batches(relay) -> None:
     worker = relay()
     worker.add_phones(1_200)
     worker.tell_everyone()
-    worker.conn.execute(
-        "update relevo.notification_deliveries set status = 'failed', completed_at = now(), next_attempt_at = null, last_error_code = 'x'"
+    mark_failed(
+        worker.conn, [row["id"] for row in worker.rows("select id from relevo.notification_deliveries")], code="x"
     )
     assert redrive(worker, error_code="x") == 1_200
     assert worker.states() == {"pending": 1_200}

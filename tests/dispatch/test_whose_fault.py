@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 from relaying import Relay, at_once, token
 
+from deliveries import put_off_receipts
 from relevo import actions
 from relevo.actions import DeadLetters
 
@@ -205,8 +206,7 @@ class TestProject:
         worker.tell(*names)
         worker.dispatch()
         later = [worker.delivery(name)["id"] for name in names[5:]]
-        put_off = "update relevo.notification_deliveries set next_receipt_at = next_receipt_at + interval '100 s' where id = any (%s)"
-        worker.conn.execute(put_off, [later])
+        put_off_receipts(worker.conn, later, timedelta(seconds=100))
         worker.tell("fine")
         worker.travel(seconds=61)
         worker.ask()
@@ -216,10 +216,8 @@ class TestProject:
         worker.dispatch()
         assert (worker.project()["breaker"], worker.received("fine")) == ("probing", 1)
         worker.travel(seconds=31)
-        worker.conn.execute(
-            "update relevo.notification_deliveries set next_receipt_at = next_receipt_at + interval '1 hour' where status = 'sent' and id <> all (%s)",
-            [later],
-        )
+        sent = [row["id"] for row in worker.deliveries() if row["status"] == "sent" and row["id"] not in later]
+        put_off_receipts(worker.conn, sent, timedelta(hours=1))
         worker.travel(seconds=60)
         worker.ask()
         assert (worker.project()["breaker"], worker.project()["breaker_since"]) == ("probing", since)

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import relevo
+from deliveries import mark_sent
 from phones import add_phones, fan_out, prefer, reached
 from relevo import insights
 from relevo.app import App
@@ -150,11 +151,8 @@ class TestOneEventPerTender:
         talking = relay()
         talking.tell(tender())
         fan_out(build())
-        conn.execute(
-            "update relevo.notification_deliveries set status = 'sent', provider_ticket_id = 't', next_attempt_at = null, attempt_count = 1"
-            " where installation_id = %s",
-            [reached_before],
-        )
+        of_phone = "select id from relevo.notification_deliveries where installation_id = %s"
+        mark_sent(conn, [row[0] for row in conn.execute(of_phone, [reached_before])])
         assert talking.tell(tender(withdrawn=True, fingerprint="2"))["events_cancelled"] == 1
         assert "events_cancelled" not in talking.tell(tender(withdrawn=True, fingerprint="3"))
         fan_out(build())

@@ -1,4 +1,4 @@
-"""Runs cycles that send, in processes that kill or stop themselves at a named moment.
+"""Runs cycles that send, in processes that kill or stop themselves at named moments.
 
 Reads one task per line, as JSON, and answers each with two lines: the process id of the process that runs it, and, once
 that is over, the signal that ended it and how often each moment came. A moment is a named statement, the COMMIT of a
@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,15 +24,15 @@ import psycopg
 from relevo import app, config, logs, queries
 from relevo.providers import expo, expo_wire
 
-STEPS = ("claims", "dispatch", "projects")
+STEPS = ("claims", "journal", "settle", "receipts", "dispatch", "projects")
 NAMES = {body: f"{step}.{name}" for step in STEPS for name, body in queries.load(step).items()}
 
 
 class Watch:
-    """Counts the moments of this process as they come, and sends it a signal at one of them."""
+    """Counts the moments of this process as they come, and sends it a signal at some of them."""
 
-    def __init__(self, strike: Mapping[str, Any] | None) -> None:
-        self._strike = strike
+    def __init__(self, strikes: Sequence[Mapping[str, Any]]) -> None:
+        self._strikes = strikes
         self._guard = threading.Lock()
         self.counts: Counter[str] = Counter()
 
@@ -49,10 +49,10 @@ class Watch:
         self._meet(name, nth, "after")
 
     def _meet(self, name: str, nth: int, when: str) -> None:
-        strike = self._strike
-        if strike is not None and (strike["name"], strike["nth"], strike["when"]) == (name, nth, when):
-            # To this very thread: one sent to the process may let it go on for an instant.
-            signal.pthread_kill(threading.get_ident(), signal.Signals[strike.get("signal", "SIGKILL")])
+        for strike in self._strikes:
+            if (strike["name"], strike["nth"], strike["when"]) == (name, nth, when):
+                # To this very thread: one sent to the process may let it go on for an instant.
+                signal.pthread_kill(threading.get_ident(), signal.Signals[strike.get("signal", "SIGKILL")])
 
     def install(self) -> None:
         """Put itself around statements, transactions and requests."""
@@ -111,7 +111,7 @@ def fork(task: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]) -> 
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
-        watch = Watch(task.get("strike"))
+        watch = Watch(task["strikes"])
         os.close(reading)
         try:
             ended = run(task, watch)

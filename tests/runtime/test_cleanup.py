@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from deliveries import TODAY, add_deliveries
+from deliveries import TODAY, add_deliveries, mark_sent
 from phones import add_phones
 from relevo.cycles import cleanup
 
@@ -187,8 +187,7 @@ def test_a_project_that_anything_is_left_of_stays(build, conn, rows, name: str) 
     if name in ("has pending", "has retryable", "awaits receipts"):
         [delivery] = add_deliveries(conn, 1, project=name, attempts=int(name != "has pending"))
     if name == "awaits receipts":
-        sent = "update relevo.notification_deliveries set status = 'sent', next_attempt_at = null, provider_ticket_id = 't' where id = %s"
-        conn.execute(sent, [delivery])
+        mark_sent(conn, [delivery])
     assert clean(build)["projects_pruned"] == 1
     assert rows("select project from relevo.projects") == [{"project": name}]
 

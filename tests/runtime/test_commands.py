@@ -327,7 +327,7 @@ def test_status_tells_what_is_due(ask: Ask, build, conn) -> None:
     seen = ask("status")
     due = re.search(r"Due: 3 bulk deliveries of project default, the oldest for 3[0-9]{2} s\.", seen.output)
     assert (seen.exit_code, bool(due)) == (0, True), seen.output
-    conn.execute("update relevo.notification_deliveries set next_attempt_at = next_attempt_at - interval '1 hour'")
+    conn.execute("update relevo.due_chunks set due_at = due_at - interval '1 hour'")
     seen = ask("status")
     assert seen.exit_code == 1
     assert "3 bulk deliveries of project default are due, the oldest for" in seen.output

@@ -31,6 +31,7 @@ _log = structlog.get_logger("relevo.receipt")
 _PROJECTS_AT_ONCE = 8
 _LEAST_PAUSE_S = 1.0
 _PATIENCE_S = 1.0
+_SENT_TOGETHER = 100  # at most; they are claimed and settled together
 
 
 def cycle(services: Services) -> Cycle:
@@ -226,11 +227,9 @@ class _Wave:
         self.pool.leave(post, connected_s=lasts_s)
 
     def _claim(self, most: int) -> list[Claim]:
-        settings = self.services.settings
-        size = min(settings.receipt_chunk_size, self.services.provider_of(self.project).max_receipts)
         claims: list[Claim] = []
         for _ in range(most):
-            limit = min(size, self.run.items_left - self.claimed)
+            limit = min(self._most_at_once, self.run.items_left - self.claimed)
             if limit <= 0:
                 break
             try:
@@ -240,7 +239,8 @@ class _Wave:
             except (DatabaseUnavailableError, *BUSY) as error:  # what is claimed already is asked for all the same
                 self._fail(error)
                 break
-            self.full = claim is not None and len(claim.deliveries) == limit
+            # where more were due, what comes next did not fit
+            self.full = claim is not None and len(claim.deliveries) + _SENT_TOGETHER > limit
             if claim is not None:
                 claims.append(claim)
                 self.claimed += len(claim.deliveries)
@@ -248,8 +248,21 @@ class _Wave:
                 break
         return claims
 
+    @property
+    def _most_at_once(self) -> int:
+        """How many receipts one request asks for at most."""
+        return min(self.services.settings.receipt_chunk_size, self.services.provider_of(self.project).max_receipts)
+
     def _post(self, claim: Claim) -> ReceiptReply:
-        return self._fetch(claim, [each.ticket_id for each in _awaited(claim)])
+        """Ask for what the claim holds, in as many requests as that takes; one that fails for all is the last."""
+        tickets, size = [each.ticket_id for each in _awaited(claim)], self._most_at_once
+        reply = ReceiptReply("answered")
+        for start in range(0, len(tickets), size):
+            told = self._fetch(claim, tickets[start : start + size])
+            reply = _joined(reply, told)
+            if told.kind not in ("answered", "rejected", "too_many"):
+                break
+        return reply
 
     def _fetch(self, claim: Claim, ticket_ids: Sequence[str]) -> ReceiptReply:
         """Ask for receipts, in halves where the push service finds them too many at once."""
@@ -258,9 +271,7 @@ class _Wave:
         if reply.kind != "too_many" or len(ticket_ids) == 1:
             return reply
         half = len(ticket_ids) // 2
-        first, second = self._fetch(claim, ticket_ids[:half]), self._fetch(claim, ticket_ids[half:])
-        failed = next((each for each in (first, second) if each.kind != "answered"), None)
-        return failed or replace(first, receipts={**first.receipts, **second.receipts})
+        return _joined(self._fetch(claim, ticket_ids[:half]), self._fetch(claim, ticket_ids[half:]))
 
     def _settle(self, claim: Claim, reply: ReceiptReply, allowance: Allowance) -> None:
         """Write down what the receipts say; a request that failed changes nothing but when to ask again."""
@@ -297,13 +308,11 @@ class _Wave:
         self.counts["tokens_disabled"] += settlement.tokens_disabled
 
     def _answer(self, awaiting: Awaiting, reply: ReceiptReply, *, blocked: bool) -> ReceiptAnswer:
-        if reply.kind != "answered":
-            pause_ms = max(self.pause_ms, reply.retry_after_ms)
-            return ReceiptAnswer(awaiting, "waiting", paced=False, retry_after_ms=pause_ms)
         receipt = reply.receipts.get(awaiting.ticket_id)
-        if receipt is None:
-            return ReceiptAnswer(awaiting, "waiting", paced=False)
-        return _said(awaiting, receipt, blocked=blocked)
+        if receipt is not None:
+            return _said(awaiting, receipt, blocked=blocked)
+        pause_ms = 0 if reply.kind == "answered" else max(self.pause_ms, reply.retry_after_ms)
+        return ReceiptAnswer(awaiting, "waiting", paced=False, retry_after_ms=pause_ms)
 
     def _tell_of_failure(self, reply: ReceiptReply) -> None:
         if not self.pause_ms:  # the requests of one wave are one failure
@@ -341,6 +350,12 @@ class _Wave:
             self.services.claims.release(claim, self.run.now)
         except (DatabaseUnavailableError, *BUSY):
             _log.warning("claim_not_handed_back", claim=str(claim.token))
+
+
+def _joined(first: ReceiptReply, second: ReceiptReply) -> ReceiptReply:
+    """Return what two requests for the same claim came to: all that was told, and the failure if one failed."""
+    failed = next((each for each in (first, second) if each.kind != "answered"), first)
+    return replace(failed, receipts={**first.receipts, **second.receipts})
 
 
 def _awaited(claim: Claim) -> Sequence[Awaiting]:

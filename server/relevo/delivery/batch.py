@@ -349,7 +349,9 @@ class Batch:
         for request, reply, _ in posted:
             if reply is not None:
                 outcomes[request.id] = reply.kind
-                again += self._decide(request, reply, answers)
+                decided: list[Answer] = []
+                again += self._decide(request, reply, decided)
+                answers += [a._replace(request=request.id) if a.status == "retryable" else a for a in decided]
         self._mark_unsent([each.request.id for each in posted if each.reply is None])
         self._settle(answers, outcomes)
         if lost := next((each.lost for each in posted if each.lost), None):

@@ -592,6 +592,7 @@ def _sort_of(answer: Answer, delivery: Delivery | None) -> tuple[Any, ...]:
         answer.not_before,
         delivery.event_type if delivery else None,
         delivery.status if delivery else None,
+        answer.request,
     )
 
 
