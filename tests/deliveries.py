@@ -135,15 +135,20 @@ select g.project, g.look_at + case when u.id = any (%(ids)s) then %(by)s else in
 """
 
 
+def take_out(conn: psycopg.Connection[Any], ids: Sequence[int]) -> None:
+    """Take due deliveries out of the queue, and leave what was queued with them."""
+    conn.execute(UNQUEUE, {"ids": list(ids)})
+
+
 def mark_sent(conn: psycopg.Connection[Any], ids: Sequence[int], *, ticket: str = "t") -> None:
     """Take due deliveries out of the queue as sent; each awaits its receipt."""
-    conn.execute(UNQUEUE, {"ids": list(ids)})
+    take_out(conn, ids)
     conn.execute(SENT, {"ids": list(ids), "ticket": ticket})
 
 
 def mark_failed(conn: psycopg.Connection[Any], ids: Sequence[int], *, code: str) -> None:
     """Take due deliveries out of the queue as dead letters."""
-    conn.execute(UNQUEUE, {"ids": list(ids)})
+    take_out(conn, ids)
     conn.execute(FAILED, {"ids": list(ids), "code": code})
 
 

@@ -221,9 +221,7 @@ def test_a_lane_is_due_for_what_nobody_holds(relay) -> None:
     assert worker.app.claims.claim("dispatch", "default", "bulk") is not None
     assert worker.app.services.projects.due_lanes() == []
     worker.tell("bob")
-    worker.conn.execute(
-        "update relevo.notification_deliveries set next_attempt_at = now() + interval '1 hour' where claim_token is null"
-    )
+    worker.conn.execute("update relevo.due_chunks set due_at = now() + interval '1 hour'")
     (lane,) = worker.app.services.projects.due_lanes()
     assert 3_000 < lane.due_in_s <= 3_600
 

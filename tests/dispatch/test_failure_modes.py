@@ -248,7 +248,7 @@ def test_10_overlapping_workers(relay, sandbox) -> None:
 
 
 def test_10_a_worker_that_lost_its_claim_settles_nothing(relay, sandbox) -> None:
-    """Its lease ran out during the request and a reaper took the claim back: its ticket closes the delivery all the same."""
+    """Its lease ran out during the request and a reaper took the claim back: its ticket waits for whoever is next."""
     sandbox.set(latency_ms=700)
     slow, other = relay(), relay()
     slow.tell("ana")
@@ -258,10 +258,13 @@ def test_10_a_worker_that_lost_its_claim_settles_nothing(relay, sandbox) -> None
         other.reap()
         assert slow.delivery("ana")["status"] == "retryable"
     found = slow.delivery("ana")
-    assert (found["status"], found["claim_token"]) == ("sent", None), "late evidence closes instead of resending"
+    assert (found["status"], found["claim_token"]) == ("retryable", None), "it is in the queue, which settles nothing"
     slow.travel(hours=1)
+    other.dispatch()
+    found = slow.delivery("ana")
+    assert (found["status"], found["attempt_count"]) == ("sent", 1), "late evidence closes instead of resending"
+    assert (slow.received("ana"), slow.posts()) == (1, 1)
     assert other.dispatch().outcome == "idle"
-    assert slow.received("ana") == 1
 
 
 def test_waits_between_attempts_double(relay) -> None:
