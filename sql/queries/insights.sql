@@ -68,7 +68,7 @@ with recursive lane as (
 )
 select l.project, l.lane, x.due, extract(epoch from now() - x.oldest_at)::float8 as oldest_s
   from lane l
-  cross join lateral (select least(sum(y.deliveries), %(most)s)::int as due, min(y.due_at) as oldest_at
+  cross join lateral (select least(coalesce(sum(y.deliveries), 0), %(most)s)::int as due, min(y.due_at) as oldest_at
                         from (select q.due_at, cardinality(q.ids) as deliveries from relevo.due_chunks q
                                where q.project = l.project and q.lane = l.lane and q.due_at <= now()
                                order by q.due_at, q.id limit %(most)s) y) x
