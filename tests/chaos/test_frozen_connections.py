@@ -32,7 +32,7 @@ HASTY: dict[str, Any] = {
 }
 HOUR_MS = 3_600_000
 CLAIM, JOURNAL, SETTLE = (
-    b"insert into relevo.claims",
+    b"relevo.claim_due_1",
     b"insert into relevo.push_requests",
     b"insert into relevo.push_tallies",
 )

@@ -345,7 +345,7 @@ class TestBadEvent:
         """What was given up untried comes back with the rest of it, by its code as by its event."""
         worker, bad = given_up
         worker.conn.execute("update relevo.notification_events set push = '{}' where id = %s", [bad])
-        worker.conn.execute("update relevo.notification_deliveries set completed_at = now() where status = 'failed'")
+        worker.conn.execute("update relevo.dead_letters set died_at = now()")
         which = ("--error-code", "VALIDATION_ERROR") if by == "error_code" else ("--event", bad)
         assert "300 will be sent again." in command("redrive", *which).out
         worker.drain()
