@@ -339,7 +339,7 @@ begin
     select d.event_day, d.id, d.status as former_status, o.status, o.why
       from (select * from open order by event_day, id) o
       cross join lateral (select d.event_day, d.id, d.status from relevo.notification_deliveries d
-                           where d.event_day = o.event_day and d.id = o.id for no key update) d
+                           where d.event_day = o.event_day and d.id = o.id and d.completed_at is null for no key update) d
   ), closed as (
     update relevo.notification_deliveries d
        set status = l.status, completed_at = coalesce(at, now()), updated_at = coalesce(at, now()), last_error_code = 'retired', last_error_message = l.why
@@ -354,7 +354,7 @@ begin
             select c.event_id, c.former_status, -1 from closed c) m
      group by m.event_id, m.status
   )
-  select count(*)::int into ended from closed;
+  select count(*)::int into ended from open;
   return ended;
 end
 $$;
@@ -2548,7 +2548,7 @@ CREATE INDEX device_installations_project ON relevo.device_installations USING b
 
 CREATE UNIQUE INDEX device_installations_token ON relevo.device_installations USING btree (token) WHERE (token IS NOT NULL);
 
-CREATE INDEX due_chunks_event ON relevo.due_chunks USING btree (event_id);
+CREATE INDEX due_chunks_event ON relevo.due_chunks USING btree (event_id, id);
 
 CREATE INDEX due_chunks_next ON relevo.due_chunks USING btree (project, lane, due_at, id);
 

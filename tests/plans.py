@@ -13,6 +13,10 @@ READ_SO_FAR = """
 select coalesce(sum(seq_tup_read), 0) + coalesce(sum(idx_tup_fetch), 0)
   from pg_stat_user_tables where schemaname = 'relevo' and relname like %s
 """
+NOT_YET_HANDED_IN = """
+select relname, coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)
+  from pg_stat_xact_user_tables where schemaname = 'relevo' and coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) > 0
+"""
 SCANS = {"Seq Scan", "Index Scan", "Index Only Scan", "Bitmap Heap Scan", "Tid Scan", "Sample Scan"}
 
 
@@ -36,6 +40,15 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def rows_read(conn: psycopg.Connection[Any], statement: bytes, parameters: dict[str, Any]) -> int:
     """Return how many rows a statement's scans of tables read, those they threw away included."""
     return sum(_read(node) for node in nodes(explain(conn, statement, parameters)))
+
+
+def rows_read_by_table(conn: psycopg.Connection[Any], statement: bytes, parameters: dict[str, Any]) -> dict[str, int]:
+    """Run a statement, undo it, and return how many rows of which table it read, in functions that it called, too."""
+    with conn.transaction(force_rollback=True):
+        before = dict(conn.execute(NOT_YET_HANDED_IN).fetchall())
+        conn.execute(statement, parameters)
+        after = dict(conn.execute(NOT_YET_HANDED_IN).fetchall())
+    return {table: int(count - before.get(table, 0)) for table, count in after.items() if count != before.get(table)}
 
 
 def rows_read_so_far(conn: psycopg.Connection[Any], tables: str) -> int:

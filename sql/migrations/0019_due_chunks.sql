@@ -43,7 +43,7 @@ comment on column relevo.due_chunks.created_at is 'When its deliveries were made
 comment on column relevo.due_chunks.had_error is 'Whether their last try met an error: a probe takes others first.';
 
 create index due_chunks_next on relevo.due_chunks (project, lane, due_at, id);
-create index due_chunks_event on relevo.due_chunks (event_id);
+create index due_chunks_event on relevo.due_chunks (event_id, id);
 
 create table relevo.awaited_receipts (
   id            bigint generated always as identity primary key,
@@ -331,7 +331,10 @@ revoke all on function relevo.claim_due_1(uuid, text, text, text, text, int, tim
 revoke all on function relevo.claim_probe_1(uuid, text, text, text, text, int, timestamptz, int, int, text[], text[], int, int) from public;
 revoke all on function relevo.adopt_claim_1(uuid, timestamptz) from public;
 
--- What is there moves over. Claims of workers that are gone stay, with what they still hold: a reaper ends them as always.
+-- What is there moves over, and nobody writes meanwhile: not even a worker of 0.1 that was stopped in its midst and wakes up now. Claims of
+-- workers that are gone stay, with what they still hold: a reaper ends them as always.
+lock table relevo.notification_deliveries in share row exclusive mode;
+
 delete from relevo.claims c where c.cycle = 'receipt';
 
 update relevo.claims c
@@ -351,15 +354,15 @@ select o.project, o.lane, max(o.next_attempt_at), o.event_day, o.notification_ev
   from (select d.*, date_trunc('minute', d.next_attempt_at) as due_minute,
                (row_number() over (partition by d.project, d.lane, date_trunc('minute', d.next_attempt_at), d.event_day, d.notification_event_id,
                                                 d.created_at, d.attempt_count, d.lapse_count, d.last_error_code is not null
-                                   order by d.id) - 1) / 100 as piece
+                                   order by d.id) - 1) / case d.lapse_count when 0 then 100 when 1 then 10 else 1 end as piece
           from relevo.notification_deliveries d
          where d.status in ('pending', 'retryable')
-           and not exists (select from relevo.claims c where c.token = d.claim_token)) o
+           and (d.claim_token is null or not exists (select from relevo.claims c where c.token = d.claim_token and d.id = any (c.ids)))) o
  group by o.project, o.lane, o.due_minute, o.event_day, o.notification_event_id, o.created_at, o.attempt_count, o.lapse_count,
           o.last_error_code is not null, o.piece;
 
 insert into relevo.awaited_receipts (project, look_at, sent_at, days, ids, installations, tickets, versions, attempts)
-select s.project, coalesce(max(s.next_receipt_at), '-infinity'), max(s.sent_at), array_agg(s.event_day), array_agg(s.id),
+select s.project, coalesce(max(s.next_receipt_at), max(s.sent_at)), max(s.sent_at), array_agg(s.event_day), array_agg(s.id),
        array_agg(s.installation_id), array_agg(s.provider_ticket_id), array_agg(s.token_version), array_agg(s.attempt_count)
   from (select d.*, coalesce(d.last_attempt_at, d.updated_at) as sent_at,
                date_trunc('minute', d.next_receipt_at) as look_minute, date_trunc('minute', coalesce(d.last_attempt_at, d.updated_at)) as sent_minute,
@@ -370,7 +373,10 @@ select s.project, coalesce(max(s.next_receipt_at), '-infinity'), max(s.sent_at),
 
 insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
 select d.event_day, d.id, d.notification_event_id, d.project, d.last_error_code, d.completed_at
-  from relevo.notification_deliveries d where d.status = 'failed';
+  from relevo.notification_deliveries d
+ where d.status = 'failed' -- what is sealed is on its way to the archive
+   and not exists (select from relevo.archive_exports x
+                    where x.entity = 'notification_deliveries' and x.month = date_trunc('month', d.event_day::timestamp)::date);
 
 -- A delivery as a person reads it: where it stands in the queue, and who has it, are looked up for each row.
 drop view relevo.deliveries;
@@ -453,7 +459,8 @@ begin
 end
 $$;
 
--- Ends some of what is still open in an old month and not claimed, chunk by chunk, and tells how many deliveries those were.
+-- Ends some of what is still open in an old month and not claimed, chunk by chunk, and tells how many deliveries it took out of the queues:
+-- those whose event was deleted, too, so that whoever calls this again and again comes to the end.
 create or replace function relevo.close_deliveries(of_month date, most integer, at timestamptz) returns integer language plpgsql volatile
   security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -490,7 +497,7 @@ begin
     select d.event_day, d.id, d.status as former_status, o.status, o.why
       from (select * from open order by event_day, id) o
       cross join lateral (select d.event_day, d.id, d.status from relevo.notification_deliveries d
-                           where d.event_day = o.event_day and d.id = o.id for no key update) d
+                           where d.event_day = o.event_day and d.id = o.id and d.completed_at is null for no key update) d
   ), closed as (
     update relevo.notification_deliveries d
        set status = l.status, completed_at = coalesce(at, now()), updated_at = coalesce(at, now()), last_error_code = 'retired', last_error_message = l.why
@@ -505,7 +512,7 @@ begin
             select c.event_id, c.former_status, -1 from closed c) m
      group by m.event_id, m.status
   )
-  select count(*)::int into ended from closed;
+  select count(*)::int into ended from open;
   return ended;
 end
 $$;

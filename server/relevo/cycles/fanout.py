@@ -59,7 +59,7 @@ def step(run: Run) -> Step:
             raise
         return _give_up(run, event, error)
     if sliced is None:
-        with run.transaction() as connection:
+        with run.transaction("bound_by_key") as connection:
             return _sweep(run, connection)
     done, burst_day = sliced
     if burst_day is not None:
