@@ -4,10 +4,10 @@ select relevo.ensure_partitions(%(month)s, 1);
 
 -- name: load_deliveries
 -- Makes final deliveries of a month by the number, one in fifty failed.
-insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, status, attempt_count, next_attempt_at,
+insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, status, attempt_count,
   deadline_at, last_attempt_at, completed_at, created_at, updated_at, provider_ticket_id, provider_receipt_id, last_error_code, last_error_message)
 select %(month)s::date + (g / 100000) %% 28, g / 10000, gen_random_uuid(), 'new_licitacion',
-       case when g %% 50 = 0 then 'failed' else 'ok' end, 1 + g %% 3, null,
+       case when g %% 50 = 0 then 'failed' else 'ok' end, 1 + g %% 3,
        %(month)s::timestamptz + interval '5 days', %(month)s::timestamptz + g * interval '13 us', %(month)s::timestamptz + g * interval '17 us',
        %(month)s::timestamptz, %(month)s::timestamptz + g * interval '17 us', gen_random_uuid()::text, gen_random_uuid()::text,
        case when g %% 50 = 0 then 'MessageRateExceeded' end, case when g %% 50 = 0 then 'Demasiados mensajes, "prueba" más tarde: ' || g end

@@ -28,13 +28,13 @@ select count(distinct p.installation_id)
 -- name: copy_out
 -- The rows of an event as COPY would load them for another one.
 copy (select event_day, notification_event_id + 1000000, installation_id, event_type, provider, project, lane, at_most_once,
-             next_attempt_at, deadline_at
+             deadline_at
         from relevo.notification_deliveries where notification_event_id = (select max(id) from relevo.notification_events)) to stdout;
 
 -- name: copy_in
 -- The same rows loaded plainly into the same table, with its indexes and checks.
 copy relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane, at_most_once,
-                                     next_attempt_at, deadline_at) from stdin;
+                                     deadline_at) from stdin;
 
 -- name: forget_deliveries
 -- Empties the deliveries between two measurements.

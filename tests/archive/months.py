@@ -19,6 +19,25 @@ from relevo.runtime.runs import BUDGET, Run, RunContext
 
 TODAY = datetime.now(UTC).date()
 
+# Where deliveries stand that are not final, or failed for good.
+QUEUED = """
+select relevo.queue_deliveries(%(days)s::date[], %(ids)s::bigint[], array_fill(now(), array[cardinality(%(ids)s::bigint[])]))
+"""
+AWAITED = """
+insert into relevo.awaited_receipts (project, look_at, sent_at, days, ids, installations, tickets, versions, attempts)
+select d.project, now(), max(d.last_attempt_at), array_agg(d.event_day), array_agg(d.id), array_agg(d.installation_id),
+       array_agg(d.provider_ticket_id), array_agg(d.token_version), array_agg(d.attempt_count)
+  from unnest(%(days)s::date[], %(ids)s::bigint[]) with ordinality as k(event_day, id, n)
+  join relevo.notification_deliveries d on d.event_day = k.event_day and d.id = k.id and d.status = 'sent'
+ group by d.project, k.n / 100
+"""
+DEAD = """
+insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
+select d.event_day, d.id, d.notification_event_id, d.project, d.last_error_code, d.completed_at
+  from unnest(%(days)s::date[], %(ids)s::bigint[]) as k(event_day, id)
+  join relevo.notification_deliveries d on d.event_day = k.event_day and d.id = k.id and d.status = 'failed'
+"""
+
 
 def month_ago(months: int) -> date:
     """Return the first day of the month so many months ago."""
@@ -34,23 +53,27 @@ def add_partitions(conn: psycopg.Connection[Any], month: date) -> None:
 def add_old_deliveries(
     conn: psycopg.Connection[Any], month: date, count: int, *, status: str = "ok", event: int = 1
 ) -> None:
-    """Insert final deliveries of a month, one in seven failed with words in several alphabets."""
+    """Insert deliveries of a month, each in its place, one in seven failed with words in several alphabets."""
     add_partitions(conn, month)
-    conn.execute(
+    made = conn.execute(
         """
         insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, status, attempt_count,
-          next_attempt_at, last_attempt_at, completed_at, created_at, updated_at, provider_ticket_id, last_error_code, last_error_message)
+          last_attempt_at, completed_at, created_at, updated_at, provider_ticket_id, last_error_code, last_error_message)
         select %(month)s::date + g %% 28, %(event)s, gen_random_uuid(), 'tender.new',
-               case when g %% 7 = 0 and %(status)s = 'ok' then 'failed' else %(status)s end, 1,
-               case when %(status)s in ('pending', 'retryable') then now() end, %(month)s::timestamptz + g * interval '1 ms',
+               case when g %% 7 = 0 and %(status)s = 'ok' then 'failed' else %(status)s end, 1, %(month)s::timestamptz + g * interval '1 ms',
                case when %(status)s not in ('pending', 'retryable', 'sent') then %(month)s::timestamptz + g * interval '7 ms' end,
                %(month)s, %(month)s, gen_random_uuid()::text,
                case when g %% 7 = 0 then 'MessageRateExceeded' end,
                case when g %% 7 = 0 then E'demasiados, "ñandú" \\n 📋 \\\\ {a,b} \\t ' || g end
           from generate_series(1, %(count)s) g
+        returning event_day, id
         """,
         {"month": month, "count": count, "status": status, "event": event},
-    )
+    ).fetchall()
+    days, ids = [row[0] for row in made], [row[1] for row in made]
+    conn.execute(QUEUED, {"days": days, "ids": ids})
+    for place in (AWAITED, DEAD):
+        conn.execute(place, {"days": days, "ids": ids})
 
 
 def add_old_requests(conn: psycopg.Connection[Any], month: date, count: int) -> None:

@@ -43,11 +43,11 @@ values ('ns', 'largest', repeat('📋', 2000), repeat('ñ', 20000), E'a\\r\\nb',
 """
 DELIVERIES = """
 insert into relevo.notification_deliveries (event_day, id, notification_event_id, installation_id, event_type, status, attempt_count, lapse_count,
-  next_attempt_at, deadline_at, last_attempt_at, completed_at, created_at, updated_at, provider_ticket_id, at_most_once, lane, last_error_message)
+  deadline_at, last_attempt_at, completed_at, created_at, updated_at, provider_ticket_id, at_most_once, lane, last_error_message)
 values (%(month)s, 9223372036854775807, 9223372036854775807, 'ffffffff-ffff-ffff-ffff-ffffffffffff', repeat('é', 100), 'ok', 100, 100,
-        null, '2300-01-01Z', '1900-01-01Z', '2299-12-31 23:59:59.999999Z', '1900-01-01 00:00:00.000001Z', '2300-01-01Z', '"', true, 'urgent', E'\\n'),
+        '2300-01-01Z', '1900-01-01Z', '2299-12-31 23:59:59.999999Z', '1900-01-01 00:00:00.000001Z', '2300-01-01Z', '"', true, 'urgent', E'\\n'),
        (%(month)s, -9223372036854775808, -9223372036854775808, '00000000-0000-0000-0000-000000000000', ' ', 'expired', 0, 0,
-        null, null, null, '1900-01-01Z', '1900-01-01Z', '1900-01-01Z', null, false, 'bulk', repeat('📋', 500))
+        null, null, '1900-01-01Z', '1900-01-01Z', '1900-01-01Z', null, false, 'bulk', repeat('📋', 500))
 """
 
 

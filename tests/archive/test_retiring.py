@@ -22,6 +22,7 @@ from months import (
     month_ago,
 )
 
+from deliveries import states
 from phones import add_phones, fan_out, reached
 from processes import PATIENCE_S, eventually
 from relevo import actions, door
@@ -230,10 +231,71 @@ def test_a_month_with_something_open_is_not_sealed(build, conn, status) -> None:
     add_old_deliveries(conn, OLD, 1, status=status)
     assert seal(conn) is False
     assert exports(conn) == {}
-    conn.execute(
-        f"update {HOT} set status = 'failed', completed_at = now(), next_attempt_at = null where status = %s", [status]
-    )
+    conn.execute("delete from relevo.due_chunks")
+    conn.execute("delete from relevo.awaited_receipts")
+    conn.execute(f"update {HOT} set status = 'failed', completed_at = now() where status = %s", [status])
     assert seal(conn) is True
+
+
+def test_a_month_with_a_lost_delivery_is_told_and_holds_up_no_other(build, conn) -> None:
+    """A row that is neither final nor in any queue would go with its month: that is a problem of this month alone."""
+    add_old_deliveries(conn, OLD, 5, status="pending")
+    add_old_deliveries(conn, month_ago(4), 3)
+    conn.execute("delete from relevo.due_chunks where %s = any (ids)", [lost := lost_one(conn)])
+    report = clean_up(build())
+    assert (report.outcome, report.counts["deliveries_ended"]) == ("partial", 4)
+    assert f"notification_deliveries_{OLD:%Y_%m} could not be retired yet: 1 deliveries of {OLD:%Y-%m}" in report.error
+    assert "neither finished nor in any queue, so their month is not sealed. Run relevo doctor --repair" in report.error
+    assert exports(conn)["notification_deliveries", f"{month_ago(4):%Y-%m}"] == "retired"
+    assert ("notification_deliveries", f"{OLD:%Y-%m}") not in exports(conn)
+    assert conn.execute(f"select id from {HOT} where completed_at is null").fetchall() == [(lost,)]
+
+
+def lost_one(conn: psycopg.Connection[Any]) -> int:
+    """Return the first delivery of the old month."""
+    [(lost,)] = conn.execute(f"select min(id) from {HOT}").fetchall()
+    return int(lost)
+
+
+def test_what_is_awaited_of_deleted_events_does_not_keep_a_month_open(build, conn, monkeypatch) -> None:
+    """Receipts of deliveries that are gone are dropped, however many batches of them there are, and the month is retired."""
+    monkeypatch.setattr("relevo.archive.retire._BATCH", 100)
+    event = add_old_event(conn, OLD, "k")
+    for _ in range(5):
+        add_old_deliveries(conn, OLD, 4, status="sent", event=event)
+    conn.execute(f"update {HOT} set event_day = %s", [OLD + timedelta(days=3)])  # its event's, as everywhere else
+    assert door.delete(conn, [event]) == 1
+    assert states(conn) == {}
+    assert conn.execute("select count(*) from relevo.awaited_receipts").fetchone() == (5,)
+    assert clean_up(build()).outcome == "ok"
+    assert exports(conn)["notification_deliveries", f"{OLD:%Y-%m}"] == "retired"
+    assert conn.execute("select count(*) from relevo.awaited_receipts").fetchone() == (0,)
+
+
+def test_what_was_sent_together_with_another_month_is_still_awaited(build, conn) -> None:
+    """Of receipts that are awaited together only those of the old month are given up."""
+    for month in (OLD, RECENT):
+        add_old_deliveries(conn, month, 3, status="sent")
+    conn.execute(TOGETHER)
+    assert conn.execute("select count(*) from relevo.awaited_receipts").fetchone() == (1,)
+    assert clean_up(build()).counts["deliveries_ended"] == 3
+    left = conn.execute(
+        "select u.day, d.provider_ticket_id = u.ticket from relevo.awaited_receipts r"
+        " cross join unnest(r.days, r.ids, r.tickets) as u(day, id, ticket)"
+        " join relevo.notification_deliveries d on d.event_day = u.day and d.id = u.id"
+    ).fetchall()
+    assert [(day.replace(day=1), same) for day, same in left] == [(RECENT, True)] * 3
+
+
+TOGETHER = """
+with gone as (delete from relevo.awaited_receipts returning *)
+insert into relevo.awaited_receipts (project, look_at, sent_at, days, ids, installations, tickets, versions, attempts)
+select g.project, min(g.look_at), min(g.sent_at), array_agg(u.day), array_agg(u.id), array_agg(u.installation), array_agg(u.ticket),
+       array_agg(u.version), array_agg(u.attempt)
+  from gone g
+  cross join unnest(g.days, g.ids, g.installations, g.tickets, g.versions, g.attempts) as u(day, id, installation, ticket, version, attempt)
+ group by g.project
+"""
 
 
 def seal(conn: psycopg.Connection[Any]) -> bool:
@@ -259,7 +321,7 @@ def test_nobody_writes_to_a_sealed_month(build, conn) -> None:
         "cancelled",
         "its month was archived before its fan-out was finished",
     )
-    redrive = "update relevo.notification_deliveries set status = 'pending', completed_at = null, next_attempt_at = now() where event_day < %s"
+    redrive = "update relevo.notification_deliveries set status = 'pending', completed_at = null where event_day < %s"
     with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
         conn.execute(redrive, [RECENT])
     insert = "insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type) values (%s, 1, %s, 'x')"
@@ -285,7 +347,7 @@ def test_a_seal_waits_for_writers_under_way(build, conn, dsn, writer) -> None:
             assert mine.execute("select relevo.hold_open(array[%s::date])", [OLD]).fetchone() == ([OLD],)
         mine.execute(
             "insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, status,"
-            " next_attempt_at, completed_at) values (%s, 9, %s, 'x', 'skipped', null, now())",
+            " completed_at) values (%s, 9, %s, 'x', 'skipped', now())",
             [OLD, uuid4()],
         )
 
@@ -421,9 +483,7 @@ def test_a_late_ticket_meets_the_seal(build, conn) -> None:
     claim = app.claims.claim("dispatch", "default", "bulk")
     app.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)])
     conn.execute("delete from relevo.claims")
-    conn.execute(
-        f"update {HOT} set status = 'unknown', claim_token = null, next_attempt_at = null, completed_at = now()"
-    )
+    conn.execute(f"update {HOT} set status = 'unknown', completed_at = now()")
     seal(conn)
     answers = [Answer(d.event_day, d.id, "sent", ticket_id="late") for d in claim.deliveries]
     settlement = app.claims.settle(claim, answers)

@@ -100,7 +100,10 @@ def _retire_month(run: Run, month: RetiringMonth) -> Step:
     if month.state == "sealed":
         return _count(run, month)
     ended = _close(run, month)
-    sealed = _briefly(run, "seal_month", month.key | _part_rows(run))
+    try:
+        sealed = _briefly(run, "seal_month", month.key | _part_rows(run))
+    except pg.ObjectNotInPrerequisiteState as error:  # rows that are neither final nor in any queue
+        return _later(run, month, ended, ". ".join(filter(None, (error.diag.message_primary, error.diag.message_hint))))
     if sealed == (True,):
         return Step({"deliveries_ended": ended} if ended else {}, items=1, more=True)
     return _later(
