@@ -201,6 +201,10 @@ def _apply(connection: Connection, migration: Migration) -> None:
             raise MigrationBusyError(
                 f"Migration {migration} waited too long for a lock and was undone.", hint="Try again later."
             ) from error
+        if isinstance(error, pg.ObjectInUse) and error.diag.message_hint:  # in the migration's own words
+            raise MigrationError(
+                f"Migration {migration} was not run: {error.diag.message_primary}.", hint=error.diag.message_hint
+            ) from error
         raise MigrationError(
             f"Migration {migration} failed and was undone: {normalise_error(error)}",
             hint="Nothing of it was kept; mend the cause and run `relevo migrate` again.",

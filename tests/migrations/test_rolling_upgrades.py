@@ -23,6 +23,11 @@ from relevo.migrate import Migration
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = {"lease_ms": psycopg.postgres.types["int4"].oid}  # used as two types, and so sent with its own
+LEAVES_BEHIND = {"0019_due_chunks": "0.2.0"}
+"""The migrations beside which the release before cannot run, each with the version it takes: its workers are stopped first.
+
+There is this one, which is refused while a worker of 0.1 lives; from 0.2.0 on upgrades roll."""
+WRITES_DELIVERIES = re.compile(r"\b(?:insert\s+into|update|delete\s+from)\s+relevo\.notification_deliveries\b")
 SUPPORTED = 2  # releases whose processes may run on today's schema, as far as its migrations admit them
 
 
@@ -98,12 +103,12 @@ def breaks(release: Release, connection: psycopg.Connection[Any]) -> Iterator[st
                 yield f"{table}.{column} may no longer be null"
 
 
-def refuses(connection: psycopg.Connection[Any], text: str) -> str:
+def refuses(connection: psycopg.Connection[Any], text: str, name: str = "") -> str:
     """PREPARE a statement as psycopg would send it; return the server's complaint, if it has one."""
     names: dict[str, str] = {}
     placed = re.sub(r"%\((\w+)\)s", lambda m: names.setdefault(m[1], f"${len(names) + 1}"), text).replace("%%", "%")
     with connection.transaction(force_rollback=True):
-        result = connection.pgconn.prepare(b"", placed.encode(), [NUMBERS.get(name, 0) for name in names])
+        result = connection.pgconn.prepare(name.encode(), placed.encode(), [NUMBERS.get(name, 0) for name in names])
     return result.error_message.decode().strip() if result.error_message else ""
 
 
@@ -128,6 +133,7 @@ def faults(known: Sequence[Migration], released: Sequence[Release]) -> Iterator[
     admits = ordered(released[-1].version if released else __version__)
     oldest = ordered(released[-SUPPORTED:][0].version) if released else ()
     for migration in known:
+        admits = max(admits, ordered(LEAVES_BEHIND.get(str(migration), "0")))
         if str(migration) in frozen:
             if frozen[str(migration)] != migration.checksum:
                 yield f"{migration} was released and is edited"
@@ -175,6 +181,36 @@ def test_migrations_let_an_upgrade_roll() -> None:
     """Released files are as they were; newer ones admit the version before and take nothing away from it."""
     found = list(faults(migrate.available(), releases(freeze_release.RELEASED)))
     assert not found, "\n".join(found)
+
+
+def test_the_one_release_that_was_left_behind_is_named() -> None:
+    """The exception is there and says what it needs; the README tells from when on upgrades roll."""
+    needs = {str(migration): migration.needs for migration in migrate.available()}
+    assert {name: needs[name] for name in LEAVES_BEHIND} == LEAVES_BEHIND
+    assert "**Upgrades roll**, from 0.2.0 on" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_what_was_left_behind_cannot_write_deliveries(database, empty_database, look) -> None:
+    """A worker of 0.1.0 that sleeps through the migration and wakes up has each statement that writes a delivery refused."""
+    [left_behind] = [release for release in releases(freeze_release.RELEASED) if release.version == "0.1.0"]
+    writing = {name: text for name, text in left_behind.statements.items() if WRITES_DELIVERIES.search(text)}
+    assert {name.partition(".")[2] for name in writing} == {
+        "claim_picked", "settle_deliveries", "keep_late_tickets", "end_claim",
+        "create_deliveries", "create_deliveries_gently", "cancel_deliveries",
+    }  # fmt: skip
+    before = [migration for migration in migrate.available() if str(migration) not in LEAVES_BEHIND]
+    migrate.migrate(database, before[: before.index(next(m for m in before if str(m) > "0018"))])
+    with psycopg.connect(empty_database, autocommit=True) as sleeper:
+        for name, text in writing.items():
+            assert refuses(sleeper, text, name) == ""
+        migrate.migrate(database)
+        for name, text in writing.items():
+            awake = sleeper.pgconn.exec_prepared(name.encode(), [None] * len(set(re.findall(r"%\((\w+)\)s", text))))
+            for complaint in (awake.error_message.decode(), refuses(look, text)):
+                assert re.search(r'column "?(d\.)?(claim_token|next_attempt_at)"? .*does not exist', complaint), (
+                    name,
+                    complaint,
+                )
 
 
 def test_every_release_is_frozen() -> None:
@@ -311,6 +347,15 @@ def test_a_migration_around_the_first_release_is_judged() -> None:
     assert len(list(faults([first, drop], [release("0.1.0", "0001_a")]))) == 1
     assert len(list(faults([first, migration("0002_b", "0.2.0", DROP)], [release("0.1.0", "0001_a")]))) == 1
     assert len(list(faults([migration("0001_a", "99.0.0")], []))) == 1
+
+
+def test_a_release_is_left_behind_by_name_only() -> None:
+    """The named exception may need what is not released yet, and so may what comes after it, but nothing before it or newer."""
+    first, named = migration("0001_a", "0.1.0"), migration("0019_due_chunks", "0.2.0", DROP)
+    out = [release("0.1.0", "0001_a")]
+    assert list(faults([first, named, migration("0020_b", "0.2.0")], out)) == []
+    assert len(list(faults([first, migration("0018_b", "0.2.0"), named], out))) == 1
+    assert len(list(faults([first, named, migration("0020_b", "0.3.0")], out))) == 1
 
 
 def test_a_released_migration_stays_as_it_was() -> None:
