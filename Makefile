@@ -17,7 +17,7 @@ PARALLEL ?= -n $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )) --dist loadfile
 # Without DATABASE_URL every target works on an embedded PostgreSQL, made when it is first needed.
 RELEVO = RELEVO_DEMO=$${RELEVO_DEMO:-true} .venv/bin/relevo
 
-.PHONY: help run tick run-cycle migrate psql restore test check fmt clean bench-fanout bench-dispatch bench-archive
+.PHONY: help run tick run-cycle migrate psql restore test check fmt clean bench-fanout bench-dispatch bench-archive bench-upgrade
 .PHONY: installed installed-dev cycle-named month-named
 
 help: ## say what each target does
@@ -68,6 +68,9 @@ bench-dispatch: installed-dev ## measure sending against the sandbox; ARGS=--pee
 
 bench-archive: installed-dev ## measure retiring, export and restore beside plain COPY
 	@.venv/bin/python scripts/bench_archive.py $(ARGS)
+
+bench-upgrade: installed-dev ## measure how long a large queue of 0.1 takes to convert
+	@.venv/bin/python scripts/bench_upgrade.py $(ARGS)
 
 clean: ## remove .venv, caches and build output; .relevo (your data) stays
 	@rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

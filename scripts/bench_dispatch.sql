@@ -10,43 +10,94 @@ analyze relevo.device_installations;
 -- name: load_completed
 -- Makes deliveries that were sent and confirmed, by the number.
 insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, status, attempt_count,
-                                            next_attempt_at, completed_at, provider_ticket_id, token_version)
-select (now() at time zone 'UTC')::date, %(event)s + n / 100000, lpad(to_hex(n), 32, '0')::uuid, 'past', 'ok', 1, null, now(), 'ticket-' || n, 1
+                                            completed_at, provider_ticket_id, token_version)
+select (now() at time zone 'UTC')::date, %(event)s + n / 100000, lpad(to_hex(n), 32, '0')::uuid, 'past', 'ok', 1, now(), 'ticket-' || n, 1
   from generate_series(1, %(count)s::int) n;
+
+-- name: seed_table
+-- Makes the seed's one table anew: rows with a status, a time and a mark, and an index over what is due.
+drop table if exists public.seed_deliveries;
+create table public.seed_deliveries (
+  id bigint generated always as identity primary key, installation_id uuid not null, event_id bigint not null, status text not null default 'pending',
+  attempt_count int not null default 0, next_attempt_at timestamptz default now(), locked_by uuid, provider_ticket_id text,
+  last_attempt_at timestamptz, completed_at timestamptz, created_at timestamptz not null default now(), updated_at timestamptz not null default now(),
+  unique (event_id, installation_id)
+);
+create index on public.seed_deliveries (created_at, id) where status in ('pending', 'retryable') and completed_at is null;
+
+-- name: seed_load
+-- Queues a delivery to every phone there, of the newest event.
+insert into public.seed_deliveries (installation_id, event_id)
+select i.installation_id, (select max(e.id) from relevo.notification_events e) from relevo.device_installations i;
 
 -- name: seed_lock
 -- The seed's claim: a batch is locked by a mark, oldest first.
 with due as (
-  select d.event_day, d.id from relevo.notification_deliveries d
-   where d.status in ('pending', 'retryable') and d.completed_at is null and d.next_attempt_at <= now() and d.claim_token is null
+  select d.id from public.seed_deliveries d
+   where d.status in ('pending', 'retryable') and d.completed_at is null and d.next_attempt_at <= now() and d.locked_by is null
    order by d.created_at, d.id limit %(limit)s for update skip locked
 ), locked as (
-  update relevo.notification_deliveries d set claim_token = %(token)s, updated_at = now()
-    from due where d.event_day = due.event_day and d.id = due.id
-  returning d.event_day, d.id, d.installation_id, d.notification_event_id
+  update public.seed_deliveries d set locked_by = %(token)s, updated_at = now() from due where d.id = due.id
+  returning d.id, d.installation_id, d.event_id
 )
-select l.event_day, l.id, i.token, e.title, e.body
+select l.id, i.token, e.title, e.body
   from locked l
   join relevo.device_installations i on i.installation_id = l.installation_id
-  join relevo.notification_events e on e.id = l.notification_event_id;
+  join relevo.notification_events e on e.id = l.event_id;
 
 -- name: seed_update
 -- The seed's outcome: one update per delivery.
-update relevo.notification_deliveries
-   set status = 'sent', attempt_count = attempt_count + 1, claim_token = null, next_attempt_at = null, provider_ticket_id = %(ticket)s,
+update public.seed_deliveries
+   set status = 'sent', attempt_count = attempt_count + 1, locked_by = null, next_attempt_at = null, provider_ticket_id = %(ticket)s,
        last_attempt_at = now(), updated_at = now()
- where event_day = %(day)s and id = %(id)s;
+ where id = %(id)s;
+
+-- name: bare_take
+-- The ceiling's claim: the oldest chunks leave the queue, and their deliveries are looked at as a claim does.
+with taken as (
+  delete from relevo.due_chunks q
+   where q.id = any (array(select o.id from relevo.due_chunks o
+                            where o.project = %(project)s and o.lane = %(lane)s and o.due_at <= coalesce(%(now)s::timestamptz, now())
+                            order by o.due_at, o.id limit %(chunks)s))
+  returning q as chunk
+)
+select l.* from relevo.look_at_1(array(select t.chunk from taken t), coalesce(%(now)s::timestamptz, now())) l;
+
+-- name: bare_write
+-- The ceiling's outcome: rows are written by their key.
+update relevo.notification_deliveries d
+   set status = 'sent', attempt_count = d.attempt_count + 1, last_attempt_at = coalesce(%(now)s::timestamptz, now()),
+       updated_at = coalesce(%(now)s::timestamptz, now()), provider_ticket_id = a.ticket_id
+  from unnest(%(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[]) as a(event_day, id, ticket_id)
+ where d.event_day = a.event_day and d.id = a.id;
+
+-- name: finish_bare
+-- Ends what the ceiling sent, for nobody awaits its receipts.
+update relevo.notification_deliveries d set status = 'unconfirmed', completed_at = now()
+ where d.status = 'sent' and d.token_version is null;
+
+-- name: forget_queue
+-- Empties the queue of what a measurement left open.
+truncate relevo.due_chunks;
 
 -- name: forget_open
 -- Ends what a measurement left open.
-update relevo.notification_deliveries set status = 'cancelled', completed_at = now(), next_attempt_at = null, claim_token = null
- where status in ('pending', 'retryable');
+update relevo.notification_deliveries set status = 'cancelled', completed_at = now() where status in ('pending', 'retryable');
 
 -- name: queue_bulk
 -- Makes open bulk deliveries of one event by the number, as fan-out does: to the phones there are, over and over.
-insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane)
-select (now() at time zone 'UTC')::date, %(event)s + r.n, i.installation_id, 'bench', i.provider, i.project, 'bulk'
-  from generate_series(1, %(rounds)s) as r(n) cross join relevo.device_installations i;
+with made as (
+  insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane)
+  select (now() at time zone 'UTC')::date, %(event)s + r.n, i.installation_id, 'bench', i.provider, i.project, 'bulk'
+    from generate_series(1, %(rounds)s) as r(n) cross join relevo.device_installations i
+  returning *
+)
+insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
+                               ids, installations)
+select m.project, m.lane, now(), m.event_day, m.notification_event_id, m.event_type, m.created_at, 0, 0, false, array_agg(m.id),
+       array_agg(m.installation_id)
+  from (select m.*, (row_number() over (partition by m.notification_event_id, m.project) - 1) / 100 as piece from made m) m
+ group by m.project, m.lane, m.event_day, m.notification_event_id, m.event_type, m.created_at, m.piece;
 
 -- name: queue_events
 -- Makes the events of those deliveries.

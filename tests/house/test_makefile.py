@@ -29,6 +29,7 @@ TARGETS = {
     "bench-dispatch",
     "restore",
     "bench-archive",
+    "bench-upgrade",
 }
 TOOLS = ("sh", "make", "awk", "cat", "dirname", "echo", "find", "rm")
 
