@@ -41,7 +41,7 @@ def test_a_file_of_an_earlier_version_restores(version, conn, dsn) -> None:
 
 
 def test_months_of_both_versions_are_one_view(build, conn, folder_settings, tmp_path) -> None:
-    """A column that was added since is null in the months that were written before it."""
+    """A column that was added since is null in the months written before it, and one that was taken away in those since."""
     for path in (KEPT / VERSIONS[0]).rglob("*"):
         if path.is_file():
             target = tmp_path / "cold" / path.relative_to(KEPT / VERSIONS[0])
@@ -56,3 +56,15 @@ def test_months_of_both_versions_are_one_view(build, conn, folder_settings, tmp_
     counted = "select added_later, count(*) as n from notification_deliveries group by 1 order by 2"
     found = restore.query(open_store(**folder_settings), counted, pytest.fail).to_pylist()
     assert [(row["added_later"], row["n"]) for row in found] == [("new", 7), (None, 60)]
+    taken_away = {"claim_token", "next_attempt_at"}  # since version 1
+    before, now = (
+        {
+            column.name
+            for column in restore.read_manifest(open_store(**folder_settings), "notification_deliveries", month).columns
+        }
+        for month in (MONTH, month_ago(5))
+    )
+    assert (taken_away <= before, taken_away & now) == (True, set())
+    asked = "select count(*) as n, count(next_attempt_at) as due, count(status) as known from notification_deliveries"
+    found = restore.query(open_store(**folder_settings), asked, pytest.fail).to_pylist()
+    assert found == [{"n": 67, "due": 0, "known": 67}]

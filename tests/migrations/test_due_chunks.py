@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from typing import Any
 
 import psycopg
@@ -12,7 +14,9 @@ import pytest
 import requests
 from psycopg.rows import dict_row
 
-from relevo import app, config, migrate
+from processes import PATIENCE_S, eventually
+from relevo import app, config, migrate, queries
+from relevo.archive import restore
 from relevo.db import Database
 from relevo.errors import MigrationError
 from relevo.sandbox import Sandbox
@@ -296,6 +300,61 @@ def test_dead_letters_of_a_sealed_month_stay_there(database, old) -> None:
     migrate.migrate(database)
     letters = old.execute("select delivery_id from relevo.dead_letters order by 1").fetchall()
     assert [row[0] for row in letters] == young
+
+
+def test_months_that_left_before_are_exported_with_the_columns_they_had(
+    database, old, empty_database, tmp_path
+) -> None:
+    """One that was retired keeps its old columns, one that was only sealed loses them; both are exported and are one view."""
+    old.execute(EVENTS)
+    for month in (RETIRED, SEALED):
+        old.execute("select relevo.ensure_partitions(%s, 1)", [month])
+        ids = add(old, str(month), 3, month.month, "ok", attempts=1)
+        old.execute("update relevo.notification_deliveries set event_day = %s where id = any (%s)", [month, ids])
+        old.execute("select relevo.seal_month('notification_deliveries', %s, 100)", [month])
+    retired = {"entity": "notification_deliveries", "month": RETIRED, "rows": 3}
+    for step in ("record_rows", "retire_month"):
+        old.execute(queries.load("retire")[step], retired)
+    migrate.migrate(database)
+    settings = {"database_url": empty_database, "archive_folder": tmp_path}
+    with app.build(config.load({name.upper(): str(value) for name, value in settings.items()}, None)) as worker:
+        worker.worker.record_start("run", [])
+        for cycle in ("cleanup", "archive-export"):
+            report = worker.runner.run(worker.registry[cycle], "manual")
+            assert report.outcome == "ok", report
+        store = app.archive_store(worker.settings)
+    assert store is not None
+    for month in (RETIRED, SEALED):
+        restore.verify(store, restore.read_manifest(store, "notification_deliveries", month))
+    found = restore.query(store, COLUMNS, pytest.fail).to_pylist()
+    assert [tuple(row.values()) for row in found] == [(RETIRED, 3, 0), (SEALED, 3, 0)]
+    kept = {
+        month: [column.name for column in restore.read_manifest(store, "notification_deliveries", month).columns]
+        for month in (RETIRED, SEALED)
+    }
+    assert ("next_attempt_at" in kept[RETIRED], "next_attempt_at" in kept[SEALED]) == (True, False)
+
+
+RETIRED, SEALED = date(2025, 3, 1), date(2025, 4, 1)
+COLUMNS = """
+select event_day, count(provider_ticket_id) as tickets, count(next_attempt_at) as due from notification_deliveries group by 1 order by 1
+"""
+
+
+def test_who_is_still_writing_is_waited_for(database, old, empty_database) -> None:
+    """Deliveries that a worker of 0.1 is just making, having slept until now, are in the queue or are not there at all."""
+    old.execute(EVENTS)
+    with psycopg.connect(empty_database) as writer, ThreadPoolExecutor(1) as threads:
+        late = add(writer, "late", 3, 1)
+        migrating = threads.submit(migrate.migrate, database)
+        waits = (
+            "select count(*) from pg_locks where not granted and relation = 'relevo.notification_deliveries'::regclass"
+        )
+        eventually(lambda: old.execute(waits).fetchone() == (1,), "the migration waits")
+        writer.commit()
+        migrating.result(PATIENCE_S)
+    places = by_id(old, PLACES)
+    assert [places[each]["places"] for each in late] == [["queue"]] * 3
 
 
 def test_a_living_worker_of_0_1_is_named(command, database, old) -> None:

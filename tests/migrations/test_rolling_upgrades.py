@@ -177,6 +177,19 @@ def test_released_versions_work_on_todays_schema(conn, today) -> None:
     assert not found, "\n".join(found)
 
 
+def test_the_statements_of_the_benchmarks_prepare(conn, database, look) -> None:
+    """What the scripts ask fits today's schema, and what loads a queue of 0.1 fits the one before its conversion."""
+    migrate.migrate(database, before_the_conversion())
+    refused = {
+        f"{path.name} {name}": refusal
+        for path in sorted((ROOT / "scripts").glob("bench_*.sql"))
+        for name, text in queries.Statements(path.read_text(encoding="utf-8")).items()
+        if not name.startswith("seed_")  # they make and use a table of their own
+        and (refusal := refuses(look if path.stem == "bench_upgrade" else conn, text.decode()))
+    }
+    assert set(refused) == {"bench_upgrade.sql count_queued"}, refused  # which looks at the result
+
+
 def test_migrations_let_an_upgrade_roll() -> None:
     """Released files are as they were; newer ones admit the version before and take nothing away from it."""
     found = list(faults(migrate.available(), releases(freeze_release.RELEASED)))
@@ -198,8 +211,7 @@ def test_what_was_left_behind_cannot_write_deliveries(database, empty_database, 
         "claim_picked", "settle_deliveries", "keep_late_tickets", "end_claim",
         "create_deliveries", "create_deliveries_gently", "cancel_deliveries",
     }  # fmt: skip
-    before = [migration for migration in migrate.available() if str(migration) not in LEAVES_BEHIND]
-    migrate.migrate(database, before[: before.index(next(m for m in before if str(m) > "0018"))])
+    migrate.migrate(database, before_the_conversion())
     with psycopg.connect(empty_database, autocommit=True) as sleeper:
         for name, text in writing.items():
             assert refuses(sleeper, text, name) == ""
@@ -211,6 +223,11 @@ def test_what_was_left_behind_cannot_write_deliveries(database, empty_database, 
                     name,
                     complaint,
                 )
+
+
+def before_the_conversion() -> list[Migration]:
+    """Return the migrations up to the one that leaves 0.1 behind."""
+    return [migration for migration in migrate.available() if str(migration) < min(LEAVES_BEHIND)]
 
 
 def test_every_release_is_frozen() -> None:
