@@ -198,8 +198,7 @@ Fate = Literal["sent", "ok", "retryable", "invalid", "failed", "credential", "un
 """What an answer means for one push: `credential` is the project's fault, `unclear` says neither yes nor no."""
 
 
-@dataclass(frozen=True)
-class Ticket:
+class Ticket(NamedTuple):
     """What the provider said of one push, in a ticket or in a receipt, classified once."""
 
     fate: Fate

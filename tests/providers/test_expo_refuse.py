@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+from enum import Enum
 from types import MappingProxyType
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -96,7 +98,16 @@ def test_half_a_character_is_counted(idle: Expo) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [object(), float("nan"), {"x": float("inf")}, {"a": {"b": {"c": {"d": {1, 2}}}}}, {(1,): 2}]
+    "data",
+    [
+        object(),
+        float("nan"),
+        {"x": float("inf")},
+        {"a": {"b": {"c": {"d": {1, 2}}}}},
+        {(1,): 2},
+        uuid4(),
+        {"n": Enum("Odd", "A").A},
+    ],
 )
 def test_what_is_no_json(idle: Expo, data: object) -> None:
     """What cannot be written as JSON is not sent, and costs no other message its request."""

@@ -100,7 +100,7 @@ def test_no_authorization_without_a_token(fake: FakeExpo, make: Make) -> None:
 
 def test_gzip_above_the_threshold_only(fake: FakeExpo, expo: Expo) -> None:
     """Bodies of more than 1024 bytes are compressed, smaller ones are not; receipts too."""
-    empty = len(json.dumps([message(body="")]))
+    empty = len(json.dumps([message(body="")], ensure_ascii=False, separators=(",", ":")).encode())
     expo.send([message(body="x" * (1_024 - empty))])
     expo.send([message(body="x" * (1_025 - empty))])
     expo.fetch_receipts(["t1"])

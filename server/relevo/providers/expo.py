@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from exponent_server_sdk import PushClient, PushServerError
+from exponent_server_sdk import PushClient, PushServerError, PushTicket
 from urllib3.exceptions import HTTPError
 
 from relevo.logs import scrub
@@ -23,6 +23,7 @@ from relevo.providers.expo_wire import (
     Answer,
     ProxyRefusedError,
     Session,
+    encode,
     exchange,
     is_success,
 )
@@ -120,11 +121,10 @@ class Expo:
         client = self._client(project)
         exchange.begin(self._connect_s, self._total_s)
         try:
-            said = client.publish_multiple([_Parcel(message) for message in messages])
+            raw = publish(client, messages)
         except _TROUBLE as trouble:
             return _reply(trouble, messages)
-        raw = client.session.answer.raw
-        return Reply("answered", tuple([classify(one, entry) for one, entry in zip(said, raw, strict=True)]))
+        return Reply("answered", tuple([_ticket(entry) for entry in raw]))
 
     def fetch_receipts(self, ticket_ids: Sequence[str], project: str = "") -> ReceiptReply:
         """Ask for receipts in one request; a receipt that says neither ok nor error is none yet."""
@@ -167,6 +167,41 @@ class Expo:
                 timeout=(self._connect_s, self._total_s),
             )
         return clients[secret]
+
+
+def publish(client: Any, messages: Sequence[Message]) -> Sequence[object]:
+    """Post messages through the SDK's client, without an object of its for each, and return the tickets as they came.
+
+    It raises what the SDK's own publish_multiple raises, for the same answers.
+    """
+    plain = [message if type(message) is dict else dict(message) for message in messages]
+    answer = client.session.post(f"{client.host}{client.api_url}/push/send", data=encode(plain), timeout=client.timeout)
+    try:
+        document = answer.json()
+    except ValueError:
+        answer.raise_for_status()
+        raise PushServerError("Invalid server response", answer) from None
+    if "errors" in document:
+        raise PushServerError("Request failed", answer, document, document["errors"])
+    answer.raise_for_status()
+    tickets: Sequence[object] = answer.raw
+    if len(tickets) != len(messages):
+        expected = f"{len(messages)} receipt{'' if len(messages) == 1 else 's'}"
+        raise PushServerError(
+            f"Mismatched response length. Expected {expected} but only received {len(tickets)}", answer, document
+        )
+    return tickets
+
+
+def _ticket(raw: object) -> Ticket:
+    """Say what a ticket means: the SDK's object is made only of those that do not simply say yes."""
+    entry: Mapping[str, Any] = raw if isinstance(raw, dict) else {}
+    if entry.get("status") == "ok":
+        return _accepted(entry.get("id"), raw)
+    said = PushTicket(
+        None, entry.get("status", "error"), entry.get("message", ""), entry.get("details"), entry.get("id", "")
+    )
+    return classify(said, raw)
 
 
 def classify(said: Any, raw: object, *, receipt: bool = False) -> Ticket:
@@ -354,20 +389,6 @@ def _secret(access_token: str | None) -> str | None:
     if not token.isascii() or not token.isprintable() or " " in token:
         raise ValueError("the push service's access token must be one word of ASCII")
     return token or None
-
-
-class _Parcel:
-    """A message as the SDK takes it; it counts the answers by `to`, and a string counts as one."""
-
-    __slots__ = ("_message",)
-    to = ""
-
-    def __init__(self, message: Message) -> None:
-        self._message = message
-
-    def get_payload(self) -> dict[str, Any]:
-        """Return the message just as it is: the SDK's own class does not know all fields, nor all tokens."""
-        return self._message if type(self._message) is dict else dict(self._message)
 
 
 class _Wanted:

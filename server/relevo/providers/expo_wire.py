@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import orjson
 import requests
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -27,6 +28,27 @@ MAX_SCANNED = 4_000
 GZIP_ABOVE_BYTES = 1_024
 MAX_IDLE_S = 45.0
 ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_AS_JSON_DOES = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+
+
+def encode(value: object) -> bytes:
+    """Write a body; what orjson does not take, such as half a character, is left to json, which may raise."""
+    try:
+        return orjson.dumps(value, option=_AS_JSON_DOES)
+    except TypeError:
+        return json.dumps(value).encode()
+
+
+def decode(body: bytes) -> object:
+    """Read a body; what orjson does not take, such as half a character, is left to json; ValueError if it is none."""
+    try:
+        return orjson.loads(body)
+    except ValueError:
+        pass
+    try:
+        return json.loads(body)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 class Exchange(threading.local):
@@ -200,10 +222,7 @@ class Answer:
 
     def json(self) -> dict[str, Any]:
         """Return the document in a shape that the SDK can walk through; ValueError if it has none."""
-        try:
-            document = json.loads(self.body)
-        except RecursionError:
-            raise ValueError("nested too deeply") from None
+        document = decode(self.body)
         if not isinstance(document, dict):
             raise ValueError("not an object")  # noqa: TRY004 what the SDK waits for
         if document.get("errors"):
@@ -259,8 +278,8 @@ class Session(requests.Session):
         self._packed = self._plain | {"Content-Encoding": "gzip"}
 
     def post(self, url: Any, data: Any = None, json: Any = None, **kwargs: Any) -> Any:
-        """Post what the SDK wrote (messages), or what it wants written (the ids of receipts)."""
-        body = (data if json is None else ENCODE(json)).encode()
+        """Post what is written already (messages), or what the SDK wants written (the ids of receipts)."""
+        body = encode(json) if json is not None else data.encode() if isinstance(data, str) else data
         headers = self._plain
         if len(body) > GZIP_ABOVE_BYTES:
             body, headers = zlib.compress(body, level=1, wbits=31), self._packed
