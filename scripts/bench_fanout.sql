@@ -38,7 +38,7 @@ copy relevo.notification_deliveries (event_day, notification_event_id, installat
 
 -- name: forget_deliveries
 -- Empties the deliveries between two measurements.
-truncate relevo.notification_deliveries;
+truncate relevo.notification_deliveries, relevo.due_chunks;
 
 -- name: settle_down
 -- Keeps yesterday's writes out of today's figures.

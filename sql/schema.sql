@@ -391,6 +391,20 @@ begin
 end
 $_$;
 
+CREATE FUNCTION relevo.count_unfinished(of_month date, from_block bigint, blocks bigint) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+  rows bigint;
+begin
+  execute format('select count(*) from relevo.%I d where d.ctid >= $1 and d.ctid < $2 and d.completed_at is null',
+                 'notification_deliveries' || to_char(of_month, '_YYYY_MM'))
+  into rows using format('(%s,0)', from_block)::tid, format('(%s,0)', from_block + blocks)::tid;
+  return rows;
+end
+$_$;
+
 CREATE FUNCTION relevo.delete_events(event_ids bigint[]) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1381,7 +1395,6 @@ CREATE FUNCTION relevo.seal_month(of_entity text, of_month date, rows_per_part i
     AS $$
 declare
   place text := of_entity || to_char(of_month, '_YYYY_MM');
-  unfinished bigint;
 begin
   perform pg_advisory_xact_lock(hashtextextended('relevo.month:' || to_char(of_month, 'YYYY-MM'), 0));
   execute format('lock table relevo.%I in share row exclusive mode', place);
@@ -1390,12 +1403,6 @@ begin
     return false;
   end if;
   if of_entity = 'notification_deliveries' then
-    execute format('select count(*) from relevo.%I d where d.completed_at is null', place) into unfinished;
-    if unfinished > 0 then
-      raise exception using errcode = 'object_not_in_prerequisite_state',
-        message = format('%s deliveries of %s are neither finished nor in any queue, so their month is not sealed', unfinished, to_char(of_month, 'YYYY-MM')),
-        hint = 'Run relevo doctor --repair, which puts them into the queue.';
-    end if;
     update relevo.notification_events e
        set state = 'cancelled', ended_at = now(), swept_at = now(), updated_at = now(),
            end_reason = 'its month was archived before its fan-out was finished'

@@ -517,14 +517,28 @@ begin
 end
 $$;
 
--- Seals a month, unless something of it is open: from its commit on nobody writes to it. Rows that are not final are counted, for one that
--- stands in no queue would be lost with its month.
+-- Counts the rows in a range of a month's blocks that are not final: where nothing stands in a queue they would be lost with their month.
+create function relevo.count_unfinished(of_month date, from_block bigint, blocks bigint) returns bigint language plpgsql volatile
+  security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+  rows bigint;
+begin
+  execute format('select count(*) from relevo.%I d where d.ctid >= $1 and d.ctid < $2 and d.completed_at is null',
+                 'notification_deliveries' || to_char(of_month, '_YYYY_MM'))
+  into rows using format('(%s,0)', from_block)::tid, format('(%s,0)', from_block + blocks)::tid;
+  return rows;
+end
+$$;
+
+revoke all on function relevo.count_unfinished(date, bigint, bigint) from public;
+
+-- Seals a month, unless something of it is open: from its commit on nobody writes to it.
 create or replace function relevo.seal_month(of_entity text, of_month date, rows_per_part integer) returns boolean language plpgsql volatile
   security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
   place text := of_entity || to_char(of_month, '_YYYY_MM');
-  unfinished bigint;
 begin
   perform pg_advisory_xact_lock(hashtextextended('relevo.month:' || to_char(of_month, 'YYYY-MM'), 0));
   execute format('lock table relevo.%I in share row exclusive mode', place);
@@ -533,12 +547,6 @@ begin
     return false;
   end if;
   if of_entity = 'notification_deliveries' then
-    execute format('select count(*) from relevo.%I d where d.completed_at is null', place) into unfinished;
-    if unfinished > 0 then
-      raise exception using errcode = 'object_not_in_prerequisite_state',
-        message = format('%s deliveries of %s are neither finished nor in any queue, so their month is not sealed', unfinished, to_char(of_month, 'YYYY-MM')),
-        hint = 'Run relevo doctor --repair, which puts them into the queue.';
-    end if;
     update relevo.notification_events e
        set state = 'cancelled', ended_at = now(), swept_at = now(), updated_at = now(),
            end_reason = 'its month was archived before its fan-out was finished'

@@ -39,6 +39,10 @@ select relevo.is_open(%(entity)s, %(month)s);
 -- Ends some of what is still open in an old month and not claimed, with a reason, and tells how many.
 select relevo.close_deliveries(%(month)s, %(limit)s, %(now)s);
 
+-- name: count_unfinished
+-- Counts the deliveries in a range of a month's blocks that are not final.
+select relevo.count_unfinished(%(month)s, %(from_block)s, %(blocks)s);
+
 -- name: seal_month
 -- Seals a month, unless something of it is open: from its commit on nobody writes to it.
 select relevo.seal_month(%(entity)s, %(month)s, %(part_rows)s);

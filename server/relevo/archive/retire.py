@@ -100,10 +100,12 @@ def _retire_month(run: Run, month: RetiringMonth) -> Step:
     if month.state == "sealed":
         return _count(run, month)
     ended = _close(run, month)
-    try:
-        sealed = _briefly(run, "seal_month", month.key | _part_rows(run))
-    except pg.ObjectNotInPrerequisiteState as error:  # rows that are neither final nor in any queue
-        return _later(run, month, ended, ". ".join(filter(None, (error.diag.message_primary, error.diag.message_hint))))
+    if lost := _count_lost(run, month):
+        why = (
+            f"{lost} of its deliveries are neither finished nor in any queue; `relevo doctor --repair` puts them there"
+        )
+        return _later(run, month, ended, why)
+    sealed = _briefly(run, "seal_month", month.key | _part_rows(run))
     if sealed == (True,):
         return Step({"deliveries_ended": ended} if ended else {}, items=1, more=True)
     return _later(
@@ -111,15 +113,34 @@ def _retire_month(run: Run, month: RetiringMonth) -> Step:
     )
 
 
-def _count(run: Run, month: RetiringMonth) -> Step:
+def _count_lost(run: Run, month: RetiringMonth) -> int:
+    """Count the deliveries that would be lost with their month: not final, but neither queued nor claimed."""
+    if month.entity != "notification_deliveries" or _is_open(run, month):
+        return 0
+    lost = _count_blocks(run, month, "count_unfinished")
+    return 0 if _is_open(run, month) else lost  # else something was opened meanwhile, and is in its queue
+
+
+def _is_open(run: Run, month: RetiringMonth) -> bool:
+    with run.transaction() as connection:
+        return connection.execute(_SQL["look_for_open"], month.key).fetchone() == (True,)
+
+
+def _count_blocks(run: Run, month: RetiringMonth, statement: str) -> int:
+    """Count rows in one short transaction after the other, however large the month is."""
     rows = 0
     for from_block in range(0, month.blocks + 1, _BLOCKS):
         part = month.key | {"from_block": from_block, "blocks": _BLOCKS}
         with run.transaction() as connection:
-            row = connection.execute(_SQL["count_rows"], part).fetchone()
+            row = connection.execute(_SQL[statement], part).fetchone()
         assert row is not None
         rows += row[0]
         run.may_go_on()  # raises if the lease was lost
+    return rows
+
+
+def _count(run: Run, month: RetiringMonth) -> Step:
+    rows = _count_blocks(run, month, "count_rows")
     with run.transaction() as connection:
         connection.execute(_SQL["record_rows"], month.key | {"rows": rows})
     return Step(items=1, more=True)
