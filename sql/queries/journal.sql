@@ -66,7 +66,7 @@ select w.event_day, w.id,
                        from relevo.device_installations i
                       where i.installation_id = w.installation_id
                      offset 0) i on true
- where i.token_version is distinct from w.token_version or not i.may_receive or i.handled_before >= w.created_at
+ where i.installation_id is null or i.token_version is distinct from w.token_version or not i.may_receive or i.handled_before >= w.created_at
     or (i.opt_outs <> '{}' and k.categories[w.kind] = any (i.opt_outs));
 
 -- name: read_journalled
