@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
@@ -187,7 +188,7 @@ class Batch:
         """Keep as many tokens as there are deliveries that may be sent."""
         self.tokens = min(tokens, sum(delivery.obstacle is None for delivery in self._deliveries))
 
-    @property
+    @cached_property
     def provider(self) -> PushProvider:
         """The push service its deliveries go to."""
         return self.services.provider_of(self.claim.project)
@@ -247,6 +248,8 @@ class Batch:
 
     def _held_up(self, delivery: Delivery) -> Answer | None:
         """Return the answer of a delivery whose composer hangs so often that it is not asked any more."""
+        if self.services.hung.none and not self.composing:
+            return None
         what = self._composer_of(delivery)
         here = sum(each.call.what == what for each in self.composing)
         if here < _MOST_HUNG_HERE and self.services.hung.count(what) < MOST_CALLS:
@@ -294,12 +297,12 @@ class Batch:
 
     def _draft(self, content: Content, *, ios: bool) -> tuple[rendering.Draft, bool]:
         """Return an event's draft, and whether it is so light that its messages need not be weighed one by one."""
-        key = (content.id, ios)
-        if key not in self.drafts:
+        known = self.drafts.get((content.id, ios))
+        if known is None:
             draft = rendering.draft(content, self.lane, ios=ios)
             weight = len(json.dumps([draft.fields, draft.data], ensure_ascii=False, allow_nan=False).encode())
-            self.drafts[key] = draft, weight < _LIGHT_BYTES
-        return self.drafts[key]
+            known = self.drafts[content.id, ios] = draft, weight < _LIGHT_BYTES
+        return known
 
     # Journal, send, decide, settle: wave by wave.
 
@@ -596,11 +599,13 @@ class Batch:
 
     def _tell_of_credentials(self, deliveries: Sequence[Delivery], reply: Reply) -> bool:
         """Tell which phones met a credential fault, if that is news; return whether it is the project's."""
+        fault = next((ticket for ticket in reply.tickets if ticket.fate == "credential"), None)
+        if fault is None and not self.watched:
+            return False
         said = [
             (d, t) for d, t in zip(deliveries, reply.tickets, strict=True) if t.fate in ("sent", "ok", "credential")
         ]
-        fault = next((ticket for _, ticket in said if ticket.fate == "credential"), None)
-        if fault is None and not (said and self.watched):
+        if not said:
             return False
         self.watched = True
         # a retry that meets the fault again is no news: else a few bad phones, tried again together, look like all
@@ -737,21 +742,22 @@ def _ticketed(
     delivery: Delivery, ticket: Ticket, floor_ms: int = 0, *, attempted: bool = True, blocked: bool = False
 ) -> Answer:
     """Return what a ticket means for its delivery; a credential fault of the project costs it nothing."""
-    if ticket.fate == "unclear" or (ticket.fate in ("sent", "ok") and not _is_usable(ticket.id)):
-        return _ambiguous(delivery, Reply("unclear", code=ticket.code, message=ticket.message), floor_ms)
-    blocked = blocked and ticket.fate == "credential"
-    status: Status = "retryable" if ticket.fate == "credential" else ticket.fate
+    fate, ticket_id, code, message, _ = ticket
+    accepted = fate in ("sent", "ok")
+    if fate == "unclear" or (accepted and not _is_usable(ticket_id)):
+        return _ambiguous(delivery, Reply("unclear", code=code, message=message), floor_ms)
+    blocked = blocked and fate == "credential"
     return Answer(
         delivery.event_day,
         delivery.id,
-        status,
+        "retryable" if fate == "credential" else fate,
         attempted and not blocked,
-        ticket.id if status in ("sent", "ok") else None,
-        ticket.code,
-        ticket.message,
-        retry_after_ms=_LEAST_PAUSE_MS if blocked else 0,  # behind those that wait already
-        installation_id=delivery.installation_id,
-        token_version=delivery.token_version,
+        ticket_id if accepted else None,
+        code,
+        message,
+        _LEAST_PAUSE_MS if blocked else 0,  # behind those that wait already
+        delivery.installation_id,
+        delivery.token_version,
     )
 
 

@@ -52,6 +52,8 @@ class Isolation:
 
     def next_of(self, waiting: deque[Sequence[Delivery]]) -> Sequence[Delivery]:
         """Take the next request's messages, without those of an event that looks bad; in doubt a single one."""
+        if not self.active:
+            return waiting.popleft()
         chunk: list[Delivery] = []
         for delivery in waiting.popleft():
             (self._set_aside if self._looks_bad(delivery) else chunk).append(delivery)
@@ -69,7 +71,9 @@ class Isolation:
         """Note that messages were taken; return what is to be tried again, now that the push service takes some."""
         self._in_a_row = 0
         self._took_one = self._took_one or self.active
-        self._taken.update(d.notification_event_id for d in deliveries)
+        self._taken |= {d.notification_event_id for d in deliveries}
+        if not self.active:
+            return []  # nothing was refused, so nothing waits for this news
         for delivery in deliveries:
             self._refused.pop(delivery.id, None)
         back = [d for d in self._set_aside if d.notification_event_id in self._taken]

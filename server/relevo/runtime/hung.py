@@ -74,6 +74,11 @@ class HungCalls:
         call.give_up_at = time.monotonic()
         return _tell(call)
 
+    @property
+    def none(self) -> bool:
+        """Whether no call hangs."""
+        return not self._calls
+
     def count(self, what: str, project: str | None = None) -> int:
         """Return how many calls of a kind hang."""
         with self._guard:
