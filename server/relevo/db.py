@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Literal, TypeVar
+from uuid import UUID
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -128,8 +129,19 @@ def psql_call(dsn: str, words: Sequence[str]) -> tuple[list[str], dict[str, str]
 
 
 def array(values: Iterable[object]) -> str:
-    """Write numbers, days or UUIDs as an array literal: five times as fast as adapting a list element by element."""
+    """Write numbers or days as an array literal: five times as fast as adapting a list element by element."""
     return "{" + ",".join(map(str, values)) + "}"
+
+
+def array_of_few(values: Sequence[object]) -> str:
+    """Write values of which many are the same as an array literal, each different one once; None is NULL."""
+    written = {value: "NULL" if value is None else str(value) for value in set(values)}
+    return "{" + ",".join([written[value] for value in values]) + "}"
+
+
+def uuid_array(values: Iterable[UUID]) -> str:
+    """Write UUIDs as an array literal, without dashes: that is half of what writing one costs."""
+    return "{" + ",".join([f"{value.int:032x}" for value in values]) + "}"
 
 
 def text_array(values: Iterable[str | None]) -> str:

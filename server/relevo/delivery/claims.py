@@ -8,6 +8,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from functools import cached_property
+from operator import attrgetter
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -15,7 +17,7 @@ import structlog
 
 from relevo import queries
 from relevo.config import Settings
-from relevo.db import BUSY, Connection, Database, Manner, array, storable, text_array
+from relevo.db import BUSY, Connection, Database, Manner, array, array_of_few, storable, text_array, uuid_array
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.logs import normalise_error, scrub
 from relevo.model import (
@@ -36,6 +38,10 @@ _SQL = queries.load("claims", "journal", "settle", "receipts")
 _log = structlog.get_logger("relevo.claims")
 _FOREIGN_FOR_S = 5.0
 _PROBES_LOOK_AT = 5_000  # of the oldest due deliveries
+_MADE_TOGETHER = attrgetter("event_day", "notification_event_id", "created_at")
+_SAID_ALIKE = attrgetter(
+    "status", "attempted", "error_code", "error_message", "retry_after_ms", "project", "not_before", "request"
+)
 
 Pruning = Callable[[Connection, str], bool]
 """Asked inside a transaction, after the answers were counted, whether tokens of a project may be disabled."""
@@ -69,6 +75,15 @@ class Claim:
     def ids(self) -> list[int]:
         """The ids of its deliveries."""
         return [delivery.id for delivery in self.deliveries]
+
+    @cached_property
+    def _former(self) -> dict[int, tuple[str, str]]:
+        """The type and status of each of its deliveries, as it was claimed."""
+        return {each.id: (each.event_type, each.status) for each in self.deliveries if isinstance(each, Delivery)}
+
+    def former(self, delivery_id: int) -> tuple[str | None, str | None]:
+        """Return type and status of one of its deliveries, as it was claimed."""
+        return self._former.get(delivery_id, (None, None))
 
     def lose(self, reason: LossReason, detail: str) -> None:
         """Learn that the claim is gone; the first reason stays."""
@@ -251,9 +266,9 @@ class Claims:
         """
         claim.check()
         asked = [delivery for request in wave for delivery in request.deliveries]
-        kinds, made = _sorted_out(asked, lambda d: (d.event_day, d.notification_event_id, d.created_at))
+        kinds, made = _sorted_out(asked, _MADE_TOGETHER)
         numbers = {
-            "kinds": array(kinds),
+            "kinds": array_of_few(kinds),
             "kind_days": [each[0] for each in made],
             "kind_events": [each[1] for each in made],
             "kind_made": [each[2] for each in made],
@@ -271,8 +286,10 @@ class Claims:
                 | {
                     "token": claim.token,
                     "project": claim.project,
-                    "request_ids": array([request.id for request in wave]),
-                    "requests": array([n for n, request in enumerate(wave, start=1) for _ in request.deliveries]),
+                    "request_ids": uuid_array([request.id for request in wave]),
+                    "requests": array_of_few(
+                        [n for n, request in enumerate(wave, start=1) for _ in request.deliveries]
+                    ),
                     "timeout_ms": self._settings.push_request_timeout_ms,
                 },
             ).fetchall()
@@ -294,7 +311,7 @@ class Claims:
         verdicts = {row[1]: Verdict(*row) for row in held_back}
         asked = [delivery for request in wave for delivery in request.deliveries]
         if going + len(held_back) < len(asked):
-            requests = {"token": claim.token, "request_ids": array(request.id for request in wave)}
+            requests = {"token": claim.token, "request_ids": uuid_array(request.id for request in wave)}
             ours = {row[0] for row in connection.execute(_SQL["read_journalled"], requests)}
             asked = [delivery for delivery in asked if delivery.id in ours or delivery.id in verdicts]
         return [verdicts.get(d.id) or Verdict(d.event_day, d.id, "send", None) for d in asked]
@@ -305,11 +322,13 @@ class Claims:
         """Hold back what changed since it was claimed, which only a look after the journal's commit can see."""
         asked = [delivery for request in wave for delivery in request.deliveries]
         phones = {
-            "installations": array([delivery.installation_id for delivery in asked]),
+            "installations": uuid_array([delivery.installation_id for delivery in asked]),
             "versions": _versions(asked),
         }
         with self._transaction() as connection:
             rows = connection.execute(_SQL["look_at_phones"], numbers | phones).fetchall()
+        if not rows:
+            return verdicts
         going = {verdict.id for verdict in verdicts if verdict.verdict == "send"}
         changed = {row[1]: Verdict(*row) for row in rows if row[1] in going}
         if not changed:
@@ -324,7 +343,7 @@ class Claims:
         """Note that journalled requests were not even begun; what was given up because of them is due again."""
         with self._transaction() as connection:
             connection.execute(_SQL["lock_claim"], {"token": claim.token})  # a reaper at work on it is waited for
-            marked = {"token": claim.token, "request_ids": array(requests), "now": now}
+            marked = {"token": claim.token, "request_ids": uuid_array(requests), "now": now}
             opened = connection.execute(_SQL["mark_unsent"], marked).fetchall()
             _queue(connection, [row[0] for row in opened], [row[1] for row in opened], [row[2] for row in opened])
 
@@ -372,25 +391,24 @@ class Claims:
         finish: bool,
     ) -> dict[str, Any]:
         """Return the parameters of a settle."""
-        known = {d.id: d for d in claim.deliveries if isinstance(d, Delivery)}
-        kinds, sorts = _sorted_out(answers, lambda answer: _sort_of(answer, known.get(answer.id)))
+        kinds, sorts = _sorted_out(answers, lambda a: _SAID_ALIKE(a) + claim.former(a.id), _storable_sort)
         return self._retry_policy() | {
             "token": claim.token,
             **_keys(answers),
-            "kinds": array(kinds),
+            "kinds": array_of_few(kinds),
             "tickets": text_array([a.ticket_id for a in answers]),
             "versions": _versions(answers),
             "statuses": [sort[0] for sort in sorts],
-            "spent": [sort[1] for sort in sorts],
-            "paced": [sort[2] for sort in sorts],
-            "codes": [sort[3] for sort in sorts],
-            "messages": [sort[4] for sort in sorts],
-            "floors_ms": [sort[5] for sort in sorts],
-            "projects": [sort[6] for sort in sorts],
-            "not_befores": [sort[7] for sort in sorts],
+            "spent": [int(sort[1]) for sort in sorts],
+            "paced": [sort[1] for sort in sorts],
+            "codes": [sort[2] for sort in sorts],
+            "messages": [sort[3] for sort in sorts],
+            "floors_ms": [sort[4] for sort in sorts],
+            "projects": [sort[5] for sort in sorts],
+            "not_befores": [sort[6] for sort in sorts],
             "types": [sort[8] for sort in sorts],
             "formers": [sort[9] for sort in sorts],
-            "request_ids": array(requests),
+            "request_ids": uuid_array(requests),
             "request_outcomes": list(requests.values()),
             "receipt_ms": self._settings.receipt_first_poll_ms,
             "finish": finish,
@@ -415,7 +433,7 @@ class Claims:
         parameters = self._retry_policy() | {
             "token": claim.token,
             **_keys([a.awaiting for a in answers]),
-            "kinds": array(kinds),
+            "kinds": array_of_few(kinds),
             "statuses": [sort[0] for sort in sorts],
             "spent": [sort[1] for sort in sorts],
             "paced": [sort[2] for sort in sorts],
@@ -471,7 +489,7 @@ class Claims:
         if not gone:
             return 0
         parameters = {
-            "installations": array([a.installation_id for a in gone]),
+            "installations": uuid_array([a.installation_id for a in gone if a.installation_id]),
             "versions": array([a.token_version for a in gone]),
             "reasons": text_array([(a.error_code or "invalid")[:100] for a in gone]),
             "now": now,
@@ -567,12 +585,11 @@ def _queue(connection: Connection, days: Sequence[date], ids: Sequence[int], due
 
 
 def _keys(deliveries: Sequence[Delivery] | Sequence[Awaiting] | Sequence[Answer]) -> dict[str, str]:
-    days = {day: str(day) for day in {d.event_day for d in deliveries}}  # few: written once each
-    return {"days": array([days[d.event_day] for d in deliveries]), "ids": array([d.id for d in deliveries])}
+    return {"days": array_of_few([d.event_day for d in deliveries]), "ids": array([d.id for d in deliveries])}
 
 
 def _versions(of: Sequence[Delivery] | Sequence[Answer]) -> str:
-    return array(["NULL" if each.token_version is None else each.token_version for each in of])
+    return array_of_few([each.token_version for each in of])
 
 
 def _words(said: str | None) -> str | None:
@@ -580,20 +597,9 @@ def _words(said: str | None) -> str | None:
     return storable(scrub(said), 500) if said else None
 
 
-def _sort_of(answer: Answer, delivery: Delivery | None) -> tuple[Any, ...]:
-    return (
-        answer.status,
-        int(answer.attempted),
-        answer.attempted,
-        storable(answer.error_code, 100),
-        _words(answer.error_message),
-        answer.retry_after_ms,
-        answer.project,
-        answer.not_before,
-        delivery.event_type if delivery else None,
-        delivery.status if delivery else None,
-        answer.request,
-    )
+def _storable_sort(sort: tuple[Any, ...]) -> tuple[Any, ...]:
+    status, attempted, code, message, *rest = sort
+    return status, attempted, storable(code, 100), _words(message), *rest
 
 
 def _receipt_sort_of(answer: ReceiptAnswer) -> tuple[Any, ...]:
@@ -607,8 +613,14 @@ def _receipt_sort_of(answer: ReceiptAnswer) -> tuple[Any, ...]:
     )
 
 
-def _sorted_out(answers: Sequence[Any], sort_of: Callable[[Any], Hashable]) -> tuple[list[int], list[Any]]:
-    """Number the different sorts of answers from 1 on: most of a batch is of one sort, and is written as one number."""
+def _sorted_out(
+    answers: Sequence[Any], sort_of: Callable[[Any], Hashable], written: Callable[[Any], Hashable] = lambda sort: sort
+) -> tuple[list[int], list[Any]]:
+    """Number the different sorts of answers from 1 on: most of a batch is of one sort, and is written as one number.
+
+    `written` makes of a sort what is written of it; sorts of which the same is written are one.
+    """
+    sorts = [sort_of(answer) for answer in answers]
     numbers: dict[Hashable, int] = {}
-    kinds = [numbers.setdefault(sort_of(answer), len(numbers) + 1) for answer in answers]
-    return kinds, list(numbers)
+    number_of = {sort: numbers.setdefault(written(sort), len(numbers) + 1) for sort in dict.fromkeys(sorts)}
+    return [number_of[sort] for sort in sorts], list(numbers)
