@@ -2559,6 +2559,8 @@ CREATE INDEX due_chunks_event ON relevo.due_chunks USING btree (event_id, id);
 
 CREATE INDEX due_chunks_next ON relevo.due_chunks USING btree (project, lane, due_at, id);
 
+CREATE INDEX event_audience_phone ON relevo.event_audience USING btree (installation_id);
+
 CREATE INDEX event_progress_deltas_event ON relevo.event_progress_deltas USING btree (event_id);
 
 CREATE INDEX event_repeats_held ON relevo.event_repeats USING btree (event_id) WHERE (held_at IS NOT NULL);
@@ -2595,11 +2597,17 @@ CREATE INDEX push_tallies_recent ON relevo.push_tallies USING btree (project, at
 
 CREATE INDEX worker_runs_by_cycle ON relevo.worker_runs USING btree (cycle, source, started_at DESC, id DESC);
 
+CREATE INDEX worker_runs_by_slot ON relevo.worker_runs USING btree (cycle, source, slot_at) WHERE (slot_at IS NOT NULL);
+
 CREATE INDEX worker_runs_open ON relevo.worker_runs USING btree (worker_id) WHERE (outcome = 'running'::text);
 
 CREATE INDEX worker_runs_recent ON relevo.worker_runs USING btree (started_at DESC, id DESC);
 
 CREATE UNIQUE INDEX worker_runs_slot ON relevo.worker_runs USING btree (cycle, source, slot_at) WHERE ((slot_at IS NOT NULL) AND (outcome = ANY (ARRAY['running'::text, 'ok'::text, 'partial'::text])));
+
+CREATE INDEX workers_alive ON relevo.workers USING btree (worker_id) WHERE ((stopped_at IS NULL) AND (lost_at IS NULL));
+
+CREATE INDEX workers_ended ON relevo.workers USING btree (role, GREATEST(stopped_at, lost_at)) WHERE ((stopped_at IS NOT NULL) OR (lost_at IS NOT NULL));
 
 CREATE TRIGGER index_deleted AFTER DELETE ON relevo.notification_preferences REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION relevo.index_preferences();
 

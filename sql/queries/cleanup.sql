@@ -15,10 +15,14 @@ delete from relevo.worker_runs r using old where r.id = old.id;
 -- name: prune_workers
 -- Deletes a batch of workers that ended longer ago than the runs' retention, or a day ago if they were commands that run once.
 with old as materialized (
-  select w.worker_id from relevo.workers w
-   where greatest(w.stopped_at, w.lost_at) < coalesce(%(now)s::timestamptz, now())
-                                             - case w.role when 'run' then %(retention_days)s else 1 end * interval '1 day'
-     and not exists (select from relevo.worker_runs r where r.worker_id = w.worker_id and r.outcome = 'running')
+  select w.worker_id
+    from (values ('run', %(retention_days)s::int), ('tick', 1), ('run-cycle', 1)) as k(role, days)
+    cross join lateral (select w.worker_id from relevo.workers w
+                         where w.role = k.role and (w.stopped_at is not null or w.lost_at is not null)
+                           and greatest(w.stopped_at, w.lost_at) < coalesce(%(now)s::timestamptz, now()) - k.days * interval '1 day'
+                           and not exists (select from relevo.worker_runs r where r.worker_id = w.worker_id and r.outcome = 'running')
+                         order by greatest(w.stopped_at, w.lost_at)
+                         limit %(limit)s) w
    limit %(limit)s
 )
 delete from relevo.workers w using old where w.worker_id = old.worker_id;

@@ -1,37 +1,34 @@
 -- name: list_due_lanes
 -- Finds the projects and lanes that have something due, by skipping along the queue's index, and when the next thing falls due.
-with recursive lane as (
-  (select q.project, q.lane from relevo.due_chunks q order by q.project, q.lane limit 1)
+with recursive lane as ( -- the first of a lane in the index is also the one that falls due first
+  (select q.project, q.lane, q.due_at from relevo.due_chunks q order by q.project, q.lane, q.due_at, q.id limit 1)
   union all
-  select n.project, n.lane
+  select n.project, n.lane, n.due_at
     from lane l
-    cross join lateral (select q.project, q.lane from relevo.due_chunks q
+    cross join lateral (select q.project, q.lane, q.due_at from relevo.due_chunks q
                          where (q.project, q.lane) > (l.project, l.lane)
-                         order by q.project, q.lane limit 1) n
+                         order by q.project, q.lane, q.due_at, q.id limit 1) n
 )
-select l.project, l.lane, extract(epoch from f.due_at - coalesce(%(now)s::timestamptz, now()))::float8 as due_in_s
+select l.project, l.lane, extract(epoch from l.due_at - coalesce(%(now)s::timestamptz, now()))::float8 as due_in_s
   from lane l
-  cross join lateral (select q.due_at from relevo.due_chunks q
-                       where q.project = l.project and q.lane = l.lane order by q.due_at, q.id limit 1) f
- order by f.due_at > coalesce(%(now)s::timestamptz, now()), l.lane desc, f.due_at
+ order by l.due_at > coalesce(%(now)s::timestamptz, now()), l.lane desc, l.due_at
  limit %(limit)s;
 
 -- name: list_due_receipts
 -- Finds the projects that have receipts to ask for, by skipping along their index, and when the next one falls due and may be asked for.
-with recursive named as (
-  (select w.project from relevo.awaited_receipts w order by w.project limit 1)
+with recursive first as ( -- of each project, the one that falls due first of those that nobody has claimed
+  (select w.project, w.look_at from relevo.awaited_receipts w where w.claim_token is null order by w.project, w.look_at, w.id limit 1)
   union all
-  select n.project
-    from named p
-    cross join lateral (select w.project from relevo.awaited_receipts w where w.project > p.project order by w.project limit 1) n
+  select n.project, n.look_at
+    from first f
+    cross join lateral (select w.project, w.look_at from relevo.awaited_receipts w
+                         where w.project > f.project and w.claim_token is null
+                         order by w.project, w.look_at, w.id limit 1) n
 )
-select p.project,
+select f.project,
        extract(epoch from greatest(f.look_at, r.receipts_after, '2000-01-01Z') - coalesce(%(now)s::timestamptz, now()))::float8 as due_in_s
-  from named p
-  left join relevo.projects r on r.project = p.project
-  cross join lateral (select w.look_at from relevo.awaited_receipts w
-                       where w.project = p.project and w.claim_token is null
-                       order by w.look_at, w.id limit 1) f
+  from first f
+  left join relevo.projects r on r.project = f.project
  order by greatest(f.look_at, r.receipts_after)
  limit %(limit)s;
 

@@ -29,7 +29,7 @@ update relevo.worker_runs r
                               r.worker_id, coalesce(to_char(w.last_seen_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), 'an unknown time'))
   from relevo.worker_runs o
   left join relevo.workers w on w.worker_id = o.worker_id
- where r.id = o.id and r.outcome = 'running'
+ where r.id = o.id and r.outcome = 'running' and o.outcome = 'running'
    and (w.worker_id is null or w.lost_at is not null or w.stopped_at is not null or w.started_at > r.started_at)
 returning r.id, r.cycle, r.source, r.worker_id, r.slot_at;
 

@@ -61,23 +61,45 @@ select relevo.retire_month(%(entity)s, %(month)s);
 
 -- name: find_old_items
 -- Finds the oldest month of items that is past its months and may still be moved.
-select date_trunc('month', min(l.created_at) at time zone 'UTC')::date as month
-  from relevo.licitaciones l
- where l.created_at < date_trunc('month', coalesce(%(now)s::timestamptz, now()) at time zone 'UTC' - %(hot_months)s * interval '1 month') at time zone 'UTC'
-   and not exists (select from relevo.archive_exports x
-                    where x.entity = 'licitaciones' and x.month = date_trunc('month', l.created_at at time zone 'UTC')::date and x.state <> 'moving')
-   and date_trunc('month', l.created_at at time zone 'UTC')::date <> all (%(given_up)s::date[]);
+with recursive hot as materialized (
+  select date_trunc('month', coalesce(%(now)s::timestamptz, now()) at time zone 'UTC' - %(hot_months)s * interval '1 month') at time zone 'UTC' as since
+), found as ( -- by skipping along the index from month to month
+  (select date_trunc('month', l.created_at at time zone 'UTC')::date as month from relevo.licitaciones l
+    where l.created_at < (select h.since from hot h)
+    order by l.created_at, l.id limit 1)
+  union all
+  select n.month
+    from found f
+    cross join lateral (select date_trunc('month', l.created_at at time zone 'UTC')::date as month from relevo.licitaciones l
+                         where l.created_at >= (f.month + interval '1 month') at time zone 'UTC' and l.created_at < (select h.since from hot h)
+                         order by l.created_at, l.id limit 1) n
+)
+select min(f.month) as month
+  from found f
+ where not exists (select from relevo.archive_exports x where x.entity = 'licitaciones' and x.month = f.month and x.state <> 'moving')
+   and f.month <> all (%(given_up)s::date[]);
 
 -- name: find_old_events
 -- Finds the oldest month of finished events whose deliveries were retired, or that had none, and that may still be moved.
-select min(relevo.event_month(e)) as month
-  from relevo.notification_events e
- where relevo.event_is_over(e)
-   and (relevo.event_month(e) + interval '1 month')::date + %(retention_days)s::int <= (coalesce(%(now)s::timestamptz, now()) at time zone 'UTC')::date
-   and to_regclass('relevo.notification_deliveries' || to_char(relevo.event_month(e), '_YYYY_MM')) is null
-   and not exists (select from relevo.archive_exports x
-                    where x.entity = 'notification_events' and x.month = relevo.event_month(e) and x.state <> 'moving')
-   and relevo.event_month(e) <> all (%(given_up)s::date[]);
+with recursive past as materialized ( -- the last month that is wholly past the retention
+  select (date_trunc('month', (coalesce(%(now)s::timestamptz, now()) at time zone 'UTC')::date - %(retention_days)s::int) - interval '1 month')::date as month
+), found as ( -- by skipping along the index from month to month
+  (select relevo.event_month(e) as month from relevo.notification_events e
+    where relevo.event_month(e) <= (select p.month from past p)
+    order by relevo.event_month(e), e.id limit 1)
+  union all
+  select n.month
+    from found f
+    cross join lateral (select relevo.event_month(e) as month from relevo.notification_events e
+                         where relevo.event_month(e) > f.month and relevo.event_month(e) <= (select p.month from past p)
+                         order by relevo.event_month(e), e.id limit 1) n
+)
+select min(f.month) as month
+  from found f
+ where to_regclass('relevo.notification_deliveries' || to_char(f.month, '_YYYY_MM')) is null
+   and not exists (select from relevo.archive_exports x where x.entity = 'notification_events' and x.month = f.month and x.state <> 'moving')
+   and f.month <> all (%(given_up)s::date[])
+   and exists (select from relevo.notification_events e where relevo.event_month(e) = f.month and relevo.event_is_over(e));
 
 -- name: retire_items
 -- Moves a batch of a month's items to the cold schema.

@@ -28,9 +28,9 @@ returning id;
 update relevo.worker_runs r
    set slot_at = null, reason = coalesce(r.reason, 'its slot came again: the clock was set back')
  where r.cycle = %(cycle)s and r.source = %(source)s and r.slot_at >= %(slot_at)s
-   and exists (select from relevo.worker_runs f
-                where f.cycle = %(cycle)s and f.source = %(source)s and f.outcome in ('running', 'ok', 'partial')
-                  and f.slot_at > clock_timestamp() + %(slot_ms)s::bigint * interval '1 millisecond');
+   and (select f.slot_at from relevo.worker_runs f
+         where f.cycle = %(cycle)s and f.source = %(source)s and f.outcome in ('running', 'ok', 'partial') and f.slot_at is not null
+         order by f.slot_at desc limit 1) > clock_timestamp() + %(slot_ms)s::bigint * interval '1 millisecond';
 
 -- name: read_slot_wait
 -- Tells for how many seconds a slot's failures keep it closed, or nothing if a run filled it.
@@ -42,10 +42,13 @@ select extract(epoch from max(r.finished_at) + relevo.retry_delay(count(*)::int,
 
 -- name: abandon_running
 -- Ends the runs a former holder of this singleton left open; whoever holds the lease knows that they are dead.
+with open as materialized ( -- all that run are few, all runs of a cycle are not
+  select o.id from relevo.worker_runs o where o.outcome = 'running'
+)
 update relevo.worker_runs r
    set outcome = 'abandoned', finished_at = now(),
        error_message = format('worker %%s lost the lease of %%s to %%s', r.worker_id, r.cycle, %(worker_id)s::text)
- where r.cycle = %(cycle)s and r.source = %(source)s and r.outcome = 'running'
+ where r.id = any (array(select o.id from open o)) and r.cycle = %(cycle)s and r.source = %(source)s and r.outcome = 'running'
 returning r.id, r.worker_id;
 
 -- name: finish_run

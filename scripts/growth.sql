@@ -1,0 +1,102 @@
+-- name: leave_statistics_alone
+-- Keeps autovacuum away from what is measured, so that every round meets the same.
+select format('alter table %%s set (autovacuum_enabled = off)', c.oid::regclass)
+  from pg_class c where c.relnamespace = 'relevo'::regnamespace and c.relkind = 'r';
+
+-- name: take_stock
+-- Does what autovacuum would have done.
+vacuum analyze;
+
+-- name: write_out
+-- Has the server write now what it would otherwise write while somebody is measured.
+checkpoint;
+
+-- name: grow_phones
+-- Makes phones up to a number; each was handled in its app within the last minute, before anything was made for it.
+insert into relevo.device_installations (installation_id, token, handled_before)
+select lpad(to_hex(n), 32, '0')::uuid, 'ExponentPushToken[' || n || ']', now() - interval '30 seconds'
+  from generate_series(%(from)s::int, %(to)s::int) n;
+
+-- name: touch_phones
+-- Says that all phones were handled in the last minute.
+update relevo.device_installations set handled_before = now() - interval '30 seconds';
+
+-- name: add_event
+-- Makes an event that was fanned out today.
+insert into relevo.notification_events (event_type, event_key, title, audience, content_hash, state, event_day, fanout_started_at, fanout_finished_at, fanout_upto)
+values (%(type)s, %(key)s, 'Hello', 'everyone', '', 'fanned', (now() at time zone 'UTC')::date, now(), now(), 0)
+returning id;
+
+-- name: queue_event
+-- Makes the deliveries of an event to so many phones, and queues them as fan-out does.
+with made as (
+  insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, project)
+  select (now() at time zone 'UTC')::date, %(event)s, lpad(to_hex(n), 32, '0')::uuid, %(type)s, %(project)s
+    from generate_series(%(from)s::int, %(to)s::int) n
+  returning id, installation_id, event_day, created_at
+)
+insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error, ids, installations)
+select %(project)s, 'bulk', now() - interval '1 hour', m.event_day, %(event)s, %(type)s, m.created_at, 0, 0, false, array_agg(m.id), array_agg(m.installation_id)
+  from (select m.*, (row_number() over () - 1) / 100 as piece from made m) m
+ group by m.event_day, m.created_at, m.piece;
+
+-- name: queue_short
+-- Puts one delivery of a type with a short lease before all others.
+insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error, ids, installations)
+select %(project)s, 'bulk', now() - interval '2 hours', (now() at time zone 'UTC')::date, %(event)s, 'short', now(), 0, 0, false, array[0::bigint], array[lpad('1', 32, '0')::uuid];
+
+-- name: add_short_type
+-- Makes a type with a short lease.
+insert into relevo.event_types (event_type, lease_ms) values ('short', 15000);
+
+-- name: grow_chunks
+-- Queues deliveries one by one, as events for one phone each do, in a thousand projects.
+insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error, ids, installations)
+select 'p' || n %% 1000, case n %% 10 when 0 then 'urgent' else 'bulk' end, now() - interval '1 hour' + n * interval '1 millisecond',
+       (now() at time zone 'UTC')::date, 1000000000 + n, 'personal', now(), 0, 0, false, array[n::bigint], array[lpad(to_hex(n), 32, '0')::uuid]
+  from generate_series(%(from)s::int, %(to)s::int) n;
+
+-- name: grow_awaited
+-- Awaits receipts one by one, in a thousand projects.
+insert into relevo.awaited_receipts (project, look_at, sent_at, days, ids, installations, tickets, versions, attempts)
+select 'p' || n %% 1000, now() + n * interval '1 millisecond', now(), array[(now() at time zone 'UTC')::date], array[n::bigint],
+       array[lpad(to_hex(n), 32, '0')::uuid], array['ticket'], array[1], array[1::smallint]
+  from generate_series(%(from)s::int, %(to)s::int) n;
+
+-- name: grow_events
+-- Makes events of this month that are over, each for one phone.
+with made as (
+  insert into relevo.notification_events (event_type, event_key, title, audience, content_hash, state, event_day, fanout_started_at, fanout_finished_at, fanout_upto)
+  select 'personal', 'personal ' || n, 'Hello', 'installations', '', 'fanned', (now() at time zone 'UTC')::date, now(), now(), 0
+    from generate_series(%(from)s::int, %(to)s::int) n
+  returning id
+)
+insert into relevo.event_audience (event_id, installation_id) select m.id, lpad(to_hex(m.id), 32, '0')::uuid from made m;
+
+-- name: grow_items
+-- Makes items of this month.
+insert into relevo.licitaciones (namespace, external_id, nombre, sources, fingerprint)
+select 'growth', n::text, 'An item', array['growth'], n::text from generate_series(%(from)s::int, %(to)s::int) n;
+
+-- name: grow_runs
+-- Makes the runs of fifty replicas, spread over a year: slots of singletons and rounds of the rest, one in twenty failed.
+insert into relevo.worker_runs (cycle, source, slot_at, trigger, worker_id, started_at, finished_at, outcome, error_message)
+select case n %% 2 when 0 then 'cleanup' else 'dispatch' end, '', case n %% 2 when 0 then now() - n * interval '30 seconds' end, 'schedule', 'replica-' || n %% 50,
+       now() - n * interval '30 seconds', now() - n * interval '30 seconds' + interval '1 second',
+       case n %% 20 when 0 then 'failed' else 'ok' end, case n %% 20 when 0 then 'no reason' end
+  from generate_series(%(from)s::int, %(to)s::int) n;
+
+-- name: grow_workers
+-- Makes workers that stopped within the last year.
+insert into relevo.workers (worker_id, hostname, pid, version, role, cycles, started_at, last_seen_at, lease_ms, stopped_at)
+select 'gone-' || n, 'host', 1, '0.2.0', 'run', array['dispatch'], now() - interval '1 day', now(), 60000, now()
+  from generate_series(%(from)s::int, %(to)s::int) n;
+
+-- name: add_replicas
+-- Makes fifty workers that live.
+insert into relevo.workers (worker_id, hostname, pid, version, role, cycles, started_at, last_seen_at, lease_ms)
+select 'replica-' || n, 'host', 1, '0.2.0', 'run', array['dispatch'], now(), now() + interval '1 day', 60000 from generate_series(0, 49) n;
+
+-- name: end_event
+-- Cancels an event.
+update relevo.notification_events set state = 'cancelled', ended_at = now() where id = %(event_id)s;
