@@ -156,16 +156,10 @@ with moved as (
          fanout_finished_at = case when %(finished)s then coalesce(%(now)s::timestamptz, now()) end,
          updated_at = coalesce(%(now)s::timestamptz, now())
    where e.id = %(event_id)s
-  returning e.id, e.deliveries_created
-), progress as (
-  insert into relevo.event_progress_deltas (event_id, status, deliveries)
-  select m.id, 'pending', %(created)s from moved m where %(created)s > 0
+  returning e.id
 )
-select m.deliveries_created from moved m;
-
--- name: refresh_statistics
--- Lets the planner see a burst of new deliveries at once.
-select relevo.analyze_day(%(day)s::date);
+insert into relevo.event_progress_deltas (event_id, status, deliveries)
+select m.id, 'pending', %(created)s from moved m where %(created)s > 0;
 
 -- name: wake_dispatch
 -- Wakes dispatch, if it sleeps.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -21,7 +20,6 @@ from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 
 _SQL = queries.load("fanout")
-_BURST = 10_000
 _HELD = Step({"events_held": 1}, items=1, more=True)
 
 
@@ -61,10 +59,7 @@ def step(run: Run) -> Step:
     if sliced is None:
         with run.transaction("bound_by_key") as connection:
             return _sweep(run, connection)
-    done, burst_day = sliced
-    if burst_day is not None:
-        _refresh_statistics(run, burst_day)
-    return done
+    return sliced
 
 
 def _give_up(run: Run, event: Fanning, error: psycopg.Error) -> Step:
@@ -73,31 +68,25 @@ def _give_up(run: Run, event: Fanning, error: psycopg.Error) -> Step:
     return Step(problems=(f"event {event.id}: {normalise_error(error, 200)}",), more=True)
 
 
-def _refresh_statistics(run: Run, day: date) -> None:
-    """Let the planner see a burst of new deliveries at once; what keeps it from looking must not undo them."""
-    with suppress(psycopg.Error), run.transaction() as connection:
-        connection.execute(_SQL["refresh_statistics"], {"day": day})
-
-
 def _pick(run: Run, connection: Connection) -> Fanning | None:
     with connection.cursor(row_factory=class_row(Fanning)) as cursor:
         return cursor.execute(_SQL["pick_event"], {"now": run.now, "given_up": list(run.given_up.events)}).fetchone()
 
 
-def _slice(run: Run, connection: Connection, event: Fanning) -> tuple[Step, date | None]:
-    """Make one slice; return what it did, and the day of a burst that it brought to its end."""
+def _slice(run: Run, connection: Connection, event: Fanning) -> Step:
+    """Make one slice; return what it did."""
     if event.too_late:
         late = "expire_event" if event.event_day is None else "stop_late_fanout"
         connection.execute(_SQL[late], {"event_id": event.id, "now": run.now})
-        return Step({"events_expired": 1}, items=1, more=True), None
+        return Step({"events_expired": 1}, items=1, more=True)
     watch = _watch(run, connection, event)
     if watch is not None and watch.is_stopped():
         watch.hold_unseen()
-        return _HELD, None
+        return _HELD
     day, upto = _begin(run, connection, event) if event.event_day is None else (event.event_day, event.fanout_upto)
     if connection.execute(_SQL["hold_day_open"], {"day": day}).fetchone() != (True,):
         connection.execute(_SQL["end_sealed_event"], {"event_id": event.id, "now": run.now})
-        return Step({"events_expired": 1}, items=1, more=True), None
+        return Step({"events_expired": 1}, items=1, more=True)
     slice_of = {
         "event_id": event.id,
         "audience": event.audience,
@@ -113,15 +102,14 @@ def _slice(run: Run, connection: Connection, event: Fanning) -> tuple[Step, date
     slice_of["upto_seq"] = upto if bound is None else bound[0]
     made = _create(connection, slice_of, watch)
     if made is None:
-        return _HELD, None
+        return _HELD
     targets, created = made
     ending = slice_of | {"targets": targets, "created": created, "finished": finished}
-    total = connection.execute(_SQL["advance_event"], ending).fetchone()
-    burst = finished and total is not None and total[0] >= _BURST
+    connection.execute(_SQL["advance_event"], ending)
     if created:
         connection.execute(_SQL["wake_dispatch"])
     counts = {"targets_selected": targets, "deliveries_created": created, "events_fanned_out": int(finished)}
-    return Step(counts, items=max(1, created), more=True), day if burst else None
+    return Step(counts, items=max(1, created), more=True)
 
 
 def _watch(run: Run, connection: Connection, event: Fanning) -> runaway.Watch | None:
