@@ -33,6 +33,7 @@ ANSWERS = [
     *[row[0] for row in SIGNALS],
     *[as_json({"data": [each, ticket(1)]}) for each in TICKETS],
     *[as_json({"data": [ticket(number) for number in range(count)]}) for count in (0, 1, 2, 3)],
+    *[as_json({"data": [ticket(1), ticket(2)]}, status) for status in (201, 302, 400, 502)],
     as_json({"data": [], "errors": []}),
     as_json({"data": {"a": ticket(1)}}),
     as_json({"data": [{"status": "ok", "id": "a", "worth": float("nan")}, ticket(1)]}),
