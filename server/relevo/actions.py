@@ -4,22 +4,35 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from psycopg import errors as pg
 from psycopg.rows import dict_row
 
-from relevo import queries
+from relevo import insights, queries
 from relevo.config import Settings
-from relevo.db import Database
+from relevo.db import BUSY, Database
 from relevo.errors import UsageError
 from relevo.model import Lane
 
-_SQL = queries.load("actions")
+_SQL = queries.load("actions", "doctor")
 _REDRIVE_BATCH = 1_000
 _RELEASE_BATCH = 1_000
+_REPAIR_BATCH = 1_000
+_REPAIRS = {
+    "not_queued": ("lock_deliveries", "queue_lost"),
+    "queued_twice": ("lock_chunks", "clean_chunks"),
+    "queued_but_ended": ("lock_chunks", "clean_chunks"),
+    "not_awaited": ("lock_deliveries", "await_lost"),
+    "awaited_but_ended": ("lock_awaited", "clean_awaited"),
+    "no_dead_letter": ("lock_deliveries", "add_dead_letters"),
+    "wrong_dead_letter": ("lock_dead_letters", "remove_dead_letters"),
+}
+"""Per kind of what is misplaced: what is locked, and what is then looked at again and written."""
 
 
 def pause(database: Database, cycle: str, reason: str, *, source: str = "") -> None:
@@ -138,6 +151,31 @@ def redrive(database: Database, which: DeadLetters) -> int:
             incident = {"project": project, "detail": f"{count} dead letters were opened again"}
             connection.execute(_SQL["tell_redriven"], incident)
     return by_project.total()
+
+
+def repair(database: Database, *, now: datetime | None = None) -> Counter[str]:
+    """Put deliveries where they must stand, in batches; return how many per kind. What is locked is left for later."""
+    done: Counter[str] = Counter()
+    for found in insights.find_misplaced(database, now=now):
+        for start in range(0, len(found.ids), _REPAIR_BATCH):
+            with suppress(*BUSY):
+                done[found.kind] += _repair(database, found, slice(start, start + _REPAIR_BATCH), now)
+    if done["not_queued"]:
+        with database.connection() as connection:
+            connection.execute(_SQL["wake_dispatch"])
+    return +done
+
+
+def _repair(database: Database, found: insights.Misplaced, batch: slice, now: datetime | None) -> int:
+    lock, write = _REPAIRS[found.kind]
+    places = sorted({place for each in found.places[batch] for place in each})
+    with database.transaction() as connection:
+        connection.execute(_SQL["lock_repairs"])
+        wanted = {"days": found.days[batch], "ids": found.ids[batch], "places": places}
+        locked = connection.execute(_SQL[lock], wanted).fetchall()
+        keys = {"days": [row[0] for row in locked], "ids": [row[-1] for row in locked], "now": now}
+        row = connection.execute(_SQL[write], keys).fetchone()
+    return int(row[0]) if row else 0
 
 
 def release_project(database: Database, project: str) -> bool:

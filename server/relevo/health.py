@@ -57,6 +57,54 @@ def in_words(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} days"
 
 
+MISPLACED = {
+    "not_queued": (
+        ("open delivery stands", "open deliveries stand"),
+        "in no chunk and no claim, and will never be sent",
+        "`relevo doctor --repair` queues them.",
+    ),
+    "queued_twice": (
+        ("delivery stands", "deliveries stand"),
+        "in more than one chunk or claim, and may be pushed twice",
+        "`relevo doctor --repair` leaves each in one; what two claims hold is left until they end.",
+    ),
+    "queued_but_ended": (
+        ("delivery is", "deliveries are"),
+        "queued although gone or not to be sent any more, and may be pushed again",
+        "`relevo doctor --repair` takes them out of the queue.",
+    ),
+    "not_awaited": (
+        ("sent delivery stands", "sent deliveries stand"),
+        "in no awaited receipts, and will never be confirmed",
+        "`relevo doctor --repair` has them asked for.",
+    ),
+    "awaited_but_ended": (
+        ("receipt is", "receipts are"),
+        "awaited of deliveries that are gone or wait for none, which is harmless",
+        "The receipt cycle drops them within a day, and `relevo doctor --repair` at once.",
+    ),
+    "no_dead_letter": (
+        ("failed delivery is", "failed deliveries are"),
+        "not among the dead letters, where a redrive looks",
+        "`relevo doctor --repair` adds them.",
+    ),
+    "wrong_dead_letter": (
+        ("dead letter is", "dead letters are"),
+        "of deliveries that are gone or did not fail, and would stop their next failure from being written",
+        "`relevo doctor --repair` removes them.",
+    ),
+}
+"""What can be wrong with where deliveries stand: how many of what, how, and the next step."""
+HARMLESS = frozenset({"awaited_but_ended"})
+
+
+def say_misplaced(kind: str, count: int, examples: Sequence[int]) -> str:
+    """Tell how many deliveries do not stand where they must, and name the first of them."""
+    (one, many), how, _ = MISPLACED[kind]
+    named = ", ".join(map(str, examples)) + (" …" if count > len(examples) else "")
+    return f"{in_numbers(count, one, many)} {how}: {named}."
+
+
 def in_numbers(count: int, one: str, many: str = "") -> str:
     """Write a count with its noun: 1 event, 3 events, 10,000 or more events."""
     number = f"{count:,}" if count < MOST_COUNTED else f"{MOST_COUNTED:,} or more"

@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date, datetime
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
 from psycopg import errors as pg
 from psycopg.rows import dict_row
 
-from relevo import door, queries
+from relevo import door, migrate, queries
 from relevo.config import CYCLES, Settings
 from relevo.cycles.ingest import REJECT_ATTEMPTS
 from relevo.db import Database
 from relevo.errors import MigrationError
-from relevo.health import MOST_COUNTED, Seen, find_problems, why_it_waits
+from relevo.health import HARMLESS, MISPLACED, MOST_COUNTED, Seen, find_problems, say_misplaced, why_it_waits
 
-_SQL = queries.load("insights")
+_SQL = queries.load("insights", "doctor")
 MAX_LIMIT = 1_000
+_DELIVERIES_AT_ONCE = 20_000
+_CHUNKS_AT_ONCE = 200
+_YOUNG_MS = 120_000
+_EXAMPLES = 3
 
 Row = dict[str, Any]
 
 
 def _rows(database: Database, statement: str, **parameters: object) -> list[Row]:
+    with _of_this_version(), database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(_SQL[statement], parameters).fetchall()
+
+
+@contextmanager
+def _of_this_version() -> Iterator[None]:
     try:
-        with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
-            return cursor.execute(_SQL[statement], parameters).fetchall()
+        yield
     except (pg.UndefinedTable, pg.InvalidSchemaName, pg.UndefinedColumn, pg.UndefinedFunction) as error:
         raise MigrationError(
             "This database has no relevo schema of this version.", hint="Run `relevo migrate`."
@@ -181,3 +193,84 @@ def held(database: Database) -> list[Row]:
 def health(database: Database, settings: Settings) -> Health:
     """Tell what is wrong."""
     return status(database, settings).health
+
+
+@dataclass(frozen=True)
+class Misplaced:
+    """Deliveries that do not stand where they must, each with the chunks or awaited receipts that are wrong."""
+
+    kind: str
+    days: list[date]
+    ids: list[int]
+    places: list[list[int]]
+
+
+def find_misplaced(database: Database, *, now: datetime | None = None) -> Iterator[Misplaced]:
+    """Look at all deliveries that are not sealed, piece by piece, and at all that says where they stand.
+
+    What changed within the last two minutes is left alone.
+    """
+    with _of_this_version(), database.connection() as connection:
+        months = [row[0] for row in connection.execute(_SQL["list_open_months"])]
+    for month in months:
+        bounds = {"month": month, "now": now, "young_ms": _YOUNG_MS}
+        yield from _walk(database, "look_at_deliveries", month, _DELIVERIES_AT_ONCE, bounds)
+    yield from _walk(database, "look_at_chunks", None, _CHUNKS_AT_ONCE)
+    yield from _walk(database, "look_at_awaited", None, _CHUNKS_AT_ONCE)
+    yield from _walk(database, "look_at_dead_letters", date.min, _DELIVERIES_AT_ONCE)
+
+
+def _walk(
+    database: Database, statement: str, after_day: date | None, limit: int, bounds: Mapping[str, object] | None = None
+) -> Iterator[Misplaced]:
+    after_id, more = 0, True
+    while more:
+        piece = {"after_day": after_day, "after_id": after_id, "limit": limit} | dict(bounds or {})
+        with _of_this_version(), database.transaction() as connection:
+            rows = connection.execute(_SQL[statement], piece).fetchall()
+        more = False
+        for kind, found in groupby(rows, lambda row: row[0]):
+            days, ids, places = zip(*((row[1], row[2], row[3] or []) for row in found), strict=True)
+            if kind == "end":
+                after_day, after_id, more = days[0], ids[0], places[0] == [limit]
+            else:
+                yield Misplaced(kind, list(days), list(ids), list(places))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that does not fit together: a sentence that names it, and the next step."""
+
+    kind: str
+    what: str
+    hint: str
+    deliveries: int = 0
+    harmless: bool = False
+
+
+def examine(database: Database, *, now: datetime | None = None) -> list[Finding]:
+    """Look for what does not fit together: schema and version, workers, and where deliveries stand."""
+    if missing := migrate.plan(database):
+        count = "A migration is" if len(missing) == 1 else f"{len(missing)} migrations are"
+        return [Finding("migrations_missing", f"{count} missing, from {missing[0]} on.", "Run `relevo migrate`.")]
+    workers = [_old_worker(row) for row in _rows(database, "list_old_workers", now=now)]
+    return workers + _misplaced(database, now)
+
+
+def _old_worker(row: Row) -> Finding:
+    name = f"{row['worker_id']} (on {row['hostname']}, process {row['pid']})"
+    what = f"Worker {name} is of version {row['version']}, which can write no delivery any more."
+    return Finding("old_worker", what, "Stop it, and start this version in its place.")
+
+
+def _misplaced(database: Database, now: datetime | None) -> list[Finding]:
+    counts: dict[str, int] = dict.fromkeys(MISPLACED, 0)
+    examples: dict[str, list[int]] = {kind: [] for kind in MISPLACED}
+    for found in find_misplaced(database, now=now):
+        counts[found.kind] += len(found.ids)
+        examples[found.kind] = [*examples[found.kind], *found.ids][:_EXAMPLES]
+    return [
+        Finding(kind, say_misplaced(kind, count, examples[kind]), MISPLACED[kind][2], count, kind in HARMLESS)
+        for kind, count in counts.items()
+        if count
+    ]

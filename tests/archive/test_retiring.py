@@ -25,7 +25,7 @@ from months import (
 from deliveries import states
 from phones import add_phones, fan_out, reached
 from processes import PATIENCE_S, eventually
-from relevo import actions, door
+from relevo import actions, door, insights
 from relevo.cycles import ingest
 from relevo.delivery.rendering import tender
 from relevo.door import Event
@@ -251,6 +251,25 @@ def test_a_month_with_a_lost_delivery_is_told_and_holds_up_no_other(build, conn)
     assert exports(conn)["notification_deliveries", f"{month_ago(4):%Y-%m}"] == "retired"
     assert ("notification_deliveries", f"{OLD:%Y-%m}") not in exports(conn)
     assert conn.execute(f"select id from {HOT} where completed_at is null").fetchall() == [(lost,)]
+
+
+@pytest.mark.parametrize("status", ["pending", "sent"])
+def test_a_month_with_a_lost_delivery_is_retired_after_a_repair(build, conn, status) -> None:
+    """Until a delivery that stands nowhere was put where it belongs its month is not sealed; then it is, with it closed."""
+    add_old_deliveries(conn, OLD, 5, status=status)
+    conn.execute("delete from relevo.due_chunks")
+    conn.execute("delete from relevo.awaited_receipts")
+    app = build()
+    refused = clean_up(app)
+    assert "5 of its deliveries are neither finished nor in any queue; `relevo doctor --repair`" in refused.error
+    kind = "not_queued" if status == "pending" else "not_awaited"
+    assert [each.kind for each in insights.examine(app.database)] == [kind]
+    assert actions.repair(app.database) == {kind: 5}
+    assert clean_up(app).outcome == "ok"
+    assert exports(conn)["notification_deliveries", f"{OLD:%Y-%m}"] == "retired"
+    ended = conn.execute(f"select status, count(*) from {COLD} group by 1").fetchall()
+    assert ended == [("expired" if status == "pending" else "unconfirmed", 5)]
+    assert insights.examine(app.database) == []
 
 
 def lost_one(conn: psycopg.Connection[Any]) -> int:

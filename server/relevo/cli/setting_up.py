@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from relevo import __version__, app, config, embedded, migrate
-from relevo.cli.common import AsJson, load_settings, open_database, out, print_json
+from relevo import __version__, actions, app, config, embedded, insights, migrate
+from relevo.cli.common import FAILED, OK, AsJson, load_settings, open_database, out, print_json, print_wrapped
 from relevo.db import psql_call
 from relevo.errors import UsageError
 
@@ -28,6 +30,38 @@ def migrate_command(
         out.print(f"{'would run' if plan else 'ran'} {migration}")
     if not chosen:
         out.print("The schema is up to date.")
+
+
+@cli.command(epilog="Example: `relevo doctor --repair`, after `relevo doctor` found something.")
+def doctor(
+    repair: Annotated[bool, typer.Option("--repair", help="Mend what can be mended while everything runs on.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Look for what does not fit together: the schema, old workers, deliveries that stand in no queue or in two.
+
+    Exit code 1 if something is wrong; with --repair, if something is left. It reads all deliveries that are not
+    archived, piece by piece, and leaves alone what changed within the last two minutes.
+    """
+    settings = load_settings()
+    with open_database(settings) as database:
+        repaired = actions.repair(database) if repair else {}
+        found = insights.examine(database)
+    if as_json:
+        print_json([{"kind": kind, "repaired": count} for kind, count in repaired.items()])
+        print_json([asdict(each) for each in found])
+    else:
+        _print_findings(repaired, found)
+    raise typer.Exit(OK if all(each.harmless for each in found) else FAILED)
+
+
+def _print_findings(repaired: Mapping[str, int], found: Sequence[insights.Finding]) -> None:
+    for kind, count in repaired.items():
+        out.print(f"Repaired: {count:,} {kind.replace('_', ' ')}.")
+    for each in found:
+        head, style = ("Harmless:", "yellow") if each.harmless else ("Wrong:", "bold red")
+        print_wrapped(head, f"{each.what} {each.hint}", style)
+    if not found:
+        out.print("[green]Everything stands where it must.[/]")
 
 
 @cli.command(name="config")
