@@ -1703,6 +1703,7 @@ CREATE TABLE relevo.cycle_state (
     last_ok_at timestamp with time zone,
     failures integer DEFAULT 0 NOT NULL,
     slots_skipped bigint DEFAULT 0 NOT NULL,
+    shared_at timestamp with time zone,
     CONSTRAINT cycle_state_check CHECK (((paused_at IS NULL) = (paused_reason IS NULL))),
     CONSTRAINT cycle_state_failures_check CHECK ((failures >= 0)),
     CONSTRAINT cycle_state_paused_reason_check CHECK (((length(paused_reason) >= 1) AND (length(paused_reason) <= 300))),
@@ -1717,6 +1718,8 @@ COMMENT ON COLUMN relevo.cycle_state.round_gap_s IS 'How many seconds lie betwee
 COMMENT ON COLUMN relevo.cycle_state.failures IS 'How many rounds in a row have failed.';
 
 COMMENT ON COLUMN relevo.cycle_state.slots_skipped IS 'Slots and ticks that were not run because another run had them, or for a reason told before.';
+
+COMMENT ON COLUMN relevo.cycle_state.shared_at IS 'When a replica last took its turn to do what one does for all of them.';
 
 CREATE TABLE relevo.cycle_terms (
     cycle text NOT NULL,

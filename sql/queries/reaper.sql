@@ -13,6 +13,17 @@ select c.token, c.worker_id, c.cycle, cardinality(c.ids) as deliveries,
 -- Tells the former holder that its claim is gone, and wakes the cycle that can go on with it.
 select pg_notify('relevo_lost', %(token)s::text), pg_notify('relevo_wake', %(cycle)s);
 
+-- name: take_turn
+-- Takes the turn to do what one replica does for the fleet; finds nothing if another took it within the interval, and locks nothing then.
+insert into relevo.cycle_state as s (cycle, source, shared_at)
+select 'reaper', '', now()
+ where not exists (select from relevo.cycle_state f
+                    where f.cycle = 'reaper' and f.source = ''
+                      and f.shared_at between now() - %(every_ms)s * interval '1 millisecond' and now() + %(every_ms)s * interval '1 millisecond')
+on conflict (cycle, source) do update set shared_at = excluded.shared_at
+ where (s.shared_at between now() - %(every_ms)s * interval '1 millisecond' and now() + %(every_ms)s * interval '1 millisecond') is not true
+returning s.cycle;
+
 -- name: mark_lost_workers
 -- Notices the workers that fell silent for longer than their lease without saying goodbye; whoever asks lives.
 update relevo.workers w

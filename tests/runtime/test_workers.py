@@ -8,7 +8,8 @@ from typing import Any
 import psycopg
 
 from processes import eventually, never
-from relevo.model import Step
+from relevo.app import App
+from relevo.model import Step, Trigger
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 from relevo.runtime.workers import make_worker_id
@@ -161,3 +162,31 @@ def test_an_abandoned_slot_is_called_out(build, conn, dsn: str) -> None:
         report = reaping.runner.run(reaping.registry["reaper"], "schedule")
         assert report.counts == {"workers_lost": 1, "runs_abandoned": 1}
         assert [call.payload for call in ear.notifies(timeout=60, stop_after=1)] == ["nightly"]
+
+
+def test_replicas_share_what_one_does_for_all(build, conn) -> None:
+    """Within an interval one replica folds counts and looks for the lost; each takes back expired claims all the same."""
+    first, second = build(worker_id="first"), build(worker_id="second")
+
+    def reap(worker: App, trigger: Trigger = "schedule") -> tuple[int, int]:
+        """Leave a count to be folded and an expired claim; return how many of each a round leaves."""
+        conn.execute("insert into relevo.event_progress_deltas (event_id, status, deliveries) values (1, 'pending', 1)")
+        conn.execute(
+            "insert into relevo.claims (token, worker_id, cycle, claimed_at, lease_ms, leased_until, days, ids)"
+            " values (gen_random_uuid(), 'gone', 'dispatch', 'epoch', 1, 'epoch', '{}', '{}')"
+        )
+        worker.runner.run(worker.registry["reaper"], trigger)
+        left = "select (select count(*) from relevo.event_progress_deltas), (select count(*) from relevo.claims)"
+        row = conn.execute(left).fetchone()
+        assert row is not None
+        return row[0], row[1]
+
+    assert reap(first) == (0, 0)
+    assert reap(second) == (1, 0)
+    assert reap(first) == (2, 0)
+    conn.execute("update relevo.cycle_state set shared_at = now() - interval '1 hour' where cycle = 'reaper'")
+    assert reap(second) == (0, 0)
+    conn.execute("update relevo.cycle_state set shared_at = now() + interval '1 hour' where cycle = 'reaper'")
+    assert reap(first) == (0, 0), "the clock was set back"
+    assert reap(second) == (1, 0)
+    assert reap(second, "manual") == (0, 0)

@@ -42,21 +42,40 @@ def cycle(settings: Settings) -> Cycle:
 
 
 def step(run: Run) -> Step:
-    """Take back some expired claims, each in its own transaction; fold counts; look for lost workers."""
+    """Take back some expired claims, each in its own transaction; then do what one replica does for all of them."""
     counts, problems = _reap_some(run)
     reaped = counts["claims_reaped"]
+    if _is_our_turn(run):
+        counts += _keep_up(run)
+    items = sum(counts[name] for name in _TAKEN_BACK)
+    return Step(dict(counts), items, more=reaped == _CLAIMS_PER_STEP, problems=tuple(problems))
+
+
+def _is_our_turn(run: Run) -> bool:
+    """Tell whether nobody in the fleet just did what once per interval is enough for; by hand it is always done."""
+    if run.context.trigger in ("manual", "tick"):
+        return True
+    every_ms = (
+        run.settings.reaper_interval_ms * 3 // 4
+    )  # less than a round's pause: one replica alone is always in time
     with run.transaction() as connection:
-        folded = connection.execute(_SQL["fold_progress"], {"limit": _FOLDS_PER_STEP}).fetchone()
+        return connection.execute(_SQL["take_turn"], {"every_ms": every_ms}).fetchone() is not None
+
+
+def _keep_up(run: Run) -> Counter[str]:
+    """Fold counts until few are left, forget what no brake looks at, and look for lost workers."""
+    folded = (_FOLDS_PER_STEP,)
+    while folded == (_FOLDS_PER_STEP,) and run.may_go_on():
+        with run.transaction() as connection:
+            folded = connection.execute(_SQL["fold_progress"], {"limit": _FOLDS_PER_STEP}).fetchone() or (0,)
     with run.transaction() as connection:
-        counts += Counter(events_held=runaway.fold_repeats(connection, run.settings, _FOLDS_PER_STEP, run.now))
+        counts = Counter(events_held=runaway.fold_repeats(connection, run.settings, _FOLDS_PER_STEP, run.now))
     with run.transaction() as connection:
         window_ms = max(run.settings.push_brake_window_ms, _TALLIES_SHOWN_MS)
         connection.execute(_SQL["fold_tallies"], {"window_ms": window_ms, "limit": _FOLDS_PER_STEP, "now": run.now})
         connection.execute(_SQL["prune_refused_events"], {"limit": _FOLDS_PER_STEP, "now": run.now})
     with run.transaction() as connection:
-        counts += end_lost_workers(connection, run.context.worker_id)
-    more = reaped == _CLAIMS_PER_STEP or folded == (_FOLDS_PER_STEP,)
-    return Step(dict(counts), sum(counts[name] for name in _TAKEN_BACK), more=more, problems=tuple(problems))
+        return counts + end_lost_workers(connection, run.context.worker_id)
 
 
 def _reap_some(run: Run) -> tuple[Counter[str], list[str]]:
