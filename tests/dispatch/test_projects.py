@@ -36,6 +36,20 @@ def duration(workers: list[Relay]) -> float:
     return time.monotonic() - began
 
 
+def counted_looks(worker: Relay, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Note when a worker looks for due lanes."""
+    looks: list[float] = []
+    projects = worker.app.services.projects
+    look = projects.due_lanes
+
+    def due_lanes(now: Any = None) -> Any:
+        looks.append(time.monotonic())
+        return look(now)
+
+    monkeypatch.setattr(projects, "due_lanes", due_lanes)
+    return looks
+
+
 class TestBucket:
     """The rate, shared by the fleet."""
 
@@ -91,6 +105,38 @@ class TestBucket:
         worker.travel(hours=1, seconds=5)
         worker.dispatch(at_most=1)
         assert worker.states() == {"sent": 2, "pending": 18}
+
+    def test_nobody_looks_again_and_again_while_it_fills(self, relay, monkeypatch) -> None:
+        """A run that waits for its rate looks a few times for each request it makes, not twenty times a second."""
+        worker = relay(push_rate_per_second=10, push_chunk_size=10)
+        looks = counted_looks(worker, monkeypatch)
+        worker.add_phones(40)
+        worker.tell_everyone()
+        worker.dispatch()
+        worker.everyone_received(1)
+        assert worker.posts() >= 3
+        assert len(looks) <= 6 * worker.posts(), "one that looks every 50 ms looks twenty times for each"
+
+    def test_who_waits_hears_of_others_work(self, relay, conn, monkeypatch) -> None:
+        """A run that waits says that it is to be woken, and a call makes it look: other projects do not wait with it."""
+        monkeypatch.setattr("relevo.cycles.dispatch._LONGEST_REST_S", 3_600.0)
+        worker = relay()
+        worker.tell("ana")
+        conn.execute(
+            "insert into relevo.push_connections (project, worker_id, connections, leased_until)"
+            " values ('default', 'other', %s, now() + interval '1 hour')",
+            [worker.app.settings.outbox_concurrency],
+        )
+        asleep = "select from relevo.cycle_state where cycle = 'dispatch' and asleep"
+        with beside(worker.dispatch):
+            eventually(lambda: worker.rows(asleep), "the run says that it rests")
+            worker.add_phones(1, "elsewhere", project="elsewhere")
+            worker.tell("elsewhere0")
+            worker.app.runner.call(worker.app.registry["dispatch"])
+            eventually(lambda: worker.received("elsewhere0"), "the other project's push is sent")
+            assert worker.received("ana") == 0
+            conn.execute("delete from relevo.push_connections where worker_id = 'other'")
+        worker.everyone_received(1)
 
     def test_each_project_has_its_own(self, relay) -> None:
         """One whose bucket is empty holds up no other."""

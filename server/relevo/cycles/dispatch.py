@@ -29,6 +29,8 @@ from relevo.runtime.timing import Every, doubled
 _log = structlog.get_logger("relevo.dispatch")
 
 _LOOK_EVERY_S = 0.05
+_MOMENT_S = 0.005
+_LONGEST_REST_S = 0.5  # a call may go astray, and what others hand back is called out to nobody
 _BATCHES_AT_ONCE = 32
 _BATCHES_PER_LANE = 8
 _WORTH_WAITING_S = 2.0
@@ -89,9 +91,13 @@ class _Drain:
     """How often in a row a lane's rows were locked or slow."""
     due: list[DueLane] = field(default_factory=list)
     looked_at: float = -_NEVER
+    asked_at: float = -_NEVER
+    """When the fleet was last told to call us."""
     claimed: int = 0
     left_behind: bool = False
     """Whether a batch ended since the last look, and may have handed something back."""
+    cut_short: bool = False
+    """Whether a claim since the last look took less than it might: more may be due, of another lease."""
     counts: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
@@ -163,15 +169,31 @@ class _Drain:
         return any(True for _ in self._soon())
 
     def _look(self) -> None:
-        if time.monotonic() - self.looked_at < _LOOK_EVERY_S:
+        if time.monotonic() < self._look_at():
             return
+        self.run.woken.clear()  # before the look: a call that comes during it is worth another
         try:
             due = self.services.projects.due_lanes(self.run.now)
             self.due = [lane for lane in due if self.services.serves(lane.project)]
         except BUSY as error:
             self._tell(f"what is due could not be read: {normalise_error(error, 200)}")
         self.looked_at = time.monotonic()
-        self.left_behind = False
+        self.left_behind = self.cut_short = False
+
+    def _look_at(self) -> float:
+        """Return when to look again: in a moment if something may have changed, else once something may be sent.
+
+        While a run only waits for a rate, a breaker, connections or room, what is new is called out to it.
+        """
+        soon = self.looked_at + _LOOK_EVERY_S
+        if self.left_behind or self.cut_short or self.run.woken.is_set() or time.monotonic() < soon:
+            return soon
+        if self.asked_at < self.looked_at - 2 * _LONGEST_REST_S:  # others may have said in between that nobody rests
+            self.run.ask_to_be_woken()
+            self.asked_at = time.monotonic()
+            return soon  # what came before that was not called out
+        later = [self.looked_at + lane.due_in_s for lane in self.due if lane.due_in_s > 0]
+        return max(soon, min([self.looked_at + _LONGEST_REST_S, *later]))
 
     def _look_anew(self) -> bool:
         """Look once more after the last batch: what it left behind, of another lease or for a new token, may be due."""
@@ -311,6 +333,7 @@ class _Drain:
         pool.halted = False
         count = len(batch.claim.deliveries) if batch else 0
         if count < allowance.grant.count:
+            self.cut_short = True
             self.due = [each for each in self.due if _key(each) != _key(lane)]
         if batch is None:
             pause_s = _NOT_OURS_S if self.services.claims.limited else _LOOK_EVERY_S
@@ -366,7 +389,7 @@ class _Drain:
         if not self.under_way and not self.claiming:
             time.sleep(min(_LOOK_EVERY_S, max(0.0, self._next_chance_s())))
             return
-        timeout = max(0.001, min(_LOOK_EVERY_S, self._next_chance_s()))
+        timeout = max(_MOMENT_S, min(_LOOK_EVERY_S, self._next_chance_s()))
         awaited: list[Future[Any]] = [*self.under_way, *self.claiming]
         wait(awaited, timeout=timeout, return_when=FIRST_COMPLETED)
         self.helpers = [each for each in self.helpers if not each.done()]

@@ -62,6 +62,7 @@ class Runner:
         self._clock = clock
         self._locks: dict[str, threading.Lock] = {}
         self._told_skips: dict[str, datetime] = {}
+        self._calls: dict[str, threading.Event] = {}
         self.stopping = threading.Event()
 
     def run(
@@ -131,6 +132,7 @@ class Runner:
             self.stopping,
             begun=held is not None,
             clock=self._clock,
+            woken=self._call_of(cycle),
         )
         with structlog.contextvars.bound_contextvars(run_id=context.run_id, cycle=cycle.key, worker_id=self._worker_id):
             try:
@@ -150,6 +152,13 @@ class Runner:
         slotted = cycle.singleton and (trigger in ("schedule", "wake-up") if by_slot is None else by_slot)
         slot_at = cycle.timing.slot_at(started_at) if slotted else None
         return RunContext(run_id, cycle.name, cycle.source, trigger, self._worker_id, slot_at, started_at), paused
+
+    def _call_of(self, cycle: Cycle) -> threading.Event:
+        return self._calls.setdefault(cycle.key, threading.Event())
+
+    def call(self, cycle: Cycle) -> None:
+        """Tell the run of a cycle that is under way, if it cares, that there may be more work."""
+        self._call_of(cycle).set()
 
     def leave(self) -> None:
         """Wait for no run any more: the process is about to end."""

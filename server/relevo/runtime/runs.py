@@ -110,6 +110,8 @@ class Run:
     """When it last got on, by the monotonic clock."""
     abandoned: threading.Event = field(default_factory=threading.Event)
     clock: Callable[[], datetime | None] = lambda: None
+    woken: threading.Event = field(default_factory=threading.Event)
+    """Set when somebody calls the cycle while it runs; the run may look, and clears it then."""
 
     @property
     def now(self) -> datetime | None:
@@ -143,6 +145,11 @@ class Run:
                 self.held.fence(connection)
             yield connection
             self.progress()
+
+    def ask_to_be_woken(self) -> None:
+        """Say in table state that this cycle rests, though its run goes on, so that it is called when there is work."""
+        with self.database.connection() as connection:
+            connection.execute(_SQL["set_asleep"], {"cycle": self.context.cycle, "asleep": True})
 
     def begin_work(self) -> None:
         """Say that there is work: from now on the run has a row. Calling it again does nothing."""

@@ -119,6 +119,7 @@ class Scheduler:
             for clock in self._clocks.values():
                 if clock.cycle.name == cycle_name:
                     clock.woken = True
+                    self._runner.call(clock.cycle)
                     if not clock.running:
                         self._move(clock, 0.0)
 
