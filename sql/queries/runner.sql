@@ -69,7 +69,7 @@ values (%(cycle)s, %(source)s, 1, %(idle)s::int, now(), case when not %(failed)s
 on conflict (cycle, source) do update
    set rounds = s.rounds + 1, idle_rounds = s.idle_rounds + excluded.idle_rounds, last_round_at = excluded.last_round_at,
        last_ok_at = coalesce(excluded.last_ok_at, s.last_ok_at), failures = case when %(failed)s then s.failures + 1 else 0 end,
-       round_gap_s = coalesce(0.8 * s.round_gap_s, 0.8 * extract(epoch from now() - s.last_round_at)::float8)
+       round_gap_s = 0.8 * coalesce(s.round_gap_s, greatest(0, extract(epoch from now() - s.last_round_at))::float8)
                      + 0.2 * greatest(0, extract(epoch from now() - s.last_round_at))::float8;
 
 -- name: count_skipped_wakeup

@@ -362,6 +362,16 @@ def test_budgets_end_a_run(build, runs) -> None:
     assert (report.counts["done"], report.more) == (20, True)
 
 
+def test_a_round_may_end_before_one_that_began_later(build, conn, rows) -> None:
+    """Rounds of two replicas are counted in any order: between them lies no time, and never less than none."""
+    worker = build()
+    conn.execute("insert into relevo.cycle_state (cycle, last_round_at) values ('probe', now() + interval '1 minute')")
+    assert worker.runner.run(cycle(lambda _run: Step()), "schedule").outcome == "idle"
+    assert rows("select rounds, round_gap_s from relevo.cycle_state where cycle = 'probe'") == [
+        {"rounds": 1, "round_gap_s": 0.0}
+    ]
+
+
 def test_an_ending_waits_for_a_lock(build, conn, dsn: str, runs) -> None:
     """A run whose end cannot be written at once because a lock is held is written once it is free."""
     worker = build(outbox_lease_duration_ms=900)
