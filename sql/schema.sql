@@ -84,6 +84,17 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.check_deadline(until timestamp with time zone, at timestamp with time zone) RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE
+    AS $$
+begin
+  if until <= greatest(at, now()) then
+    perform relevo.refuse(format('deadline_at must lie after now and after scheduled_at, got %s', until));
+  end if;
+  return until;
+end
+$$;
+
 CREATE FUNCTION relevo.check_event(event jsonb) RETURNS void
     LANGUAGE plpgsql STABLE
     AS $_$
@@ -91,6 +102,9 @@ declare
   wrong text;
   matching jsonb := coalesce(nullif(event -> 'matching', 'null'), '{}');
 begin
+  if relevo.is_plain_event(event) then
+    return;
+  end if;
   if jsonb_typeof(event) is distinct from 'object' then
     perform relevo.refuse('an event must be a JSON object');
   end if;
@@ -480,65 +494,28 @@ CREATE FUNCTION relevo.enqueue_many(events jsonb) RETURNS TABLE(event_id bigint,
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 declare
-  event jsonb;
-  kind relevo.event_types;
-  keys text[]; -- its own, and the one by which it is known if it was personal and is old or forgotten
-  hash text;
-  at timestamptz;
-  until timestamptz;
-  made boolean := false;
+  ids bigint[];
+  news boolean[];
+  sames boolean[];
+  one record;
 begin
   if jsonb_typeof(events) is distinct from 'array' or jsonb_array_length(events) > 100000 then
     perform relevo.refuse('events must be a list of at most 100000 events');
   end if;
-  for event in select e from jsonb_array_elements(events) as e loop
-    perform relevo.check_event(event);
-    hash := encode(sha256(convert_to(jsonb_strip_nulls(event)::text, 'UTF8')), 'hex');
-    keys := array[event ->> 'key', relevo.hidden_key(event ->> 'type', event ->> 'key')];
-    kind := null;
-    select t.* into kind from relevo.event_types t where t.event_type = event ->> 'type';
-    at := coalesce(relevo.event_time(event, 'scheduled_at'), now());
-    until := coalesce(relevo.event_time(event, 'deadline_at'), at + coalesce((event ->> 'ttl_s')::numeric::int, kind.ttl_s) * interval '1 second');
-    created := false;
-    loop
-      select n.id, nullif(n.content_hash, '') = hash into event_id, same_content from relevo.notification_events n
-       where n.event_type = event ->> 'type' and n.event_key = any (keys);
-      exit when found;
-      -- after the events: one that is retired between the two looks leaves its key with the same commit
-      select k.event_id, nullif(k.content_hash, '') = hash into event_id, same_content from relevo.event_keys k
-       where k.event_type = event ->> 'type' and k.event_key = any (keys);
-      exit when found;
-      if until <= greatest(at, now()) then
-        perform relevo.refuse(format('deadline_at must lie after now and after scheduled_at, got %s', until));
-      end if;
-      insert into relevo.notification_events as n (event_type, event_key, licitacion_id, title, body, data, push, audience, category,
-        lane, at_most_once, scheduled_at, deadline_at, match_rubros, match_region, match_tipo, match_monto, match_moneda, match_words,
-        content_hash)
-      values (event ->> 'type', event ->> 'key', (event ->> 'licitacion_id')::numeric::bigint, event ->> 'title', coalesce(event ->> 'body', ''),
-        coalesce(nullif(event -> 'data', 'null'), '{}'), coalesce(nullif(event -> 'push', 'null'), '{}'),
-        event ->> 'audience', event ->> 'category',
-        coalesce(event ->> 'lane', kind.lane, 'bulk'), coalesce((event ->> 'at_most_once')::boolean, kind.at_most_once, false), at, until,
-        array(select jsonb_array_elements_text(coalesce(nullif(event #> '{matching,rubros}', 'null'), '[]'))),
-        relevo.region_key(event #>> '{matching,region}'), event #>> '{matching,tipo}',
-        (event #>> '{matching,monto}')::numeric, event #>> '{matching,moneda}', relevo.words(event #>> '{matching,text}'), hash)
-      on conflict (event_type, event_key) do nothing
-      returning n.id into event_id;
-      created := found;
-      exit when created;
-      -- somebody else was faster; only a new statement sees whose it is
+  perform relevo.check_event(e) from jsonb_array_elements(events) as e;
+  select array_agg(w.event_id), array_agg(w.created), array_agg(w.same_content) into ids, news, sames from relevo.write_events(events) w;
+  for n in 1 .. coalesce(cardinality(ids), 0) loop
+    while ids[n] is null loop
+      select w.* into one from relevo.write_events(jsonb_build_array(events -> (n - 1))) w;
+      ids[n] := one.event_id;
+      news[n] := one.created;
+      sames[n] := one.same_content;
     end loop;
-    if created then
-      made := true;
-      same_content := true;
-      insert into relevo.event_audience (event_id, installation_id)
-      select enqueue_many.event_id, i::uuid from jsonb_array_elements_text(coalesce(nullif(event -> 'installations', 'null'), '[]')) as i
-      on conflict do nothing;
-    end if;
-    return next;
   end loop;
-  if made then
+  if true = any (news) then
     perform relevo.wake('fanout');
   end if;
+  return query select * from unnest(ids, news, sames);
 end
 $$;
 
@@ -575,8 +552,16 @@ end
 $$;
 
 CREATE FUNCTION relevo.prefixes(codes text[]) RETURNS text[]
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-    RETURN ARRAY(SELECT DISTINCT "left"(c.code, n.n) AS "left" FROM (unnest(prefixes.codes) c(code) CROSS JOIN generate_series(1, 20) n(n)) WHERE (n.n <= length(c.code)));
+    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+    AS $$
+begin
+  if codes = '{}' then
+    return '{}';
+  end if;
+  return array(select distinct left(c.code, n.n) from unnest(codes) as c(code) cross join generate_series(1, 20) as n(n)
+                where n.n <= length(c.code));
+end
+$$;
 
 CREATE TABLE relevo.notification_events (
     id bigint NOT NULL,
@@ -735,11 +720,15 @@ begin
   if jsonb_typeof(event -> name) is not distinct from 'null' or not event ? name then
     return null;
   end if;
-  begin
-    given := (event ->> name)::timestamptz;
-  exception when others then
-    given := null;
-  end;
+  if event ->> name ~* '^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])[T ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?)?(Z|[+-](0\d|1[0-4])(:?[0-5]\d)?)$' then
+    given := (event ->> name)::timestamptz; -- there is such a day in every month: without a subtransaction
+  else
+    begin
+      given := (event ->> name)::timestamptz;
+    exception when others then
+      given := null;
+    end;
+  end if;
   if given is null or event ->> name !~* '^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)$' then
     perform relevo.refuse(format('%s must be a time with its zone, such as 2026-11-15T09:00:00Z, got %s', name, left(event ->> name, 60)));
   end if;
@@ -749,6 +738,64 @@ begin
   return given;
 end
 $_$;
+
+CREATE FUNCTION relevo.fan_out_events_1(of_events bigint[], watched boolean, given_at timestamp with time zone) RETURNS TABLE(created integer, events bigint[], installations uuid[])
+    LANGUAGE plpgsql
+    AS $$
+declare
+  at timestamptz := coalesce(given_at, now());
+  today date := (at at time zone 'UTC')::date;
+begin
+  perform relevo.ensure_partitions(today, 1);
+  if relevo.hold_open(array[today]) = '{}' then
+    return;
+  end if;
+  return query
+  with targets as materialized ( -- an event that reaches nobody stands here once, without a phone
+    select g.place, e.id as event_id, e.event_type, e.lane, e.at_most_once, e.deadline_at, t.installation_id, t.provider, t.project
+      from unnest(of_events) with ordinality as g(id, place)
+      cross join lateral (select * from relevo.notification_events e where e.id = g.id offset 0) e
+      left join lateral (
+        select (n.phone).installation_id, (n.phone).provider, relevo.sending_project((n.phone).provider, (n.phone).project) as project
+          from relevo.event_audience a
+          cross join lateral (select i as phone from relevo.device_installations i where i.installation_id = a.installation_id offset 0) n
+         where a.event_id = e.id and relevo.may_receive(n.phone) and (e.category is null or e.category <> all ((n.phone).opt_outs))
+           and not exists (select from relevo.event_followers f -- whoever got what this event follows is not told again
+                             join relevo.notification_events o on o.id = f.former_event_id
+                             join relevo.notification_deliveries d
+                               on d.event_day = o.event_day and d.notification_event_id = o.id and d.installation_id = (n.phone).installation_id
+                            where f.event_id = e.id and d.status in ('sent', 'ok', 'unconfirmed', 'unknown'))) t on true
+  ), made as (
+    insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane,
+                                                at_most_once, deadline_at, created_at)
+    select today, t.event_id, t.installation_id, t.event_type, t.provider, t.project, t.lane, t.at_most_once, t.deadline_at, now()
+      from targets t
+     where t.installation_id is not null
+     order by t.place
+    returning id, notification_event_id, installation_id, event_type, project, lane, created_at
+  ), queued as (
+    insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
+                                   ids, installations)
+    select m.project, m.lane, at, today, m.notification_event_id, m.event_type, m.created_at, 0, 0, false, array_agg(m.id), array_agg(m.installation_id)
+      from made m
+     group by m.project, m.lane, m.notification_event_id, m.event_type, m.created_at
+     order by min(m.id)
+  ), counted as materialized (
+    select t.event_id, count(t.installation_id)::int as deliveries from targets t group by t.event_id
+  ), fanned as (
+    update relevo.notification_events e
+       set state = 'fanned', event_day = today, fanout_started_at = at, fanout_finished_at = at, updated_at = at,
+           fanout_upto = u.seq, fanout_cursor = u.seq, targets_selected = c.deliveries, deliveries_created = c.deliveries
+      from counted c
+      cross join (select coalesce(max(i.seq), 0) as seq from relevo.device_installations i) u
+     where e.id = c.event_id
+  ), progress as (
+    insert into relevo.event_progress_deltas (event_id, status, deliveries)
+    select c.event_id, 'pending', c.deliveries from counted c where c.deliveries > 0
+  )
+  select count(*)::int, case when watched then array_agg(m.notification_event_id) end, case when watched then array_agg(m.installation_id) end from made m;
+end
+$$;
 
 CREATE FUNCTION relevo.finish_moving(of_entity text, of_month date) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
@@ -863,11 +910,7 @@ $$;
 
 CREATE FUNCTION relevo.hidden_key(event_type text, event_key text) RETURNS text
     LANGUAGE sql IMMUTABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $_$
-  select case when event_key ~ '^sha256:[0-9a-f]{64}$' then event_key
-              else 'sha256:' || encode(sha256(convert_to(event_type || chr(10) || event_key, 'UTF8')), 'hex') end
-$_$;
+    RETURN CASE WHEN (event_key ~ '^sha256:[0-9a-f]{64}$'::text) THEN event_key ELSE ('sha256:'::text || encode(sha256(convert_to(((event_type || chr(10)) || event_key), 'UTF8'::name)), 'hex'::text)) END;
 
 CREATE FUNCTION relevo.hold_open(days date[]) RETURNS date[]
     LANGUAGE plpgsql SECURITY DEFINER
@@ -924,6 +967,35 @@ begin
   execute format($sql$select exists (select from relevo.claims c join relevo.%I r on r.claim_token = c.token and r.answered_at is null)$sql$,
                  of_entity || to_char(of_month, '_YYYY_MM')) into answer;
   return answer;
+end
+$_$;
+
+CREATE FUNCTION relevo.is_plain_event(event jsonb) RETURNS boolean
+    LANGUAGE plpgsql IMMUTABLE
+    AS $_$
+begin
+  return jsonb_typeof(event) = 'object'
+     and event - array['type', 'key', 'title', 'body', 'data', 'push', 'audience', 'installations', 'category', 'lane', 'at_most_once',
+                       'scheduled_at', 'deadline_at', 'ttl_s'] = '{}'
+     and jsonb_typeof(event -> 'type') = 'string' and length(event ->> 'type') <= 100 and btrim(event ->> 'type') <> ''
+     and jsonb_typeof(event -> 'key') = 'string' and length(event ->> 'key') <= 300 and btrim(event ->> 'key') <> ''
+     and jsonb_typeof(event -> 'title') = 'string' and length(event ->> 'title') <= 500 and btrim(event ->> 'title') <> ''
+     and coalesce(jsonb_typeof(event -> 'body') in ('string', 'null') and length(event ->> 'body') <= 2000, event ->> 'body' is null)
+     and coalesce(jsonb_typeof(event -> 'category') in ('string', 'null') and length(event ->> 'category') between 1 and 100, event ->> 'category' is null)
+     and coalesce(jsonb_typeof(event -> 'data') in ('object', 'null'), true)
+     and coalesce(jsonb_typeof(event -> 'push') in ('object', 'null'), true)
+     and coalesce(event ->> 'lane' in ('urgent', 'bulk'), true)
+     and coalesce(jsonb_typeof(event -> 'at_most_once') in ('boolean', 'null'), true)
+     and case when event ->> 'ttl_s' is null then true
+              when jsonb_typeof(event -> 'ttl_s') <> 'number' then false
+              else (event ->> 'ttl_s')::numeric between 1 and 2419200 and (event ->> 'ttl_s')::numeric % 1 = 0 end
+     and case event ->> 'audience'
+              when 'installations' then
+                case when jsonb_typeof(event -> 'installations') = 'array' then jsonb_array_length(event -> 'installations') <= 1000 end
+                and event ->> 'installations' ~* '^\["[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"(, "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")*\]$'
+              when 'everyone' then event ->> 'installations' is null
+              else false end
+     and octet_length(event::text) <= 3400;
 end
 $_$;
 
@@ -1535,6 +1607,64 @@ CREATE FUNCTION relevo.write_claim_1(claim uuid, worker text, of_cycle text, lea
   select claim, worker, of_cycle, at, lease, at + lease * interval '1 millisecond', array_agg(c.event_day), array_agg(u.id),
          array(select distinct n.event_id from unnest(chunks) n), min(c.due_at)
     from unnest(chunks) c cross join lateral unnest(c.ids) as u(id)
+$$;
+
+CREATE FUNCTION relevo.write_events(events jsonb) RETURNS TABLE(event_id bigint, created boolean, same_content boolean)
+    LANGUAGE plpgsql
+    SET jit TO 'off'
+    AS $$
+begin
+  return query
+  with given as materialized (
+    select g.ord, g.event, g.event ->> 'type' as event_type,
+           -- its own, and the one by which it is known if it was personal and is old or forgotten
+           array[g.event ->> 'key', relevo.hidden_key(g.event ->> 'type', g.event ->> 'key')] as keys,
+           encode(sha256(convert_to(jsonb_strip_nulls(g.event)::text, 'UTF8')), 'hex') as hash,
+           coalesce(case when g.event ? 'scheduled_at' then relevo.event_time(g.event, 'scheduled_at') end, now()) as at,
+           case when g.event ? 'deadline_at' then relevo.event_time(g.event, 'deadline_at') end as until
+      from jsonb_array_elements(events) with ordinality as g(event, ord)
+  ), looked_up as materialized (
+    select g.*, coalesce(n.id, k.event_id) as known_id, nullif(coalesce(n.content_hash, k.content_hash), '') = g.hash as same_hash,
+           row_number() over (partition by g.event_type, g.keys[1] order by g.ord) as nth
+      from given g
+      left join lateral (select n.id, n.content_hash from relevo.notification_events n
+                          where n.event_type = g.event_type and n.event_key = any (g.keys) limit 1) n on true
+      left join lateral (select k.event_id, k.content_hash from relevo.event_keys k
+                          where n.id is null and k.event_type = g.event_type and k.event_key = any (g.keys) limit 1) k on true
+  ), numbered as materialized (
+    select l.*, case when l.known_id is null and l.nth = 1 then nextval('relevo.notification_events_id_seq') end as new_id
+      from (select * from looked_up order by ord) l
+  ), made as (
+    insert into relevo.notification_events as n (id, event_type, event_key, licitacion_id, title, body, data, push, audience, category,
+      lane, at_most_once, scheduled_at, deadline_at, match_rubros, match_region, match_tipo, match_monto, match_moneda, match_words,
+      content_hash)
+    select m.new_id, m.event_type, m.keys[1], (m.event ->> 'licitacion_id')::numeric::bigint, m.event ->> 'title', coalesce(m.event ->> 'body', ''),
+           coalesce(nullif(m.event -> 'data', 'null'), '{}'), coalesce(nullif(m.event -> 'push', 'null'), '{}'),
+           m.event ->> 'audience', m.event ->> 'category',
+           coalesce(m.event ->> 'lane', t.lane, 'bulk'), coalesce((m.event ->> 'at_most_once')::boolean, t.at_most_once, false), m.at,
+           relevo.check_deadline(coalesce(m.until, m.at + coalesce((m.event ->> 'ttl_s')::numeric::int, t.ttl_s) * interval '1 second'), m.at),
+           case when m.event #> '{matching,rubros}' <> 'null' then array(select jsonb_array_elements_text(m.event #> '{matching,rubros}')) else '{}' end,
+           relevo.region_key(m.event #>> '{matching,region}'), m.event #>> '{matching,tipo}',
+           (m.event #>> '{matching,monto}')::numeric, m.event #>> '{matching,moneda}', relevo.words(m.event #>> '{matching,text}'), m.hash
+      from numbered m
+      left join lateral (select t.* from relevo.event_types t where t.event_type = m.event_type offset 0) t on true
+     where m.new_id is not null
+     order by m.ord -- in the order of all who write the same: nobody waits crosswise
+    on conflict (event_type, event_key) do nothing
+    returning n.id
+  ), named as (
+    insert into relevo.event_audience (event_id, installation_id)
+    select m.new_id, i.installation::uuid
+      from numbered m
+      cross join lateral jsonb_array_elements_text(nullif(m.event -> 'installations', 'null')) as i(installation)
+     where (m.new_id in (select w.id from made w)) is true -- looked up in a hash: "is true" keeps it from becoming a join
+    on conflict do nothing
+  )
+  select coalesce(m.known_id, case when (m.new_id in (select w.id from made w)) is true then m.new_id end),
+         m.known_id is null, m.known_id is null or m.same_hash
+    from numbered m
+   order by m.ord;
+end
 $$;
 
 CREATE TABLE relevo.archive_exports (

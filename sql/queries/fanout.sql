@@ -2,13 +2,36 @@
 -- Locks the next event that is due to fan out, urgent ones first, passing by those another replica is at.
 select e.id, e.event_type, e.audience, e.lane, e.event_day, e.fanout_upto, e.fanout_cursor,
        case when e.audience = 'matching' then relevo.event_buckets(e) end as buckets,
-       (e.deadline_at <= coalesce(%(now)s::timestamptz, now())) is true as too_late
+       (e.deadline_at <= coalesce(%(now)s::timestamptz, now())) is true as too_late,
+       case when e.audience = 'installations'
+            then (select count(*) from (select from relevo.event_audience a where a.event_id = e.id limit 101) a) end as named,
+       date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch') as due_hour
   from relevo.notification_events e
  where e.state in ('waiting', 'fanning') and e.scheduled_at <= coalesce(%(now)s::timestamptz, now())
    and e.id <> all (%(given_up)s::bigint[])
  order by e.lane desc, e.scheduled_at, e.id
  limit 1
    for update skip locked;
+
+-- name: pick_small_events
+-- Locks the events that are due to fan out, have not begun, name few phones, and fell due in the lane and hour of the first of them, which
+-- this transaction has locked already; in the same order, but passing by all others.
+select e.id, (e.deadline_at <= coalesce(%(now)s::timestamptz, now())) is true as too_late, a.named
+  from relevo.notification_events e
+  cross join lateral (select count(*)::int as named
+                        from (select from relevo.event_audience a where a.event_id = e.id limit %(few)s::int + 1) a) a
+ where e.state in ('waiting', 'fanning') and e.lane = %(lane)s and e.scheduled_at <= coalesce(%(now)s::timestamptz, now())
+   and e.scheduled_at < %(due_hour)s::timestamptz + interval '1 hour'
+   and e.audience = 'installations' and e.event_day is null and a.named <= %(few)s::int
+   and date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch') = %(due_hour)s::timestamptz
+   and e.id <> all (%(left_out)s::bigint[])
+ order by e.lane desc, e.scheduled_at, e.id
+ limit %(limit)s
+   for update of e skip locked;
+
+-- name: fan_out_events
+-- Makes and queues all deliveries of small personal events that this transaction has locked; nothing if today's month is sealed.
+select f.created, f.events, f.installations from relevo.fan_out_events_1(%(events)s::bigint[], %(watched)s, %(now)s::timestamptz) f;
 
 -- name: read_next_due
 -- Tells in how many seconds the next scheduled event falls due.
@@ -42,12 +65,12 @@ update relevo.notification_events
        end_reason = 'its month was archived before its fan-out was finished', updated_at = coalesce(%(now)s::timestamptz, now())
  where id = %(event_id)s;
 
--- name: expire_event
--- Ends an event whose deadline passed before it fanned out.
+-- name: expire_events
+-- Ends events whose deadline passed before they fanned out.
 update relevo.notification_events
    set state = 'cancelled', ended_at = coalesce(%(now)s::timestamptz, now()), end_reason = 'its deadline passed before it fanned out',
        updated_at = coalesce(%(now)s::timestamptz, now())
- where id = %(event_id)s;
+ where id = any (%(events)s::bigint[]);
 
 -- name: stop_late_fanout
 -- Ends the fan-out of an event whose deadline passed in its midst; what was made of it ends as every other delivery does.

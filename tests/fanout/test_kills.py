@@ -75,6 +75,21 @@ class Scene:
             " scheduled_at = now() - interval '1 hour' where id = %s",
             [self.stopped],
         )
+        mine = f"mine in {name}"
+        self.there = self._event("mine there", phones.all[4:5], kind=mine)  # its delivery is there already
+        conn.execute(
+            "insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type)"
+            " values ((now() at time zone 'UTC')::date, %s, %s, %s)",
+            [self.there, phones.all[4], mine],
+        )
+        self.overdue = self._event("mine late", phones.all[:1], kind=mine)
+        conn.execute(
+            "update relevo.notification_events set deadline_at = now() - interval '1 minute',"
+            " scheduled_at = now() - interval '1 hour' where id = %s",
+            [self.overdue],
+        )
+        self.personal = [self._event(f"mine {n}", [phone], kind=mine) for n, phone in enumerate(phones.all[:3])]
+        self.flood = self._event("mine again", phones.all[:1], kind=f"loop in {name}")  # its phone had enough of it
         self.new = self._event("new", "everyone", kind=f"new in {name}")
         self.runaway = self._event("runaway", "everyone", kind=f"loop in {name}")  # its phones had enough of it
         conn.execute(
@@ -102,6 +117,13 @@ class Scene:
             self.matching: ("fanned", asked, {"pending": 3}),
             self.sealed: ("cancelled", [], {}),
             self.stopped: ("fanned", [], {}),
+            **{
+                event: ("fanned", [phone], {"pending": 1})
+                for event, phone in zip(self.personal, everyone, strict=False)
+            },
+            self.there: ("fanned", everyone[4:5], {}),
+            self.overdue: ("cancelled", [], {}),
+            self.flood: ("held", [], {}),
             self.new: ("fanned", everyone, {"pending": 6}),
             self.runaway: ("held", [], {}),
         }

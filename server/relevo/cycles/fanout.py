@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
+from itertools import accumulate
 from typing import Any
 
 import psycopg
@@ -12,7 +14,7 @@ from psycopg.rows import class_row
 
 from relevo import queries
 from relevo.config import Settings
-from relevo.db import Connection, is_unavailable
+from relevo.db import Connection, array, is_unavailable
 from relevo.delivery import runaway
 from relevo.logs import normalise_error
 from relevo.model import Lane, Step
@@ -20,6 +22,8 @@ from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 
 _SQL = queries.load("fanout")
+_FEW = runaway.WATCHED_PHONES  # so that the brake counts all of them, and one chunk holds them
+_TOGETHER = 500  # a tenth of a second: an urgent event that comes meanwhile waits no longer
 _HELD = Step({"events_held": 1}, items=1, more=True)
 
 
@@ -36,6 +40,26 @@ class Fanning:
     fanout_cursor: int
     buckets: list[str] | None
     too_late: bool
+    named: int | None
+    """How many phones it names, of more than a hundred only that; None if it names none."""
+    due_hour: datetime
+
+
+@dataclass(frozen=True)
+class Small:
+    """A personal event for few phones that has not begun, locked by this transaction."""
+
+    id: int
+    too_late: bool
+    named: int
+
+
+class _ApartError(Exception):
+    """What was begun together is undone: some events need to be fanned out one by one."""
+
+    def __init__(self, events: Iterable[int]) -> None:
+        super().__init__()
+        self.events = list(events)
 
 
 def cycle(settings: Settings) -> Cycle:
@@ -45,21 +69,35 @@ def cycle(settings: Settings) -> Cycle:
 
 
 def step(run: Run) -> Step:
-    """Make one slice of the next due event, or end some deliveries of an ended one."""
-    event, sliced = None, None
+    """Fan out small personal events together, or make one slice of another event, or end some of an ended one's."""
+    event: Fanning | None = None
+    together: list[Small] = []
+    sliced: Step | None = None
     try:
         with run.transaction() as connection:
             event = _pick(run, connection)
-            if event is not None:
+            if event is not None and _is_small(run, event):
+                together = _pick_small(run, connection, event)
+                sliced = _fan_out_together(run, connection, event, together)
+            elif event is not None:
                 sliced = _slice(run, connection, event)
+    except _ApartError as error:
+        return _take_apart(run, error.events)
     except psycopg.Error as error:
         if event is None or is_unavailable(error):
             raise
-        return _give_up(run, event, error)
+        # one bad event stops only itself
+        return _take_apart(run, [each.id for each in together]) if together else _give_up(run, event, error)
     if sliced is None:
         with run.transaction("bound_by_key") as connection:
             return _sweep(run, connection)
     return sliced
+
+
+def _take_apart(run: Run, events: Iterable[int]) -> Step:
+    """Leave events that could not be fanned out together to the next steps of this run, one by one."""
+    run.given_up.together.update(events)
+    return Step(more=True)
 
 
 def _give_up(run: Run, event: Fanning, error: psycopg.Error) -> Step:
@@ -73,11 +111,68 @@ def _pick(run: Run, connection: Connection) -> Fanning | None:
         return cursor.execute(_SQL["pick_event"], {"now": run.now, "given_up": list(run.given_up.events)}).fetchone()
 
 
+def _is_small(run: Run, event: Fanning) -> bool:
+    """Tell whether an event may be fanned out together with others."""
+    if event.event_day is not None or event.named is None or event.id in run.given_up.together:
+        return False
+    return event.named <= _few(run)
+
+
+def _few(run: Run) -> int:
+    return min(_FEW, run.settings.fanout_slice_size)
+
+
+def _pick_small(run: Run, connection: Connection, first: Fanning) -> list[Small]:
+    """Lock an event's like: as many as a slice may hold."""
+    asked = {
+        "lane": first.lane,
+        "due_hour": first.due_hour,
+        "few": _few(run),
+        "left_out": array(run.given_up.events | run.given_up.together),
+        "limit": max(1, min(_TOGETHER, run.settings.fanout_slice_size, run.items_left)),
+        "now": run.now,
+    }
+    run.database.bound(connection, "bound_by_key")
+    with connection.cursor(row_factory=class_row(Small)) as cursor:
+        events = cursor.execute(_SQL["pick_small_events"], asked).fetchall()
+    sums = accumulate(event.named for event in events)
+    return [event for event, total in zip(events, sums, strict=True) if total <= run.settings.fanout_slice_size]
+
+
+def _fan_out_together(run: Run, connection: Connection, first: Fanning, events: list[Small]) -> Step:
+    """Fan out small personal events from beginning to end; what is too late ends."""
+    if not events:  # it changed since it was picked: nobody looks for it in vain again and again
+        raise _ApartError([first.id])
+    late = [event.id for event in events if event.too_late]
+    if late:
+        connection.execute(_SQL["expire_events"], {"events": array(late), "now": run.now})
+    rest = [event.id for event in events if not event.too_late]
+    created = _create_together(run, connection, first.lane, rest) if rest else 0
+    counts = {"targets_selected": created, "deliveries_created": created, "events_fanned_out": len(rest)}
+    counts |= {"events_expired": len(late)} if late else {}
+    return Step(counts, items=max(len(events), created), more=True)
+
+
+def _create_together(run: Run, connection: Connection, lane: Lane, events: list[int]) -> int:
+    watched = lane != "urgent" and run.settings.push_runaway_brake
+    asked = {"events": array(events), "watched": watched, "now": run.now}
+    made = connection.execute(_SQL["fan_out_events"], asked).fetchone()
+    if made is None:  # the month is sealed
+        raise _ApartError(events)
+    created: int = made[0]
+    if not created:
+        return 0
+    if watched and (weighty := runaway.count_many(connection, runaway.rules_of(run.settings), made[1], made[2])):
+        raise _ApartError(weighty)
+    connection.execute(_SQL["wake_dispatch"])
+    return created
+
+
 def _slice(run: Run, connection: Connection, event: Fanning) -> Step:
     """Make one slice; return what it did."""
     if event.too_late:
-        late = "expire_event" if event.event_day is None else "stop_late_fanout"
-        connection.execute(_SQL[late], {"event_id": event.id, "now": run.now})
+        late = "expire_events" if event.event_day is None else "stop_late_fanout"
+        connection.execute(_SQL[late], {"event_id": event.id, "events": [event.id], "now": run.now})
         return Step({"events_expired": 1}, items=1, more=True)
     watch = _watch(run, connection, event)
     if watch is not None and watch.is_stopped():

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from shlex import quote
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -177,8 +178,7 @@ class Watch:
         """What the event belongs to, as it was before the event; known from now on."""
         stream = self._find_stream()
         if stream.id is None:
-            new = {"event_type": stream.event_type, "origin": stream.origin, "due_at": stream.due_at}
-            self._connection.execute(_SQL["add_stream"], new)
+            self._connection.execute(_SQL["add_streams"], {"events": [self._event_id]})
             stream = self._find_stream()
         return stream
 
@@ -224,8 +224,26 @@ class Watch:
 
     def _count(self, phones: Phones, *, passed: bool) -> dict[UUID, Count]:
         whom = [_ALL_PHONES, *phones.installations] if self._broad else phones.installations
-        counted = {"event_id": self._event_id, "installations": array(whom), "passed": int(passed)}
-        return {row[0]: Count(row[1], row[2]) for row in self._connection.execute(_SQL["count_event"], counted)}
+        rows = _count(self._connection, [self._event_id] * len(whom), whom, passed=passed)
+        return {row[0]: Count(row[1], row[2]) for row in rows}
+
+
+def count_many(connection: Connection, rules: Rules, events: Sequence[int], installations: Sequence[UUID]) -> set[int]:
+    """Count personal events, each beside a phone of it, that fell due in one hour; return those to be weighed singly.
+
+    None of the others can be one too many: their phones have not enough even with all of these together.
+    """
+    connection.execute(_SQL["add_streams"], {"events": array(set(events))})
+    rows = _count(connection, events, installations, passed=True)
+    full = {row[0] for row in rows if _has_enough(Count(row[1], row[2]), rules, flood=False)}
+    return {event for event, phone in zip(events, installations, strict=True) if phone in full} if full else set()
+
+
+def _count(
+    connection: Connection, events: Sequence[int], installations: Sequence[UUID], *, passed: bool
+) -> list[tuple[Any, ...]]:
+    counted = {"events": array(events), "installations": array(installations), "passed": passed}
+    return connection.execute(_SQL["count_events"], counted).fetchall()
 
 
 def expire_held(connection: Connection, limit: int, now: datetime | None) -> int:

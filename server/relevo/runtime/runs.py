@@ -81,6 +81,8 @@ class GivenUp:
 
     claims: set[UUID] = field(default_factory=set)
     events: set[int] = field(default_factory=set)
+    together: set[int] = field(default_factory=set)
+    """Events that it could not fan out together with others, and does one by one."""
     months: set[str] = field(default_factory=set)
     """By the name of their relation."""
     mismatches: set[str] = field(default_factory=set)
