@@ -1595,9 +1595,20 @@ CREATE FUNCTION relevo.wake(cycle_name text) RETURNS void
     LANGUAGE sql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-  select pg_notify('relevo_wake', s.cycle)
-    from relevo.cycle_state s
-   where s.cycle = cycle_name and s.source = '' and s.asleep
+  with sleeping as materialized (
+    select s.cycle from relevo.cycle_state s where s.cycle = cycle_name and s.source = '' and s.asleep
+  ), called as materialized (
+    select w.worker_id
+      from sleeping s
+      join relevo.workers w on s.cycle = any (w.asleep)
+     where w.stopped_at is null and w.lost_at is null and w.stopping_at is null and w.wakeups = 'listening'
+       and w.last_seen_at + w.lease_ms * interval '1 millisecond' > now()
+     order by md5(w.worker_id || pg_current_xact_id()::text)
+     limit 2
+  )
+  select pg_notify('relevo_wake', cycle_name || ' ' || c.worker_id) from called c
+  union all
+  select pg_notify('relevo_wake', s.cycle) from sleeping s where not exists (select from called) -- nobody is known to hear it: all are asked
 $$;
 
 CREATE FUNCTION relevo.write_claim_1(claim uuid, worker text, of_cycle text, lease integer, at timestamp with time zone, chunks relevo.due_chunks[]) RETURNS void
@@ -2497,6 +2508,7 @@ CREATE TABLE relevo.workers (
     lost_at timestamp with time zone,
     composers text[] DEFAULT '{}'::text[] NOT NULL,
     hung jsonb DEFAULT '[]'::jsonb NOT NULL,
+    asleep text[] DEFAULT '{}'::text[] NOT NULL,
     CONSTRAINT workers_check CHECK (((stopped_at IS NULL) OR (lost_at IS NULL))),
     CONSTRAINT workers_hung_check CHECK ((jsonb_typeof(hung) = 'array'::text)),
     CONSTRAINT workers_lease_ms_check CHECK ((lease_ms > 0)),
@@ -2511,6 +2523,8 @@ COMMENT ON TABLE relevo.workers IS 'One row per process start that may run cycle
 COMMENT ON COLUMN relevo.workers.composers IS 'The event types for which this process has a composer of its own.';
 
 COMMENT ON COLUMN relevo.workers.hung IS 'Calls of code of others, and runs, that were given up and have not come back: what, project, calls, since.';
+
+COMMENT ON COLUMN relevo.workers.asleep IS 'The cycles that sleep there and may be called.';
 
 ALTER TABLE ONLY relevo.archive_exports
     ADD CONSTRAINT archive_exports_pkey PRIMARY KEY (entity, month);

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import NoReturn
 
@@ -102,7 +103,7 @@ def _serve(app: App, names: Sequence[str] | None, signals: Signals | None) -> bo
     scheduler = Scheduler(app.runner, cycles, app.settings)
     listener = Listener(
         app.database,
-        on_wake=scheduler.wake,
+        on_wake=partial(_heard, scheduler, app.worker.worker_id),
         on_lost=app.heartbeat.suspect,
         on_change=app.worker.note_wakeups,
         on_resumed=scheduler.look_soon,
@@ -115,6 +116,13 @@ def _serve(app: App, names: Sequence[str] | None, signals: Signals | None) -> bo
     while not signals.stop.wait(0.5):  # short waits: a signal is handled between them
         pass
     return _drain(app, scheduler, listener, signals)
+
+
+def _heard(scheduler: Scheduler, worker_id: str, call: str) -> None:
+    """Wake a cycle that was called here, by its name alone or with the name of this worker behind it."""
+    cycle_name, _, addressed = call.partition(" ")
+    if addressed in ("", worker_id):
+        scheduler.wake(cycle_name)
 
 
 def tune_interpreter() -> None:

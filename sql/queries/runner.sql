@@ -96,7 +96,17 @@ select %(run_id)s, %(cycle)s, %(source)s, %(slot_at)s, %(trigger)s, %(worker_id)
           where last.outcome = 'skipped' and last.reason = %(reason)s);
 
 -- name: set_asleep
--- Says whether a cycle's workers sleep and are to be woken.
+-- Says whether a cycle sleeps in this process, and so whether there is one to be woken.
+with changed as materialized ( -- whoever holds the worker's row locked is not waited for: the next round says it again
+  select w.worker_id from relevo.workers w
+   where w.worker_id = %(worker_id)s and (%(cycle)s::text = any (w.asleep)) <> %(asleep)s
+     for no key update skip locked
+), here as (
+  update relevo.workers w
+     set asleep = case when %(asleep)s then array_append(w.asleep, %(cycle)s::text) else array_remove(w.asleep, %(cycle)s::text) end
+    from changed c
+   where w.worker_id = c.worker_id
+)
 insert into relevo.cycle_state as s (cycle, source, asleep)
 values (%(cycle)s, '', %(asleep)s)
 on conflict (cycle, source) do update set asleep = excluded.asleep where s.asleep <> excluded.asleep;

@@ -57,6 +57,54 @@ def test_wake_waits_for_the_commit(conn, hear) -> None:
     assert hear("begin; select relevo.wake('probe') from generate_series(1, 100); commit") == ["probe"]
 
 
+FLEET = """
+insert into relevo.workers (worker_id, hostname, pid, version, role, cycles, wakeups, started_at, last_seen_at, lease_ms, asleep, stopped_at,
+  lost_at, stopping_at)
+select w.worker_id, 'host', 1, '0', 'run', '{probe}', case w.worker_id when 'deaf' then 'polling' else 'listening' end, now(),
+       case w.worker_id when 'silent' then now() - interval '1 hour' else now() end, 60000,
+       case w.worker_id when 'busy' then '{other}' else '{other,probe}' end::text[], case w.worker_id when 'stopped' then now() end,
+       case w.worker_id when 'lost' then now() end, case w.worker_id when 'stopping' then now() end
+  from unnest(%s::text[]) as w(worker_id)
+"""
+NO_GOOD = ["deaf", "silent", "busy", "stopped", "lost", "stopping"]
+
+
+def test_a_wake_up_is_for_two_that_sleep(conn, hear) -> None:
+    """Of many replicas two are called by name, other ones by other transactions; who cannot come is not called."""
+    conn.execute("insert into relevo.cycle_state (cycle, asleep) values ('probe', true)")
+    fleet = [f"w-{n}" for n in range(20)]
+    conn.execute(FLEET, [[*NO_GOOD, *fleet]])
+    many = "begin; select relevo.wake('probe') from generate_series(1, 100); commit"
+    heard = [hear(many) for _ in range(10)]
+    assert {len(calls) for calls in heard} == {2}
+    called = {call for calls in heard for call in calls}
+    assert called <= {f"probe {name}" for name in fleet}
+    assert len(called) > 4, "not the same ones again and again"
+
+
+def test_if_nobody_is_known_to_sleep_all_are_called(conn, hear) -> None:
+    """A call is never lost because of what a row says of a worker."""
+    conn.execute("insert into relevo.cycle_state (cycle, asleep) values ('probe', true)")
+    conn.execute(FLEET, [NO_GOOD])
+    assert hear("select relevo.wake('probe')") == ["probe"]
+
+
+def test_replicas_that_are_not_called_sleep_on(processes, probed, conn, rows) -> None:
+    """Of four replicas at most two look when there is work, and it is taken at once."""
+    for n in range(4):
+        processes.relay("run", probes=[SLEEPER], worker_id=f"w-{n}", **SLOW)
+    sleeping = "select from relevo.workers where 'sleeper' = any (asleep) and wakeups = 'listening'"
+    eventually(lambda: len(rows(sleeping)) == 4, "all sleep")
+    rounds = "select rounds from relevo.cycle_state where cycle = 'sleeper'"
+    (before,) = rows(rounds)
+    with conn.transaction():
+        conn.execute("insert into public.probe_work (cycle) values ('sleeper')")
+        conn.execute("select relevo.wake('sleeper')")
+    eventually(lambda: not rows("select 1 from public.probe_work"), "the work was taken")
+    eventually(lambda: len(rows(sleeping)) == 4, "all sleep again")
+    assert rows(rounds)[0]["rounds"] - before["rounds"] <= 2 + 3, "its round and two looks before it sleeps; one more"
+
+
 def test_no_call_is_lost_to_the_self_test(build, conn, dsn: str) -> None:
     """While the listener tests itself all the time, every call of others still arrives, in order."""
     woken: list[str] = []

@@ -307,7 +307,8 @@ class Runner:
     def set_asleep(self, cycle: Cycle, *, asleep: bool) -> None:
         """Say in table state whether this cycle's workers sleep, so that `enqueue` wakes them."""
         with self._database.connection() as connection:
-            connection.execute(_SQL["set_asleep"], {"cycle": cycle.name, "asleep": asleep})
+            said = {"cycle": cycle.name, "worker_id": self._worker_id, "asleep": asleep}
+            connection.execute(_SQL["set_asleep"], said)
 
     def _untold_slot(self, cycle: Cycle, context: RunContext) -> bool:
         """Tell of each slot that went by once, however often this process looked at it."""

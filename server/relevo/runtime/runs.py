@@ -151,7 +151,8 @@ class Run:
     def ask_to_be_woken(self) -> None:
         """Say in table state that this cycle rests, though its run goes on, so that it is called when there is work."""
         with self.database.connection() as connection:
-            connection.execute(_SQL["set_asleep"], {"cycle": self.context.cycle, "asleep": True})
+            said = {"cycle": self.context.cycle, "worker_id": self.context.worker_id, "asleep": True}
+            connection.execute(_SQL["set_asleep"], said)
 
     def begin_work(self) -> None:
         """Say that there is work: from now on the run has a row. Calling it again does nothing."""
