@@ -69,6 +69,16 @@ select w.event_day, w.id,
  where i.installation_id is null or i.token_version is distinct from w.token_version or not i.may_receive or i.handled_before >= w.created_at
     or (i.opt_outs <> '{}' and k.categories[w.kind] = any (i.opt_outs));
 
+-- name: amend_journal
+-- Takes what the look at the phones held back out of journalled requests.
+update relevo.push_requests r
+   set days = k.days, ids = k.ids
+  from (select o.request_day, o.id, array_agg(u.event_day) as days, array_agg(u.id) as ids
+          from relevo.push_requests o cross join unnest(o.days, o.ids) as u(event_day, id)
+         where o.claim_token = %(token)s and o.answered_at is null and o.id = any (%(request_ids)s::uuid[]) and u.id <> all (%(held_back)s::bigint[])
+         group by o.request_day, o.id) k
+ where r.request_day = k.request_day and r.id = k.id and r.claim_token = %(token)s and r.answered_at is null;
+
 -- name: read_journalled
 -- Reads which deliveries a wave's requests really hold, where some were not ours any more.
 select u.id from relevo.push_requests r cross join unnest(r.ids) as u(id)

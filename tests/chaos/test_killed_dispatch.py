@@ -31,6 +31,7 @@ NOT_COVERED: dict[str, str] = {
     "claims.bar_claim": "likewise",
     "claims.adopt_claim": "likewise",
     "journal.read_journalled": "only where some of a batch are not ours any more; it reads inside the journal's transaction",
+    "journal.amend_journal": "only where a phone changed since the claim: tests/claims/test_journal.py; nothing is sent before",
     "claims.renew_claims": "the heartbeat's, not a step of dispatch: a kill there is a kill during a request",
     "claims.explain_loss": "only where a claim was lost: test_stopped_dispatch.py",
     "settle.keep_late_tickets": "likewise",

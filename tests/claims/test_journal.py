@@ -167,7 +167,8 @@ def test_it_looks_at_the_installation_again(build, conn, change, verdict) -> Non
     request = PushRequest(uuid4(), claim.deliveries)
     verdicts = {v.id: v.verdict for v in worker.claims.journal(claim, [request], NOW)}
     assert verdicts == {changed: verdict, same: "send"}
-    assert sorted(journalled(conn)[request.id]) == [changed, same]
+    sent = [key for key, said in verdicts.items() if said == "send"]
+    assert sorted(journalled(conn)[request.id]) == sorted(sent), "the journal holds what is sent"
 
 
 def test_a_request_of_which_the_phones_leave_nothing_was_not_begun(build, conn) -> None:

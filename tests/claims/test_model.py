@@ -343,7 +343,6 @@ BECOMES: dict[str, Any] = {
     "opted_out": "skipped",
     "token_changed": "retryable",
 }
-OF_THE_PHONE = ("installation_gone", "not_allowed", "opted_out", "token_changed")
 OUTCOMES = ("sent", "sent", "retryable", "retryable", "failed", "invalid", "unknown")
 NOT_BEGUN = ("skipped", "cancelled", "expired", "retryable")
 
@@ -536,14 +535,13 @@ class Machine(RuleBasedStateMachine):
         assert {v.id: v.verdict for v in verdicts} == {key: self.model.verdict(key, versions[key]) for key in held}
         assert all(v.ticket_id in self.model.waiting(v.id) for v in verdicts if v.verdict == "sent")
         send = {v.id for v in verdicts if v.verdict == "send"}
-        begun = send | {v.id for v in verdicts if v.verdict in OF_THE_PHONE} if send else send
         rows = self.conn.execute(
             "select unnest(ids) from relevo.push_requests where id = %s and answered_at is null", [request.id]
         ).fetchall()
-        assert {row[0] for row in rows} == begun, "the journal holds what may be sent, and what the phone then forbade"
+        assert {row[0] for row in rows} == send, "the journal holds what may be sent"
         if send:
             handle.requests.append(PushRequest(request.id, tuple(d for d in request.deliveries if d.id in send)))
-            self.model.unanswered[claim.token][request.id] = sorted(begun)
+            self.model.unanswered[claim.token][request.id] = sorted(send)
         if obey:
             done = [v for v in verdicts if v.verdict != "send"]
             self._settle(handle, [Answer(v.event_day, v.id, BECOMES[v.verdict], False, v.ticket_id) for v in done], [])

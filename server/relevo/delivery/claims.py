@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -337,7 +337,16 @@ class Claims:
         empty = [request.id for request in wave if going.isdisjoint(d.id for d in request.deliveries)]
         if empty:
             self.mark_unsent(claim, empty, numbers["now"])
+        if len(empty) < len(wave):
+            self._amend(claim, wave, changed)
         return [changed.get(verdict.id, verdict) for verdict in verdicts]
+
+    def _amend(self, claim: Claim, wave: Sequence[PushRequest], held_back: Iterable[int]) -> None:
+        """Take deliveries out of journalled requests, so that nobody takes them for ambiguous."""
+        amended = {"request_ids": uuid_array([request.id for request in wave]), "held_back": array(held_back)}
+        with self._transaction() as connection:
+            connection.execute(_SQL["lock_claim"], {"token": claim.token})
+            connection.execute(_SQL["amend_journal"], amended | {"token": claim.token})
 
     def mark_unsent(self, claim: Claim, requests: Sequence[UUID], now: datetime | None = None) -> None:
         """Note that journalled requests were not even begun; what was given up because of them is due again."""
