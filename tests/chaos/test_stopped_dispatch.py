@@ -16,10 +16,10 @@ from relevo.sandbox.server import Sandbox
 
 SIGKILL = 9
 
-# Two requests of four, one after the other; a lease that a test can outwait.
+# Two requests of four, one after the other; a lease that a test can outwait, and that a busy machine can keep.
 SETTINGS = {
-    "outbox_lease_duration_ms": 2_400,
-    "push_request_timeout_ms": 800,
+    "outbox_lease_duration_ms": 4_500,
+    "push_request_timeout_ms": 1_500,
     "push_chunk_size": 4,
     "outbox_concurrency": 1,
     "push_rate_per_second": 0,
