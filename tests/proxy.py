@@ -174,6 +174,7 @@ class Proxy:
         try:
             await link.run(self._target)
         finally:
+            link.cut()  # also where the server could not be reached
             self._links.discard(link)
 
     def _cut_all(self) -> None:
@@ -191,7 +192,7 @@ class Proxy:
         while (others := asyncio.all_tasks() - {asyncio.current_task()}) and self._loop.time() < deadline:
             self._cut_all()  # also those that came in the last moment
             await asyncio.wait(others, timeout=CLOSING_S / 10)
-        await asyncio.sleep(0.01)  # what was aborted is closed in the loop's next round
+        await asyncio.sleep(0.05)  # what was aborted is closed in the loop's next round
 
     def _do(self, action: Callable[[], None]) -> None:
         async def act() -> None:

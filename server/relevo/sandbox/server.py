@@ -138,7 +138,7 @@ class Sandbox:
         await self._server.serve(sockets=[listening])
         for connection in list(self._server.server_state.connections):  # those that outlasted the drain
             connection.transport.abort()
-        await asyncio.sleep(0)  # what was aborted is closed in the loop's next round
+        await asyncio.sleep(0.05)  # what was aborted is closed in the loop's next rounds
 
     def _leave(self) -> None:
         if self._app is not None and self._server is not None:
