@@ -213,6 +213,41 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.claim_awaited_1(claim uuid, worker text, of_project text, most integer, given_at timestamp with time zone, shard integer, shards integer, lease_ms integer) RETURNS TABLE(sent_at timestamp with time zone, days date[], ids bigint[], installations uuid[], tickets text[], versions integer[], attempts smallint[])
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+begin
+  return query
+  with oldest as materialized (
+    select o.id
+      from (select w.id, sum(cardinality(w.ids)) over (order by w.look_at, w.id) as upto,
+                   row_number() over (order by w.look_at, w.id) as place
+              from (select r.id, r.look_at, r.ids
+                      from relevo.awaited_receipts r
+                     where r.project = of_project and r.look_at <= coalesce(given_at, now()) and r.claim_token is null
+                       and (shards is null or r.id % shards = shard)
+                     order by r.look_at, r.id
+                     limit most) w) o
+     where o.upto <= most or o.place = 1
+  ), taken as materialized (
+    update relevo.awaited_receipts r
+       set claim_token = claim
+     where r.id = any (array(select w.id from oldest o cross join lateral (
+                               select w.id from relevo.awaited_receipts w where w.id = o.id and w.claim_token is null
+                                  for no key update skip locked) w))
+    returning r.look_at, r.id, r.sent_at, r.days, r.ids, r.installations, r.tickets, r.versions, r.attempts
+  ), written as (
+    insert into relevo.claims (token, worker_id, cycle, claimed_at, lease_ms, leased_until, days, ids)
+    select claim, worker, 'receipt', coalesce(given_at, now()), claim_awaited_1.lease_ms,
+           coalesce(given_at, now()) + claim_awaited_1.lease_ms * interval '1 millisecond', array_agg(u.event_day), array_agg(u.id)
+      from taken t cross join unnest(t.days, t.ids) as u(event_day, id)
+    having count(*) > 0
+  )
+  select t.sent_at, t.days, t.ids, t.installations, t.tickets, t.versions, t.attempts from taken t order by t.look_at, t.id;
+end
+$$;
+
 CREATE FUNCTION relevo.claim_due_1(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most integer, given_at timestamp with time zone, shard integer, shards integer, only_types text[], not_types text[], suspect_lapses integer, usual_lease_ms integer) RETURNS TABLE(event_day date, id bigint, event_id bigint, installation_id uuid, event_type text, provider text, project text, lane text, at_most_once boolean, status text, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, token text, token_version integer, platform text, locale text, obstacle text, seconds_left double precision, created_at timestamp with time zone, lease_ms integer)
     LANGUAGE plpgsql
     AS $$
@@ -1541,6 +1576,45 @@ begin
   return true;
 end
 $_$;
+
+CREATE FUNCTION relevo.settle_confirmed_1(claim uuid, asked integer, given_at timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+declare
+  confirmed int;
+begin
+  perform from relevo.claims c where c.token = claim for no key update;
+  if not found then
+    return 0;
+  end if;
+  if (select sum(cardinality(r.ids)) from relevo.awaited_receipts r where r.claim_token = claim) is distinct from asked then
+    return null;
+  end if;
+  with done as (
+    delete from relevo.awaited_receipts r where r.claim_token = claim returning r.days, r.ids
+  ), member as materialized (
+    select u.event_day, u.id from done d cross join unnest(d.days, d.ids) as u(event_day, id) order by u.event_day, u.id
+  ), written as (
+    update relevo.notification_deliveries d
+       set status = 'ok', completed_at = coalesce(given_at, now()), updated_at = coalesce(given_at, now()), provider_receipt_id = d.provider_ticket_id
+      from member m
+     where d.event_day = m.event_day and d.id = m.id and d.status = 'sent'
+    returning d.notification_event_id as event_id, d.project
+  ), progress as (
+    insert into relevo.event_progress_deltas (event_id, status, deliveries)
+    select w.event_id, s.status, (s.sign * count(*))::int
+      from written w cross join (values ('ok', 1), ('sent', -1)) as s(status, sign)
+     group by w.event_id, s.status, s.sign
+  ), tallied as (
+    insert into relevo.push_tallies (project, at, sent, answers, unregistered, confirmed, failed)
+    select w.project, coalesce(given_at, now()), 0, count(*), 0, count(*), 0 from written w group by w.project
+  ), ended as (
+    delete from relevo.claims c where c.token = claim
+  )
+  select count(*) into confirmed from written;
+  return confirmed;
+end
+$$;
 
 CREATE FUNCTION relevo.share_grants(of_entity text, cold regclass) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER

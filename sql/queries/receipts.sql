@@ -1,33 +1,10 @@
 -- name: claim_awaited
 -- Claims sent deliveries of a project whose receipts are due, the longest due first, as many requests' worth as fit, at least one.
-with oldest as materialized (
-  select o.id
-    from (select w.id, w.look_at, sum(cardinality(w.ids)) over (order by w.look_at, w.id) as upto, row_number() over (order by w.look_at, w.id) as place
-            from (select r.id, r.look_at, r.ids
-                    from relevo.awaited_receipts r
-                   where r.project = %(project)s and r.look_at <= coalesce(%(now)s::timestamptz, now()) and r.claim_token is null
-                     and (%(shard_count)s::int is null or r.id %% %(shard_count)s::int = %(shard_index)s::int)
-                   order by r.look_at, r.id
-                   limit %(limit)s) w) o
-   where o.upto <= %(limit)s or o.place = 1
-), taken as materialized (
-  update relevo.awaited_receipts r
-     set claim_token = %(token)s
-   where r.id = any (array(select w.id from oldest o cross join lateral (
-                             select w.id from relevo.awaited_receipts w where w.id = o.id and w.claim_token is null for no key update skip locked) w))
-  returning r.look_at, r.id as group_id, r.sent_at, r.days, r.ids, r.installations, r.tickets, r.versions, r.attempts
-), each as materialized (
-  select u.event_day, u.id, u.installation_id, u.ticket_id, u.token_version, t.sent_at, u.attempt_count, t.look_at, t.group_id
-    from taken t
-    cross join unnest(t.days, t.ids, t.installations, t.tickets, t.versions, t.attempts)
-      as u(event_day, id, installation_id, ticket_id, token_version, attempt_count)
-), claim as (
-  insert into relevo.claims (token, worker_id, cycle, claimed_at, lease_ms, leased_until, days, ids)
-  select %(token)s, %(worker_id)s, 'receipt', coalesce(%(now)s::timestamptz, now()), %(lease_ms)s::int,
-         coalesce(%(now)s::timestamptz, now()) + %(lease_ms)s::int * interval '1 millisecond', array_agg(e.event_day), array_agg(e.id)
-    from each e having count(*) > 0
-)
-select e.event_day, e.id, e.installation_id, e.ticket_id, e.token_version, e.sent_at, e.attempt_count from each e order by e.look_at, e.group_id, e.id;
+select * from relevo.claim_awaited_1(%(token)s, %(worker_id)s, %(project)s, %(limit)s, %(now)s, %(shard_index)s, %(shard_count)s, %(lease_ms)s);
+
+-- name: settle_confirmed
+-- Confirms all that a claim of receipts holds, the usual answer, and ends it; null if it does not hold what was asked for.
+select relevo.settle_confirmed_1(%(token)s, %(asked)s, %(now)s);
 
 -- name: settle_receipts
 -- Writes what receipts say of what the claim holds, and ends it; one that is still missing is asked for later, up to its end; a retry is

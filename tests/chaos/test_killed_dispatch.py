@@ -49,7 +49,7 @@ STEADY = (
     "settle.settle_deliveries",
     "receipts.claim_awaited",
     "POST receipts",
-    "receipts.settle_receipts",
+    "receipts.settle_confirmed",
 )
 # How often these come depends on how long the others take.
 POLLED = ("projects.list_due_lanes", "projects.count_due", "projects.lock_project", "projects.save_project")

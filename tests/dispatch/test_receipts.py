@@ -10,7 +10,7 @@ import pytest
 from relaying import Relay, at_once, seconds_from
 
 from deliveries import put_off_receipts
-from relevo.model import ReceiptReply
+from relevo.model import ReceiptAnswer, ReceiptReply
 from relevo.sandbox import answers, faults, messages
 
 MINUTE, HOUR = 60, 3_600
@@ -35,6 +35,60 @@ def ask_later(worker: Relay, name: str) -> None:
 def ask_now(worker: Relay, name: str) -> None:
     """Make a delivery's next look due."""
     put_off_receipts(worker.conn, [worker.delivery(name)["id"]], -timedelta(days=20))
+
+
+WRITTEN = """
+select d.id, d.status, d.attempt_count, d.lapse_count, d.completed_at = d.updated_at as at_once, d.last_error_code, d.last_error_message,
+       d.provider_receipt_id = d.provider_ticket_id as told,
+       (select array_agg((p.status, p.deliveries)::text order by p.status, p.deliveries)
+          from relevo.event_progress_deltas p where p.event_id = e.id) as progress,
+       (select array_agg((t.answers, t.confirmed, t.failed, t.at = d.completed_at)::text order by t.at) from relevo.push_tallies t where t.project = d.project) as tallied,
+       (select count(*) from relevo.claims) as claims, (select count(*) from relevo.awaited_receipts) as awaited
+  from relevo.notification_deliveries d join relevo.notification_events e on e.id = d.notification_event_id
+ order by d.id
+"""
+
+
+class TestConfirmed:
+    """All that a claim holds arrived: the usual answer, which has a statement of its own."""
+
+    def test_writes_what_the_general_statement_writes(self, relay, monkeypatch) -> None:
+        """Whichever of the two settles it, the tables say the same afterwards."""
+        worker = relay()
+        told = []
+        for by_hand in (False, True):
+            for table in ("notification_deliveries", "event_progress_deltas", "push_tallies"):
+                worker.conn.execute(f"delete from relevo.{table}")
+            for name in ("ana", "bea", "cai"):
+                worker.tell(name)
+            worker.dispatch()
+            worker.travel(seconds=1)
+            worker.conn.execute("delete from relevo.push_tallies")
+            worker.conn.execute("delete from relevo.event_progress_deltas")
+            claim = worker.app.claims.claim_awaiting("default", limit=10, now=worker.clock())
+            assert len(claim.deliveries) == 3
+            if by_hand:
+                monkeypatch.setattr(worker.app.claims, "_confirm", lambda *_: None)
+            said = [ReceiptAnswer(each, "ok") for each in claim.deliveries]
+            settled = worker.app.claims.settle_receipts(claim, said, worker.clock())
+            assert settled.written == {"ok": 3}
+            rows = worker.conn.execute(WRITTEN).fetchall()
+            told.append([row[1:] for row in rows])
+        assert told[0] == told[1]
+
+    def test_only_of_just_what_was_asked_for(self, relay) -> None:
+        """If the claim holds more than was answered, the rest goes on waiting for its receipt."""
+        worker = relay()
+        for name in ("ana", "bea"):
+            worker.tell(name)
+        worker.dispatch()
+        worker.travel(seconds=1)
+        claim = worker.app.claims.claim_awaiting("default", limit=10, now=worker.clock())
+        [first, second] = claim.deliveries
+        settled = worker.app.claims.settle_receipts(claim, [ReceiptAnswer(first, "ok")], worker.clock())
+        assert settled.written == {"ok": 1, "sent": 1}
+        again = worker.app.claims.claim_awaiting("default", limit=10, now=worker.clock())
+        assert [each.id for each in again.deliveries] == [second.id]
 
 
 class TestWhen:

@@ -186,7 +186,12 @@ class Claims:
             "now": now,
         }
         with self._transaction("bound_relaxed") as connection:
-            taken = [Awaiting(*row) for row in connection.execute(_SQL["claim_awaited"], parameters)]
+            groups = connection.execute(_SQL["claim_awaited"], parameters).fetchall()
+        taken = [
+            Awaiting(day, each, phone, ticket, version, sent_at, attempts)
+            for sent_at, *columns in groups
+            for day, each, phone, ticket, version, attempts in zip(*columns, strict=True)
+        ]
         if not taken:
             return None
         claim = Claim(token, "receipt", project, self._settings.outbox_lease_duration_ms, tuple(taken), since)
@@ -438,6 +443,11 @@ class Claims:
         Raises OwnershipLostError if the claim is known to be lost: a receipt can be asked for again.
         """
         claim.check()
+        if all(answer.status == "ok" for answer in answers):
+            confirmed = self._confirm(claim, len(answers), now)
+            if confirmed is not None:
+                self._heartbeat.drop(claim.token)
+                return Settlement({"ok": confirmed} if confirmed else {})
         kinds, sorts = _sorted_out(answers, _receipt_sort_of)
         parameters = self._retry_policy() | {
             "token": claim.token,
@@ -471,6 +481,14 @@ class Claims:
             disabled = self._disable(connection, claim, gone, may_prune, now) if written.get("invalid") else 0
         self._heartbeat.drop(claim.token)
         return Settlement(written, tokens_disabled=disabled)
+
+    def _confirm(self, claim: Claim, asked: int, now: datetime | None) -> int | None:
+        """Write that all pushes of a claim arrived; None if it does not hold just what was asked for."""
+        with self._transaction() as connection:
+            row = connection.execute(
+                _SQL["settle_confirmed"], {"token": claim.token, "asked": asked, "now": now}
+            ).fetchone()
+        return row[0] if row else None
 
     def _retry_policy(self) -> dict[str, Any]:
         settings = self._settings
