@@ -13,13 +13,15 @@ from uuid import UUID
 from psycopg import errors as pg
 from psycopg.rows import dict_row
 
-from relevo import insights, queries
+from relevo import insights, instance, queries
 from relevo.config import Settings
 from relevo.db import BUSY, Database
 from relevo.errors import UsageError
+from relevo.instance import Standing
 from relevo.model import Lane
 
 _SQL = queries.load("actions", "doctor")
+_WAKE = queries.load("wakeups")
 _REDRIVE_BATCH = 1_000
 _RELEASE_BATCH = 1_000
 _REPAIR_BATCH = 1_000
@@ -48,6 +50,14 @@ def resume(database: Database, cycle: str, *, source: str = "") -> bool:
     """Switch a cycle, or one source of it, on again; tell whether it was paused."""
     with database.connection() as connection:
         return connection.execute(_SQL["resume_cycle"], {"cycle": cycle, "source": source}).fetchone() is not None
+
+
+def adopt(database: Database, settings: Settings, shown: Standing, queued: dict[str, int], adopted_by: str) -> None:
+    """Let a database that looks like a copy belong here, and have the cycles look at once."""
+    instance.adopt(database, settings, shown, queued, adopted_by)
+    with database.connection() as connection:
+        for cycle in ("fanout", "dispatch", "receipt"):
+            connection.execute(_WAKE["send_wake"], {"cycle": cycle})
 
 
 def set_event_type(

@@ -22,6 +22,7 @@ from relevo.delivery.claims import Claims
 from relevo.delivery.projects import Projects
 from relevo.delivery.sending import PushMiddleware
 from relevo.errors import ConfigError, UsageError
+from relevo.instance import Guard
 from relevo.ports import ArchiveStore, Composer, PushProvider, Renderer, Source
 from relevo.providers.expo import Expo
 from relevo.providers.webhook import Webhook, read_addresses
@@ -282,7 +283,7 @@ def build(
         claims = Claims(opened, settings, worker_id, heartbeat)
         claims.composed = frozenset(composers or {})
         singletons = Singletons(opened, settings, worker_id, heartbeat)
-        hung = HungCalls()
+        hung, guard = HungCalls(), Guard(settings)
         runner = Runner(
             opened,
             settings,
@@ -290,6 +291,7 @@ def build(
             singletons,
             middlewares=middlewares,
             hung=hung,
+            guard=guard,
             patience_s=math.inf if role == "run" else settings.outbox_lease_duration_ms / 1000,
             stop_s=math.inf if role == "run" else settings.worker_shutdown_timeout_ms / 1000,
             clock=clock,
@@ -311,6 +313,7 @@ def build(
         registry = _registry([*own, *(each if isinstance(each, Cycle) else each(settings, claims) for each in cycles)])
         worker = Worker(opened, settings, worker_id, hung, sorted(composers or {}))
         heartbeat.announce(worker.beat)
+        heartbeat.announce(guard.check)
         try:
             yield App(settings, opened, worker, heartbeat, claims, runner, services, registry)
         finally:

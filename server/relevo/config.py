@@ -313,6 +313,9 @@ class Settings(BaseSettings):
     relevo_app: Annotated[str, AfterValidator(_function_name)] | None = _setting(
         "The module:function that returns relevo.Parts: your own sources, providers, cycles, composers and more."
     )
+    relevo_instance: Annotated[str, AfterValidator(_namespace)] | None = _setting(
+        "The name of this installation, such as production: a copy of its database under another name pushes to nobody."
+    )
     relevo_data_dir: Annotated[Path, AfterValidator(_folder)] = _setting(
         "The folder in which the embedded PostgreSQL lives.", Path(".relevo")
     )

@@ -53,6 +53,10 @@ class RunGivenUpError(RelevoError):
     """A run that got nowhere for too long was given up; what is left of it may do nothing more."""
 
 
+class CopiedDatabaseError(RelevoError):
+    """The database belongs elsewhere: nothing may be sent from it, or dropped in it."""
+
+
 class LostLeaseError(RelevoError):
     """Another process took over the fleet-wide cycle this run held."""
 

@@ -44,6 +44,8 @@ class Seen:
     oldest_expired_s: float | None = None
     events_waiting: int = 0
     receipts_due: bool = False
+    copied: str = ""
+    """Why nothing may be sent from this database, if it belongs elsewhere."""
 
 
 def in_words(seconds: float) -> str:
@@ -114,6 +116,7 @@ def in_numbers(count: int, one: str, many: str = "") -> str:
 def find_problems(seen: Seen, settings: Settings) -> list[str]:
     """Return everything that is wrong, what stops most first."""
     return [
+        *([seen.copied] if seen.copied else []),
         *_of_workers(seen),
         *_of_cycles(seen, settings),
         *_of_pauses(seen),

@@ -13,12 +13,13 @@ from uuid import UUID
 from psycopg import errors as pg
 from psycopg.rows import dict_row
 
-from relevo import door, migrate, queries
+from relevo import door, instance, migrate, queries
 from relevo.config import CYCLES, Settings
 from relevo.cycles.ingest import REJECT_ATTEMPTS
 from relevo.db import Database
 from relevo.errors import MigrationError
 from relevo.health import HARMLESS, MISPLACED, MOST_COUNTED, Seen, find_problems, say_misplaced, why_it_waits
+from relevo.instance import Standing
 
 _SQL = queries.load("insights", "doctor")
 MAX_LIMIT = 1_000
@@ -170,9 +171,22 @@ def status(database: Database, settings: Settings) -> Status:
     )
     waiting = _rows(database, "read_health", most=MOST_COUNTED)[0]
     stopped = held(database)
+    waiting["copied"] = standing(database, settings).trouble()
     seen = Seen(waiting.pop("now"), workers, cycles, due, found, sending, archive(database), stopped, **waiting)
     problems = Health(tuple(find_problems(seen, settings)))
     return Status(workers, cycles, _rows(database, "sum_claims")[0], found, sending, due, stopped, problems)
+
+
+def standing(database: Database, settings: Settings) -> Standing:
+    """Return where this database belongs, and where it is."""
+    with _of_this_version(), database.connection() as connection:
+        return instance.read(connection, settings)
+
+
+def queued(database: Database) -> dict[str, int]:
+    """Count, up to a bound, what would begin to move if this database were adopted."""
+    due = sum(row["due"] for row in _rows(database, "list_due", most=MOST_COUNTED, limit=MAX_LIMIT))
+    return {"deliveries_due": min(due, MOST_COUNTED)} | instance.count_queued(database, MOST_COUNTED)
 
 
 def sources(database: Database) -> list[Row]:

@@ -17,7 +17,7 @@ from typing import NoReturn
 import psycopg
 import structlog
 
-from relevo import demo, migrate
+from relevo import demo, instance, migrate
 from relevo.app import App
 from relevo.errors import (
     DatabaseRefusedError,
@@ -159,6 +159,7 @@ def _ready(app: App, signals: Signals, cycles: Sequence[Cycle]) -> bool:
 
 def _prepare(app: App, cycles: Sequence[Cycle]) -> None:
     migrate.prepare(app.database)
+    instance.record(app.database, app.settings)
     if demo.wanted(app.settings):
         demo.register_phones(app.database)
     app.worker.record_start("run", [cycle.key for cycle in cycles])
@@ -192,6 +193,7 @@ def one_shot(app: App, role: Role, cycles: Sequence[Cycle]) -> Iterator[None]:
     signals.stop = app.runner.stopping
     signals.install()
     migrate.prepare(app.database)
+    instance.record(app.database, app.settings)
     app.worker.record_start(role, [cycle.key for cycle in cycles])
     app.worker.serve(list(app.services.providers))
     app.heartbeat.start()

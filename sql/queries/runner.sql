@@ -1,10 +1,11 @@
 -- name: open_round
--- Opens a round of a cycle: a run id, the database's time and the operator's pause switch.
+-- Opens a round of a cycle: a run id, the database's time, the operator's pause switch, and whether the database belongs elsewhere.
 select nextval('relevo.run_ids') as run_id,
        now() as started_at,
        (select s.paused_reason from relevo.cycle_state s
          where s.cycle = %(cycle)s and s.source in ('', %(source)s) and s.paused_at is not null
-         order by s.source limit 1) as paused_reason;
+         order by s.source limit 1) as paused_reason,
+       relevo.belongs_elsewhere(%(instance)s) as belongs_elsewhere;
 
 -- name: begin_run
 -- Writes the row of a run that has work to do.

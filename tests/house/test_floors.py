@@ -27,7 +27,7 @@ HOUSE = """
     door                                    the app's side: enqueue and its kin
     sources  providers  stores              doors to the world, one file per adapter
     embedded  sandbox                       the embedded parts
-    db  queries  migrate                    the door to PostgreSQL
+    db  queries  migrate  instance          the door to PostgreSQL
     config  logs                            only config reads the environment
     model  ports  errors  retry_after  cron  proxies  addresses   words
 """

@@ -106,6 +106,7 @@ def slot(conn: psycopg.Connection[Any], **more: Any) -> dict[str, Any]:
     return {
         "cycle": "cleanup", "source": "", "slot_at": row[0], "started_at": row[1], "run_id": 10**9, "trigger": "schedule",
         "worker_id": "a", "error_base_ms": 1_000, "error_max_ms": 60_000, "slot_ms": 60_000, "always": False, "reason": "paused",
+        "instance": None,
     } | more  # fmt: skip
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import socket
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated
@@ -14,6 +17,7 @@ from relevo import __version__, actions, app, config, embedded, insights, migrat
 from relevo.cli.common import FAILED, OK, AsJson, load_settings, open_database, out, print_json, print_wrapped
 from relevo.db import psql_call
 from relevo.errors import UsageError
+from relevo.health import in_numbers
 
 cli = typer.Typer()
 
@@ -62,6 +66,61 @@ def _print_findings(repaired: Mapping[str, int], found: Sequence[insights.Findin
         print_wrapped(head, f"{each.what} {each.hint}", style)
     if not found:
         out.print("[green]Everything stands where it must.[/]")
+
+
+@cli.command(epilog="Example: `RELEVO_INSTANCE=staging relevo adopt`, in a database that was loaded from a dump.")
+def adopt(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say that a database which looks like a copy belongs here, so that it is sent from again.
+
+    Shows what is queued in it first. A dump that was loaded elsewhere, or a copied volume under another name,
+    pushes to nobody before.
+    """
+    settings = load_settings()
+    with open_database(settings) as database:
+        shown = insights.standing(database, settings)
+        queued = insights.queued(database)
+        differs = shown.differences()
+        if not as_json:
+            _print_standing(differs, queued)
+        if differs:
+            _confirm(yes=yes, what="Adopt it, and let all that go out from here?")
+            actions.adopt(database, settings, shown, queued, f"{getpass.getuser()}@{socket.gethostname()}")
+    if as_json:
+        print_json([{"differed": differs, "queued": queued, "adopted": bool(differs)}])
+    elif differs:
+        out.print("Adopted: the cycles go on.")
+
+
+def _print_standing(differs: Sequence[str], queued: Mapping[str, int]) -> None:
+    if not differs:
+        out.print("This database belongs here; there is nothing to adopt.")
+        return
+    for each in differs:
+        print_wrapped("It looks like a copy:", f"{each}.", "yellow")
+    out.print("Once adopted, this goes out from here:")
+    for name, one, many in _QUEUED:
+        out.print(f"  {in_numbers(queued[name], one, many)}")
+
+
+_QUEUED = (
+    ("deliveries_due", "delivery that is due now", "deliveries that are due now"),
+    ("deliveries_queued", "delivery queued in all", "deliveries queued in all"),
+    ("events_waiting", "event that waits for its fan-out", "events that wait for their fan-out"),
+    ("receipts_awaited", "receipt to be asked for", "receipts to be asked for"),
+)
+
+
+def _confirm(*, yes: bool, what: str) -> None:
+    """Ask a person; where nobody can be asked, --yes has to be given."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("Nobody is there to be asked.", hint="Say --yes, if you are sure.")
+    if not typer.confirm(what):
+        raise UsageError("Nothing was changed.")
 
 
 @cli.command(name="config")

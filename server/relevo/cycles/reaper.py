@@ -38,7 +38,7 @@ class Busy(RelevoError):  # noqa: N818 a state of affairs
 
 def cycle(settings: Settings) -> Cycle:
     """Return the reaper for the schedule: on every replica, for a fleet without one is not healthy."""
-    return Cycle("reaper", Every(settings.reaper_interval_ms), step)
+    return Cycle("reaper", Every(settings.reaper_interval_ms), step, bookkeeping=True)
 
 
 def step(run: Run) -> Step:

@@ -20,6 +20,7 @@ from relevo import queries
 from relevo.config import Settings
 from relevo.db import BUSY, Connection, Database
 from relevo.errors import DatabaseUnavailableError
+from relevo.instance import Guard
 from relevo.logs import normalise_error, scrub
 from relevo.model import Budget, Outcome, Report, Shard, Trigger
 from relevo.runtime import threads
@@ -46,6 +47,7 @@ class Runner:
         *,
         middlewares: Sequence[Middleware] = (),
         hung: HungCalls | None = None,
+        guard: Guard | None = None,
         patience_s: float = math.inf,
         stop_s: float = math.inf,
         clock: Callable[[], datetime | None] = lambda: None,
@@ -56,6 +58,7 @@ class Runner:
         self._singletons = singletons
         self._middlewares = tuple(middlewares)
         self._hung = hung or HungCalls()
+        self._guard = guard or Guard(settings)
         self._patience_s = patience_s
         self._stop_s = stop_s
         self._leaving = threading.Event()
@@ -104,10 +107,10 @@ class Runner:
         self, cycle: Cycle, trigger: Trigger, *, budget: Budget, shard: Shard | None, by_slot: bool | None
     ) -> Report:
         began = time.monotonic()
-        context, paused = self._open(cycle, trigger, by_slot)
-        if paused is not None:
+        context, obstacle = self._open(cycle, trigger, by_slot)
+        if obstacle is not None:
             again_s = self._settings.worker_idle_backoff_max_ms / 1000 if cycle.singleton else None
-            return self.skip(cycle, trigger, f"paused: {paused}", context, again_s)
+            return self.skip(cycle, trigger, obstacle, context, again_s)
         report = self._attempt(cycle, context, budget, shard)
         if not cycle.singleton:
             return report
@@ -133,6 +136,7 @@ class Runner:
             begun=held is not None,
             clock=self._clock,
             woken=self._call_of(cycle),
+            trouble=lambda: "" if cycle.bookkeeping else self._guard.trouble,
         )
         with structlog.contextvars.bound_contextvars(run_id=context.run_id, cycle=cycle.key, worker_id=self._worker_id):
             try:
@@ -145,13 +149,17 @@ class Runner:
                     self._singletons.forget(held)
 
     def _open(self, cycle: Cycle, trigger: Trigger, by_slot: bool | None) -> tuple[RunContext, str | None]:
+        """Open a round, and say what keeps the cycle from it: the database belongs elsewhere, or it is paused."""
+        asked = {"cycle": cycle.name, "source": cycle.source, "instance": self._settings.relevo_instance}
         with self._database.connection() as connection:
-            row = connection.execute(_SQL["open_round"], {"cycle": cycle.name, "source": cycle.source}).fetchone()
-        assert row is not None
-        run_id, started_at, paused = row
+            row = connection.execute(_SQL["open_round"], asked).fetchone()
+            assert row is not None
+            run_id, started_at, paused, elsewhere = row
+            trouble = self._guard.look(connection) if elsewhere or self._guard.trouble else ""
+        obstacle = trouble if trouble and not cycle.bookkeeping else f"paused: {paused}" if paused is not None else None
         slotted = cycle.singleton and (trigger in ("schedule", "wake-up") if by_slot is None else by_slot)
         slot_at = cycle.timing.slot_at(started_at) if slotted else None
-        return RunContext(run_id, cycle.name, cycle.source, trigger, self._worker_id, slot_at, started_at), paused
+        return RunContext(run_id, cycle.name, cycle.source, trigger, self._worker_id, slot_at, started_at), obstacle
 
     def _call_of(self, cycle: Cycle) -> threading.Event:
         return self._calls.setdefault(cycle.key, threading.Event())

@@ -14,7 +14,7 @@ from uuid import UUID
 from relevo import queries
 from relevo.config import Settings
 from relevo.db import Connection, Database, Manner
-from relevo.errors import LostLeaseError, RunGivenUpError
+from relevo.errors import CopiedDatabaseError, LostLeaseError, RunGivenUpError
 from relevo.model import Budget, Outcome, Shard, Step, Trigger
 from relevo.runtime.singleton import Held
 from relevo.runtime.timing import Timing
@@ -38,6 +38,8 @@ class Cycle:
     budget: Budget = BUDGET
     off: str = ""
     """Why it cannot run with these settings; nothing if it can."""
+    bookkeeping: bool = False
+    """Whether it only keeps the tables in order, and so runs in a copied database, too."""
     stall_ms: int = 0
     """How long a run may get nowhere before it is given up; 0: three leases. See `Run.progress`."""
 
@@ -114,6 +116,8 @@ class Run:
     clock: Callable[[], datetime | None] = lambda: None
     woken: threading.Event = field(default_factory=threading.Event)
     """Set when somebody calls the cycle while it runs; the run may look, and clears it then."""
+    trouble: Callable[[], str] = lambda: ""
+    """Tells why it must stop though it is not over: the database turned out to belong elsewhere."""
 
     @property
     def now(self) -> datetime | None:
@@ -177,6 +181,8 @@ class Run:
         self.progress()
         if self.held is not None and self.held.lost.is_set():
             raise LostLeaseError(f"{self.context.cycle} lost its lease; another process may run it now.")
+        if trouble := self.trouble():
+            raise CopiedDatabaseError(trouble)
         return not self.stopping.is_set() and self.items_left > 0 and self.ms_left > 0
 
 

@@ -1,0 +1,184 @@
+"""A copied database pushes to nobody until a person adopts it; a failover, which keeps its identity, changes nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from relaying import Relay
+
+from processes import eventually
+from relevo import app, config, embedded, insights, instance, migrate
+from relevo.db import Database
+from relevo.model import Step
+from relevo.runtime.runs import Cycle, Run
+from relevo.runtime.timing import Every
+
+COPY = "dispatch_copy"
+FAST = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "16MB", "max_connections": "20"}
+
+
+@pytest.fixture
+def copy(admin: psycopg.Connection[Any], dsn: str) -> Iterator[Callable[[], str]]:
+    """Copy the test's database as a template, which ends its connections, and return the copy's DSN."""
+
+    def make() -> str:
+        name = conninfo_to_dict(dsn)["dbname"]
+        admin.execute("select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = %s", [name])
+        admin.execute(f"create database {COPY} template {name}".encode())
+        return make_conninfo(dsn, dbname=COPY)
+
+    yield make
+    admin.execute(f"drop database if exists {COPY} with (force)".encode())
+
+
+def started(relay: Callable[..., Relay], **settings: object) -> Relay:
+    """A relay whose database knows where it belongs, as after `relevo run` started."""
+    made = relay(**settings)
+    instance.record(made.app.database, made.app.settings)
+    return made
+
+
+def outcomes(worker: Relay) -> dict[str, str]:
+    """Run every cycle by hand, and return the outcomes."""
+    return {name: worker.run(name).outcome for name in worker.app.registry}
+
+
+def trouble(worker: Relay) -> str:
+    """Return the first problem of the fleet's health."""
+    return insights.health(worker.app.database, worker.app.settings).problems[0]
+
+
+def test_a_copy_rests_until_it_is_adopted(relay, copy, command, monkeypatch) -> None:
+    """In a copy every cycle but the reaper is skipped and says why; adopted, it sends what was queued, and says so."""
+    first = started(relay, folder_source_dir="/tmp")
+    first.tell("ana")
+    first.enqueue(audience=[first.phones["ana"]])
+    copied = copy()
+    worker = relay(database_url=copied, folder_source_dir="/tmp")
+    ran = outcomes(worker)
+    assert ran.pop("reaper") in ("ok", "idle")
+    assert set(ran) == {"ingest:folder", "fanout", "dispatch", "receipt", "cleanup", "archive-export"}
+    assert set(ran.values()) == {"skipped"}
+    assert worker.received("ana") == 0
+    reason = worker.run("dispatch").reason
+    assert "looks like a copy" in reason
+    assert "`relevo adopt`" in reason
+    assert trouble(worker).startswith("this database looks like a copy; nothing is sent")
+
+    monkeypatch.setenv("DATABASE_URL", copied)
+    assert command("status").out.startswith("Not healthy: this database looks like a copy")
+    asked = command("adopt")
+    assert (asked.code, "Say --yes" in asked.err) == (2, True)
+    assert "1 delivery that is due now" in asked.out
+    assert "1 event that waits for its fan-out" in asked.out
+    adopted = json.loads(command("adopt", "--yes", "--json").out)
+    assert adopted["adopted"] is True
+    assert adopted["queued"].items() >= {"deliveries_due": 1, "deliveries_queued": 1, "events_waiting": 1}.items()
+    with psycopg.connect(copied) as connection:
+        (former, by) = connection.execute("select former, adopted_by from relevo.instance").fetchall()[0]
+    assert (former["queued"], "@" in by) == (adopted["queued"], True)
+    worker.drain()
+    assert (worker.run("fanout").outcome, worker.run("dispatch").outcome) == ("ok", "ok")
+    assert worker.received("ana") == 2
+    assert "there is nothing to adopt" in command("adopt").out
+
+
+def test_another_name_is_another_instance(relay) -> None:
+    """A copied volume keeps server and database; RELEVO_INSTANCE tells it apart, set, changed or missing."""
+    first = started(relay, relevo_instance="production")
+    first.tell("ana")
+    staging, nameless = relay(relevo_instance="staging"), relay()
+    for other, told in ((staging, "RELEVO_INSTANCE is staging here"), (nameless, "RELEVO_INSTANCE is unset here")):
+        report = other.run("dispatch")
+        assert (report.outcome, told in report.reason) == ("skipped", True), report
+        assert "RELEVO_INSTANCE is set as it was" in trouble(other)
+    assert first.received("ana") == 0
+    assert first.run("dispatch").outcome == "ok"
+    assert first.received("ana") == 1
+
+
+def test_a_run_under_way_stops(relay) -> None:
+    """Whoever finds out with a heartbeat, because the database was exchanged under it, takes no further step."""
+    steps = []
+
+    def step(run: Run) -> Step:
+        steps.append(run.context.run_id)
+        worker.conn.execute("update relevo.instance set database_oid = database_oid + 1")
+        worker.app.heartbeat.beat()
+        return Step({"steps": 1}, 1, more=True)
+
+    worker = started(relay)
+    report = worker.app.runner.run(Cycle("probe", Every(60_000), step), "manual")
+    assert (report.outcome, len(steps)) == ("failed", 1)
+    assert "it was number" in report.error
+
+
+def test_who_may_not_ask_for_the_server_goes_by_the_rest(relay, copy, admin) -> None:
+    """Where nobody may ask for the server's identifier, the database's number and the name still tell a copy."""
+    started(relay)
+    copied = copy()
+    with psycopg.connect(copied, autocommit=True) as connection:
+        connection.execute("drop role if exists relevo_blind")
+        connection.execute("create role relevo_blind")
+        try:
+            connection.execute("revoke execute on function pg_catalog.pg_control_system() from public")
+            connection.execute("grant usage, create on schema relevo to relevo_blind")
+            connection.execute("alter function relevo.system_identifier() owner to relevo_blind")
+            worker = relay(database_url=copied)
+            seen = insights.standing(worker.app.database, worker.app.settings)
+            assert (seen.here.system_identifier, seen.home is not None) == (None, True)
+            assert worker.run("dispatch").outcome == "skipped"
+            connection.execute("update relevo.instance set database_oid = %s", [seen.here.database_oid])
+            assert worker.run("dispatch").outcome == "idle"
+        finally:
+            connection.execute("alter function relevo.system_identifier() owner to current_user")
+            connection.execute("drop owned by relevo_blind cascade")
+            connection.execute("drop role relevo_blind")
+
+
+def test_a_failover_keeps_the_identity(tmp_path: Path) -> None:
+    """The same bytes on another server, as a standby has them, are at home; under another name they are a copy."""
+    home, standby = tmp_path / "home" / "postgres", tmp_path / "standby" / "postgres"
+    settings = config.load({"RELEVO_INSTANCE": "production"}, None)
+    with embedded.acquire(home, settings=FAST) as server, _opened(server.dsn, settings) as database:
+        migrate.migrate(database)
+        instance.record(database, settings)
+    eventually(lambda: not (home / "data" / "postmaster.pid").exists(), "the server ends")
+    shutil.copytree(home / "data", standby / "data")
+    shutil.copy(home / "password", standby / "password")
+    with embedded.acquire(standby, settings=FAST) as server, _opened(server.dsn, settings) as database:
+        assert insights.standing(database, settings).differences() == []
+        renamed = config.load({"RELEVO_INSTANCE": "staging"}, None)
+        (told,) = insights.standing(database, renamed).differences()
+        assert told == "it belongs to the instance production, and RELEVO_INSTANCE is staging here"
+
+
+class _opened:  # noqa: N801 a context
+    def __init__(self, dsn: str, settings: config.Settings) -> None:
+        self._database = Database(dsn, dsn, settings)
+
+    def __enter__(self) -> Database:
+        return self._database
+
+    def __exit__(self, *_: object) -> None:
+        self._database.close()
+
+
+def test_the_first_start_records_and_later_ones_do_not(make_settings, conn) -> None:
+    """The identity is written once; a start under another name leaves it as it is."""
+    for name in ("production", "staging"):
+        with app.build(make_settings(relevo_instance=name)) as built:
+            instance.record(built.database, built.settings)
+    assert conn.execute("select name, database_oid from relevo.instance").fetchall() == [
+        (
+            "production",
+            conn.execute("select oid::bigint from pg_database where datname = current_database()").fetchall()[0][0],
+        )
+    ]
