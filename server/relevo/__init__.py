@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from relevo import aio
     from relevo.app import Parts
     from relevo.delivery.sending import PushContext
     from relevo.door import (
@@ -55,6 +56,7 @@ __all__ = [
     "Reschedule",
     "Run",
     "Step",
+    "aio",
     "cancel",
     "complete",
     "delete",
@@ -79,6 +81,8 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     """Load the door when it is first used: a guardian or a command needs none of it."""
+    if name == "aio":
+        return import_module("relevo.aio")
     if name in __all__:
         return getattr(import_module(_MODULES.get(name, "relevo.door")), name)
     raise AttributeError(f"module 'relevo' has no attribute {name!r}")

@@ -12,21 +12,25 @@ from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
 
-import psycopg
-from psycopg import errors as pg
-from psycopg.rows import tuple_row
-from psycopg.types.json import Jsonb
+from relevo.connections import verb
+from relevo.connections.steps import (
+    Call,
+    Leave,
+    Outside,
+    Pause,
+    Plan,
+    as_json,
+    as_uuid,
+    each,
+    from_json,
+    one,
+)
+from relevo.errors import InvalidInputError
 
-from relevo import queries
-from relevo.errors import InvalidInputError, MigrationError
-
-_SQL = queries.load("door")
 _MOST_IDS = 2**63
 _MAX_DEPTH = 100
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _FIRST_LOOK_S, _LAST_LOOK_S, _MAX_WAIT_S = 0.05, 1.0, 300.0
-
-Connection = psycopg.Connection[Any]
 
 
 @dataclass(frozen=True)
@@ -128,69 +132,72 @@ class Preference:
     keywords: Sequence[str] | None = None
 
 
-def enqueue(conn: Connection, event: Event) -> Enqueued:
+@verb
+def enqueue(event: Event) -> Call[Enqueued]:
     """Enqueue an event; it counts once the caller commits, and never if the caller rolls back."""
-    return Enqueued(*_ask(conn, "enqueue_event", event=Jsonb(_event(event))))
+    return Call("enqueue_event", {"event": as_json("event", _event(event))}, one(Enqueued))
 
 
-def enqueue_many(conn: Connection, events: Sequence[Event]) -> list[Enqueued]:
+@verb
+def enqueue_many(events: Sequence[Event]) -> Call[list[Enqueued]]:
     """Enqueue many events in one statement, in order, with one notification."""
-    payload = Jsonb([_event(event) for event in events])
-    return [Enqueued(*row) for row in _rows(conn, "enqueue_many", events=payload)]
+    payload = as_json("events", [_event(event) for event in events])
+    return Call("enqueue_many", {"events": payload}, each(Enqueued))
 
 
-def cancel(conn: Connection, event_id: int, reason: str = "") -> bool:
+@verb
+def cancel(event_id: int, reason: str = "") -> Call[bool]:
     """End an event: nothing of it is sent any more. False if there is none, or it has ended before."""
     _check("reason", reason)
-    return bool(_ask(conn, "cancel_event", event_id=_event_id(event_id), reason=reason)[0])
+    return Call("cancel_event", {"event_id": _event_id(event_id), "reason": reason}, one(bool))
 
 
-def complete(conn: Connection, what: int | UUID, reason: str = "") -> bool:
+@verb
+def complete(what: int | UUID, reason: str = "") -> Call[bool]:
     """Say that an event (by id), or all for one installation (by UUID), was handled elsewhere: the rest ends unsent."""
     _check("reason", reason)
     if isinstance(what, UUID):
-        return bool(_ask(conn, "complete_installation", installation_id=what)[0])
-    return bool(_ask(conn, "complete_event", event_id=_event_id(what), reason=reason)[0])
+        return Call("complete_installation", {"installation_id": str(what)}, one(bool))
+    return Call("complete_event", {"event_id": _event_id(what), "reason": reason}, one(bool))
 
 
-def delete(conn: Connection, event_ids: Sequence[int]) -> int:
+@verb
+def delete(event_ids: Sequence[int]) -> Call[int]:
     """Delete events with their deliveries; return how many events there were."""
-    return int(_ask(conn, "delete_events", event_ids=[_event_id(each) for each in event_ids])[0])
+    return Call("delete_events", {"event_ids": [_event_id(each) for each in event_ids]}, one(int))
 
 
-def get(conn: Connection, event_id: int) -> EventStatus | None:
+@verb
+def get(event_id: int) -> Call[EventStatus | None]:
     """Read an event and how far it is, or None if there is none."""
-    raw = _ask(conn, "get_event", event_id=_event_id(event_id))[0]
-    if raw is None:
-        return None
-    return EventStatus(raw["id"], raw["type"], raw["key"], raw["state"], raw["deliveries"], raw)
+    return _look(event_id)
 
 
+@verb
 def wait(
-    conn: Connection, event_id: int, *, timeout_s: float = 15.0, until: Literal["sent", "confirmed"] = "sent"
-) -> EventStatus | None:
+    event_id: int, *, timeout_s: float = 15.0, until: Literal["sent", "confirmed"] = "sent"
+) -> Plan[EventStatus | None]:
     """Wait until nothing of an event is left to send (or to confirm); return how far it is when the time is over.
 
     The event must have been committed, so the connection must not be inside a transaction.
     """
-    if conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-        raise InvalidInputError("wait needs a connection outside a transaction.", hint="Commit first, then wait.")
+    yield Outside()
     if not timeout_s >= 0:  # not a number is not
         raise InvalidInputError("timeout_s must be a number of seconds, 0 or more.", hint="Leave it out to wait 15 s.")
     deadline = time.monotonic() + min(timeout_s, _MAX_WAIT_S)
     pause = _FIRST_LOOK_S
     while True:
-        status = get(conn, event_id)
-        if not conn.autocommit:
-            conn.rollback()  # ends the transaction that this look began, so that the next one sees more
+        status = yield from _look(event_id)
+        yield Leave()
         left = status is not None and (status.left_to_send if until == "sent" else status.left_to_confirm)
         if not left or time.monotonic() + pause > deadline:
             return status
-        time.sleep(pause)
+        yield Pause(pause)
         pause = min(pause * 1.5, _LAST_LOOK_S)
 
 
-def register(conn: Connection, installation: Installation) -> UUID:
+@verb
+def register(installation: Installation) -> Call[UUID]:
     """Register an installation: its token moves here from wherever it was, and pushes are on again."""
     given = {name: value for name, value in vars(installation).items() if value is not None}
     for name, value in given.items():
@@ -199,11 +206,11 @@ def register(conn: Connection, installation: Installation) -> UUID:
         given["installation_id"] = str(installation.installation_id)
     if installation.opt_outs is not None:
         given["opt_outs"] = list(installation.opt_outs)
-    registered: UUID = _ask(conn, "register_installation", installation=Jsonb(given))[0]
-    return registered
+    return Call("register_installation", {"installation": as_json("installation", given)}, one(as_uuid))
 
 
-def set_preference(conn: Connection, installation_id: UUID, name: str, preference: Preference | None) -> bool:
+@verb
+def set_preference(installation_id: UUID, name: str, preference: Preference | None) -> Call[bool]:
     """Set one named preference of an installation; None removes it. Any one that matches is enough.
 
     A new installation has one named default, which asks for everything: set or remove that to ask for less.
@@ -214,8 +221,20 @@ def set_preference(conn: Connection, installation_id: UUID, name: str, preferenc
         plain = {key: value for key, value in vars(preference).items() if value is not None}
         for key, value in plain.items():
             _check(key, value)
-        given = Jsonb({key: _number(value) for key, value in plain.items()})
-    return bool(_ask(conn, "set_preference", installation_id=installation_id, name=name, preference=given)[0])
+        given = as_json("preference", {key: _number(value) for key, value in plain.items()})
+    parameters = {"installation_id": str(installation_id), "name": name, "preference": given}
+    return Call("set_preference", parameters, one(bool))
+
+
+def _look(event_id: int) -> Call[EventStatus | None]:
+    return Call("get_event", {"event_id": _event_id(event_id)}, one(_status))
+
+
+def _status(told: Any) -> EventStatus | None:
+    raw = from_json(told)
+    if raw is None:
+        return None
+    return EventStatus(raw["id"], raw["type"], raw["key"], raw["state"], raw["deliveries"], raw)
 
 
 def _event(event: Event) -> dict[str, Any]:
@@ -275,29 +294,3 @@ def _number(value: Any) -> Any:
     if isinstance(value, Decimal):
         return float(value) if value % 1 else int(value)
     return list(value) if isinstance(value, tuple | list) else value
-
-
-class _refusals:  # noqa: N801 reads as a word where it is used
-    """Turns what the door's functions refuse into InvalidInputError."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, pg.UndefinedFunction | pg.InvalidSchemaName):
-            raise MigrationError(
-                "This database has no relevo schema of this version.", hint="Run `relevo migrate`."
-            ) from error
-        if isinstance(error, pg.DataError | pg.IntegrityError):
-            said = error.diag.message_primary or str(error)
-            raise InvalidInputError(f"{said}.", hint="Nothing was written; mend it and try again.") from error
-
-
-def _rows(conn: Connection, statement: str, **parameters: object) -> list[tuple[Any, ...]]:
-    with _refusals(), conn.cursor(row_factory=tuple_row) as cursor:  # whatever rows the app's connection makes
-        return cursor.execute(_SQL[statement], parameters).fetchall()
-
-
-def _ask(conn: Connection, statement: str, **parameters: object) -> tuple[Any, ...]:
-    (row,) = _rows(conn, statement, **parameters)
-    return row

@@ -1,0 +1,16 @@
+"""The door for asynchronous connections: every verb of `relevo`, to be awaited, in the caller's transaction."""
+
+from __future__ import annotations
+
+from relevo import door
+from relevo.connections import awaited
+
+enqueue = awaited(door.enqueue)
+enqueue_many = awaited(door.enqueue_many)
+cancel = awaited(door.cancel)
+complete = awaited(door.complete)
+delete = awaited(door.delete)
+get = awaited(door.get)
+wait = awaited(door.wait)
+register = awaited(door.register)
+set_preference = awaited(door.set_preference)

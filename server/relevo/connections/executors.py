@@ -1,0 +1,40 @@
+"""What is asked of a kind of connection; nothing here commits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from relevo.connections.steps import Parameter, Rows
+
+
+class Executor(Protocol):
+    """The app's connection, of one synchronous kind."""
+
+    def rows(self, sql: str, parameters: Mapping[str, Parameter]) -> Rows:
+        """Send a statement with parameters as `%(name)s`; return its rows as tuples."""
+        ...
+
+    def inside(self) -> bool:
+        """Tell whether a transaction is open."""
+        ...
+
+    def leave(self) -> None:
+        """End the transaction that reading began."""
+        ...
+
+
+class AsyncExecutor(Protocol):
+    """The app's connection, of one asynchronous kind."""
+
+    async def rows(self, sql: str, parameters: Mapping[str, Parameter]) -> Rows:
+        """Send a statement with parameters as `%(name)s`; return its rows as tuples."""
+        ...
+
+    async def inside(self) -> bool:
+        """Tell whether a transaction is open."""
+        ...
+
+    async def leave(self) -> None:
+        """End the transaction that reading began."""
+        ...

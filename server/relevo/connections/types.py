@@ -1,0 +1,35 @@
+"""The kinds of connections by name, for type checkers and editors alone: importing this needs every library."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeAlias
+
+import psycopg
+from asyncpg import Connection as AsyncpgConnection
+from asyncpg.pool import PoolConnectionProxy
+from sqlalchemy import Connection as AlchemyConnection
+from sqlalchemy.ext.asyncio import AsyncConnection as AlchemyAsyncConnection
+from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session, scoped_session
+
+
+class DjangoConnection(Protocol):
+    """What tells Django's connection from others."""
+
+    vendor: str
+    in_atomic_block: bool
+
+    def get_autocommit(self) -> bool:
+        """Tell whether each statement is a transaction of its own."""
+        ...
+
+
+Connection: TypeAlias = psycopg.Connection[Any] | AlchemyConnection | Session | scoped_session[Any] | DjangoConnection
+AsyncConnection: TypeAlias = (
+    psycopg.AsyncConnection[Any]
+    | AsyncpgConnection
+    | PoolConnectionProxy
+    | AlchemyAsyncConnection
+    | AsyncSession
+    | async_scoped_session[Any]
+)
