@@ -16,8 +16,9 @@ PYTEST_ARGS ?=
 PARALLEL ?= -n $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )) --dist loadfile
 # Without DATABASE_URL every target works on an embedded PostgreSQL, made when it is first needed.
 RELEVO = RELEVO_DEMO=$${RELEVO_DEMO:-true} .venv/bin/relevo
+PEERS = .venv/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[bench]' --constraint constraints.txt
 
-.PHONY: help run tick run-cycle migrate psql restore test check fmt clean bench-fanout bench-dispatch bench-archive bench-upgrade
+.PHONY: help run tick run-cycle migrate psql restore test check fmt clean bench bench-archive bench-upgrade
 .PHONY: installed installed-dev cycle-named month-named
 
 help: ## say what each target does
@@ -60,11 +61,10 @@ fmt: installed-dev ## format the code and mend what the linter can mend
 	@.venv/bin/ruff check --fix-only --quiet
 	@.venv/bin/ruff format
 
-bench-fanout: installed-dev ## measure fan-out over a million installations, and a day of ingest
-	@.venv/bin/python scripts/bench_fanout.py $(ARGS)
-
-bench-dispatch: installed-dev ## measure sending against the sandbox; ARGS=--peers with pip install -e '.[bench]'
-	@.venv/bin/python scripts/bench_dispatch.py $(ARGS)
+# Without the other queues (no network) it measures the rest, and says so.
+bench: installed-dev ## measure what everything costs, beside other queues, in a quarter of an hour; ARGS=--help
+	@.venv/bin/python -c 'import asyncpg, pgqueuer, procrastinate' 2>/dev/null || $(PEERS) || true
+	@PYTHONPATH=scripts .venv/bin/python -m bench $(ARGS)
 
 bench-archive: installed-dev ## measure retiring, export and restore beside plain COPY
 	@.venv/bin/python scripts/bench_archive.py $(ARGS)

@@ -45,3 +45,10 @@ def test_every_room_is_on_the_map() -> None:
     rooms = {path.stem for path in package.glob("*.py")} | {path.parent.name for path in package.glob("*/__init__.py")}
     named = set(re.findall(r"\w+", table))
     assert sorted(rooms - named) == []
+
+
+def test_the_benchmarks_have_their_place() -> None:
+    """`make bench ARGS=--write-readme` finds its two markers, each once and in order."""
+    begin, end = "<!-- bench: written by make bench ARGS=--write-readme -->", "<!-- /bench -->"
+    assert README.count(begin) == README.count(end) == 1
+    assert README.index(begin) < README.index(end)

@@ -182,7 +182,7 @@ def test_the_statements_of_the_benchmarks_prepare(conn, database, look) -> None:
     migrate.migrate(database, before_the_conversion())
     refused = {
         f"{path.name} {name}": refusal
-        for path in sorted((ROOT / "scripts").glob("bench_*.sql"))
+        for path in sorted((ROOT / "scripts").rglob("*.sql"))
         for name, text in queries.Statements(path.read_text(encoding="utf-8")).items()
         if not name.startswith("seed_")  # they make and use a table of their own
         and (refusal := refuses(look if path.stem == "bench_upgrade" else conn, text.decode()))

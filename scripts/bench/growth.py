@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
 
-from benching import fresh_database, publish, say
+from bench import processes
+from bench.measuring import Goal, Row
+from bench.sizes import Sizes
+from bench.stand import statements
+from benching import fresh_database, say
 from relevo import app, queries
 from relevo.app import App
 from relevo.db import Connection, Manner
 from relevo.delivery.claims import Claim, Claims
 from relevo.model import Delivery, PushRequest
 
-_SQL = queries.Statements(Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
-_SIZES = (10_000, 100_000, 1_000_000)
+_SQL = statements(__file__)
 _MOST = 0.05
 _ROUNDS = 7
 _LONG_MICROS = 200_000  # what takes longer than this is asked less often
@@ -95,10 +96,10 @@ class Growth:
     def _cpu(self, work: Callable[[], Any], times: int) -> float:
         with self.worker.database.connection() as connection:
             pid = connection.info.backend_pid
-        before = _cpu_of(pid)
+        before = processes.backend_us(pid)
         for _ in range(times):
             work()
-        return _cpu_of(pid) - before
+        return processes.backend_us(pid) - before
 
     def ask(self, name: str, asked: Sequence[Asked], times: int = 20) -> None:
         """Measure statements whose work is undone."""
@@ -229,22 +230,17 @@ def _pruning() -> Asked:
     return Asked("cleanup", ("prune_runs", "prune_workers"), {"retention_days": 365, "limit": 1_000, "now": None})
 
 
-def _cpu_of(pid: int) -> float:
-    """Return how many microseconds a process has been on a core, by the kernel's own count."""
-    return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0]) / 1_000
-
-
 def exponent(costs: Sequence[tuple[int, float]]) -> float:
     """Fit cost ~ size ** exponent."""
     sizes, measured = zip(*((math.log(size), math.log(cost)) for size, cost in costs), strict=True)
     return statistics.linear_regression(sizes, measured).slope
 
 
-def main() -> None:
-    """Grow, measure, print, and tell by the exit code whether anything grows."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", default=",".join(map(str, _SIZES)), help="rows at each step, rising")
-    sizes = [int(size) for size in parser.parse_args().sizes.split(",")]
+def rows(sizes: Sizes) -> Iterator[Row]:
+    """Grow by steps of ten, measure at each, and fit."""
+    if not processes.are_counted():
+        say("  growth is left out; it needs /proc/PID/schedstat, as Linux has it.")
+        return
     with (
         fresh_database() as (dsn, settings),
         app.build(settings) as worker,
@@ -252,21 +248,24 @@ def main() -> None:
     ):
         growth = Growth(worker, conn)
         growth.begin()
-        for size in sizes:
-            say(f"Growing to {size:,}")
+        for size in _steps(sizes):
             swept = growth.grow(size)
             growth.looks()
             growth.claims()
             growth.sweep(swept)
-    fitted = {name: exponent(costs) for name, costs in growth.costs.items()}
-    rows = [
-        (name, f"{' / '.join(f'{cost:,.1f}' for _, cost in costs)} µs, exponent {fitted[name]:+.3f}", f"≤ {_MOST}")
-        for name, costs in growth.costs.items()
-    ]
-    figures = {f"{name} at {size}": cost for name, costs in growth.costs.items() for size, cost in costs}
-    publish("growth", rows, figures | {f"exponent of {name}": value for name, value in fitted.items()})
-    raise SystemExit(int(any(value > _MOST for value in fitted.values())))
+    for name, costs in growth.costs.items():
+        yield _row(name, costs)
 
 
-if __name__ == "__main__":
-    main()
+def _steps(sizes: Sizes) -> Iterator[int]:
+    size = sizes.smallest
+    while size <= sizes.largest:
+        yield size
+        size *= 10
+
+
+def _row(name: str, costs: Sequence[tuple[int, float]]) -> Row:
+    fitted = exponent(costs)
+    figures = {f"us_at_{size}": cost for size, cost in costs} | {"exponent": fitted}
+    said = f"{' / '.join(f'{cost:,.1f}' for _, cost in costs)} µs, exponent {fitted:+.3f}"
+    return Row(f"growth: {name}", name, said, None, figures, [Goal("exponent", _MOST)])

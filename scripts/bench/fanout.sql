@@ -23,7 +23,7 @@ select count(distinct p.installation_id)
   from relevo.notification_events e
   join relevo.notification_preferences p on relevo.preference_matches(p, e)
   join relevo.device_installations i on i.installation_id = p.installation_id and relevo.may_receive(i)
- where e.id = %(event_id)s;
+ where e.id = (select max(n.id) from relevo.notification_events n);
 
 -- name: copy_out
 -- The rows of an event as COPY would load them for another one.

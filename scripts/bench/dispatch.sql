@@ -1,17 +1,8 @@
--- name: load_phones
--- Makes installations by the number.
-insert into relevo.device_installations (token, project)
-select 'ExponentPushToken[' || lpad(n::text, 20, '0') || ']', 'default' from generate_series(1, %(phones)s::int) n;
-
--- name: refresh
--- Lets the planner see what was loaded.
-analyze relevo.device_installations;
-
 -- name: load_completed
 -- Makes deliveries that were sent and confirmed, by the number.
 insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, status, attempt_count,
                                             completed_at, provider_ticket_id, token_version)
-select (now() at time zone 'UTC')::date, %(event)s + n / 100000, lpad(to_hex(n), 32, '0')::uuid, 'past', 'ok', 1, now(), 'ticket-' || n, 1
+select (now() at time zone 'UTC')::date, 1000000000 + n / 100000, lpad(to_hex(n), 32, '0')::uuid, 'past', 'ok', 1, now(), 'ticket-' || n, 1
   from generate_series(1, %(count)s::int) n;
 
 -- name: seed_table
@@ -52,7 +43,7 @@ update public.seed_deliveries
        last_attempt_at = now(), updated_at = now()
  where id = %(id)s;
 
--- name: bare_take
+-- name: take_unguarded
 -- The ceiling's claim: the oldest chunks leave the queue, and their deliveries are looked at as a claim does.
 with taken as (
   delete from relevo.due_chunks q
@@ -63,7 +54,7 @@ with taken as (
 )
 select l.* from relevo.look_at_1(array(select t.chunk from taken t), coalesce(%(now)s::timestamptz, now())) l;
 
--- name: bare_write
+-- name: write_unguarded
 -- The ceiling's outcome: rows are written by their key.
 update relevo.notification_deliveries d
    set status = 'sent', attempt_count = d.attempt_count + 1, last_attempt_at = coalesce(%(now)s::timestamptz, now()),
@@ -71,52 +62,7 @@ update relevo.notification_deliveries d
   from unnest(%(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[]) as a(event_day, id, ticket_id)
  where d.event_day = a.event_day and d.id = a.id;
 
--- name: finish_bare
+-- name: finish_unguarded
 -- Ends what the ceiling sent, for nobody awaits its receipts.
 update relevo.notification_deliveries d set status = 'unconfirmed', completed_at = now()
  where d.status = 'sent' and d.token_version is null;
-
--- name: forget_queue
--- Empties the queue of what a measurement left open.
-truncate relevo.due_chunks;
-
--- name: forget_open
--- Ends what a measurement left open.
-update relevo.notification_deliveries set status = 'cancelled', completed_at = now() where status in ('pending', 'retryable');
-
--- name: queue_bulk
--- Makes open bulk deliveries of one event by the number, as fan-out does: to the phones there are, over and over.
-with made as (
-  insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane)
-  select (now() at time zone 'UTC')::date, %(event)s + r.n, i.installation_id, 'bench', i.provider, i.project, 'bulk'
-    from generate_series(1, %(rounds)s) as r(n) cross join relevo.device_installations i
-  returning *
-)
-insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
-                               ids, installations)
-select m.project, m.lane, now(), m.event_day, m.notification_event_id, m.event_type, m.created_at, 0, 0, false, array_agg(m.id),
-       array_agg(m.installation_id)
-  from (select m.*, (row_number() over (partition by m.notification_event_id, m.project) - 1) / 100 as piece from made m) m
- group by m.project, m.lane, m.event_day, m.notification_event_id, m.event_type, m.created_at, m.piece;
-
--- name: queue_events
--- Makes the events of those deliveries.
-insert into relevo.notification_events (id, event_type, event_key, title, audience, content_hash, state, event_day, fanout_started_at,
-                                        fanout_upto, fanout_finished_at)
-select %(event)s + r.n, 'bench', 'bulk-' || (%(event)s + r.n), 'Bulk', 'everyone', '', 'fanned', (now() at time zone 'UTC')::date, now(), 0, now()
-  from generate_series(1, %(rounds)s) as r(n);
-
--- name: count_sent
--- Counts what was sent of the bulk lane, by the tally that settling keeps.
-select coalesce(sum(t.sent), 0)::bigint - (select count(*) from relevo.notification_deliveries d
-                                            where d.lane = 'urgent' and d.status = 'sent' and d.event_type like 'bench.urgent%%')
-  from relevo.push_tallies t;
-
--- name: urgent_waits
--- Tells how many milliseconds each urgent event waited from its enqueueing until its first push was settled.
-select extract(epoch from e.first_sent_at - e.created_at)::float8 * 1000
-  from relevo.notification_events e where e.event_type = 'bench.urgent' and e.first_sent_at is not null;
-
--- name: any_phone
--- Picks one phone.
-select i.installation_id from relevo.device_installations i order by i.seq limit 1;

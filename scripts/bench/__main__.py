@@ -1,0 +1,119 @@
+"""Measure, print one table, and write one JSON and two charts: `make bench`, or `python -m bench` in scripts/."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from bench import (
+    charts,
+    dispatch,
+    enqueue,
+    fanout,
+    growth,
+    idle,
+    ingest,
+    latency,
+    peers,
+    personal,
+    reaper,
+    receipts,
+    report,
+    snapshot,
+    starting,
+)
+from bench.measuring import Row
+from bench.sizes import QUICK, Sizes, changed
+from bench.stand import Stand, stand
+from benching import RESULTS, say
+from relevo import logs
+
+ROOT = Path(__file__).parents[2]
+TOGETHER: dict[str, Callable[[Stand], Iterable[Row]]] = {
+    "start": starting.rows,
+    "wakeup": latency.wakeups,
+    "dispatch": dispatch.lifted,
+    "rated": dispatch.rated,
+    "peers": peers.rows,
+    "receipts": receipts.rows,
+    "personal": personal.rows,
+    "enqueue": enqueue.rows,
+    "reaper": reaper.rows,
+    "snapshot": snapshot.rows,
+    "memory": starting.growing,
+    "urgent": latency.urgent,
+    "aged": dispatch.aged,
+}
+"""Rows by the name that --only knows, in their order: these share one database and one sandbox."""
+ALONE: dict[str, Callable[[Sizes], Iterable[Row]]] = {
+    "fanout": fanout.rows,
+    "growth": growth.rows,
+    "ingest": ingest.rows,
+    "idle": idle.rows,
+}
+"""These have a database each."""
+ON_DEMAND = {"ingest", "idle"}
+"""Measured only if they are named."""
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure what is asked for."""
+    known = [*TOGETHER, *ALONE]
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--only", metavar="ROWS", help=f"some of {','.join(known)}; the last two only if named")
+    parser.add_argument("--quick", action="store_true", help="as little as shows that everything works")
+    parser.add_argument("--set", metavar="NAME=NUMBER", action="append", default=[], help="one of the sizes")
+    parser.add_argument("--write-readme", action="store_true", help="put table and charts into the README")
+    parser.add_argument("--into", type=Path, default=RESULTS, help="the folder that bench.json and charts go to")
+    asked = parser.parse_args(words)
+    names = asked.only.split(",") if asked.only else [name for name in known if name not in ON_DEMAND]
+    if strange := sorted(set(names) - set(known)):
+        parser.error(f"there are no rows {', '.join(strange)}; known are {', '.join(known)}")
+    try:
+        sizes = changed(QUICK if asked.quick else Sizes(), asked.set)
+    except ValueError as error:
+        parser.error(str(error))
+    logs.configure("error", "console")
+    started = time.monotonic()
+    rows = list(measure(names, sizes))
+    publish(rows, sizes, time.monotonic() - started, asked.into)
+    if asked.write_readme:
+        charts.write(ROOT / "server" / "docs", rows)
+        report.write_into(ROOT / "README.md", rows)
+
+
+def measure(names: Sequence[str], sizes: Sizes) -> Iterator[Row]:
+    """Measure row after row."""
+    together = [name for name in TOGETHER if name in names]
+    if together:
+        with stand(sizes) as shared:
+            for name in together:
+                yield from _told(name, TOGETHER[name](shared))
+    for name, rows in ALONE.items():
+        if name in names:
+            yield from _told(name, rows(sizes))
+
+
+def _told(name: str, rows: Iterable[Row]) -> Iterator[Row]:
+    say(f"{name} …")
+    started = time.monotonic()
+    for row in rows:
+        say(f"  {row.what}: {row.said}")
+        yield row
+    say(f"  {time.monotonic() - started:.0f} s")
+
+
+def publish(rows: Sequence[Row], sizes: Sizes, seconds: float, folder: Path) -> None:
+    """Print the table; write JSON and charts."""
+    report.show(rows)
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / "bench.json"
+    target.write_text(report.as_json(rows, sizes, seconds) + "\n", encoding="utf-8")
+    drawn = charts.write(folder, rows)
+    say(f"{seconds:.0f} s in all. Written to {target} and {', '.join(map(str, drawn))}.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""Dispatch through HTTP: the rate lifted, at a project's rate, after much has passed; beside the seed and a ceiling."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+import requests
+
+from bench.measuring import Cost, Goal, Row, middle, rate
+from bench.stand import Stand, statements
+from benching import say
+from relevo.app import App
+from relevo.cycles import dispatch
+from relevo.db import Database
+from relevo.delivery.claims import Claim, Claims
+from relevo.door import Matching
+from relevo.model import Answer, Delivery, Lane, PushRequest, Settlement, Shard, Verdict
+
+SQL = statements(__file__)
+_PER_CHUNK = 100
+_SEEDS_BATCH = 50
+_RATE = 600
+_FEW = Matching(tipo="FEW")
+
+
+class Unguarded(Claims):
+    """The ceiling: a loop that takes chunks off the queue, sends them, and writes the rows, without any guard.
+
+    A chunk is gone once it is taken: there is no claim, no lease and no heartbeat that could give it back. Nothing is
+    journalled, so that nobody would know what was on its way, and nothing is looked at again before the request. Rows
+    are written by their key alone, whoever wrote them since. No receipt is awaited, and nothing is counted: neither an
+    event's progress nor what the brakes look at. Choosing a project, its rate, rendering and HTTP are the same.
+    """
+
+    def __init__(self, built: App, database: Database) -> None:
+        super().__init__(database, built.settings, built.worker.worker_id, built.heartbeat)
+        self.database = database
+        self.most = built.settings.outbox_batch_size
+
+    def claim(
+        self,
+        cycle: str,
+        project: str,
+        lane: Lane,
+        *,
+        limit: int | None = None,
+        shard: Shard | None = None,  # noqa: ARG002
+        now: datetime | None = None,
+        probe: bool = False,  # noqa: ARG002
+    ) -> Claim | None:
+        """Take the next chunks in the order of the queue, and look where their deliveries go."""
+        chunks = max(1, (limit or self.most) // _PER_CHUNK)
+        asked = {"project": project, "lane": lane, "chunks": chunks, "now": now}
+        with self.database.transaction("bound_relaxed") as connection:
+            rows = connection.execute(SQL["take_unguarded"], asked).fetchall()
+        if not rows:
+            return None
+        return Claim(uuid4(), cycle, project, 60_000, tuple(Delivery._make(row) for row in rows))
+
+    def journal(self, claim: Claim, wave: Sequence[PushRequest], now: datetime | None = None) -> list[Verdict]:  # noqa: ARG002
+        """Write nothing down."""
+        return [Verdict(d.event_day, d.id, "send", None) for request in wave for d in request.deliveries]
+
+    def settle(
+        self,
+        claim: Claim,  # noqa: ARG002
+        answers: Sequence[Answer],
+        requests: Mapping[UUID, str] | Sequence[UUID] = (),  # noqa: ARG002
+        now: datetime | None = None,
+        **_more: Any,
+    ) -> Settlement:
+        """Write outcomes by key alone."""
+        assert all(answer.status == "sent" for answer in answers), "the ceiling knows of nothing but success"
+        written = {
+            "days": [answer.event_day for answer in answers],
+            "ids": [answer.id for answer in answers],
+            "tickets": [answer.ticket_id for answer in answers],
+            "now": now,
+        }
+        with self.database.transaction("bound_by_key") as connection:
+            return Settlement({"sent": connection.execute(SQL["write_unguarded"], written).rowcount})
+
+    def release(self, claim: Claim, now: datetime | None = None, *, lapsed: bool = False) -> Counter[str]:  # noqa: ARG002
+        """Hand nothing back."""
+        return Counter()
+
+
+def lifted(stand: Stand) -> Iterator[Row]:
+    """Ours, the ceiling and the seed's algorithm in turns, the rate lifted."""
+    stand.send_all()  # everything is warm
+    turns = [(seed(stand), stand.send_all(), ceiling(stand)) for _ in range(stand.sizes.rounds)]
+    seeds, ours, ceilings = (middle(costs) for costs in zip(*turns, strict=True))
+    ratios = {"times_the_seed": ours.per_s / seeds.per_s, "of_the_ceiling": ours.per_s / ceilings.per_s}
+    goals = (
+        Goal("cpu_ms_per_1000", 70, "ms CPU"),
+        Goal("times_the_seed", 50, "x a plain loop", at_least=True),
+        Goal("of_the_ceiling", 0.85, "x the ceiling", at_least=True),
+    )
+    row = rate("dispatch", "dispatch, every guarantee on", ours, *goals, **ratios)
+    told = f"{row.said}: {ratios['times_the_seed']:.0f} x a plain loop, {ratios['of_the_ceiling']:.2f} x the ceiling"
+    yield replace(row, said=told)
+    yield rate("ceiling", "the unguarded ceiling: take chunks, send, write rows", ceilings)
+    yield rate("seed", "a plain loop (the seed's): one request and one update per delivery", seeds)
+
+
+def ceiling(stand: Stand) -> Cost:
+    """Send an event for everyone without a guard, and end what that leaves undone."""
+    with stand.worker() as built:
+        stand.queue(built)
+        cycle = dispatch.cycle(replace(built.services, claims=Unguarded(built, built.database)))
+        cost = stand.drain(built, cycle)
+    stand.conn.execute(SQL["finish_unguarded"])
+    return cost
+
+
+def seed(stand: Stand) -> Cost:
+    """Send one request and make one update per delivery, from one table that is the queue as well."""
+    stand.conn.execute(SQL["seed_table"])
+    stand.conn.execute(SQL["seed_load"])
+    return stand.meter.measure(lambda: _seed_some(stand, min(stand.sizes.seed, stand.sizes.phones)))
+
+
+def _seed_some(stand: Stand, count: int) -> int:
+    sent, url, lock = 0, f"{stand.url}/--/api/v2/push/send", {"limit": _SEEDS_BATCH, "token": uuid4()}
+    with requests.Session() as session:
+        while sent < count:
+            for key, to, title, body in stand.conn.execute(SQL["seed_lock"], lock).fetchall():
+                answer = session.post(url, json=[{"to": to, "title": title, "body": body}], timeout=10)
+                stand.conn.execute(SQL["seed_update"], {"ticket": answer.json()["data"][0]["id"], "id": key})
+                sent += 1
+    return sent
+
+
+def rated(stand: Stand) -> Iterator[Row]:
+    """What a delivery costs where a project gets no more than its rate, in grants of a hundred."""
+    with stand.worker(push_rate_per_second=_RATE) as built:
+        stand.queue(built, _FEW)
+        yield rate("rated", f"dispatch at {_RATE}/s, in grants of 100", stand.drain(built))
+
+
+def aged(stand: Stand) -> Iterator[Row]:
+    """Dispatch again after much was completed and churned."""
+    sizes = stand.sizes
+    before = _least([stand.send_all() for _ in range(2)])
+    say(f"  {sizes.completed:,} completed, {sizes.churned:,} churned …")
+    stand.conn.execute(SQL["load_completed"], {"count": sizes.completed})
+    churn(stand, sizes.churned)
+    after = _least([stand.send_all() for _ in range(2)])
+    what = f"dispatch after {sizes.completed:,} completed and {sizes.churned:,} churned"
+    yield compared("aged", what, before, after, 1.1)
+
+
+def churn(stand: Stand, count: int) -> None:
+    """Send at least so many deliveries."""
+    while count > 0:
+        count -= stand.send_all().count
+
+
+def compared(name: str, what: str, before: Cost, after: Cost, most: float) -> Row:
+    """Return a row that says how much more a delivery costs than before."""
+    ratio = after.cpu_ms / before.cpu_ms
+    row = rate(name, what, after, Goal("cpu_ratio", most, "x CPU"), cpu_ratio=ratio)
+    return replace(row, said=f"{row.said}: {ratio:.2f} x CPU")
+
+
+def _least(costs: Sequence[Cost]) -> Cost:
+    return min(costs, key=lambda cost: cost.cpu_ms)

@@ -1,0 +1,114 @@
+"""How long somebody waits: from a commit to the POST while all is quiet, and urgent ones beside much bulk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from uuid import UUID, uuid4
+
+import psycopg
+
+from bench.measuring import Goal, Row, latency
+from bench.stand import Stand, relevo_run, statements
+from relevo import door
+from relevo.sandbox import Sandbox
+
+_SQL = statements(__file__)
+_CYCLES = "reaper,fanout,dispatch"
+_FIRST_EVENT = 5_000_000_000
+_WARM = 3
+_UNTIL_IDLE_S = 0.4
+_BETWEEN_URGENT_S = 0.05
+_PATIENCE_S = 60.0
+
+
+def wakeups(stand: Stand) -> Iterator[Row]:
+    """Time the way of one event to one phone, again and again, and of a plain NOTIFY."""
+    arrived: list[float] = []
+    with (
+        Sandbox(rate_per_s=0, tell=lambda _line: arrived.append(time.perf_counter())) as sandbox,
+        relevo_run(stand.dsn, sandbox.url, worker_cycles=_CYCLES),
+    ):
+        [phone] = stand.phones(1)
+        waits = [_wake_once(stand, phone, n < _WARM, arrived) for n in range(_WARM + stand.sizes.wakeups)][_WARM:]
+    goals = Goal("p50_ms", 10, "ms p50"), Goal("p99_ms", 40, "ms p99")
+    yield latency("wakeup", "commit to POST, a replica idle", waits, *goals)
+    yield latency("notify", "a plain NOTIFY, for comparison", _notify(stand.dsn, stand.sizes.wakeups))
+
+
+def _wake_once(stand: Stand, phone: UUID, warming: bool, arrived: list[float]) -> float:
+    """Enqueue one event for one phone; return the milliseconds until its POST arrived."""
+    time.sleep(_UNTIL_IDLE_S * (5 if warming else 1))
+    arrived.clear()
+    door.enqueue(stand.conn, door.Event("bench.wake", str(uuid4()), "Wake up", audience=[phone]))
+    committed = time.perf_counter()
+    while not arrived:
+        assert time.perf_counter() < committed + _PATIENCE_S, "nobody woke up"
+        time.sleep(0.0005)
+    return (arrived[0] - committed) * 1_000
+
+
+def _notify(dsn: str, rounds: int) -> list[float]:
+    took = []
+    with psycopg.connect(dsn, autocommit=True) as hears, psycopg.connect(dsn, autocommit=True) as calls:
+        hears.execute("listen relevo_bench")
+        for _ in range(rounds):
+            calls.execute("notify relevo_bench")
+            called = time.perf_counter()
+            list(hears.notifies(timeout=5, stop_after=1))
+            took.append((time.perf_counter() - called) * 1_000)
+    return took
+
+
+def urgent(stand: Stand) -> Iterator[Row]:
+    """Queue much bulk, and time urgent events that come while it is sent."""
+    sizes = stand.sizes
+    bulk = {"event": _FIRST_EVENT, "rounds": max(1, sizes.bulk // sizes.phones)}
+    stand.conn.execute(_SQL["queue_events"], bulk)
+    stand.conn.execute(_SQL["queue_bulk"], bulk)
+    [phone] = stand.phones(1)
+    with relevo_run(stand.dsn, stand.url, worker_cycles=_CYCLES):
+        _await_first(stand)
+        alone = _bulk_rate(stand, lambda: time.sleep(sizes.urgent * _BETWEEN_URGENT_S))
+        beside = _bulk_rate(stand, lambda: _overtake(stand, phone))
+        waits = _waits(stand)
+    stand.forget_open()
+    goal = Goal("p50_ms", 150, "ms p50")
+    yield latency("urgent", f"urgent beside {sizes.bulk:,} bulk, to the settled push", waits, goal)
+    share = beside / alone if alone else 0.0
+    what = "bulk meanwhile, of its rate alone"
+    yield Row("bulk", what, f"{share:.2f} x", None, {"share": share})
+
+
+def _await_first(stand: Stand) -> None:
+    before, deadline = _sent(stand), time.monotonic() + _PATIENCE_S
+    while _sent(stand) == before:
+        assert time.monotonic() < deadline, "nothing was sent"
+        time.sleep(0.05)
+
+
+def _waits(stand: Stand) -> list[float]:
+    """Wait for the last urgent event; return how many milliseconds each one waited."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while len(rows := stand.conn.execute(_SQL["urgent_waits"]).fetchall()) < stand.sizes.urgent:
+        assert time.monotonic() < deadline, f"only {len(rows)} of {stand.sizes.urgent} urgent events were sent"
+        time.sleep(0.2)
+    return [row[0] for row in rows]
+
+
+def _overtake(stand: Stand, phone: UUID) -> None:
+    for n in range(stand.sizes.urgent):
+        door.enqueue(stand.conn, door.Event("bench.urgent", str(n), "Now", audience=[phone], lane="urgent"))
+        time.sleep(_BETWEEN_URGENT_S)
+
+
+def _bulk_rate(stand: Stand, meanwhile: Callable[[], None]) -> float:
+    """Return how many bulk deliveries a second are sent while something else is done."""
+    before, started = _sent(stand), time.perf_counter()
+    meanwhile()
+    return (_sent(stand) - before) / (time.perf_counter() - started)
+
+
+def _sent(stand: Stand) -> int:
+    row = stand.conn.execute(_SQL["count_sent"]).fetchone()
+    return int(row[0]) if row else 0

@@ -1,0 +1,109 @@
+"""What a run says: the table for the eye, the same for the README, and the JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.measuring import Row
+from bench.sizes import Sizes
+
+HEADS = ("what", "measured", "worker", "PostgreSQL", "WAL", "asked for")
+UNITS = (
+    "Worker and PostgreSQL: milliseconds of CPU per 1,000; WAL: bytes each. The sandbox that answers is not counted."
+)
+BEGIN, END = "<!-- bench: written by make bench ARGS=--write-readme -->", "<!-- /bench -->"
+_WIDTH = 180  # where nobody says how wide a line may be
+_PICTURE = """<picture>
+  <source media="(prefers-color-scheme: dark)" srcset="server/docs/bench-dark.svg">
+  <img alt="Deliveries per second and CPU per 1,000, beside other queues" src="server/docs/bench-light.svg">
+</picture>"""
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """Return a row as the table shows it; a goal that was missed says so."""
+    figures = row.figures
+    goals = [f"{goal}{' (missed)' if goal in row.missed else ''}" for goal in row.goals]
+    costs = (figures.get(name, math.nan) for name in ("worker_ms_per_1000", "postgres_ms_per_1000", "wal_bytes_each"))
+    worker, postgres, wal = costs
+    return row.what, row.said, _number(worker, ".1f"), _number(postgres, ".1f"), _number(wal, ",.0f"), ", ".join(goals)
+
+
+def _number(value: float, form: str) -> str:
+    return "" if math.isnan(value) else format(value, form)
+
+
+def show(rows: Sequence[Row]) -> None:
+    """Print the table."""
+    table = Table(*HEADS, title="make bench", title_justify="left", box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*cells(row))
+    console = Console(highlight=False)
+    console = console if console.is_terminal else Console(highlight=False, width=_WIDTH)
+    console.print(table)
+    console.print(UNITS, style="dim")
+
+
+def as_json(rows: Sequence[Row], sizes: Sizes, seconds: float) -> str:
+    """Return everything that was measured, on what, and whether it is as was asked for."""
+    return json.dumps(
+        {
+            "taken_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": round(seconds, 1),
+            "machine": machine(),
+            "sizes": asdict(sizes),
+            "rows": [_plain(row) for row in rows],
+        },
+        indent=2,
+        ensure_ascii=False,
+    )
+
+
+def machine() -> dict[str, str | int | None]:
+    """Return what the figures depend on."""
+    return {"cores": os.cpu_count(), "processor": _processor(), "python": platform.python_version()}
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.processor())
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    figures = {name: None if math.isnan(value) else round(value, 4) for name, value in row.figures.items()}
+    goals = [{"figure": g.figure, "asked": str(g), "met": g not in row.missed} for g in row.goals]
+    return {"name": row.name, "what": row.what, "measured": row.said, "figures": figures, "goals": goals}
+
+
+def write_into(readme: Path, rows: Sequence[Row]) -> None:
+    """Write charts and table between the README's markers."""
+    text = readme.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{readme} must hold the lines {BEGIN} and {END}")
+    body = "\n".join(_markdown(rows))
+    readme.write_text(f"{before}{BEGIN}\n{_PICTURE}\n\n{body}\n{END}{after}", encoding="utf-8")
+
+
+def _markdown(rows: Sequence[Row]) -> Iterator[str]:
+    on = machine()
+    yield f"| {' | '.join(HEADS)} |"
+    yield f"|{'---|' * len(HEADS)}"
+    for row in rows:
+        yield f"| {' | '.join(cells(row))} |"
+    yield ""
+    yield f"{UNITS} Taken in one run on {on['cores']} cores ({on['processor']}), Python {on['python']}."

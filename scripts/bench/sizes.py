@@ -1,0 +1,98 @@
+"""How much is measured: every size of the bench, its default, and what `--quick` and `--set` make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of a whole run, which fit into fifteen minutes on two cores."""
+
+    rounds: int = 3
+    """How often ours, the ceiling and the seed's algorithm take turns."""
+    phones: int = 100_000
+    """Phones that an event for everyone reaches: what one drain sends."""
+    rated: int = 12_000
+    """Deliveries sent at 600 a second."""
+    seed: int = 3_000
+    """Deliveries sent by the seed's algorithm, per round."""
+    personal: int = 100_000
+    """Events for one phone each."""
+    singles: int = 2_000
+    """Events enqueued one by one, each committed."""
+    batched: int = 50_000
+    """Events enqueued by the thousand."""
+    expired: int = 100_000
+    """Deliveries in claims whose lease ran out."""
+    held: int = 200_000
+    """Deliveries sent while a snapshot is held open."""
+    completed: int = 1_000_000
+    churned: int = 500_000
+    """Deliveries that are over, and those sent, before dispatch is measured again."""
+    wakeups: int = 150
+    bulk: int = 500_000
+    urgent: int = 100
+    """Urgent events that overtake so many bulk deliveries."""
+    starts: int = 5
+    installations: int = 1_000_000
+    """Phones with preferences that fan-out chooses from."""
+    narrow: int = 15
+    broad: int = 2
+    """How often a narrow and a broad event are fanned out."""
+    smallest: int = 10_000
+    largest: int = 1_000_000
+    """What growth begins with, and ends with, by steps of ten."""
+    procrastinate: int = 5_000
+    pgqueuer: int = 20_000
+    graphile: int = 50_000
+    """Jobs that other queues drain."""
+    replicas: int = 10
+    idle_seconds: int = 120
+    rest_seconds: int = 75
+    """How long idle replicas are measured, after so long a rest."""
+    tenders: int = 1_500
+
+
+QUICK = Sizes(
+    rounds=1,
+    phones=300,
+    rated=100,
+    seed=20,
+    personal=200,
+    singles=20,
+    batched=200,
+    expired=300,
+    held=300,
+    completed=1_000,
+    churned=300,
+    wakeups=3,
+    bulk=2_000,
+    urgent=5,
+    starts=1,
+    installations=2_000,
+    narrow=2,
+    broad=1,
+    smallest=100,
+    largest=1_000,
+    procrastinate=100,
+    pgqueuer=100,
+    graphile=100,
+    replicas=1,
+    idle_seconds=1,
+    rest_seconds=1,
+    tenders=20,
+)
+"""So little that a run shows only that everything works."""
+
+
+def changed(sizes: Sizes, wishes: Sequence[str]) -> Sizes:
+    """Return sizes with some of them set, as in phones=1000; a wish that says nothing is refused by its name."""
+    known = {field.name for field in fields(Sizes)}
+    for wish in wishes:
+        name, _, value = wish.partition("=")
+        if name not in known or not value.isdecimal() or int(value) < 1:
+            raise ValueError(f"{wish!r} is not a size; write name=number with one of {', '.join(sorted(known))}")
+        sizes = replace(sizes, **{name: int(value)})
+    return sizes

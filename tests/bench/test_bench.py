@@ -1,0 +1,138 @@
+"""`make bench` measures, says so in a table, in JSON and in charts, and writes them into the README."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import charts, measuring, report, sizes
+from bench.__main__ import main
+from bench.measuring import Cost, Goal, Row
+
+ROOT = Path(__file__).resolve().parents[2]
+
+FEW = ("dispatch", "receipts", "enqueue", "reaper")
+DISPATCH = measuring.rate(
+    "dispatch",
+    "dispatch",
+    Cost(1_000, 0.5, 40.0, 25.0, 300_000),
+    Goal("cpu_ms_per_1000", 70),
+    Goal("per_s", 9e9, at_least=True),
+)
+SEED = measuring.rate("seed", "a <plain> loop", Cost(10, 0.1, float("nan"), 5.0, 10_000))
+WAITS = measuring.latency("wakeup", "commit to POST", [1.0, 2.0, 30.0])
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run the bench as the Makefile does."""
+    environ = os.environ | {"PYTHONPATH": str(ROOT / "scripts")}
+    command = [sys.executable, "-m", "bench", *words]
+    return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False, timeout=600)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """A quick run of a few rows: what it printed, and the folder it wrote to."""
+    folder = tmp_path_factory.mktemp("bench")
+    done = run("--quick", "--only", ",".join(FEW), "--into", str(folder))
+    assert done.returncode == 0, done.stderr
+    return done.stdout, folder
+
+
+def test_a_quick_run_measures_every_row_asked_for(measured: tuple[str, Path]) -> None:
+    """The JSON has the rows with rate, CPU by worker and by PostgreSQL, and WAL; each is more than nothing."""
+    written = json.loads((measured[1] / "bench.json").read_text())
+    rows = {row["name"]: row["figures"] for row in written["rows"]}
+    assert set(rows) == {"dispatch", "ceiling", "seed", "receipts", "enqueue", "enqueue_many", "reaper"}
+    for name, figures in rows.items():
+        for figure in ("per_s", "worker_ms_per_1000", "wal_bytes_each"):
+            assert figures[figure] > 0, (name, figure)
+    assert written["sizes"]["phones"] == sizes.QUICK.phones
+    assert {goal["figure"] for goal in written["rows"][0]["goals"]} >= {"times_the_seed", "of_the_ceiling"}
+
+
+def test_a_quick_run_prints_the_table_and_draws(measured: tuple[str, Path]) -> None:
+    """Each row is a line of the table, and both charts are SVG that a browser can read."""
+    printed, folder = measured
+    for what in ("dispatch, every guarantee on", "the unguarded ceiling", "enqueue_many", "receipts"):
+        assert what in printed
+    for theme in charts.THEMES:
+        assert ET.parse(folder / f"bench-{theme}.svg").getroot().tag.endswith("svg")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--only", "dispatch,speed"), "speed"),
+        (("--set", "fones=3"), "fones=3"),
+        (("--set", "phones=none"), "phones=none"),
+    ],
+)
+def test_a_wrong_wish_is_refused_by_its_name(
+    words: tuple[str, ...], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is not known is named, together with what is, before anything is started."""
+    with pytest.raises(SystemExit) as refused:
+        main(words)
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert refused.value.code == 2
+    assert named in told
+    assert "reaper" in told or "rounds" in told
+
+
+def test_a_size_can_be_set() -> None:
+    """--set changes that size and no other."""
+    assert sizes.changed(sizes.QUICK, ["phones=7"]).phones == 7
+    assert sizes.changed(sizes.QUICK, ["phones=7"]).rated == sizes.QUICK.rated
+
+
+def test_a_goal_that_is_missed_says_so() -> None:
+    """The table tells a goal that is met from one that is not."""
+    assert [str(goal) for goal in DISPATCH.missed] == ["≥ 9e+09"]
+    assert report.cells(DISPATCH)[-1] == "≤ 70, ≥ 9e+09 (missed)"
+
+
+def test_what_was_not_measured_is_left_blank() -> None:
+    """A cost that nobody could count is blank in the table, null in the JSON, and no bar."""
+    assert report.cells(SEED)[2] == ""
+    written: dict[str, Any] = json.loads(report.as_json([SEED], sizes.QUICK, 1.0))
+    assert written["rows"][0]["figures"]["worker_ms_per_1000"] is None
+    assert "ms</text>" not in charts.draw([SEED], charts.THEMES["light"])
+
+
+def test_the_readme_gets_table_and_charts(tmp_path: Path) -> None:
+    """What stands between the markers is replaced, as often as one likes; the rest stays as it was."""
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+    for rows in ([DISPATCH, SEED], [WAITS]):
+        report.write_into(readme, rows)
+    text = readme.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+    assert "old" not in text
+    assert "a <plain> loop" not in text
+    assert "| commit to POST | p50 2.0 ms, p99 30.0 ms |" in text
+    assert "server/docs/bench-dark.svg" in text
+
+
+def test_a_readme_without_markers_is_refused(tmp_path: Path) -> None:
+    """A README that has no place for the table stays as it is."""
+    readme = tmp_path / "README.md"
+    readme.write_text("nothing")
+    with pytest.raises(ValueError, match="must hold the lines"):
+        report.write_into(readme, [Row("a", "b", "c")])
+    assert readme.read_text() == "nothing"
+
+
+def test_words_of_a_row_cannot_break_a_chart() -> None:
+    """Charts of any rows are well-formed, also of none."""
+    for rows in ([], [DISPATCH, SEED, WAITS]):
+        for colours in charts.THEMES.values():
+            ET.fromstring(charts.draw(rows, colours))
