@@ -5,6 +5,10 @@ from __future__ import annotations
 import signal
 import sys
 
+from relevo.errors import MissingPartError
+
+_USAGE = 2
+
 
 def main() -> None:
     """Run the command line.
@@ -13,9 +17,22 @@ def main() -> None:
     """
     if sys.argv[1:2] == ["run"] and hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
-    from relevo import cli  # noqa: PLC0415
+    try:
+        from relevo import cli  # noqa: PLC0415
 
-    cli.main()
+        cli.main()
+    except ModuleNotFoundError as missing:
+        sys.exit(_complain(missing))
+
+
+def _complain(missing: ModuleNotFoundError) -> int:
+    """Say which part of Relevo is to be installed; a module of Relevo's own that is not there is a fault of ours."""
+    if missing.name is not None and missing.name.partition(".")[0] == "relevo":
+        raise missing
+    known = isinstance(missing, MissingPartError)
+    said = missing if known else f"{missing.name} is not installed. Run: pip install 'relevo[server]'"
+    print(f"relevo: {said}", file=sys.stderr)  # noqa: T201 the server's own way to complain may be what is missing
+    return _USAGE
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ What takes longer closes its connection and counts as a database that does not a
 
 from __future__ import annotations
 
+import relevo.needs_server  # isort: skip # noqa: F401 ahead of all it needs
+
 import math
 import re
 import threading

@@ -17,6 +17,10 @@ class RelevoError(Exception):
         return f"{self.message} {self.hint}".strip()
 
 
+class MissingPartError(RelevoError, ModuleNotFoundError):
+    """A part of Relevo is not installed; the hint says which to install."""
+
+
 class ConfigError(RelevoError):
     """One or more settings are wrong; the message names all of them."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import relevo.needs_server  # isort: skip # noqa: F401 ahead of all it needs
+
 import logging
 import math
 import re

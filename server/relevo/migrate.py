@@ -6,6 +6,8 @@ is the oldest version that works on the schema after it; what that version no lo
 
 from __future__ import annotations
 
+import relevo.needs_server  # isort: skip # noqa: F401 ahead of all it needs
+
 import hashlib
 import re
 from collections.abc import Mapping, Sequence

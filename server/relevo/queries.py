@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _BLOCK = re.compile(r"^-- name: (?P<name>[a-z_]+)\n(?P<body>.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
 
 
 def sql_root() -> Path:
     """Return the folder of SQL files: inside an installed wheel, or the checkout's own."""
+    from pathlib import Path  # noqa: PLC0415 whoever imports the door and sends nothing does not wait for it
+
     packaged = Path(__file__).parent / "sql"
     return packaged if packaged.is_dir() else Path(__file__).parents[2] / "sql"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -90,3 +91,92 @@ def test_the_wheel_migrates_a_database(site: Path, empty_database: str, tmp_path
         [found] = connection.execute("select to_regclass('relevo.worker_runs') is not null").fetchall()
     assert found == (True,)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Path:
+    """A folder with an app's own driver, and nothing else of this Python's."""
+    folder = tmp_path / "driver"
+    folder.mkdir()
+    for name in ("psycopg", "psycopg_binary", "psycopg_binary.libs", "typing_extensions.py"):
+        if (there := Path(psycopg.__path__[0]).parent / name).exists():
+            (folder / name).symlink_to(there)
+    return folder
+
+
+class TestClient:
+    """Installed without its extras: what an app needs that only enqueues, and nothing else."""
+
+    MOST_BYTES = 15_000_000
+
+    def bare(self, *words: str, cwd: Path, path: list[Path]) -> subprocess.CompletedProcess[str]:
+        """Run this Python without the packages installed beside it."""
+        env = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(map(str, path))}
+        command = [sys.executable, "-S", *words]
+        return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=600)
+
+    def test_it_is_one_small_package(self, wheel: Path, site: Path) -> None:
+        """Without an extra nothing else is installed, and of Relevo a few megabytes; the server is one extra."""
+        [metadata] = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".dist-info/METADATA")]
+        lines = zipfile.ZipFile(wheel).read(metadata).decode().splitlines()
+        required = [line for line in lines if line.startswith("Requires-Dist:")]
+        assert [line for line in required if "extra ==" not in line] == []
+        for extra in ("server", "embedded", "archive-query", "dev"):
+            found = {re.split(r"[^\w-]", line[15:])[0] for line in required if line.endswith(f"extra == '{extra}'")}
+            assert {"psycopg", "typer", "pydantic", "pyarrow"} <= found
+        assert sum(file.stat().st_size for file in site.rglob("*") if file.is_file()) < self.MOST_BYTES
+
+    def test_it_enqueues(self, site: Path, driver: Path, dsn: str, tmp_path: Path) -> None:
+        """With a driver of the app's own it enqueues, and loads nothing beside that."""
+        program = """if True:
+            import sys, psycopg
+            before = {name.partition(".")[0] for name in sys.modules} | set(sys.stdlib_module_names)
+            import relevo, relevo.aio
+            with psycopg.connect(sys.argv[1]) as connection:
+                assert relevo.enqueue(connection, relevo.Event("t", "1", "t", audience="everyone")).created
+            print(sorted({name.partition(".")[0] for name in sys.modules} - before))
+        """
+        done = self.bare("-c", program, dsn, cwd=tmp_path, path=[site, driver])
+        assert (done.stdout, done.stderr) == ("['relevo']\n", "")
+
+    def test_it_is_loaded_at_once(self, site: Path, tmp_path: Path) -> None:
+        """Importing all of the door takes no longer than the parts of Python's own that it stands on."""
+        program = """if True:
+            from time import process_time as now
+            began = now()
+            import dataclasses, datetime, decimal, json, typing, uuid
+            between = now()
+            import relevo.aio
+            print((now() - between) / (between - began))
+        """
+        path = [site]
+        self.bare("-m", "compileall", "-q", str(site), cwd=tmp_path, path=path)
+        ratios = [float(self.bare("-c", program, cwd=tmp_path, path=path).stdout) for _ in range(5)]
+        assert min(ratios) < 1.5
+
+    @pytest.mark.parametrize("words", [("run",), ("status",), ("--help",)])
+    def test_a_command_says_what_to_install(self, site: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+        """The command is there, and tells in a sentence that it is the server's, with the exit code of wrong usage."""
+        done = self.bare("-m", "relevo", *words, cwd=tmp_path, path=[site])
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("relevo: Only Relevo's client is installed here")
+        assert "pip install 'relevo[server]'" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+    def test_whatever_the_package_offers_is_there_or_says_what_to_install(self, site: Path, tmp_path: Path) -> None:
+        """Every public name either works, or its error names the extra; so do the modules one would start from."""
+        program = """if True:
+            import relevo, importlib
+            from relevo.errors import MissingPartError
+            for name in [*relevo.__all__, "relevo.app", "relevo.config", "relevo.cli", "relevo.migrate", "relevo.sandbox"]:
+                try:
+                    importlib.import_module(name) if "." in name else getattr(relevo, name)
+                except MissingPartError as error:
+                    assert "relevo[server]" in str(error)
+                    print(name)
+        """
+        done = self.bare("-c", program, cwd=tmp_path, path=[site])
+        assert done.stderr == ""
+        missing = set(done.stdout.split())
+        assert {"Parts", "Cycle", "relevo.app", "relevo.config", "relevo.cli", "relevo.migrate"} <= missing
+        assert not missing & {"Event", "Installation", "aio", "enqueue", "register", "wait", "Reschedule", "Item"}

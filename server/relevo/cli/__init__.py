@@ -5,6 +5,8 @@ Exit codes: 0 success, 1 failed, 2 wrong usage or settings, 3 skipped because lo
 
 from __future__ import annotations
 
+import relevo.needs_server  # isort: skip # noqa: F401 ahead of all it needs
+
 from typing import Annotated
 
 import psycopg

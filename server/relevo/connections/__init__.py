@@ -11,15 +11,15 @@ import time
 from collections.abc import Callable, Coroutine
 from functools import cache, wraps
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from relevo import queries
-from relevo.connections.executors import AsyncExecutor, Executor
 from relevo.connections.refusals import refusals
 from relevo.connections.steps import Call, Leave, Outside, Pause, Step, Steps
 from relevo.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from relevo.connections.executors import AsyncExecutor, Executor, Kind
     from relevo.connections.types import AsyncConnection, Connection
 
 P = ParamSpec("P")
@@ -28,13 +28,6 @@ T = TypeVar("T")
 _LIBRARIES = ("psycopg", "sqlalchemy", "django", "asyncpg")
 _TAKEN = "a psycopg Connection, a SQLAlchemy Connection or Session, or Django's connection"
 _TAKEN_AWAITED = "a psycopg AsyncConnection, an asyncpg Connection, or a SQLAlchemy AsyncConnection or AsyncSession"
-
-
-class _Kind(Protocol):
-    """What each file of a kind offers."""
-
-    def synchronous(self, connection: object, /) -> Executor | None: ...
-    def asynchronous(self, connection: object, /) -> AsyncExecutor | None: ...
 
 
 def verb(plan: Callable[P, Steps[T]]) -> Callable[Concatenate[Connection, P], T]:
@@ -154,11 +147,11 @@ def _asynchronous(name: str, connection: Any) -> AsyncExecutor:
 
 
 @cache
-def _kinds(type_: type) -> list[_Kind]:
+def _kinds(type_: type) -> list[Kind]:
     """Return the modules for the libraries this type comes from: those are loaded already."""
     libraries = {each.__module__.partition(".")[0] for each in type_.__mro__}
     found = [import_module(f"{__name__}.{library}") for library in _LIBRARIES if library in libraries]
-    return cast("list[_Kind]", found)
+    return cast("list[Kind]", found)
 
 
 def _strange(name: str, connection: object) -> InvalidInputError:

@@ -38,3 +38,15 @@ class AsyncExecutor(Protocol):
     async def leave(self) -> None:
         """End the transaction that reading began."""
         ...
+
+
+class Kind(Protocol):
+    """A file of this folder that knows one library's connections."""
+
+    def synchronous(self, connection: object, /) -> Executor | None:
+        """Return what runs the door on this connection, if it is one of the library's."""
+        ...
+
+    def asynchronous(self, connection: object, /) -> AsyncExecutor | None:
+        """Return what runs the door on this asynchronous connection, if it is one of the library's."""
+        ...

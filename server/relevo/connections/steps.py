@@ -1,10 +1,12 @@
-"""What a verb of the door does, told as values: the statement it sends, how the answer is read, when it rests."""
+"""What a verb of the door does, told as values: the statement it sends, how the answer is read, when it rests.
+
+Plain classes, for whoever imports the door waits for them to be made.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
@@ -18,33 +20,35 @@ Parameter = str | int | Sequence[str] | Sequence[int] | None
 """What every driver can send: JSON is text made by `as_json`, a UUID is its text."""
 
 
-@dataclass(frozen=True)
 class Call(Generic[T]):
     """One statement of sql/queries/door.sql, by name, with its parameters, and how its rows are read."""
 
-    statement: str
-    parameters: Mapping[str, Parameter]
-    read: Callable[[Rows], T]
+    __match_args__ = ("statement", "parameters")
+
+    def __init__(self, statement: str, parameters: Mapping[str, Parameter], read: Callable[[Rows], T]) -> None:
+        self.statement = statement
+        self.parameters = parameters
+        self.read = read
 
     def __iter__(self) -> Generator[Step, Any, T]:
         return self.read((yield self))
 
 
-@dataclass(frozen=True)
 class Outside:
     """The connection must not be inside a transaction."""
 
 
-@dataclass(frozen=True)
 class Leave:
     """End the transaction that reading began, so that no snapshot is held and the next look sees more."""
 
 
-@dataclass(frozen=True)
 class Pause:
     """Do nothing for a while."""
 
-    seconds: float
+    __match_args__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
 
 
 Step = Call[Any] | Outside | Leave | Pause

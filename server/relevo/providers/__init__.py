@@ -1,1 +1,3 @@
 """Push services, each an adapter of the PushProvider port."""
+
+import relevo.needs_server  # noqa: F401 ahead of all it needs
