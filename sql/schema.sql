@@ -1776,6 +1776,31 @@ begin
 end
 $$;
 
+CREATE TABLE relevo.api_tokens (
+    id text NOT NULL,
+    name text NOT NULL,
+    role text NOT NULL,
+    project text,
+    secret_hash bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    last_used_at timestamp with time zone,
+    CONSTRAINT api_tokens_check CHECK ((expires_at > created_at)),
+    CONSTRAINT api_tokens_id_check CHECK ((id ~ '^[0-9a-f]{12}$'::text)),
+    CONSTRAINT api_tokens_name_check CHECK (((length(name) >= 1) AND (length(name) <= 100))),
+    CONSTRAINT api_tokens_project_check CHECK (((length(project) >= 1) AND (length(project) <= 200))),
+    CONSTRAINT api_tokens_role_check CHECK ((role = ANY (ARRAY['app'::text, 'viewer'::text, 'operator'::text]))),
+    CONSTRAINT api_tokens_secret_hash_check CHECK ((octet_length(secret_hash) = 32))
+)
+WITH (fillfactor='50');
+
+COMMENT ON TABLE relevo.api_tokens IS 'Who may call over HTTP: the SHA-256 of each token, never the token itself.';
+
+COMMENT ON COLUMN relevo.api_tokens.project IS 'The only project whose events and phones it may reach; null for all.';
+
+COMMENT ON COLUMN relevo.api_tokens.last_used_at IS 'Written at most once a minute.';
+
 CREATE TABLE relevo.archive_exports (
     entity text NOT NULL,
     month date NOT NULL,
@@ -1846,6 +1871,38 @@ CREATE TABLE relevo.archive_stores (
 );
 
 COMMENT ON TABLE relevo.archive_stores IS 'The stores that months were exported to, each with the id of the marker that lies in it.';
+
+CREATE TABLE relevo.audit_log (
+    id bigint NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    actor text NOT NULL,
+    face text NOT NULL,
+    action text NOT NULL,
+    target jsonb DEFAULT '{}'::jsonb NOT NULL,
+    outcome text DEFAULT 'begun'::text NOT NULL,
+    result jsonb DEFAULT '{}'::jsonb NOT NULL,
+    error_message text,
+    finished_at timestamp with time zone,
+    CONSTRAINT audit_log_action_check CHECK (((length(action) >= 1) AND (length(action) <= 100))),
+    CONSTRAINT audit_log_actor_check CHECK (((length(actor) >= 1) AND (length(actor) <= 200))),
+    CONSTRAINT audit_log_check CHECK (((outcome = 'begun'::text) = (finished_at IS NULL))),
+    CONSTRAINT audit_log_error_message_check CHECK (((length(error_message) >= 1) AND (length(error_message) <= 500))),
+    CONSTRAINT audit_log_face_check CHECK ((face = ANY (ARRAY['cli'::text, 'http'::text, 'python'::text]))),
+    CONSTRAINT audit_log_outcome_check CHECK ((outcome = ANY (ARRAY['begun'::text, 'ok'::text, 'failed'::text]))),
+    CONSTRAINT audit_log_result_check CHECK ((jsonb_typeof(result) = 'object'::text)),
+    CONSTRAINT audit_log_target_check CHECK ((jsonb_typeof(target) = 'object'::text))
+);
+
+COMMENT ON TABLE relevo.audit_log IS 'What operators did, by any face: who, when, what, with what result. Begun and never finished: the process died in its midst.';
+
+ALTER TABLE relevo.audit_log ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relevo.audit_log_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 
 CREATE TABLE relevo.awaited_receipts (
     id bigint NOT NULL,
@@ -2629,6 +2686,7 @@ CREATE TABLE relevo.workers (
     composers text[] DEFAULT '{}'::text[] NOT NULL,
     hung jsonb DEFAULT '[]'::jsonb NOT NULL,
     asleep text[] DEFAULT '{}'::text[] NOT NULL,
+    http jsonb,
     CONSTRAINT workers_check CHECK (((stopped_at IS NULL) OR (lost_at IS NULL))),
     CONSTRAINT workers_hung_check CHECK ((jsonb_typeof(hung) = 'array'::text)),
     CONSTRAINT workers_lease_ms_check CHECK ((lease_ms > 0)),
@@ -2646,6 +2704,11 @@ COMMENT ON COLUMN relevo.workers.hung IS 'Calls of code of others, and runs, tha
 
 COMMENT ON COLUMN relevo.workers.asleep IS 'The cycles that sleep there and may be called.';
 
+COMMENT ON COLUMN relevo.workers.http IS 'Where it serves HTTP (address), or why it cannot (problem).';
+
+ALTER TABLE ONLY relevo.api_tokens
+    ADD CONSTRAINT api_tokens_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY relevo.archive_exports
     ADD CONSTRAINT archive_exports_pkey PRIMARY KEY (entity, month);
 
@@ -2654,6 +2717,9 @@ ALTER TABLE ONLY relevo.archive_parts
 
 ALTER TABLE ONLY relevo.archive_stores
     ADD CONSTRAINT archive_stores_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY relevo.audit_log
+    ADD CONSTRAINT audit_log_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY relevo.awaited_receipts
     ADD CONSTRAINT awaited_receipts_pkey PRIMARY KEY (id);

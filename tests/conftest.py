@@ -144,7 +144,7 @@ def make_settings(dsn: str) -> Callable[..., Settings]:
     """Make settings for the test's database: `make_settings(outbox_batch_size=10)`."""
 
     def make(**changes: object) -> Settings:
-        environ = {"DATABASE_URL": dsn, "EXPO_BASE_URL": NOWHERE} | {
+        environ = {"DATABASE_URL": dsn, "EXPO_BASE_URL": NOWHERE, "HTTP_PORT": "0"} | {
             name.upper(): str(value) for name, value in changes.items()
         }
         return config.load(environ, None)

@@ -141,7 +141,7 @@ class Processes:
 
     def _start(self, arguments: list[str], settings: Mapping[str, object]) -> Process:
         own = {"PATH": os.environ["PATH"], "HOME": str(self._folder), "COLUMNS": "250", "PYTHONUNBUFFERED": "1"}
-        chosen = {"database_url": self._dsn, "expo_base_url": NOWHERE, "log_format": "json", **settings}
+        chosen = {"database_url": self._dsn, "expo_base_url": NOWHERE, "log_format": "json", "http_port": 0, **settings}
         environ = own | {name.upper(): str(value) for name, value in chosen.items()}
         words = "-".join(Path(word).name for word in arguments[-2:])[-40:]
         process = Process(arguments, environ, self._folder, f"{len(self._started) + 1}-{words}")

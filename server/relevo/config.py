@@ -123,6 +123,18 @@ def _namespace(text: str) -> str:
     return text
 
 
+def _host(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9.:_-]{1,255}", text):
+        raise ValueError("must be a host name or an address such as 127.0.0.1")
+    return text
+
+
+def _origins(names: tuple[str, ...]) -> tuple[str, ...]:
+    if not all(re.fullmatch(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?", name) for name in names):
+        raise ValueError("must be web origins such as https://app.example, separated by commas")
+    return names
+
+
 def _bearable(connections: int) -> int:
     return min(connections, PUSH_CONNECTIONS)
 
@@ -630,6 +642,42 @@ class Settings(BaseSettings):
     no_proxy: Names | None = _setting(
         "What is reached without a proxy, as loopback is: names with their subdomains, addresses, networks, or *, "
         "separated by commas."
+    )
+
+    http_enabled: bool = _setting("Whether `relevo run` serves HTTP, too; `relevo serve` does it alone.", True)
+    http_host: Annotated[str, AfterValidator(_host)] = _setting(
+        "The address on which HTTP is served; the default is for this machine only.", "127.0.0.1"
+    )
+    http_port: int = _number(
+        "The port on which HTTP is served, 0 for any that is free; without DATABASE_URL the next free one from it on.",
+        8080,
+        0,
+        65_535,
+    )
+    http_pool_size: int = _number(
+        "Connections to the database that serving HTTP may open, beside those of DATABASE_MAX_CONNECTIONS.", 4, 1, 50
+    )
+    http_pool_wait_ms: int = _number(
+        "How long a request may wait for one of these before it is answered 503, in milliseconds.",
+        2 * SECOND,
+        10,
+        MINUTE,
+    )
+    http_max_body_bytes: int = _number("How many bytes the body of a request may have.", 1_000_000, 1_000, 100_000_000)
+    http_rate_per_second: int = _number(
+        "How many requests a second one caller may make of one replica, twice that at once; 0 lifts the limit.",
+        200,
+        0,
+        100_000,
+    )
+    http_cors_origins: Annotated[Names, AfterValidator(_origins)] | None = _setting(
+        "The web origins whose pages may call, separated by commas, such as https://app.example; without it none."
+    )
+    metrics_port: int | None = _number(
+        "A port of its own for /metrics, without a token, on HTTP_HOST; without it /metrics asks for a viewer's token.",
+        None,
+        0,
+        65_535,
     )
 
     reaper_interval_ms: int = _number(

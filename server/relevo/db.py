@@ -229,8 +229,17 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 class Database:
     """All connections of one process: a pool for work, and single ones for the heartbeat and the listener."""
 
-    def __init__(self, dsn: str, direct_dsn: str, settings: Settings, application_name: str = "relevo") -> None:
+    def __init__(
+        self,
+        dsn: str,
+        direct_dsn: str,
+        settings: Settings,
+        application_name: str = "relevo",
+        *,
+        pool_size: int | None = None,
+    ) -> None:
         self._settings = settings
+        self._given = (dsn, direct_dsn)
         self._dsn = conninfo(dsn, settings, application_name)
         self._direct_dsn = conninfo(direct_dsn, settings, application_name)
         self._connect_s = settings.database_connect_timeout_ms / 1000
@@ -257,7 +266,7 @@ class Database:
             self._dsn,
             connection_class=Connection,
             min_size=0,
-            max_size=settings.database_max_connections - _RESERVED,
+            max_size=pool_size or settings.database_max_connections - _RESERVED,
             kwargs={"autocommit": True, "prepare_threshold": None},
             timeout=self._connect_s,
             reconnect_timeout=min(self._connect_s, _RECONNECT_S),
@@ -295,6 +304,10 @@ class Database:
             self._pool.drain()  # the others are as old, and each would be waited for in turn
             self._doubt()
             raise
+
+    def beside(self, application_name: str, pool_size: int) -> Database:
+        """Return another door to the same server with a pool of its own, for those who must not starve the others."""
+        return Database(*self._given, self._settings, application_name, pool_size=pool_size)
 
     def close(self) -> None:
         """Close the pool; connections in use are closed when they are given back."""

@@ -53,6 +53,10 @@ class UsageError(RelevoError):
     """The command was asked for something that does not exist."""
 
 
+class NotFoundError(UsageError):
+    """What was named is not there."""
+
+
 class RunGivenUpError(RelevoError):
     """A run that got nowhere for too long was given up; what is left of it may do nothing more."""
 

@@ -152,6 +152,8 @@ def _of_workers(seen: Seen) -> Iterator[str]:
                 f"worker {worker['worker_id']}: {hung['what']}{where} has hung since {since} "
                 f"(calls given up: {hung['calls']}); look into its code, and restart the worker"
             )
+        if worker["state"] == "alive" and (problem := (worker.get("http") or {}).get("problem")):
+            yield f"worker {worker['worker_id']}: {problem}"
 
 
 def _is_missing(worker: Row, seen: Seen) -> bool:

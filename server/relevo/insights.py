@@ -128,6 +128,16 @@ def rejects(database: Database, *, source: str | None = None, limit: int = 20) -
     return _rows(database, "list_rejects", source=source, limit=min(limit, MAX_LIMIT))
 
 
+def audit(database: Database, *, before: int | None = None, action: str | None = None, limit: int = 20) -> list[Row]:
+    """Return what operators did, newest first; before a given entry, or of one kind, if asked."""
+    return _rows(database, "list_audit", before=before, action=action, limit=min(limit, MAX_LIMIT))
+
+
+def has_scheduler(database: Database) -> bool:
+    """Tell whether any worker that runs cycles is alive in the fleet."""
+    return bool(_rows(database, "find_scheduler"))
+
+
 def archive(database: Database) -> list[Row]:
     """Return the months that left the hot tables, oldest first."""
     return _rows(database, "list_archive")

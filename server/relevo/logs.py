@@ -47,6 +47,7 @@ _IN_HEADER = re.compile(
     re.IGNORECASE,
 )
 _WEBHOOK_SECRET = re.compile(r"\bwhsec_[\w+/=-]+")
+_API_TOKEN = re.compile(r"\brelevo_[0-9a-f]{12}_[\w-]+")
 _BEARER = re.compile(r"\b(bearer\s+)\S+", re.IGNORECASE)
 _PUSH_TOKEN = re.compile(r"(Expo(?:nent)?PushToken)(?:\[|%5B)([^\]\s%…]{0,4})[^\]\s%]*(?:\]|%5D)?", re.IGNORECASE)
 
@@ -67,6 +68,7 @@ def scrub(text: str) -> str:
     text = _IN_HEADER.sub(r"\1***", text)
     text = _BEARER.sub(r"\1***", text)
     text = _WEBHOOK_SECRET.sub("whsec_***", text)
+    text = _API_TOKEN.sub(lambda token: f"{token[0][:19]}_***", text)
     return _PUSH_TOKEN.sub(r"\1[\2…]", text)
 
 

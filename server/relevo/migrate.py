@@ -95,6 +95,12 @@ def plan(database: Database, known: Sequence[Migration] | None = None) -> list[M
         return _pending(connection, available() if known is None else known)
 
 
+def missing(database: Database) -> list[Migration]:
+    """Return what is left to run, as `plan` does, but over the pool: for those who ask often."""
+    with database.connection() as connection:
+        return _pending(connection, available(), newer_may_serve=True)
+
+
 def migrate(
     database: Database, known: Sequence[Migration] | None = None, *, lock_wait_ms: int = _LOCK_WAIT_MS
 ) -> list[Migration]:

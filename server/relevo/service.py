@@ -9,10 +9,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import psycopg
 import structlog
@@ -73,14 +73,31 @@ class Signals:
         os._exit(128 + number)
 
 
-def serve(app: App, names: Sequence[str] | None = None, signals: Signals | None = None) -> bool:
+class Face(Protocol):
+    """What serves beside the cycles as long as the process lives."""
+
+    def start(self) -> None:
+        """Begin to serve, before the database is there."""
+
+    def watch(self, scheduler: Scheduler, listener: Listener) -> None:
+        """Hear what runs in this process, once it does."""
+
+    def stop(self) -> None:
+        """End, once the cycles have."""
+
+
+def serve(
+    app: App, names: Sequence[str] | None = None, signals: Signals | None = None, faces: Sequence[Face] = ()
+) -> bool:
     """Run the chosen cycles until a signal; tell whether everything in flight came to its end in time.
 
     What cannot start is said in one line of the log, and ends the process with 1. `signals` are given where they are
-    caught already.
+    caught already; `faces` serve all the while.
     """
     try:
-        return _serve(app, names, signals)
+        cycles = app.cycles(names or app.settings.worker_cycles)
+        with _serving(faces):
+            return _serve(app, cycles, signals, faces)
     except UsageError:
         raise
     except RelevoError as error:
@@ -88,8 +105,16 @@ def serve(app: App, names: Sequence[str] | None = None, signals: Signals | None 
         raise SystemExit(1) from error
 
 
-def _serve(app: App, names: Sequence[str] | None, signals: Signals | None) -> bool:
-    cycles = app.cycles(names or app.settings.worker_cycles)
+@contextmanager
+def _serving(faces: Sequence[Face]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for face in faces:
+            face.start()
+            stack.callback(face.stop)
+        yield
+
+
+def _serve(app: App, cycles: Sequence[Cycle], signals: Signals | None, faces: Sequence[Face]) -> bool:
     if not app.settings.outbox_worker_enabled:
         cycles = []
         _log.warning("no_cycles_started", why="OUTBOX_WORKER_ENABLED is false")
@@ -113,6 +138,8 @@ def _serve(app: App, names: Sequence[str] | None, signals: Signals | None) -> bo
     app.database.on_reachable(listener.prompt)
     app.heartbeat.start()
     listener.start()  # last: a wake-up finds every cycle's job
+    for face in faces:
+        face.watch(scheduler, listener)
     while not signals.stop.wait(0.5):  # short waits: a signal is handled between them
         pass
     return _drain(app, scheduler, listener, signals)
@@ -136,13 +163,13 @@ def tune_interpreter() -> None:
     gc.set_threshold(_COLLECT_AFTER, *gc.get_threshold()[1:])
 
 
-def _ready(app: App, signals: Signals, cycles: Sequence[Cycle]) -> bool:
+def _ready(app: App, signals: Signals, cycles: Sequence[Cycle], role: Role = "run") -> bool:
     """Keep trying until the database answers, is migrated and knows this worker; False if told to stop before."""
     say_again_at = time.monotonic() + _SAY_AGAIN_S
     while not signals.stop.is_set():
         try:
             with app.database.stopped_by(signals.stop):
-                _prepare(app, cycles)
+                _prepare(app, cycles, role)
         except DatabaseRefusedError:
             raise  # waiting does not help: a person has to mend it
         except (DatabaseUnavailableError, MigrationBusyError) as error:
@@ -157,12 +184,12 @@ def _ready(app: App, signals: Signals, cycles: Sequence[Cycle]) -> bool:
     return False
 
 
-def _prepare(app: App, cycles: Sequence[Cycle]) -> None:
+def _prepare(app: App, cycles: Sequence[Cycle], role: Role) -> None:
     migrate.prepare(app.database)
     instance.record(app.database, app.settings)
     if demo.wanted(app.settings):
         demo.register_phones(app.database)
-    app.worker.record_start("run", [cycle.key for cycle in cycles])
+    app.worker.record_start(role, [cycle.key for cycle in cycles])
     app.worker.serve(list(app.services.providers))
 
 
@@ -184,6 +211,24 @@ def _say_goodbye(word: Callable[[], None]) -> None:
         word()
     except (DatabaseUnavailableError, psycopg.Error):  # a reaper notices that we are gone
         _log.warning("goodbye_not_written")
+
+
+def serve_alone(app: App, faces: Sequence[Face], signals: Signals) -> None:
+    """Serve these faces until a signal, and run no cycle unless somebody asks for one."""
+    with _serving(faces):
+        try:
+            ready = _ready(app, signals, (), "run-cycle")
+        except RelevoError as error:
+            _log.critical("fatal", error=error.message, hint=error.hint)
+            raise SystemExit(1) from error
+        if not ready:
+            return
+        app.heartbeat.start()
+        while not signals.stop.wait(0.5):
+            pass
+        app.runner.stopping.set()
+    app.heartbeat.stop()
+    _say_goodbye(app.worker.stopped)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ select r.id, r.cycle, r.source, r.slot_at, r.trigger, r.worker_id, r.started_at,
 
 -- name: list_workers
 -- Lists the workers that live, and those that ended within the last day.
-select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w.started_at, w.last_seen_at, w.hung,
+select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w.started_at, w.last_seen_at, w.hung, w.http,
        extract(epoch from now() - w.last_seen_at)::float8 as silent_s,
        case when w.stopped_at is not null then 'stopped'
             when w.lost_at is not null then 'lost'
@@ -254,3 +254,20 @@ select x.entity, x.month, x.state, x.rows, x.bytes, x.parts,
        x.retired_at, x.verified_at, x.drop_eligible_at, x.dropped_at, x.mismatches, x.last_error
   from relevo.archive_exports x
  order by x.month, x.entity;
+
+-- name: list_audit
+-- Lists what operators did, newest first, before a given one if asked.
+select a.id, a.at, a.actor, a.face, a.action, a.target, a.outcome, a.result, a.error_message, a.finished_at
+  from relevo.audit_log a
+ where (%(before)s::bigint is null or a.id < %(before)s)
+   and (%(action)s::text is null or a.action = %(action)s)
+ order by a.id desc
+ limit %(limit)s;
+
+-- name: find_scheduler
+-- Finds a worker that is alive and runs cycles by schedule.
+select w.worker_id
+  from relevo.workers w
+ where w.stopped_at is null and w.lost_at is null and w.stopping_at is null and w.role = 'run' and w.cycles <> '{}'
+   and w.last_seen_at + w.lease_ms * interval '1 millisecond' > now()
+ limit 1;

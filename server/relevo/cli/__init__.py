@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import relevo.needs_server  # isort: skip # noqa: F401 ahead of all it needs
 
+import getpass
+import os
+import socket
 from typing import Annotated
 
 import psycopg
 import typer
 
-from relevo import __version__, logs
-from relevo.cli import archive, events, running, sandbox, sending, setting_up
+from relevo import __version__, audit, logs
+from relevo.cli import access, archive, events, running, sandbox, sending, setting_up
 from relevo.cli.common import FAILED, USAGE, complain
 from relevo.errors import ConfigError, InvalidInputError, RelevoError, UsageError
 
@@ -40,9 +43,19 @@ def options(
     ] = False,
 ) -> None:
     """A relay that carries events to phones and never drops the baton."""
+    audit.act_as(_user(), "cli")
 
 
-for part in (running, events, sending, archive, setting_up, sandbox):
+def _user() -> str:
+    """Name who runs the command, for the record of what operators do."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        name = f"uid {os.getuid()}"
+    return f"{name}@{socket.gethostname()}"
+
+
+for part in (running, events, sending, access, archive, setting_up, sandbox):
     cli.add_typer(part.cli)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import UTC
+from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -53,9 +54,28 @@ def run(
     if signals.came_early():
         return
     with build(settings, "run") as built:
-        drained = service.serve(built, split_names(cycles), signals)
+        faces = [_http(built)] if settings.http_enabled else []
+        drained = service.serve(built, split_names(cycles), signals, faces)
     if not drained:
         os._exit(FAILED)  # an ordinary exit would wait for the threads that did not end in time
+
+
+@cli.command(epilog="Example: `relevo serve` beside `relevo run` elsewhere, which is started with HTTP_ENABLED=false.")
+def serve() -> None:
+    """Serve HTTP alone, until SIGINT or SIGTERM; cycles are run by others, or when somebody asks for a run."""
+    settings = load_settings()
+    signals = service.Signals()
+    signals.install()
+    if signals.came_early():
+        return
+    with build(settings, "run-cycle") as built:
+        service.serve_alone(built, [_http(built, scheduled=False)], signals)
+
+
+def _http(built: app.App, *, scheduled: bool = True) -> service.Face:
+    """Make the HTTP server; what it needs is loaded only here, for other commands do without."""
+    made: service.Face = import_module("relevo.http.server").HttpServer(built, scheduled=scheduled)
+    return made
 
 
 @cli.command()

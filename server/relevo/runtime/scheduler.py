@@ -105,6 +105,11 @@ class Scheduler:
         # A job moved from within would be due while it still counts as running, and be skipped.
         self._aps.add_listener(self._ended, EVENT_JOB_EXECUTED | EVENT_JOB_ERROR | EVENT_JOB_MISSED)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether time was started and nobody has asked to stop."""
+        return bool(self._aps.running) and not self._stopping
+
     def start(self) -> None:
         """Start time; every cycle runs at once, then at its own pace."""
         for key, clock in self._clocks.items():

@@ -69,6 +69,11 @@ class Listener:
         if self._thread.ident is not None:
             self._thread.join(timeout=5)
 
+    @property
+    def hearing(self) -> Hearing | None:
+        """Whether calls are heard; None before that is known, or once the thread has ended."""
+        return self._hearing if self._thread.is_alive() else None
+
     def prompt(self) -> None:
         """Try again, or prove again that calls are heard, at once: the database was away."""
         self._prompted.set()

@@ -43,6 +43,8 @@ class Worker:
         self._role: Role = "run"
         self._hung = hung
         self.worker_id = worker_id
+        self.http: dict[str, str] | None = None
+        """Where this process serves HTTP, or why it cannot."""
 
     def record_start(self, role: Role, cycles: Sequence[str]) -> None:
         """Say that this process has started and which cycles it runs."""
@@ -72,7 +74,7 @@ class Worker:
     def beat(self, connection: Connection) -> None:
         """Say, inside the heartbeat's transaction, that this process lives, and what hangs in it."""
         hung = Jsonb([each._asdict() for each in self._hung.given_up()[:_MOST_TOLD]])
-        said = {"worker_id": self.worker_id, "hung": hung, "now": None}
+        said = {"worker_id": self.worker_id, "hung": hung, "now": None, "http": Jsonb(self.http) if self.http else None}
         row = connection.execute(_SQL["beat_worker"], said).fetchone()
         if row and row[0]:
             _log.warning("worker_was_given_up", worker_id=self.worker_id)

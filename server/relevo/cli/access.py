@@ -1,0 +1,124 @@
+"""Commands about who may call over HTTP, and what operators did."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from relevo import insights, migrate, tokens
+from relevo.cli.common import (
+    MOST_IDS,
+    AsJson,
+    Limit,
+    coloured,
+    counted,
+    err,
+    load_settings,
+    make_table,
+    open_database,
+    out,
+    print_json,
+    shortened,
+)
+from relevo.errors import UsageError
+
+cli = typer.Typer()
+token = typer.Typer(help="Tokens for HTTP: make, list, revoke.", no_args_is_help=True)
+cli.add_typer(token, name="token")
+
+
+@token.command(epilog="Example: `relevo token make billing --role app --project @acme/app --days 90`")
+def make(
+    name: Annotated[str, typer.Argument(help="What uses it, for whoever reads the list.")],
+    role: Annotated[str, typer.Option(help="app (enqueue and its kin), viewer (read) or operator (everything).")],
+    project: Annotated[str | None, typer.Option(help="The only project it may reach; without it all.")] = None,
+    days: Annotated[
+        int | None, typer.Option(min=1, max=tokens.MAX_DAYS, help="For how long; without it for ever.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token and print it: this once, for the database keeps only its hash."""
+    settings = load_settings()
+    known = {each: each for each in tokens.ROLES}
+    if role not in known:
+        raise UsageError(f"There is no role {role}.", hint=f"Known: {', '.join(known)}.")
+    with open_database(settings) as database:
+        migrate.prepare(database)
+        written, made = tokens.make(database, name, known[role], project=project, days=days)
+    if as_json:
+        print_json([{"id": made.id, "token": written}])
+        return
+    sys.stdout.write(f"{written}\n")
+    err.print(f"Token {made.id} for {escape(made.name)}. Keep it: it is not shown again.")
+
+
+@token.command(name="list")
+def list_tokens(limit: Limit = 100, as_json: AsJson = False) -> None:
+    """Show the tokens, newest first, and when each was last used."""
+    settings = load_settings()
+    with open_database(settings) as database:
+        migrate.prepare(database)
+        rows = tokens.list_all(database, limit=limit)
+    if as_json:
+        print_json(rows)
+        return
+    table = make_table("token", "name", "role", "project", "state", "last used (UTC)", "expires (UTC)", wide=("name",))
+    for row in rows:
+        table.add_row(
+            row["id"],
+            escape(row["name"]),
+            row["role"],
+            escape(row["project"] or "all"),
+            row["state"],
+            _when(row["last_used_at"]),
+            _when(row["expires_at"]),
+        )
+    out.print(table if rows else "No tokens yet: `relevo token make` makes one.")
+
+
+@token.command()
+def revoke(
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `token list` shows it.")],
+) -> None:
+    """Revoke a token, from the next request on."""
+    settings = load_settings()
+    with open_database(settings) as database:
+        migrate.prepare(database)
+        name = tokens.revoke(database, token_id)
+    out.print(f"Token {escape(token_id)} ({escape(name)}) is revoked.")
+
+
+@cli.command()
+def audit(
+    action: Annotated[str | None, typer.Option(help="Only this action, such as pause.")] = None,
+    before: Annotated[int | None, typer.Option(min=1, max=MOST_IDS, help="Only entries before this one.")] = None,
+    limit: Limit = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show what operators did, by any face, newest first: who, when, what, with what result."""
+    settings = load_settings()
+    with open_database(settings) as database:
+        rows = insights.audit(database, before=before, action=action, limit=limit)
+    if as_json:
+        print_json(rows)
+        return
+    table = make_table("entry", "when (UTC)", "who", "what", "on", "outcome", "result", wide=("who", "on", "result"))
+    for row in rows:
+        table.add_row(
+            str(row["id"]),
+            f"{row['at'].astimezone(UTC):%Y-%m-%d %H:%M:%S}",
+            escape(f"{row['actor']} ({row['face']})"),
+            escape(row["action"]),
+            escape(shortened(counted(row["target"]))),
+            coloured(row["outcome"]),
+            escape(shortened(row["error_message"] or counted(row["result"]))),
+        )
+    out.print(table if rows else "Nobody has done anything yet.")
+
+
+def _when(at: datetime | None) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M}" if at else "never"

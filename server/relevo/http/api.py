@@ -1,0 +1,77 @@
+"""The app: all routes, each with its rule, and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import APIRouter, FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.middleware.cors import CORSMiddleware
+
+from relevo import __version__
+from relevo.http import health, metrics, ops, pages, problems
+from relevo.http.desk import Desk
+from relevo.http.guard import Callers, Guarded
+from relevo.http.limits import RateLimiter
+from relevo.http.metrics import Exposition
+from relevo.http.ready import Readiness
+
+ROUTERS: tuple[APIRouter, ...] = (health.router, ops.router, metrics.router, pages.router)
+_DESCRIPTION = (
+    "Tenders and your app's events, delivered to phones. Bodies are JSON; errors are problem+json (RFC 9457) that name "
+    "field and reason; instants are RFC 3339. Every answer has an X-Request-Id. A proxy in front of it has to bear "
+    "requests of at least 35 seconds, for `waitMs` may be 30000."
+)
+
+
+def make(
+    desk: Desk,
+    *,
+    rate_per_s: int,
+    readiness: Readiness,
+    cors_origins: Sequence[str] = (),
+    exposition: Exposition = metrics.nothing_yet,
+) -> FastAPI:
+    """Put the app together."""
+    app = FastAPI(
+        title="Relevo", version=__version__, description=_DESCRIPTION, openapi_url=None, docs_url=None, redoc_url=None
+    )
+    app.router.route_class = Guarded
+    app.state.desk = desk
+    app.state.readiness = readiness
+    app.state.exposition = exposition
+    app.state.callers = Callers(desk, RateLimiter(rate_per_s))
+    problems.install(app)
+    for router in ROUTERS:
+        app.router.routes.extend(router.routes)  # as they are: each brings its rule, and nothing is put around it
+    if cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(cors_origins),
+            allow_methods=["GET", "PUT", "POST", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "X-Request-Id"],
+            expose_headers=["Retry-After", "X-Request-Id"],
+        )
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+    return app
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document, in which a request that is not as it should be gets a 400 problem."""
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        document.setdefault("components", {})["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        for operation in (each for path in document["paths"].values() for each in path.values()):
+            _tidy(operation["responses"])
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _tidy(answers: dict[str, Any]) -> None:
+    if "HTTPValidationError" in str(answers.get("422", "")):
+        del answers["422"]
+    for answer in answers.values():
+        content = answer.get("content", {})
+        if "ProblemBody" in str(content):
+            answer["content"] = {"application/problem+json": content["application/json"]}

@@ -1,0 +1,59 @@
+"""Where requests get at the database: so many at once, the others wait a moment for their turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from relevo.db import Connection, Database
+from relevo.http.problems import busy
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Desk:
+    """A few threads, as many as the HTTP server's own pool has connections: none of them waits for one in vain."""
+
+    def __init__(self, database: Database, size: int, wait_s: float) -> None:
+        self.database = database
+        self._wait_s = wait_s
+        self._turns = asyncio.Semaphore(size)
+        self._threads = ThreadPoolExecutor(size, "relevo-http")
+
+    async def ask(self, question: Callable[Concatenate[Database, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function with the database, and what else it takes, on a thread; 503 if no turn comes in time."""
+        return await self._run(partial(question, self.database, *args, **kwargs))
+
+    async def ask_door(
+        self, question: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Call a function of the door with a connection inside a transaction that is committed when it returns."""
+        return await self._run(partial(self._in_transaction, question, *args, **kwargs))
+
+    def _in_transaction(self, question: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        with self.database.transaction() as connection:
+            return question(connection, *args, **kwargs)
+
+    async def _run(self, call: Callable[[], T]) -> T:
+        try:
+            async with asyncio.timeout(self._wait_s):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise busy("All connections to the database are in use.") from None
+        loop = asyncio.get_running_loop()
+        try:
+            running = loop.run_in_executor(self._threads, copy_context().run, call)
+        except BaseException:
+            self._turns.release()
+            raise
+        running.add_done_callback(lambda _: self._turns.release())  # whoever asked may have left by then
+        return await asyncio.shield(running)
+
+    def close(self) -> None:
+        """Take no more questions."""
+        self._threads.shutdown(wait=False, cancel_futures=True)

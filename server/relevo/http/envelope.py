@@ -1,0 +1,110 @@
+"""What every request and answer gets: an id, a bound on its body, a log line, and no trust in what it brings."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import structlog
+from starlette.exceptions import HTTPException
+
+from relevo.http.problems import of_error
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_log = structlog.get_logger("relevo.http")
+_OWN_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+    (b"x-frame-options", b"DENY"),
+    (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
+]
+_QUIET = ("/health/", "/metrics")
+
+
+class Envelope:
+    """Wraps the whole app, so that nothing gets past it."""
+
+    def __init__(self, app: App, max_body: int) -> None:
+        self._app = app
+        self._max_body = max_body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            return
+        exchange = _Exchange(scope, self._max_body, receive, send)
+        with structlog.contextvars.bound_contextvars(request_id=exchange.request_id):
+            try:
+                await self._app(scope, exchange.receive, exchange.send)
+            except Exception as error:  # noqa: BLE001 whatever a route raises is its answer, and a line in the log
+                _log.error("http_failed", exc_info=error)
+                await exchange.answer_failure(error)
+            exchange.tell()
+
+
+class _Exchange:
+    def __init__(self, scope: Scope, max_body: int, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        given = headers.get(b"x-request-id", b"")
+        self.request_id = given.decode() if _OWN_ID.fullmatch(given) else secrets.token_hex(8)
+        self.told: dict[str, Any] = {}
+        state = scope.setdefault("state", {})
+        state["request_id"], state["told"] = self.request_id, self.told
+        length = headers.get(b"content-length", b"0")
+        self._announced = int(length) if length.isdigit() else 0
+        self._scope, self._receive, self._send = scope, receive, send
+        self._max_body, self._read = max_body, 0
+        self._status = 0
+        self._began = time.perf_counter()
+
+    async def receive(self) -> Message:
+        """Pass a piece of the body on, but not more than a body may have."""
+        if self._announced > self._max_body:
+            raise self._too_large()
+        message = await self._receive()
+        self._read += len(message.get("body", b""))
+        if self._read > self._max_body:
+            raise self._too_large()
+        return message
+
+    def _too_large(self) -> HTTPException:
+        # What is left of the body must not be taken for a request.
+        return HTTPException(413, f"The body has more than {self._max_body} bytes.", {"Connection": "close"})
+
+    async def send(self, message: Message) -> None:
+        """Pass a piece of the answer on, with the headers that each has."""
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            own = {name for name, _ in message["headers"]}
+            added = [*_HEADERS, (b"x-request-id", self.request_id.encode())]
+            message["headers"] = [*message["headers"], *(each for each in added if each[0] not in own)]
+        await self._send(message)
+
+    async def answer_failure(self, error: Exception) -> None:
+        """Tell the caller of a surprise, unless it was told something already."""
+        if not self._status:
+            await of_error(error).response(self.request_id)(self._scope, self.receive, self.send)
+
+    def tell(self) -> None:
+        """Say in one line what came of the request: changes and failures always, reads at debug."""
+        read = self._scope["method"] in ("GET", "HEAD", "OPTIONS")
+        failed = self._status >= 500  # noqa: PLR2004
+        quiet = self._scope["path"].startswith(_QUIET)
+        level = _log.debug if quiet or (read and not failed) else _log.warning if failed else _log.info
+        level(
+            "http_request",
+            method=self._scope["method"],
+            status=self._status or "left",
+            ms=round((time.perf_counter() - self._began) * 1000, 1),
+            **{"route": "none"} | self.told,
+        )

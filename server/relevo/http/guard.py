@@ -1,0 +1,137 @@
+"""Proves who calls before a route sees the request, as its rule asks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+from fastapi import Request
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+
+from relevo import audit, tokens
+from relevo.http.desk import Desk
+from relevo.http.limits import RateLimiter
+from relevo.http.problems import Problem, ProblemBody
+from relevo.http.rules import Rule, rule_of
+from relevo.tokens import Token
+
+_MOST_KNOWN = 10_000
+_BEARER = "bearer "
+_TELLS = {
+    400: "Something in the request is not as it should be: `errors` names field and reason.",
+    401: "No token, or one that is unknown, revoked or expired.",
+    403: "The token's role, or its project, is not enough.",
+    413: "The body is larger than HTTP_MAX_BODY_BYTES.",
+    429: "Too many requests of this caller; Retry-After says when to come back.",
+    503: "No room, or no database, for a moment; Retry-After says when to come back.",
+}
+
+
+class Callers:
+    """Tells callers by their tokens, and keeps each of them within the rate."""
+
+    def __init__(self, desk: Desk, limiter: RateLimiter) -> None:
+        self._desk = desk
+        self._limiter = limiter
+        self._known: OrderedDict[bytes, str] = OrderedDict()
+
+    async def identify(self, request: Request, rule: Rule) -> Token | None:
+        """Return whose token the request brings; None where no token is asked for and none is brought.
+
+        Whoever is a stranger is counted by address, before the database is asked; a token that was good a while ago,
+        by itself, so that strangers behind the same proxy do not use up its rate.
+        """
+        written = _written_token(request)
+        digest = hashlib.sha256(written.encode("utf-8", "replace")).digest() if written else b""
+        self._limiter.spend(self._known.get(digest) or f"from {request.client.host if request.client else 'nowhere'}")
+        if not written:
+            return None
+        token = await self._desk.ask(tokens.verify, written)
+        if token is None:
+            self._known.pop(digest, None)
+            if rule.is_open:
+                return None
+            raise _unauthorised("This token is unknown, revoked or expired.")
+        self._known[digest] = token.id
+        if len(self._known) > _MOST_KNOWN:
+            self._known.popitem(last=False)
+        return token
+
+    async def admit(self, request: Request, rule: Rule) -> Token | None:
+        """Return the caller if the rule lets it in; 401 or 403 if not."""
+        if rule.is_open and not rule.own_check:
+            return None
+        token = await self.identify(request, rule)
+        if rule.own_check:
+            return token
+        if token is None:
+            raise _unauthorised("A token is needed: Authorization: Bearer relevo_…")
+        if token.role not in rule.roles:
+            needed = " or ".join(sorted(rule.roles))
+            raise Problem(403, f"This takes a token of role {needed}; this one is of role {token.role}.")
+        if token.project is not None and not rule.scoped:
+            raise Problem(403, f"This concerns the whole fleet; this token is for project {token.project} alone.")
+        return token
+
+
+def _unauthorised(detail: str) -> Problem:
+    hint = "`relevo token make` makes one."
+    return Problem(401, detail, hint=hint, headers={"WWW-Authenticate": 'Bearer realm="relevo"'})
+
+
+def _written_token(request: Request) -> str:
+    given = request.headers.get("authorization", "")
+    return given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else ""
+
+
+def caller_of(request: Request) -> Token:
+    """Return who calls, in a route whose rule asks for a token."""
+    token = request.state.caller
+    assert isinstance(token, Token)
+    return token
+
+
+class Guarded(APIRoute):
+    """A route that has a rule, lets in whom it names, and documents what it may answer besides."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        (method,) = options.get("methods") or {"GET"}
+        self.rule = rule_of(method, path)
+        given = options.get("responses") or {}
+        told = {code: _documented(code) for code in _may_answer(self.rule, method)}
+        options["responses"] = {**told, **given}
+        if self.rule.roles:
+            roles = " or ".join(sorted(self.rule.roles))
+            options["openapi_extra"] = {"security": [{"token": []}], "x-roles": sorted(self.rule.roles)}
+            options["description"] = f"{(endpoint.__doc__ or '').strip()}\n\nTakes a token of role {roles}."
+        super().__init__(path, endpoint, **options)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Wrap the route, so that nothing of a request is read before its caller is let in."""
+        handle = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            token = await request.app.state.callers.admit(request, self.rule)
+            request.state.caller = token
+            request.scope["state"]["told"] |= {"route": self.path} | ({"caller": token.id} if token else {})
+            with audit.acting_as(f"{token.name} ({token.id})" if token else "nobody", "http"):
+                return await handle(request)
+
+        return guarded
+
+
+def _may_answer(rule: Rule, method: str) -> tuple[int, ...]:
+    if rule.is_open and not rule.own_check:
+        return ()
+    return (400, 401, 403, *((413,) if method in ("POST", "PUT", "PATCH") else ()), 429, 503)
+
+
+def _documented(code: int) -> dict[str, Any]:
+    return {"model": ProblemBody, "description": _TELLS[code]}
+
+
+log = structlog.get_logger("relevo.http")

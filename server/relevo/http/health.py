@@ -1,0 +1,49 @@
+"""Health: is this process alive, and can it do its work?"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from relevo.http.answers import Json
+from relevo.http.desk import Desk
+from relevo.http.guard import Guarded
+from relevo.http.problems import Problem
+from relevo.http.ready import Readiness, is_ready
+
+router = APIRouter(route_class=Guarded, tags=["health"])
+
+
+class Live(BaseModel):
+    """This process answers."""
+
+    status: str
+    version: str
+
+
+class Ready(BaseModel):
+    """What was found of each part."""
+
+    status: str
+    checks: dict[str, str]
+
+
+@router.get("/health/live", responses={200: {"model": Live}})
+async def live(request: Request) -> Response:
+    """Tell that this process is alive; nothing is asked of the database."""
+    return Json({"status": "alive", "version": request.app.version})
+
+
+@router.get("/health/ready", responses={200: {"model": Ready}, 503: {"model": Ready, "description": "Not ready."}})
+async def ready(request: Request) -> Response:
+    """Tell whether database, migrations, scheduler and listener are as they should be; 503 says what is not."""
+    desk: Desk = request.app.state.desk
+    readiness: Readiness = request.app.state.readiness
+    try:
+        found = dict(await desk.ask(readiness.look))
+    except Problem as problem:
+        found = {"database": problem.detail}
+    good = is_ready(found)
+    answer = {"status": "ready" if good else "not ready", "checks": found}
+    return Json(answer, 200 if good else 503, {} if good else {"Retry-After": "2"})

@@ -1,0 +1,188 @@
+"""Errors as callers see them: problem+json (RFC 9457), naming field and reason, with nothing secret in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+import psycopg
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from relevo.db import BUSY
+from relevo.errors import (
+    DatabaseUnavailableError,
+    InvalidInputError,
+    MigrationError,
+    NotFoundError,
+    RelevoError,
+    UsageError,
+)
+from relevo.logs import scrub
+
+_FIELD = re.compile(r"^(?P<field>[a-z_]+(?:\.[A-Za-z_]+)*) (?:must|holds|is nested)|has no field (?P<unknown>[^,]+)")
+_MAX_ERRORS = 20
+_MAX_TEXT = 300
+_SOON_S = 1
+_TITLES = {
+    400: "Bad request",
+    401: "Unauthorised",
+    403: "Forbidden",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict",
+    413: "Content too large",
+    429: "Too many requests",
+    500: "Internal error",
+    503: "Service unavailable",
+}
+
+
+class FieldError(BaseModel):
+    """What is wrong with one field."""
+
+    field: str
+    reason: str
+
+
+class ProblemBody(BaseModel):
+    """An error, as RFC 9457 has it."""
+
+    type: str = Field(description="urn:relevo: and a word that names the kind of error")
+    title: str
+    status: int
+    detail: str
+    hint: str | None = Field(None, description="the next step")
+    errors: list[FieldError] | None = None
+    request_id: str | None = None
+
+
+class Problem(Exception):  # noqa: N818 an answer, not a surprise
+    """An error that the caller is told: raise it from anywhere in a route."""
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        kind: str = "",
+        hint: str = "",
+        errors: Sequence[Mapping[str, str]] = (),
+        retry_after_s: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.kind = kind or _TITLES.get(status, "error").lower().replace(" ", "-")
+        self.hint = hint
+        self.errors = list(errors)[:_MAX_ERRORS]
+        self.headers = dict(headers or {})
+        if retry_after_s is not None:
+            self.headers["Retry-After"] = str(retry_after_s)
+
+    def response(self, request_id: str | None) -> Response:
+        """Write it as problem+json."""
+        body: dict[str, Any] = {
+            "type": f"urn:relevo:{self.kind}",
+            "title": _TITLES.get(self.status, "Error"),
+            "status": self.status,
+            "detail": _told(self.detail),
+        }
+        body |= {"hint": _told(self.hint)} if self.hint else {}
+        body |= {"errors": self.errors} if self.errors else {}
+        body |= {"request_id": request_id} if request_id else {}
+        return Response(orjson.dumps(body), self.status, self.headers, "application/problem+json")
+
+
+def invalid(field: str, reason: str) -> Problem:
+    """Return the problem of one field that is not as it should be."""
+    return Problem(400, f"{field}: {reason}", kind="invalid", errors=[{"field": field, "reason": _told(reason)}])
+
+
+def not_found(what: str) -> Problem:
+    """Return the problem of something that is not there, or not for this caller to see."""
+    return Problem(404, f"There is no {what}.")
+
+
+def busy(detail: str) -> Problem:
+    """Return the problem of a service that has no room for a moment."""
+    return Problem(503, detail, kind="busy", retry_after_s=_SOON_S)
+
+
+def of_error(error: Exception) -> Problem:  # noqa: PLR0911 a table
+    """Say as a problem what one of our errors, or PostgreSQL's, means to a caller."""
+    match error:
+        case Problem():
+            return error
+        case InvalidInputError():
+            found = _FIELD.search(error.message)
+            field = (found["field"] or found["unknown"] or "") if found else ""
+            named = [{"field": field[:100], "reason": _told(error.message)}] if field else []
+            return Problem(400, error.message, kind="invalid", hint=error.hint, errors=named)
+        case NotFoundError():
+            return Problem(404, error.message)
+        case UsageError():
+            return Problem(400, error.message, kind="invalid")
+        case DatabaseUnavailableError() | MigrationError():
+            return Problem(503, "The database cannot be used right now.", kind="database", retry_after_s=2 * _SOON_S)
+        case RelevoError():
+            return Problem(500, error.message, hint=error.hint)
+        case psycopg.Error() if isinstance(error, BUSY):
+            return busy("Somebody else is in the way in the database.")
+        case _:
+            return Problem(500, "Something went wrong here; the log tells what, by the request id.")
+
+
+def install(app: FastAPI) -> None:
+    """Have every error answered as problem+json."""
+    app.add_exception_handler(RequestValidationError, _answer_validation)
+    app.add_exception_handler(HTTPException, _answer_http)
+    for kind in (Problem, RelevoError, psycopg.Error):
+        app.add_exception_handler(kind, _answer)
+
+
+def request_id_of(request: Request) -> str | None:
+    """Return the request's id."""
+    found = request.scope.get("state", {}).get("request_id")
+    return str(found) if found else None
+
+
+async def _answer(request: Request, error: Exception) -> Response:
+    problem = of_error(error)
+    if problem.status == 500:  # noqa: PLR2004
+        structlog.get_logger("relevo.http").error("http_failed", exc_info=error)
+    return problem.response(request_id_of(request))
+
+
+async def _answer_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    detail = {404: "There is nothing at this address.", 405: "This address takes another method."}.get(
+        error.status_code, str(error.detail)
+    )
+    return Problem(error.status_code, detail, headers=error.headers).response(request_id_of(request))
+
+
+async def _answer_validation(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    errors = [{"field": _place(each["loc"]), "reason": _told(str(each["msg"]))} for each in error.errors()]
+    first = errors[0] if errors else {"field": "request", "reason": "is not as it should be"}
+    detail = f"{first['field']}: {first['reason']}"
+    return Problem(400, detail, kind="invalid", errors=errors).response(request_id_of(request))
+
+
+def _place(loc: Sequence[Any]) -> str:
+    """Name a field as its caller knows it: without where it was found, but for the body as a whole."""
+    names = [str(each)[:50] for each in loc]
+    return ".".join(names[1:]) or names[0]
+
+
+def _told(text: str) -> str:
+    text = scrub(text.encode("utf-8", "replace").decode())
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"

@@ -1,0 +1,54 @@
+"""Who may call what: one rule per route, declared here and nowhere else.
+
+`app` is for the app's verbs, `viewer` reads what operators read, `operator` does everything. A route without a rule
+cannot be made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relevo.tokens import Role
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Who may call a route: the holders of these roles, or anybody if there are none."""
+
+    roles: frozenset[Role] = frozenset()
+    scoped: bool = True
+    """Whether a token of one project may call it; the route then has to mind that project."""
+    own_check: bool = False
+    """Whether the route itself proves who calls, by something else than a token: a phone's secret, a signature."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no token is asked for."""
+        return not self.roles
+
+
+ANYBODY = Rule()
+APP = Rule(frozenset({"app", "operator"}))
+READ = Rule(frozenset({"app", "viewer", "operator"}))
+VIEW = Rule(frozenset({"viewer", "operator"}), scoped=False)
+OPERATE = Rule(frozenset({"operator"}), scoped=False)
+DEVICE = Rule(own_check=True)
+
+RULES: dict[tuple[str, str], Rule] = {
+    ("GET", "/"): ANYBODY,
+    ("GET", "/docs"): ANYBODY,
+    ("GET", "/openapi.json"): ANYBODY,
+    ("GET", "/health/live"): ANYBODY,
+    ("GET", "/health/ready"): ANYBODY,
+    ("GET", "/metrics"): VIEW,
+    ("GET", "/v1/ops/audit"): VIEW,
+}
+"""By method and path, as the router has them."""
+
+
+def rule_of(method: str, path: str) -> Rule:
+    """Return a route's rule; there is no route without one."""
+    try:
+        return RULES[method, path]
+    except KeyError:
+        raise LookupError(f"{method} {path} has no rule: say in http/rules.py who may call it") from None

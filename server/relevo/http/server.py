@@ -1,0 +1,187 @@
+"""Serving: uvicorn on a thread and an event loop of its own, beside the scheduler or alone."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable
+
+import structlog
+import uvicorn
+
+from relevo.app import App
+from relevo.http import api
+from relevo.http.desk import Desk
+from relevo.http.envelope import App as Asgi
+from relevo.http.envelope import Envelope
+from relevo.http.metrics import Exposition, nothing_yet, own_port
+from relevo.http.ready import Readiness
+from relevo.runtime.scheduler import Scheduler
+from relevo.runtime.wakeups import Listener
+
+_log = structlog.get_logger("relevo.http")
+_AGAIN_S = 5.0
+_STOP_S = 10.0
+_DRAIN_S = 5
+_MOST_PORTS = 50
+_BACKLOG = 1024
+
+
+class HttpServer:
+    """The HTTP face of one process; a port that is taken is told in health and tried again, and ends nothing."""
+
+    def __init__(self, app: App, *, scheduled: bool = True, exposition: Exposition = nothing_yet) -> None:
+        self._app = app
+        self._settings = app.settings
+        self._exposition = exposition
+        self.readiness = Readiness(app.settings, scheduled)
+        self.url = ""
+        self._stop = threading.Event()
+        self._serving = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._servers: list[uvicorn.Server] = []
+        self._thread = threading.Thread(target=self._life, name="relevo-http", daemon=True)
+
+    def start(self) -> None:
+        """Begin to serve, or to try to."""
+        self._thread.start()
+
+    def watch(self, scheduler: Scheduler, listener: Listener) -> None:
+        """Say what runs in this process, for /health/ready."""
+        self.readiness.scheduler, self.readiness.listener = scheduler, listener
+
+    def wait_until_serving(self, timeout_s: float) -> bool:
+        """Wait until a port was found; tell whether it was."""
+        return self._serving.wait(timeout_s)
+
+    def stop(self) -> None:
+        """Answer what is under way, hang up, and end the thread."""
+        self._stop.set()
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._leave)
+        if self._thread.ident is not None:
+            self._thread.join(_STOP_S)
+
+    def _leave(self) -> None:
+        for server in self._servers:
+            server.should_exit = True
+
+    def _life(self) -> None:
+        listening = self._until_bound(self._bind)
+        if listening is None:
+            return
+        host, port = listening.getsockname()[:2]
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        self._app.worker.http = {"address": self.url}
+        _log.info("http_serving", url=self.url, docs=f"{self.url}/docs")
+        asyncio.run(self._serve(listening))
+
+    def _until_bound(self, bind: Callable[[], socket.socket]) -> socket.socket | None:
+        """Bind, trying again while the port is taken; None if told to stop before."""
+        told = ""
+        while not self._stop.is_set():
+            try:
+                return bind()
+            except OSError as error:
+                told = self._complain(error, told)
+                self._stop.wait(_AGAIN_S)
+        return None
+
+    def _complain(self, error: OSError, told: str) -> str:
+        host, port = self._settings.http_host, self._settings.http_port
+        problem = (
+            f"HTTP cannot be served on {host}, port {port}: {error.strerror or error}; it is tried again and again; "
+            "free the port, or set HTTP_PORT or HTTP_HOST"
+        )
+        self._app.worker.http = {"problem": problem}
+        if problem != told:
+            _log.error("http_not_serving", problem=problem)
+        return problem
+
+    def _bind(self) -> socket.socket:
+        """Take the port; for the embedded demo, where nobody chose one, the next that is free."""
+        host, port = self._settings.http_host, self._settings.http_port
+        if self._settings.database_url is not None or "http_port" in self._settings.origins:
+            return _listen(host, port)
+        for each in range(port, min(port + _MOST_PORTS, 65_536)):
+            try:
+                return _listen(host, each)
+            except OSError:
+                continue
+        return _listen(host, port)
+
+    async def _serve(self, listening: socket.socket) -> None:
+        settings = self._settings
+        self._loop = asyncio.get_running_loop()
+        database = self._app.database.beside(f"relevo http {self._app.worker.worker_id}", settings.http_pool_size)
+        desk = Desk(database, settings.http_pool_size, settings.http_pool_wait_ms / 1000)
+        made = api.make(
+            desk,
+            rate_per_s=settings.http_rate_per_second,
+            readiness=self.readiness,
+            cors_origins=settings.http_cors_origins or (),
+            exposition=self._exposition,
+        )
+        self._servers = [_server(Envelope(made, settings.http_max_body_bytes))]
+        serving = [self._servers[0].serve([listening])]
+        if (metrics := self._metrics_socket()) is not None:
+            self._servers.append(_server(Envelope(own_port(made), settings.http_max_body_bytes)))
+            serving.append(self._servers[1].serve([metrics]))
+        if self._stop.is_set():
+            self._leave()
+        self._serving.set()
+        try:
+            await asyncio.gather(*serving)
+        finally:
+            for connection in [each for server in self._servers for each in server.server_state.connections]:
+                connection.transport.abort()  # those that outlasted the drain
+            desk.close()
+            database.close()
+            await asyncio.sleep(0.05)  # what was aborted is closed in the loop's next rounds
+
+    def _metrics_socket(self) -> socket.socket | None:
+        port = self._settings.metrics_port
+        if port is None:
+            return None
+        try:
+            return _listen(self._settings.http_host, port)
+        except OSError as error:
+            problem = f"/metrics cannot be served on port {port}: {error.strerror or error}; set METRICS_PORT"
+            self._app.worker.http = {"address": self.url, "problem": problem}
+            _log.error("http_not_serving", problem=problem)
+            return None
+
+
+def _server(app: Asgi) -> uvicorn.Server:
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=_DRAIN_S,
+    )
+    server = uvicorn.Server(config)
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+    return server
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    # Only on a socket that says it is TCP does asyncio switch off Nagle, which costs 40 ms an answer.
+    listening = socket.socket(family, kind, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(_BACKLOG)
+    except OSError:
+        listening.close()
+        raise
+    return listening

@@ -1,0 +1,32 @@
+"""A real HTTP server beside the test's own database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from relevo.app import App
+from serving import Served
+
+
+@pytest.fixture
+def serve(build: Callable[..., App]) -> Iterator[Callable[..., Served]]:
+    """Serve HTTP for the test's database: `serve(http_rate_per_second=3).client("app").get("/…")`."""
+    started: list[Served] = []
+
+    def make(**settings: object) -> Served:
+        served = Served(build(**settings))
+        served.start()
+        started.append(served)
+        return served
+
+    yield make
+    for served in started:
+        served.close()
+
+
+@pytest.fixture
+def served(serve: Callable[..., Served]) -> Served:
+    """A server with default settings."""
+    return serve()

@@ -1,0 +1,75 @@
+"""A real HTTP server for tests, on a free port, and its callers."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import requests
+
+from relevo import tokens
+from relevo.app import App
+from relevo.http.server import HttpServer
+
+
+class Client:
+    """A caller: `client.get("/v1/…")`, with a token if it has one."""
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self.url = url
+        self.token = token
+        self._session = requests.Session()
+        self._session.trust_env = False
+
+    def close(self) -> None:
+        """Hang up."""
+        self._session.close()
+
+    def call(self, method: str, path: str, **options: Any) -> requests.Response:
+        """Make one request; a token goes along unless headers say otherwise."""
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        headers |= options.pop("headers", {})
+        options.setdefault("allow_redirects", False)
+        return self._session.request(method, self.url + path, headers=headers, timeout=60, **options)
+
+    def get(self, path: str, **options: Any) -> requests.Response:
+        """Read."""
+        return self.call("GET", path, **options)
+
+    def post(self, path: str, json: Any = None, **options: Any) -> requests.Response:
+        """Do."""
+        return self.call("POST", path, json=json, **options)
+
+
+class Served:
+    """A server and its callers."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self.server = HttpServer(app, scheduled=False)
+        self._clients: list[Client] = []
+
+    def start(self) -> None:
+        """Serve."""
+        self.server.start()
+        assert self.server.wait_until_serving(60)
+
+    def close(self) -> None:
+        """Hang up and stop."""
+        for client in self._clients:
+            client.close()
+        self.server.stop()
+
+    def client(self, role: str | None = None, **options: Any) -> Client:
+        """Return a caller with a token of a role, or without one."""
+        token = tokens.make(self.app.database, f"a {role}", role, **options)[0] if role else None  # type: ignore[arg-type]
+        made = Client(self.server.url, token)
+        self._clients.append(made)
+        return made
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
