@@ -222,3 +222,12 @@ def test_every_verb_has_its_twin() -> None:
     assert sorted(verbs - set(relevo.__all__)) == []
     for name in verbs:
         assert (getattr(aio, name).__name__, getattr(aio, name).__doc__) == (name, getattr(door, name).__doc__)
+
+
+def test_a_wait_rests_outside_any_transaction() -> None:
+    """Between two looks nothing is held open: each look is left before the pause, whatever the connection."""
+    waiting = [({"id": 7, "type": "t", "key": "1", "state": "waiting", "deliveries": {}},)]
+    plan = door.wait.__wrapped__(7, timeout_s=60)  # type: ignore[attr-defined]
+    answers = [None, None, waiting, None, None, waiting, None]
+    taken = [type(plan.send(answer)).__name__ for answer in answers]
+    assert taken == ["Outside", "Call", "Leave", "Pause", "Call", "Leave", "Pause"]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any, Protocol, TypeAlias
 
 import psycopg
-from asyncpg import Connection as AsyncpgConnection
-from asyncpg.pool import PoolConnectionProxy
 from sqlalchemy import Connection as AlchemyConnection
 from sqlalchemy.ext.asyncio import AsyncConnection as AlchemyAsyncConnection
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
@@ -24,12 +22,19 @@ class DjangoConnection(Protocol):
         ...
 
 
+class AsyncpgConnection(Protocol):
+    """What tells asyncpg's connections, one's own and those lent by a pool, from others."""
+
+    def is_in_transaction(self) -> bool:
+        """Tell whether a transaction is open."""
+        ...
+
+    def fetchval(self, query: str, *args: Any) -> Any:
+        """Return one value of a statement's answer."""
+        ...
+
+
 Connection: TypeAlias = psycopg.Connection[Any] | AlchemyConnection | Session | scoped_session[Any] | DjangoConnection
 AsyncConnection: TypeAlias = (
-    psycopg.AsyncConnection[Any]
-    | AsyncpgConnection
-    | PoolConnectionProxy
-    | AlchemyAsyncConnection
-    | AsyncSession
-    | async_scoped_session[Any]
+    psycopg.AsyncConnection[Any] | AsyncpgConnection | AlchemyAsyncConnection | AsyncSession | async_scoped_session[Any]
 )
