@@ -39,7 +39,7 @@ from relevo.errors import DatabaseRefusedError, DatabaseUnavailableError, Stoppe
 from relevo.logs import normalise_error
 
 T = TypeVar("T")
-Manner = Literal["bound_transaction", "bound_by_key", "bound_relaxed"]
+Manner = Literal["bound_transaction", "bound_unflushed", "bound_by_key", "bound_relaxed"]
 
 _SQL = queries.load("db")
 _log = structlog.get_logger("relevo.db")
@@ -361,7 +361,7 @@ class Database:
         """Lend a pooled connection inside a transaction whose statements, locks and pauses are bounded.
 
         `bound_by_key` also makes its plans go by keys and by the due index, whatever the statistics say;
-        `bound_relaxed` goes by keys and commits without waiting for the disk.
+        `bound_unflushed` commits without waiting for the disk; `bound_relaxed` does both.
         """
         with self.connection() as connection, connection.transaction():
             self.bound(connection, manner)

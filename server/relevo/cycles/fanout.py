@@ -74,7 +74,7 @@ def step(run: Run) -> Step:
     together: list[Small] = []
     sliced: Step | None = None
     try:
-        with run.transaction() as connection:
+        with run.transaction("bound_unflushed") as connection:  # the journal's commit brings it along
             event = _pick(run, connection)
             if event is not None and _is_small(run, event):
                 together = _pick_small(run, connection, event)

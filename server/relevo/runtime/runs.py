@@ -162,7 +162,7 @@ class Run:
         """Say that there is work: from now on the run has a row. Calling it again does nothing."""
         if self.begun:
             return
-        with self.transaction() as connection:
+        with self.transaction("bound_unflushed") as connection:
             connection.execute(_SQL["begin_run"], run_row(self.context))
         self.begun = True
 
