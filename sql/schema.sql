@@ -5,6 +5,28 @@ set check_function_bodies = false;
 
 CREATE SCHEMA relevo;
 
+CREATE FUNCTION relevo.acknowledge_news(of_subscription text, upto bigint) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  known relevo.news_subscriptions;
+begin
+  select * into known from relevo.news_subscriptions s where s.name = of_subscription;
+  if not found then
+    perform relevo.refuse(format('there is no subscription %s; subscribe first', left(of_subscription, 50)));
+  end if;
+  if known.webhook is not null then
+    perform relevo.refuse(format('the news of %s are sent to its webhook, and acknowledged by that', of_subscription));
+  end if;
+  if upto is null or upto not between 0 and known.head then
+    perform relevo.refuse(format('position must be one that was read, at most %s', known.head));
+  end if;
+  update relevo.news_cursors c set position = upto where c.subscription = of_subscription and c.position < upto;
+  return found;
+end
+$$;
+
 CREATE FUNCTION relevo.adopt_claim_1(claim uuid, at timestamp with time zone) RETURNS TABLE(event_day date, id bigint, event_id bigint, installation_id uuid, event_type text, provider text, project text, lane text, at_most_once boolean, status text, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, token text, token_version integer, platform text, locale text, obstacle text, seconds_left double precision, created_at timestamp with time zone, lease_ms integer)
     LANGUAGE sql STABLE
     AS $$
@@ -927,7 +949,8 @@ begin
   end if;
   execute format('grant usage on schema relevo to %I', role_name);
   foreach door in array array['enqueue(jsonb)', 'enqueue_many(jsonb)', 'cancel(bigint, text)', 'complete(bigint, text)',
-      'complete_installation(uuid)', 'delete_events(bigint[])', 'get_event(bigint)', 'register_installation(jsonb)', 'set_preference(uuid, text, jsonb)'] loop
+      'complete_installation(uuid)', 'delete_events(bigint[])', 'get_event(bigint)', 'register_installation(jsonb)', 'set_preference(uuid, text, jsonb)',
+      'subscribe_news(jsonb)', 'read_news(text, bigint, int)', 'acknowledge_news(text, bigint)'] loop
     execute format('grant execute on function relevo.%s to %I', door, role_name);
   end loop;
 end
@@ -996,6 +1019,11 @@ begin
   return null;
 end
 $$;
+
+CREATE FUNCTION relevo.is_news(kind text) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$ select exists (select from relevo.news_subscriptions s where is_news.kind = any (s.kinds)) $$;
 
 CREATE FUNCTION relevo.is_open(of_entity text, of_month date) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1142,6 +1170,7 @@ CREATE TABLE relevo.device_installations (
     registered_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     handled_before timestamp with time zone,
+    for_news boolean DEFAULT false NOT NULL,
     CONSTRAINT device_installations_check CHECK (((invalidated_at IS NULL) = (invalid_reason IS NULL))),
     CONSTRAINT device_installations_invalid_reason_check CHECK (((length(invalid_reason) >= 1) AND (length(invalid_reason) <= 100))),
     CONSTRAINT device_installations_locale_check CHECK (((length(locale) >= 1) AND (length(locale) <= 35))),
@@ -1156,9 +1185,42 @@ CREATE TABLE relevo.device_installations (
 
 COMMENT ON TABLE relevo.device_installations IS 'An app on a phone. Deliveries know only its random id; deleting this row forgets the person.';
 
+COMMENT ON COLUMN relevo.device_installations.for_news IS 'An address that gets news only: what is sent to everyone is not sent there.';
+
 CREATE FUNCTION relevo.may_receive(i relevo.device_installations) RETURNS boolean
     LANGUAGE sql STABLE
     RETURN ((i).active AND (i).push_capable AND ((i).permission = 'granted'::text) AND ((i).invalidated_at IS NULL) AND ((i).token IS NOT NULL));
+
+CREATE FUNCTION relevo.note_dead_letters() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if relevo.is_news('delivery.failed') then
+    insert into relevo.news_inbox (at, kind, project, event_id, delivery_id, installation_id, data)
+    select c.died_at, 'delivery.failed', regexp_replace(c.project, '^.*?::', ''), c.event_id, c.delivery_id, d.installation_id,
+           jsonb_build_object('event_type', d.event_type, 'error_code', c.error_code, 'attempts', d.attempt_count)
+      from come c
+      cross join lateral (select d.installation_id, d.event_type, d.attempt_count from relevo.notification_deliveries d
+                           where d.event_day = c.event_day and d.id = c.delivery_id offset 0) d
+     where d.event_type <> 'relevo.news' -- else a receiver that fails would get ever more
+     order by c.event_day, c.delivery_id;
+  end if;
+  return null;
+end
+$$;
+
+CREATE FUNCTION relevo.note_event() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if relevo.is_news('event.finished') then
+    insert into relevo.news_events (event_id) values (new.id);
+  end if;
+  return null;
+end
+$$;
 
 CREATE FUNCTION relevo.note_first_sent(event_ids bigint[], at timestamp with time zone) RETURNS void
     LANGUAGE sql
@@ -1171,6 +1233,35 @@ CREATE FUNCTION relevo.note_first_sent(event_ids bigint[], at timestamp with tim
   update relevo.notification_events e set first_sent_at = coalesce(at, now())
    where e.first_sent_at is null
      and e.id in (select n.id from relevo.notification_events n where n.id = any (event_ids) order by n.id for no key update);
+$$;
+
+CREATE FUNCTION relevo.note_phone() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  kind text := tg_argv[0];
+begin
+  if relevo.is_news(kind) and not old.for_news then
+    insert into relevo.news_inbox (at, kind, project, installation_id, data)
+    values (now(), kind, old.project, old.installation_id,
+            jsonb_build_object('reason', case when tg_op = 'DELETE' then 'forgotten' when kind = 'token.disabled' then new.invalid_reason
+                                              else 'unregistered' end));
+  end if;
+  return null;
+end
+$$;
+
+CREATE FUNCTION relevo.note_progress() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if relevo.is_news('event.finished') then
+    insert into relevo.news_events (event_id) select distinct g.event_id from gone g;
+  end if;
+  return null;
+end
 $$;
 
 CREATE FUNCTION relevo.open_cold_table(of_entity text, of_month date, rows_per_part integer) RETURNS text
@@ -1301,6 +1392,34 @@ CREATE FUNCTION relevo.queue_deliveries(of_days date[], of_ids bigint[], due tim
     returning cardinality(ids) as n
   )
   select coalesce(sum(m.n), 0)::int from made m
+$$;
+
+CREATE FUNCTION relevo.read_news(of_subscription text, after bigint DEFAULT NULL::bigint, most integer DEFAULT 100) RETURNS TABLE(news_position bigint, at timestamp with time zone, kind text, project text, event_id bigint, event_key text, delivery_id bigint, installation_id uuid, owner text, data jsonb)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  behind bigint;
+begin
+  if most is null or most not between 1 and 1000 then
+    perform relevo.refuse('limit must be between 1 and 1000');
+  end if;
+  select greatest(coalesce(read_news.after, c.position), s.tail) into behind
+    from relevo.news_subscriptions s join relevo.news_cursors c on c.subscription = s.name
+   where s.name = of_subscription;
+  if not found then
+    perform relevo.refuse(format('there is no subscription %s; subscribe first', left(of_subscription, 50)));
+  end if;
+  return query
+  select n.position, n.at, n.kind, n.project, n.event_id, e.event_key, n.delivery_id, n.installation_id, i.owner, n.data
+    from relevo.news n
+    left join relevo.notification_events e on e.id = n.event_id
+    left join relevo.device_installations i on i.installation_id = n.installation_id
+   where n.subscription = of_subscription and n.position > behind
+     and not exists (select from relevo.news_subscriptions s where s.name = of_subscription and s.paused_at is not null)
+   order by n.position
+   limit most;
+end
 $$;
 
 CREATE FUNCTION relevo.refuse(complaint text) RETURNS void
@@ -1664,7 +1783,7 @@ CREATE FUNCTION relevo.slice_targets(event_id bigint, kind text, buckets text[],
   select i.installation_id, i.project, i.provider
     from relevo.notification_events e
     join relevo.device_installations i on i.seq > after_seq and i.seq <= upto_seq
-   where slice_targets.kind = 'everyone' and e.id = slice_targets.event_id
+   where slice_targets.kind = 'everyone' and e.id = slice_targets.event_id and not i.for_news
      and relevo.may_receive(i) and (e.category is null or e.category <> all (i.opt_outs))
   union all
   select (n.phone).installation_id, (n.phone).project, (n.phone).provider
@@ -1676,6 +1795,44 @@ CREATE FUNCTION relevo.slice_targets(event_id bigint, kind text, buckets text[],
      and (n.phone).seq > after_seq and (n.phone).seq <= upto_seq
      and relevo.may_receive(n.phone) and (e.category is null or e.category <> all ((n.phone).opt_outs))
 $$;
+
+CREATE FUNCTION relevo.subscribe_news(subscription jsonb) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+  wrong text;
+  asked text[];
+  is_new boolean;
+begin
+  if jsonb_typeof(subscription) is distinct from 'object' then
+    perform relevo.refuse('a subscription must be a JSON object');
+  end if;
+  select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(subscription) as k
+   where k <> all (array['name', 'kinds', 'project', 'webhook']);
+  if wrong is not null then
+    perform relevo.refuse(format('a subscription has no field %s', wrong));
+  end if;
+  perform relevo.check_texts(subscription, '{"name": 50, "project": 200, "webhook": 200}');
+  if coalesce(subscription ->> 'name', '') !~ '^[A-Za-z0-9][A-Za-z0-9._-]*$' then
+    perform relevo.refuse('name must be letters, digits, dots, dashes and underscores');
+  end if;
+  perform relevo.check_list(subscription, 'kinds', 10, 50);
+  asked := array(select distinct k.kind from jsonb_array_elements_text(nullif(subscription -> 'kinds', 'null')) as k(kind) order by 1);
+  if asked = '{}' or not asked <@ array['event.finished', 'delivery.failed', 'token.disabled', 'installation.unregistered'] then
+    perform relevo.refuse('kinds must name some of event.finished, delivery.failed, token.disabled and installation.unregistered');
+  end if;
+  if subscription ->> 'project' is not null and 'event.finished' = any (asked) then
+    perform relevo.refuse('event.finished goes with no project, for an event may reach phones of several');
+  end if;
+  insert into relevo.news_subscriptions as s (name, kinds, project, webhook)
+  values (subscription ->> 'name', asked, subscription ->> 'project', subscription ->> 'webhook')
+  on conflict (name) do update set kinds = excluded.kinds, project = excluded.project, webhook = excluded.webhook
+  returning s.xmax = 0 into is_new;
+  insert into relevo.news_cursors (subscription) values (subscription ->> 'name') on conflict do nothing;
+  return is_new;
+end
+$_$;
 
 CREATE FUNCTION relevo.system_identifier() RETURNS text
     LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -2397,6 +2554,94 @@ ALTER TABLE relevo.licitaciones ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDEN
     CACHE 1
 );
 
+CREATE TABLE relevo.news (
+    subscription text NOT NULL,
+    "position" bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    kind text NOT NULL,
+    project text,
+    event_id bigint,
+    delivery_id bigint,
+    installation_id uuid,
+    data jsonb NOT NULL
+);
+
+COMMENT ON TABLE relevo.news IS 'The news of each subscription, numbered without gaps.';
+
+CREATE TABLE relevo.news_cursors (
+    subscription text NOT NULL,
+    "position" bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT news_cursors_position_check CHECK (("position" >= 0))
+);
+
+COMMENT ON TABLE relevo.news_cursors IS 'Up to which number a subscription''s news were read and acknowledged, or sent on their way.';
+
+CREATE TABLE relevo.news_events (
+    id bigint NOT NULL,
+    event_id bigint NOT NULL
+);
+
+COMMENT ON TABLE relevo.news_events IS 'Events that changed and may have finished; the reaper looks, if somebody wants to know.';
+
+ALTER TABLE relevo.news_events ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relevo.news_events_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE relevo.news_inbox (
+    id bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    kind text NOT NULL,
+    project text,
+    event_id bigint,
+    delivery_id bigint,
+    installation_id uuid,
+    data jsonb NOT NULL
+);
+
+COMMENT ON TABLE relevo.news_inbox IS 'News as they were decided, not yet given to the subscriptions. They hold no token and no person.';
+
+ALTER TABLE relevo.news_inbox ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relevo.news_inbox_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE relevo.news_subscriptions (
+    name text NOT NULL,
+    id uuid DEFAULT gen_random_uuid() NOT NULL,
+    kinds text[] NOT NULL,
+    project text,
+    webhook text,
+    paused_at timestamp with time zone,
+    head bigint DEFAULT 0 NOT NULL,
+    tail bigint DEFAULT 0 NOT NULL,
+    dropped bigint DEFAULT 0 NOT NULL,
+    dropped_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT news_subscriptions_check CHECK (((tail >= 0) AND (tail <= head))),
+    CONSTRAINT news_subscriptions_check1 CHECK (((project IS NULL) OR ('event.finished'::text <> ALL (kinds)))),
+    CONSTRAINT news_subscriptions_dropped_check CHECK ((dropped >= 0)),
+    CONSTRAINT news_subscriptions_head_check CHECK ((head >= 0)),
+    CONSTRAINT news_subscriptions_kinds_check CHECK (((cardinality(kinds) > 0) AND (kinds <@ ARRAY['event.finished'::text, 'delivery.failed'::text, 'token.disabled'::text, 'installation.unregistered'::text]))),
+    CONSTRAINT news_subscriptions_name_check CHECK ((name ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,49}$'::text)),
+    CONSTRAINT news_subscriptions_project_check CHECK (((length(project) >= 1) AND (length(project) <= 200))),
+    CONSTRAINT news_subscriptions_webhook_check CHECK (((length(webhook) >= 1) AND (length(webhook) <= 200)))
+);
+
+COMMENT ON TABLE relevo.news_subscriptions IS 'Who asked for which news. Numbers up to head were given, those up to tail are gone.';
+
+COMMENT ON COLUMN relevo.news_subscriptions.webhook IS 'The name in WEBHOOKS_FILE of the address they are sent to; null: they are read.';
+
+COMMENT ON COLUMN relevo.news_subscriptions.dropped IS 'How many were dropped unread: the backlog was full, or they were too old.';
+
 ALTER TABLE relevo.notification_events ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
     SEQUENCE NAME relevo.notification_events_id_seq
     START WITH 1
@@ -2808,6 +3053,24 @@ ALTER TABLE ONLY relevo.licitaciones
 ALTER TABLE ONLY relevo.licitaciones
     ADD CONSTRAINT licitaciones_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY relevo.news_cursors
+    ADD CONSTRAINT news_cursors_pkey PRIMARY KEY (subscription);
+
+ALTER TABLE ONLY relevo.news_events
+    ADD CONSTRAINT news_events_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY relevo.news_inbox
+    ADD CONSTRAINT news_inbox_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY relevo.news
+    ADD CONSTRAINT news_pkey PRIMARY KEY (subscription, "position");
+
+ALTER TABLE ONLY relevo.news_subscriptions
+    ADD CONSTRAINT news_subscriptions_id_key UNIQUE (id);
+
+ALTER TABLE ONLY relevo.news_subscriptions
+    ADD CONSTRAINT news_subscriptions_pkey PRIMARY KEY (name);
+
 ALTER TABLE ONLY relevo.notification_deliveries
     ADD CONSTRAINT notification_deliveries_event_day_notification_event_id_ins_key UNIQUE (event_day, notification_event_id, installation_id);
 
@@ -2909,6 +3172,8 @@ CREATE UNIQUE INDEX ingest_rejects_place ON relevo.ingest_rejects USING btree (s
 
 CREATE INDEX licitaciones_by_age ON relevo.licitaciones USING btree (created_at, id);
 
+CREATE INDEX news_events_event ON relevo.news_events USING btree (event_id);
+
 CREATE INDEX notification_deliveries_phone ON ONLY relevo.notification_deliveries USING btree (installation_id, id);
 
 CREATE INDEX notification_events_by_month ON relevo.notification_events USING btree (((date_trunc('month'::text, (COALESCE(event_day, ((ended_at AT TIME ZONE 'UTC'::text))::date))::timestamp without time zone))::date), id);
@@ -2951,6 +3216,18 @@ CREATE TRIGGER index_inserted AFTER INSERT ON relevo.notification_preferences RE
 
 CREATE TRIGGER index_updated AFTER UPDATE ON relevo.notification_preferences REFERENCING OLD TABLE AS gone NEW TABLE AS come FOR EACH STATEMENT EXECUTE FUNCTION relevo.index_preferences();
 
+CREATE TRIGGER note_disabled AFTER UPDATE ON relevo.device_installations FOR EACH ROW WHEN (((old.invalidated_at IS NULL) AND (new.invalidated_at IS NOT NULL))) EXECUTE FUNCTION relevo.note_phone('token.disabled');
+
+CREATE TRIGGER note_ended AFTER UPDATE ON relevo.notification_events FOR EACH ROW WHEN (((new.event_type <> 'relevo.news'::text) AND (new.state = ANY (ARRAY['fanned'::text, 'cancelled'::text, 'completed'::text])) AND ((new.state <> old.state) OR ((old.swept_at IS NULL) AND (new.swept_at IS NOT NULL))))) EXECUTE FUNCTION relevo.note_event();
+
+CREATE TRIGGER note_forgotten AFTER DELETE ON relevo.device_installations FOR EACH ROW WHEN (old.active) EXECUTE FUNCTION relevo.note_phone('installation.unregistered');
+
+CREATE TRIGGER note_news AFTER INSERT ON relevo.dead_letters REFERENCING NEW TABLE AS come FOR EACH STATEMENT EXECUTE FUNCTION relevo.note_dead_letters();
+
+CREATE TRIGGER note_news AFTER DELETE ON relevo.event_progress_deltas REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION relevo.note_progress();
+
+CREATE TRIGGER note_unregistered AFTER UPDATE ON relevo.device_installations FOR EACH ROW WHEN ((old.active AND (NOT new.active))) EXECUTE FUNCTION relevo.note_phone('installation.unregistered');
+
 ALTER TABLE ONLY relevo.archive_parts
     ADD CONSTRAINT archive_parts_entity_month_fkey FOREIGN KEY (entity, month) REFERENCES relevo.archive_exports(entity, month);
 
@@ -2965,6 +3242,12 @@ ALTER TABLE ONLY relevo.event_followers
 
 ALTER TABLE ONLY relevo.held_events
     ADD CONSTRAINT held_events_event_id_fkey FOREIGN KEY (event_id) REFERENCES relevo.notification_events(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY relevo.news_cursors
+    ADD CONSTRAINT news_cursors_subscription_fkey FOREIGN KEY (subscription) REFERENCES relevo.news_subscriptions(name) ON DELETE CASCADE;
+
+ALTER TABLE ONLY relevo.news
+    ADD CONSTRAINT news_subscription_fkey FOREIGN KEY (subscription) REFERENCES relevo.news_subscriptions(name) ON DELETE CASCADE;
 
 ALTER TABLE ONLY relevo.notification_preferences
     ADD CONSTRAINT notification_preferences_installation_id_fkey FOREIGN KEY (installation_id) REFERENCES relevo.device_installations(installation_id) ON DELETE CASCADE;

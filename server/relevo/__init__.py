@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from relevo.errors import Reschedule
     from relevo.model import Fetched, Item, News, Reject, Reply, Step
+    from relevo.news import Outcome, acknowledge_news, read_news, subscribe_news
     from relevo.runtime.runs import Cycle, Run
     from relevo.runtime.timing import Cron, Every
 
@@ -48,6 +49,7 @@ __all__ = [
     "Item",
     "Matching",
     "News",
+    "Outcome",
     "Parts",
     "Preference",
     "PushContext",
@@ -56,6 +58,7 @@ __all__ = [
     "Reschedule",
     "Run",
     "Step",
+    "acknowledge_news",
     "aio",
     "cancel",
     "complete",
@@ -63,8 +66,10 @@ __all__ = [
     "enqueue",
     "enqueue_many",
     "get",
+    "read_news",
     "register",
     "set_preference",
+    "subscribe_news",
     "wait",
 ]
 
@@ -74,6 +79,7 @@ _MODULES = {
     "Parts": "relevo.app",
     "Reschedule": "relevo.errors",
     **dict.fromkeys(("Fetched", "Item", "News", "Reject", "Reply", "Step"), "relevo.model"),
+    **dict.fromkeys(("Outcome", "acknowledge_news", "read_news", "subscribe_news"), "relevo.news"),
     **dict.fromkeys(("Cycle", "Run"), "relevo.runtime.runs"),
     **dict.fromkeys(("Cron", "Every"), "relevo.runtime.timing"),
 }

@@ -13,14 +13,14 @@ from uuid import UUID
 from psycopg import errors as pg
 from psycopg.rows import dict_row
 
-from relevo import insights, instance, queries
+from relevo import audit, insights, instance, queries
 from relevo.config import Settings
 from relevo.db import BUSY, Database
 from relevo.errors import UsageError
 from relevo.instance import Standing
 from relevo.model import Lane
 
-_SQL = queries.load("actions", "doctor")
+_SQL = queries.load("actions", "doctor", "subscriptions")
 _WAKE = queries.load("wakeups")
 _REDRIVE_BATCH = 1_000
 _RELEASE_BATCH = 1_000
@@ -255,3 +255,24 @@ def grant(database: Database, role: str, *, worker: bool = False) -> None:
             connection.execute(_SQL["grant_worker" if worker else "grant_door"], {"role": role})
     except pg.UndefinedObject as error:
         raise UsageError(f"There is no role {role} in this database.", hint="Create it first: CREATE ROLE …") from error
+
+
+def pause_news(database: Database, name: str) -> None:
+    """Stop handing out a subscription's news; they are kept, up to NEWS_BACKLOG_LIMIT."""
+    _change_subscription(database, "pause_subscription", name, paused=True)
+
+
+def resume_news(database: Database, name: str) -> None:
+    """Hand out a subscription's news again, from where it stood."""
+    _change_subscription(database, "pause_subscription", name, paused=False)
+
+
+def remove_news(database: Database, name: str) -> None:
+    """End a subscription and forget its news."""
+    _change_subscription(database, "remove_subscription", name)
+
+
+def _change_subscription(database: Database, statement: str, name: str, **more: object) -> None:
+    with audit.recorded(database, statement, subscription=name, **more), database.transaction() as connection:
+        if connection.execute(_SQL[statement], {"name": name} | more).fetchone() is None:
+            raise UsageError(f"There is no subscription {name[:50]}.", hint="`relevo news list` names them.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relevo import door
+from relevo import door, news
 from relevo.connections import awaited
 
 enqueue = awaited(door.enqueue)
@@ -14,3 +14,6 @@ get = awaited(door.get)
 wait = awaited(door.wait)
 register = awaited(door.register)
 set_preference = awaited(door.set_preference)
+subscribe_news = awaited(news.subscribe_news)
+read_news = awaited(news.read_news)
+acknowledge_news = awaited(news.acknowledge_news)

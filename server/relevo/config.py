@@ -709,6 +709,13 @@ class Settings(BaseSettings):
         1,
         3_650,
     )
+    news_backlog_limit: int = _number(
+        "How many news a subscription may have waiting; beyond that the oldest are dropped and counted.",
+        100_000,
+        1,
+        10_000_000,
+    )
+    news_retention_days: int = _number("For how many days news that nobody read are kept.", 7, 1, 3_650)
     deliveries_retention_days: int = _number(
         "For how many days after a month's end its deliveries, journal and events stay hot.", 90, 1, 36_500
     )

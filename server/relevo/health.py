@@ -24,6 +24,7 @@ _NO_NEWS_S = 3 * 86_400.0  # a long weekend
 _USUAL = 6.0
 _PAUSED_FOR_LONG_S = 86_400.0
 _LOST_LATELY_S = 900.0
+_DROPPED_LATELY = timedelta(days=1)
 _START = "start `relevo run`, or let cron call `relevo tick`"
 MOST_COUNTED = 10_000
 """Beyond this nothing is counted: more is more."""
@@ -46,6 +47,7 @@ class Seen:
     receipts_due: bool = False
     copied: str = ""
     """Why nothing may be sent from this database, if it belongs elsewhere."""
+    news: Sequence[Row] = ()
 
 
 def in_words(seconds: float) -> str:
@@ -124,6 +126,7 @@ def find_problems(seen: Seen, settings: Settings) -> list[str]:
         *(problem for source in seen.sources for problem in _of_source(source)),
         *(problem for project in seen.projects for problem in _of_project(project)),
         *(_of_runaway(row) for row in seen.held),
+        *(problem for row in seen.news for problem in _of_news(row, seen.now)),
         *(
             f"{month['entity']} {month['month']:%Y-%m} is not archived: {month['last_error'].removesuffix('.')}; "
             "archive-export tries again in its next slot, `relevo run-cycle archive-export` at once"
@@ -212,6 +215,21 @@ def _limit_s(row: Row, settings: Settings) -> float:
         "receipt": settings.receipt_interval_minutes * 60,
     }
     return max(3 * intervals_s.get(row["cycle"], 3_600) + _SLACK_S, _USUAL * (row["round_gap_s"] or 0.0))
+
+
+def _of_news(row: Row, now: datetime) -> Iterator[str]:
+    """Tell of a subscription that lost news of late, or whose webhook may get none."""
+    if row["dropped_at"] is not None and now - row["dropped_at"] < _DROPPED_LATELY:
+        paused = ", which is paused" if row["paused_at"] is not None else ""
+        yield (
+            f"{in_numbers(row['dropped'], 'news was', 'news were')} dropped unread for subscription "
+            f"{row['name']}{paused}; see that they are read, or raise NEWS_BACKLOG_LIMIT"
+        )
+    if row["unreachable"] and row["waiting"]:
+        yield (
+            f"the webhook {row['webhook']} of subscription {row['name']} is registered so that it may get nothing; "
+            f"`relevo news subscribe {quote(row['name'])}` with another --webhook, or register it anew"
+        )
 
 
 def _of_pauses(seen: Seen) -> Iterator[str]:

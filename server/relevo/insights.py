@@ -21,7 +21,7 @@ from relevo.errors import MigrationError
 from relevo.health import HARMLESS, MISPLACED, MOST_COUNTED, Seen, find_problems, say_misplaced, why_it_waits
 from relevo.instance import Standing
 
-_SQL = queries.load("insights", "doctor")
+_SQL = queries.load("insights", "doctor", "subscriptions")
 MAX_LIMIT = 1_000
 _DELIVERIES_AT_ONCE = 20_000
 _CHUNKS_AT_ONCE = 200
@@ -182,6 +182,7 @@ def status(database: Database, settings: Settings) -> Status:
     waiting = _rows(database, "read_health", most=MOST_COUNTED)[0]
     stopped = held(database)
     waiting["copied"] = standing(database, settings).trouble()
+    waiting["news"] = subscriptions(database)
     seen = Seen(waiting.pop("now"), workers, cycles, due, found, sending, archive(database), stopped, **waiting)
     problems = Health(tuple(find_problems(seen, settings)))
     return Status(workers, cycles, _rows(database, "sum_claims")[0], found, sending, due, stopped, problems)
@@ -212,6 +213,11 @@ def projects(database: Database) -> list[Row]:
 def held(database: Database) -> list[Row]:
     """Return what the runaway brake holds, by type and origin."""
     return _rows(database, "list_held", limit=MOST_COUNTED)
+
+
+def subscriptions(database: Database) -> list[Row]:
+    """Return the subscriptions to news, with how much each has waiting and has lost."""
+    return _rows(database, "list_subscriptions")
 
 
 def health(database: Database, settings: Settings) -> Health:

@@ -33,3 +33,16 @@ select relevo.register_installation(%(installation)s::jsonb);
 -- name: set_preference
 -- Sets or removes one named preference of an installation.
 select relevo.set_preference(%(installation_id)s::uuid, %(name)s::text, %(preference)s::jsonb);
+
+-- name: subscribe_news
+-- Subscribes to news, or changes what a subscription asks for.
+select relevo.subscribe_news(%(subscription)s::jsonb);
+
+-- name: read_news
+-- Reads the next news of a subscription.
+select n.news_position, n.at, n.kind, n.project, n.event_id, n.event_key, n.delivery_id, n.installation_id, n.owner, n.data
+  from relevo.read_news(%(subscription)s::text, %(after)s::bigint, %(limit)s::int) n;
+
+-- name: acknowledge_news
+-- Notes up to which number a subscription's news were dealt with.
+select relevo.acknowledge_news(%(subscription)s::text, %(position)s::bigint);

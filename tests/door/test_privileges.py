@@ -20,7 +20,7 @@ from relevo.errors import UsageError
 
 DOOR = {
     "enqueue", "enqueue_many", "cancel", "complete", "complete_installation", "delete_events", "get_event",
-    "register_installation", "set_preference",
+    "register_installation", "set_preference", "subscribe_news", "read_news", "acknowledge_news",
 }  # fmt: skip
 
 CALLABLE = """

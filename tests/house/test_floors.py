@@ -24,7 +24,7 @@ HOUSE = """
     cycles                                  one duty each: step(run)
     delivery  archive                       how a delivery is sent; how a month leaves and comes back
     runtime                                 how a cycle runs
-    door  aio                               the app's side: enqueue and its kin
+    door  aio  news                         the app's side: enqueue and its kin
     connections                             the app's own connection, of any kind
     sources  providers  stores              doors to the world, one file per adapter
     embedded  sandbox                       the embedded parts

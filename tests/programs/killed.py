@@ -79,7 +79,7 @@ def run(task: Mapping[str, Any], counts: Counts) -> str:
 
 def watch(kill: Mapping[str, Any] | None, counts: Counts) -> None:
     """Count the named statements as they are executed, and kill this process before or after one of them."""
-    steps = ("ingest", "fanout", "runaway")
+    steps = ("ingest", "fanout", "runaway", "news")
     names = {body: f"{step}.{name}" for step in steps for name, body in queries.load(step).items()}
     execute = psycopg.Cursor.execute
 

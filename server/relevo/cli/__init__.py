@@ -16,7 +16,7 @@ import psycopg
 import typer
 
 from relevo import __version__, audit, logs
-from relevo.cli import access, archive, events, running, sandbox, sending, setting_up
+from relevo.cli import access, archive, events, news, running, sandbox, sending, setting_up
 from relevo.cli.common import FAILED, USAGE, complain
 from relevo.errors import ConfigError, InvalidInputError, RelevoError, UsageError
 
@@ -55,7 +55,7 @@ def _user() -> str:
     return f"{name}@{socket.gethostname()}"
 
 
-for part in (running, events, sending, access, archive, setting_up, sandbox):
+for part in (running, events, sending, news, access, archive, setting_up, sandbox):
     cli.add_typer(part.cli)
 
 

@@ -12,7 +12,7 @@ import structlog
 from relevo import queries
 from relevo.config import Settings
 from relevo.db import BUSY, Connection
-from relevo.delivery import runaway
+from relevo.delivery import news, runaway
 from relevo.delivery.claims import end_claim
 from relevo.errors import RelevoError
 from relevo.model import Step
@@ -63,7 +63,7 @@ def _is_our_turn(run: Run) -> bool:
 
 
 def _keep_up(run: Run) -> Counter[str]:
-    """Fold counts until few are left, forget what no brake looks at, and look for lost workers."""
+    """Fold counts until few are left, forget what no brake looks at, look for lost workers, and tell the news."""
     folded = (_FOLDS_PER_STEP,)
     while folded == (_FOLDS_PER_STEP,) and run.may_go_on():
         with run.transaction() as connection:
@@ -75,7 +75,8 @@ def _keep_up(run: Run) -> Counter[str]:
         connection.execute(_SQL["fold_tallies"], {"window_ms": window_ms, "limit": _FOLDS_PER_STEP, "now": run.now})
         connection.execute(_SQL["prune_refused_events"], {"limit": _FOLDS_PER_STEP, "now": run.now})
     with run.transaction() as connection:
-        return counts + end_lost_workers(connection, run.context.worker_id)
+        counts += end_lost_workers(connection, run.context.worker_id)
+    return counts + news.keep_up(run)
 
 
 def _reap_some(run: Run) -> tuple[Counter[str], list[str]]:

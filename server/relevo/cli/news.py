@@ -1,0 +1,143 @@
+"""Commands about news: who hears what came of events, deliveries and phones."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from relevo import actions, insights, migrate, news
+from relevo.cli.common import AsJson, counted, load_settings, make_table, open_database, out, print_json, shortened
+from relevo.errors import UsageError
+from relevo.health import in_numbers
+
+cli = typer.Typer()
+_group = typer.Typer(
+    no_args_is_help=True,
+    help="News back to the app: outcomes as a feed to read, or as signed webhooks.",
+    epilog="Example: relevo news subscribe billing --kind delivery.failed --webhook billing",
+)
+cli.add_typer(_group, name="news")
+
+Name = Annotated[str, typer.Argument(help="The subscription's name.")]
+
+
+@_group.command()
+def subscribe(
+    name: Name,
+    kinds: Annotated[
+        list[str] | None, typer.Option("--kind", help=f"May be given again: {', '.join(news.KINDS)}; default all.")
+    ] = None,
+    project: Annotated[str | None, typer.Option(help="Only news of this project's phones.")] = None,
+    webhook: Annotated[
+        str | None, typer.Option(help="Send them to this name in WEBHOOKS_FILE; default: they are read.")
+    ] = None,
+) -> None:
+    """Subscribe to news from now on, or change what a subscription asks for."""
+    asked: Any = tuple(kinds or (kind for kind in news.KINDS if project is None or kind != "event.finished"))
+    with open_database(load_settings()) as database:
+        migrate.prepare(database)
+        with database.transaction() as connection:
+            created = news.subscribe_news(connection, name, kinds=asked, project=project, webhook=webhook)
+    where = f"are sent to the webhook {webhook}" if webhook else f"can be read: relevo news read {name}"
+    out.print(f"{'Subscribed' if created else 'Changed'}: news for {escape(name)} {escape(where)}.", soft_wrap=True)
+
+
+@_group.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """List the subscriptions, with what waits for each and what was dropped unread."""
+    with open_database(load_settings()) as database:
+        migrate.prepare(database)
+        found = insights.subscriptions(database)
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        out.print("Nobody subscribed to news: `relevo news subscribe --help`.")
+        return
+    table = make_table("name", "state", "waiting", "dropped", "goes to", "project", "kinds", wide=("kinds",))
+    for row in found:
+        state = "paused" if row["paused_at"] else "on"
+        goes_to = f"webhook {row['webhook']}" if row["webhook"] else "whoever reads"
+        numbers = (f"{row['waiting']:,}", f"{row['dropped']:,}")
+        table.add_row(
+            escape(row["name"]),
+            state,
+            *numbers,
+            escape(goes_to),
+            escape(row["project"] or "all"),
+            ", ".join(row["kinds"]),
+        )
+    out.print(table)
+
+
+@_group.command()
+def read(
+    name: Name,
+    after: Annotated[int | None, typer.Option(min=0, help="Behind this position; default: what is new.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=news.MOST_AT_ONCE, help="How many to show.")] = 20,
+    acknowledge: Annotated[
+        bool, typer.Option("--acknowledge", help="Note that those shown were dealt with: the next read goes on behind.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Read a subscription's next news, oldest first."""
+    with open_database(load_settings()) as database:
+        migrate.prepare(database)
+        with database.transaction() as connection:
+            found = news.read_news(connection, name, after=after, limit=limit)
+            if acknowledge and found:
+                news.acknowledge_news(connection, name, found[-1].position)
+    if as_json:
+        print_json([asdict(each) for each in found])
+        return
+    table = make_table("position", "at", "kind", "event", "delivery", "installation", "said", wide=("said",))
+    for each in found:
+        ids = (each.event_id, each.delivery_id, each.installation_id)
+        at = f"{each.at:%Y-%m-%d %H:%M:%S}"
+        table.add_row(str(each.position), at, each.kind, *(str(i or "") for i in ids), escape(_said(each)))
+    out.print(table if found else f"No news for {escape(name)}.")
+
+
+def _said(each: news.Outcome) -> str:
+    deliveries = each.data.get("deliveries")
+    words = [str(each.data[key]) for key in ("event_type", "state", "error_code", "reason") if each.data.get(key)]
+    return shortened(" ".join([*words, counted(deliveries) if deliveries else ""]).strip())
+
+
+@_group.command()
+def pause(name: Name) -> None:
+    """Hand out nothing until `relevo news resume`; what comes meanwhile is kept, up to NEWS_BACKLOG_LIMIT."""
+    with open_database(load_settings()) as database:
+        migrate.prepare(database)
+        actions.pause_news(database, name)
+    out.print(f"Paused: news for {escape(name)} wait.")
+
+
+@_group.command()
+def resume(name: Name) -> None:
+    """Hand out a subscription's news again, from where it stood."""
+    with open_database(load_settings()) as database:
+        migrate.prepare(database)
+        actions.resume_news(database, name)
+    out.print(f"Resumed: news for {escape(name)} go on.")
+
+
+@_group.command()
+def remove(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", help="Forget also what waits unread.")] = False,
+) -> None:
+    """End a subscription; what waits for it is forgotten."""
+    with open_database(load_settings()) as database:
+        migrate.prepare(database)
+        waiting = sum(row["waiting"] for row in insights.subscriptions(database) if row["name"] == name)
+        if waiting and not yes:
+            raise UsageError(
+                f"{in_numbers(waiting, 'news waits', 'news wait')} unread for {name}.",
+                hint="Read them first, or forget them with --yes.",
+            )
+        actions.remove_news(database, name)
+    out.print(f"Removed: {escape(name)} gets no more news.")

@@ -1,0 +1,97 @@
+"""News back to the app: what came of its events, deliveries and phones, shared out to whoever subscribed to it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import structlog
+
+from relevo import queries
+from relevo.db import BUSY, array
+from relevo.logs import normalise_error
+from relevo.runtime.runs import Run
+
+_SQL = queries.load("news")
+_log = structlog.get_logger("relevo.news")
+_BATCH = 5_000
+_BOUNDS = {"limit": 500, "most_open": 1_000}
+"""How many are sent on their way at once, and may wait to be sent to one webhook; the others stay in the backlog."""
+
+
+def keep_up(run: Run) -> Counter[str]:
+    """Share out what is new, send it on its way to webhooks, and forget what was dealt with, is old, or too much."""
+    with run.transaction() as connection:
+        if connection.execute(_SQL["is_anything_to_tell"]).fetchone() != (True,):
+            return Counter()
+    _until_short(run, _tell_finished)
+    _until_short(run, _share_out)
+    counts = _send_to_webhooks(run)
+    _until_short(run, _trim)
+    return counts
+
+
+def _until_short(run: Run, step: Callable[[Run], bool]) -> None:
+    """Take batches, each in a transaction of its own, until one finds less than it could have taken."""
+    while run.may_go_on() and step(run):
+        pass
+
+
+def _tell_finished(run: Run) -> bool:
+    with run.transaction("bound_by_key") as connection:
+        taken = connection.execute(_SQL["take_changed_events"], {"limit": _BATCH}).fetchall()
+        if taken:
+            changed = {"events": array({row[0] for row in taken}), "now": run.now}
+            connection.execute(_SQL["tell_finished_events"], changed)
+    return len(taken) == _BATCH
+
+
+def _share_out(run: Run) -> bool:
+    with run.transaction() as connection:
+        row = connection.execute(_SQL["share_out_news"], {"limit": _BATCH}).fetchone()
+    return row is not None and row[0] == _BATCH
+
+
+def _trim(run: Run) -> bool:
+    kept = {
+        "limit": _BATCH,
+        "backlog": run.settings.news_backlog_limit,
+        "retention_days": run.settings.news_retention_days,
+        "now": run.now,
+    }
+    with run.transaction() as connection:
+        trimmed = connection.execute(_SQL["trim_news"], kept).fetchall()
+    for name, unread, _ in trimmed:
+        if unread:
+            _log.warning("news_dropped", subscription=name, news=unread)
+    return any(more for _, _, more in trimmed)
+
+
+def _send_to_webhooks(run: Run) -> Counter[str]:
+    """Make events of news, subscription by subscription; one that is locked does not hold up the others."""
+    with run.transaction() as connection:
+        names = [row[0] for row in connection.execute(_SQL["list_webhooks"]).fetchall()]
+    counts: Counter[str] = Counter()
+    for name in names:
+        try:
+            while run.may_go_on() and (sent := _send_some(run, name)):
+                counts["news_sent"] += sent
+        except BUSY as error:
+            _log.warning("news_not_sent", subscription=name, error=normalise_error(error))
+    return counts
+
+
+def _send_some(run: Run, name: str) -> int:
+    """Enqueue a subscription's next news and move its cursor; return how many."""
+    with run.transaction() as connection:
+        webhook = connection.execute(_SQL["pick_webhook"], {"name": name}).fetchone()
+        if webhook is None:  # paused or removed meanwhile, or another replica is at it
+            return 0
+        connection.execute(_SQL["register_webhook"], {"webhook": webhook[0]})
+        target = connection.execute(_SQL["find_webhook"], {"webhook": webhook[0]}).fetchone()
+        if target is None:
+            _log.warning("webhook_not_reachable", subscription=name, webhook=webhook[0])
+            return 0
+        asked = {"name": name, "installation_id": target[0], "project": target[1]}
+        row = connection.execute(_SQL["enqueue_news"], asked | _BOUNDS).fetchone()
+    return row[0] if row else 0

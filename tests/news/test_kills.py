@@ -1,0 +1,49 @@
+"""A kill at every step of telling the news ends, after a restart, with each told once, and none lost.
+
+The kill points are made from the named statements, so that a new one is covered by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from deliveries import add_event
+from hearing import acknowledge, read, reap, subscribe, write
+from kills import Mortals, kill_points
+from relevo.app import App
+
+TOLD = "select count(*), count(distinct event_key) from relevo.notification_events where event_type = 'relevo.news'"
+
+
+def scene(conn: psycopg.Connection[Any], name: str) -> None:
+    """Make an event that has just finished, some other news, and some that are acknowledged but not forgotten."""
+    write(conn, 3)
+    event = add_event(conn, event_type=f"note {name}")
+    conn.execute(
+        "insert into relevo.event_progress_deltas (event_id, status, deliveries) values (%s, 'ok', 1)", [event]
+    )
+
+
+def test_a_kill_at_any_statement(dsn: str, conn: psycopg.Connection[Any], build: Callable[..., App]) -> None:
+    """Whatever statement the process dies at, the next run goes on: nothing is lost, and nothing told twice."""
+    subscribe(conn, "feed")
+    subscribe(conn, "hook", webhook="billing")
+    with Mortals.start(dsn) as mortals:
+        scene(conn, "first")
+        executed = mortals.run("reaper")
+        points = kill_points(executed, "news", {})
+        assert len(points) > 15
+        app = build()
+        for number, point in enumerate(points):
+            acknowledge(conn, 4 * (number + 1), "feed")
+            scene(conn, str(number))
+            mortals.run("reaper", kill=point)
+            reap(app)
+            told = [(row["news_position"], row["kind"]) for row in read(conn, "feed")]
+            first = 4 * (number + 1)
+            assert [position for position, _ in told] == [first + 1, first + 2, first + 3, first + 4], point
+            assert sorted(kind for _, kind in told) == ["event.finished", *["token.disabled"] * 3], point
+            assert conn.execute(TOLD).fetchone() == (4 * (number + 2),) * 2, point

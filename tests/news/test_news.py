@@ -1,0 +1,270 @@
+"""What came of events, deliveries and phones is told to whoever asked, once it is decided, and never if it was not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from deliveries import add_deliveries, add_event, mark_failed
+from hearing import acknowledge, positions, read, reap, subscribe, waiting, write
+from phones import add_phones, fan_out
+from relevo import door, queries
+from relevo.app import App
+from relevo.door import Event
+
+
+def disable(conn: psycopg.Connection[Any], phone: object, reason: str = "DeviceNotRegistered") -> None:
+    """Disable a phone's token as settle does."""
+    conn.execute(
+        "update relevo.device_installations set invalidated_at = now(), invalid_reason = %s where installation_id = %s",
+        [reason, phone],
+    )
+
+
+def test_nobody_asked(conn: psycopg.Connection[Any], build: Callable[..., App]) -> None:
+    """Nothing at all is written while nobody subscribed."""
+    app = build()
+    [phone] = add_phones(conn, 1)
+    mark_failed(conn, add_deliveries(conn, 2), code="x")
+    disable(conn, phone)
+    door.cancel(conn, door.enqueue(conn, Event("a", "b", "c", audience=[phone])).event_id)
+    reap(app)
+    for table in ("news_inbox", "news_events", "news"):
+        assert conn.execute(f"select count(*) from relevo.{table}").fetchone() == (0,)
+
+
+def test_failed_deliveries(conn: psycopg.Connection[Any], build: Callable[..., App]) -> None:
+    """A delivery that failed for good is told with its event, phone and error; what is news itself is not."""
+    app = build()
+    subscribe(conn)
+    ids = add_deliveries(conn, 2, project="shop")
+    mark_failed(conn, ids, code="MessageTooBig")
+    mark_failed(conn, add_deliveries(conn, 1, event_type="relevo.news"), code="x")
+    reap(app)
+    found = read(conn)
+    assert [(row["news_position"], row["kind"], row["delivery_id"]) for row in found] == [
+        (1, "delivery.failed", ids[0]),
+        (2, "delivery.failed", ids[1]),
+    ]
+    assert found[0]["project"] == "shop"
+    assert found[0]["event_id"]
+    assert found[0]["installation_id"]
+    assert found[0]["data"] == {"event_type": "tender.new", "error_code": "MessageTooBig", "attempts": 1}
+
+
+def test_phones(conn: psycopg.Connection[Any], build: Callable[..., App]) -> None:
+    """A token that is disabled or moves away is told with its reason and owner, a phone that leaves, too; no token is."""
+    app = build()
+    subscribe(conn)
+    token = "ExponentPushToken[a]"
+    gone, moved, left, forgotten = (
+        door.register(conn, door.Installation(token if name == "moved" else None, owner=name))
+        for name in ("gone", "moved", "left", "forgotten")
+    )
+    disable(conn, gone)
+    disable(conn, gone, "again")
+    door.register(conn, door.Installation(token))
+    conn.execute("update relevo.device_installations set active = false where installation_id = %s", [left])
+    conn.execute("select relevo.forget_installation(%s)", [forgotten])
+    reap(app)
+    assert [(row["kind"], row["installation_id"], row["data"]["reason"], row["owner"]) for row in read(conn)] == [
+        ("token.disabled", gone, "DeviceNotRegistered", "gone"),
+        ("token.disabled", moved, "token_moved", "moved"),
+        ("installation.unregistered", left, "unregistered", "left"),
+        ("installation.unregistered", forgotten, "forgotten", None),
+    ]
+    assert token not in str(conn.execute("select * from relevo.news").fetchall())
+
+
+def test_finished_events(conn: psycopg.Connection[Any], build: Callable[..., App]) -> None:
+    """An event is told once, when nothing is left of it to send or confirm, with its key and what became of it."""
+    app = build()
+    subscribe(conn)
+    [phone] = add_phones(conn, 1)
+    nobody = door.enqueue(conn, Event("note", "nobody", "Hi", audience=[uuid4()])).event_id
+    cancelled = door.enqueue(conn, Event("note", "cancelled", "Hi", audience=[phone])).event_id
+    door.cancel(conn, cancelled)
+    sent = door.enqueue(conn, Event("note", "sent", "Hi", audience=[phone])).event_id
+    while fan_out(app).outcome != "idle":
+        pass
+    reap(app)
+    reap(app)
+    told = {row["event_id"]: row for row in read(conn)}
+    assert told.keys() == {nobody, cancelled}
+    assert told[cancelled]["data"] == {"event_type": "note", "state": "cancelled", "deliveries": {}}
+    for before, after in (("pending", "sent"), ("sent", "ok")):
+        conn.execute(
+            "insert into relevo.event_progress_deltas (event_id, status, deliveries) values (%s, %s, -1), (%s, %s, 1)",
+            [sent, before, sent, after],
+        )
+        reap(app)
+    reap(app)
+    assert [(row["event_id"], row["event_key"], row["data"]["deliveries"]) for row in read(conn)[2:]] == [
+        (sent, "sent", {"ok": 1})
+    ]
+
+
+def test_folds_side_by_side(conn: psycopg.Connection[Any], dsn: str, build: Callable[..., App]) -> None:
+    """Two replicas that fold one event's last changes at once do not each leave its end to the other."""
+    app = build()
+    subscribe(conn, "app", "event.finished")
+    event = add_event(conn)
+    for status in ("ok", "failed"):
+        conn.execute(
+            "insert into relevo.event_progress_deltas (event_id, status, deliveries) values (%s, 'pending', 0), (%s, %s, 1)",
+            [event, event, status],
+        )
+    with psycopg.connect(dsn) as other:
+        other.execute("delete from relevo.event_progress_deltas where status = 'ok'")
+        other.execute("insert into relevo.event_progress values (%s, 'ok', 1)", [event])
+        reap(app)
+        first = [row["data"]["deliveries"] for row in read(conn)]
+        other.commit()
+    reap(app)
+    assert first + [row["data"]["deliveries"] for row in read(conn)][len(first) :] == [{"ok": 1, "failed": 1}]
+
+
+def test_rollback(conn: psycopg.Connection[Any], dsn: str, build: Callable[..., App]) -> None:
+    """What was rolled back was never news."""
+    app = build()
+    subscribe(conn)
+    [phone] = add_phones(conn, 1)
+    with psycopg.connect(dsn) as other:
+        disable(other, phone)
+        door.cancel(other, door.enqueue(other, Event("a", "b", "c", audience=[phone])).event_id)
+        other.rollback()
+    reap(app)
+    assert read(conn) == []
+
+
+def test_late_commits(conn: psycopg.Connection[Any], dsn: str, build: Callable[..., App]) -> None:
+    """A transaction that began first and commits last is read last, by a reader that is far ahead, too."""
+    app = build()
+    subscribe(conn)
+    early, late = add_phones(conn, 2)
+    with psycopg.connect(dsn) as slow:
+        disable(slow, late)
+        disable(conn, early)
+        reap(app)
+        [first] = read(conn)
+        assert first["installation_id"] == early
+        acknowledge(conn, first["news_position"])
+        slow.commit()
+    reap(app)
+    assert [(row["news_position"], row["installation_id"]) for row in read(conn)] == [(2, late)]
+
+
+def test_shares_at_once(conn: psycopg.Connection[Any], dsn: str) -> None:
+    """Only one at a time gives out numbers, so that nobody reads one whose forerunner is still to come."""
+    subscribe(conn)
+    write(conn, 3)
+    share = queries.load("news")["share_out_news"]
+    with psycopg.connect(dsn) as first:
+        first.execute(share, {"limit": 2})
+        conn.execute("set lock_timeout = '50ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            conn.execute(share, {"limit": 2})
+        assert (positions(conn), waiting(conn)) == ([], 3)
+    conn.execute(share, {"limit": 2})
+    assert positions(conn) == [1, 2, 3]
+
+
+def test_open_acknowledgement(conn: psycopg.Connection[Any], dsn: str, build: Callable[..., App]) -> None:
+    """An app that acknowledges in a long transaction does not keep the news of others, or its own, from coming."""
+    app = build()
+    subscribe(conn)
+    subscribe(conn, "other")
+    write(conn, 2)
+    reap(app)
+    with psycopg.connect(dsn) as slow:
+        acknowledge(slow, 1)
+        write(conn, 1)
+        reap(app)
+        assert positions(conn, "other") == [1, 2, 3]
+        assert positions(conn) == [1, 2, 3]
+        slow.commit()
+    assert positions(conn) == [2, 3]
+
+
+def test_bounded(conn: psycopg.Connection[Any], build: Callable[..., App]) -> None:
+    """A backlog keeps the newest, what fell out of it unread is counted, what was acknowledged is not."""
+    app = build(news_backlog_limit=3)
+    subscribe(conn)
+    write(conn, 5)
+    reap(app)
+    assert positions(conn) == [3, 4, 5]
+    acknowledge(conn, 4)
+    write(conn, 4)
+    reap(app)
+    assert positions(conn) == [7, 8, 9]
+    found = conn.execute("select head, tail, dropped from relevo.news_subscriptions").fetchone()
+    assert found == (9, 6, 4)
+    assert conn.execute("select count(*) from relevo.news").fetchone() == (3,)
+
+
+def test_retention(conn: psycopg.Connection[Any], build: Callable[..., App]) -> None:
+    """News that nobody read are forgotten after their days."""
+    app = build(news_retention_days=2)
+    subscribe(conn)
+    write(conn, 3)
+    reap(app)
+    conn.execute("update relevo.news set at = now() - interval '3 days' where position < 3")
+    reap(app)
+    assert positions(conn) == [3]
+
+
+def test_kinds_and_projects(conn: psycopg.Connection[Any], build: Callable[..., App]) -> None:
+    """Each subscription gets the kinds and the project it asked for, in numbers of its own."""
+    app = build()
+    subscribe(conn, "failures", "delivery.failed")
+    subscribe(conn, "shop", "delivery.failed", "token.disabled", project="shop")
+    mark_failed(conn, add_deliveries(conn, 1, project="webhook::shop"), code="x")
+    mark_failed(conn, add_deliveries(conn, 1), code="x")
+    disable(conn, add_phones(conn, 1, project="shop")[0])
+    reap(app)
+    assert [row["kind"] for row in read(conn, "failures")] == ["delivery.failed", "delivery.failed"]
+    assert [(r["news_position"], r["kind"]) for r in read(conn, "shop")] == [
+        (1, "delivery.failed"),
+        (2, "token.disabled"),
+    ]
+
+
+def test_everyone_is_not_a_webhook_for_news(conn: psycopg.Connection[Any], build: Callable[..., App]) -> None:
+    """An event for everyone does not reach an address that only gets news."""
+    app = build()
+    [phone] = add_phones(conn, 1)
+    add_phones(conn, 1, for_news=True)
+    event = door.enqueue(conn, Event("a", "b", "c", audience="everyone")).event_id
+    fan_out(app)
+    assert conn.execute(
+        "select installation_id from relevo.notification_deliveries where notification_event_id = %s", [event]
+    ).fetchall() == [(phone,)]
+
+
+def test_refused(conn: psycopg.Connection[Any]) -> None:
+    """What cannot be subscribed to is refused in a sentence."""
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"kinds": ["x"]}, "kinds must name"),
+        ({"kinds": []}, "kinds must name"),
+        ({"name": "a b"}, "name must be"),
+        ({"name": ""}, "name must be"),
+        ({"project": "p"}, "event.finished goes with no project"),
+        ({"secret": "s"}, "has no field secret"),
+    ]
+    for given, complaint in refused:
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match=complaint):
+            subscribe(conn, **({"name": "app"} | given))
+
+
+def test_unknown_subscription(conn: psycopg.Connection[Any]) -> None:
+    """To read or acknowledge what nobody subscribed to, or was never read, is refused."""
+    for call in (lambda: read(conn, "none"), lambda: acknowledge(conn, 1, "none")):
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="there is no subscription none"):
+            call()
+    subscribe(conn)
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="at most 0"):
+        acknowledge(conn, 1)
