@@ -26,7 +26,6 @@ from relevo.model import Delivery, PushRequest
 
 _SQL = statements(__file__)
 _MOST = 0.05
-_ROUNDS = 7
 _LONG_MICROS = 200_000  # what takes longer than this is asked less often
 _GROWING = ("grow_phones", "grow_chunks", "grow_awaited", "grow_events", "grow_items", "grow_runs", "grow_workers")
 _QUEUE = "queue"
@@ -48,6 +47,7 @@ class Growth:
 
     worker: App
     conn: psycopg.Connection[Any]
+    looked: int
     costs: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     size: int = 0
     queue_event: int = 0
@@ -90,7 +90,7 @@ class Growth:
         """Note the least CPU that the backend took for some work, per time, out of several rounds."""
         work()  # plans are made, catalogs read
         times = max(1, min(times, int(_LONG_MICROS / self._cpu(work, 1))))
-        rounds = 2 if times == 1 else _ROUNDS
+        rounds = 2 if times == 1 else self.looked
         self.note(name, min(self._cpu(work, times) for _ in range(rounds)) / times)
 
     def _cpu(self, work: Callable[[], Any], times: int) -> float:
@@ -139,7 +139,7 @@ class Growth:
         """Measure a claim, its journal with the look at its phones, and a claim behind a type with a short lease."""
         claims = self.worker.claims
         cost: dict[str, list[float]] = {"claim": [], "journal": []}
-        for _ in range(_ROUNDS):
+        for _ in range(self.looked):
             held: list[Claim | None] = []
             cost["claim"].append(self._cpu(partial(_claim_into, held, claims), 1))
             claim = held[0]
@@ -199,7 +199,7 @@ def _runs(conn: psycopg.Connection[Any]) -> list[Asked]:
         "worker_id": "replica-1", "error_base_ms": 1_000, "error_max_ms": 60_000, "slot_ms": 60_000,
         "run_id": 2_000_000_000, "outcome": "ok",
         "reason": None, "counts": "{}", "error_message": None, "idle": False, "failed": False, "always": False,
-        "lease_ms": 60_000, "holder": uuid4(), "holders": [uuid4()], "term": 1,
+        "lease_ms": 60_000, "holder": uuid4(), "holders": [uuid4()], "term": 1, "instance": None,
     }  # fmt: skip
     told = ours | {"reason": "it was paused", "run_id": 2_000_000_001}
     leasing = ("acquire_lease", "raise_term", "hold_term", "read_lease", "renew_leases")
@@ -216,7 +216,7 @@ def _workers() -> list[Asked]:
     """Return what is asked of the workers that live."""
     ours = {
         "worker_id": "replica-1", "hostname": "host", "pid": 1, "version": "0", "role": "run", "cycles": ["dispatch"],
-        "composers": [], "lease_ms": 60_000, "now": None, "hung": "[]", "project": "p1", "most": 6,
+        "composers": [], "lease_ms": 60_000, "now": None, "hung": "[]", "http": None, "project": "p1", "most": 6,
     }  # fmt: skip
     return [
         Asked("workers", ("register_worker", "beat_worker"), ours),
@@ -246,7 +246,7 @@ def rows(sizes: Sizes) -> Iterator[Row]:
         app.build(settings) as worker,
         psycopg.connect(dsn, autocommit=True) as conn,
     ):
-        growth = Growth(worker, conn)
+        growth = Growth(worker, conn, sizes.looks)
         growth.begin()
         for size in _steps(sizes):
             swept = growth.grow(size)

@@ -44,6 +44,8 @@ class Sizes:
     smallest: int = 10_000
     largest: int = 1_000_000
     """What growth begins with, and ends with, by steps of ten."""
+    looks: int = 7
+    """How often each is measured, of which the least counts."""
     procrastinate: int = 5_000
     pgqueuer: int = 20_000
     graphile: int = 50_000
@@ -76,6 +78,7 @@ QUICK = Sizes(
     broad=1,
     smallest=100,
     largest=1_000,
+    looks=1,
     procrastinate=100,
     pgqueuer=100,
     graphile=100,

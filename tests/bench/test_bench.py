@@ -18,7 +18,7 @@ from bench.measuring import Cost, Goal, Row
 
 ROOT = Path(__file__).resolve().parents[2]
 
-FEW = ("dispatch", "receipts", "enqueue", "reaper")
+FEW = ("dispatch", "receipts", "enqueue", "reaper", "growth")
 DISPATCH = measuring.rate(
     "dispatch",
     "dispatch",
@@ -49,11 +49,13 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
 def test_a_quick_run_measures_every_row_asked_for(measured: tuple[str, Path]) -> None:
     """The JSON has the rows with rate, CPU by worker and by PostgreSQL, and WAL; each is more than nothing."""
     written = json.loads((measured[1] / "bench.json").read_text())
-    rows = {row["name"]: row["figures"] for row in written["rows"]}
+    every = {row["name"]: row["figures"] for row in written["rows"]}
+    rows = {name: figures for name, figures in every.items() if not name.startswith("growth")}
     assert set(rows) == {"dispatch", "ceiling", "seed", "receipts", "enqueue", "enqueue_many", "reaper"}
     for name, figures in rows.items():
         for figure in ("per_s", "worker_ms_per_1000", "wal_bytes_each"):
             assert figures[figure] > 0, (name, figure)
+    assert len([name for name in every if name.startswith("growth")]) >= 12
     assert written["sizes"]["phones"] == sizes.QUICK.phones
     assert {goal["figure"] for goal in written["rows"][0]["goals"]} >= {"times_the_seed", "of_the_ceiling"}
 
