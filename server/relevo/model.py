@@ -71,6 +71,8 @@ class Report:
     look_again_in_s: float | None = None
     due_in_s: float | None = None
     next_slot_in_s: float | None = None
+    open_transactions: tuple[int, int] = (0, 0)
+    """Before the round looked: all transactions below the first number had ended, none from the second on had begun."""
 
 
 Obstacle = Literal[

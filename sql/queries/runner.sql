@@ -1,11 +1,14 @@
 -- name: open_round
--- Opens a round of a cycle: a run id, the database's time, the operator's pause switch, and whether the database belongs elsewhere.
+-- Opens a round of a cycle: a run id, the database's time, the operator's pause switch, whether the database belongs elsewhere, and which
+-- transactions are open: all before the first number have ended, none from the second on had begun.
 select nextval('relevo.run_ids') as run_id,
        now() as started_at,
        (select s.paused_reason from relevo.cycle_state s
          where s.cycle = %(cycle)s and s.source in ('', %(source)s) and s.paused_at is not null
          order by s.source limit 1) as paused_reason,
-       relevo.belongs_elsewhere(%(instance)s) as belongs_elsewhere;
+       relevo.belongs_elsewhere(%(instance)s) as belongs_elsewhere,
+       pg_snapshot_xmin(pg_current_snapshot())::text::bigint as ended_before,
+       pg_snapshot_xmax(pg_current_snapshot())::text::bigint as begun_before;
 
 -- name: begin_run
 -- Writes the row of a run that has work to do.

@@ -154,12 +154,16 @@ class Runner:
         with self._database.connection() as connection:
             row = connection.execute(_SQL["open_round"], asked).fetchone()
             assert row is not None
-            run_id, started_at, paused, elsewhere = row
+            run_id, started_at, paused, elsewhere, *opened = row
             trouble = self._guard.look(connection) if elsewhere or self._guard.trouble else ""
         obstacle = trouble if trouble and not cycle.bookkeeping else f"paused: {paused}" if paused is not None else None
         slotted = cycle.singleton and (trigger in ("schedule", "wake-up") if by_slot is None else by_slot)
         slot_at = cycle.timing.slot_at(started_at) if slotted else None
-        return RunContext(run_id, cycle.name, cycle.source, trigger, self._worker_id, slot_at, started_at), obstacle
+        open_transactions = opened[0], opened[1]
+        context = RunContext(
+            run_id, cycle.name, cycle.source, trigger, self._worker_id, slot_at, started_at, open_transactions
+        )
+        return context, obstacle
 
     def _call_of(self, cycle: Cycle) -> threading.Event:
         return self._calls.setdefault(cycle.key, threading.Event())
@@ -232,6 +236,7 @@ class Runner:
             error=ending.error,
             more=ending.more,
             due_in_s=ending.due_in_s,
+            open_transactions=run.context.open_transactions,
         )
 
     def _write_patiently(self, run: Run, ending: Ending, outcome: str | None) -> bool:

@@ -60,6 +60,8 @@ class RunContext:
     worker_id: str
     slot_at: datetime | None
     started_at: datetime
+    open_transactions: tuple[int, int] = (0, 0)
+    """Before it began: all transactions below the first number had ended, none from the second on had begun."""
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,12 @@ from relevo.errors import DatabaseUnavailableError
 from relevo.model import Outcome, Report
 from relevo.runtime.runner import Runner
 from relevo.runtime.runs import Cycle
-from relevo.runtime.timing import Pauses, Timing, pause_ms
+from relevo.runtime.timing import Pauses, Timing, doubled, pause_ms
 
 _log = structlog.get_logger("relevo.scheduler")
 _CLOCK_CHECK_S = 2.0
 _CLOCK_SLACK_S = 1.0
+_LOOK_AGAIN_MS, _LONGEST_LOOK_AGAIN_MS = 10, 5_000
 _SOON_S = 0.5  # spread over so much, lest all replicas ask in the same moment
 
 
@@ -37,6 +38,10 @@ class _Clock:
     running: bool = False
     woken: bool = False
     asleep: bool = False
+    unseen_below: int | None = 0
+    """Who began below this number and is still at it may not have known that the cycle sleeps; None: not yet known."""
+    looks: int = 0
+    """How often it has looked for what they left, since it sleeps."""
     again: bool = False
     """Whether to look again soon, should the round under way fail."""
     last: Outcome | None = None
@@ -199,8 +204,7 @@ class Scheduler:
         chance = random.random()  # noqa: S311 jitter needs no secrecy
         if report.next_slot_in_s is not None and report.outcome != "failed" and not report.more:
             return report.next_slot_in_s + self._jitter_s * chance
-        if clock.cycle.wakeable and self._settle_down(clock, report):
-            return 0.0
+        look_again_s = self._settle_down(clock, report) if clock.cycle.wakeable else None
         pause = pause_ms(
             report.outcome,
             more=report.more,
@@ -211,21 +215,24 @@ class Scheduler:
         )
         if report.due_in_s is not None and report.outcome != "failed":  # what is known to fall due is on time
             pause = min(pause, max(report.due_in_s * 1000, 0.0))
-        return pause / 1000
+        return pause / 1000 if look_again_s is None else min(pause / 1000, look_again_s)
 
-    def _settle_down(self, clock: _Clock, report: Report) -> bool:
-        """Tell the fleet whether this cycle sleeps; True asks for one more look before the first sleep.
+    def _settle_down(self, clock: _Clock, report: Report) -> float | None:
+        """Tell the fleet whether this cycle sleeps; return how soon to look once more, if at all.
 
         Told after every round: the flag is the fleet's, and another replica may have died and left it wrong.
         """
         if report.outcome == "failed":
-            return False
+            return None
         idle, slept = report.outcome == "idle", clock.asleep
         with suppress(DatabaseUnavailableError):
             self._runner.set_asleep(clock.cycle, asleep=idle)
             clock.asleep = idle
-            return idle and not slept
-        return False
+            if idle and not slept:
+                clock.unseen_below, clock.looks = None, 0
+                return 0.0
+            return _next_look_s(clock, report.open_transactions) if idle else None
+        return None
 
     def _move(self, clock: _Clock, pause_s: float) -> None:
         """Set when a cycle's job runs next; the caller holds the guard."""
@@ -243,6 +250,20 @@ class Scheduler:
             for clock in self._clocks.values():
                 if not clock.running:
                     self._move(clock, max(0.0, clock.due - time.monotonic()))
+
+
+def _next_look_s(clock: _Clock, open_transactions: tuple[int, int]) -> float | None:
+    """Return how soon a sleeping cycle looks again for work that nobody calls out; None if there can be none.
+
+    Whoever enqueued before the fleet was told that it sleeps, and commits afterwards, calls nobody.
+    """
+    ended_before, begun_before = open_transactions
+    if clock.unseen_below is None:
+        clock.unseen_below = begun_before
+    if ended_before >= clock.unseen_below:
+        return None
+    clock.looks += 1
+    return doubled(_LOOK_AGAIN_MS, clock.looks, _LONGEST_LOOK_AGAIN_MS) / 1000
 
 
 def _wall_clock_lead_s() -> float:
