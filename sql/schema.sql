@@ -74,6 +74,19 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.blank_events(ids bigint[], why text) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+  perform relevo.end_event(e, 'cancelled', why) from unnest(ids) as e;
+  update relevo.notification_events
+     set event_key = relevo.hidden_key(event_type, event_key), title = 'forgotten', body = '', data = '{}', push = '{}', content_hash = '',
+         match_topics = '{}', match_rubros = '{}', match_region = null, match_tipo = null, match_monto = null, match_moneda = null,
+         match_words = null, end_reason = case when end_reason is not null then why end
+   where id = any (ids);
+end
+$$;
+
 CREATE FUNCTION relevo.cancel(event_id bigint, reason text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -108,6 +121,54 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.check_audience(event jsonb) RETURNS void
+    LANGUAGE plpgsql STABLE
+    AS $_$
+declare
+  wrong text;
+  matching jsonb := coalesce(nullif(event -> 'matching', 'null'), '{}');
+begin
+  if coalesce(event -> 'audience', 'null') = 'null' then
+    perform relevo.refuse('audience must be given: everyone, installations, owners or matching');
+  end if;
+  if event ->> 'audience' <> all (array['everyone', 'installations', 'owners', 'matching']) then
+    perform relevo.refuse('audience must be everyone, installations, owners or matching');
+  end if;
+  for wrong in select k from unnest(array['installations', 'owners']) as k
+                where (event ->> 'audience' = k) <> (coalesce(jsonb_typeof(event -> k), 'null') = 'array') loop
+    perform relevo.refuse(format('%s must be a list exactly when audience is %s', wrong, wrong));
+  end loop;
+  if event ->> 'audience' = 'installations' and jsonb_array_length(event -> 'installations') > 100000 then
+    perform relevo.refuse('installations must name at most 100000 of them');
+  end if;
+  select i.each into wrong from jsonb_array_elements_text(coalesce(nullif(event -> 'installations', 'null'), '[]')) as i(each)
+   where coalesce(i.each, '') !~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' limit 1;
+  if found then
+    perform relevo.refuse(format('installations must be UUIDs, got %s', coalesce(left(wrong, 60), 'null')));
+  end if;
+  perform relevo.check_list(event, 'owners', 100000, 200);
+  perform relevo.check_list(event, 'topics', 100, 100);
+  if coalesce(nullif(event -> 'topics', 'null'), '[]') <> '[]' and event ->> 'audience' <> 'matching' then
+    perform relevo.refuse('topics are looked for in preferences: with topics, audience must be matching');
+  end if;
+  if event ->> 'audience' = 'matching' and coalesce(jsonb_typeof(event -> 'matching'), 'null') <> 'object'
+     and coalesce(nullif(event -> 'topics', 'null'), '[]') = '[]' then
+    perform relevo.refuse('matching or topics must say what the event is about when audience is matching');
+  end if;
+  select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(matching) as k
+   where k <> all (array['rubros', 'region', 'tipo', 'monto', 'moneda', 'text']);
+  if wrong is not null then
+    perform relevo.refuse(format('matching has no field %s', wrong));
+  end if;
+  perform relevo.check_list(matching, 'rubros', 2000, 100, 'matching.');
+  perform relevo.check_texts(matching, '{"region": 200, "tipo": 100, "text": 20000}', 0, 'matching.');
+  perform relevo.check_number(matching, 'monto', 0, 999999999999999999, place => 'matching.');
+  if coalesce(nullif(matching -> 'moneda', 'null') #>> '{}', 'CLP') !~ '^[A-Z]{3}$' then
+    perform relevo.refuse('matching.moneda must be a currency of three capital letters, such as CLP');
+  end if;
+end
+$_$;
+
 CREATE FUNCTION relevo.check_boolean(given jsonb, name text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE
     AS $$
@@ -131,10 +192,9 @@ $$;
 
 CREATE FUNCTION relevo.check_event(event jsonb) RETURNS void
     LANGUAGE plpgsql STABLE
-    AS $_$
+    AS $$
 declare
   wrong text;
-  matching jsonb := coalesce(nullif(event -> 'matching', 'null'), '{}');
 begin
   if relevo.is_plain_event(event) then
     return;
@@ -143,60 +203,40 @@ begin
     perform relevo.refuse('an event must be a JSON object');
   end if;
   select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(event) as k
-   where k <> all (array['type', 'key', 'title', 'body', 'data', 'push', 'audience', 'installations', 'matching', 'category', 'lane',
-                         'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id']);
+   where k <> all (array['type', 'key', 'title', 'body', 'data', 'push', 'audience', 'installations', 'owners', 'matching', 'topics', 'category',
+                         'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id']);
   if wrong is not null then
     perform relevo.refuse(format('an event has no field %s', wrong));
   end if;
-  for wrong in select k from unnest(array['type', 'key', 'title']) as k where coalesce(btrim(event ->> k), '') = '' loop
+  for wrong in select k from unnest(array['type', 'key']) as k where coalesce(btrim(event ->> k), '') = '' loop
     perform relevo.refuse(format('%s must be given', wrong));
   end loop;
-  perform relevo.check_texts(event, '{"type": 100, "key": 300, "title": 500, "category": 100}');
-  perform relevo.check_texts(event, '{"body": 2000}', 0);
+  perform relevo.check_texts(event, '{"type": 100, "key": 300, "category": 100}');
+  perform relevo.check_texts(event, '{"title": 500, "body": 2000}', 0);
   for wrong in select k from unnest(array['data', 'push', 'matching']) as k
                 where event ? k and event -> k <> 'null' and jsonb_typeof(event -> k) <> 'object' loop
     perform relevo.refuse(format('%s must be a JSON object', wrong));
   end loop;
-  if coalesce(event ->> 'audience', '') <> all (array['everyone', 'installations', 'matching']) then
-    perform relevo.refuse('audience must be everyone, installations or matching');
+  if concat(btrim(event ->> 'title'), btrim(event ->> 'body')) = '' and coalesce(nullif(event -> 'data', 'null'), '{}') = '{}' then
+    perform relevo.refuse('an event must say something: give it a title, a body or data');
   end if;
-  if (event ->> 'audience' = 'installations') <> (coalesce(jsonb_typeof(event -> 'installations'), 'null') = 'array') then
-    perform relevo.refuse('installations must be a list exactly when audience is installations');
-  end if;
-  if event ->> 'audience' = 'installations' and jsonb_array_length(event -> 'installations') not between 1 and 100000 then
-    perform relevo.refuse('installations must name between 1 and 100000 of them');
-  end if;
-  select i.each into wrong from jsonb_array_elements_text(coalesce(nullif(event -> 'installations', 'null'), '[]')) as i(each)
-   where coalesce(i.each, '') !~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' limit 1;
-  if found then
-    perform relevo.refuse(format('installations must be UUIDs, got %s', coalesce(left(wrong, 60), 'null')));
-  end if;
-  if event ->> 'audience' = 'matching' and coalesce(jsonb_typeof(event -> 'matching'), 'null') <> 'object' then
-    perform relevo.refuse('matching must say what the event is about when audience is matching');
-  end if;
-  select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(matching) as k
-   where k <> all (array['rubros', 'region', 'tipo', 'monto', 'moneda', 'text']);
+  wrong := relevo.push_complaint(event -> 'push');
   if wrong is not null then
-    perform relevo.refuse(format('matching has no field %s', wrong));
+    perform relevo.refuse(wrong);
   end if;
-  perform relevo.check_list(matching, 'rubros', 2000, 100, 'matching.');
-  perform relevo.check_texts(matching, '{"region": 200, "tipo": 100, "text": 20000}', 0, 'matching.');
-  perform relevo.check_number(matching, 'monto', 0, 999999999999999999, place => 'matching.');
-  if coalesce(nullif(matching -> 'moneda', 'null') #>> '{}', 'CLP') !~ '^[A-Z]{3}$' then
-    perform relevo.refuse('matching.moneda must be a currency of three capital letters, such as CLP');
-  end if;
+  perform relevo.check_audience(event);
   if coalesce(event ->> 'lane', 'bulk') <> all (array['urgent', 'bulk']) then
     perform relevo.refuse('lane must be urgent or bulk');
   end if;
   perform relevo.check_boolean(event, 'at_most_once');
   perform relevo.check_number(event, 'ttl_s', 1, 2419200, whole => true);
   perform relevo.check_number(event, 'licitacion_id', 1, 9223372036854775807, whole => true);
-  if relevo.push_bytes(event ->> 'title', coalesce(event ->> 'body', ''), coalesce(nullif(event -> 'data', 'null'), '{}'),
+  if relevo.push_bytes(coalesce(event ->> 'title', ''), coalesce(event ->> 'body', ''), coalesce(nullif(event -> 'data', 'null'), '{}'),
                        coalesce(nullif(event -> 'push', 'null'), '{}')) > 4096 then
     perform relevo.refuse('title, body, data and push together must fit into 4096 bytes once rendered');
   end if;
 end
-$_$;
+$$;
 
 CREATE FUNCTION relevo.check_list(given jsonb, name text, most integer, chars integer, place text DEFAULT ''::text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE
@@ -230,6 +270,17 @@ begin
     end if;
   end if;
   perform relevo.refuse(format('%s%s must be a %snumber between %s and %s', place, name, case when whole then 'whole ' else '' end, low, high));
+end
+$$;
+
+CREATE FUNCTION relevo.check_owner(owner text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+begin
+  if length(owner) between 1 and 200 then
+    return;
+  end if;
+  perform relevo.refuse('owner must be text of 1 to 200 characters');
 end
 $$;
 
@@ -447,12 +498,34 @@ CREATE FUNCTION relevo.complete(event_id bigint, reason text DEFAULT NULL::text)
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$ select relevo.end_event(event_id, 'completed', reason) $$;
 
-CREATE FUNCTION relevo.complete_installation(installation uuid) RETURNS boolean
+CREATE FUNCTION relevo.complete_installation(installation uuid, reason text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 begin
-  update relevo.device_installations set handled_before = now(), updated_at = now() where installation_id = installation;
+  update relevo.device_installations
+     set handled_before = now(), handled_reason = left(nullif(btrim(complete_installation.reason), ''), 300), updated_at = now()
+   where installation_id = installation;
+  return found;
+end
+$$;
+
+CREATE FUNCTION relevo.complete_owner(of_owner text, of_event bigint DEFAULT NULL::bigint, reason text DEFAULT NULL::text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  why text := left(nullif(btrim(reason), ''), 300);
+begin
+  perform relevo.check_owner(of_owner);
+  if of_event is not null then
+    insert into relevo.event_completions (event_id, owner, reason)
+    select e.id, of_owner, why from relevo.notification_events e where e.id = of_event and e.ended_at is null for key share
+    on conflict do nothing;
+    return found;
+  end if;
+  perform from relevo.device_installations i where i.owner = of_owner order by i.installation_id for no key update;
+  update relevo.device_installations set handled_before = now(), handled_reason = why, updated_at = now() where owner = of_owner;
   return found;
 end
 $$;
@@ -512,6 +585,10 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.door_functions() RETURNS text[]
+    LANGUAGE sql IMMUTABLE
+    RETURN ARRAY['enqueue(jsonb)'::text, 'enqueue_many(jsonb)'::text, 'event_id(text, text)'::text, 'get_event(bigint)'::text, 'cancel(bigint, text)'::text, 'complete(bigint, text)'::text, 'complete_installation(uuid, text)'::text, 'complete_owner(text, bigint, text)'::text, 'delete_events(bigint[])'::text, 'register_installation(jsonb)'::text, 'list_installations(text, int)'::text, 'unregister_installation(uuid)'::text, 'unregister_owner(text)'::text, 'forget_installation(uuid)'::text, 'forget_owner(text)'::text, 'set_preference(uuid, text, jsonb)'::text, 'subscribe_news(jsonb)'::text, 'read_news(text, bigint, int)'::text, 'acknowledge_news(text, bigint)'::text];
+
 CREATE FUNCTION relevo.drop_retired(of_entity text, of_month date, at timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -553,12 +630,12 @@ begin
 end
 $$;
 
-CREATE FUNCTION relevo.enqueue(event jsonb) RETURNS TABLE(event_id bigint, created boolean, same_content boolean)
+CREATE FUNCTION relevo.enqueue(event jsonb) RETURNS TABLE(event_id bigint, created boolean, same_content boolean, unknown_installations uuid[])
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$ select * from relevo.enqueue_many(jsonb_build_array(event)) $$;
 
-CREATE FUNCTION relevo.enqueue_many(events jsonb) RETURNS TABLE(event_id bigint, created boolean, same_content boolean)
+CREATE FUNCTION relevo.enqueue_any_type(events jsonb) RETURNS TABLE(event_id bigint, created boolean, same_content boolean, unknown_installations uuid[])
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -566,13 +643,15 @@ declare
   ids bigint[];
   news boolean[];
   sames boolean[];
+  strangers text[]; -- lists of different lengths have no array of their own
   one record;
 begin
   if jsonb_typeof(events) is distinct from 'array' or jsonb_array_length(events) > 100000 then
     perform relevo.refuse('events must be a list of at most 100000 events');
   end if;
   perform relevo.check_event(e) from jsonb_array_elements(events) as e;
-  select array_agg(w.event_id), array_agg(w.created), array_agg(w.same_content) into ids, news, sames from relevo.write_events(events) w;
+  select array_agg(w.event_id), array_agg(w.created), array_agg(w.same_content), array_agg(w.unknown_installations::text)
+    into ids, news, sames, strangers from relevo.write_events(events) w;
   for n in 1 .. coalesce(cardinality(ids), 0) loop
     while ids[n] is null loop
       select w.* into one from relevo.write_events(jsonb_build_array(events -> (n - 1))) w;
@@ -584,7 +663,20 @@ begin
   if true = any (news) then
     perform relevo.wake('fanout');
   end if;
-  return query select * from unnest(ids, news, sames);
+  return query select u.id, u.new, u.same, u.strangers::uuid[] from unnest(ids, news, sames, strangers) as u(id, new, same, strangers);
+end
+$$;
+
+CREATE FUNCTION relevo.enqueue_many(events jsonb) RETURNS TABLE(event_id bigint, created boolean, same_content boolean, unknown_installations uuid[])
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if exists (select from jsonb_array_elements(case jsonb_typeof(events) when 'array' then events else '[]' end) as e
+              where jsonb_typeof(e -> 'type') = 'string' and starts_with(e ->> 'type', 'relevo.')) then
+    perform relevo.refuse('type must not begin with relevo., which is for Relevo itself');
+  end if;
+  return query select * from relevo.enqueue_any_type(events);
 end
 $$;
 
@@ -669,6 +761,7 @@ CREATE TABLE relevo.notification_events (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     first_sent_at timestamp with time zone,
+    match_topics text[] DEFAULT '{}'::text[] NOT NULL,
     CONSTRAINT notification_events_audience_check CHECK ((audience = ANY (ARRAY['everyone'::text, 'installations'::text, 'matching'::text]))),
     CONSTRAINT notification_events_body_check CHECK ((length(body) <= 2000)),
     CONSTRAINT notification_events_category_check CHECK (((length(category) >= 1) AND (length(category) <= 100))),
@@ -685,7 +778,7 @@ CREATE TABLE relevo.notification_events (
     CONSTRAINT notification_events_lane_check CHECK ((lane = ANY (ARRAY['urgent'::text, 'bulk'::text]))),
     CONSTRAINT notification_events_push_check CHECK ((jsonb_typeof(push) = 'object'::text)),
     CONSTRAINT notification_events_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'held'::text, 'fanning'::text, 'fanned'::text, 'cancelled'::text, 'completed'::text]))),
-    CONSTRAINT notification_events_title_check CHECK (((length(title) >= 1) AND (length(title) <= 500)))
+    CONSTRAINT notification_events_title_check CHECK ((length(title) <= 500))
 );
 
 COMMENT ON TABLE relevo.notification_events IS 'One thing worth telling; its fan-out writes event_day once and its cursor with every slice.';
@@ -695,10 +788,19 @@ CREATE FUNCTION relevo.event_buckets(e relevo.notification_events) RETURNS text[
     AS $$
   select array(
     select '*'
+    union select 'topic:' || t.topic from unnest(e.match_topics) as t(topic)
     union select 'k:' || w.word from unnest(string_to_array(btrim(coalesce(e.match_words, '')), ' ')) as w(word) where w.word <> ''
     union select 'r:' || r.prefix from unnest(e.match_prefixes) as r(prefix)
     union select 'g:' || e.match_region where e.match_region is not null
     union select 't:' || relevo.text_key(btrim(e.match_tipo)) where e.match_tipo is not null)
+$$;
+
+CREATE FUNCTION relevo.event_id(of_type text, of_key text) RETURNS bigint
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+  select e.id from relevo.notification_events e
+   where e.event_type = of_type and e.event_key = any (array[of_key, relevo.hidden_key(of_type, of_key)]) limit 1
 $$;
 
 CREATE FUNCTION relevo.event_is_over(e relevo.notification_events) RETURNS boolean
@@ -826,9 +928,14 @@ begin
       cross join lateral (select * from relevo.notification_events e where e.id = g.id offset 0) e
       left join lateral (
         select (n.phone).installation_id, (n.phone).provider, relevo.sending_project((n.phone).provider, (n.phone).project) as project
-          from relevo.event_audience a
-          cross join lateral (select i as phone from relevo.device_installations i where i.installation_id = a.installation_id offset 0) n
-         where a.event_id = e.id and relevo.may_receive(n.phone) and (e.category is null or e.category <> all ((n.phone).opt_outs))
+          from (select p.phone from relevo.event_audience a
+                  cross join lateral (select i as phone from relevo.device_installations i where i.installation_id = a.installation_id offset 0) p
+                 where a.event_id = e.id
+                union all
+                select p.phone from relevo.event_owners o
+                  cross join lateral (select i as phone from relevo.device_installations i where i.owner = o.owner offset 0) p
+                 where o.event_id = e.id) n
+         where relevo.may_receive(n.phone) and (e.category is null or e.category <> all ((n.phone).opt_outs))
            and not exists (select from relevo.event_followers f -- whoever got what this event follows is not told again
                              join relevo.notification_events o on o.id = f.former_event_id
                              join relevo.notification_deliveries d
@@ -903,14 +1010,29 @@ begin
   alone := array(select a.event_id from relevo.event_audience a
                   where a.installation_id = installation
                     and not exists (select from relevo.event_audience o where o.event_id = a.event_id and o.installation_id <> installation));
-  perform relevo.end_event(e, 'cancelled', 'the installation was forgotten') from unnest(alone) as e;
-  update relevo.notification_events
-     set event_key = relevo.hidden_key(event_type, event_key), title = 'forgotten', body = '', data = '{}', push = '{}', content_hash = '',
-         match_rubros = '{}', match_region = null, match_tipo = null, match_monto = null, match_moneda = null, match_words = null,
-         end_reason = case when end_reason is not null then 'the installation was forgotten' end
-   where id = any (alone);
+  perform relevo.blank_events(alone, 'the installation was forgotten');
   delete from relevo.event_audience where installation_id = installation;
   return known or cardinality(alone) > 0;
+end
+$$;
+
+CREATE FUNCTION relevo.forget_owner(of_owner text) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  many int;
+begin
+  perform relevo.check_owner(of_owner);
+  select count(*) filter (where relevo.forget_installation(i.installation_id)) into many
+    from (select i.installation_id from relevo.device_installations i where i.owner = of_owner order by i.installation_id for update) i;
+  perform relevo.blank_events(array(
+    select o.event_id from relevo.event_owners o
+     where o.owner = of_owner and not exists (select from relevo.event_owners n where n.event_id = o.event_id and n.owner <> of_owner)),
+    'its owner was forgotten');
+  delete from relevo.event_owners where owner = of_owner;
+  delete from relevo.event_completions where owner = of_owner;
+  return many;
 end
 $$;
 
@@ -919,7 +1041,9 @@ CREATE FUNCTION relevo.get_event(id_of_event bigint) RETURNS jsonb
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
   select jsonb_build_object('id', e.id, 'type', e.event_type, 'key', e.event_key, 'state', e.state, 'title', e.title, 'body', e.body,
-           'audience', e.audience, 'category', e.category, 'lane', e.lane, 'at_most_once', e.at_most_once,
+           'audience', case when e.audience = 'installations' and exists (select from relevo.event_owners o where o.event_id = e.id)
+                            then 'owners' else e.audience end,
+           'topics', to_jsonb(e.match_topics), 'category', e.category, 'lane', e.lane, 'at_most_once', e.at_most_once,
            'created_at', e.created_at, 'scheduled_at', e.scheduled_at, 'deadline_at', e.deadline_at,
            'fanout_started_at', e.fanout_started_at, 'fanout_finished_at', e.fanout_finished_at,
            'ended_at', e.ended_at, 'end_reason', e.end_reason, 'targets_selected', e.targets_selected,
@@ -931,10 +1055,6 @@ CREATE FUNCTION relevo.get_event(id_of_event bigint) RETURNS jsonb
                 select d.status, d.deliveries from relevo.event_progress_deltas d where d.event_id = e.id) p
                group by p.status having sum(p.deliveries) <> 0) s), '{}'))
     from relevo.notification_events e where e.id = id_of_event
-  union all
-  select jsonb_build_object('id', k.event_id, 'type', k.event_type, 'key', k.event_key, 'state', k.state, 'title', '', 'body', '',
-           'deliveries', jsonb '{}', 'archived', to_char(k.month, 'YYYY-MM'))
-    from relevo.event_keys k where k.event_id = id_of_event
 $$;
 
 CREATE FUNCTION relevo.grant_door(role_name text) RETURNS void
@@ -948,9 +1068,7 @@ begin
     raise exception using errcode = 'undefined_object', message = format('role %s does not exist', role_name);
   end if;
   execute format('grant usage on schema relevo to %I', role_name);
-  foreach door in array array['enqueue(jsonb)', 'enqueue_many(jsonb)', 'cancel(bigint, text)', 'complete(bigint, text)',
-      'complete_installation(uuid)', 'delete_events(bigint[])', 'get_event(bigint)', 'register_installation(jsonb)', 'set_preference(uuid, text, jsonb)',
-      'subscribe_news(jsonb)', 'read_news(text, bigint, int)', 'acknowledge_news(text, bigint)'] loop
+  foreach door in array relevo.door_functions() loop
     execute format('grant execute on function relevo.%s to %I', door, role_name);
   end loop;
 end
@@ -1050,7 +1168,7 @@ CREATE FUNCTION relevo.is_plain_event(event jsonb) RETURNS boolean
     AS $_$
 begin
   return jsonb_typeof(event) = 'object'
-     and event - array['type', 'key', 'title', 'body', 'data', 'push', 'audience', 'installations', 'category', 'lane', 'at_most_once',
+     and event - array['type', 'key', 'title', 'body', 'data', 'push', 'audience', 'installations', 'owners', 'category', 'lane', 'at_most_once',
                        'scheduled_at', 'deadline_at', 'ttl_s'] = '{}'
      and jsonb_typeof(event -> 'type') = 'string' and length(event ->> 'type') <= 100 and btrim(event ->> 'type') <> ''
      and jsonb_typeof(event -> 'key') = 'string' and length(event ->> 'key') <= 300 and btrim(event ->> 'key') <> ''
@@ -1058,7 +1176,8 @@ begin
      and coalesce(jsonb_typeof(event -> 'body') in ('string', 'null') and length(event ->> 'body') <= 2000, event ->> 'body' is null)
      and coalesce(jsonb_typeof(event -> 'category') in ('string', 'null') and length(event ->> 'category') between 1 and 100, event ->> 'category' is null)
      and coalesce(jsonb_typeof(event -> 'data') in ('object', 'null'), true)
-     and coalesce(jsonb_typeof(event -> 'push') in ('object', 'null'), true)
+     and case when event ->> 'push' is null then true
+              when jsonb_typeof(event -> 'push') = 'object' then event ->> 'push' = '{}' or relevo.push_complaint(event -> 'push') is null end
      and coalesce(event ->> 'lane' in ('urgent', 'bulk'), true)
      and coalesce(jsonb_typeof(event -> 'at_most_once') in ('boolean', 'null'), true)
      and case when event ->> 'ttl_s' is null then true
@@ -1068,7 +1187,12 @@ begin
               when 'installations' then
                 case when jsonb_typeof(event -> 'installations') = 'array' then jsonb_array_length(event -> 'installations') <= 1000 end
                 and event ->> 'installations' ~* '^\["[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"(, "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")*\]$'
-              when 'everyone' then event ->> 'installations' is null
+                and event ->> 'owners' is null
+              when 'owners' then
+                case when jsonb_typeof(event -> 'owners') = 'array' then jsonb_array_length(event -> 'owners') <= 1000 end
+                and event ->> 'owners' ~ '^\["[^"\\]{1,200}"(, "[^"\\]{1,200}")*\]$'
+                and event ->> 'installations' is null
+              when 'everyone' then event ->> 'installations' is null and event ->> 'owners' is null
               else false end
      and octet_length(event::text) <= 3400;
 end
@@ -1094,6 +1218,25 @@ CREATE FUNCTION relevo.words(x text) RETURNS text
 CREATE FUNCTION relevo.keyword_patterns(keywords text[]) RETURNS text[]
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ARRAY(SELECT (('%'::text || relevo.words(k.word)) || '%'::text) FROM unnest(keyword_patterns.keywords) k(word) WHERE (btrim(relevo.words(k.word)) <> ''::text));
+
+CREATE FUNCTION relevo.list_installations(of_owner text, most integer DEFAULT 100) RETURNS jsonb
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  perform relevo.check_owner(of_owner);
+  if coalesce(most, 0) not between 1 and 1000 then
+    perform relevo.refuse('most must be between 1 and 1000');
+  end if;
+  return coalesce((
+    select jsonb_agg(jsonb_build_object('installation_id', i.installation_id, 'owner', i.owner, 'project', i.project, 'provider', i.provider,
+             'platform', i.platform, 'locale', i.locale, 'opt_outs', to_jsonb(i.opt_outs), 'receives', relevo.may_receive(i),
+             'why_not', relevo.why_not_allowed(i), 'registered_at', i.registered_at, 'updated_at', i.updated_at,
+             'preferences', (select coalesce(jsonb_agg(p.name order by p.name), '[]') from relevo.notification_preferences p
+                              where p.installation_id = i.installation_id and p.enabled)) order by i.seq desc)
+      from (select * from relevo.device_installations i where i.owner = of_owner order by i.seq desc limit most) i), '[]');
+end
+$$;
 
 CREATE TABLE relevo.due_chunks (
     id bigint NOT NULL,
@@ -1134,6 +1277,8 @@ CREATE FUNCTION relevo.look_at_1(chunks relevo.due_chunks[], at timestamp with t
          case when e.id is null then 'event_gone'
               when e.ended_at is not null then 'event_ended'
               when i.handled_before >= c.created_at then 'handled_elsewhere'
+              when i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
+                select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner) then 'handled_elsewhere'
               when e.deadline_at <= at then 'deadline_passed'
               when i.installation_id is null then 'installation_gone'
               when not relevo.may_receive(i) then 'not_allowed'
@@ -1171,7 +1316,9 @@ CREATE TABLE relevo.device_installations (
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     handled_before timestamp with time zone,
     for_news boolean DEFAULT false NOT NULL,
+    handled_reason text,
     CONSTRAINT device_installations_check CHECK (((invalidated_at IS NULL) = (invalid_reason IS NULL))),
+    CONSTRAINT device_installations_handled_reason_check CHECK (((length(handled_reason) >= 1) AND (length(handled_reason) <= 300))),
     CONSTRAINT device_installations_invalid_reason_check CHECK (((length(invalid_reason) >= 1) AND (length(invalid_reason) <= 100))),
     CONSTRAINT device_installations_locale_check CHECK (((length(locale) >= 1) AND (length(locale) <= 35))),
     CONSTRAINT device_installations_opt_outs_check CHECK ((cardinality(opt_outs) <= 100)),
@@ -1186,6 +1333,8 @@ CREATE TABLE relevo.device_installations (
 COMMENT ON TABLE relevo.device_installations IS 'An app on a phone. Deliveries know only its random id; deleting this row forgets the person.';
 
 COMMENT ON COLUMN relevo.device_installations.for_news IS 'An address that gets news only: what is sent to everyone is not sent there.';
+
+COMMENT ON COLUMN relevo.device_installations.handled_reason IS 'Why everything for it was said to be handled, when that was last said.';
 
 CREATE FUNCTION relevo.may_receive(i relevo.device_installations) RETURNS boolean
     LANGUAGE sql STABLE
@@ -1313,6 +1462,7 @@ CREATE TABLE relevo.notification_preferences (
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     region_key text GENERATED ALWAYS AS (relevo.region_key(region)) STORED,
     patterns text[] GENERATED ALWAYS AS (relevo.keyword_patterns(keywords)) STORED,
+    topics text[],
     CONSTRAINT notification_preferences_check CHECK ((monto_min <= monto_max)),
     CONSTRAINT notification_preferences_check1 CHECK ((((monto_min IS NULL) AND (monto_max IS NULL)) OR (moneda IS NOT NULL))),
     CONSTRAINT notification_preferences_keywords_check CHECK (((cardinality(keywords) >= 1) AND (cardinality(keywords) <= 20) AND (octet_length(array_to_string(keywords, ''::text)) <= 8000))),
@@ -1322,7 +1472,8 @@ CREATE TABLE relevo.notification_preferences (
     CONSTRAINT notification_preferences_name_check CHECK (((length(name) >= 1) AND (length(name) <= 100))),
     CONSTRAINT notification_preferences_region_check CHECK (((length(region) >= 1) AND (length(region) <= 200))),
     CONSTRAINT notification_preferences_rubro_prefix_check CHECK ((rubro_prefix ~ '^[0-9A-Za-z-]{1,20}$'::text)),
-    CONSTRAINT notification_preferences_tipo_check CHECK (((length(tipo) >= 1) AND (length(tipo) <= 100)))
+    CONSTRAINT notification_preferences_tipo_check CHECK (((length(tipo) >= 1) AND (length(tipo) <= 100))),
+    CONSTRAINT notification_preferences_topics_check CHECK (((cardinality(topics) >= 1) AND (cardinality(topics) <= 100)))
 );
 
 COMMENT ON TABLE relevo.notification_preferences IS 'What an installation asked for; null is a wildcard, several are joined by or, no row means no pushes.';
@@ -1330,11 +1481,15 @@ COMMENT ON TABLE relevo.notification_preferences IS 'What an installation asked 
 CREATE FUNCTION relevo.preference_buckets(p relevo.notification_preferences) RETURNS TABLE(bucket text, sure boolean)
     LANGUAGE sql IMMUTABLE
     AS $$
+  select 'topic:' || t.topic, num_nonnulls(p.keywords, p.rubro_prefix, p.region, p.tipo, p.monto_min, p.monto_max) = 0
+    from (select distinct u.topic from unnest(p.topics) as u(topic)) t
+   where p.enabled
+  union all
   select 'k:' || split_part(w.words, ' ', 1),
          bool_or(position(' ' in w.words) = 0)
            and p.rubro_prefix is null and p.region is null and p.tipo is null and p.monto_min is null and p.monto_max is null
     from (select btrim(relevo.words(k.word)) as words from unnest(p.keywords) as k(word)) w
-   where p.enabled and p.keywords is not null and w.words <> ''
+   where p.enabled and p.topics is null and p.keywords is not null and w.words <> ''
    group by 1
   union all
   select case when p.rubro_prefix is not null then 'r:' || p.rubro_prefix
@@ -1342,12 +1497,12 @@ CREATE FUNCTION relevo.preference_buckets(p relevo.notification_preferences) RET
               when p.tipo is not null then 't:' || relevo.text_key(btrim(p.tipo))
               else '*' end,
          num_nonnulls(p.rubro_prefix, p.region, p.tipo) <= 1 and p.monto_min is null and p.monto_max is null
-   where p.enabled and p.keywords is null
+   where p.enabled and p.topics is null and p.keywords is null
 $$;
 
 CREATE FUNCTION relevo.preference_matches(p relevo.notification_preferences, e relevo.notification_events) RETURNS boolean
     LANGUAGE sql IMMUTABLE
-    RETURN ((p).enabled AND (((p).rubro_prefix IS NULL) OR COALESCE(((p).rubro_prefix = ANY ((e).match_prefixes)), false)) AND (((p).tipo IS NULL) OR COALESCE((relevo.text_key(btrim((p).tipo)) = relevo.text_key(btrim((e).match_tipo))), false)) AND (((p).region IS NULL) OR COALESCE(((p).region_key = (e).match_region), false)) AND (((p).monto_min IS NULL) OR COALESCE((((e).match_monto >= (p).monto_min) AND ((e).match_moneda = (p).moneda)), false)) AND (((p).monto_max IS NULL) OR COALESCE((((e).match_monto <= (p).monto_max) AND ((e).match_moneda = (p).moneda)), false)) AND (((p).keywords IS NULL) OR COALESCE(((e).match_words ~~ ANY ((p).patterns)), false)));
+    RETURN ((p).enabled AND (((p).topics IS NULL) OR ((p).topics && (e).match_topics)) AND (((p).rubro_prefix IS NULL) OR COALESCE(((p).rubro_prefix = ANY ((e).match_prefixes)), false)) AND (((p).tipo IS NULL) OR COALESCE((relevo.text_key(btrim((p).tipo)) = relevo.text_key(btrim((e).match_tipo))), false)) AND (((p).region IS NULL) OR COALESCE(((p).region_key = (e).match_region), false)) AND (((p).monto_min IS NULL) OR COALESCE((((e).match_monto >= (p).monto_min) AND ((e).match_moneda = (p).moneda)), false)) AND (((p).monto_max IS NULL) OR COALESCE((((e).match_monto <= (p).monto_max) AND ((e).match_moneda = (p).moneda)), false)) AND (((p).keywords IS NULL) OR COALESCE(((e).match_words ~~ ANY ((p).patterns)), false)));
 
 CREATE FUNCTION relevo.provider_of(project text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -1356,6 +1511,68 @@ CREATE FUNCTION relevo.provider_of(project text) RETURNS text
 CREATE FUNCTION relevo.push_bytes(title text, body text, data jsonb, push jsonb) RETURNS integer
     LANGUAGE sql IMMUTABLE
     RETURN octet_length(((push || jsonb_build_object('to', repeat('x'::text, 64), 'title', title, 'body', body, 'ttl', 2419200, 'priority', 'high', 'sound', 'default', 'tag', repeat('x'::text, 40), 'collapseId', repeat('x'::text, 40), 'data', (data || jsonb_build_object('notificationEventId', '9223372036854775807'::bigint, 'notificationDeliveryId', '9223372036854775807'::bigint, 'installationId', '00000000-0000-0000-0000-000000000000', 'pushProvider', 'expo')))))::text);
+
+CREATE FUNCTION relevo.push_fields() RETURNS jsonb
+    LANGUAGE sql IMMUTABLE
+    RETURN '{"tag": {"kind": "text", "most": 200}, "ttl": {"low": 0, "high": 2419200, "kind": "whole number"}, "icon": {"kind": "text", "most": 500}, "badge": {"low": 0, "high": 2147483647, "kind": "whole number"}, "sound": {"kind": "text or object", "most": 100, "fields": {"name": {"kind": "text", "most": 100}, "volume": {"low": 0, "high": 1, "kind": "number"}, "critical": {"kind": "boolean"}}}, "priority": {"of": ["default", "normal", "high"], "kind": "choice"}, "subtitle": {"kind": "text", "most": 500}, "threadId": {"kind": "text", "most": 200}, "channelId": {"kind": "text", "most": 200}, "categoryId": {"kind": "text", "most": 200}, "collapseId": {"kind": "text", "most": 64}, "expiration": {"low": 0, "high": 253402300799, "kind": "whole number"}, "richContent": {"kind": "object", "fields": {"image": {"kind": "text", "most": 2000}}}, "filterCriteria": {"kind": "text", "most": 200}, "mutableContent": {"kind": "boolean"}, "relevanceScore": {"low": 0, "high": 1, "kind": "number"}, "targetContentId": {"kind": "text", "most": 200}, "contentAvailable": {"kind": "boolean"}, "_contentAvailable": {"kind": "boolean"}, "interruptionLevel": {"of": ["active", "critical", "passive", "time-sensitive"], "kind": "choice"}, "_displayInForeground": {"kind": "boolean"}}'::jsonb;
+
+CREATE FUNCTION relevo.push_complaint(given jsonb, rules jsonb DEFAULT relevo.push_fields(), place text DEFAULT 'push'::text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+declare
+  field text;
+  value jsonb;
+  rule jsonb;
+  kind text;
+  wrong text;
+begin
+  if given is null or given in ('{}', 'null') then
+    return null;
+  end if;
+  for field, value in select f.key, f.value from jsonb_each(given) f order by f.key collate "C" loop
+    rule := rules -> field;
+    if rule is null then
+      return format('%s has no field %s; it may have %s', place, left(field, 60), (select string_agg(k, ', ' order by k collate "C") from jsonb_object_keys(rules) k));
+    end if;
+    kind := rule ->> 'kind';
+    case jsonb_typeof(value)
+      when 'null' then
+        continue;
+      when 'string' then
+        if kind in ('text', 'text or object') and length(value #>> '{}') between 1 and (rule ->> 'most')::int
+           or kind = 'choice' and rule -> 'of' @> value then
+          continue;
+        end if;
+      when 'boolean' then
+        if kind = 'boolean' then
+          continue;
+        end if;
+      when 'number' then
+        if kind in ('number', 'whole number') and (value #>> '{}')::numeric between (rule ->> 'low')::numeric and (rule ->> 'high')::numeric
+           and (kind = 'number' or (value #>> '{}')::numeric % 1 = 0) then
+          continue;
+        end if;
+      when 'object' then
+        if kind in ('object', 'text or object') then
+          wrong := relevo.push_complaint(value, rule -> 'fields', format('%s.%s', place, field));
+          if wrong is not null then
+            return wrong;
+          end if;
+          continue;
+        end if;
+      else
+    end case;
+    return format('%s.%s must be %s', place, field, case kind
+      when 'text' then format('text of 1 to %s characters', rule ->> 'most')
+      when 'text or object' then format('text of 1 to %s characters, or a JSON object', rule ->> 'most')
+      when 'choice' then 'one of ' || (select string_agg(c, ', ') from jsonb_array_elements_text(rule -> 'of') c)
+      when 'boolean' then 'true or false'
+      when 'object' then 'a JSON object'
+      else format('a %s between %s and %s', kind, rule ->> 'low', rule ->> 'high') end);
+  end loop;
+  return null;
+end
+$$;
 
 CREATE FUNCTION relevo.put_back_1(chunk relevo.due_chunks, left_ids bigint[], left_installations uuid[]) RETURNS void
     LANGUAGE sql
@@ -1673,7 +1890,7 @@ begin
     perform relevo.refuse('a preference must be a JSON object');
   end if;
   select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(preference) as k
-   where k <> all (array['enabled', 'rubro_prefix', 'tipo', 'region', 'monto_min', 'monto_max', 'moneda', 'keywords']);
+   where k <> all (array['enabled', 'topics', 'rubro_prefix', 'tipo', 'region', 'monto_min', 'monto_max', 'moneda', 'keywords']);
   if wrong is not null then
     perform relevo.refuse(format('a preference has no field %s', wrong));
   end if;
@@ -1683,6 +1900,7 @@ begin
   perform relevo.check_number(preference, 'monto_min', 0, 999999999999999999);
   perform relevo.check_number(preference, 'monto_max', 0, 999999999999999999);
   perform relevo.check_list(preference, 'keywords', 20, 100);
+  perform relevo.check_list(preference, 'topics', 100, 100);
   if (preference ->> 'monto_min')::numeric > (preference ->> 'monto_max')::numeric then
     perform relevo.refuse('monto_min must not be above monto_max');
   end if;
@@ -1695,13 +1913,14 @@ begin
   if not exists (select from relevo.device_installations i where i.installation_id = installation) then
     perform relevo.refuse(format('there is no installation %s; register it first', installation));
   end if;
-  insert into relevo.notification_preferences (installation_id, name, enabled, rubro_prefix, tipo, region, monto_min, monto_max, moneda, keywords)
-  select installation, preference_name, coalesce(r.enabled, true), r.rubro_prefix, r.tipo, r.region, r.monto_min, r.monto_max,
+  insert into relevo.notification_preferences (installation_id, name, enabled, topics, rubro_prefix, tipo, region, monto_min, monto_max, moneda,
+                                               keywords)
+  select installation, preference_name, coalesce(r.enabled, true), nullif(r.topics, '{}'), r.rubro_prefix, r.tipo, r.region, r.monto_min, r.monto_max,
          coalesce(r.moneda, case when r.monto_min is not null or r.monto_max is not null then 'CLP' end), nullif(r.keywords, '{}')
-    from jsonb_to_record(preference) as r(enabled boolean, rubro_prefix text, tipo text, region text, monto_min numeric, monto_max numeric,
-                                          moneda text, keywords text[])
+    from jsonb_to_record(preference) as r(enabled boolean, topics text[], rubro_prefix text, tipo text, region text, monto_min numeric,
+                                          monto_max numeric, moneda text, keywords text[])
   on conflict (installation_id, name) do update
-     set enabled = excluded.enabled, rubro_prefix = excluded.rubro_prefix, tipo = excluded.tipo, region = excluded.region,
+     set enabled = excluded.enabled, topics = excluded.topics, rubro_prefix = excluded.rubro_prefix, tipo = excluded.tipo, region = excluded.region,
          monto_min = excluded.monto_min, monto_max = excluded.monto_max, moneda = excluded.moneda, keywords = excluded.keywords,
          updated_at = now();
   return true;
@@ -1794,6 +2013,14 @@ CREATE FUNCTION relevo.slice_targets(event_id bigint, kind text, buckets text[],
    where slice_targets.kind = 'installations' and e.id = slice_targets.event_id
      and (n.phone).seq > after_seq and (n.phone).seq <= upto_seq
      and relevo.may_receive(n.phone) and (e.category is null or e.category <> all ((n.phone).opt_outs))
+  union all
+  select (n.phone).installation_id, (n.phone).project, (n.phone).provider
+    from relevo.notification_events e
+    join relevo.event_owners o on o.event_id = e.id
+    cross join lateral (select i as phone from relevo.device_installations i where i.owner = o.owner offset 0) n
+   where slice_targets.kind = 'installations' and e.id = slice_targets.event_id
+     and (n.phone).seq > after_seq and (n.phone).seq <= upto_seq
+     and relevo.may_receive(n.phone) and (e.category is null or e.category <> all ((n.phone).opt_outs))
 $$;
 
 CREATE FUNCTION relevo.subscribe_news(subscription jsonb) RETURNS boolean
@@ -1846,6 +2073,31 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.unregister_installation(installation uuid) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  update relevo.device_installations set active = false, updated_at = now() where installation_id = installation and active;
+  return found;
+end
+$$;
+
+CREATE FUNCTION relevo.unregister_owner(of_owner text) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  many int;
+begin
+  perform relevo.check_owner(of_owner);
+  perform from relevo.device_installations i where i.owner = of_owner order by i.installation_id for no key update;
+  update relevo.device_installations set active = false, updated_at = now() where owner = of_owner and active;
+  get diagnostics many = row_count;
+  return many;
+end
+$$;
+
 CREATE FUNCTION relevo.wake(cycle_name text) RETURNS void
     LANGUAGE sql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1866,6 +2118,10 @@ CREATE FUNCTION relevo.wake(cycle_name text) RETURNS void
   select pg_notify('relevo_wake', s.cycle) from sleeping s where not exists (select from called) -- nobody is known to hear it: all are asked
 $$;
 
+CREATE FUNCTION relevo.why_not_allowed(i relevo.device_installations) RETURNS text
+    LANGUAGE sql STABLE
+    RETURN CASE WHEN relevo.may_receive(i) THEN NULL::text WHEN (NOT (i).active) THEN 'unregistered'::text WHEN ((i).invalidated_at IS NOT NULL) THEN (i).invalid_reason WHEN ((i).permission <> 'granted'::text) THEN ('permission '::text || (i).permission) WHEN ((i).token IS NULL) THEN 'no token'::text ELSE 'not push capable'::text END;
+
 CREATE FUNCTION relevo.write_claim_1(claim uuid, worker text, of_cycle text, lease integer, at timestamp with time zone, chunks relevo.due_chunks[]) RETURNS void
     LANGUAGE sql
     AS $$
@@ -1875,7 +2131,7 @@ CREATE FUNCTION relevo.write_claim_1(claim uuid, worker text, of_cycle text, lea
     from unnest(chunks) c cross join lateral unnest(c.ids) as u(id)
 $$;
 
-CREATE FUNCTION relevo.write_events(events jsonb) RETURNS TABLE(event_id bigint, created boolean, same_content boolean)
+CREATE FUNCTION relevo.write_events(events jsonb) RETURNS TABLE(event_id bigint, created boolean, same_content boolean, unknown_installations uuid[])
     LANGUAGE plpgsql
     SET jit TO 'off'
     AS $$
@@ -1902,13 +2158,14 @@ begin
       from (select * from looked_up order by ord) l
   ), made as (
     insert into relevo.notification_events as n (id, event_type, event_key, licitacion_id, title, body, data, push, audience, category,
-      lane, at_most_once, scheduled_at, deadline_at, match_rubros, match_region, match_tipo, match_monto, match_moneda, match_words,
+      lane, at_most_once, scheduled_at, deadline_at, match_topics, match_rubros, match_region, match_tipo, match_monto, match_moneda, match_words,
       content_hash)
-    select m.new_id, m.event_type, m.keys[1], (m.event ->> 'licitacion_id')::numeric::bigint, m.event ->> 'title', coalesce(m.event ->> 'body', ''),
-           coalesce(nullif(m.event -> 'data', 'null'), '{}'), coalesce(nullif(m.event -> 'push', 'null'), '{}'),
-           m.event ->> 'audience', m.event ->> 'category',
+    select m.new_id, m.event_type, m.keys[1], (m.event ->> 'licitacion_id')::numeric::bigint, coalesce(m.event ->> 'title', ''),
+           coalesce(m.event ->> 'body', ''), coalesce(nullif(m.event -> 'data', 'null'), '{}'), coalesce(nullif(m.event -> 'push', 'null'), '{}'),
+           case m.event ->> 'audience' when 'owners' then 'installations' else m.event ->> 'audience' end, m.event ->> 'category',
            coalesce(m.event ->> 'lane', t.lane, 'bulk'), coalesce((m.event ->> 'at_most_once')::boolean, t.at_most_once, false), m.at,
            relevo.check_deadline(coalesce(m.until, m.at + coalesce((m.event ->> 'ttl_s')::numeric::int, t.ttl_s) * interval '1 second'), m.at),
+           case when m.event -> 'topics' <> 'null' then array(select distinct jsonb_array_elements_text(m.event -> 'topics')) else '{}' end,
            case when m.event #> '{matching,rubros}' <> 'null' then array(select jsonb_array_elements_text(m.event #> '{matching,rubros}')) else '{}' end,
            relevo.region_key(m.event #>> '{matching,region}'), m.event #>> '{matching,tipo}',
            (m.event #>> '{matching,monto}')::numeric, m.event #>> '{matching,moneda}', relevo.words(m.event #>> '{matching,text}'), m.hash
@@ -1925,9 +2182,23 @@ begin
       cross join lateral jsonb_array_elements_text(nullif(m.event -> 'installations', 'null')) as i(installation)
      where (m.new_id in (select w.id from made w)) is true -- looked up in a hash: "is true" keeps it from becoming a join
     on conflict do nothing
+  ), owned as (
+    insert into relevo.event_owners (event_id, owner)
+    select m.new_id, o.owner
+      from numbered m
+      cross join lateral jsonb_array_elements_text(nullif(m.event -> 'owners', 'null')) as o(owner)
+     where (m.new_id in (select w.id from made w)) is true
+    on conflict do nothing
   )
   select coalesce(m.known_id, case when (m.new_id in (select w.id from made w)) is true then m.new_id end),
-         m.known_id is null, m.known_id is null or m.same_hash
+         m.known_id is null, m.known_id is null or m.same_hash,
+         case when coalesce(m.event -> 'installations', 'null') <> 'null' then
+           array(select i.installation::uuid
+                   from jsonb_array_elements_text(m.event -> 'installations') as i(installation)
+                   left join lateral (select true as known from relevo.device_installations d
+                                       where d.installation_id = i.installation::uuid offset 0) d on true
+                  where d.known is null)
+           else '{}' end
     from numbered m
    order by m.ord;
 end
@@ -2323,6 +2594,17 @@ CREATE TABLE relevo.event_audience (
 
 COMMENT ON TABLE relevo.event_audience IS 'The given installations of a personal event.';
 
+CREATE TABLE relevo.event_completions (
+    event_id bigint NOT NULL,
+    owner text NOT NULL,
+    reason text,
+    completed_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT event_completions_owner_check CHECK (((length(owner) >= 1) AND (length(owner) <= 200))),
+    CONSTRAINT event_completions_reason_check CHECK (((length(reason) >= 1) AND (length(reason) <= 300)))
+);
+
+COMMENT ON TABLE relevo.event_completions IS 'What an owner handled on one phone: what is left of it for the others ends unsent.';
+
 CREATE TABLE relevo.event_counts (
     stream_id bigint NOT NULL,
     installation_id uuid NOT NULL,
@@ -2359,6 +2641,14 @@ CREATE TABLE relevo.event_keys (
 );
 
 COMMENT ON TABLE relevo.event_keys IS 'The keys of retired events; never retired, for they are what dedups.';
+
+CREATE TABLE relevo.event_owners (
+    event_id bigint NOT NULL,
+    owner text NOT NULL,
+    CONSTRAINT event_owners_owner_check CHECK (((length(owner) >= 1) AND (length(owner) <= 200)))
+);
+
+COMMENT ON TABLE relevo.event_owners IS 'The owners a personal event is for: it goes to the phones that are theirs when it fans out.';
 
 CREATE TABLE relevo.event_progress (
     event_id bigint NOT NULL,
@@ -2659,7 +2949,7 @@ CREATE TABLE relevo.preference_index (
     sure boolean NOT NULL
 );
 
-COMMENT ON TABLE relevo.preference_index IS 'Each enabled preference under its most selective dimension: keyword, else rubro, region, tipo, else everything; sure if that alone decides.';
+COMMENT ON TABLE relevo.preference_index IS 'Each enabled preference under its most selective dimension: topic, else keyword, rubro, region, tipo, else everything; sure if that alone decides.';
 
 CREATE TABLE relevo.project_incidents (
     id bigint NOT NULL,
@@ -2999,6 +3289,9 @@ ALTER TABLE ONLY relevo.due_chunks
 ALTER TABLE ONLY relevo.event_audience
     ADD CONSTRAINT event_audience_pkey PRIMARY KEY (event_id, installation_id);
 
+ALTER TABLE ONLY relevo.event_completions
+    ADD CONSTRAINT event_completions_pkey PRIMARY KEY (event_id, owner);
+
 ALTER TABLE ONLY relevo.event_counts
     ADD CONSTRAINT event_counts_pkey PRIMARY KEY (stream_id, installation_id);
 
@@ -3010,6 +3303,9 @@ ALTER TABLE ONLY relevo.event_keys
 
 ALTER TABLE ONLY relevo.event_keys
     ADD CONSTRAINT event_keys_pkey PRIMARY KEY (event_type, event_key);
+
+ALTER TABLE ONLY relevo.event_owners
+    ADD CONSTRAINT event_owners_pkey PRIMARY KEY (event_id, owner);
 
 ALTER TABLE ONLY relevo.event_progress_deltas
     ADD CONSTRAINT event_progress_deltas_pkey PRIMARY KEY (id);
@@ -3160,6 +3456,10 @@ CREATE INDEX due_chunks_next ON relevo.due_chunks USING btree (project, lane, du
 
 CREATE INDEX event_audience_phone ON relevo.event_audience USING btree (installation_id);
 
+CREATE INDEX event_completions_owner ON relevo.event_completions USING btree (owner);
+
+CREATE INDEX event_owners_owner ON relevo.event_owners USING btree (owner);
+
 CREATE INDEX event_progress_deltas_event ON relevo.event_progress_deltas USING btree (event_id);
 
 CREATE INDEX event_repeats_held ON relevo.event_repeats USING btree (event_id) WHERE (held_at IS NOT NULL);
@@ -3237,8 +3537,14 @@ ALTER TABLE ONLY relevo.credential_answers
 ALTER TABLE ONLY relevo.event_audience
     ADD CONSTRAINT event_audience_event_id_fkey FOREIGN KEY (event_id) REFERENCES relevo.notification_events(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY relevo.event_completions
+    ADD CONSTRAINT event_completions_event_id_fkey FOREIGN KEY (event_id) REFERENCES relevo.notification_events(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY relevo.event_followers
     ADD CONSTRAINT event_followers_event_id_fkey FOREIGN KEY (event_id) REFERENCES relevo.notification_events(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY relevo.event_owners
+    ADD CONSTRAINT event_owners_event_id_fkey FOREIGN KEY (event_id) REFERENCES relevo.notification_events(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY relevo.held_events
     ADD CONSTRAINT held_events_event_id_fkey FOREIGN KEY (event_id) REFERENCES relevo.notification_events(id) ON DELETE CASCADE;

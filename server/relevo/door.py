@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +10,7 @@ from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
 
+from relevo.checking import check_event, check_storable
 from relevo.connections import verb
 from relevo.connections.steps import (
     Call,
@@ -28,8 +27,8 @@ from relevo.connections.steps import (
 from relevo.errors import InvalidInputError
 
 _MOST_IDS = 2**63
-_MAX_DEPTH = 100
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_LONGEST_OWNER = 200
+_MOST_LISTED = 1000
 _FIRST_LOOK_S, _LAST_LOOK_S, _MAX_WAIT_S = 0.05, 1.0, 300.0
 
 
@@ -45,18 +44,40 @@ class Matching:
     text: str | None = None
 
 
+@dataclass(frozen=True, init=False)
+class Owners:
+    """An audience of people: all phones that are theirs when the event fans out."""
+
+    names: tuple[str, ...]
+
+    def __init__(self, *names: str) -> None:
+        """Take the owners one by one: `Owners("user-7", "user-8")`, or `Owners(*names)`."""
+        object.__setattr__(self, "names", names)
+
+
+EventRef = int | tuple[str, str]
+"""An event by its id, or by its type and key."""
+Audience = Literal["everyone"] | Sequence[UUID] | Owners | Matching
+
+
 @dataclass(frozen=True)
 class Event:
-    """One thing worth telling. The same type and key again is the same event."""
+    """One thing worth telling. The same type and key again is the same event.
+
+    Without title and body it is for the app alone: a silent push that carries `data`.
+    """
 
     type: str
     key: str
-    title: str
+    title: str = ""
     body: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
     push: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of the push message: sound, badge, channelId, …"""
-    audience: Literal["everyone"] | Sequence[UUID] | Matching = "everyone"
+    """Further fields of the push message: sound, badge, channelId, …; `relevo.checking.PUSH_FIELDS` lists them."""
+    audience: Audience = field(kw_only=True)
+    """Whom it is for. There is no default: nobody tells everyone by forgetting a word. An empty list is nobody."""
+    topics: Sequence[str] = field(default=(), kw_only=True)
+    """What it is about, for an audience of Matching: preferences that ask for one of these topics match."""
     category: str | None = None
     """Installations that opted out of it are left out."""
     lane: Literal["urgent", "bulk"] | None = None
@@ -76,6 +97,8 @@ class Enqueued:
     event_id: int
     created: bool
     same_content: bool | None = True
+    unknown_installations: tuple[UUID, ...] = ()
+    """Those of the installations it names that nobody registered: they get nothing."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +142,17 @@ class Installation:
 
 
 @dataclass(frozen=True)
+class InstallationStatus:
+    """An installation as it is registered, and whether pushes may go to it."""
+
+    installation_id: UUID
+    owner: str | None
+    receives: bool
+    why_not: str | None
+    raw: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Preference:
     """What an installation asks for; None is a wildcard."""
 
@@ -130,35 +164,48 @@ class Preference:
     monto_max: Decimal | int | None = None
     moneda: str | None = None
     keywords: Sequence[str] | None = None
+    topics: Sequence[str] | None = None
+    """Any one of them is enough."""
 
 
 @verb
 def enqueue(event: Event) -> Call[Enqueued]:
     """Enqueue an event; it counts once the caller commits, and never if the caller rolls back."""
-    return Call("enqueue_event", {"event": as_json("event", _event(event))}, one(Enqueued))
+    return Call("enqueue_event", {"event": as_json("event", _event(event))}, one(_enqueued))
 
 
 @verb
 def enqueue_many(events: Sequence[Event]) -> Call[list[Enqueued]]:
     """Enqueue many events in one statement, in order, with one notification."""
     payload = as_json("events", [_event(event) for event in events])
-    return Call("enqueue_many", {"events": payload}, each(Enqueued))
+    return Call("enqueue_many", {"events": payload}, each(_enqueued))
 
 
 @verb
-def cancel(event_id: int, reason: str = "") -> Call[bool]:
+def cancel(event: EventRef, reason: str = "") -> Call[bool]:
     """End an event: nothing of it is sent any more. False if there is none, or it has ended before."""
-    _check("reason", reason)
-    return Call("cancel_event", {"event_id": _event_id(event_id), "reason": reason}, one(bool))
+    check_storable("reason", reason)
+    return Call("cancel_event", {**_ref(event), "reason": reason}, one(bool))
 
 
 @verb
-def complete(what: int | UUID, reason: str = "") -> Call[bool]:
-    """Say that an event (by id), or all for one installation (by UUID), was handled elsewhere: the rest ends unsent."""
-    _check("reason", reason)
-    if isinstance(what, UUID):
-        return Call("complete_installation", {"installation_id": str(what)}, one(bool))
-    return Call("complete_event", {"event_id": _event_id(what), "reason": reason}, one(bool))
+def complete(what: EventRef | UUID | None = None, reason: str = "", *, owner: str | None = None) -> Call[bool]:
+    """Say that an event, or all for one installation (by UUID), was handled elsewhere: the rest ends unsent.
+
+    With an owner: that they handled the event, or everything until now, on one phone; the others get no more of it.
+    """
+    check_storable("reason", reason)
+    if isinstance(what, UUID) and owner is None:
+        return Call("complete_installation", {"installation_id": str(what), "reason": reason}, one(bool))
+    if owner is None:
+        if what is None:
+            raise InvalidInputError(
+                "complete needs an event, an installation or an owner.", hint="complete(conn, owner='user-7')"
+            )
+        return Call("complete_event", {**_ref(what), "reason": reason}, one(bool))
+    if what is None:
+        return Call("complete_owner", {"owner": _owner(owner), "reason": reason}, one(bool))
+    return Call("complete_event_of_owner", {**_ref(what), "owner": _owner(owner), "reason": reason}, one(bool))
 
 
 @verb
@@ -168,14 +215,14 @@ def delete(event_ids: Sequence[int]) -> Call[int]:
 
 
 @verb
-def get(event_id: int) -> Call[EventStatus | None]:
+def get(event: EventRef) -> Call[EventStatus | None]:
     """Read an event and how far it is, or None if there is none."""
-    return _look(event_id)
+    return _look(event)
 
 
 @verb
 def wait(
-    event_id: int, *, timeout_s: float = 15.0, until: Literal["sent", "confirmed"] = "sent"
+    event: EventRef, *, timeout_s: float = 15.0, until: Literal["sent", "confirmed"] = "sent"
 ) -> Plan[EventStatus | None]:
     """Wait until nothing of an event is left to send (or to confirm); return how far it is when the time is over.
 
@@ -187,7 +234,7 @@ def wait(
     deadline = time.monotonic() + min(timeout_s, _MAX_WAIT_S)
     pause = _FIRST_LOOK_S
     while True:
-        status = yield from _look(event_id)
+        status = yield from _look(event)
         yield Leave()
         left = status is not None and (status.left_to_send if until == "sent" else status.left_to_confirm)
         if not left or time.monotonic() + pause > deadline:
@@ -201,7 +248,7 @@ def register(installation: Installation) -> Call[UUID]:
     """Register an installation: its token moves here from wherever it was, and pushes are on again."""
     given = {name: value for name, value in vars(installation).items() if value is not None}
     for name, value in given.items():
-        _check(name, value)
+        check_storable(name, value)
     if installation.installation_id is not None:
         given["installation_id"] = str(installation.installation_id)
     if installation.opt_outs is not None:
@@ -210,24 +257,52 @@ def register(installation: Installation) -> Call[UUID]:
 
 
 @verb
+def list_installations(*, owner: str, limit: int = 100) -> Call[list[InstallationStatus]]:
+    """List the installations of an owner, newest first, and whether each may receive pushes."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST_LISTED:
+        raise InvalidInputError(f"limit must be between 1 and {_MOST_LISTED}.", hint="Leave it out for 100.")
+    return Call("list_installations", {"owner": _owner(owner), "limit": limit}, one(_installations))
+
+
+@verb
+def unregister(installation_id: UUID | None = None, *, owner: str | None = None) -> Call[int]:
+    """Unregister an installation, or all of an owner, as at a log-out; return how many were registered.
+
+    Nothing is sent to them until they register again.
+    """
+    whose = _whose("unregister", installation_id, owner)
+    return Call("unregister_owner" if owner is not None else "unregister_installation", whose, one(int))
+
+
+@verb
+def forget(installation_id: UUID | None = None, *, owner: str | None = None) -> Call[int]:
+    """Forget an installation, or an owner with all installations, and what was said to them alone.
+
+    Return how many installations there were. A hash of the events' keys stays, for it dedups.
+    """
+    whose = _whose("forget", installation_id, owner)
+    return Call("forget_owner" if owner is not None else "forget_installation", whose, one(int))
+
+
+@verb
 def set_preference(installation_id: UUID, name: str, preference: Preference | None) -> Call[bool]:
     """Set one named preference of an installation; None removes it. Any one that matches is enough.
 
     A new installation has one named default, which asks for everything: set or remove that to ask for less.
     """
-    _check("name", name)
+    check_storable("name", name)
     given = None
     if preference is not None:
         plain = {key: value for key, value in vars(preference).items() if value is not None}
         for key, value in plain.items():
-            _check(key, value)
+            check_storable(key, value)
         given = as_json("preference", {key: _number(value) for key, value in plain.items()})
     parameters = {"installation_id": str(installation_id), "name": name, "preference": given}
     return Call("set_preference", parameters, one(bool))
 
 
-def _look(event_id: int) -> Call[EventStatus | None]:
-    return Call("get_event", {"event_id": _event_id(event_id)}, one(_status))
+def _look(event: EventRef) -> Call[EventStatus | None]:
+    return Call("get_event", _ref(event), one(_status))
 
 
 def _status(told: Any) -> EventStatus | None:
@@ -237,52 +312,99 @@ def _status(told: Any) -> EventStatus | None:
     return EventStatus(raw["id"], raw["type"], raw["key"], raw["state"], raw["deliveries"], raw)
 
 
-def _event(event: Event) -> dict[str, Any]:
-    for name, value in vars(event).items():
-        _check(name, value)
-    plain = {name: value for name, value in vars(event).items() if value is not None and name != "audience"}
-    plain |= {name: plain[name].isoformat() for name in ("scheduled_at", "deadline_at") if name in plain}
-    audience = event.audience
-    if isinstance(audience, Matching):
-        matching = {name: _number(value) for name, value in vars(audience).items() if value is not None}
-        return plain | {"audience": "matching", "matching": matching}
-    if isinstance(audience, str) or not isinstance(audience, Iterable):
-        if audience != "everyone":
-            raise InvalidInputError(
-                f"audience must be everyone, installations or Matching, got {str(audience)[:50]!r}.",
-                hint="Write audience='everyone', a list of installations' UUIDs, or relevo.Matching(…).",
-            )
-        return plain | {"audience": "everyone"}
-    if strange := [each for each in audience if not isinstance(each, UUID)]:
+def _installations(told: Any) -> list[InstallationStatus]:
+    return [
+        InstallationStatus(UUID(raw["installation_id"]), raw["owner"], raw["receives"], raw["why_not"], raw)
+        for raw in from_json(told)
+    ]
+
+
+def _whose(name: str, installation_id: UUID | None, owner: str | None) -> dict[str, str]:
+    """Return the one that was named."""
+    if (installation_id is None) == (owner is None):
         raise InvalidInputError(
-            f"audience must hold UUIDs of installations, got {str(strange[0])[:50]!r}.", hint="register() returns them."
+            f"{name} needs an installation or an owner.", hint=f"{name}(conn, installation_id) or {name}(conn, owner=…)"
         )
-    return plain | {"audience": "installations", "installations": [str(each) for each in audience]}
+    return {"owner": _owner(owner)} if owner is not None else {"installation_id": _installation(installation_id)}
 
 
-def _check(name: str, value: object, depth: int = 0) -> None:
-    """Refuse, by its name, what PostgreSQL has no place for; no statement is sent, and the transaction survives."""
-    match value:
-        case str() if found := _UNSTORABLE.search(value):
-            what = "a NUL character" if found[0] == "\0" else "half a character (a lone surrogate)"
-            raise InvalidInputError(f"{name} holds {what}.", hint="Take it out and try again.")
-        case float() | Decimal() if not math.isfinite(value):
-            raise InvalidInputError(f"{name} must be a finite number.", hint="Leave it out if it is not known.")
-        case Mapping() | list() | tuple() if depth >= _MAX_DEPTH:
-            raise InvalidInputError(f"{name} is nested too deeply.", hint=f"At most {_MAX_DEPTH} levels are taken.")
+def _enqueued(event_id: int, created: bool, same_content: bool | None, unknown: Iterable[object]) -> Enqueued:
+    return Enqueued(event_id, created, same_content, tuple(UUID(str(each)) for each in unknown))
+
+
+def _event(event: Event) -> dict[str, Any]:
+    plain = {name: value for name, value in vars(event).items() if value is not None and name != "audience"}
+    for name, value in plain.items():
+        check_storable(name, value)
+    plain |= {name: _time(name, plain[name]) for name in ("scheduled_at", "deadline_at") if name in plain}
+    plain |= {"topics": list(event.topics) or None, **_audience(event.audience)}
+    given = {name: value for name, value in plain.items() if value is not None}
+    check_event(given)
+    return given
+
+
+def _time(name: str, value: datetime) -> str:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidInputError(
+            f"{name} must be a datetime with its zone, got {str(value)[:60]!r}.",
+            hint="Write datetime.now(UTC) + timedelta(hours=1), or give your datetime a tzinfo.",
+        )
+    return value.isoformat()
+
+
+def _audience(audience: object) -> dict[str, Any]:
+    """Say whom an event is for as the SQL door reads it."""
+    match audience:
+        case "everyone":
+            return {"audience": "everyone"}
         case Matching():
-            for key, inner in vars(value).items():
-                _check(f"matching.{key}", inner, depth)
-        case Mapping():
-            for key, inner in value.items():
-                _check(f"{name}.{str(key)[:50]}", key, depth)
-                _check(f"{name}.{str(key)[:50]}"[:200], inner, depth + 1)
-        case list() | tuple():
-            for inner in value:
-                _check(name, inner, depth + 1)
+            check_storable("matching", vars(audience))
+            matching = {name: _number(value) for name, value in vars(audience).items() if value is not None}
+            return {"audience": "matching", "matching": matching}
+        case Owners():
+            check_storable("owners", audience.names)
+            return {"audience": "owners", "owners": list(audience.names)}
+        case str() | bytes() | Mapping():
+            pass
+        case Iterable():
+            return {"audience": "installations", "installations": [_installation(each) for each in audience]}
+    raise InvalidInputError(
+        f"audience must be everyone, installations, Owners or Matching, got {str(audience)[:50]!r}.",
+        hint="Write audience='everyone', a list of installations' UUIDs, Owners('user-7') or Matching(…).",
+    )
 
 
-def _event_id(value: int) -> int:
+def _installation(value: object) -> str:
+    if not isinstance(value, UUID):
+        raise InvalidInputError(
+            f"audience must hold UUIDs of installations, got {str(value)[:50]!r}.", hint="register() returns them."
+        )
+    return str(value)
+
+
+def _owner(value: str) -> str:
+    if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_OWNER:
+        raise InvalidInputError(
+            f"owner must be text of 1 to {_LONGEST_OWNER} characters, got {str(value)[:50]!r}.",
+            hint="It is what register() was told.",
+        )
+    check_storable("owner", value)
+    return value
+
+
+def _ref(event: object) -> dict[str, int | str | None]:
+    """Name an event by its id, or by its type and key."""
+    if not isinstance(event, tuple | list):
+        return {"event_id": _event_id(event), "event_type": None, "event_key": None}
+    if len(event) != len(("type", "key")) or not all(isinstance(each, str) for each in event):
+        raise InvalidInputError(
+            f"An event is named by its id or by (type, key), got {str(event)[:50]!r}.", hint="enqueue() returns its id."
+        )
+    check_storable("(type, key)", event)
+    return {"event_id": None, "event_type": event[0], "event_key": event[1]}
+
+
+def _event_id(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < _MOST_IDS:
         raise InvalidInputError(
             f"event_id must be a whole number above 0, got {str(value)[:50]!r}.", hint="enqueue() returns it."

@@ -4,7 +4,12 @@ select e.id, e.event_type, e.audience, e.lane, e.event_day, e.fanout_upto, e.fan
        case when e.audience = 'matching' then relevo.event_buckets(e) end as buckets,
        (e.deadline_at <= coalesce(%(now)s::timestamptz, now())) is true as too_late,
        case when e.audience = 'installations'
-            then (select count(*) from (select from relevo.event_audience a where a.event_id = e.id limit 101) a) end as named,
+            then (select count(*) from (select 1 from relevo.event_audience a where a.event_id = e.id
+                                        union all
+                                        select 1 from relevo.event_owners o
+                                          cross join lateral (select 1 from relevo.device_installations i where i.owner = o.owner limit 101) i
+                                         where o.event_id = e.id
+                                         limit 101) a) end as named,
        date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch') as due_hour
   from relevo.notification_events e
  where e.state in ('waiting', 'fanning') and e.scheduled_at <= coalesce(%(now)s::timestamptz, now())
@@ -19,7 +24,12 @@ select e.id, e.event_type, e.audience, e.lane, e.event_day, e.fanout_upto, e.fan
 select e.id, (e.deadline_at <= coalesce(%(now)s::timestamptz, now())) is true as too_late, a.named
   from relevo.notification_events e
   cross join lateral (select count(*)::int as named
-                        from (select from relevo.event_audience a where a.event_id = e.id limit %(few)s::int + 1) a) a
+                        from (select 1 from relevo.event_audience a where a.event_id = e.id
+                              union all
+                              select 1 from relevo.event_owners o
+                                cross join lateral (select 1 from relevo.device_installations i where i.owner = o.owner limit %(few)s::int + 1) i
+                               where o.event_id = e.id
+                               limit %(few)s::int + 1) a) a
  where e.state in ('waiting', 'fanning') and e.lane = %(lane)s and e.scheduled_at <= coalesce(%(now)s::timestamptz, now())
    and e.scheduled_at < %(due_hour)s::timestamptz + interval '1 hour'
    and e.audience = 'installations' and e.event_day is null and a.named <= %(few)s::int
@@ -100,11 +110,16 @@ offset %(limit)s - 1
  limit 1;
 
 -- name: bound_installations
--- Finds the sequence number at which a slice of the given installations ends; nothing if fewer are left.
+-- Finds the sequence number at which a slice of the given installations, or of those of the given owners, ends; nothing if fewer are left.
 select i.seq
-  from relevo.event_audience a
-  cross join lateral (select i.seq from relevo.device_installations i where i.installation_id = a.installation_id offset 0) i
- where a.event_id = %(event_id)s and i.seq > %(after_seq)s and i.seq <= %(upto_seq)s
+  from (select i.seq from relevo.event_audience a
+          cross join lateral (select i.seq from relevo.device_installations i where i.installation_id = a.installation_id offset 0) i
+         where a.event_id = %(event_id)s
+        union all
+        select i.seq from relevo.event_owners o
+          cross join lateral (select i.seq from relevo.device_installations i where i.owner = o.owner offset 0) i
+         where o.event_id = %(event_id)s) i
+ where i.seq > %(after_seq)s and i.seq <= %(upto_seq)s
  order by i.seq
 offset %(limit)s - 1
  limit 1;

@@ -52,7 +52,7 @@ with kind as materialized (
     left join lateral (select e.category from relevo.notification_events e where e.id = k.event_id offset 0) e on true
 )
 select w.event_day, w.id,
-       case when i.handled_before >= w.created_at then 'handled_elsewhere'
+       case when i.handled_before >= w.created_at or i.handled then 'handled_elsewhere'
             when i.installation_id is null then 'installation_gone'
             when not i.may_receive then 'not_allowed'
             when k.categories[w.kind] = any (i.opt_outs) then 'opted_out'
@@ -62,11 +62,15 @@ select w.event_day, w.id,
   cross join lateral (select w.*, (%(kind_days)s::date[])[w.kind] as event_day, (%(kind_made)s::timestamptz[])[w.kind] as created_at
                         from unnest(%(kinds)s::int[], %(ids)s::bigint[], %(installations)s::uuid[], %(versions)s::int[])
                           as w(kind, id, installation_id, token_version)) w
-  left join lateral (select i.installation_id, i.handled_before, i.opt_outs, i.token_version, relevo.may_receive(i) as may_receive
+  left join lateral (select i.installation_id, i.handled_before, i.opt_outs, i.token_version, relevo.may_receive(i) as may_receive,
+                            i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
+                              select from relevo.event_completions h
+                               where h.event_id = (%(kind_events)s::bigint[])[w.kind] and h.owner = i.owner) as handled
                        from relevo.device_installations i
                       where i.installation_id = w.installation_id
                      offset 0) i on true
  where i.installation_id is null or i.token_version is distinct from w.token_version or not i.may_receive or i.handled_before >= w.created_at
+    or i.handled
     or (i.opt_outs <> '{}' and k.categories[w.kind] = any (i.opt_outs));
 
 -- name: amend_journal

@@ -128,7 +128,7 @@ with room as materialized (
                      'kind', n.kind, 'subscription', n.name, 'position', n.position, 'at', n.at, 'project', n.project, 'event_id', n.event_id,
                      'delivery_id', n.delivery_id, 'installation_id', n.installation_id) || n.data)) order by n.position) as events
             from next n having count(*) > 0) g
-    cross join lateral relevo.enqueue_many(g.events) e
+    cross join lateral relevo.enqueue_any_type(g.events) e
 ), moved as (
   update relevo.news_cursors c set position = m.position
     from (select max(n.position) as position from next n having count(*) > 0) m

@@ -120,8 +120,8 @@ def test_a_personal_event_is_known_by_a_hash_once_it_is_archived(build, conn) ->
     again = Event("tender.new", key, "Hello", audience=[uuid4()])
     for _ in range(2):
         assert door.enqueue(conn, again) == Enqueued(event, created=False, same_content=None)
-    assert door.enqueue(conn, Event("other.type", key, "Hello")).created
-    assert door.enqueue(conn, Event("tender.new", "public", "Hello")) == Enqueued(
+    assert door.enqueue(conn, Event("other.type", key, "Hello", audience="everyone")).created
+    assert door.enqueue(conn, Event("tender.new", "public", "Hello", audience="everyone")) == Enqueued(
         public, created=False, same_content=False
     )
     rows = conn.execute("select event_id, event_key, content_hash from relevo.event_keys order by 1").fetchall()
@@ -182,8 +182,8 @@ def test_keys_that_were_kept_before_are_hidden_by_the_migration(empty_database, 
             keys = there.execute("select event_key, content_hash from relevo.event_keys order by event_id").fetchall()
             assert [key.split(":")[0] for key, _ in keys] == ["sha256", "everyone", "sha256"]
             assert [content for _, content in keys] == ["", "hash", ""]
-            assert not door.enqueue(there, Event("tender.new", "installations:ana", "x")).created
-            assert not door.enqueue(there, Event("tender.new", "dropped:ana", "x")).created
+            assert not door.enqueue(there, Event("tender.new", "installations:ana", "x", audience="everyone")).created
+            assert not door.enqueue(there, Event("tender.new", "dropped:ana", "x", audience="everyone")).created
         settings = config.load(
             {"DATABASE_URL": empty_database, "ARCHIVE_FOLDER": str(folder_settings["archive_folder"])}, None
         )

@@ -64,7 +64,13 @@ class Day:
         """Enqueue the hour's event."""
         deadline = self.clock() + timedelta(minutes=50) if hour == TOO_LATE else None
         event = Event(
-            "day", f"hour {hour}", "Title", "Body", deadline_at=deadline, at_most_once=hour in (AT_MOST_ONCE, 12)
+            "day",
+            f"hour {hour}",
+            "Title",
+            "Body",
+            deadline_at=deadline,
+            at_most_once=hour in (AT_MOST_ONCE, 12),
+            audience="everyone",
         )
         return door.enqueue(self.conn, event).event_id
 

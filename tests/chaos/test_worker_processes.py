@@ -35,7 +35,7 @@ def start(processes: Processes, sandbox: Sandbox, **settings: object) -> Process
 def tell_everyone(conn: psycopg.Connection[Any], phones: int = PHONES, **how: Any) -> int:
     """Register phones and enqueue an event for all of them."""
     add_phones(conn, phones)
-    return door.enqueue(conn, Event("chaos", "to everyone", "Title", "Body", **how)).event_id
+    return door.enqueue(conn, Event("chaos", "to everyone", "Title", "Body", audience="everyone", **how)).event_id
 
 
 def states(conn: psycopg.Connection[Any]) -> dict[str, int]:

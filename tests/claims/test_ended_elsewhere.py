@@ -16,7 +16,7 @@ from relevo.model import Answer, PushRequest
 def held(build, conn):
     """A worker, its claim of one delivery, and the event behind it."""
     door.register(conn, Installation("ExponentPushToken[a]"))
-    event_id = door.enqueue(conn, Event("notice", "1", "Hello")).event_id
+    event_id = door.enqueue(conn, Event("notice", "1", "Hello", audience="everyone")).event_id
     worker = build()
     worker.runner.run(worker.registry["fanout"], "manual")
     claim = worker.claims.claim("dispatch", "default", "bulk")

@@ -84,7 +84,7 @@ class TestEnqueue:
     def test_for_everyone(self, command: Command, conn) -> None:
         """The id is told, and the event is there with what was given."""
         said = command(
-            "enqueue", "notice", "1", "--title", "Hello", "--body", "World", "--category", "news", "--urgent", "--ttl-s", "60",
+            "enqueue", "notice", "1", "--everyone", "--title", "Hello", "--body", "World", "--category", "news", "--urgent", "--ttl-s", "60",
             "--data", '{"screen": "inbox"}',
         )  # fmt: skip
         assert said.code == 0
@@ -116,11 +116,20 @@ class TestEnqueue:
         assert at == ("2030-01-02 03:04:05",)
         assert conn.execute("select count(*) from relevo.event_audience").fetchone() == (2,)
 
+    def test_for_owners_and_topics(self, command: Command, conn) -> None:
+        """Owners and topics can be named, and an event without a word is silent."""
+        said = command("enqueue", "chat", "1", "--owner", "ana", "--owner", "bea", "--data", '{"chat": 7}')
+        assert said.code == 0, said.err
+        assert conn.execute("select owner from relevo.event_owners order by 1").fetchall() == [("ana",), ("bea",)]
+        assert command("enqueue", "goal", "1", "--title", "Goal!", "--topic", "team-7").code == 0
+        asked = "select title, audience, match_topics from relevo.notification_events order by id"
+        assert conn.execute(asked).fetchall() == [("", "installations", []), ("Goal!", "matching", ["team-7"])]
+
     def test_the_same_again(self, command: Command) -> None:
         """It says whether the event that is there says the same."""
-        command("enqueue", "notice", "1", "--title", "Hello")
-        same = command("enqueue", "notice", "1", "--title", "Hello")
-        other = command("enqueue", "notice", "1", "--title", "Goodbye")
+        command("enqueue", "notice", "1", "--everyone", "--title", "Hello")
+        same = command("enqueue", "notice", "1", "--everyone", "--title", "Hello")
+        other = command("enqueue", "notice", "1", "--everyone", "--title", "Goodbye")
         assert (same.code, other.code) == (0, 0)
         assert same.out == "Event 1 has this type and key already, and says the same.\n"
         assert other.out == "Event 1 has this type and key already, and says something else; nothing was changed.\n"
@@ -128,17 +137,18 @@ class TestEnqueue:
     def test_wrong_input_leaves_with_2(self, command: Command, conn) -> None:
         """What is wrong is named, the exit code is 2, and nothing is enqueued."""
         for words, complaint in (
-            ([], "--title"),
-            (["--title", ""], "title must be given."),
-            (["--title", "x" * 501], "title must be text of 1 to 500 characters."),
+            (["--title", "t"], "An event needs exactly one audience."),
+            (["--title", "t", "--everyone", "--owner", "ana"], "An event needs exactly one audience."),
+            (["--everyone"], "an event must say something: give it a title, a body or data."),
+            (["--everyone", "--title", "x" * 501], "title must be text of 0 to 500 characters."),
             (["--title", "t", "--data", "{"], "--data is not JSON"),
             (["--title", "t", "--data", "[1]"], "--data must be a JSON object."),
-            (["--title", "t", "--data", json.dumps({"x": "y" * 4_000})], "must fit into 4096 bytes"),
+            (["--everyone", "--title", "t", "--data", json.dumps({"x": "y" * 4_000})], "must fit into 4096 bytes"),
             (["--title", "t", "--to", "me"], "--to"),
             (["--title", "t", "--to", str(UUID(int=7))], f"There is no installation {UUID(int=7)}."),
             (["--title", "t", "--at", "soon"], "--at"),
             (["--title", "t", "--ttl-s", "0"], "--ttl-s"),
-            (["--title", "t", "--at", "1999-01-01"], "between the years 2000 and 2200"),
+            (["--everyone", "--title", "t", "--at", "1999-01-01"], "between the years 2000 and 2200"),
         ):
             said = command("enqueue", "notice", "1", *words)
             assert (said.code, said.out) == (2, ""), words
@@ -151,7 +161,7 @@ class TestCancel:
 
     def test_once_twice_never(self, command: Command, conn) -> None:
         """The first says so, the second that it had ended before, and an unknown event is wrong usage."""
-        made = relevo.enqueue(conn, Event("notice", "1", "t"))
+        made = relevo.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         first = command("cancel", made.event_id, "--reason", "a mistake")
         second = command("cancel", made.event_id)
         unknown = command("cancel", made.event_id + 1)
@@ -177,7 +187,8 @@ class TestEvents:
     def test_newest_first_by_type_and_state(self, command: Command, conn) -> None:
         """The newest is on top, and type, state and number can be chosen."""
         made = [
-            relevo.enqueue(conn, Event(f"type{n % 2}", str(n), f"Title {n}", f"Body {n}")).event_id for n in range(4)
+            relevo.enqueue(conn, Event(f"type{n % 2}", str(n), f"Title {n}", f"Body {n}", audience="everyone")).event_id
+            for n in range(4)
         ]
         relevo.cancel(conn, made[0], "why not")
         said = command("events")
@@ -197,7 +208,7 @@ class TestEvents:
     def test_the_saga_of_one_event(self, command: Command, conn, build) -> None:
         """From its enqueueing to its end, in order, with its deliveries and what went wrong."""
         add_phones(conn, 3)
-        made = relevo.enqueue(conn, Event("notice", "1", "Title", "Body", ttl_s=3600))
+        made = relevo.enqueue(conn, Event("notice", "1", "Title", "Body", ttl_s=3600, audience="everyone"))
         app = build()
         fan_out(app)
         claim = app.claims.claim("dispatch", "default", "bulk", limit=2)
@@ -234,7 +245,7 @@ class TestEvents:
 
     def test_what_others_wrote_is_shown_as_they_wrote_it(self, command: Command, conn) -> None:
         """Markup in a feed's text is text, and control characters do not reach the terminal."""
-        made = relevo.enqueue(conn, Event(MARKUP, MARKUP, MARKUP, f"{MARKUP}\x1b[31m\x07!\nend"))
+        made = relevo.enqueue(conn, Event(MARKUP, MARKUP, MARKUP, f"{MARKUP}\x1b[31m\x07!\nend", audience="everyone"))
         for said in (command("events"), command("event", made.event_id)):
             assert said.code == 0
             assert MARKUP in said.out
@@ -245,7 +256,7 @@ class TestEvents:
     def test_times_are_utc_as_the_heading_says(self, command: Command, conn) -> None:
         """A database that lives in another time zone changes nothing about it."""
         conn.execute("alter database " + conn.info.dbname + " set timezone = 'Asia/Tokyo'")
-        made = relevo.enqueue(conn, Event("notice", "1", "t"))
+        made = relevo.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         conn.execute("update relevo.notification_events set created_at = '2026-01-02 03:04:05Z'")
         assert " 01-02 03:04:05 " in command("events").out
         assert "2026-01-02 03:04:05 " in command("event", made.event_id).out
@@ -332,8 +343,8 @@ class TestEventType:
         said = command("event-type", "call", "--ttl-s", 60, "--urgent", "--at-most-once", "--max-attempts", 2)
         assert said.code == 0
         reported = "select lane, at_most_once, extract(epoch from deadline_at - scheduled_at)::int from relevo.notification_events"
-        relevo.enqueue(conn, Event("call", "1", "t"))
-        relevo.enqueue(conn, Event("call", "2", "t", lane="bulk", at_most_once=False, ttl_s=120))
+        relevo.enqueue(conn, Event("call", "1", "t", audience="everyone"))
+        relevo.enqueue(conn, Event("call", "2", "t", lane="bulk", at_most_once=False, ttl_s=120, audience="everyone"))
         assert conn.execute(reported + " order by id").fetchall() == [("urgent", True, 60), ("bulk", False, 120)]
         assert command("event-type", "call", "--bulk", "--at-least-once").code == 0
         row = conn.execute("select ttl_s, lane, at_most_once, max_attempts from relevo.event_types").fetchone()
@@ -375,7 +386,7 @@ def test_a_database_without_the_schema(
         said = command(*words)
         assert said.code == 1, words
         assert "relevo migrate" in said.err, words
-    assert command("enqueue", "notice", "1", "--title", "t").code == 0
+    assert command("enqueue", "notice", "1", "--everyone", "--title", "t").code == 0
     assert command("events", "--json").lines[0]["title"] == "t"
 
 
@@ -386,11 +397,11 @@ def test_as_a_process(dsn: str) -> None:
         environ = {"DATABASE_URL": dsn, "PATH": "/usr/bin", "PYTHONPATH": str(common.__file__).split("/relevo/cli/")[0]}
         return subprocess.run([RELEVO, *words], env=environ, capture_output=True, text=True, timeout=300, check=False)
 
-    made = run("enqueue", "notice", "1", "--title", MARKUP)
+    made = run("enqueue", "notice", "1", "--everyone", "--title", MARKUP)
     assert (made.returncode, made.stdout, made.stderr) == (0, "Enqueued as event 1.\n", "")
-    refused = run("enqueue", "notice", "2", "--title", "")
+    refused = run("enqueue", "notice", "2", "--everyone", "--title", "")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr.startswith("relevo: title must be given.")
+    assert refused.stderr.startswith("relevo: an event must say something: give it a title, a body or data.")
 
 
 class TestPlainAnswers:
@@ -424,13 +435,16 @@ class TestPlainAnswers:
     @pytest.mark.parametrize(
         ("event", "words"),
         [
-            (Event("t", "k", "a\0b"), "title holds a NUL"),
-            (Event("t", "k", "x", data={"a": ["b\0"]}), "data.a holds a NUL"),
+            (Event("t", "k", "a\0b", audience="everyone"), "title holds a NUL"),
+            (Event("t", "k", "x", data={"a": ["b\0"]}, audience="everyone"), "data.a holds a NUL"),
             (Event("t", "k", "x", audience="evryone"), "audience must be everyone"),  # type: ignore[arg-type]
-            (Event("t", "k", "x\ud800"), "title holds half a character"),
-            (Event("t", "k", "x", data={"a": [{"b": "\udcff"}]}), "data.a.b holds half a character"),
-            (Event("t", "k", "x", data={"a": float("nan")}), "data.a must be a finite number"),
-            (Event("t", "k", "x", data=nested(2_000)), "is nested too deeply"),
+            (Event("t", "k", "x\ud800", audience="everyone"), "title holds half a character"),
+            (
+                Event("t", "k", "x", data={"a": [{"b": "\udcff"}]}, audience="everyone"),
+                "data.a.b holds half a character",
+            ),
+            (Event("t", "k", "x", data={"a": float("nan")}, audience="everyone"), "data.a must be a finite number"),
+            (Event("t", "k", "x", data=nested(2_000), audience="everyone"), "is nested too deeply"),
             (Event("t", "k", "x", audience=Matching(text="\0")), "matching.text holds a NUL"),
             (Event("t", "k", "x", audience=Matching(rubros=["\ud800"])), "matching.rubros holds half a character"),
             (Event("t", "k", "x", audience=Matching(monto=Decimal("Infinity"))), "matching.monto must be a finite"),

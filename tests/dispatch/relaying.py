@@ -110,7 +110,13 @@ class Relay:
 
     def enqueue(self, **fields: Any) -> int:
         """Enqueue an event, by default for everyone."""
-        usual = {"type": "notice", "key": str(next(_numbers)), "title": "Hola", "body": "¿Qué tal?"}
+        usual = {
+            "type": "notice",
+            "key": str(next(_numbers)),
+            "title": "Hola",
+            "body": "¿Qué tal?",
+            "audience": "everyone",
+        }
         return door.enqueue(self.conn, Event(**usual | fields)).event_id
 
     def tell(self, *names: str, **fields: Any) -> int:

@@ -31,7 +31,7 @@ def events(conn: psycopg.Connection[Any]) -> int:
 def by_psycopg(dsn: str, *, commit: bool) -> Any:
     """Enqueue by the Python door on a connection of the app's."""
     with psycopg.connect(dsn) as app:
-        made = relevo.enqueue(app, Event("order.shipped", "7", "On its way"))
+        made = relevo.enqueue(app, Event("order.shipped", "7", "On its way", audience="everyone"))
         app.commit() if commit else app.rollback()
     return made.event_id, made.created, made.same_content
 
@@ -61,7 +61,9 @@ def by_sqlalchemy(dsn: str, *, commit: bool) -> Any:
 def by_sqlalchemys_own_connection(dsn: str, *, commit: bool) -> Any:
     """Call the Python door with the connection under SQLAlchemy's, in a transaction of SQLAlchemy's."""
     with alchemy(dsn).connect() as app, app.begin() as transaction:
-        made = relevo.enqueue(app.connection.driver_connection, Event("order.shipped", "7", "On its way"))  # type: ignore[arg-type]
+        made = relevo.enqueue(
+            app.connection.driver_connection, Event("order.shipped", "7", "On its way", audience="everyone")
+        )  # type: ignore[arg-type]
         if not commit:
             transaction.rollback()
     return made.event_id, made.created, made.same_content
@@ -169,8 +171,10 @@ class TestPythonDoor:
         with psycopg.connect(dsn) as app:
             phone = relevo.register(app, relevo.Installation("ExponentPushToken[a]"))
             relevo.set_preference(app, phone, "work", relevo.Preference(keywords=["aseo"]))
-            made = relevo.enqueue(app, Event("t", "1", "t"))
-            relevo.enqueue_many(app, [Event("t", "2", "t"), Event("t", "3", "t")])
+            made = relevo.enqueue(app, Event("t", "1", "t", audience="everyone"))
+            relevo.enqueue_many(
+                app, [Event("t", "2", "t", audience="everyone"), Event("t", "3", "t", audience="everyone")]
+            )
             relevo.cancel(app, made.event_id)
             relevo.complete(app, made.event_id + 1)
             relevo.complete(app, phone)
@@ -186,9 +190,12 @@ class TestPythonDoor:
     def test_whatever_rows_the_connection_makes(self, dsn: str, rows: Any) -> None:
         """An app whose connection returns dictionaries gets the same answers."""
         with psycopg.connect(dsn, row_factory=rows) as app:
-            made = relevo.enqueue(app, Event("t", "1", "t"))
+            made = relevo.enqueue(app, Event("t", "1", "t", audience="everyone"))
             assert isinstance(made.event_id, int)
-            assert (made.created, relevo.enqueue_many(app, [Event("t", "1", "t")])[0].created) == (True, False)
+            assert (made.created, relevo.enqueue_many(app, [Event("t", "1", "t", audience="everyone")])[0].created) == (
+                True,
+                False,
+            )
             status = relevo.get(app, made.event_id)
             assert status is not None
             assert (status.id, status.state) == (made.event_id, "waiting")
@@ -200,10 +207,10 @@ class TestPythonDoor:
     def test_a_failed_call_can_be_caught_in_a_savepoint(self, dsn: str, conn) -> None:
         """What is refused inside a savepoint does not spoil the caller's transaction."""
         with psycopg.connect(dsn) as app:
-            relevo.enqueue(app, Event("t", "1", "t"))
+            relevo.enqueue(app, Event("t", "1", "t", audience="everyone"))
             with pytest.raises(InvalidInputError), app.transaction():
-                relevo.enqueue(app, Event("t", "2", ""))
-            relevo.enqueue(app, Event("t", "3", "t"))
+                relevo.enqueue(app, Event("t", "2", "", audience="everyone"))
+            relevo.enqueue(app, Event("t", "3", "t", audience="everyone"))
         assert events(conn) == 2
 
     def test_the_whole_of_an_event_arrives(self, conn) -> None:

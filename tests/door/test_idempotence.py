@@ -42,25 +42,25 @@ class TestSameAgain:
 
     def test_the_same_content(self, conn) -> None:
         """Said again, it is not created and says the same."""
-        first = relevo.enqueue(conn, Event("t", "1", "Hello", data={"a": 1, "b": None}))
-        again = relevo.enqueue(conn, Event("t", "1", "Hello", data={"b": None, "a": 1}))
+        first = relevo.enqueue(conn, Event("t", "1", "Hello", data={"a": 1, "b": None}, audience="everyone"))
+        again = relevo.enqueue(conn, Event("t", "1", "Hello", data={"b": None, "a": 1}, audience="everyone"))
         assert (first.created, again) == (True, Enqueued(first.event_id, created=False, same_content=True))
 
     def test_other_content(self, conn) -> None:
         """The same key with other content says so, and the first one stands."""
-        first = relevo.enqueue(conn, Event("t", "1", "Hello"))
-        again = relevo.enqueue(conn, Event("t", "1", "Goodbye"))
+        first = relevo.enqueue(conn, Event("t", "1", "Hello", audience="everyone"))
+        again = relevo.enqueue(conn, Event("t", "1", "Goodbye", audience="everyone"))
         assert again == Enqueued(first.event_id, created=False, same_content=False)
         assert conn.execute("select title from relevo.notification_events").fetchall() == [("Hello",)]
 
     def test_the_same_key_of_another_type(self, conn) -> None:
         """Keys are the type's own."""
-        assert relevo.enqueue(conn, Event("a", "1", "t")).created
-        assert relevo.enqueue(conn, Event("b", "1", "t")).created
+        assert relevo.enqueue(conn, Event("a", "1", "t", audience="everyone")).created
+        assert relevo.enqueue(conn, Event("b", "1", "t", audience="everyone")).created
 
     def test_after_its_deadline(self, conn) -> None:
         """A producer that repeats itself after the deadline hears that the event is known, not that it is too late."""
-        event = Event("t", "1", "Hello", ttl_s=60)
+        event = Event("t", "1", "Hello", ttl_s=60, audience="everyone")
         first = relevo.enqueue(conn, event)
         conn.execute(
             "update relevo.notification_events"
@@ -70,13 +70,15 @@ class TestSameAgain:
 
     def test_after_it_has_ended(self, conn) -> None:
         """A cancelled event does not come back by being said again."""
-        first = relevo.enqueue(conn, Event("t", "1", "Hello"))
+        first = relevo.enqueue(conn, Event("t", "1", "Hello", audience="everyone"))
         relevo.cancel(conn, first.event_id)
-        assert relevo.enqueue(conn, Event("t", "1", "Hello")) == Enqueued(first.event_id, created=False)
+        assert relevo.enqueue(conn, Event("t", "1", "Hello", audience="everyone")) == Enqueued(
+            first.event_id, created=False
+        )
 
     def test_twice_in_one_call(self, conn) -> None:
         """In a batch the answers are in order, doubles included."""
-        made = relevo.enqueue_many(conn, [Event("t", key, "t") for key in "abacb"])
+        made = relevo.enqueue_many(conn, [Event("t", key, "t", audience="everyone") for key in "abacb"])
         assert [each.created for each in made] == [True, True, False, True, False]
         assert made[2].event_id == made[0].event_id
         assert made[4].event_id == made[1].event_id
@@ -90,10 +92,10 @@ class TestRaces:
         """Exactly one creates the event and all get its id; if the first ones roll back, the next creates it."""
 
         def work(app: psycopg.Connection[Any], n: int) -> Enqueued:
-            made = relevo.enqueue(app, Event("t", "1", "Hello"))
+            made = relevo.enqueue(app, Event("t", "1", "Hello", audience="everyone"))
             if ending == "rollback" and made.created and n % 2:
                 app.rollback()
-                return relevo.enqueue(app, Event("t", "1", "Hello"))
+                return relevo.enqueue(app, Event("t", "1", "Hello", audience="everyone"))
             return made
 
         results = at_once(dsn, work)
@@ -108,7 +110,7 @@ class TestRaces:
         keys = [str(n) for n in range(100)]
 
         def work(app: psycopg.Connection[Any], n: int) -> list[Enqueued]:
-            return relevo.enqueue_many(app, [Event("t", key, "t") for key in keys[n * 5 :]])
+            return relevo.enqueue_many(app, [Event("t", key, "t", audience="everyone") for key in keys[n * 5 :]])
 
         results = at_once(dsn, work)
         assert all(isinstance(each, list) for each in results), results
@@ -122,7 +124,7 @@ class TestRaces:
             app.autocommit = True
             got = []
             for _ in range(40):
-                made = relevo.enqueue(app, Event("t", "1", "Hello"))
+                made = relevo.enqueue(app, Event("t", "1", "Hello", audience="everyone"))
                 got.append(made.event_id)
                 if n % 2:
                     relevo.delete(app, [made.event_id])
@@ -146,19 +148,19 @@ class TestNotification:
         conn.execute("insert into relevo.cycle_state (cycle, asleep) values ('fanout', true)")
         conn.execute("listen relevo_wake")
         with psycopg.connect(dsn) as app:
-            made = relevo.enqueue_many(app, [Event("t", str(n), "t") for n in range(5_000)])
+            made = relevo.enqueue_many(app, [Event("t", str(n), "t", audience="everyone") for n in range(5_000)])
             assert self.heard(conn) == []
         assert len({each.event_id for each in made}) == 5_000
         assert self.heard(conn) == ["fanout"]
-        relevo.enqueue_many(conn, [Event("t", str(n), "t") for n in range(10)])
+        relevo.enqueue_many(conn, [Event("t", str(n), "t", audience="everyone") for n in range(10)])
         assert self.heard(conn) == [], "nothing new needs nobody"
 
     def test_nobody_is_knocked_at_who_is_awake(self, conn) -> None:
         """While fan-out works no notification is sent: in every commit it would serialise the app's commits."""
         conn.execute("listen relevo_wake")
-        relevo.enqueue(conn, Event("t", "1", "t"))
+        relevo.enqueue(conn, Event("t", "1", "t", audience="everyone"))
         conn.execute("insert into relevo.cycle_state (cycle, asleep) values ('fanout', false)")
-        relevo.enqueue(conn, Event("t", "2", "t"))
+        relevo.enqueue(conn, Event("t", "2", "t", audience="everyone"))
         assert self.heard(conn) == []
 
     def test_what_is_rolled_back_knocks_at_no_door(self, dsn: str, conn) -> None:
@@ -166,10 +168,10 @@ class TestNotification:
         conn.execute("insert into relevo.cycle_state (cycle, asleep) values ('fanout', true)")
         conn.execute("listen relevo_wake")
         with psycopg.connect(dsn) as app:
-            relevo.enqueue(app, Event("t", "1", "t"))
+            relevo.enqueue(app, Event("t", "1", "t", audience="everyone"))
             app.rollback()
         assert self.heard(conn) == []
-        made = relevo.enqueue(conn, Event("t", "1", "t"))
+        made = relevo.enqueue(conn, Event("t", "1", "t", audience="everyone"))
         assert self.heard(conn) == ["fanout"]
         relevo.cancel(conn, made.event_id)
         assert self.heard(conn) == ["fanout"], "an end is work for fan-out as well"

@@ -27,11 +27,13 @@ GIVEN: dict[str, list[Any]] = {
     "body": [None, "", "x" * 2000, "x" * 2001, 7, {}],
     "category": [None, "", "x", "x" * 100, "x" * 101, 7, ["x"]],
     "data": [None, {}, {"a": None}, [], "x", 7, {"a": "x" * 3000}, {"a": "x" * 3500}, {"a": '"' * 1500}],
-    "push": [None, {}, {"sound": "x"}, [], "x", 7, {"a": "ñ" * 1600}, {"a": "ñ" * 1800}],
+    "push": [None, {}, {"sound": "x"}, [], "x", 7, {"richContent": {"image": "ñ" * 1600}}, {"a": 1}, {"badge": True}],
+    "owners": [None, [], ["ana"]],
+    "topics": [None, [], ["a"]],
     "lane": [None, "urgent", "bulk", "fast", "", 7, ["bulk"]],
     "at_most_once": [None, True, False, "true", 1],
     "ttl_s": [None, 1, 60, 60.0, 2419200, 0, -1, 1.5, 2419201, 1e300, "60", True],
-    "audience": [None, "everyone", "matching", "all", 7, ["installations"]],
+    "audience": [None, "everyone", "owners", "matching", "all", 7, ["installations"]],
     "installations": [
         None, [], ["me"], [str(uuid4()).upper()], [str(uuid4())] * 2, [str(uuid4()), None], [str(uuid4()), 7], str(uuid4()), {},
         [f'{uuid4()}", "{uuid4()}'], [[str(uuid4())]], [f"{uuid4()}\n"], [str(uuid4())] * 1000, [str(uuid4())] * 1001, [str(uuid4())] * 100_001,
@@ -68,6 +70,22 @@ class TestPlainEvents:
         changes += [
             {"audience": a, "installations": b} for a, b in product(GIVEN["audience"], GIVEN["installations"][:8])
         ]
+        owners = [
+            [],
+            ["ana"],
+            ["ana", "bea"],
+            [""],
+            [7],
+            [None],
+            ['"'],
+            ["a\\", "b"],
+            ["x" * 200],
+            ["x" * 201],
+            ["ñ"] * 1001,
+            "ana",
+            {},
+        ]
+        changes += [{"audience": "owners", "installations": None, "owners": each} for each in owners]
         for change in changes:
             event = PLAIN | change
             assert is_plain(conn, event | {"matching": None}) is False
@@ -86,8 +104,9 @@ class TestPlainEvents:
             {"scheduled_at": SOON, "deadline_at": SOON},
             {"installations": [str(uuid4()) for _ in range(30)]},
             {"audience": "everyone", "installations": None},
+            {"audience": "owners", "installations": None, "owners": ["ana", "bea"]},
         ]
-        assert [is_plain(conn, PLAIN | fields) for fields in usual] == [True] * 5
+        assert [is_plain(conn, PLAIN | fields) for fields in usual] == [True] * 6
 
     def test_what_is_plain_fits_into_a_push(self, conn) -> None:
         """However the bytes lie, an event that is let through unweighed is not too heavy once rendered."""
@@ -95,7 +114,13 @@ class TestPlainEvents:
             event: dict[str, Any] = PLAIN | {"installations": [str(uuid4())]}
             for count in range(100, 3_500, 25):
                 text = letter * count
-                changed = event | {field: text if field == "body" else {"a": text}}
+                changed = event | {
+                    field: text
+                    if field == "body"
+                    else {"richContent": {"image": text}}
+                    if field == "push"
+                    else {"a": text}
+                }
                 if not is_plain(conn, changed):
                     break
                 event = changed
@@ -109,10 +134,17 @@ class TestAnswers:
 
     def test_new_and_known_ones_mixed(self, conn) -> None:
         """Known ones keep their ids and say whether they say the same; one that comes twice is made once."""
-        old = relevo.enqueue_many(conn, [Event("t", "a", "Hello"), Event("t", "b", "Hello"), Event("u", "a", "Hello")])
+        old = relevo.enqueue_many(
+            conn,
+            [
+                Event("t", "a", "Hello", audience="everyone"),
+                Event("t", "b", "Hello", audience="everyone"),
+                Event("u", "a", "Hello", audience="everyone"),
+            ],
+        )
         again = [
-            Event("t", "c", "Hello"), Event("t", "b", "Goodbye"), Event("t", "a", "Hello"), Event("t", "c", "Goodbye"),
-            Event("u", "c", "Hello"), Event("t", "c", "Hello"), Event("u", "a", "Hello"),
+            Event("t", "c", "Hello", audience="everyone"), Event("t", "b", "Goodbye", audience="everyone"), Event("t", "a", "Hello", audience="everyone"), Event("t", "c", "Goodbye", audience="everyone"),
+            Event("u", "c", "Hello", audience="everyone"), Event("t", "c", "Hello", audience="everyone"), Event("u", "a", "Hello", audience="everyone"),
         ]  # fmt: skip
         made = relevo.enqueue_many(conn, again)
         assert [(each.created, each.same_content) for each in made] == [
@@ -129,7 +161,7 @@ class TestAnswers:
     def test_forgotten_and_retired_ones_are_known(self, conn) -> None:
         """An event that is known by the hash of its key, or whose key alone is left, is not made again."""
         kept, hidden, retired = relevo.enqueue_many(
-            conn, [Event("t", key, "t") for key in ("kept", "hidden", "retired")]
+            conn, [Event("t", key, "t", audience="everyone") for key in ("kept", "hidden", "retired")]
         )
         conn.execute(
             "update relevo.notification_events set event_key = relevo.hidden_key(event_type, event_key), content_hash = ''"
@@ -140,7 +172,9 @@ class TestAnswers:
             " insert into relevo.event_keys (event_type, event_key, event_id, content_hash, month, state)"
             " select event_type, event_key, id, content_hash, '2020-01-01', 'fanned' from gone"
         )
-        made = relevo.enqueue_many(conn, [Event("t", key, "t") for key in ("retired", "new", "hidden", "kept")])
+        made = relevo.enqueue_many(
+            conn, [Event("t", key, "t", audience="everyone") for key in ("retired", "new", "hidden", "kept")]
+        )
         assert made[0] == Enqueued(retired.event_id, created=False, same_content=True)
         assert made[1].created
         assert (made[2].event_id, made[2].created, made[2].same_content) == (hidden.event_id, False, None)
@@ -168,7 +202,12 @@ class TestAnswers:
             "insert into relevo.event_types (event_type, lane, at_most_once, ttl_s) values ('call', 'urgent', true, 60)"
         )
         relevo.enqueue_many(
-            conn, [Event("call", "1", "t"), Event("chat", "1", "t"), Event("call", "2", "t", lane="bulk", ttl_s=9)]
+            conn,
+            [
+                Event("call", "1", "t", audience="everyone"),
+                Event("chat", "1", "t", audience="everyone"),
+                Event("call", "2", "t", lane="bulk", ttl_s=9, audience="everyone"),
+            ],
         )
         rows = conn.execute(
             "select lane, at_most_once, extract(epoch from deadline_at - scheduled_at)::int from relevo.notification_events order by id"
@@ -177,12 +216,14 @@ class TestAnswers:
 
     def test_a_deadline_that_passed_refuses_all(self, conn) -> None:
         """A new event that is too late is refused with its batch; one that is known is not judged again."""
-        late = Event("t", "late", "t", deadline_at=datetime.now(UTC) - timedelta(hours=1))
+        late = Event("t", "late", "t", deadline_at=datetime.now(UTC) - timedelta(hours=1), audience="everyone")
         with pytest.raises(InvalidInputError, match="deadline_at must lie after now and after scheduled_at"):
-            relevo.enqueue_many(conn, [Event("t", "1", "t"), late])
+            relevo.enqueue_many(conn, [Event("t", "1", "t", audience="everyone"), late])
         assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)
-        relevo.enqueue(conn, Event("t", "late", "t"))
-        assert [each.created for each in relevo.enqueue_many(conn, [Event("t", "1", "t"), late])] == [True, False]
+        relevo.enqueue(conn, Event("t", "late", "t", audience="everyone"))
+        assert [
+            each.created for each in relevo.enqueue_many(conn, [Event("t", "1", "t", audience="everyone"), late])
+        ] == [True, False]
 
 
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
@@ -190,7 +231,7 @@ def test_somebody_else_is_at_one_of_them(conn, dsn: str, ending: str) -> None:
     """A batch waits for whoever is writing one of its events: committed, it is theirs; rolled back, it is made here."""
     made: list[Enqueued] = []
     with psycopg.connect(dsn) as other:
-        theirs = relevo.enqueue(other, Event("t", "5", "theirs"))
+        theirs = relevo.enqueue(other, Event("t", "5", "theirs", audience="everyone"))
         with psycopg.connect(dsn, autocommit=True) as mine:
             events = [Event("t", str(n), "mine", audience=[uuid4()]) for n in range(10)]
             thread = threading.Thread(target=lambda: made.extend(relevo.enqueue_many(mine, events)))
@@ -204,7 +245,7 @@ def test_somebody_else_is_at_one_of_them(conn, dsn: str, ending: str) -> None:
     expected = [True] * 10
     if ending == "commit":
         expected[5] = False
-        assert made[5] == Enqueued(theirs.event_id, created=False, same_content=False)
+        assert (made[5].event_id, made[5].created, made[5].same_content) == (theirs.event_id, False, False)
     assert [each.created for each in made] == expected
     rows = conn.execute("select count(*), count(distinct event_id) from relevo.event_audience").fetchone()
     assert rows == (sum(expected), sum(expected))

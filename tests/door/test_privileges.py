@@ -19,8 +19,10 @@ from relevo.db import Database
 from relevo.errors import UsageError
 
 DOOR = {
-    "enqueue", "enqueue_many", "cancel", "complete", "complete_installation", "delete_events", "get_event",
-    "register_installation", "set_preference", "subscribe_news", "read_news", "acknowledge_news",
+    "enqueue", "enqueue_many", "event_id", "get_event", "cancel", "complete", "complete_installation", "complete_owner",
+    "delete_events", "register_installation", "list_installations", "unregister_installation", "unregister_owner",
+    "forget_installation", "forget_owner", "set_preference",
+    "subscribe_news", "read_news", "acknowledge_news",
 }  # fmt: skip
 
 CALLABLE = """

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -135,8 +136,10 @@ async def tell(app: Caller, conn: psycopg.Connection[Any]) -> None:
     assert events(conn) == []
 
     async with app.transaction():
-        made = await app.enqueue(Event("t", "1", "Título ñ :x %s", data={"a": [1, None, "ñ"]}))
-        again, other = await app.enqueue_many([Event("t", "1", "else"), Event("t", "2", "t")])
+        made = await app.enqueue(Event("t", "1", "Título ñ :x %s", data={"a": [1, None, "ñ"]}, audience="everyone"))
+        again, other = await app.enqueue_many(
+            [Event("t", "1", "else", audience="everyone"), Event("t", "2", "t", audience="everyone")]
+        )
         assert (made.created, again.created, again.same_content, other.created) == (True, False, False, True)
         seen = await app.get(made.event_id)
         assert (seen.key, seen.state, seen.raw["title"]) == ("1", "waiting", "Título ñ :x %s")
@@ -144,9 +147,9 @@ async def tell(app: Caller, conn: psycopg.Connection[Any]) -> None:
             await app.wait(made.event_id)
     assert events(conn) == ["1", "2"]
 
-    with pytest.raises(InvalidInputError, match=r"title must .* Nothing was written"):
+    with pytest.raises(InvalidInputError, match=r"deadline_at must lie .* Nothing was written"):
         async with app.transaction():
-            await app.enqueue(Event("t", "3", ""))
+            await app.enqueue(Event("t", "3", "t", deadline_at=datetime(2020, 1, 1, tzinfo=UTC), audience="everyone"))
     assert (await app.wait(made.event_id, timeout_s=0.1)).left_to_send
     assert open_transactions(conn) == 0
     async with app.transaction():
@@ -178,7 +181,7 @@ def test_synchronous_connections(kind: str, dsn: str, conn) -> None:
     with SYNCHRONOUS[kind](dsn) as connection:
         asyncio.run(tell(Caller(connection, relevo), conn))
         with pytest.raises(InvalidInputError, match=r"Write relevo.enqueue\(…\), without await"):
-            asyncio.run(aio.enqueue(connection, Event("t", "1", "t")))
+            asyncio.run(aio.enqueue(connection, Event("t", "1", "t", audience="everyone")))
 
 
 @pytest.mark.parametrize("kind", ASYNCHRONOUS)
@@ -189,7 +192,7 @@ def test_asynchronous_connections(kind: str, dsn: str, conn) -> None:
         async with ASYNCHRONOUS[kind](dsn) as connection:
             await tell(Caller(connection, aio), conn)
             with pytest.raises(InvalidInputError, match=r"Write: await relevo.aio.enqueue"):
-                relevo.enqueue(connection, Event("t", "1", "t"))
+                relevo.enqueue(connection, Event("t", "1", "t", audience="everyone"))
 
     asyncio.run(live())
 
@@ -199,7 +202,7 @@ def test_what_is_no_connection_is_refused(thing: Any) -> None:
     """An object that cannot be used is refused with a sentence that says what can."""
     for verbs in (relevo, aio):
         with pytest.raises(InvalidInputError) as caught:
-            asyncio.run(Caller(thing, verbs).enqueue(Event("t", "1", "t")))
+            asyncio.run(Caller(thing, verbs).enqueue(Event("t", "1", "t", audience="everyone")))
         assert f"cannot use {type(thing).__module__}".replace(" builtins", " ") in str(caught.value)
         for taken in ("psycopg Connection", "SQLAlchemy Connection or Session", "Django", "asyncpg", "AsyncSession"):
             assert taken in str(caught.value)
@@ -211,7 +214,7 @@ def test_another_database_is_refused() -> None:
         sqlalchemy.create_engine("sqlite://").connect() as connection,
         pytest.raises(InvalidInputError, match="leads to sqlite"),
     ):
-        relevo.enqueue(connection, Event("t", "1", "t"))
+        relevo.enqueue(connection, Event("t", "1", "t", audience="everyone"))
 
 
 def test_every_verb_has_its_twin() -> None:

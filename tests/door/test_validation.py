@@ -50,27 +50,50 @@ BAD_EVENTS = [
     (GOOD | {"titel": "x", "bodi": "x"}, "an event has no field bodi, titel"),
     ({k: v for k, v in GOOD.items() if k != "type"}, "type must be given"),
     (GOOD | {"key": " "}, "key must be given"),
-    (GOOD | {"title": None}, "title must be given"),
+    (GOOD | {"title": None}, "an event must say something: give it a title, a body or data"),
+    (GOOD | {"title": " ", "data": {}}, "an event must say something: give it a title, a body or data"),
+    (GOOD | {"type": "relevo.news"}, "type must not begin with relevo., which is for Relevo itself"),
     (GOOD | {"type": "x" * 101}, "type must be text of 1 to 100 characters"),
     (GOOD | {"key": "x" * 301}, "key must be text of 1 to 300 characters"),
     (GOOD | {"key": 7}, "key must be text of 1 to 300 characters"),
-    (GOOD | {"title": "x" * 501}, "title must be text of 1 to 500 characters"),
-    (GOOD | {"title": ["x"]}, "title must be text of 1 to 500 characters"),
+    (GOOD | {"title": "x" * 501}, "title must be text of 0 to 500 characters"),
+    (GOOD | {"title": ["x"]}, "title must be text of 0 to 500 characters"),
     (GOOD | {"body": "x" * 2001}, "body must be text of 0 to 2000 characters"),
     (GOOD | {"category": ""}, "category must be text of 1 to 100 characters"),
     (GOOD | {"category": "x" * 101}, "category must be text of 1 to 100 characters"),
     (GOOD | {"data": [1]}, "data must be a JSON object"),
     (GOOD | {"push": "sound"}, "push must be a JSON object"),
-    (GOOD | {"audience": "all"}, "audience must be everyone, installations or matching"),
-    (GOOD | {"audience": None}, "audience must be everyone, installations or matching"),
-    (GOOD | {"audience": ["everyone"]}, "audience must be everyone, installations or matching"),
+    (
+        GOOD | {"push": {"volume": 1}},
+        "push has no field volume; it may have _contentAvailable, _displayInForeground, badge",
+    ),
+    (GOOD | {"push": {"title": "x"}}, "push has no field title; it may have "),
+    (GOOD | {"push": {"badge": "1"}}, "push.badge must be a whole number between 0 and 2147483647"),
+    (GOOD | {"push": {"sound": {"name": 7}}}, "push.sound.name must be text of 1 to 100 characters"),
+    (GOOD | {"audience": "all"}, "audience must be everyone, installations, owners or matching"),
+    (GOOD | {"audience": None}, "audience must be given: everyone, installations, owners or matching"),
+    (GOOD | {"audience": ["everyone"]}, "audience must be everyone, installations, owners or matching"),
+    (GOOD | {"audience": "owners"}, "owners must be a list exactly when audience is owners"),
+    (GOOD | {"owners": ["ana"]}, "owners must be a list exactly when audience is owners"),
+    (
+        GOOD | {"audience": "owners", "owners": [7]},
+        "owners must be a list of at most 100000 texts of 1 to 200 characters",
+    ),
+    (
+        GOOD | {"audience": "owners", "owners": ["ana", ""]},
+        "owners must be a list of at most 100000 texts of 1 to 200 characters",
+    ),
+    (GOOD | {"topics": ["a"]}, "topics are looked for in preferences: with topics, audience must be matching"),
+    (ABOUT | {"topics": "a"}, "topics must be a list of at most 100 texts of 1 to 100 characters"),
+    (ABOUT | {"topics": ["a"] * 101}, "topics must be a list of at most 100 texts of 1 to 100 characters"),
+    (ABOUT | {"topics": []}, "matching or topics must say what the event is about when audience is matching"),
     (PERSONAL, "installations must be a list exactly when audience is installations"),
     (GOOD | {"installations": [str(uuid4())]}, "installations must be a list exactly when audience is installations"),
-    (PERSONAL | {"installations": []}, "installations must name between 1 and 100000 of them"),
+    (PERSONAL | {"installations": [str(uuid4())] * 100_001}, "installations must name at most 100000 of them"),
     (PERSONAL | {"installations": ["me"]}, "installations must be UUIDs, got me"),
     (PERSONAL | {"installations": [str(uuid4()), None]}, "installations must be UUIDs, got null"),
     (PERSONAL | {"installations": [{"a": 1}]}, 'installations must be UUIDs, got {"a": 1}'),
-    (ABOUT, "matching must say what the event is about when audience is matching"),
+    (ABOUT, "matching or topics must say what the event is about when audience is matching"),
     (ABOUT | {"matching": "aseo"}, "matching must be a JSON object"),
     (ABOUT | {"matching": {"words": "aseo"}}, "matching has no field words"),
     (
@@ -138,7 +161,19 @@ class TestEvents:
 
     def test_null_leaves_a_field_open(self, conn) -> None:
         """Null in an optional field is as good as leaving it out."""
-        optional = ("body", "data", "push", "installations", "matching", "category", "lane", "at_most_once", "ttl_s")
+        optional = (
+            "body",
+            "data",
+            "push",
+            "installations",
+            "owners",
+            "topics",
+            "matching",
+            "category",
+            "lane",
+            "at_most_once",
+            "ttl_s",
+        )
         nulls = dict.fromkeys([*optional, "scheduled_at", "deadline_at", "licitacion_id"])
         about = {"rubros": None, "region": None, "tipo": None, "monto": None, "moneda": None, "text": None}
         for left_out, null in [(GOOD, GOOD | nulls), (ABOUT | {"matching": {}}, ABOUT | {"matching": about})]:
@@ -158,23 +193,23 @@ class TestEvents:
 
     def test_one_bad_event_spoils_the_batch(self, conn) -> None:
         """A batch is one statement: nothing half-written."""
-        events = [Event("t", str(n), "x" * (501 if n == 7 else 5)) for n in range(10)]
-        with pytest.raises(InvalidInputError, match="title must be text of 1 to 500 characters"):
+        events = [Event("t", str(n), "x" * (501 if n == 7 else 5), audience="everyone") for n in range(10)]
+        with pytest.raises(InvalidInputError, match="title must be text of 0 to 500 characters"):
             relevo.enqueue_many(conn, events)
         assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)
 
     def test_python_hears_a_sentence_and_a_next_step(self, conn) -> None:
         """The Python door raises InvalidInputError with the complaint and a hint, and a naive time is one of them."""
         with pytest.raises(InvalidInputError) as caught:
-            relevo.enqueue(conn, Event("t", "1", "Hello", scheduled_at=datetime(2030, 1, 1)))  # noqa: DTZ001 that is the fault
-        assert caught.value.message.startswith("scheduled_at must be a time with its zone")
+            relevo.enqueue(conn, Event("t", "1", "Hello", scheduled_at=datetime(2030, 1, 1), audience="everyone"))  # noqa: DTZ001 that is the fault
+        assert caught.value.message.startswith("scheduled_at must be a datetime with its zone")
         assert caught.value.hint
 
     def test_a_time_means_the_same_in_every_session(self, conn) -> None:
         """What is stored does not depend on the session's time zone or date style."""
         conn.execute("set timezone to 'Asia/Tokyo'; set datestyle to 'SQL, DMY'")
         at = "2030-02-01T10:00:00-03:00"
-        relevo.enqueue(conn, Event("t", "1", "Hello", scheduled_at=datetime.fromisoformat(at)))
+        relevo.enqueue(conn, Event("t", "1", "Hello", scheduled_at=datetime.fromisoformat(at), audience="everyone"))
         stored = conn.execute(
             "select extract(epoch from scheduled_at)::bigint from relevo.notification_events"
         ).fetchone()

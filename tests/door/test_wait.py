@@ -34,7 +34,7 @@ class TestWait:
         """It sees the event through fan-out and settlement and returns as soon as nothing is left."""
         add_phones(conn, 3)
         with psycopg.connect(dsn, autocommit=autocommit) as caller:
-            made = relevo.enqueue(caller, Event("t", "1", "t"))
+            made = relevo.enqueue(caller, Event("t", "1", "t", audience="everyone"))
             caller.commit()
             worker = build()
 
@@ -57,7 +57,7 @@ class TestWait:
 
     def test_the_time_is_over(self, dsn: str, conn, autocommit: bool) -> None:
         """When the time is over it returns how far the event is, and not much later."""
-        made = relevo.enqueue(conn, Event("t", "1", "t"))
+        made = relevo.enqueue(conn, Event("t", "1", "t", audience="everyone"))
         with psycopg.connect(dsn, autocommit=autocommit) as caller:
             began = time.monotonic()
             status = relevo.wait(caller, made.event_id, timeout_s=0.3)
@@ -69,7 +69,7 @@ class TestWait:
     def test_not_inside_a_transaction(self, dsn: str, autocommit: bool) -> None:
         """An event that is not committed can never be sent: waiting for it is refused, and the transaction stands."""
         with psycopg.connect(dsn, autocommit=autocommit) as caller, caller.transaction():
-            made = relevo.enqueue(caller, Event("t", "1", "t"))
+            made = relevo.enqueue(caller, Event("t", "1", "t", audience="everyone"))
             with pytest.raises(InvalidInputError, match="outside a transaction"):
                 relevo.wait(caller, made.event_id)
             assert relevo.get(caller, made.event_id) is not None
@@ -89,7 +89,7 @@ class TestWhatIsLeft:
     def test_confirmed_is_more_than_sent(self, conn, build) -> None:
         """`until="confirmed"` waits for the receipts too."""
         add_phones(conn, 2)
-        made = relevo.enqueue(conn, Event("t", "1", "t"))
+        made = relevo.enqueue(conn, Event("t", "1", "t", audience="everyone"))
         app = build()
         fan_out(app)
         settle(app, "sent")
@@ -103,7 +103,7 @@ class TestWhatIsLeft:
     def test_a_retry_is_left_to_send(self, conn, build) -> None:
         """A delivery that is to be tried again is not through."""
         add_phones(conn, 1)
-        made = relevo.enqueue(conn, Event("t", "1", "t"))
+        made = relevo.enqueue(conn, Event("t", "1", "t", audience="everyone"))
         app = build()
         fan_out(app)
         settle(app, "retryable")
@@ -115,7 +115,7 @@ class TestWhatIsLeft:
         """Cancelled before its fan-out nothing is left; with open deliveries they are swept first."""
         add_phones(conn, 1)
         app = build()
-        early, late = (relevo.enqueue(conn, Event("t", key, "t")).event_id for key in "12")
+        early, late = (relevo.enqueue(conn, Event("t", key, "t", audience="everyone")).event_id for key in "12")
         relevo.cancel(conn, early)
         status = relevo.wait(conn, early, timeout_s=5)
         assert status is not None
@@ -132,7 +132,7 @@ class TestWhatIsLeft:
 
     def test_the_raw_answer_tells_the_rest(self, conn) -> None:
         """What is not a field of its own is in `raw`, as the SQL function tells it."""
-        made = relevo.enqueue(conn, Event("t", "1", "Title", "Body", category="c"))
+        made = relevo.enqueue(conn, Event("t", "1", "Title", "Body", category="c", audience="everyone"))
         status = relevo.get(conn, made.event_id)
         assert status is not None
         assert (status.type, status.key, status.deliveries) == ("t", "1", {})

@@ -40,7 +40,7 @@ class TestCancel:
     def test_before_its_fan_out(self, build, conn) -> None:
         """An event cancelled while it waits makes no delivery."""
         add_phones(conn, 3)
-        made = door.enqueue(conn, Event("notice", "1", "t"))
+        made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         assert door.cancel(conn, made.event_id, "a mistake")
         fan_out_to_the_end(build())
         assert reached(conn, made.event_id) == []
@@ -50,7 +50,7 @@ class TestCancel:
     def test_between_slices(self, build, conn) -> None:
         """No further slice is made, and what was made ends cancelled, batch by batch, with the counts following."""
         add_phones(conn, 20)
-        made = door.enqueue(conn, Event("notice", "1", "t"))
+        made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         app = build(fanout_slice_size=4)
         for _ in range(3):
             one_step(app)
@@ -68,7 +68,7 @@ class TestCancel:
     def test_during_a_slice_it_takes_turns(self, build, conn, dsn) -> None:
         """A cancel waits for the slice in hand, that slice stands, and there is no further one."""
         add_phones(conn, 9)
-        made = door.enqueue(conn, Event("notice", "1", "t"))
+        made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         conn.execute(
             """
             create function hold() returns trigger language plpgsql
@@ -102,7 +102,7 @@ class TestCancel:
     def test_a_cancel_under_way_is_passed_by(self, build, conn, dsn) -> None:
         """While a cancel is not committed its event is not sliced; rolled back, it goes on as if nothing had been."""
         phones = add_phones(conn, 3)
-        made = door.enqueue(conn, Event("notice", "1", "t"))
+        made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         app = build()
         with psycopg.connect(dsn) as other:
             assert door.cancel(other, made.event_id)
@@ -114,7 +114,7 @@ class TestCancel:
     def test_what_is_claimed_is_its_holders(self, build, conn) -> None:
         """Claimed deliveries are not touched; handed back, they are swept in a later round."""
         add_phones(conn, 5)
-        made = door.enqueue(conn, Event("notice", "1", "t"))
+        made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         app = build()
         fan_out(app)
         claim = app.claims.claim("dispatch", "default", "bulk", limit=2)
@@ -132,7 +132,7 @@ class TestCancel:
     def test_what_its_holder_sent_stays_sent(self, build, conn) -> None:
         """A push that was on its way keeps its ticket, and the event's counts tell both."""
         add_phones(conn, 3)
-        made = door.enqueue(conn, Event("notice", "1", "t"))
+        made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         app = build()
         fan_out(app)
         claim = app.claims.claim("dispatch", "default", "bulk", limit=1)
@@ -154,7 +154,7 @@ class TestCancel:
     def test_waiting_for_a_holder_is_no_run(self, build, conn) -> None:
         """A round that finds nothing but claimed deliveries left is idle and writes no row."""
         add_phones(conn, 1)
-        made = door.enqueue(conn, Event("notice", "1", "t"))
+        made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         app = build()
         fan_out(app)
         assert app.claims.claim("dispatch", "default", "bulk") is not None
@@ -167,10 +167,10 @@ class TestCancel:
         """One round ends everything that nobody holds, however many events in front of it are held."""
         add_phones(conn, 2)
         app = build()
-        held = [door.enqueue(conn, Event("notice", f"held {n}", "t")).event_id for n in range(3)]
+        held = [door.enqueue(conn, Event("notice", f"held {n}", "t", audience="everyone")).event_id for n in range(3)]
         fan_out(app)
         claim = app.claims.claim("dispatch", "default", "bulk")
-        free = [door.enqueue(conn, Event("notice", f"free {n}", "t")).event_id for n in range(3)]
+        free = [door.enqueue(conn, Event("notice", f"free {n}", "t", audience="everyone")).event_id for n in range(3)]
         fan_out(app)
         assert claim is not None
         for event_id in [*held, *free]:
@@ -180,7 +180,7 @@ class TestCancel:
 
     def test_only_once_and_only_what_is_there(self, conn) -> None:
         """The second end says False and changes nothing; so does the end of an event that never was."""
-        made = door.enqueue(conn, Event("notice", "1", "t"))
+        made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         assert door.cancel(conn, made.event_id, "first")
         assert not door.cancel(conn, made.event_id, "second")
         assert not door.complete(conn, made.event_id, "third")
@@ -191,7 +191,7 @@ class TestCancel:
     def test_the_fleet_sweeps_together(self, build, conn) -> None:
         """Two workers end the deliveries of many events without a double count or a deadlock."""
         add_phones(conn, 10)
-        made = door.enqueue_many(conn, [Event("notice", str(n), "t") for n in range(20)])
+        made = door.enqueue_many(conn, [Event("notice", str(n), "t", audience="everyone") for n in range(20)])
         apps = [build(worker_id=name, fanout_slice_size=3) for name in ("a", "b")]
         fan_out_to_the_end(apps[0])
         for each in made:
@@ -214,7 +214,7 @@ class TestComplete:
     def test_an_event(self, build, conn) -> None:
         """A completed event ends like a cancelled one, under its own name."""
         add_phones(conn, 3)
-        made = door.enqueue(conn, Event("notice", "1", "t"))
+        made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         app = build()
         fan_out(app)
         assert door.complete(conn, made.event_id, "read in the app")
@@ -226,12 +226,12 @@ class TestComplete:
     def test_an_installation(self, build, conn) -> None:
         """All that was made for one installation until now may not be sent any more; others and later ones may."""
         phones = add_phones(conn, 2)
-        door.enqueue(conn, Event("notice", "1", "t"))
+        door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         app = build()
         fan_out(app)
         assert door.complete(conn, phones[0], "read in the app")
         assert not door.complete(conn, uuid4())
-        door.enqueue(conn, Event("notice", "2", "t"))
+        door.enqueue(conn, Event("notice", "2", "t", audience="everyone"))
         fan_out(app)
         claim = app.claims.claim("dispatch", "default", "bulk")
         assert claim is not None
@@ -268,7 +268,7 @@ class TestDelete:
     def test_between_slices(self, build, conn) -> None:
         """A deleted event is not sliced on."""
         add_phones(conn, 6)
-        made = door.enqueue(conn, Event("notice", "1", "t"))
+        made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         app = build(fanout_slice_size=2)
         one_step(app)
         assert door.delete(conn, [made.event_id]) == 1
@@ -278,7 +278,7 @@ class TestDelete:
     def test_in_flight_work_finds_nothing(self, build, conn) -> None:
         """A claim on deleted deliveries may send nothing, settles nothing, and ends without a trace."""
         add_phones(conn, 3)
-        made = door.enqueue(conn, Event("notice", "1", "t"))
+        made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         app = build()
         fan_out(app)
         claim = app.claims.claim("dispatch", "default", "bulk")
@@ -299,7 +299,7 @@ class TestDelete:
                 "insert into relevo.device_installations (installation_id, token) values (%s, %s)",
                 [UUID(int=number), f"ExponentPushToken[{number}]"],
             )
-        made = door.enqueue(conn, Event("notice", "1", "t"))
+        made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         fan_out(build())
         ids = [row[0] for row in conn.execute("select id from relevo.notification_deliveries order by id").fetchall()]
         lock = "select from relevo.notification_deliveries where id = %s for update"
@@ -321,7 +321,7 @@ class TestDelete:
     def test_it_waits_for_a_reaper_that_folds(self, build, conn, dsn) -> None:
         """Counts that are being folded while their event is deleted do not stay behind."""
         add_phones(conn, 1)
-        made = door.enqueue(conn, Event("notice", "1", "t"))
+        made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         fan_out(build())
 
         def delete() -> None:
@@ -343,7 +343,7 @@ class TestDelete:
         add_phones(conn, 300)
         app = build()
         for n in range(5):
-            made = door.enqueue(conn, Event("notice", str(n), "t"))
+            made = door.enqueue(conn, Event("notice", str(n), "t", audience="everyone"))
             fan_out(app)
             claims = [app.claims.claim("dispatch", "default", "bulk", limit=100) for _ in range(3)]
             faults: list[BaseException] = []
@@ -375,7 +375,7 @@ class TestDelete:
 def test_an_end_that_is_rolled_back_never_was(build, conn, dsn, ending: Any) -> None:
     """Cancel and complete belong to the caller's transaction."""
     phones = add_phones(conn, 2)
-    made = door.enqueue(conn, Event("notice", "1", "t"))
+    made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
     with psycopg.connect(dsn) as other:
         assert ending(other, made.event_id)
         other.rollback()

@@ -30,7 +30,7 @@ class TestAudience:
     def test_everyone_means_every_installation_that_may_receive(self, build, conn) -> None:
         """Preferences play no part in an event for everyone."""
         phones = add_phones(conn, 5)
-        made = door.enqueue(conn, Event("notice", "1", "Hello"))
+        made = door.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
         fan_out(build())
         assert reached(conn, made.event_id) == phones
 
@@ -101,7 +101,7 @@ class TestAudience:
         """Type, lane, policy and deadline come from the event, project and provider from the installation."""
         add_phones(conn, 1, project="other", provider="sandbox")
         until = datetime.now(UTC) + timedelta(hours=1)
-        event = Event("call", "1", "Ring", lane="urgent", at_most_once=True, deadline_at=until)
+        event = Event("call", "1", "Ring", lane="urgent", at_most_once=True, deadline_at=until, audience="everyone")
         made = door.enqueue(conn, event)
         fan_out(build())
         row = conn.execute(
@@ -116,8 +116,8 @@ class TestAudience:
         conn.execute(
             "insert into relevo.event_types (event_type, lane, at_most_once, ttl_s) values ('call', 'urgent', true, 60)"
         )
-        door.enqueue(conn, Event("call", "1", "Ring"))
-        door.enqueue(conn, Event("call", "2", "Ring", lane="bulk", at_most_once=False, ttl_s=120))
+        door.enqueue(conn, Event("call", "1", "Ring", audience="everyone"))
+        door.enqueue(conn, Event("call", "2", "Ring", lane="bulk", at_most_once=False, ttl_s=120, audience="everyone"))
         rows = conn.execute(
             "select lane, at_most_once, extract(epoch from deadline_at - scheduled_at)::int"
             " from relevo.notification_events order by id"
@@ -131,7 +131,7 @@ class TestSlices:
     def test_slices_add_up(self, build, conn) -> None:
         """Each step makes one slice, and the last one closes the fan-out."""
         phones = add_phones(conn, 8)
-        made = door.enqueue(conn, Event("notice", "1", "Hello"))
+        made = door.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
         app = build(fanout_slice_size=3)
         for expected in (3, 6, 8):
             assert one_step(app).more
@@ -158,7 +158,7 @@ class TestSlices:
     def test_a_slice_that_is_undone_is_made_again(self, build, conn) -> None:
         """A failure at any slice's commit leaves the slices before it, and a restart ends with one delivery each."""
         phones = add_phones(conn, 8)
-        made = door.enqueue(conn, Event("notice", "1", "Hello"))
+        made = door.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
         conn.execute(
             """
             create function break_it() returns trigger language plpgsql as $$ begin raise 'lights out'; end $$;
@@ -182,13 +182,13 @@ class TestSlices:
     def test_who_registers_later_is_not_in(self, build, conn) -> None:
         """The audience is whoever was registered when fan-out began."""
         phones = add_phones(conn, 4)
-        made = door.enqueue(conn, Event("notice", "1", "Hello"))
+        made = door.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
         app = build(fanout_slice_size=3)
         one_step(app)
         late = door.register(conn, door.Installation("ExponentPushToken[late]"))
         fan_out_to_the_end(app)
         assert reached(conn, made.event_id) == phones
-        again = door.enqueue(conn, Event("notice", "2", "Hello"))
+        again = door.enqueue(conn, Event("notice", "2", "Hello", audience="everyone"))
         fan_out_to_the_end(app)
         assert reached(conn, again.event_id) == [*phones, late]
 
@@ -208,7 +208,7 @@ class TestSlices:
     def test_the_day_is_written_once(self, build, conn) -> None:
         """An event that fans out over midnight keeps the day on which it began."""
         add_phones(conn, 4)
-        made = door.enqueue(conn, Event("notice", "1", "Hello"))
+        made = door.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
         app = build(fanout_slice_size=3)
         one_step(app)
         yesterday = datetime.now(UTC).date() - timedelta(days=1)
@@ -222,7 +222,7 @@ class TestSlices:
     def test_a_missing_partition_is_made(self, build, conn) -> None:
         """If the month of an event's day has no partition, fan-out makes it before its slice."""
         add_phones(conn, 2)
-        made = door.enqueue(conn, Event("notice", "1", "Hello"))
+        made = door.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
         conn.execute(DROP_THE_MONTH)
         fan_out(build())
         assert len(reached(conn, made.event_id)) == 2
@@ -230,7 +230,7 @@ class TestSlices:
     def test_what_is_there_already_is_stepped_aside_for(self, build, conn) -> None:
         """If a delivery of the slice exists, only the missing ones are made; both numbers are told."""
         phones = add_phones(conn, 5)
-        made = door.enqueue(conn, Event("notice", "1", "Hello"))
+        made = door.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
         conn.execute(
             """
             insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type)
@@ -253,11 +253,22 @@ class TestOrder:
         add_phones(conn, 1)
         now = datetime.now(UTC)
         events = [
-            Event("notice", "late", "t", scheduled_at=now - timedelta(minutes=1)),
-            Event("notice", "early", "t", scheduled_at=now - timedelta(minutes=2)),
-            Event("call", "urgent late", "t", lane="urgent", scheduled_at=now - timedelta(seconds=1)),
-            Event("call", "urgent early", "t", lane="urgent", scheduled_at=now - timedelta(seconds=2)),
-            Event("call", "urgent later on", "t", lane="urgent", scheduled_at=now + timedelta(hours=1)),
+            Event("notice", "late", "t", scheduled_at=now - timedelta(minutes=1), audience="everyone"),
+            Event("notice", "early", "t", scheduled_at=now - timedelta(minutes=2), audience="everyone"),
+            Event(
+                "call", "urgent late", "t", lane="urgent", scheduled_at=now - timedelta(seconds=1), audience="everyone"
+            ),
+            Event(
+                "call", "urgent early", "t", lane="urgent", scheduled_at=now - timedelta(seconds=2), audience="everyone"
+            ),
+            Event(
+                "call",
+                "urgent later on",
+                "t",
+                lane="urgent",
+                scheduled_at=now + timedelta(hours=1),
+                audience="everyone",
+            ),
         ]
         keys = {made.event_id: event.key for made, event in zip(door.enqueue_many(conn, events), events, strict=True)}
         app = build()
@@ -272,7 +283,9 @@ class TestOrder:
     def test_a_scheduled_event_waits_for_its_time(self, build, conn) -> None:
         """Before its time nothing is made and the run is idle; when it is due it goes out like any other."""
         add_phones(conn, 2)
-        made = door.enqueue(conn, Event("notice", "1", "t", scheduled_at=datetime.now(UTC) + timedelta(hours=1)))
+        made = door.enqueue(
+            conn, Event("notice", "1", "t", scheduled_at=datetime.now(UTC) + timedelta(hours=1), audience="everyone")
+        )
         app = build()
         assert fan_out(app).outcome == "idle"
         assert event_row(conn, made.event_id)["state"] == "waiting"
@@ -283,7 +296,7 @@ class TestOrder:
     def test_too_late_is_said_and_nothing_made(self, build, conn) -> None:
         """An event whose deadline passed before its fan-out ends with a reason and without a delivery."""
         add_phones(conn, 2)
-        made = door.enqueue(conn, Event("notice", "1", "t", ttl_s=60))
+        made = door.enqueue(conn, Event("notice", "1", "t", ttl_s=60, audience="everyone"))
         conn.execute(
             "update relevo.notification_events"
             " set scheduled_at = now() - interval '2 minutes', deadline_at = now() - interval '1 minute'"
@@ -300,7 +313,7 @@ class TestOrder:
     def test_too_late_in_the_midst_makes_no_more(self, build, conn) -> None:
         """A deadline that passes between two slices ends the fan-out: what was made stays, no more is, and it says so."""
         phones = add_phones(conn, 7)
-        made = door.enqueue(conn, Event("notice", "1", "t", ttl_s=60))
+        made = door.enqueue(conn, Event("notice", "1", "t", ttl_s=60, audience="everyone"))
         app = build(fanout_slice_size=3)
         one_step(app)
         conn.execute(
@@ -335,7 +348,7 @@ class TestTelling:
     def test_counts_are_in_the_run(self, build, conn) -> None:
         """The run's row tells targets and deliveries, to be selected as the seed's columns."""
         add_phones(conn, 7)
-        door.enqueue_many(conn, [Event("notice", str(n), "t") for n in range(3)])
+        door.enqueue_many(conn, [Event("notice", str(n), "t", audience="everyone") for n in range(3)])
         report = fan_out(build(fanout_slice_size=3))
         row = conn.execute(
             "select cycle, outcome, targets_selected, deliveries_created, counts from relevo.worker_runs where id = %s",
@@ -352,7 +365,7 @@ class TestTelling:
     def test_progress_adds_up_without_counting(self, build, conn) -> None:
         """An event tells how many deliveries it has from the slices' own notes, even if nobody can count them."""
         add_phones(conn, 7)
-        made = door.enqueue(conn, Event("notice", "1", "t"))
+        made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         app = build(fanout_slice_size=3)
         reported = []
         for _ in range(3):
@@ -370,7 +383,7 @@ class TestTelling:
     def test_folding_changes_nothing(self, build, conn) -> None:
         """What an event tells is the same before, between and after the reaper folds the slices' notes."""
         add_phones(conn, 4)
-        made = door.enqueue(conn, Event("notice", "1", "t"))
+        made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         app = build(fanout_slice_size=1)
         for count in range(1, 5):
             one_step(app)
@@ -383,7 +396,7 @@ class TestTelling:
 
     def test_folding_goes_on_until_nothing_is_left(self, build, conn) -> None:
         """One run of the reaper folds all there is, however many batches that takes."""
-        made = door.enqueue(conn, Event("notice", "1", "t"))
+        made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         conn.execute(
             """
             insert into relevo.event_progress_deltas (event_id, status, deliveries)
@@ -401,14 +414,14 @@ class TestTelling:
         add_phones(conn, 4)
         conn.execute("listen relevo_wake")
         app = build(fanout_slice_size=3)
-        door.enqueue(conn, Event("notice", "awake", "t"))
+        door.enqueue(conn, Event("notice", "awake", "t", audience="everyone"))
         fan_out_to_the_end(app)
         assert heard(conn) == []
         conn.execute("insert into relevo.cycle_state (cycle, asleep) values ('dispatch', true)")
         door.enqueue(conn, Event("notice", "for nobody", "t", audience=[uuid4()]))
         one_step(app)
         assert heard(conn) == []
-        door.enqueue(conn, Event("notice", "asleep", "t"))
+        door.enqueue(conn, Event("notice", "asleep", "t", audience="everyone"))
         one_step(app)
         assert heard(conn) == ["dispatch"]
 
@@ -457,7 +470,7 @@ class TestFleet:
     def test_an_event_in_hand_is_passed_by(self, build, conn, dsn) -> None:
         """While another replica is at an event, the next one is taken, and nobody waits."""
         add_phones(conn, 1)
-        first, second = door.enqueue_many(conn, [Event("notice", str(n), "t") for n in range(2)])
+        first, second = door.enqueue_many(conn, [Event("notice", str(n), "t", audience="everyone") for n in range(2)])
         with psycopg.connect(dsn) as other:
             other.execute("select from relevo.notification_events where id = %s for update", [first.event_id])
             fan_out(build())
@@ -468,7 +481,7 @@ class TestFleet:
     def test_missing_partitions_are_made_by_two_at_once(self, build, conn) -> None:
         """Two workers that miss the same month both go on."""
         phones = add_phones(conn, 3)
-        made = door.enqueue_many(conn, [Event("notice", str(n), "t") for n in range(10)])
+        made = door.enqueue_many(conn, [Event("notice", str(n), "t", audience="everyone") for n in range(10)])
         conn.execute(DROP_THE_MONTH)
         apps = [build(worker_id=name) for name in ("a", "b")]
         threads = [threading.Thread(target=fan_out, args=[app]) for app in apps]

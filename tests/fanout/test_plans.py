@@ -84,7 +84,7 @@ def test_the_claim_after_a_burst_reads_what_it_takes(build, conn) -> None:
     add_phones(conn, 60_000)
     app = build(fanout_slice_size=10_000)
     fan_out_and_finish(conn, app, "old news, after which the planner knows of nothing that is open")
-    made = door.enqueue(conn, Event("notice", "1", "t"))
+    made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
     fan_out_to_the_end(app)
     assert event_row(conn, made.event_id)["deliveries_created"] == 60_000
     batch = app.settings.outbox_batch_size
@@ -125,7 +125,7 @@ def fan_out_and_finish(conn: psycopg.Connection[Any], app: App, key: str) -> Non
 def test_ending_a_small_event_among_many_goes_by_the_event(build, conn) -> None:
     """Ending the deliveries of a small event, and looking whether any is left, does not read those of the others."""
     add_phones(conn, 20_000)
-    door.enqueue(conn, Event("notice", "big", "t"))
+    door.enqueue(conn, Event("notice", "big", "t", audience="everyone"))
     small = door.enqueue(conn, Event("notice", "small", "t", audience=add_phones(conn, 5)))
     fan_out_to_the_end(build())
     day = event_row(conn, small.event_id)["event_day"]

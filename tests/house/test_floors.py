@@ -30,7 +30,7 @@ HOUSE = """
     embedded  sandbox                       the embedded parts
     db  queries  migrate  instance          the door to PostgreSQL
     config  logs                            only config reads the environment
-    model  ports  errors  retry_after  cron  proxies  addresses  needs_server   words
+    model  ports  errors  checking  retry_after  cron  proxies  addresses  needs_server   words
 """
 FLOORS = [re.split(r"\s{3,}", line.strip())[0].split() for line in HOUSE.strip().splitlines()]
 HEIGHT = {room: -depth for depth, floor in enumerate(FLOORS) for room in floor}

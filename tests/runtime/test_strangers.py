@@ -29,7 +29,9 @@ def test_a_locked_claim_does_not_stop_the_reaper(build, conn, dsn) -> None:
 def test_a_poisoned_event_does_not_stop_fan_out(build, conn) -> None:
     """An event that cannot be fanned out is named in its run and passed by; those behind it get their deliveries."""
     door.register(conn, door.Installation("ExponentPushToken[a]"))
-    bad, good = (door.enqueue(conn, Event("notice", key, "Hello")).event_id for key in ("bad", "good"))
+    bad, good = (
+        door.enqueue(conn, Event("notice", key, "Hello", audience="everyone")).event_id for key in ("bad", "good")
+    )
     conn.execute(
         f"alter table relevo.notification_deliveries add constraint poison check (notification_event_id <> {bad})"
     )
@@ -44,7 +46,7 @@ def test_a_poisoned_event_does_not_stop_fan_out(build, conn) -> None:
 def test_a_burst_does_not_disturb_a_vacuum(build, conn) -> None:
     """After a burst fan-out asks for no statistics: autovacuum would give way, and no plan depends on them."""
     add_phones(conn, 10_000)
-    event = door.enqueue(conn, Event("notice", "1", "Hello")).event_id
+    event = door.enqueue(conn, Event("notice", "1", "Hello", audience="everyone")).event_id
     fan_out_to_the_end(build())
     assert door.get(conn, event).deliveries == {"pending": 10_000}
     asked = "select sum(analyze_count) from pg_stat_user_tables where relname like 'notification_deliveries%'"

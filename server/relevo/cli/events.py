@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -45,18 +46,24 @@ def _shown(text: str) -> str:
 def enqueue(  # noqa: PLR0917 typer options
     event_type: Annotated[str, typer.Argument(metavar="TYPE", help="The event's type.")],
     key: Annotated[str, typer.Argument(help="Its key: the same type and key again is the same event.")],
-    title: Annotated[str, typer.Option(help="What the push says first.")],
+    title: Annotated[str, typer.Option(help="What the push says first; without title and body it is silent.")] = "",
     body: Annotated[str, typer.Option(help="What it says then.")] = "",
-    to: Annotated[
-        list[UUID] | None, typer.Option(help="An installation; may be given again. Without: everyone.")
-    ] = None,
+    to: Annotated[list[UUID] | None, typer.Option(help="For this installation; may be given again.")] = None,
+    owner: Annotated[list[str] | None, typer.Option(help="For this owner's phones; may be given again.")] = None,
+    topic: Annotated[list[str] | None, typer.Option(help="For those who asked for it; may be given again.")] = None,
+    everyone: Annotated[bool, typer.Option("--everyone", help="For everyone.")] = False,
     category: Annotated[str | None, typer.Option(help="Those who opted out of it are left out.")] = None,
     at: Annotated[datetime | None, typer.Option(help="When to send it (UTC); default now.")] = None,
     ttl_s: Annotated[int | None, typer.Option(min=1, max=2_419_200, help="Seconds until it is pointless.")] = None,
     urgent: Annotated[bool, typer.Option("--urgent", help="Overtakes what is not.")] = False,
     data: Annotated[str, typer.Option(help="A JSON object for the app.")] = "{}",
 ) -> None:
-    """Enqueue an event for everyone, or for given installations."""
+    """Enqueue an event for given installations, owners, those who asked for a topic, or everyone.
+
+    \b
+    relevo enqueue order.shipped 17 --title "On its way" --owner user-7
+    relevo enqueue notice 2026-11 --title "New terms" --everyone
+    """
     settings = load_settings()
     event = door.Event(
         event_type,
@@ -64,7 +71,8 @@ def enqueue(  # noqa: PLR0917 typer options
         title,
         body,
         data=_json_object(data),
-        audience=tuple(to) if to else "everyone",
+        audience=_audience(to or (), owner or (), topic or (), everyone=everyone),
+        topics=topic or (),
         category=category,
         lane="urgent" if urgent else None,
         scheduled_at=at.replace(tzinfo=UTC) if at else None,
@@ -81,6 +89,19 @@ def enqueue(  # noqa: PLR0917 typer options
         out.print(f"Enqueued as event {done.event_id}.")
     else:
         out.print(f"Event {done.event_id} has this type and key already, {_COMPARED[done.same_content]}.")
+
+
+def _audience(to: Sequence[UUID], owners: Sequence[str], topics: Sequence[str], *, everyone: bool) -> door.Audience:
+    """Return the one audience that was given; none is not everyone."""
+    given = [bool(to), bool(owners), bool(topics), everyone]
+    if sum(given) != 1:
+        raise UsageError(
+            "An event needs exactly one audience.",
+            hint="Say --to INSTALLATION, --owner OWNER, --topic TOPIC or --everyone.",
+        )
+    if everyone:
+        return "everyone"
+    return tuple(to) if to else door.Owners(*owners) if owners else door.Matching()
 
 
 def _json_object(text: str) -> dict[str, Any]:

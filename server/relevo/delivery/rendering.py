@@ -52,16 +52,25 @@ def draft(content: Content, lane: Lane, *, ios: bool) -> Draft:
     """Write down what an event says to every phone of one kind.
 
     A repeat replaces what is shown already: by its tag on Android, by its collapse id on iOS (on Android that would
-    only use up the few keys a phone has).
+    only use up the few keys a phone has). An event without a word is for the app alone: nothing is shown or heard.
     """
-    fields = {
-        "sound": "default",
-        "priority": "high" if lane == "urgent" else "default",
-        "collapseId" if ios else "tag": f"relevo-{content.id}",
-        **content.push,
-        "title": content.title,
-        "body": content.body,
-    }
+    if content.title.strip() or content.body.strip():
+        fields = {
+            "sound": "default",
+            "priority": "high" if lane == "urgent" else "default",
+            "collapseId" if ios else "tag": f"relevo-{content.id}",
+            **content.push,
+            "title": content.title,
+            "body": content.body,
+        }
+    else:
+        # Apple takes a push for the app alone only at normal priority
+        quiet = (
+            {"_contentAvailable": True, "priority": "normal"}
+            if ios
+            else {"priority": "high" if lane == "urgent" else "normal"}
+        )
+        fields = {**quiet, **content.push}
     wished = fields.pop("ttl", None)
     sane = isinstance(wished, int | float) and not isinstance(wished, bool) and 0 <= wished <= _LONGEST_TTL_S
     return Draft(fields, {**content.data, "notificationEventId": content.id}, int(wished) if sane else None)

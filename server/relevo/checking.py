@@ -1,0 +1,221 @@
+"""What is wrong with an event, found before a statement is sent; the SQL door says the same in the same words."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from relevo.errors import InvalidInputError
+
+_MAX_DEPTH = 100
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_MOST_BYTES = 4096
+_MOST_NAMED = 100_000
+_MOST_TTL_S = 2_419_200
+_LANES = ("urgent", "bulk")
+_RESERVED = "relevo."
+_TEXTS = {"type": (1, 100), "key": (1, 300), "category": (1, 100), "title": (0, 500), "body": (0, 2000)}
+_MATCHING_TEXTS = {"region": (0, 200), "tipo": (0, 100), "text": (0, 20_000)}
+
+PUSH_FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "subtitle": {"kind": "text", "most": 500},
+    "sound": {
+        "kind": "text or object",
+        "most": 100,
+        "fields": {
+            "name": {"kind": "text", "most": 100},
+            "critical": {"kind": "boolean"},
+            "volume": {"kind": "number", "low": 0, "high": 1},
+        },
+    },
+    "badge": {"kind": "whole number", "low": 0, "high": 2_147_483_647},
+    "ttl": {"kind": "whole number", "low": 0, "high": _MOST_TTL_S},
+    "expiration": {"kind": "whole number", "low": 0, "high": 253_402_300_799},
+    "priority": {"kind": "choice", "of": ["default", "normal", "high"]},
+    "interruptionLevel": {"kind": "choice", "of": ["active", "critical", "passive", "time-sensitive"]},
+    "relevanceScore": {"kind": "number", "low": 0, "high": 1},
+    "channelId": {"kind": "text", "most": 200},
+    "categoryId": {"kind": "text", "most": 200},
+    "collapseId": {"kind": "text", "most": 64},
+    "threadId": {"kind": "text", "most": 200},
+    "targetContentId": {"kind": "text", "most": 200},
+    "filterCriteria": {"kind": "text", "most": 200},
+    "tag": {"kind": "text", "most": 200},
+    "icon": {"kind": "text", "most": 500},
+    "richContent": {"kind": "object", "fields": {"image": {"kind": "text", "most": 2000}}},
+    "mutableContent": {"kind": "boolean"},
+    "contentAvailable": {"kind": "boolean"},
+    "_contentAvailable": {"kind": "boolean"},
+    "_displayInForeground": {"kind": "boolean"},
+}
+"""What a push may carry beside title, body and data. `relevo.push_fields()` is the same table; a test compares them."""
+
+
+def check_storable(name: str, value: object, depth: int = 0) -> None:
+    """Refuse, by its name, what PostgreSQL has no place for; no statement is sent, and the transaction survives."""
+    match value:
+        case str() if found := _UNSTORABLE.search(value):
+            what = "a NUL character" if found[0] == "\0" else "half a character (a lone surrogate)"
+            raise InvalidInputError(f"{name} holds {what}.", hint="Take it out and try again.")
+        case float() | Decimal() if not math.isfinite(value):
+            raise InvalidInputError(f"{name} must be a finite number.", hint="Leave it out if it is not known.")
+        case Mapping() | list() | tuple() if depth >= _MAX_DEPTH:
+            raise InvalidInputError(f"{name} is nested too deeply.", hint=f"At most {_MAX_DEPTH} levels are taken.")
+        case Mapping():
+            for key, inner in value.items():
+                check_storable(f"{name}.{str(key)[:50]}", key, depth)
+                check_storable(f"{name}.{str(key)[:50]}"[:200], inner, depth + 1)
+        case list() | tuple():
+            for inner in value:
+                check_storable(name, inner, depth + 1)
+
+
+def check_event(event: Mapping[str, Any]) -> None:
+    """Refuse an event, as the SQL door takes it, with the first thing that is wrong with it."""
+    refuse(next(_complaints(event), None))
+
+
+def refuse(complaint: str | None) -> None:
+    """Raise a complaint, if there is one."""
+    if complaint is not None:
+        raise InvalidInputError(f"{complaint}.", hint="Nothing was sent to the database; mend it and try again.")
+
+
+def _complaints(event: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"{name} must be given" for name in ("type", "key") if not str(event.get(name) or "").strip(" "))
+    yield from texts(event, _TEXTS)
+    if event["type"].startswith(_RESERVED):
+        yield "type must not begin with relevo., which is for Relevo itself"
+    for name in ("data", "push"):
+        if not isinstance(event.get(name) or {}, Mapping):
+            yield f"{name} must be a JSON object"
+    if not (event.get("title", "") + event.get("body", "")).strip(" ") and not event.get("data"):
+        yield "an event must say something: give it a title, a body or data"
+    if (wrong := push_complaint(event.get("push") or {})) is not None:
+        yield wrong
+    yield from _audience(event)
+    if event.get("lane", "bulk") not in _LANES:
+        yield "lane must be urgent or bulk"
+    if not isinstance(event.get("at_most_once", False), bool):
+        yield "at_most_once must be true or false"
+    yield from number(event, "ttl_s", 1, _MOST_TTL_S, whole=True)
+    if weight(event) > _MOST_BYTES:
+        yield "title, body, data and push together must fit into 4096 bytes once rendered"
+
+
+def _audience(event: Mapping[str, Any]) -> Iterator[str]:
+    if len(event.get("installations") or ()) > _MOST_NAMED:
+        yield f"installations must name at most {_MOST_NAMED} of them"
+    yield from texts_in_list(event, "owners", _MOST_NAMED, 200)
+    yield from texts_in_list(event, "topics", 100, 100)
+    if event.get("topics") and event["audience"] != "matching":
+        yield "topics are looked for in preferences: with topics, audience must be matching"
+    matching = event.get("matching") or {}
+    yield from texts_in_list(matching, "rubros", 2000, 100, "matching.")
+    yield from texts(matching, _MATCHING_TEXTS, "matching.")
+    yield from number(matching, "monto", 0, 999_999_999_999_999_999, place="matching.")
+    if not re.fullmatch("[A-Z]{3}", str(matching.get("moneda", "CLP"))):
+        yield "matching.moneda must be a currency of three capital letters, such as CLP"
+
+
+def texts(given: Mapping[str, Any], limits: Mapping[str, tuple[int, int]], place: str = "") -> Iterator[str]:
+    """Complain about fields that are not text of a fitting length."""
+    for name, (fewest, most) in limits.items():
+        value = given.get(name)
+        if value is not None and not (isinstance(value, str) and fewest <= len(value) <= most):
+            yield f"{place}{name} must be text of {fewest} to {most} characters"
+
+
+def texts_in_list(given: Mapping[str, Any], name: str, most: int, chars: int, place: str = "") -> Iterator[str]:
+    """Complain about a field that is not a list of texts of a fitting length."""
+    value = given.get(name)
+    if value is None:
+        return
+    listed = isinstance(value, list | tuple) and len(value) <= most
+    if not listed or not all(isinstance(each, str) and 1 <= len(each) <= chars for each in value):
+        yield f"{place}{name} must be a list of at most {most} texts of 1 to {chars} characters"
+
+
+def number(
+    given: Mapping[str, Any], name: str, low: int, high: int, *, whole: bool = False, place: str = ""
+) -> Iterator[str]:
+    """Complain about a field that is not a number within bounds, or not a whole one where it must be."""
+    value = given.get(name)
+    if value is not None and not _is_within(value, low, high, whole=whole):
+        yield f"{place}{name} must be a {'whole ' if whole else ''}number between {low} and {high}"
+
+
+def _is_within(value: object, low: float, high: float, *, whole: bool) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return False
+    return bool(low <= value <= high and (not whole or value % 1 == 0))
+
+
+def push_complaint(given: Mapping[str, Any], rules: Mapping[str, Any] = PUSH_FIELDS, place: str = "push") -> str | None:
+    """Say what is wrong with the fields of a push, or None; a field of None is as if it were not there."""
+    for name in sorted(given, key=str):
+        if name not in rules:
+            return f"{place} has no field {str(name)[:60]}; it may have {', '.join(sorted(rules))}"
+        value, rule = given[name], rules[name]
+        if isinstance(value, Mapping) and "object" in rule["kind"]:
+            if (wrong := push_complaint(value, rule["fields"], f"{place}.{name}")) is not None:
+                return wrong
+        elif value is not None and not _fits(value, rule):
+            return f"{place}.{name} must be {_wanted(rule)}"
+    return None
+
+
+def _fits(value: object, rule: Mapping[str, Any]) -> bool:
+    match rule["kind"]:
+        case "text" | "text or object":
+            return isinstance(value, str) and 1 <= len(value) <= rule["most"]
+        case "choice":
+            return value in rule["of"]
+        case "boolean":
+            return isinstance(value, bool)
+        case "number" | "whole number" as kind:
+            return _is_within(value, rule["low"], rule["high"], whole=kind == "whole number")
+    return False
+
+
+def _wanted(rule: Mapping[str, Any]) -> str:
+    match rule["kind"]:
+        case "text":
+            return f"text of 1 to {rule['most']} characters"
+        case "text or object":
+            return f"text of 1 to {rule['most']} characters, or a JSON object"
+        case "choice":
+            return f"one of {', '.join(rule['of'])}"
+        case "boolean":
+            return "true or false"
+        case "object":
+            return "a JSON object"
+    return f"a {rule['kind']} between {rule['low']} and {rule['high']}"
+
+
+def weight(event: Mapping[str, Any]) -> int:
+    """Return the bytes of an event's push with everything that a delivery adds, as the SQL door weighs it."""
+    added = {
+        "notificationEventId": 2**63 - 1,
+        "notificationDeliveryId": 2**63 - 1,
+        "installationId": str(UUID(int=0)),
+        "pushProvider": "expo",
+    }
+    rendered = {
+        **(event.get("push") or {}),
+        "to": "x" * 64,
+        "title": event.get("title", ""),
+        "body": event.get("body", ""),
+        "ttl": _MOST_TTL_S,
+        "priority": "high",
+        "sound": "default",
+        "tag": "x" * 40,
+        "collapseId": "x" * 40,
+        "data": {**(event.get("data") or {}), **added},
+    }
+    return len(json.dumps(rendered, ensure_ascii=False, default=str).encode())
