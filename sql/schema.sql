@@ -702,7 +702,7 @@ begin
       execute format('create table relevo.%I (like relevo.%I including defaults including constraints) with '
         '(fillfactor = %s, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, '
         'autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0, '
-        'autovacuum_analyze_scale_factor = 0.02)', partition_name, parent, case parent when 'push_requests' then 70 else 50 end);
+        'autovacuum_analyze_scale_factor = 0.02)', partition_name, parent, case parent when 'push_requests' then 70 else 40 end);
       execute format('alter table relevo.%I attach partition relevo.%I for values from (%L) to (%L)',
         parent, partition_name, month_start, (month_start + interval '1 month')::date);
       made := made + 1;
@@ -1207,6 +1207,38 @@ CREATE FUNCTION relevo.is_sealed_as(cold regclass, export uuid) RETURNS boolean
      and t.tgfoid = 'relevo.refuse_sealed()'::regprocedure and t.tgargs = convert_to(export::text, 'UTF8') || '\x00'::bytea
 $$;
 
+CREATE FUNCTION relevo.journal_wave_1(claim uuid, of_project text, wave_ids bigint[], events bigint[], request_ids uuid[], firsts integer[], lasts integer[], timeout_ms integer, given_at timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+declare
+  at timestamptz := coalesce(given_at, now());
+  size int := cardinality(wave_ids);
+  worker text;
+  held_days date[];
+  held_ids bigint[];
+begin
+  select c.worker_id, c.days[:size], c.ids[:size] into worker, held_days, held_ids
+    from relevo.claims c
+   where c.token = claim and c.leased_until > at + timeout_ms * interval '1 millisecond'
+     for key share;
+  if held_ids is distinct from wave_ids
+     or exists (select from unnest(events) as v(event_id)
+                  left join lateral (select e.deadline_at, e.ended_at, true as is_there from relevo.notification_events e
+                                      where e.id = v.event_id offset 0) e on true
+                 where e.is_there is null or e.ended_at is not null or e.deadline_at <= at)
+     or (exists (select from relevo.late_tickets)
+         and exists (select from unnest(held_days, held_ids) as k(event_day, id)
+                      cross join lateral (select from relevo.late_tickets l
+                                           where l.event_day = k.event_day and l.delivery_id = k.id offset 0) l)) then
+    return false;
+  end if;
+  insert into relevo.push_requests (request_day, id, claim_token, worker_id, project, journalled_at, days, ids)
+  select (at at time zone 'UTC')::date, q.id, claim, worker, of_project, at, held_days[q.first:q.last], held_ids[q.first:q.last]
+    from unnest(request_ids, firsts, lasts) as q(id, first, last);
+  return true;
+end
+$$;
+
 CREATE FUNCTION relevo.text_key(x text) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN lower((regexp_replace(NORMALIZE(x, NFD), '[\u0300-\u036f]'::text, ''::text, 'g'::text) COLLATE "C"));
@@ -1413,6 +1445,33 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.note_sent_1(events bigint[], at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+  unnoted bigint[];
+  tenders bigint[];
+begin
+  select array_agg(e.id) filter (where e.first_sent_at is null), array_agg(e.licitacion_id) filter (where l.id is not null)
+    into unnoted, tenders
+    from (select distinct v.event_id from unnest(events) as v(event_id)) v
+    cross join lateral (select e.id, e.licitacion_id, e.first_sent_at from relevo.notification_events e where e.id = v.event_id offset 0) e
+    left join lateral (select l.id from relevo.licitaciones l where l.id = e.licitacion_id and not l.notificada offset 0) l on true;
+  if tenders is not null then
+    update relevo.licitaciones l set notificada = true
+      from (select t.id from relevo.licitaciones t where t.id = any (tenders) and not t.notificada
+             order by t.namespace, t.external_id for no key update) t
+     where l.id = t.id;
+  end if;
+  if unnoted is not null then
+    update relevo.notification_events e set first_sent_at = at
+      from (select n.id from relevo.notification_events n where n.id = any (unnoted) and n.first_sent_at is null
+              for no key update skip locked) n
+     where e.id = n.id;
+  end if;
+end
+$$;
+
 CREATE FUNCTION relevo.open_cold_table(of_entity text, of_month date, rows_per_part integer) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1443,6 +1502,26 @@ begin
   return place;
 end
 $_$;
+
+CREATE FUNCTION relevo.phones_unchanged_1(installations uuid[], versions integer[], events bigint[], made timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+declare
+  categories text[] := array(select e.category from relevo.notification_events e where e.id = any (events) and e.category is not null);
+begin
+  return not exists (
+    select from unnest(installations, versions) as w(installation_id, token_version)
+      left join relevo.device_installations i on i.installation_id = w.installation_id
+     where (i.token_version = w.token_version and relevo.may_receive(i) and (i.handled_before is null or i.handled_before < made)
+            and (i.opt_outs = '{}' or not i.opt_outs && categories)) is not true);
+end
+$$;
 
 CREATE FUNCTION relevo.region_key(x text) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -1963,6 +2042,68 @@ begin
   )
   select count(*) into confirmed from written;
   return confirmed;
+end
+$$;
+
+CREATE FUNCTION relevo.settle_sent_1(claim uuid, of_project text, sent_ids bigint[], tickets text[], of_installations uuid[], versions integer[], of_attempts smallint[], request_ids uuid[], firsts integer[], lasts integer[], events bigint[], formers text[], counts integer[], receipt_ms integer, finish boolean, given_at timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+declare
+  at timestamptz := coalesce(given_at, now());
+  size int := cardinality(sent_ids);
+  held_days date[];
+  held_ids bigint[];
+  is_all boolean;
+  written int;
+begin
+  select c.days[:size], c.ids[:size], cardinality(c.ids) = size into held_days, held_ids, is_all
+    from relevo.claims c where c.token = claim for no key update;
+  if held_ids is distinct from sent_ids then
+    return null;
+  end if;
+  update relevo.notification_deliveries d
+     set status = 'sent', attempt_count = d.attempt_count + 1, lapse_count = 0, last_attempt_at = at, completed_at = null, updated_at = at,
+         last_error_code = null, last_error_message = null, provider_ticket_id = a.ticket_id,
+         token_version = coalesce(a.token_version, d.token_version)
+    from (select * from unnest(held_days, held_ids, tickets, versions) as u(event_day, id, ticket_id, token_version)
+           order by u.event_day, u.id) a -- every writer locks deliveries in this order: no deadlock
+   where d.event_day = a.event_day and d.id = a.id;
+  get diagnostics written = row_count;
+  if written <> size then
+    raise exception using errcode = 'no_data_found', message = format('%s of %s deliveries of claim %s are gone', size - written, size, claim);
+  end if;
+  insert into relevo.awaited_receipts (project, look_at, sent_at, days, ids, installations, tickets, versions, attempts)
+  select of_project, at + receipt_ms * interval '1 millisecond', at, held_days[q.first:q.last], held_ids[q.first:q.last],
+         of_installations[q.first:q.last], tickets[q.first:q.last], versions[q.first:q.last], of_attempts[q.first:q.last]
+    from unnest(firsts, lasts) as q(first, last);
+  insert into relevo.event_progress_deltas (event_id, status, deliveries)
+  select m.event_id, m.status, sum(m.n)::int
+    from unnest(events, formers, counts) as c(event_id, former, n)
+    cross join lateral (values (c.event_id, 'sent', c.n), (c.event_id, c.former, -c.n)) as m(event_id, status, n)
+   group by m.event_id, m.status
+  having sum(m.n) <> 0;
+  insert into relevo.push_tallies (project, at, sent, answers, unregistered, failed) values (of_project, at, size, size, 0, 0);
+  if 'retryable' = any (formers) then
+    insert into relevo.event_repeat_deltas (event_id, repeats)
+    select c.event_id, sum(c.n)::int from unnest(events, formers, counts) as c(event_id, former, n) where c.former = 'retryable' group by c.event_id;
+  end if;
+  perform relevo.note_sent_1(events, at);
+  update relevo.push_requests r set answered_at = at, outcome = 'answered'
+   where r.claim_token = claim and r.answered_at is null and r.id = any (request_ids);
+  if exists (select from relevo.late_tickets) then
+    delete from relevo.late_tickets l using unnest(held_days, held_ids, tickets) as a(event_day, id, ticket_id)
+     where l.event_day = a.event_day and l.delivery_id = a.id and l.ticket_id = a.ticket_id;
+  end if;
+  if is_all and finish then
+    delete from relevo.claims c where c.token = claim;
+  else
+    update relevo.claims c
+       set days = c.days[size + 1:], ids = c.ids[size + 1:],
+           leased_until = case when at < c.claimed_at + 3 * c.lease_ms * interval '1 millisecond'
+                               then greatest(c.leased_until, at + c.lease_ms * interval '1 millisecond') else c.leased_until end
+     where c.token = claim;
+  end if;
+  return written;
 end
 $$;
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import requests
 
@@ -16,10 +16,10 @@ from bench.stand import Stand, statements
 from benching import say
 from relevo.app import App
 from relevo.cycles import dispatch
-from relevo.db import Database
-from relevo.delivery.claims import Claim, Claims
+from relevo.db import Database, array, array_of_few, text_array
+from relevo.delivery.claims import Claim, Claims, Verdicts
 from relevo.door import Matching
-from relevo.model import Answer, Delivery, Lane, PushRequest, Settlement, Shard, Verdict
+from relevo.model import Delivery, Lane, PushRequest, SentRequest, Settlement, Shard
 
 SQL = statements(__file__)
 _PER_CHUNK = 100
@@ -62,28 +62,32 @@ class Unguarded(Claims):
             return None
         return Claim(uuid4(), cycle, project, 60_000, tuple(Delivery._make(row) for row in rows))
 
-    def journal(self, claim: Claim, wave: Sequence[PushRequest], now: datetime | None = None) -> list[Verdict]:  # noqa: ARG002
+    def journal(self, claim: Claim, wave: Sequence[PushRequest], now: datetime | None = None) -> Verdicts:  # noqa: ARG002
         """Write nothing down."""
-        return [Verdict(d.event_day, d.id, "send", None) for request in wave for d in request.deliveries]
+        return Verdicts(wave)
 
-    def settle(
+    def settle_sent(
         self,
         claim: Claim,  # noqa: ARG002
-        answers: Sequence[Answer],
-        requests: Mapping[UUID, str] | Sequence[UUID] = (),  # noqa: ARG002
+        sent: Sequence[SentRequest],
         now: datetime | None = None,
-        **_more: Any,
+        *,
+        finish: bool = False,  # noqa: ARG002
     ) -> Settlement:
-        """Write outcomes by key alone."""
-        assert all(answer.status == "sent" for answer in answers), "the ceiling knows of nothing but success"
+        """Write tickets by key alone."""
+        deliveries = [delivery for each in sent for delivery in each.request.deliveries]
         written = {
-            "days": [answer.event_day for answer in answers],
-            "ids": [answer.id for answer in answers],
-            "tickets": [answer.ticket_id for answer in answers],
+            "days": array_of_few([delivery.event_day for delivery in deliveries]),
+            "ids": array([delivery.id for delivery in deliveries]),
+            "tickets": text_array([ticket for each in sent for ticket in each.tickets]),
             "now": now,
         }
         with self.database.transaction("bound_by_key") as connection:
             return Settlement({"sent": connection.execute(SQL["write_unguarded"], written).rowcount})
+
+    def settle(self, *_: Any, **__: Any) -> Settlement:
+        """Know of nothing but success."""
+        raise AssertionError("something was not sent, and the ceiling knows of nothing but success")
 
     def release(self, claim: Claim, now: datetime | None = None, *, lapsed: bool = False) -> Counter[str]:  # noqa: ARG002
         """Hand nothing back."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self, overload
 from uuid import UUID
+
+_LONGEST_TICKET = 200
 
 Trigger = Literal["schedule", "wake-up", "tick", "manual"]
 Outcome = Literal["idle", "ok", "partial", "failed", "skipped"]
@@ -136,6 +138,13 @@ class PushRequest:
     deliveries: tuple[Delivery, ...]
 
 
+class SentRequest(NamedTuple):
+    """A request of which every delivery was accepted, each with its ticket."""
+
+    request: PushRequest
+    tickets: Sequence[str]
+
+
 class Verdict(NamedTuple):
     """What the journal says of a delivery: send it; it was sent, with this late ticket; or what stands in its way."""
 
@@ -212,6 +221,52 @@ class Ticket(NamedTuple):
     """Whether an operator has to do something about it."""
 
 
+class Accepted(Sequence[Ticket]):
+    """The tickets of a request of which every push was accepted: just their ids; the rest is made for whoever looks.
+
+    Every id is short, of plain ASCII, and can be written down as it is: `of` takes no others.
+    """
+
+    __slots__ = ("ids",)
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        self.ids = ids
+
+    @classmethod
+    def of(cls, ids: Sequence[str]) -> Self | None:
+        """Take the ids as they are, or none of them."""
+        try:
+            whole = "".join(ids)
+        except TypeError:
+            return None
+        short = bool(ids) and all(ids) and max(map(len, ids)) <= _LONGEST_TICKET
+        return cls(ids) if short and whole.isascii() and whole.isprintable() else None
+
+    @overload
+    def __getitem__(self, place: int) -> Ticket: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Ticket]: ...
+
+    def __getitem__(self, place: int | slice) -> Ticket | Sequence[Ticket]:
+        """Return a ticket, or some."""
+        if isinstance(place, slice):
+            return Accepted(self.ids[place])
+        return Ticket("sent", id=self.ids[place])
+
+    def __len__(self) -> int:
+        """Return how many pushes were accepted."""
+        return len(self.ids)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare as the tickets compare."""
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        """Hash as the tickets do."""
+        return hash(tuple(self))
+
+
 ReplyKind = Literal[
     "answered",
     "held_back",
@@ -237,7 +292,7 @@ class Reply:
     """The provider's answer to one request."""
 
     kind: ReplyKind
-    tickets: tuple[Ticket, ...] = ()
+    tickets: Sequence[Ticket] = ()
     code: str | None = None
     message: str | None = None
     retry_after_ms: int = 0

@@ -1,6 +1,15 @@
 -- What stands between a claim and its requests: a claim that stands is locked KEY SHARE, so that a reaper, which locks it FOR UPDATE, comes
 -- before the journal or sees it. Late tickets are looked for by the key of their delivery; one that is committed before is seen.
 
+-- name: journal_plain_wave
+-- The fence before the POST for a wave of which all may be sent: records its requests, or writes nothing and says no.
+select relevo.journal_wave_1(%(token)s, %(project)s, %(ids)s::bigint[], %(events)s::bigint[], %(request_ids)s::uuid[], %(firsts)s::int[],
+                             %(lasts)s::int[], %(timeout_ms)s, %(now)s);
+
+-- name: phones_unchanged
+-- Tells of the phones of a wave whose journal is committed whether all of them are as they were claimed.
+select relevo.phones_unchanged_1(%(installations)s::uuid[], %(versions)s::int[], %(events)s::bigint[], %(made)s);
+
 -- name: journal_wave
 -- The fence before the POST: records which deliveries go into which request, from a live claim with enough lease left, and tells what must
 -- not be sent any more: what got a late ticket, came too late, or whose event was ended. The phones are looked at after the commit.

@@ -7,6 +7,12 @@
 -- and reaper are serialised by the claim's row; cancel, redrive and seal own the chunk, the dead letter or the month they take away; a late
 -- ticket and a send are serialised by nothing: one that is committed before the journal looks is seen.
 
+-- name: settle_sent
+-- Settles requests of which every delivery was sent, under the lock of their claim; null if the general statement has to.
+select relevo.settle_sent_1(%(token)s, %(project)s, %(ids)s::bigint[], %(tickets)s::text[], %(installations)s::uuid[], %(versions)s::int[],
+                            %(attempts)s::smallint[], %(request_ids)s::uuid[], %(firsts)s::int[], %(lasts)s::int[], %(events)s::bigint[],
+                            %(formers)s::text[], %(counts)s::int[], %(receipt_ms)s, %(finish)s, %(now)s);
+
 -- name: settle_deliveries
 -- Writes outcomes of what the claim holds; a retry is timed, capped and ended by its type's policy, and named for the queue.
 with live as materialized (

@@ -95,7 +95,7 @@ def scene(conn, sandbox, mortals, build) -> Scene:
 def test_stopped_between_journal_and_request(scene) -> None:
     """It does not send what it had journalled once it goes on: at least once came from the other alone, and at most once,
     given up as unknown, is opened again, for now it is known that it was never begun, and comes once."""
-    scene.play("COMMIT of journal.journal_wave", "after")
+    scene.play("COMMIT of journal.journal_plain_wave", "after")
     assert scene.posts_before == 0
     scene.take_over()
     scene.check(posts=1, settled=True)
@@ -118,7 +118,7 @@ def test_stopped_between_journal_and_request(scene) -> None:
 def test_killed_while_it_opens_again_what_was_never_begun(scene, killed) -> None:
     """It goes on too late, and dies while it says that nothing was begun: that is said, and at most once comes once, or
     it is not, and at most once stays unsent and unknown. Nothing is open without being in the queue."""
-    scene.play("COMMIT of journal.journal_wave", "after", killed)
+    scene.play("COMMIT of journal.journal_plain_wave", "after", killed)
     said = killed == ("COMMIT of claims.queue_deliveries", "after")
     scene.take_over()
     scene.check(posts=int(said), settled=said)

@@ -19,7 +19,7 @@ from relevo import queries
 from relevo.app import App
 from relevo.delivery.claims import Claim
 from relevo.errors import OwnershipLostError
-from relevo.model import Answer, Awaiting, Delivery, PushRequest, ReceiptAnswer
+from relevo.model import Answer, Awaiting, Delivery, PushRequest, ReceiptAnswer, SentRequest, Settlement
 
 CAP, SUSPECT, POISON = 3, 2, 4
 LEASES = {"tender.new": 60_000, "slow": 120_000}
@@ -586,9 +586,21 @@ class Machine(RuleBasedStateMachine):
             return
         handle.reported.append((answers, requests))
         known = handle.claim.loss is None
-        settlement = handle.worker.claims.settle(handle.claim, answers, requests, self.model.now)
+        settlement = self._settle_sent(handle, answers, requests) or handle.worker.claims.settle(
+            handle.claim, answers, requests, self.model.now
+        )
         expected = self.model.settle(handle.token, answers, requests, self._tickets(), known=known)
         assert (settlement.written, settlement.closed_late, settlement.kept_as_evidence) == expected
+
+    def _settle_sent(self, handle: Handle, answers: list[Answer], requests: list[UUID]) -> Settlement | None:
+        """Settle a request of which everything was sent as dispatch does; what is not plain is settled generally."""
+        request = next((each for each in handle.requests if [each.id] == requests), None)
+        if request is None or [answer.id for answer in answers if answer.status == "sent"] != [
+            d.id for d in request.deliveries
+        ]:
+            return None
+        sent = SentRequest(request, [str(answer.ticket_id) for answer in answers])
+        return handle.worker.claims.settle_sent(handle.claim, [sent], self.model.now)
 
     @precondition(asked)
     @rule(number=HANDLE, which=st.integers(0, 3))

@@ -194,6 +194,8 @@ class Batch:
             "request_outcomes": ["answered"] * len(self.requests), "tickets": [f"ticket-{n}" for n in self.ids],
             "kinds": [1] * size, "statuses": ["sent"], "spent": [1], "paced": [True], "codes": [None], "messages": [None],
             "floors_ms": [0], "projects": [None], "not_befores": [None], "types": ["tender.new"], "formers": ["pending"],
+            "events": [d.notification_event_id for d in self.deliveries], "made": NOW, "attempts": [1] * size,
+            "counts": [1] * size, "firsts": list(range(1, size + 1, 100)), "lasts": list(range(100, size + 1, 100)),
             "receipt_ms": 900_000, "finish": False, "mixed": False, "max_attempts": 9,
             "retry_base_ms": 60_000, "retry_max_ms": 3_600_000, "retry_jitter_ms": 500, "poison_lapses": 5,
         }  # fmt: skip
@@ -279,6 +281,24 @@ def test_journalling_touches_the_batch(batch) -> None:
     cost = batch.journal()
     assert_in_the_order_of_the_batch(cost, reads=1, buffers=6)
     assert "notification_deliveries" not in cost.read, cost.plan
+
+
+def test_the_usual_wave_touches_the_batch(batch) -> None:
+    """What is journalled, looked at and settled whole is looked up by key, each event and phone once, and written by key.
+
+    As many events as deliveries multiply nothing, and no phone of others is read.
+    """
+    journalled = batch.cost("journal_plain_wave")
+    assert_in_the_order_of_the_batch(journalled, reads=1, buffers=6)
+    assert "notification_deliveries" not in journalled.read, journalled.plan
+    looked_at = batch.cost("phones_unchanged")
+    assert_in_the_order_of_the_batch(looked_at, reads=2, buffers=12)
+    assert looked_at.read["device_installations"] == BATCH
+    settled = batch.cost("settle_sent", formers=["retryable"] * BATCH)
+    assert_in_the_order_of_the_batch(settled, reads=5, buffers=50)
+    assert settled.read["notification_deliveries"] <= BATCH * 1.1, settled.plan
+    awaited = "select count(*) from relevo.awaited_receipts r cross join unnest(r.ids) as u(id) where u.id = any (%s)"
+    assert batch.conn.execute(awaited, [batch.ids]).fetchall() == [(BATCH,)], "it was written"
 
 
 def test_looking_at_the_phones_touches_the_batch(claimed) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID, uuid4
 
 import psycopg
@@ -31,6 +31,7 @@ from relevo.delivery.sending import PushContext, PushMiddleware, RequestPool, Re
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError, Reschedule
 from relevo.logs import normalise_error
 from relevo.model import (
+    Accepted,
     Answer,
     Content,
     Delivery,
@@ -39,6 +40,7 @@ from relevo.model import (
     Obstacle,
     PushRequest,
     Reply,
+    SentRequest,
     Settlement,
     Status,
     Ticket,
@@ -48,6 +50,8 @@ from relevo.ports import Composer, PushProvider
 from relevo.runtime import threads
 from relevo.runtime.hung import MOST_CALLS, HungCall, HungCalls
 from relevo.runtime.runs import Run
+
+T = TypeVar("T")
 
 _SQL = queries.load("dispatch")
 EXPO = "expo"
@@ -347,6 +351,8 @@ class Batch:
 
     def _take_posted(self, posted: Sequence[Posted], answers: list[Answer]) -> list[Sequence[Delivery]]:
         """Settle what became of requests; return what is to be sent in parts."""
+        if not answers and (sent := self._all_sent(posted)):
+            return self._take_sent(sent)
         again: list[Sequence[Delivery]] = []
         outcomes: dict[UUID, str] = {}
         for request, reply, _ in posted:
@@ -359,6 +365,44 @@ class Batch:
         self._settle(answers, outcomes)
         if lost := next((each.lost for each in posted if each.lost), None):
             raise lost
+        return again
+
+    def _all_sent(self, posted: Sequence[Posted]) -> list[SentRequest]:
+        """Return requests with their tickets if everything in all of them was accepted, and none was settled before."""
+        sent: list[SentRequest] = []
+        for request, reply, _ in posted:
+            if reply is None or reply.kind != "answered" or not isinstance(reply.tickets, Accepted):
+                return []
+            if len(reply.tickets) != len(request.deliveries):
+                return []
+            if self.settled and not self.settled.isdisjoint(delivery.id for delivery in request.deliveries):
+                return []
+            sent.append(SentRequest(request, reply.tickets.ids))
+        return sent
+
+    def _take_sent(self, sent: Sequence[SentRequest]) -> list[Sequence[Delivery]]:
+        """Settle requests of which everything was sent; return what is to be tried again for that."""
+        again: list[Sequence[Delivery]] = []
+        for request, tickets in sent:
+            self._count_request(request)
+            with self._in_passing():
+                self._tell_of_tickets(request.deliveries, Accepted(tickets))
+            again += self.isolation.took(request.deliveries)
+        done = self.settled.union(delivery.id for each in sent for delivery in each.request.deliveries)
+        finish = len(done) == len(self.claim.deliveries)
+        settlement = self._persist(
+            lambda: self.services.claims.settle_sent(self.claim, sent, self.run.now, finish=finish), tickets=len(done)
+        )
+        if settlement is None:
+            answers = [
+                _ticketed(delivery, ticket)
+                for request, tickets in sent
+                for delivery, ticket in zip(request.deliveries, Accepted(tickets), strict=True)
+            ]
+            self._settle(answers, dict.fromkeys((each.request.id for each in sent), "answered"))
+        else:
+            self.settled = done
+            self._count(settlement)
         return again
 
     def _wait_for_rest(self) -> None:
@@ -434,10 +478,13 @@ class Batch:
     def _journal(self, wave: Sequence[PushRequest]) -> tuple[list[Answer], list[PushRequest]]:
         """Write down what is about to be sent; what the journal holds back is answered already."""
         try:
-            verdicts = {v.id: v for v in self.services.claims.journal(self.claim, wave, self.run.now)}
+            said = self.services.claims.journal(self.claim, wave, self.run.now)
         except (DatabaseUnavailableError, psycopg.Error):  # it may stand there all the same; nothing of it was sent
             self._mark_unsent([request.id for request in wave])
             raise
+        if said.all_go:
+            return [], list(wave)
+        verdicts = {verdict.id: verdict for verdict in said}
         answers: list[Answer] = []
         requests: list[PushRequest] = []
         for request in wave:
@@ -470,9 +517,7 @@ class Batch:
 
     def _decide(self, request: PushRequest, reply: Reply, answers: list[Answer]) -> list[Sequence[Delivery]]:
         """Turn a reply into answers, and tell the project how it went; return the parts to send again."""
-        self.counts["push_requests"] += 1
-        if reply.kind not in ("held_back", "not_sent"):  # what the push service never saw does not count for its rate
-            self.tokens = max(0, self.tokens - len(request.deliveries))
+        self._count_request(request, seen=reply.kind not in ("held_back", "not_sent"))
         deliveries, floor_ms = request.deliveries, self.services.settings.push_request_timeout_ms
         if reply.kind == "answered" and len(reply.tickets) != len(deliveries):
             reply = Reply("unclear", code="MismatchedTickets", message=f"{len(reply.tickets)} for {len(deliveries)}")
@@ -496,6 +541,12 @@ class Batch:
             case _:
                 answers += [_not_attempted(d, reply, self._pause_ms(reply)) for d in deliveries]
         return []
+
+    def _count_request(self, request: PushRequest, *, seen: bool = True) -> None:
+        """Count a request; one that the push service never saw does not count for its rate."""
+        self.counts["push_requests"] += 1
+        if seen:
+            self.tokens = max(0, self.tokens - len(request.deliveries))
 
     def _refused(self, delivery: Delivery, reply: Reply) -> list[Answer]:
         """Return the answer for a message that was refused alone, if it is to blame; if not, that is decided later."""
@@ -568,7 +619,7 @@ class Batch:
         projects, project, now = self.services.projects, self.claim.project, self.run.now
         match reply.kind:
             case "answered":
-                return self._tell_of_tickets(deliveries, reply)
+                return self._tell_of_tickets(deliveries, reply.tickets)
             case "unauthorised":
                 self.pool.halted |= projects.failed(project, reason(reply), credential=True, now=now)
             case "unclear" | "not_sent":
@@ -585,8 +636,8 @@ class Batch:
                 pass  # refused: neither well nor ill, until it is known which of its messages is
         return False
 
-    def _tell_of_tickets(self, deliveries: Sequence[Delivery], reply: Reply) -> bool:
-        if self._tell_of_credentials(deliveries, reply):
+    def _tell_of_tickets(self, deliveries: Sequence[Delivery], tickets: Sequence[Ticket]) -> bool:
+        if self._tell_of_credentials(deliveries, tickets):
             self.pool.halted = True
             return True
         self._tell_of_success({d.notification_event_id for d in deliveries})
@@ -597,14 +648,14 @@ class Batch:
             self.troubled = False
             self.services.projects.succeeded(self.claim.project, now=self.run.now, taken=events)
 
-    def _tell_of_credentials(self, deliveries: Sequence[Delivery], reply: Reply) -> bool:
+    def _tell_of_credentials(self, deliveries: Sequence[Delivery], tickets: Sequence[Ticket]) -> bool:
         """Tell which phones met a credential fault, if that is news; return whether it is the project's."""
-        fault = next((ticket for ticket in reply.tickets if ticket.fate == "credential"), None)
+        fault = None
+        if not isinstance(tickets, Accepted):
+            fault = next((ticket for ticket in tickets if ticket.fate == "credential"), None)
         if fault is None and not self.watched:
             return False
-        said = [
-            (d, t) for d, t in zip(deliveries, reply.tickets, strict=True) if t.fate in ("sent", "ok", "credential")
-        ]
+        said = [(d, t) for d, t in zip(deliveries, tickets, strict=True) if t.fate in ("sent", "ok", "credential")]
         if not said:
             return False
         self.watched = True
@@ -623,28 +674,37 @@ class Batch:
         done = self.settled.union(answer.id for answer in answers)
         settlement = self._write(answers, outcomes, finish=len(done) == len(self.claim.deliveries))
         self.settled = done
+        self._count(settlement)
+
+    def _count(self, settlement: Settlement) -> None:
         for status, count in settlement.written.items():
             self.counts[_COUNTED.get(status, f"notifications_{status}")] += count
         self.counts["late_tickets"] += settlement.closed_late + settlement.kept_as_evidence
         self.counts["tokens_disabled"] += settlement.tokens_disabled
 
     def _write(self, answers: Sequence[Answer], outcomes: Mapping[UUID, str], *, finish: bool = False) -> Settlement:
+        """Write answers down."""
+        return self._persist(
+            lambda: self.services.claims.settle(
+                self.claim,
+                answers,
+                outcomes,
+                self.run.now,
+                finish=finish,
+                may_prune=lambda c, p: not self.services.projects.pruning_stopped(c, p, self.run.now),
+            ),
+            tickets=sum(answer.ticket_id is not None for answer in answers),
+        )
+
+    def _persist(self, write: Callable[[], T], tickets: int) -> T:
         """Write answers down, waiting for the database if need be: they are all that tells what was sent."""
         self.settling_since = time.monotonic()
         give_up = time.monotonic() + 3 * self.claim.lease_ms / 1000
         while True:
             try:
-                return self.services.claims.settle(
-                    self.claim,
-                    answers,
-                    outcomes,
-                    self.run.now,
-                    finish=finish,
-                    may_prune=lambda c, p: not self.services.projects.pruning_stopped(c, p, self.run.now),
-                )
+                return write()
             except (DatabaseUnavailableError, *BUSY) as error:
                 if time.monotonic() > give_up or isinstance(error.__cause__, PoolClosed):
-                    tickets = sum(answer.ticket_id is not None for answer in answers)
                     _log.error("answers_not_recorded", claim=str(self.claim.token), tickets=tickets, error=str(error))
                     raise
                 time.sleep(_SETTLE_AGAIN_S)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property
+from itertools import accumulate
 from operator import attrgetter
-from typing import Any
+from types import MappingProxyType
+from typing import Any, overload
 from uuid import UUID, uuid4
 
 import structlog
+from psycopg import errors as pg
 
 from relevo import queries
 from relevo.config import Settings
@@ -28,6 +31,7 @@ from relevo.model import (
     LossReason,
     PushRequest,
     ReceiptAnswer,
+    SentRequest,
     Settlement,
     Shard,
     Verdict,
@@ -38,6 +42,7 @@ _SQL = queries.load("claims", "journal", "settle", "receipts")
 _log = structlog.get_logger("relevo.claims")
 _FOREIGN_FOR_S = 5.0
 _PROBES_LOOK_AT = 5_000  # of the oldest due deliveries
+_EVENT_AND_STATUS = attrgetter("notification_event_id", "status")
 _MADE_TOGETHER = attrgetter("event_day", "notification_event_id", "created_at")
 _SAID_ALIKE = attrgetter(
     "status", "attempted", "error_code", "error_message", "retry_after_ms", "project", "not_before", "request"
@@ -106,6 +111,44 @@ class Claim:
         if self.loss is not None:
             reason, detail = self.loss
             raise OwnershipLostError(reason, f"Claim {self.token} is lost ({reason}). {detail}")
+
+
+class Verdicts(Sequence[Verdict]):
+    """What the journal says of a wave: what is held back, what is ours if not all is; the rest may be sent."""
+
+    def __init__(
+        self,
+        wave: Sequence[PushRequest],
+        held: Mapping[int, Verdict] = MappingProxyType({}),
+        ours: Collection[int] | None = None,
+    ) -> None:
+        self._wave = wave
+        self.held = held
+        self.ours = ours
+
+    @property
+    def all_go(self) -> bool:
+        """Whether everything may be sent."""
+        return not self.held and self.ours is None
+
+    @cached_property
+    def _spelled_out(self) -> list[Verdict]:
+        asked = (d for request in self._wave for d in request.deliveries if self.ours is None or d.id in self.ours)
+        return [self.held.get(d.id) or Verdict(d.event_day, d.id, "send", None) for d in asked]
+
+    @overload
+    def __getitem__(self, place: int) -> Verdict: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Verdict]: ...
+
+    def __getitem__(self, place: int | slice) -> Verdict | Sequence[Verdict]:
+        """Return what is said of a delivery, those left out that are not ours."""
+        return self._spelled_out[place]
+
+    def __len__(self) -> int:
+        """Return of how many deliveries something is said."""
+        return len(self._spelled_out)
 
 
 class Claims:
@@ -264,26 +307,51 @@ class Claims:
         _log.info("claim_adopted", claim=str(token), deliveries=len(rows))
         return _claimed(token, cycle, parameters["project"], rows)
 
-    def journal(self, claim: Claim, wave: Sequence[PushRequest], now: datetime | None = None) -> list[Verdict]:
+    def journal(self, claim: Claim, wave: Sequence[PushRequest], now: datetime | None = None) -> Verdicts:
         """Record a wave of requests before they are sent, and learn which of their deliveries may be sent.
 
         Raises OwnershipLostError if the claim is gone or too little of its lease is left for a request.
         """
         claim.check()
         asked = [delivery for request in wave for delivery in request.deliveries]
-        kinds, made = _sorted_out(asked, _MADE_TOGETHER)
-        numbers = {
-            "kinds": array_of_few(kinds),
-            "kind_days": [each[0] for each in made],
-            "kind_events": [each[1] for each in made],
-            "kind_made": [each[2] for each in made],
+        if not asked or not self._journal_plainly(claim, wave, asked, now):
+            numbers = _numbers(asked, now)
+            return self._look_at_phones(claim, wave, self._write_journal(claim, wave, numbers), numbers)
+        if self._are_unchanged(asked):
+            return Verdicts(wave)
+        return self._look_at_phones(claim, wave, Verdicts(wave), _numbers(asked, now))
+
+    def _journal_plainly(
+        self, claim: Claim, wave: Sequence[PushRequest], asked: Sequence[Delivery], now: datetime | None
+    ) -> bool:
+        """Record a wave of which all may be sent; False, and nothing written, if it has to be looked at closely."""
+        parameters = {
+            "token": claim.token,
+            "project": claim.project,
             "ids": array([delivery.id for delivery in asked]),
+            "events": _events(asked),
+            **_requests(wave),
+            "timeout_ms": self._settings.push_request_timeout_ms,
             "now": now,
         }
-        verdicts = self._write_journal(claim, wave, numbers)
-        return self._look_at_phones(claim, wave, verdicts, numbers)
+        with self._transaction() as connection:
+            row = connection.execute(_SQL["journal_plain_wave"], parameters).fetchone()
+        return row == (True,)
 
-    def _write_journal(self, claim: Claim, wave: Sequence[PushRequest], numbers: dict[str, Any]) -> list[Verdict]:
+    def _are_unchanged(self, asked: Sequence[Delivery]) -> bool:
+        """Tell, after the journal's commit and without a lock, whether no phone changed since it was claimed."""
+        made = {delivery.created_at for delivery in asked}
+        parameters = {
+            "installations": uuid_array([delivery.installation_id for delivery in asked]),
+            "versions": _versions(asked),
+            "events": _events(asked),
+            "made": min(each for each in made if each is not None),
+        }
+        with self._database.connection() as connection:
+            row = connection.execute(_SQL["phones_unchanged"], parameters).fetchone()
+        return row == (True,)
+
+    def _write_journal(self, claim: Claim, wave: Sequence[PushRequest], numbers: dict[str, Any]) -> Verdicts:
         with self._transaction() as connection:
             rows = connection.execute(
                 _SQL["journal_wave"],
@@ -298,7 +366,7 @@ class Claims:
                     "timeout_ms": self._settings.push_request_timeout_ms,
                 },
             ).fetchall()
-            verdicts = self._verdicts(connection, claim, wave, rows) if rows else []
+            verdicts = self._verdicts(connection, claim, wave, rows) if rows else Verdicts(())
             reason = None if verdicts else explain_loss(connection, claim)
         if reason in ("not_found", "already_completed") or (reason is not None and not rows):
             claim.lose(
@@ -310,20 +378,19 @@ class Claims:
 
     def _verdicts(
         self, connection: Connection, claim: Claim, wave: Sequence[PushRequest], rows: Sequence[tuple[Any, ...]]
-    ) -> list[Verdict]:
-        """Spell out what the journal said in short: all may be sent but these, or, if some are not ours, just those."""
+    ) -> Verdicts:
+        """Take what the journal said in short: all may be sent but these, or, if some are not ours, just those."""
         *held_back, (_, going, _, _) = rows
-        verdicts = {row[1]: Verdict(*row) for row in held_back}
-        asked = [delivery for request in wave for delivery in request.deliveries]
-        if going + len(held_back) < len(asked):
-            requests = {"token": claim.token, "request_ids": uuid_array(request.id for request in wave)}
-            ours = {row[0] for row in connection.execute(_SQL["read_journalled"], requests)}
-            asked = [delivery for delivery in asked if delivery.id in ours or delivery.id in verdicts]
-        return [verdicts.get(d.id) or Verdict(d.event_day, d.id, "send", None) for d in asked]
+        held = {row[1]: Verdict(*row) for row in held_back}
+        if going + len(held_back) >= sum(len(request.deliveries) for request in wave):
+            return Verdicts(wave, held)
+        requests = {"token": claim.token, "request_ids": uuid_array(request.id for request in wave)}
+        ours = {row[0] for row in connection.execute(_SQL["read_journalled"], requests)}
+        return Verdicts(wave, held, ours | held.keys())
 
     def _look_at_phones(
-        self, claim: Claim, wave: Sequence[PushRequest], verdicts: list[Verdict], numbers: dict[str, Any]
-    ) -> list[Verdict]:
+        self, claim: Claim, wave: Sequence[PushRequest], verdicts: Verdicts, numbers: dict[str, Any]
+    ) -> Verdicts:
         """Hold back what changed since it was claimed, which only a look after the journal's commit can see."""
         asked = [delivery for request in wave for delivery in request.deliveries]
         phones = {
@@ -344,7 +411,7 @@ class Claims:
             self.mark_unsent(claim, empty, numbers["now"])
         if len(empty) < len(wave):
             self._amend(claim, wave, changed)
-        return [changed.get(verdict.id, verdict) for verdict in verdicts]
+        return Verdicts(wave, {**verdicts.held, **changed}, verdicts.ours)
 
     def _amend(self, claim: Claim, wave: Sequence[PushRequest], held_back: Iterable[int]) -> None:
         """Take deliveries out of journalled requests, so that nobody takes them for ambiguous."""
@@ -360,6 +427,38 @@ class Claims:
             marked = {"token": claim.token, "request_ids": uuid_array(requests), "now": now}
             opened = connection.execute(_SQL["mark_unsent"], marked).fetchall()
             _queue(connection, [row[0] for row in opened], [row[1] for row in opened], [row[2] for row in opened])
+
+    def settle_sent(
+        self, claim: Claim, sent: Sequence[SentRequest], now: datetime | None = None, *, finish: bool = False
+    ) -> Settlement | None:
+        """Write down requests of which everything was sent; None, and nothing is written, if `settle` has to do it.
+
+        That is so if they are not what the claim holds next, if it is lost, or if one of their deliveries is gone.
+        """
+        if claim.loss is not None:
+            return None
+        parameters = _all_sent(claim, sent) | {
+            "receipt_ms": self._settings.receipt_first_poll_ms,
+            "finish": finish,
+            "now": now,
+        }
+        since = time.monotonic()  # before the transaction, whose beginning the lease is counted from
+        try:
+            with self._transaction() as connection:
+                row = connection.execute(_SQL["settle_sent"], parameters).fetchone()
+        except pg.NoDataFound:
+            return None
+        if row is None or row[0] is None:
+            return None
+        self._keep_or_drop(claim, since, finish=finish)
+        return Settlement({"sent": row[0]})
+
+    def _keep_or_drop(self, claim: Claim, since: float, *, finish: bool) -> None:
+        """Learn what a settle did to its claim: it ended it, or extended its lease."""
+        if finish:
+            self._heartbeat.drop(claim.token)
+        elif time.monotonic() < claim.taken_at + 3 * claim.lease_ms / 1000:  # later it is not extended
+            claim.renewed(max(claim.since, since))
 
     def settle(
         self,
@@ -389,10 +488,8 @@ class Claims:
             if sum(written.values()) < len(answers):
                 late = connection.execute(_SQL["keep_late_tickets"], parameters).fetchone() or (0, 0)
             disabled = self._disable(connection, claim, answers, may_prune, now) if written.get("invalid") else 0
-        if finish:
-            self._heartbeat.drop(claim.token)
-        elif written and time.monotonic() < claim.taken_at + 3 * claim.lease_ms / 1000:  # later it is not extended
-            claim.renewed(max(claim.since, since))
+        if finish or written:
+            self._keep_or_drop(claim, since, finish=finish)
         return Settlement(written, closed_late=late[0], kept_as_evidence=late[1], tokens_disabled=disabled)
 
     def outcomes(
@@ -609,6 +706,53 @@ def _queue(connection: Connection, days: Sequence[date], ids: Sequence[int], due
     if ids:
         queued = {"days": array(days), "ids": array(ids), "due": list(due)}
         connection.execute(_SQL["queue_deliveries"], queued)
+
+
+def _events(asked: Sequence[Delivery]) -> str:
+    """Write the events of some deliveries, each once."""
+    return array({delivery.notification_event_id for delivery in asked})
+
+
+def _requests(wave: Sequence[PushRequest]) -> dict[str, str]:
+    """Write the requests of a wave: their ids, and the places of the first and the last delivery of each."""
+    lasts = list(accumulate(len(request.deliveries) for request in wave))
+    return {
+        "request_ids": uuid_array([request.id for request in wave]),
+        "firsts": array([last - len(request.deliveries) + 1 for last, request in zip(lasts, wave, strict=True)]),
+        "lasts": array(lasts),
+    }
+
+
+def _all_sent(claim: Claim, sent: Sequence[SentRequest]) -> dict[str, Any]:
+    """Return what the settle of requests of which everything was sent is told."""
+    deliveries = [delivery for each in sent for delivery in each.request.deliveries]
+    pasts = Counter(map(_EVENT_AND_STATUS, deliveries))
+    return {
+        "token": claim.token,
+        "project": claim.project,
+        "ids": array([delivery.id for delivery in deliveries]),
+        "tickets": text_array([ticket for each in sent for ticket in each.tickets]),
+        "installations": uuid_array([delivery.installation_id for delivery in deliveries]),
+        "versions": _versions(deliveries),
+        "attempts": array_of_few([delivery.attempt_count + 1 for delivery in deliveries]),
+        **_requests([each.request for each in sent]),
+        "events": array([event for event, _ in pasts]),
+        "formers": text_array([status for _, status in pasts]),
+        "counts": array(pasts.values()),
+    }
+
+
+def _numbers(asked: Sequence[Delivery], now: datetime | None) -> dict[str, Any]:
+    """Number what a wave's deliveries have in common, for the statements that look at each of them."""
+    kinds, made = _sorted_out(asked, _MADE_TOGETHER)
+    return {
+        "kinds": array_of_few(kinds),
+        "kind_days": [each[0] for each in made],
+        "kind_events": [each[1] for each in made],
+        "kind_made": [each[2] for each in made],
+        "ids": array([delivery.id for delivery in asked]),
+        "now": now,
+    }
 
 
 def _keys(deliveries: Sequence[Delivery] | Sequence[Awaiting] | Sequence[Answer]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from exponent_server_sdk import PushClient, PushServerError, PushTicket
 from urllib3.exceptions import HTTPError
 
 from relevo.logs import scrub
-from relevo.model import Fate, Message, ReceiptReply, Reply, ReplyKind, Ticket
+from relevo.model import Accepted, Fate, Message, ReceiptReply, Reply, ReplyKind, Ticket
 from relevo.providers.expo_wire import (
     ENCODE,
     MAX_SCANNED,
@@ -124,7 +124,7 @@ class Expo:
             raw = publish(client, messages)
         except _TROUBLE as trouble:
             return _reply(trouble, messages)
-        return Reply("answered", tuple([_ticket(entry) for entry in raw]))
+        return Reply("answered", _accepted_all(raw) or tuple([_ticket(entry) for entry in raw]))
 
     def fetch_receipts(self, ticket_ids: Sequence[str], project: str = "") -> ReceiptReply:
         """Ask for receipts in one request; a receipt that says neither ok nor error is none yet."""
@@ -191,6 +191,15 @@ def publish(client: Any, messages: Sequence[Message]) -> Sequence[object]:
             f"Mismatched response length. Expected {expected} but only received {len(tickets)}", answer, document
         )
     return tickets
+
+
+def _accepted_all(raw: Sequence[Any]) -> Accepted | None:
+    """Return the tickets of a request if each of them simply says yes."""
+    try:
+        ids = [entry["id"] for entry in raw if entry["status"] == "ok"]
+    except (TypeError, KeyError, IndexError):
+        return None
+    return Accepted.of(ids) if len(ids) == len(raw) else None
 
 
 def _ticket(raw: object) -> Ticket:

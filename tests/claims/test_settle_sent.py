@@ -1,0 +1,202 @@
+"""The settle of what was sent whole: it writes exactly what the general one writes, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from claiming import NOW, SECOND, add, claims_in, take
+
+from deliveries import TODAY, one
+from relevo.app import App
+from relevo.delivery.claims import Claim
+from relevo.model import Answer, PushRequest, SentRequest
+
+Settle = Callable[[App, Claim, Sequence[PushRequest], bool], None]
+
+# Whatever a settle may touch; what differs between two claims in any case (tokens, keys of their own) is left out.
+TOUCHED = {
+    "deliveries": """select d.*, i.token from relevo.notification_deliveries d join relevo.device_installations i using (installation_id)
+                      order by d.event_day, d.id""",
+    "awaited": """select r.project, r.look_at, r.sent_at, r.claim_token, u.* from relevo.awaited_receipts r
+                   cross join unnest(r.days, r.ids, r.installations, r.tickets, r.versions, r.attempts) as u(day, id, phone, ticket, version, attempt)
+                  order by u.day, u.id""",
+    "progress": "select event_id, status, deliveries from relevo.event_progress_deltas order by 1, 2",
+    "tallies": "select project, at, sent, answers, unregistered, confirmed, failed from relevo.push_tallies order by 1",
+    "repeats": "select event_id, repeats from relevo.event_repeat_deltas order by 1",
+    "events": "select * from relevo.notification_events order by id",
+    "tenders": "select * from relevo.licitaciones order by id",
+    "journal": "select request_day, journalled_at, answered_at, outcome, project, days, ids from relevo.push_requests order by ids",
+    "late": "select event_day, delivery_id, ticket_id from relevo.late_tickets order by 1, 2, 3",
+    "claims": "select cycle, claimed_at, lease_ms, leased_until, days, ids, events, due_at from relevo.claims",
+    "queue": "select project, due_at, event_day, event_id, ids from relevo.due_chunks order by id",
+    "dead": "select * from relevo.dead_letters",
+}
+TENDER = """
+with made as (
+  insert into relevo.licitaciones (namespace, external_id, nombre, fingerprint, sources) values ('cl', 'a tender', 'A tender', '1', '{here}') returning id
+)
+update relevo.notification_events e set licitacion_id = made.id from made where e.id = %s
+"""
+
+
+def ticket(delivery_id: int) -> str:
+    """Return the ticket that a delivery got."""
+    return f"ticket-{delivery_id:08}"
+
+
+def generally(worker: App, claim: Claim, wave: Sequence[PushRequest], finish: bool) -> None:
+    """Settle as every mixture of answers is settled."""
+    answers = [
+        Answer(d.event_day, d.id, "sent", True, ticket(d.id), token_version=d.token_version)
+        for request in wave
+        for d in request.deliveries
+    ]
+    written = worker.claims.settle(claim, answers, [request.id for request in wave], NOW + SECOND, finish=finish)
+    assert written.written == {"sent": len(answers)}
+
+
+def plainly(worker: App, claim: Claim, wave: Sequence[PushRequest], finish: bool) -> None:
+    """Settle what was sent whole."""
+    settlement = worker.claims.settle_sent(claim, sent(wave), NOW + SECOND, finish=finish)
+    assert settlement is not None
+    assert settlement.written == {"sent": sum(len(request.deliveries) for request in wave)}
+
+
+def sent(wave: Sequence[PushRequest]) -> list[SentRequest]:
+    """Return requests with a ticket for each of their deliveries."""
+    return [SentRequest(request, [ticket(d.id) for d in request.deliveries]) for request in wave]
+
+
+def waves(claim: Claim, size: int) -> list[PushRequest]:
+    """Cut what a claim holds into requests."""
+    deliveries = claim.deliveries
+    return [PushRequest(uuid4(), tuple(deliveries[n : n + size])) for n in range(0, len(deliveries), size)]  # type: ignore[arg-type]
+
+
+def picture(conn: psycopg.Connection[Any]) -> dict[str, list[tuple[Any, ...]]]:
+    """Read whatever a settle may touch."""
+    return {name: conn.execute(statement.encode()).fetchall() for name, statement in TOUCHED.items()}
+
+
+def settled_by(
+    settle: Settle, worker: App, conn: psycopg.Connection[Any], claim: Claim, wave: Any, finish: bool
+) -> Any:
+    """Settle, look at all that this wrote, and undo it."""
+    before = {table: conn.execute(f"select * from relevo.{table}".encode()).fetchall() for table in COPIED}
+    settle(worker, claim, wave, finish)
+    seen = picture(conn)
+    for table in COPIED:
+        conn.execute(f"delete from relevo.{table}".encode())
+    for table, rows in before.items():
+        for row in rows:
+            places = ", ".join(["%s"] * len(row))
+            conn.execute(f"insert into relevo.{table} overriding system value values ({places})".encode(), row)
+    return seen
+
+
+COPIED = (
+    "notification_deliveries",
+    "awaited_receipts",
+    "event_progress_deltas",
+    "push_tallies",
+    "event_repeat_deltas",
+    "push_requests",
+    "late_tickets",
+    "claims",
+    "due_chunks",
+)
+
+
+def many_pasts(conn: psycopg.Connection[Any]) -> None:
+    """Events of two days, one of them with a tender, deliveries with and without a past, one with a ticket that came late."""
+    first = add(conn, 3)
+    add(conn, 3, attempts=2, event=71)
+    add(conn, 2, day=TODAY - timedelta(days=1), event=72)
+    conn.execute(TENDER, [71])
+    conn.execute("update relevo.notification_events set first_sent_at = %s where id = 72", [NOW])
+    conn.execute(
+        "update relevo.notification_deliveries set last_error_code = 'x', last_error_message = 'y', lapse_count = 1"
+    )
+    conn.execute(
+        "insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at) values (%s, %s, 'other', %s, %s)",
+        [TODAY, 1 << 40, uuid4(), NOW],
+    )
+    assert first
+
+
+@pytest.mark.parametrize(("requests", "finish"), [(4, True), (4, False), (2, False)])
+def test_both_settles_write_the_same(build, conn, requests, finish) -> None:
+    """Every row of every table that a settle touches is the same, of the whole claim or of its first requests."""
+    many_pasts(conn)
+    worker = build()
+    claim = take(worker)
+    assert len(claim.deliveries) == 8
+    wave = waves(claim, 2)
+    worker.claims.journal(claim, wave, NOW)
+    events, tenders = picture(conn)["events"], picture(conn)["tenders"]
+    expected = settled_by(generally, worker, conn, claim, wave[:requests], finish)
+    conn.execute("update relevo.notification_events set first_sent_at = null where id <> 72")
+    conn.execute("update relevo.licitaciones set notificada = false")
+    assert (picture(conn)["events"], picture(conn)["tenders"]) == (events, tenders)
+    claim.renewed(claim.taken_at)
+    plainly(worker, claim, wave[:requests], finish)
+    found = picture(conn)
+    assert found == expected
+    assert any(row[-1] for row in found["repeats"])
+    assert bool(claims_in(conn)) is not finish
+
+
+@pytest.mark.parametrize("wrong", ["not the next", "lost", "a row is gone", "settled already"])
+def test_what_is_not_plain_writes_nothing(build, conn, wrong) -> None:
+    """Requests that are not what the claim holds next, of a claim that ended, or of a delivery that was deleted."""
+    ids = add(conn, 4)
+    worker = build()
+    claim = take(worker)
+    wave = waves(claim, 2)
+    worker.claims.journal(claim, wave, NOW)
+    asked = wave[1:] if wrong == "not the next" else wave
+    if wrong == "lost":
+        worker.claims.release(claim, NOW)
+    if wrong == "a row is gone":
+        conn.execute("delete from relevo.notification_deliveries where id = %s", [ids[2]])
+    if wrong == "settled already":
+        plainly(worker, claim, wave, finish=True)
+    before = picture(conn)
+    assert worker.claims.settle_sent(claim, sent(asked), NOW + SECOND, finish=True) is None
+    assert picture(conn) == before
+
+
+def test_a_part_leaves_the_rest_to_the_claim(build, conn) -> None:
+    """The first request of two is settled, the other one still stands in the claim, whose lease begins anew."""
+    ids = add(conn, 4)
+    worker = build()
+    claim = take(worker)
+    wave = waves(claim, 2)
+    worker.claims.journal(claim, wave, NOW)
+    plainly(worker, claim, wave[:1], finish=False)
+    assert conn.execute("select ids, leased_until - claimed_at from relevo.claims").fetchall() == [
+        (ids[2:], timedelta(milliseconds=claim.lease_ms) + SECOND)
+    ]
+    plainly(worker, claim, wave[1:], finish=True)
+    assert claims_in(conn) == []
+    assert {one(conn, key)["status"] for key in ids} == {"sent"}
+
+
+def test_a_late_ticket_that_came_again_is_used(build, conn) -> None:
+    """A ticket that waited as evidence, and is the one that is settled now, waits no longer."""
+    (delivery,) = add(conn, 1)
+    worker = build()
+    claim = take(worker)
+    wave = waves(claim, 1)
+    worker.claims.journal(claim, wave, NOW)
+    conn.execute(
+        "insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at) values (%s, %s, %s, %s, %s)",
+        [TODAY, delivery, ticket(delivery), uuid4(), NOW],
+    )
+    plainly(worker, claim, wave, finish=True)
+    assert picture(conn)["late"] == []
