@@ -18,6 +18,7 @@ _BARS = {
     "procrastinate": "procrastinate, no-op jobs",
     "seed": "one request, one update each",
 }
+_OURS = 2  # of these stand first
 _WIDTH, _LEFT, _RIGHT, _STEP, _BAR, _HEAD = 760, 218, 96, 30, 18, 44
 _FONT = "font-family=\"system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif\""
 
@@ -75,6 +76,7 @@ def draw(rows: Sequence[Row], colours: Colours) -> str:
     """Draw both panels, one above the other."""
     found = {row.name: row.figures for row in rows if row.cost}
     shown = [(name, label, found[name]) for name, label in _BARS.items() if name in found]
+    shown = shown[:_OURS] + sorted(shown[_OURS:], key=lambda bar: -bar[2]["per_s"])
     rates = [
         _Bar(
             label,
@@ -94,7 +96,8 @@ def draw(rows: Sequence[Row], colours: Colours) -> str:
     ]
     panel = _HEAD + _STEP * len(shown)
     body = [*_panel(0, "Deliveries (or jobs) per second: longer is better", rates, colours)]
-    body += _panel(panel, "CPU per 1,000, worker and PostgreSQL: shorter is better", costs, colours)
+    body += _panel(panel, "CPU per 1,000: shorter is better", costs, colours)
+    body += _legend(panel, {"worker": colours.worker, "PostgreSQL": colours.postgres}, colours)
     return "\n".join([*_frame(2 * panel + 12, colours), *body, "</svg>", ""])
 
 
@@ -115,9 +118,16 @@ def _panel(top: int, title: str, bars: Sequence[_Bar], colours: Colours) -> Iter
         x = float(_LEFT)
         for part in bar.parts:
             width = max(1.0, part.value / longest * room)
-            yield f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_BAR}" rx="2" fill="{part.colour}"/>'
+            yield f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_BAR}" fill="{part.colour}"/>'
             x += width
         yield _text(x + 8, y + 13, bar.said, colours.faint, 'font-size="13"')
+
+
+def _legend(top: int, names: dict[str, str], colours: Colours) -> Iterator[str]:
+    for n, (name, colour) in enumerate(names.items()):
+        x = _WIDTH - _RIGHT - 170 + n * 80
+        yield f'<rect x="{x}" y="{top + 16}" width="11" height="11" rx="2" fill="{colour}"/>'
+        yield _text(x + 17, top + 26, name, colours.faint, 'font-size="13"')
 
 
 def _text(x: float, y: float, words: str, colour: str, how: str) -> str:

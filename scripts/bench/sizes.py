@@ -31,11 +31,11 @@ class Sizes:
     completed: int = 1_000_000
     churned: int = 500_000
     """Deliveries that are over, and those sent, before dispatch is measured again."""
-    wakeups: int = 150
+    wakeups: int = 120
     bulk: int = 500_000
     urgent: int = 100
     """Urgent events that overtake so many bulk deliveries."""
-    starts: int = 5
+    starts: int = 3
     installations: int = 1_000_000
     """Phones with preferences that fan-out chooses from."""
     narrow: int = 15
