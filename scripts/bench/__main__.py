@@ -72,6 +72,8 @@ def main(words: Sequence[str] | None = None) -> None:
     names = asked.only.split(",") if asked.only else [name for name in known if name not in ON_DEMAND]
     if strange := sorted(set(names) - set(known)):
         parser.error(f"there are no rows {', '.join(strange)}; known are {', '.join(known)}")
+    if asked.write_readme and (asked.quick or asked.only or asked.set):
+        parser.error("--write-readme wants a whole run, without --quick, --only and --set")
     try:
         sizes = changed(QUICK if asked.quick else Sizes(), asked.set)
     except ValueError as error:

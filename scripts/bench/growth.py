@@ -24,6 +24,8 @@ from relevo.db import Connection, Manner
 from relevo.delivery.claims import Claim, Claims
 from relevo.model import Delivery, PushRequest
 
+GROWTH, AT = "growth: ", "us_at_"
+"""How the names of these rows begin, and those of their figures at each size."""
 _SQL = statements(__file__)
 _MOST = 0.05
 _LONG_MICROS = 200_000  # what takes longer than this is asked less often
@@ -266,6 +268,6 @@ def _steps(sizes: Sizes) -> Iterator[int]:
 
 def _row(name: str, costs: Sequence[tuple[int, float]]) -> Row:
     fitted = exponent(costs)
-    figures = {f"us_at_{size}": cost for size, cost in costs} | {"exponent": fitted}
+    figures = {f"{AT}{size}": cost for size, cost in costs} | {"exponent": fitted}
     said = f"{' / '.join(f'{cost:,.1f}' for _, cost in costs)} µs, exponent {fitted:+.3f}"
-    return Row(f"growth: {name}", name, said, None, figures, [Goal("exponent", _MOST)])
+    return Row(GROWTH + name, name, said, None, figures, [Goal("exponent", _MOST)])

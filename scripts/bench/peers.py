@@ -9,6 +9,7 @@ import asyncio
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ _TOGETHER = 1_000
 _CONCURRENT = 10
 _BATCH = 100
 _GRAPHILE = "0.18.0"
+_INSTALL_S = 120
 _NODE = RESULTS / "node"
 
 
@@ -129,5 +131,8 @@ def _has_graphile() -> bool:
         _NODE.mkdir(parents=True, exist_ok=True)
         say("  installing graphile-worker …")
         wished = ["--no-save", "--no-audit", "--no-fund", "--silent", f"graphile-worker@{_GRAPHILE}"]
-        subprocess.run([npm, "install", "--prefix", str(_NODE), *wished], check=False, capture_output=True)
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run(
+                [npm, "install", "--prefix", str(_NODE), *wished], check=False, capture_output=True, timeout=_INSTALL_S
+            )
     return (_NODE / "node_modules" / "graphile-worker").is_dir()

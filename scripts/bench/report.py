@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bench.growth import AT, GROWTH
 from bench.measuring import Row
 from bench.sizes import Sizes
 
@@ -22,6 +23,7 @@ HEADS = ("what", "measured", "worker", "PostgreSQL", "WAL", "asked for")
 UNITS = (
     "Worker and PostgreSQL: milliseconds of CPU per 1,000; WAL: bytes each. The sandbox that answers is not counted."
 )
+GROWN = "Microseconds of PostgreSQL's CPU while its tables hold so many rows, and the exponent fitted to them."
 BEGIN, END = "<!-- bench: written by make bench ARGS=--write-readme -->", "<!-- /bench -->"
 _WIDTH = 180  # where nobody says how wide a line may be
 _PICTURE = """<picture>
@@ -30,13 +32,36 @@ _PICTURE = """<picture>
 </picture>"""
 
 
-def cells(row: Row) -> tuple[str, ...]:
+Cells = tuple[str, ...]
+
+
+def tables(rows: Sequence[Row]) -> Iterator[tuple[Cells, list[Cells], str]]:
+    """Return heads, lines and a last sentence of each table: what things cost, and how that grows."""
+    grown = [row for row in rows if row.name.startswith(GROWTH)]
+    plain = [cells(row) for row in rows if row not in grown]
+    if plain:
+        yield HEADS, plain, UNITS
+    if grown:
+        sizes = [name.removeprefix(AT) for name in grown[0].figures if name.startswith(AT)]
+        heads = "as tables grow", *(f"{int(size):,}" for size in sizes), "exponent", "asked for"
+        yield heads, [_grown(row, sizes) for row in grown], GROWN
+
+
+def cells(row: Row) -> Cells:
     """Return a row as the table shows it; a goal that was missed says so."""
     figures = row.figures
-    goals = [f"{goal}{' (missed)' if goal in row.missed else ''}" for goal in row.goals]
     costs = (figures.get(name, math.nan) for name in ("worker_ms_per_1000", "postgres_ms_per_1000", "wal_bytes_each"))
     worker, postgres, wal = costs
-    return row.what, row.said, _number(worker, ".1f"), _number(postgres, ".1f"), _number(wal, ",.0f"), ", ".join(goals)
+    return row.what, row.said, _number(worker, ".1f"), _number(postgres, ".1f"), _number(wal, ",.0f"), _asked(row)
+
+
+def _grown(row: Row, sizes: Sequence[str]) -> Cells:
+    costs = (f"{row.figures[AT + size]:,.1f}" for size in sizes)
+    return row.what, *costs, f"{row.figures['exponent']:+.3f}", _asked(row)
+
+
+def _asked(row: Row) -> str:
+    return ", ".join(f"{goal}{' (missed)' if goal in row.missed else ''}" for goal in row.goals)
 
 
 def _number(value: float, form: str) -> str:
@@ -45,13 +70,14 @@ def _number(value: float, form: str) -> str:
 
 def show(rows: Sequence[Row]) -> None:
     """Print the table."""
-    table = Table(*HEADS, title="make bench", title_justify="left", box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(*cells(row))
     console = Console(highlight=False)
     console = console if console.is_terminal else Console(highlight=False, width=_WIDTH)
-    console.print(table)
-    console.print(UNITS, style="dim")
+    for heads, lines, sentence in tables(rows):
+        table = Table(*heads, box=None, pad_edge=False)
+        for line in lines:
+            table.add_row(*line)
+        console.print(table)
+        console.print(sentence + "\n", style="dim")
 
 
 def as_json(rows: Sequence[Row], sizes: Sizes, seconds: float) -> str:
@@ -100,10 +126,10 @@ def write_into(readme: Path, rows: Sequence[Row]) -> None:
 
 
 def _markdown(rows: Sequence[Row]) -> Iterator[str]:
+    for heads, lines, sentence in tables(rows):
+        yield f"| {' | '.join(heads)} |"
+        yield f"|{'---|' * len(heads)}"
+        yield from (f"| {' | '.join(line)} |" for line in lines)
+        yield f"\n{sentence}\n"
     on = machine()
-    yield f"| {' | '.join(HEADS)} |"
-    yield f"|{'---|' * len(HEADS)}"
-    for row in rows:
-        yield f"| {' | '.join(cells(row))} |"
-    yield ""
-    yield f"{UNITS} Taken in one run on {on['cores']} cores ({on['processor']}), Python {on['python']}."
+    yield f"Taken in one run on {on['cores']} cores ({on['processor']}), Python {on['python']}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -63,6 +64,7 @@ def test_a_quick_run_measures_every_row_asked_for(measured: tuple[str, Path]) ->
 def test_a_quick_run_prints_the_table_and_draws(measured: tuple[str, Path]) -> None:
     """Each row is a line of the table, and both charts are SVG that a browser can read."""
     printed, folder = measured
+    assert re.search(r"as tables grow +100 +1,000 +exponent", printed)
     for what in ("dispatch, every guarantee on", "the unguarded ceiling", "enqueue_many", "receipts"):
         assert what in printed
     for theme in charts.THEMES:
@@ -75,6 +77,7 @@ def test_a_quick_run_prints_the_table_and_draws(measured: tuple[str, Path]) -> N
         (("--only", "dispatch,speed"), "speed"),
         (("--set", "fones=3"), "fones=3"),
         (("--set", "phones=none"), "phones=none"),
+        (("--quick", "--write-readme"), "--write-readme"),
     ],
 )
 def test_a_wrong_wish_is_refused_by_its_name(
@@ -86,7 +89,7 @@ def test_a_wrong_wish_is_refused_by_its_name(
     told = capsys.readouterr().err.splitlines()[-1]
     assert refused.value.code == 2
     assert named in told
-    assert "reaper" in told or "rounds" in told
+    assert "reaper" in told or "rounds" in told or "whole run" in told
 
 
 def test_a_size_can_be_set() -> None:
