@@ -27,6 +27,14 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.add_counts(sums jsonb, more jsonb) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+  select case when more = '{}' then sums
+              else sums || (select jsonb_object_agg(m.key, coalesce((sums ->> m.key)::numeric, 0) + m.value::numeric) from jsonb_each_text(more) m) end
+$$;
+
 CREATE FUNCTION relevo.adopt_claim_1(claim uuid, at timestamp with time zone) RETURNS TABLE(event_day date, id bigint, event_id bigint, installation_id uuid, event_type text, provider text, project text, lane text, at_most_once boolean, status text, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, token text, token_version integer, platform text, locale text, obstacle text, seconds_left double precision, created_at timestamp with time zone, lease_ms integer)
     LANGUAGE sql STABLE
     AS $$
@@ -530,6 +538,24 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.count_deliveries() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if tg_op = 'DELETE' then
+    insert into relevo.delivery_counts (status, deliveries) select o.status, -sum(o.deliveries) from old_rows o group by o.status;
+  elsif tg_op = 'INSERT' then
+    insert into relevo.delivery_counts (status, deliveries) select n.status, sum(n.deliveries) from new_rows n group by n.status;
+  else
+    insert into relevo.delivery_counts (status, deliveries)
+    select c.status, sum(c.n) from (select n.status, n.deliveries as n from new_rows n union all select o.status, -o.deliveries from old_rows o) c
+     group by c.status having sum(c.n) <> 0;
+  end if;
+  return null;
+end
+$$;
+
 CREATE FUNCTION relevo.count_of_hour(hour_at timestamp with time zone, in_hour integer, hour_before integer, at timestamp with time zone) RETURNS double precision
     LANGUAGE sql IMMUTABLE
     RETURN CASE WHEN (at < (hour_at + '01:00:00'::interval)) THEN ((in_hour)::double precision + ((hour_before)::double precision * ((1)::double precision - GREATEST((0)::double precision, ((EXTRACT(epoch FROM (at - hour_at)))::double precision / (3600)::double precision))))) WHEN (at < (hour_at + '02:00:00'::interval)) THEN ((in_hour)::double precision * ((2)::double precision - ((EXTRACT(epoch FROM (at - hour_at)))::double precision / (3600)::double precision))) ELSE (0)::double precision END;
@@ -762,6 +788,7 @@ CREATE TABLE relevo.notification_events (
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     first_sent_at timestamp with time zone,
     match_topics text[] DEFAULT '{}'::text[] NOT NULL,
+    project text,
     CONSTRAINT notification_events_audience_check CHECK ((audience = ANY (ARRAY['everyone'::text, 'installations'::text, 'matching'::text]))),
     CONSTRAINT notification_events_body_check CHECK ((length(body) <= 2000)),
     CONSTRAINT notification_events_category_check CHECK (((length(category) >= 1) AND (length(category) <= 100))),
@@ -776,12 +803,15 @@ CREATE TABLE relevo.notification_events (
     CONSTRAINT notification_events_event_key_check CHECK (((length(event_key) >= 1) AND (length(event_key) <= 300))),
     CONSTRAINT notification_events_event_type_check CHECK (((length(event_type) >= 1) AND (length(event_type) <= 100))),
     CONSTRAINT notification_events_lane_check CHECK ((lane = ANY (ARRAY['urgent'::text, 'bulk'::text]))),
+    CONSTRAINT notification_events_project_check CHECK (((length(project) >= 1) AND (length(project) <= 200))),
     CONSTRAINT notification_events_push_check CHECK ((jsonb_typeof(push) = 'object'::text)),
     CONSTRAINT notification_events_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'held'::text, 'fanning'::text, 'fanned'::text, 'cancelled'::text, 'completed'::text]))),
     CONSTRAINT notification_events_title_check CHECK ((length(title) <= 500))
 );
 
 COMMENT ON TABLE relevo.notification_events IS 'One thing worth telling; its fan-out writes event_day once and its cursor with every slice.';
+
+COMMENT ON COLUMN relevo.notification_events.project IS 'The only project whose phones it is for, and whose callers may see it; null for all.';
 
 CREATE FUNCTION relevo.event_buckets(e relevo.notification_events) RETURNS text[]
     LANGUAGE sql IMMUTABLE
@@ -935,7 +965,7 @@ begin
                 select p.phone from relevo.event_owners o
                   cross join lateral (select i as phone from relevo.device_installations i where i.owner = o.owner offset 0) p
                  where o.event_id = e.id) n
-         where relevo.may_receive(n.phone) and (e.category is null or e.category <> all ((n.phone).opt_outs))
+         where relevo.may_receive(n.phone) and (e.project is null or (n.phone).project = e.project) and (e.category is null or e.category <> all ((n.phone).opt_outs))
            and not exists (select from relevo.event_followers f -- whoever got what this event follows is not told again
                              join relevo.notification_events o on o.id = f.former_event_id
                              join relevo.notification_deliveries d
@@ -2569,10 +2599,12 @@ CREATE TABLE relevo.cycle_state (
     failures integer DEFAULT 0 NOT NULL,
     slots_skipped bigint DEFAULT 0 NOT NULL,
     shared_at timestamp with time zone,
+    totals jsonb DEFAULT '{}'::jsonb NOT NULL,
     CONSTRAINT cycle_state_check CHECK (((paused_at IS NULL) = (paused_reason IS NULL))),
     CONSTRAINT cycle_state_failures_check CHECK ((failures >= 0)),
     CONSTRAINT cycle_state_paused_reason_check CHECK (((length(paused_reason) >= 1) AND (length(paused_reason) <= 300))),
-    CONSTRAINT cycle_state_round_gap_s_check CHECK ((round_gap_s >= (0)::double precision))
+    CONSTRAINT cycle_state_round_gap_s_check CHECK ((round_gap_s >= (0)::double precision)),
+    CONSTRAINT cycle_state_totals_check CHECK ((jsonb_typeof(totals) = 'object'::text))
 )
 WITH (fillfactor='50');
 
@@ -2585,6 +2617,8 @@ COMMENT ON COLUMN relevo.cycle_state.failures IS 'How many rounds in a row have 
 COMMENT ON COLUMN relevo.cycle_state.slots_skipped IS 'Slots and ticks that were not run because another run had them, or for a reason told before.';
 
 COMMENT ON COLUMN relevo.cycle_state.shared_at IS 'When a replica last took its turn to do what one does for all of them.';
+
+COMMENT ON COLUMN relevo.cycle_state.totals IS 'The sums of what its runs counted.';
 
 CREATE TABLE relevo.cycle_terms (
     cycle text NOT NULL,
@@ -2709,6 +2743,23 @@ CREATE VIEW relevo.deliveries AS
      LEFT JOIN relevo.claims rc ON ((rc.token = r.claim_token)));
 
 COMMENT ON VIEW relevo.deliveries IS 'Deliveries with what a person asks of one: when it is due, who has it and until when, when its receipt is asked for.';
+
+CREATE TABLE relevo.delivery_counts (
+    id bigint NOT NULL,
+    status text NOT NULL,
+    deliveries bigint NOT NULL
+);
+
+COMMENT ON TABLE relevo.delivery_counts IS 'How many deliveries there are of each status, of events that are not archived: sums, and changes that the reaper folds.';
+
+ALTER TABLE relevo.delivery_counts ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relevo.delivery_counts_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 
 ALTER TABLE relevo.device_installations ALTER COLUMN seq ADD GENERATED BY DEFAULT AS IDENTITY (
     SEQUENCE NAME relevo.device_installations_seq_seq
@@ -3418,6 +3469,9 @@ ALTER TABLE ONLY relevo.cycle_terms
 ALTER TABLE ONLY relevo.dead_letters
     ADD CONSTRAINT dead_letters_pkey PRIMARY KEY (event_day, delivery_id);
 
+ALTER TABLE ONLY relevo.delivery_counts
+    ADD CONSTRAINT delivery_counts_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY relevo.device_installations
     ADD CONSTRAINT device_installations_pkey PRIMARY KEY (installation_id);
 
@@ -3650,6 +3704,12 @@ CREATE UNIQUE INDEX worker_runs_slot ON relevo.worker_runs USING btree (cycle, s
 CREATE INDEX workers_alive ON relevo.workers USING btree (worker_id) WHERE ((stopped_at IS NULL) AND (lost_at IS NULL));
 
 CREATE INDEX workers_ended ON relevo.workers USING btree (role, GREATEST(stopped_at, lost_at)) WHERE ((stopped_at IS NOT NULL) OR (lost_at IS NOT NULL));
+
+CREATE TRIGGER counted_delete AFTER DELETE ON relevo.event_progress REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION relevo.count_deliveries();
+
+CREATE TRIGGER counted_insert AFTER INSERT ON relevo.event_progress REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION relevo.count_deliveries();
+
+CREATE TRIGGER counted_update AFTER UPDATE ON relevo.event_progress REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION relevo.count_deliveries();
 
 CREATE TRIGGER index_deleted AFTER DELETE ON relevo.notification_preferences REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION relevo.index_preferences();
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import socket
 from typing import Any
+from uuid import UUID, uuid4
 
+import psycopg
 import requests
+from psycopg.types.json import Jsonb
 
 from relevo import tokens
 from relevo.app import App
@@ -73,3 +76,28 @@ def free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
+
+
+EVENT = {"type": "order.shipped", "key": "order-17", "title": "On its way", "audience": "everyone"}
+
+
+def phone(conn: psycopg.Connection[Any], project: str = "default") -> UUID:
+    """Register a phone."""
+    given = {"token": f"ExponentPushToken[{uuid4().hex}]", "project": project}
+    return conn.execute("select relevo.register_installation(%s)", [Jsonb(given)]).fetchone()[0]
+
+
+def fan_out(served: Served) -> None:
+    """Run a round of fan-out."""
+    served.app.runner.run(served.app.registry["fanout"], "manual")
+
+
+def end(conn: psycopg.Connection[Any], event_id: int, **became: int) -> None:
+    """Have an event's deliveries end in these numbers, as a settle would write it."""
+    total = sum(became.values())
+    changes = [("pending", -total), *became.items()]
+    for status, count in changes:
+        conn.execute(
+            "insert into relevo.event_progress_deltas (event_id, status, deliveries) values (%s, %s, %s)",
+            [event_id, status, count],
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from relevo.instance import Standing
 
 _SQL = queries.load("insights", "doctor", "subscriptions")
 MAX_LIMIT = 1_000
+MOST_DUE = 20_000
+"""Beyond this what is due in a lane is not counted for `queue`: more is more."""
 _DELIVERIES_AT_ONCE = 20_000
 _CHUNKS_AT_ONCE = 200
 _YOUNG_MS = 120_000
@@ -136,6 +139,75 @@ def audit(database: Database, *, before: int | None = None, action: str | None =
 def has_scheduler(database: Database) -> bool:
     """Tell whether any worker that runs cycles is alive in the fleet."""
     return bool(_rows(database, "find_scheduler"))
+
+
+_STATUSES = {
+    "sent": ("sent", "ok", "unconfirmed"),
+    "failed": ("failed",),
+    "expired": ("expired",),
+    "invalid": ("invalid",),
+    "skipped": ("skipped",),
+    "cancelled": ("cancelled",),
+    "unknown": ("unknown",),
+}
+
+
+def queue(database: Database) -> Row:
+    """Return how many deliveries there are in all and of each kind, told without counting them; kinds add up to all.
+
+    `pending` waits, `processing` is held by a claim that lives, `stuck_processing` by one that has expired.
+    """
+    row = _rows(database, "count_queue")[0]
+    counts = {name: int(count) for name, count in row["statuses"].items()}
+    left = max(0, counts.get("pending", 0) + counts.get("retryable", 0))
+    processing = min(row["claimed"], left)
+    stuck = min(row["expired"], left - processing)
+    kinds = {"pending": left - processing - stuck, "processing": processing, "stuck_processing": stuck}
+    kinds |= {kind: sum(max(0, counts.get(name, 0)) for name in names) for kind, names in _STATUSES.items()}
+    due = _rows(database, "list_due", most=MOST_DUE, limit=MAX_LIMIT)
+    return {
+        "total": sum(kinds.values()),
+        **kinds,
+        "due_now": sum(each["due"] for each in due),
+        "due_now_is_at_least": any(each["due"] >= MOST_DUE for each in due),
+        "oldest_pending_age_seconds": max((each["oldest_s"] for each in due), default=None),
+        "statuses": {name: count for name, count in counts.items() if count > 0},
+    }
+
+
+def runtime(database: Database) -> Row:
+    """Return what all cycles of the fleet did since they first ran, and the last run that failed within a day."""
+    rows = _rows(database, "sum_runs")
+    totals: dict[str, Counter[str]] = {row["cycle"]: Counter() for row in rows}
+    for row in rows:
+        for each in row["totals"]:
+            totals[row["cycle"]].update({name: int(count) for name, count in each.items()})
+    sending, reaper = (
+        sum((totals.get(name, Counter()) for name in ("dispatch", "receipt")), Counter()),
+        totals.get("reaper", Counter()),
+    )
+    error = next(iter(_rows(database, "read_last_error")), None)
+    return {
+        "is_running": has_scheduler(database),
+        "ticks_total": sum(row["rounds"] for row in rows),
+        "processed_total": sum(
+            count for name, count in totals.get("dispatch", Counter()).items() if name.startswith("notifications_")
+        ),
+        "retried_total": sending["notifications_retryable"],
+        "dead_letter_total": sending["notifications_failed"] + reaper["deliveries_dead"],
+        "recovered_stuck_total": reaper["deliveries_recovered"],
+        "last_error": error
+        and {"cycle": error["cycle"], "at": error["finished_at"], "message": error["error_message"]},
+        "totals": {cycle: dict(counts) for cycle, counts in totals.items()},
+    }
+
+
+def event_deliveries(
+    database: Database, event_id: int, *, after: UUID | None = None, status: str | None = None, limit: int = 50
+) -> list[Row]:
+    """Return deliveries of one event, by installation."""
+    asked = {"event_id": event_id, "after": after, "status": status, "limit": min(limit, MAX_LIMIT)}
+    return _rows(database, "list_event_deliveries", **asked)
 
 
 def archive(database: Database) -> list[Row]:

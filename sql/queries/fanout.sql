@@ -134,7 +134,7 @@ with made as (
          e.deadline_at, now()
     from relevo.notification_events e
     cross join relevo.slice_targets(%(event_id)s, %(audience)s, %(buckets)s::text[], %(after_seq)s, %(upto_seq)s) t
-   where e.id = %(event_id)s
+   where e.id = %(event_id)s and (e.project is null or t.project = e.project)
      and not exists (select from relevo.event_followers f -- whoever got what this event follows is not told again
                        join relevo.notification_events o on o.id = f.former_event_id
                        join relevo.notification_deliveries d
@@ -162,7 +162,7 @@ with made as (
          e.deadline_at, now()
     from relevo.notification_events e
     cross join relevo.slice_targets(%(event_id)s, %(audience)s, %(buckets)s::text[], %(after_seq)s, %(upto_seq)s) t
-   where e.id = %(event_id)s
+   where e.id = %(event_id)s and (e.project is null or t.project = e.project)
      and not exists (select from relevo.event_followers f -- whoever got what this event follows is not told again
                        join relevo.notification_events o on o.id = f.former_event_id
                        join relevo.notification_deliveries d
@@ -182,7 +182,10 @@ select count(*)::int from made;
 
 -- name: count_targets
 -- Counts the targets of a slice, where not all of them became new deliveries.
-select count(*)::int from relevo.slice_targets(%(event_id)s, %(audience)s, %(buckets)s::text[], %(after_seq)s, %(upto_seq)s);
+select count(*)::int
+  from relevo.notification_events e
+  cross join relevo.slice_targets(%(event_id)s, %(audience)s, %(buckets)s::text[], %(after_seq)s, %(upto_seq)s) t
+ where e.id = %(event_id)s and (e.project is null or t.project = e.project);
 
 -- name: advance_event
 -- Moves an event's cursor with its slice, counts what was made, and closes its fan-out after the last one.

@@ -271,3 +271,45 @@ select w.worker_id
  where w.stopped_at is null and w.lost_at is null and w.stopping_at is null and w.role = 'run' and w.cycles <> '{}'
    and w.last_seen_at + w.lease_ms * interval '1 millisecond' > now()
  limit 1;
+
+-- name: count_queue
+-- Counts all deliveries by status without counting them, and what of the open ones is claimed, by claims that live and that have expired.
+select now() as now,
+       coalesce((select jsonb_object_agg(c.status, c.n)
+                   from (select s.status, sum(s.n) as n
+                           from (select d.status, d.deliveries as n from relevo.delivery_counts d
+                                 union all
+                                 select p.status, p.deliveries from relevo.event_progress_deltas p) s
+                          group by s.status having sum(s.n) <> 0) c), '{}') as statuses,
+       (select coalesce(sum(cardinality(c.ids)), 0)::int from relevo.claims c where c.cycle <> 'receipt' and c.leased_until > now()) as claimed,
+       (select coalesce(sum(cardinality(c.ids)), 0)::int from relevo.claims c where c.cycle <> 'receipt' and c.leased_until <= now()) as expired;
+
+-- name: sum_runs
+-- Sums up what all cycles did since they first ran.
+select s.cycle, sum(s.rounds)::bigint as rounds, coalesce(jsonb_agg(s.totals) filter (where s.totals <> '{}'), '[]') as totals
+  from relevo.cycle_state s
+ group by s.cycle
+ order by s.cycle;
+
+-- name: read_last_error
+-- Reads the last run that failed, of one cycle after the other, so that few rows are looked at.
+select r.cycle, r.finished_at, r.error_message
+  from (select distinct s.cycle, s.source from relevo.cycle_state s) s
+  cross join lateral (select r.cycle, r.finished_at, r.error_message from relevo.worker_runs r
+                       where r.cycle = s.cycle and r.source = s.source and r.outcome = 'failed'
+                         and r.started_at > now() - interval '1 day'
+                       order by r.started_at desc, r.id desc limit 1) r
+ order by r.finished_at desc nulls last
+ limit 1;
+
+-- name: list_event_deliveries
+-- Lists deliveries of one event, by installation, after a given one if asked, and of one status if asked.
+select d.id, d.installation_id, d.provider, d.project, d.lane, d.status, d.attempt_count, d.created_at, d.last_attempt_at, d.completed_at,
+       d.last_error_code, d.last_error_message
+  from relevo.notification_deliveries d
+ where d.event_day = (select e.event_day from relevo.notification_events e where e.id = %(event_id)s)
+   and d.notification_event_id = %(event_id)s
+   and (%(after)s::uuid is null or d.installation_id > %(after)s)
+   and (%(status)s::text is null or d.status = %(status)s)
+ order by d.installation_id
+ limit %(limit)s;

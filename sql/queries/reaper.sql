@@ -44,6 +44,16 @@ update relevo.worker_runs r
    and (w.worker_id is null or w.lost_at is not null or w.stopped_at is not null or w.started_at > r.started_at)
 returning r.id, r.cycle, r.source, r.worker_id, r.slot_at;
 
+-- name: fold_counts
+-- Folds the changes of how many deliveries there are of each status into one row each, passing by what another reaper is at.
+with taken as (
+  delete from relevo.delivery_counts d
+   where d.id = any (array(select o.id from relevo.delivery_counts o order by o.id limit %(limit)s for update skip locked))
+  returning d.status, d.deliveries
+)
+insert into relevo.delivery_counts (status, deliveries)
+select t.status, sum(t.deliveries) from taken t group by t.status having sum(t.deliveries) <> 0;
+
 -- name: fold_progress
 -- Folds a batch of the changes of events' counts into their sums, so that reading an event stays cheap.
 with oldest as materialized (

@@ -67,11 +67,12 @@ on conflict (id) do update
 returning id;
 
 -- name: count_round
--- Counts a round in the cycle's line.
-insert into relevo.cycle_state as s (cycle, source, rounds, idle_rounds, last_round_at, last_ok_at, failures)
-values (%(cycle)s, %(source)s, 1, %(idle)s::int, now(), case when not %(failed)s then now() end, %(failed)s::int)
+-- Counts a round in the cycle's line, and adds what its run counted.
+insert into relevo.cycle_state as s (cycle, source, rounds, idle_rounds, last_round_at, last_ok_at, failures, totals)
+values (%(cycle)s, %(source)s, 1, %(idle)s::int, now(), case when not %(failed)s then now() end, %(failed)s::int, %(counts)s::jsonb)
 on conflict (cycle, source) do update
    set rounds = s.rounds + 1, idle_rounds = s.idle_rounds + excluded.idle_rounds, last_round_at = excluded.last_round_at,
+       totals = relevo.add_counts(s.totals, excluded.totals),
        last_ok_at = coalesce(excluded.last_ok_at, s.last_ok_at), failures = case when %(failed)s then s.failures + 1 else 0 end,
        round_gap_s = 0.8 * coalesce(s.round_gap_s, greatest(0, extract(epoch from now() - s.last_round_at))::float8)
                      + 0.2 * greatest(0, extract(epoch from now() - s.last_round_at))::float8;

@@ -69,6 +69,8 @@ def _keep_up(run: Run) -> Counter[str]:
         with run.transaction() as connection:
             folded = connection.execute(_SQL["fold_progress"], {"limit": _FOLDS_PER_STEP}).fetchone() or (0,)
     with run.transaction() as connection:
+        connection.execute(_SQL["fold_counts"], {"limit": _FOLDS_PER_STEP})
+    with run.transaction() as connection:
         counts = Counter(events_held=runaway.fold_repeats(connection, run.settings, _FOLDS_PER_STEP, run.now))
     with run.transaction() as connection:
         window_ms = max(run.settings.push_brake_window_ms, _TALLIES_SHOWN_MS)

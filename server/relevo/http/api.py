@@ -10,14 +10,15 @@ from fastapi.openapi.utils import get_openapi
 from starlette.middleware.cors import CORSMiddleware
 
 from relevo import __version__
-from relevo.http import health, metrics, ops, pages, problems
+from relevo.http import events, health, metrics, ops, pages, problems
 from relevo.http.desk import Desk
 from relevo.http.guard import Callers, Guarded
 from relevo.http.limits import RateLimiter
 from relevo.http.metrics import Exposition
 from relevo.http.ready import Readiness
+from relevo.http.waiting import Waiters
 
-ROUTERS: tuple[APIRouter, ...] = (health.router, ops.router, metrics.router, pages.router)
+ROUTERS: tuple[APIRouter, ...] = (health.router, events.router, ops.router, metrics.router, pages.router)
 _DESCRIPTION = (
     "Tenders and your app's events, delivered to phones. Bodies are JSON; errors are problem+json (RFC 9457) that name "
     "field and reason; instants are RFC 3339. Every answer has an X-Request-Id. A proxy in front of it has to bear "
@@ -41,6 +42,7 @@ def make(
     app.state.desk = desk
     app.state.readiness = readiness
     app.state.exposition = exposition
+    app.state.waiters = Waiters(desk)
     app.state.callers = Callers(desk, RateLimiter(rate_per_s))
     problems.install(app)
     for router in ROUTERS:

@@ -26,7 +26,9 @@ from relevo.errors import (
 )
 from relevo.logs import scrub
 
-_FIELD = re.compile(r"^(?P<field>[a-z_]+(?:\.[A-Za-z_]+)*) (?:must|holds|is nested)|has no field (?P<unknown>[^,]+)")
+_FIELD = re.compile(
+    r"^(?P<field>[a-z_]+(?:\.[A-Za-z_]+)*) (?:must|holds|is nested)|has no field (?P<unknown>[^,]+?)[.,]"
+)
 _MAX_ERRORS = 20
 _MAX_TEXT = 300
 _SOON_S = 1
@@ -136,6 +138,8 @@ def of_error(error: Exception) -> Problem:  # noqa: PLR0911 a table
             return Problem(500, error.message, hint=error.hint)
         case psycopg.Error() if isinstance(error, BUSY):
             return busy("Somebody else is in the way in the database.")
+        case psycopg.DataError() | UnicodeError():
+            return Problem(400, "A text holds what the database has no place for, such as NUL.", kind="invalid")
         case _:
             return Problem(500, "Something went wrong here; the log tells what, by the request id.")
 
@@ -144,7 +148,7 @@ def install(app: FastAPI) -> None:
     """Have every error answered as problem+json."""
     app.add_exception_handler(RequestValidationError, _answer_validation)
     app.add_exception_handler(HTTPException, _answer_http)
-    for kind in (Problem, RelevoError, psycopg.Error):
+    for kind in (Problem, RelevoError, UnicodeError, psycopg.Error):
         app.add_exception_handler(kind, _answer)
 
 

@@ -41,6 +41,11 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/health/live"): ANYBODY,
     ("GET", "/health/ready"): ANYBODY,
     ("GET", "/metrics"): VIEW,
+    ("POST", "/v1/events"): APP,
+    ("POST", "/v1/events/batch"): APP,
+    ("GET", "/v1/events/{event_id}"): READ,
+    ("POST", "/v1/events/{event_id}/cancel"): APP,
+    ("GET", "/v1/events/{event_id}/deliveries"): READ,
     ("GET", "/v1/ops/audit"): VIEW,
 }
 """By method and path, as the router has them."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 
 from relevo.app import App
 from relevo.http import api
@@ -41,6 +42,7 @@ class HttpServer:
         self._serving = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._servers: list[uvicorn.Server] = []
+        self.api: FastAPI | None = None
         self._thread = threading.Thread(target=self._life, name="relevo-http", daemon=True)
 
     def start(self) -> None:
@@ -64,6 +66,8 @@ class HttpServer:
             self._thread.join(_STOP_S)
 
     def _leave(self) -> None:
+        if self.api is not None:
+            self.api.state.waiters.close()
         for server in self._servers:
             server.should_exit = True
 
@@ -123,6 +127,7 @@ class HttpServer:
             cors_origins=settings.http_cors_origins or (),
             exposition=self._exposition,
         )
+        self.api = made
         self._servers = [_server(Envelope(made, settings.http_max_body_bytes))]
         serving = [self._servers[0].serve([listening])]
         if (metrics := self._metrics_socket()) is not None:

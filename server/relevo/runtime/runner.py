@@ -260,7 +260,8 @@ class Runner:
             key = {"cycle": context.cycle, "source": context.source}
             if run.held is not None:  # before the run's row, as a successor locks them
                 self._singletons.release(connection, run.held)
-            connection.execute(_SQL["count_round"], key | {"idle": outcome is None, "failed": outcome == "failed"})
+            counted = {"idle": outcome is None, "failed": outcome == "failed", "counts": Jsonb(ending.counts)}
+            connection.execute(_SQL["count_round"], key | counted)
             return outcome is None or self._write_row(
                 connection, context, outcome, counts=ending.counts, reason=reason, error=ending.error
             )

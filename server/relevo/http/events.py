@@ -1,0 +1,271 @@
+"""The app's verbs: enqueue, cancel, and see how far an event is, waiting for it if wished."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Header, Path, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from relevo import insights, remote
+from relevo.door import Enqueued
+from relevo.http.answers import Json
+from relevo.http.desk import Desk
+from relevo.http.guard import Guarded, caller_of
+from relevo.http.problems import Problem, ProblemBody, invalid
+from relevo.http.waiting import Waiters
+from relevo.remote import EventLook, KeyTakenError
+
+router = APIRouter(route_class=Guarded, tags=["events"])
+
+DEFAULT_WAIT_MS, MAX_WAIT_MS = 15_000, 30_000
+MOST_AT_ONCE = 1_000
+_RETRY_MS = 1_000
+_NOT_FOUND = {"model": ProblemBody, "description": "There is no such event, or it is another project's."}
+_TAKEN = {"model": ProblemBody, "description": "The type and key belong to another project's event."}
+_LEFT = 499  # nobody hears it
+
+EventId = Annotated[int, Path(ge=1, le=2**63 - 1)]
+WaitMs = Annotated[int, Query(alias="waitMs", ge=0, le=MAX_WAIT_MS, description="How long to wait at most.")]
+Until = Annotated[
+    Literal["sent", "confirmed"], Query(description="Whether to wait until all is sent, or confirmed by receipts.")
+]
+
+
+class EventIn(BaseModel):
+    """An event, as the SQL door takes it: it has the last word on every field."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "examples": [{"type": "order.shipped", "key": "order-17", "title": "On its way", "audience": "everyone"}],
+            "additionalProperties": False,
+        },
+    )
+
+    type: str = Field(min_length=1, max_length=100, description="What kind of event it is.")
+    key: str | None = Field(
+        None,
+        min_length=1,
+        max_length=300,
+        description="The same type and key again is the same event; or Idempotency-Key.",
+    )
+    title: str | None = Field(None, max_length=500)
+    body: str | None = Field(None, max_length=2_000)
+    data: dict[str, Any] | None = Field(None, description="For the app.")
+    push: dict[str, Any] | None = Field(None, description="Further fields of the push message.")
+    audience: str = Field(max_length=20, description="everyone, installations, owners or matching.")
+    installations: list[str] | None = Field(None, max_length=100_000)
+    owners: list[str] | None = Field(None, max_length=100_000)
+    topics: list[str] | None = Field(None, max_length=100, description="With an audience of matching.")
+    matching: dict[str, Any] | None = None
+    category: str | None = Field(None, max_length=100)
+    lane: str | None = Field(None, description="urgent or bulk.")
+    at_most_once: bool | None = None
+    scheduled_at: str | None = Field(None, max_length=64, description="When to send it; now if not given.")
+    deadline_at: str | None = Field(None, max_length=64, description="When it is pointless.")
+    ttl_s: int | None = Field(None, ge=1, le=2_419_200)
+    licitacion_id: int | None = Field(None, ge=1, le=2**63 - 1)
+
+
+class Batch(BaseModel):
+    """Some events, enqueued all or none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    events: list[EventIn] = Field(min_length=1, max_length=MOST_AT_ONCE)
+
+
+class EnqueuedOut(BaseModel):
+    """What became of an event that was handed in."""
+
+    event_id: int
+    created: bool
+    same_content: bool | None = Field(
+        description="Whether one that was there says the same; null if not known any more."
+    )
+    unknown_installations: list[UUID] = Field(description="Named ones that nobody registered: they get nothing.")
+
+
+class EnqueuedBatch(BaseModel):
+    """What became of each event, in order."""
+
+    items: list[EnqueuedOut]
+
+
+class EventOut(BaseModel):
+    """How far an event is."""
+
+    status: Literal["DONE", "PENDING", "FAILED"]
+    event_id: int
+    counts: dict[str, int] = Field(description="How many deliveries there are of each status.")
+    event: dict[str, Any] = Field(description="As the SQL door tells it.")
+    retryAfterMs: int | None = Field(None, description="With PENDING: when to ask again.")  # noqa: N815 its published name
+    error: str | None = Field(None, description="With FAILED: EVENT_NOT_SENT.")
+    enqueued: EnqueuedOut | None = Field(None, description="With POST: whether it was new.")
+
+
+class CancelIn(BaseModel):
+    """Why."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = Field(default="", max_length=300)
+
+
+class CancelOut(BaseModel):
+    """Whether the event was ended just now, and how far it came."""
+
+    cancelled: bool
+    event_id: int
+    counts: dict[str, int]
+
+
+class DeliveryOut(BaseModel):
+    """One push to one installation."""
+
+    id: int
+    installation_id: UUID
+    provider: str
+    project: str
+    lane: str
+    status: str
+    attempt_count: int
+    created_at: str
+    last_attempt_at: str | None
+    completed_at: str | None
+    last_error_code: str | None
+    last_error_message: str | None
+
+
+class DeliveryPage(BaseModel):
+    """Deliveries by installation, and where the next page begins."""
+
+    items: list[DeliveryOut]
+    next: str | None
+
+
+_WAITED: dict[int | str, dict[str, Any]] = {
+    200: {"model": EventOut, "description": "Nothing is left to send: some was sent, or nobody was to get it."},
+    202: {"model": EventOut, "description": "Not over yet; Retry-After says when to ask again."},
+    404: _NOT_FOUND,
+    422: {"model": EventOut, "description": "Everything has ended, and nothing was sent."},
+}
+
+
+@router.post(
+    "/v1/events",
+    responses={**_WAITED, 201: {"model": EnqueuedOut, "description": "Enqueued, without waiting."}, 409: _TAKEN},
+)
+async def enqueue(
+    request: Request,
+    event: EventIn,
+    wait_ms: Annotated[
+        int | None, Query(alias="waitMs", ge=0, le=MAX_WAIT_MS, description="Wait for it, as GET does; else do not.")
+    ] = None,
+    until: Until = "sent",
+    idempotency_key: Annotated[
+        str | None, Header(min_length=1, max_length=300, description="The event's key, if the body has none.")
+    ] = None,
+) -> Response:
+    """Enqueue an event, once: the same type and key again is the same event. With `waitMs`, wait for it, too."""
+    caller, desk = caller_of(request), _desk(request)
+    [done] = await _enqueue(desk, [_given(event, idempotency_key)], caller.project)
+    headers = {"Location": f"/v1/events/{done.event_id}"}
+    if wait_ms is None:
+        return Json(asdict(done), 201 if done.created else 200, headers)
+    first = await desk.ask_door(remote.find, done.event_id, caller.project)
+    return await _waited(request, first, until, wait_ms, more={"enqueued": asdict(done)}, headers=headers)
+
+
+@router.post("/v1/events/batch", responses={200: {"model": EnqueuedBatch}, 409: _TAKEN})
+async def enqueue_many(request: Request, batch: Batch) -> Response:
+    """Enqueue many events in one transaction, all or none; each needs its key."""
+    events = [_given(event, None, f"events.{number}.") for number, event in enumerate(batch.events)]
+    done = await _enqueue(_desk(request), events, caller_of(request).project)
+    return Json({"items": [asdict(each) for each in done]})
+
+
+@router.get("/v1/events/{event_id}", responses=_WAITED)
+async def wait(
+    request: Request, event_id: EventId, wait_ms: WaitMs = DEFAULT_WAIT_MS, until: Until = "sent"
+) -> Response:
+    """Tell how far an event is, once nothing of it is left to send, or when the wait is over."""
+    first = await _desk(request).ask_door(remote.find, event_id, caller_of(request).project)
+    return await _waited(request, first, until, wait_ms)
+
+
+@router.post("/v1/events/{event_id}/cancel", responses={200: {"model": CancelOut}, 404: _NOT_FOUND})
+async def cancel(request: Request, event_id: EventId, why: CancelIn | None = None) -> Response:
+    """End an event: nothing of it is sent any more; what was sent stays sent."""
+    reason, project = (why or CancelIn()).reason, caller_of(request).project
+    cancelled, found = await _desk(request).ask_door(remote.cancel, event_id, reason, project)
+    return Json({"cancelled": cancelled, "event_id": event_id, "counts": found.counts})
+
+
+@router.get("/v1/events/{event_id}/deliveries", responses={200: {"model": DeliveryPage}, 404: _NOT_FOUND})
+async def deliveries(
+    request: Request,
+    event_id: EventId,
+    limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
+    cursor: Annotated[UUID | None, Query(description="`next` of the page before.")] = None,
+    status: Annotated[str | None, Query(max_length=20, description="Only this status.")] = None,
+) -> Response:
+    """Tell what became of each delivery of an event, by installation."""
+    desk = _desk(request)
+    await desk.ask_door(remote.find, event_id, caller_of(request).project)
+    rows = await desk.ask(insights.event_deliveries, event_id, after=cursor, status=status, limit=limit)
+    return Json({"items": rows, "next": str(rows[-1]["installation_id"]) if len(rows) == limit else None})
+
+
+def _desk(request: Request) -> Desk:
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+def _given(event: EventIn, idempotency_key: str | None, place: str = "") -> dict[str, Any]:
+    """Return an event as the SQL door takes it, with its key from wherever it came."""
+    given = event.model_dump(mode="json", exclude_unset=True)
+    if idempotency_key is not None and given.get("key") not in (None, idempotency_key):
+        raise invalid("Idempotency-Key", "differs from the key in the body")
+    given["key"] = given.get("key") or idempotency_key
+    if given["key"] is None:
+        raise invalid(f"{place}key", "must be given, here or as the header Idempotency-Key")
+    return given
+
+
+async def _enqueue(desk: Desk, events: list[dict[str, Any]], project: str | None) -> list[Enqueued]:
+    try:
+        return await desk.ask_door(remote.enqueue, events, project)
+    except KeyTakenError as error:
+        raise Problem(409, error.message, kind="key-taken") from None
+
+
+async def _waited(
+    request: Request,
+    first: EventLook,
+    until: str,
+    wait_ms: int,
+    *,
+    more: dict[str, Any] | None = None,
+    headers: dict[str, str] | None = None,
+) -> Response:
+    waiters: Waiters = request.app.state.waiters
+    seen = await waiters.wait(request, first, until, wait_ms / 1000)
+    if seen is None:
+        return Response(status_code=_LEFT)
+    return _answer(seen, until, more or {}, headers or {})
+
+
+def _answer(seen: EventLook, until: str, more: dict[str, Any], headers: dict[str, str]) -> Response:
+    told = {"event_id": seen.event["id"], "counts": seen.counts, "event": seen.event, **more}
+    if not seen.is_over(until):
+        pending = {"status": "PENDING", "retryAfterMs": _RETRY_MS}
+        return Json(pending | told, 202, {**headers, "Retry-After": str(math.ceil(_RETRY_MS / 1000))})
+    if seen.failed:
+        return Json({"status": "FAILED", "error": "EVENT_NOT_SENT"} | told, 422, headers)
+    return Json({"status": "DONE"} | told, 200, headers)

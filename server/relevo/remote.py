@@ -1,0 +1,80 @@
+"""The app's verbs for callers outside the database: events as the SQL door's JSON, and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relevo import door, queries
+from relevo.db import Connection
+from relevo.door import Enqueued
+from relevo.errors import NotFoundError, RelevoError
+
+_SQL = queries.load("remote")
+_SENT = ("sent", "ok", "unconfirmed")
+_OPEN = ("pending", "retryable")
+
+
+class KeyTakenError(RelevoError):
+    """An event of this type and key belongs to somebody else."""
+
+
+@dataclass(frozen=True)
+class EventLook:
+    """An event as it was seen a moment ago."""
+
+    event: Mapping[str, Any]
+    """As the SQL door tells it."""
+    project: str | None = None
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many deliveries there are of each status."""
+        found: Mapping[str, int] = self.event["deliveries"]
+        return found
+
+    def is_over(self, until: str) -> bool:
+        """Tell whether nothing is left to send, or, until `confirmed`, to confirm."""
+        waits_for = (*_OPEN, "sent") if until == "confirmed" else _OPEN
+        return self.event["state"] not in ("waiting", "held", "fanning") and not any(map(self.counts.get, waits_for))
+
+    @property
+    def failed(self) -> bool:
+        """Whether, once it is over, nothing was sent although it should have been."""
+        if any(map(self.counts.get, _SENT)):
+            return False
+        return bool(sum(self.counts.values())) or self.event["state"] == "cancelled"
+
+
+def enqueue(connection: Connection, events: Sequence[Mapping[str, Any]], project: str | None) -> list[Enqueued]:
+    """Enqueue events, all or none; a caller of one project makes them for its phones alone."""
+    done = door.enqueue_json(connection, events)
+    if project is not None:
+        made = [each.event_id for each in done if each.created]
+        before = {"ids": [each.event_id for each in done if not each.created], "project": project}
+        connection.execute(_SQL["own_events"], {"ids": made, "project": project})
+        if connection.execute(_SQL["find_foreign"], before).fetchone() is not None:
+            raise KeyTakenError("An event of this type and key is there, and not of this project.")
+    return done
+
+
+def look(connection: Connection, ids: Sequence[int]) -> dict[int, EventLook]:
+    """Look at some events in one statement; those that are not there are left out."""
+    rows = connection.execute(_SQL["look_at_events"], {"ids": list(ids)}).fetchall()
+    return {event_id: EventLook(event, project) for event_id, event, project in rows if event is not None}
+
+
+def find(connection: Connection, event_id: int, project: str | None) -> EventLook:
+    """Look at one event; for a caller of one project, another's is not there."""
+    found = look(connection, [event_id]).get(event_id)
+    if found is None or (project is not None and found.project != project):
+        raise NotFoundError(f"There is no event {event_id}.")
+    return found
+
+
+def cancel(connection: Connection, event_id: int, reason: str, project: str | None) -> tuple[bool, EventLook]:
+    """End an event, and tell whether it had not ended before, and how far it is."""
+    find(connection, event_id, project)
+    cancelled = door.cancel(connection, event_id, reason)
+    return cancelled, find(connection, event_id, project)

@@ -1,0 +1,206 @@
+"""Events over HTTP: enqueue once, wait, cancel, see what became of each delivery."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+import requests
+
+from processes import eventually
+from serving import EVENT, Served, end, fan_out, phone
+
+
+def test_an_event_is_enqueued_once(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """The first call makes it, the second finds it; the key may come as a header, and the answer says where it is."""
+    app = served.client("app")
+    first = app.post("/v1/events", EVENT)
+    assert first.status_code == 201
+    assert first.json()["created"] is True
+    assert first.headers["location"] == f"/v1/events/{first.json()['event_id']}"
+    bare = {name: value for name, value in EVENT.items() if name != "key"}
+    second = app.post("/v1/events", bare, headers={"Idempotency-Key": "order-17"})
+    assert second.status_code == 200
+    assert (second.json()["event_id"], second.json()["created"]) == (first.json()["event_id"], False)
+    assert second.json()["same_content"] is True
+    [count] = conn.execute("select count(*) from relevo.notification_events").fetchall()
+    assert count == (1,)
+
+
+@pytest.mark.parametrize(
+    ("change", "headers", "field"),
+    [
+        ({"key": None}, {}, "key"),
+        ({}, {"Idempotency-Key": "another"}, "Idempotency-Key"),
+        ({"title": "x\0y"}, {}, "title"),
+        ({"title": "\ud800"}, {}, "title"),
+        ({"title": "x" * 501}, {}, "title"),
+        ({"lane": "fast"}, {}, "lane"),
+        ({"colour": "red"}, {}, "colour"),
+        ({"audience": "installations", "installations": ["x"]}, {}, "installations"),
+    ],
+)
+def test_what_is_wrong_is_named(served: Served, change: dict[str, Any], headers: dict[str, str], field: str) -> None:
+    """A bad event is a 400 problem that names field and reason, whoever found it: the route or the SQL door."""
+    given = {name: value for name, value in {**EVENT, **change}.items() if value is not None}
+    answer = served.client("app").post("/v1/events", given, headers=headers)
+    assert answer.status_code == 400, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["errors"][0]["field"] == field
+    assert answer.json()["errors"][0]["reason"]
+    assert answer.json()["request_id"] == answer.headers["x-request-id"]
+
+
+def test_a_batch_is_taken_whole_or_not_at_all(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Several events in one call; one that is bad keeps all of them out."""
+    app = served.client("app")
+    events = [{**EVENT, "key": f"k-{number}"} for number in range(3)]
+    done = app.post("/v1/events/batch", {"events": events})
+    assert done.status_code == 200
+    assert [each["created"] for each in done.json()["items"]] == [True] * 3
+    bad = app.post("/v1/events/batch", {"events": [{**EVENT, "key": "k-9"}, {**EVENT, "key": "k-10", "lane": "fast"}]})
+    assert bad.status_code == 400
+    assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (3,)
+
+
+def test_an_event_for_nobody_is_done(served: Served) -> None:
+    """Once it is fanned out and nobody was to get it, the wait ends with 200 and no counts."""
+    app = served.client("app")
+    event_id = app.post("/v1/events", EVENT).json()["event_id"]
+    assert app.get(f"/v1/events/{event_id}?waitMs=0").status_code == 202
+    fan_out(served)
+    answer = app.get(f"/v1/events/{event_id}")
+    assert answer.status_code == 200
+    assert (answer.json()["status"], answer.json()["counts"]) == ("DONE", {})
+
+
+@pytest.mark.parametrize(
+    ("became", "code", "word"),
+    [
+        ({"sent": 2}, 200, "DONE"),
+        ({"ok": 1, "failed": 1}, 200, "DONE"),
+        ({"failed": 1, "invalid": 1}, 422, "FAILED"),
+        ({"retryable": 1, "failed": 1}, 202, "PENDING"),
+    ],
+)
+def test_the_answer_follows_the_deliveries(
+    served: Served, conn: psycopg.Connection[Any], became: dict[str, int], code: int, word: str
+) -> None:
+    """200 when nothing is left and some was sent, 422 when nothing was, 202 while something is left; counts always."""
+    phone(conn), phone(conn)
+    app = served.client("app")
+    event_id = app.post("/v1/events", EVENT).json()["event_id"]
+    fan_out(served)
+    end(conn, event_id, **became)
+    answer = app.get(f"/v1/events/{event_id}?waitMs=0")
+    assert (answer.status_code, answer.json()["status"]) == (code, word)
+    assert answer.json()["counts"] == became
+    if code == 202:
+        assert int(answer.headers["retry-after"]) >= 1
+        assert answer.json()["retryAfterMs"] > 0
+    if code == 422:
+        assert answer.json()["error"] == "EVENT_NOT_SENT"
+
+
+def test_a_wait_ends_when_the_event_does(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """`POST ?waitMs` makes the event and answers once it was sent, and so does everybody else who waits for it."""
+    phone(conn)
+    app, viewer = served.client("app"), served.client("viewer")
+    with ThreadPoolExecutor(4) as callers:
+        posted = callers.submit(app.post, "/v1/events?waitMs=30000", EVENT)
+        event_id = eventually(
+            lambda: (conn.execute("select max(id) from relevo.notification_events").fetchone() or [0])[0]
+        )
+        others = [callers.submit(viewer.get, f"/v1/events/{event_id}?waitMs=30000") for _ in range(3)]
+        fan_out(served)
+        end(conn, event_id, sent=1)
+        answers = [posted.result(), *(each.result() for each in others)]
+    assert [each.status_code for each in answers] == [200] * 4
+    assert answers[0].json()["enqueued"]["created"] is True
+    assert {str(each.json()["counts"]) for each in answers} == {"{'sent': 1}"}
+
+
+def test_a_cancelled_event_is_not_sent(served: Served) -> None:
+    """Cancel answers whether it was in time; the wait then says that nothing was sent; a second one changes nothing."""
+    app = served.client("app")
+    event_id = app.post("/v1/events", EVENT).json()["event_id"]
+    assert app.post(f"/v1/events/{event_id}/cancel", {"reason": "a slip"}).json()["cancelled"] is True
+    assert app.post(f"/v1/events/{event_id}/cancel").json()["cancelled"] is False
+    answer = app.get(f"/v1/events/{event_id}?waitMs=0")
+    assert answer.status_code == 422
+    assert answer.json()["event"]["end_reason"] == "a slip"
+
+
+def test_deliveries_are_paged(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Every delivery is on exactly one page, by installation."""
+    phones = sorted(str(phone(conn)) for _ in range(5))
+    app = served.client("app")
+    event_id = app.post("/v1/events", EVENT).json()["event_id"]
+    fan_out(served)
+    found: list[str] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = app.get(f"/v1/events/{event_id}/deliveries", params={"limit": "2", **cursor}).json()
+        found += [each["installation_id"] for each in page["items"]]
+        if page["next"] is None:
+            break
+        cursor = {"cursor": page["next"]}
+    assert found == phones
+    assert app.get(f"/v1/events/{event_id}/deliveries", params={"status": "failed"}).json()["items"] == []
+
+
+def test_what_is_not_there_is_not_there(served: Served) -> None:
+    """An unknown event is a 404 problem, by every verb."""
+    app = served.client("app")
+    for method, path in (("GET", ""), ("GET", "/deliveries"), ("POST", "/cancel")):
+        answer = app.call(method, f"/v1/events/999{path}")
+        assert answer.status_code == 404
+        assert answer.json()["type"] == "urn:relevo:not-found"
+    assert app.get("/nowhere").json()["status"] == 404
+
+
+def test_a_hundred_waiters_cost_a_connection_or_two(
+    serve: Callable[..., Served], conn: psycopg.Connection[Any]
+) -> None:
+    """While a hundred callers wait, the pool of two is free for others; when they leave, nobody looks any more."""
+    served = serve(http_pool_size=2)
+    app = served.client("app")
+    event_id = app.post("/v1/events", EVENT).json()["event_id"]
+    url, headers = f"{served.server.url}/v1/events/{event_id}?waitMs=30000", {"Authorization": f"Bearer {app.token}"}
+    waiters = served.server.api.state.waiters
+    answers: list[int] = []
+
+    def wait() -> None:
+        with requests.Session() as session:
+            answers.append(session.get(url, headers=headers, timeout=60).status_code)
+
+    threads = [threading.Thread(target=wait) for _ in range(100)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: waiters.count == 100, "all of them wait")
+    assert app.get("/v1/events/999").status_code == 404
+    connections = "select count(*) from pg_stat_activity where application_name like 'relevo http%' and datname = current_database()"
+    assert conn.execute(connections).fetchone()[0] <= 2
+    fan_out(served)
+    for thread in threads:
+        thread.join(60)
+    assert answers == [200] * 100
+    assert waiters.count == 0
+
+
+def test_a_wait_stops_when_the_caller_leaves(served: Served) -> None:
+    """A caller that hangs up is not waited for any longer."""
+    app = served.client("app")
+    event_id = app.post("/v1/events", EVENT).json()["event_id"]
+    waiters = served.server.api.state.waiters
+    with pytest.raises(requests.Timeout):
+        requests.get(
+            f"{served.server.url}/v1/events/{event_id}?waitMs=30000",
+            headers={"Authorization": f"Bearer {app.token}"},
+            timeout=0.3,
+        )
+    eventually(lambda: waiters.count == 0, "it left")

@@ -1,0 +1,53 @@
+"""A token of one project reaches that project's phones and events, and nothing of anybody else's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from serving import EVENT, Client, Served, fan_out, phone
+
+
+@pytest.mark.parametrize("audience", ["everyone", "installations"])
+def test_a_project_pushes_to_its_own_phones_alone(served: Served, conn: psycopg.Connection[Any], audience: str) -> None:
+    """Whatever the audience says, only phones of the token's project get the event; a token of all reaches all."""
+    mine, others = phone(conn, "mine"), phone(conn, "other")
+    named = {"audience": audience} | (
+        {"installations": [str(mine), str(others)]} if audience == "installations" else {}
+    )
+    client, anyone = served.client("app", project="mine"), served.client("app")
+    for each, key, reached in ((client, "a", {mine}), (anyone, "b", {mine, others})):
+        event_id = each.post("/v1/events", {**EVENT, **named, "key": key}).json()["event_id"]
+        fan_out(served)
+        found = conn.execute(
+            "select installation_id from relevo.notification_deliveries where notification_event_id = %s", [event_id]
+        ).fetchall()
+        assert {row[0] for row in found} == reached
+
+
+def test_nobody_sees_or_changes_another_projects_event(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """To a token of another project an event is not there: not to read, to cancel, or to find by its key."""
+    owner, stranger = served.client("app", project="mine"), served.client("app", project="other")
+    unowned = served.client("app").post("/v1/events", {**EVENT, "key": "unowned"}).json()["event_id"]
+    event_id = owner.post("/v1/events", EVENT).json()["event_id"]
+    for hidden in (event_id, unowned):
+        assert _codes(stranger, hidden) == [404, 404, 404]
+    assert _codes(served.client("operator", project="other"), event_id) == [404, 404, 404]
+    before = conn.execute("select * from relevo.notification_events order by id").fetchall()
+    taken = stranger.post("/v1/events", EVENT)
+    assert taken.status_code == 409
+    assert str(event_id) not in taken.text.replace(taken.json()["request_id"], "")
+    assert stranger.post("/v1/events/batch", {"events": [{**EVENT, "key": "new"}, EVENT]}).status_code == 409
+    assert conn.execute("select * from relevo.notification_events order by id").fetchall() == before
+    assert owner.post("/v1/events", EVENT).status_code == 200
+    assert _codes(owner, event_id) == [202, 200, 200]
+
+
+def _codes(client: Client, event_id: int) -> list[int]:
+    return [
+        client.get(f"/v1/events/{event_id}?waitMs=0").status_code,
+        client.get(f"/v1/events/{event_id}/deliveries").status_code,
+        client.post(f"/v1/events/{event_id}/cancel").status_code,
+    ]
