@@ -57,12 +57,13 @@ select l.* from relevo.look_at_1(array(select t.chunk from taken t), coalesce(%(
 -- name: write_unguarded
 -- The ceiling's outcome: rows are written by their key.
 update relevo.notification_deliveries d
-   set status = 'sent', attempt_count = d.attempt_count + 1, last_attempt_at = coalesce(%(now)s::timestamptz, now()),
-       updated_at = coalesce(%(now)s::timestamptz, now()), provider_ticket_id = a.ticket_id
-  from unnest(%(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[]) as a(event_day, id, ticket_id)
+   set status = 'sent', attempt_count = d.attempt_count + 1, lapse_count = 0, last_attempt_at = coalesce(%(now)s::timestamptz, now()),
+       completed_at = null, updated_at = coalesce(%(now)s::timestamptz, now()), last_error_code = null, last_error_message = null,
+       provider_ticket_id = a.ticket_id, token_version = a.token_version
+  from unnest(%(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[], %(versions)s::int[]) as a(event_day, id, ticket_id, token_version)
  where d.event_day = a.event_day and d.id = a.id;
 
 -- name: finish_unguarded
--- Ends what the ceiling sent, for nobody awaits its receipts.
+-- Ends what the ceiling sent of the newest event, for nobody awaits its receipts.
 update relevo.notification_deliveries d set status = 'unconfirmed', completed_at = now()
- where d.status = 'sent' and d.token_version is null;
+ where d.status = 'sent' and d.notification_event_id = (select max(e.id) from relevo.notification_events e);
