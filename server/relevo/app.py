@@ -22,7 +22,9 @@ from relevo.delivery.claims import Claims
 from relevo.delivery.projects import Projects
 from relevo.delivery.sending import PushMiddleware
 from relevo.errors import ConfigError, UsageError
+from relevo.gauges import Gauges
 from relevo.instance import Guard
+from relevo.metrics import Metrics
 from relevo.ports import ArchiveStore, Composer, PushProvider, Renderer, Source
 from relevo.providers.expo import Expo
 from relevo.providers.webhook import Webhook, read_addresses
@@ -92,6 +94,7 @@ class App:
     runner: Runner
     services: Services
     registry: dict[str, Cycle]
+    metrics: Metrics
 
     def cycles(self, names: Sequence[str] | None = None) -> list[Cycle]:
         """Return the cycles of these names (or name:source), in this order, or all; an unknown name is refused."""
@@ -283,7 +286,8 @@ def build(
         claims = Claims(opened, settings, worker_id, heartbeat)
         claims.composed = frozenset(composers or {})
         singletons = Singletons(opened, settings, worker_id, heartbeat)
-        hung, guard = HungCalls(), Guard(settings)
+        hung, guard, metrics = HungCalls(), Guard(settings), Metrics()
+        metrics.show(Gauges(opened, settings, worker_id))
         runner = Runner(
             opened,
             settings,
@@ -292,6 +296,7 @@ def build(
             middlewares=middlewares,
             hung=hung,
             guard=guard,
+            metrics=metrics,
             patience_s=math.inf if role == "run" else settings.outbox_lease_duration_ms / 1000,
             stop_s=math.inf if role == "run" else settings.worker_shutdown_timeout_ms / 1000,
             clock=clock,
@@ -299,7 +304,16 @@ def build(
         reading = [*_sources(settings), *sources]
         projects = Projects(opened, settings, worker_id)
         services = Services(
-            settings, opened, worker_id, claims, projects, serving, push_middlewares, composers or {}, hung=hung
+            settings,
+            opened,
+            worker_id,
+            claims,
+            projects,
+            serving,
+            push_middlewares,
+            composers or {},
+            hung=hung,
+            metrics=metrics,
         )
         own = [
             reaper.cycle(settings),
@@ -315,7 +329,7 @@ def build(
         heartbeat.announce(worker.beat)
         heartbeat.announce(guard.check)
         try:
-            yield App(settings, opened, worker, heartbeat, claims, runner, services, registry)
+            yield App(settings, opened, worker, heartbeat, claims, runner, services, registry, metrics)
         finally:
             services.pools.close()
             heartbeat.stop()

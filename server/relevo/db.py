@@ -313,6 +313,10 @@ class Database:
         """Close the pool; connections in use are closed when they are given back."""
         self._pool.close(timeout=1)
 
+    def pool_stats(self) -> dict[str, int]:
+        """Return how many connections the pool has, how many of them are free, and how many callers wait."""
+        return self._pool.get_stats()
+
     @property
     def direct_dsn(self) -> str:
         """The address without a pooler in between, with the limits every connection has."""

@@ -20,7 +20,7 @@ HOUSE = """
     cli  http  __main__                     faces: commands and pages, without SQL
     service  demo                           a process's life
     app  __init__                           assembly: the only room that names adapters; the package's front
-    insights  actions  health  audit  tokens  remote   what operators read and do
+    insights  actions  health  gauges  audit  tokens  remote   what operators read and do
     cycles                                  one duty each: step(run)
     delivery  archive                       how a delivery is sent; how a month leaves and comes back
     runtime                                 how a cycle runs
@@ -29,7 +29,7 @@ HOUSE = """
     sources  providers  stores              doors to the world, one file per adapter
     embedded  sandbox                       the embedded parts
     db  queries  migrate  instance          the door to PostgreSQL
-    config  logs                            only config reads the environment
+    config  logs  metrics                   only config reads the environment
     model  ports  errors  checking  retry_after  cron  proxies  addresses  needs_server   words
 """
 FLOORS = [re.split(r"\s{3,}", line.strip())[0].split() for line in HOUSE.strip().splitlines()]

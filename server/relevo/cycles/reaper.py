@@ -95,6 +95,8 @@ def _reap_some(run: Run) -> tuple[Counter[str], list[str]]:
             continue
         if taken is None:
             break
+        if taken["claims_reaped"]:
+            run.metrics.reaper_stale.observe(taken["stale_ms"] / 1000)
         counts += taken
     return counts, problems
 

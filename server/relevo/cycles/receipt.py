@@ -267,7 +267,9 @@ class _Wave:
     def _fetch(self, claim: Claim, ticket_ids: Sequence[str]) -> ReceiptReply:
         """Ask for receipts, in halves where the push service finds them too many at once."""
         claim.check(self.services.settings.push_request_timeout_ms)
-        reply = self.services.provider_of(self.project).fetch_receipts(ticket_ids, self.project)
+        provider, metrics = self.services.provider_of(self.project), self.services.metrics
+        with metrics.request_seconds.labels(provider.name, "receipts").time():
+            reply = provider.fetch_receipts(ticket_ids, self.project)
         if reply.kind != "too_many" or len(ticket_ids) == 1:
             return reply
         half = len(ticket_ids) // 2
@@ -293,6 +295,7 @@ class _Wave:
         if allowance.troubled:
             self._tell_of_arrivals(claim, reply)
         self.problems += alerts(reply.receipts.values(), self.problems)
+        self._measure(reply, answers)
         self.counts["receipts_processed"] += len(reply.receipts)
         self.counts["receipts_missing"] += len(claim.deliveries) - len(reply.receipts)
         for status, name in (
@@ -306,6 +309,12 @@ class _Wave:
         ):
             self.counts[name] += settlement.written.get(status, 0)
         self.counts["tokens_disabled"] += settlement.tokens_disabled
+
+    def _measure(self, reply: ReceiptReply, answers: Sequence[ReceiptAnswer]) -> None:
+        metrics, name = self.services.metrics, self.services.provider_of(self.project).name
+        metrics.count_codes(metrics.receipts, (receipt.code for receipt in reply.receipts.values()), name)
+        retried = (answer.error_code or "unknown" for answer in answers if answer.status == "retryable")
+        metrics.count_codes(metrics.retries, retried)
 
     def _answer(self, awaiting: Awaiting, reply: ReceiptReply, *, blocked: bool) -> ReceiptAnswer:
         receipt = reply.receipts.get(awaiting.ticket_id)

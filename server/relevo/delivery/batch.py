@@ -30,6 +30,7 @@ from relevo.delivery.projects import Projects
 from relevo.delivery.sending import PushContext, PushMiddleware, RequestPool, RequestPools, Sending, send
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError, Reschedule
 from relevo.logs import normalise_error
+from relevo.metrics import Metrics
 from relevo.model import (
     Accepted,
     Answer,
@@ -90,6 +91,7 @@ class Services:
     composers: Mapping[str, Composer] = field(default_factory=dict)
     pools: RequestPools = field(default_factory=RequestPools)
     hung: HungCalls = field(default_factory=HungCalls)
+    metrics: Metrics = field(default_factory=Metrics)
     hanging: dict[Future[None], Batch] = field(default_factory=dict)
     """Batches that outlasted their run, because all that is left of them hangs."""
 
@@ -385,6 +387,7 @@ class Batch:
         again: list[Sequence[Delivery]] = []
         for request, tickets in sent:
             self._count_request(request)
+            self._measure("answered", Accepted(tickets))
             with self._in_passing():
                 self._tell_of_tickets(request.deliveries, Accepted(tickets))
             again += self.isolation.took(request.deliveries)
@@ -508,7 +511,8 @@ class Batch:
             request.id, self.claim.project, self.lane, len(request.deliveries), self.services.worker_id
         )
         messages = [self.messages[delivery.id] for delivery in request.deliveries]
-        return send(self.provider, messages, context, self.services.middlewares, sending)
+        with self.services.metrics.request_seconds.labels(self.provider.name, "send").time():
+            return send(self.provider, messages, context, self.services.middlewares, sending)
 
     def _may_send(self) -> bool:
         """Tell, in the last moment before a request, whether it may still be sent; raises if the claim is gone."""
@@ -518,6 +522,7 @@ class Batch:
     def _decide(self, request: PushRequest, reply: Reply, answers: list[Answer]) -> list[Sequence[Delivery]]:
         """Turn a reply into answers, and tell the project how it went; return the parts to send again."""
         self._count_request(request, seen=reply.kind not in ("held_back", "not_sent"))
+        self._measure(reply.kind, reply.tickets)
         deliveries, floor_ms = request.deliveries, self.services.settings.push_request_timeout_ms
         if reply.kind == "answered" and len(reply.tickets) != len(deliveries):
             reply = Reply("unclear", code="MismatchedTickets", message=f"{len(reply.tickets)} for {len(deliveries)}")
@@ -547,6 +552,14 @@ class Batch:
         self.counts["push_requests"] += 1
         if seen:
             self.tokens = max(0, self.tokens - len(request.deliveries))
+
+    def _measure(self, outcome: str, tickets: Sequence[Ticket]) -> None:
+        metrics, name = self.services.metrics, self.provider.name
+        metrics.requests.labels(name, outcome).inc()
+        if isinstance(tickets, Accepted):
+            metrics.tickets.labels(name, "ok").inc(len(tickets))
+        else:
+            metrics.count_codes(metrics.tickets, (ticket.code for ticket in tickets), name)
 
     def _refused(self, delivery: Delivery, reply: Reply) -> list[Answer]:
         """Return the answer for a message that was refused alone, if it is to blame; if not, that is decided later."""
@@ -674,6 +687,8 @@ class Batch:
         done = self.settled.union(answer.id for answer in answers)
         settlement = self._write(answers, outcomes, finish=len(done) == len(self.claim.deliveries))
         self.settled = done
+        retried = (answer.error_code or "unknown" for answer in answers if answer.status == "retryable")
+        self.services.metrics.count_codes(self.services.metrics.retries, retried)
         self._count(settlement)
 
     def _count(self, settlement: Settlement) -> None:

@@ -18,6 +18,8 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Measure = Callable[[str, str, str, float], None]
+"""Takes down an answer: its method, route and status, and how many seconds it took."""
 
 _log = structlog.get_logger("relevo.http")
 _OWN_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
@@ -28,15 +30,17 @@ _HEADERS = [
     (b"x-frame-options", b"DENY"),
     (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
 ]
+_METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 _QUIET = ("/health/", "/metrics")
 
 
 class Envelope:
     """Wraps the whole app, so that nothing gets past it."""
 
-    def __init__(self, app: App, max_body: int) -> None:
+    def __init__(self, app: App, max_body: int, measure: Measure = lambda *_: None) -> None:
         self._app = app
         self._max_body = max_body
+        self._measure = measure
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -50,6 +54,7 @@ class Envelope:
                 _log.error("http_failed", exc_info=error)
                 await exchange.answer_failure(error)
             exchange.tell()
+            self._measure(*exchange.measured())
 
 
 class _Exchange:
@@ -94,6 +99,12 @@ class _Exchange:
         """Tell the caller of a surprise, unless it was told something already."""
         if not self._status:
             await of_error(error).response(self.request_id)(self._scope, self.receive, self.send)
+
+    def measured(self) -> tuple[str, str, str, float]:
+        """Return method, route and status, each one of few, and the seconds it took."""
+        method = self._scope["method"] if self._scope["method"] in _METHODS else "OTHER"
+        route = str(self.told.get("route", "none"))
+        return method, route, str(self._status or "left"), time.perf_counter() - self._began
 
     def tell(self) -> None:
         """Say in one line what came of the request: changes and failures always, reads at debug."""

@@ -16,7 +16,7 @@ from relevo.http import api
 from relevo.http.desk import Desk
 from relevo.http.envelope import App as Asgi
 from relevo.http.envelope import Envelope
-from relevo.http.metrics import Exposition, nothing_yet, own_port
+from relevo.http.metrics import Exposition, own_port
 from relevo.http.ready import Readiness
 from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.wakeups import Listener
@@ -32,10 +32,10 @@ _BACKLOG = 1024
 class HttpServer:
     """The HTTP face of one process; a port that is taken is told in health and tried again, and ends nothing."""
 
-    def __init__(self, app: App, *, scheduled: bool = True, exposition: Exposition = nothing_yet) -> None:
+    def __init__(self, app: App, *, scheduled: bool = True, exposition: Exposition | None = None) -> None:
         self._app = app
         self._settings = app.settings
-        self._exposition = exposition
+        self._exposition = exposition or (lambda _database: app.metrics.render())
         self.readiness = Readiness(app.settings, scheduled)
         self.url = ""
         self._stop = threading.Event()
@@ -128,7 +128,7 @@ class HttpServer:
             exposition=self._exposition,
         )
         self.api = made
-        self._servers = [_server(Envelope(made, settings.http_max_body_bytes))]
+        self._servers = [_server(Envelope(made, settings.http_max_body_bytes, self._app.metrics.count_answer))]
         serving = [self._servers[0].serve([listening])]
         if (metrics := self._metrics_socket()) is not None:
             self._servers.append(_server(Envelope(own_port(made), settings.http_max_body_bytes)))

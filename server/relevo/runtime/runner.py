@@ -22,6 +22,7 @@ from relevo.db import BUSY, Connection, Database
 from relevo.errors import DatabaseUnavailableError
 from relevo.instance import Guard
 from relevo.logs import normalise_error, scrub
+from relevo.metrics import Metrics
 from relevo.model import Budget, Outcome, Report, Shard, Trigger
 from relevo.runtime import threads
 from relevo.runtime.hung import HungCalls
@@ -48,6 +49,7 @@ class Runner:
         middlewares: Sequence[Middleware] = (),
         hung: HungCalls | None = None,
         guard: Guard | None = None,
+        metrics: Metrics | None = None,
         patience_s: float = math.inf,
         stop_s: float = math.inf,
         clock: Callable[[], datetime | None] = lambda: None,
@@ -59,6 +61,7 @@ class Runner:
         self._middlewares = tuple(middlewares)
         self._hung = hung or HungCalls()
         self._guard = guard or Guard(settings)
+        self._metrics = metrics or Metrics()
         self._patience_s = patience_s
         self._stop_s = stop_s
         self._leaving = threading.Event()
@@ -136,6 +139,7 @@ class Runner:
             begun=held is not None,
             clock=self._clock,
             woken=self._call_of(cycle),
+            metrics=self._metrics,
             trouble=lambda: "" if cycle.bookkeeping else self._guard.trouble,
         )
         with structlog.contextvars.bound_contextvars(run_id=context.run_id, cycle=cycle.key, worker_id=self._worker_id):
@@ -217,13 +221,16 @@ class Runner:
         worth_a_row = run.begun or ending.outcome in ("failed", "partial")
         outcome = "ok" if ending.outcome == "idle" and worth_a_row else ending.outcome
         kept = self._write_patiently(run, ending, outcome if worth_a_row else None)
+        took_s = time.monotonic() - run.started
+        self._metrics.count_round(cycle.name, cycle.source, took_s, ending.counts)
         if worth_a_row:
+            self._metrics.count_run(cycle.name, cycle.source, outcome if kept else "not_recorded")
             level = _log.error if outcome == "failed" else _log.info
             level(
                 "run_finished",
                 trigger=run.context.trigger,
                 outcome=outcome,
-                duration_ms=round((time.monotonic() - run.started) * 1000),
+                duration_ms=round(took_s * 1000),
                 counts=ending.counts,
                 **({"error": ending.error} if ending.error else {}),
                 **({} if kept else {"row": "not written: the run was abandoned or the database is gone"}),
@@ -312,6 +319,8 @@ class Runner:
                 written = (news or by_hand) and connection.execute(_SQL["tell_skip"], reported).rowcount > 0
                 if not written:
                     connection.execute(_SQL["count_skipped_slot"], {"cycle": cycle.name, "source": cycle.source})
+        if written:
+            self._metrics.count_run(cycle.name, cycle.source, "skipped")
         log = _log.info if written else _log.debug
         told_in_log = {"trigger": trigger, "outcome": "skipped", "reason": reason}
         log("run_skipped", run_id=context.run_id, cycle=cycle.key, worker_id=self._worker_id, **told_in_log)

@@ -15,6 +15,7 @@ from relevo import queries
 from relevo.config import Settings
 from relevo.db import Connection, Database, Manner
 from relevo.errors import CopiedDatabaseError, LostLeaseError, RunGivenUpError
+from relevo.metrics import Metrics
 from relevo.model import Budget, Outcome, Shard, Step, Trigger
 from relevo.runtime.singleton import Held
 from relevo.runtime.timing import Timing
@@ -118,6 +119,7 @@ class Run:
     clock: Callable[[], datetime | None] = lambda: None
     woken: threading.Event = field(default_factory=threading.Event)
     """Set when somebody calls the cycle while it runs; the run may look, and clears it then."""
+    metrics: Metrics = field(default_factory=Metrics)
     trouble: Callable[[], str] = lambda: ""
     """Tells why it must stop though it is not over: the database turned out to belong elsewhere."""
 
