@@ -81,6 +81,7 @@ def server() -> Iterator[embedded.Embedded]:
     """The session's PostgreSQL; not durable, for its data dies with the session."""
     folder = Path(tempfile.mkdtemp(prefix="relevo-tests-"))
     quick = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200"}
+    quick["max_prepared_transactions"] = "4"
     chosen = os.environ.get("RELEVO_TEST_POSTGRES_BIN")
     try:
         with embedded.acquire(folder / "postgres", Path(chosen) if chosen else None, settings=quick) as running:

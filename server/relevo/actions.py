@@ -54,7 +54,9 @@ def resume(database: Database, cycle: str, *, source: str = "") -> bool:
 
 def adopt(database: Database, settings: Settings, shown: Standing, queued: dict[str, int], adopted_by: str) -> None:
     """Let a database that looks like a copy belong here, and have the cycles look at once."""
-    instance.adopt(database, settings, shown, queued, adopted_by)
+    with audit.recorded(database, "adopt", instance=settings.relevo_instance, was=shown.differences()) as result:
+        instance.adopt(database, settings, shown, queued, adopted_by)
+        result.update(queued)
     with database.connection() as connection:
         for cycle in ("fanout", "dispatch", "receipt"):
             connection.execute(_WAKE["send_wake"], {"cycle": cycle})

@@ -210,6 +210,13 @@ def _expo(settings: Settings, stack: ExitStack) -> Expo:
     )
 
 
+def expo_address(settings: Settings) -> str | None:
+    """Return where pushes to Expo go; None while they go to the embedded sandbox, which comes and goes with a run."""
+    if settings.database_url is None and settings.expo_base_url is None and settings.expo_access_token is None:
+        return None
+    return settings.expo_base_url or EXPO
+
+
 def _access_tokens(settings: Settings) -> dict[str, str]:
     """Read the access tokens of single projects, from the file or the environment."""
     file, given = settings.expo_access_tokens_file, settings.expo_access_tokens

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -307,23 +307,31 @@ class Misplaced:
     places: list[list[int]]
 
 
-def find_misplaced(database: Database, *, now: datetime | None = None) -> Iterator[Misplaced]:
+def find_misplaced(
+    database: Database, *, now: datetime | None = None, tell: Callable[[int], None] = lambda _: None
+) -> Iterator[Misplaced]:
     """Look at all deliveries that are not sealed, piece by piece, and at all that says where they stand.
 
-    What changed within the last two minutes is left alone.
+    What changed within the last two minutes is left alone. After each piece `tell` hears how many rows it had.
     """
     with _of_this_version(), database.connection() as connection:
         months = [row[0] for row in connection.execute(_SQL["list_open_months"])]
     for month in months:
         bounds = {"month": month, "now": now, "young_ms": _YOUNG_MS}
-        yield from _walk(database, "look_at_deliveries", month, _DELIVERIES_AT_ONCE, bounds)
-    yield from _walk(database, "look_at_chunks", None, _CHUNKS_AT_ONCE)
-    yield from _walk(database, "look_at_awaited", None, _CHUNKS_AT_ONCE)
-    yield from _walk(database, "look_at_dead_letters", date.min, _DELIVERIES_AT_ONCE)
+        yield from _walk(database, "look_at_deliveries", month, _DELIVERIES_AT_ONCE, tell=tell, bounds=bounds)
+    yield from _walk(database, "look_at_chunks", None, _CHUNKS_AT_ONCE, tell=tell)
+    yield from _walk(database, "look_at_awaited", None, _CHUNKS_AT_ONCE, tell=tell)
+    yield from _walk(database, "look_at_dead_letters", date.min, _DELIVERIES_AT_ONCE, tell=tell)
 
 
 def _walk(
-    database: Database, statement: str, after_day: date | None, limit: int, bounds: Mapping[str, object] | None = None
+    database: Database,
+    statement: str,
+    after_day: date | None,
+    limit: int,
+    *,
+    tell: Callable[[int], None],
+    bounds: Mapping[str, object] | None = None,
 ) -> Iterator[Misplaced]:
     after_id, more = 0, True
     while more:
@@ -335,6 +343,7 @@ def _walk(
             days, ids, places = zip(*((row[1], row[2], row[3] or []) for row in found), strict=True)
             if kind == "end":
                 after_day, after_id, more = days[0], ids[0], places[0] == [limit]
+                tell(sum(places[0]))
             else:
                 yield Misplaced(kind, list(days), list(ids), list(places))
 
@@ -350,13 +359,15 @@ class Finding:
     harmless: bool = False
 
 
-def examine(database: Database, *, now: datetime | None = None) -> list[Finding]:
+def examine(
+    database: Database, *, now: datetime | None = None, tell: Callable[[int], None] = lambda _: None
+) -> list[Finding]:
     """Look for what does not fit together: schema and version, workers, and where deliveries stand."""
     if missing := migrate.plan(database):
         count = "A migration is" if len(missing) == 1 else f"{len(missing)} migrations are"
         return [Finding("migrations_missing", f"{count} missing, from {missing[0]} on.", "Run `relevo migrate`.")]
     workers = [_old_worker(row) for row in _rows(database, "list_old_workers", now=now)]
-    return workers + _misplaced(database, now)
+    return workers + _misplaced(database, now, tell)
 
 
 def _old_worker(row: Row) -> Finding:
@@ -365,10 +376,10 @@ def _old_worker(row: Row) -> Finding:
     return Finding("old_worker", what, "Stop it, and start this version in its place.")
 
 
-def _misplaced(database: Database, now: datetime | None) -> list[Finding]:
+def _misplaced(database: Database, now: datetime | None, tell: Callable[[int], None]) -> list[Finding]:
     counts: dict[str, int] = dict.fromkeys(MISPLACED, 0)
     examples: dict[str, list[int]] = {kind: [] for kind in MISPLACED}
-    for found in find_misplaced(database, now=now):
+    for found in find_misplaced(database, now=now, tell=tell):
         counts[found.kind] += len(found.ids)
         examples[found.kind] = [*examples[found.kind], *found.ids][:_EXAMPLES]
     return [

@@ -82,9 +82,13 @@ class Said:
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], dsn: str) -> Callable[..., Said]:
+def command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], dsn: str, push_service: Sandbox
+) -> Callable[..., Said]:
     """`relevo` on the test's database, in this process and a wide window: `command("redrive", "--dry-run")`."""
     monkeypatch.setenv("DATABASE_URL", dsn)
+    monkeypatch.setenv("EXPO_BASE_URL", push_service.url)
+    monkeypatch.setenv("RELEVO_INSTANCE", "tests")
     monkeypatch.setattr(common.out, "width", 200)
     monkeypatch.setattr(common.err, "width", 200)
 

@@ -73,6 +73,7 @@ def test_a_copy_rests_until_it_is_adopted(relay, copy, command, monkeypatch) -> 
     assert trouble(worker).startswith("this database looks like a copy; nothing is sent")
 
     monkeypatch.setenv("DATABASE_URL", copied)
+    monkeypatch.delenv("RELEVO_INSTANCE")
     assert command("status").out.startswith("Not healthy: this database looks like a copy")
     asked = command("adopt")
     assert (asked.code, "Say --yes" in asked.err) == (2, True)

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import Annotated, Any, NoReturn
@@ -124,6 +124,20 @@ def print_wrapped(head: str, text: str, style: str = "default") -> None:
     lines = textwrap.fill(kept, out.width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     rest = lines.replace("\0", " ").removeprefix(head)
     out.print(f"[{style}]{head}[/]{escape(rest)}", soft_wrap=True)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int], None]]:
+    """Show on a terminal how much of a long work is done; in a pipe nothing, so that what is printed stays plain."""
+    if not err.is_terminal:
+        yield lambda _: None
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415 seldom needed
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}: {task.completed:,.0f}"), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True) as shown:
+        task = shown.add_task(what, total=None)
+        yield lambda count: shown.advance(task, count)
 
 
 def print_json(rows: Sequence[Any]) -> None:

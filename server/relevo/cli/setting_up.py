@@ -13,8 +13,19 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from relevo import __version__, actions, app, config, embedded, insights, migrate
-from relevo.cli.common import FAILED, OK, AsJson, load_settings, open_database, out, print_json, print_wrapped
+from relevo import __version__, actions, app, checkup, config, embedded, insights, migrate
+from relevo.cli.common import (
+    FAILED,
+    OK,
+    AsJson,
+    archive_store,
+    load_settings,
+    open_database,
+    out,
+    print_json,
+    print_wrapped,
+    progress,
+)
 from relevo.db import psql_call
 from relevo.errors import UsageError
 from relevo.health import in_numbers
@@ -41,15 +52,21 @@ def doctor(
     repair: Annotated[bool, typer.Option("--repair", help="Mend what can be mended while everything runs on.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Look for what does not fit together: the schema, old workers, deliveries that stand in no queue or in two.
+    """Look for what does not fit together, each with what to do.
+
+    Settings, the server and its clock, this role's rights, vacuum and what holds it back, the archive's store, the way
+    to Expo; the schema, old workers, deliveries that stand in no queue or in two.
 
     Exit code 1 if something is wrong; with --repair, if something is left. It reads all deliveries that are not
     archived, piece by piece, and leaves alone what changed within the last two minutes.
     """
     settings = load_settings()
     with open_database(settings) as database:
-        repaired = actions.repair(database) if repair else {}
-        found = insights.examine(database)
+        store, expo = archive_store(settings), app.expo_address(settings)
+        around = checkup.look_around(database, settings, store=store, expo=expo)
+        with progress("Looking at deliveries") as tell:
+            repaired = actions.repair(database) if repair else {}
+            found = [*around, *insights.examine(database, tell=tell)]
     if as_json:
         print_json([{"kind": kind, "repaired": count} for kind, count in repaired.items()])
         print_json([asdict(each) for each in found])

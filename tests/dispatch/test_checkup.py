@@ -1,0 +1,153 @@
+"""relevo doctor looks around the tables: each thing that can be wrong is found, named, and told how to mend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+from relaying import Relay
+
+from processes import eventually
+from relevo import checkup, config
+from relevo.db import Database
+from relevo.stores.folder import FolderStore
+
+NOWHERE = "http://127.0.0.1:9"
+HEALTHY = {"version": 180_004, "has_plpgsql": True, "autovacuum": True, "sees_activity": True}
+
+
+@pytest.fixture
+def worker(relay) -> Relay:
+    """A relay on a database that is well."""
+    made: Relay = relay(relevo_instance="tests")
+    return made
+
+
+def kinds(worker: Relay, **more: Any) -> set[str]:
+    """Look around, and return the kinds of what was found."""
+    return {each.kind for each in checkup.look_around(worker.app.database, worker.app.settings, **more)}
+
+
+def test_nothing_is_found_where_all_is_well(worker: Relay, sandbox, tmp_path: Path) -> None:
+    """A database, a store and an Expo that are well give no finding."""
+    assert kinds(worker, expo=sandbox.url, store=FolderStore(tmp_path, "relevo", ours=True)) == set()
+
+
+@pytest.mark.parametrize(
+    ("row", "kind"),
+    [
+        ({"version": 140_011}, "server_too_old"),
+        ({"has_plpgsql": False}, "extension_missing"),
+        ({"autovacuum": False}, "autovacuum_off"),
+        ({"sees_activity": False}, "activity_hidden"),
+    ],
+)
+def test_a_server_that_does_not_fit(row: dict[str, Any], kind: str) -> None:
+    """A server that is too old, lacks plpgsql, has autovacuum off or hides its activity is told from one that is well."""
+    assert [each.kind for each in checkup._version(HEALTHY)] == []
+    (found,) = checkup._version(HEALTHY | row)
+    assert (found.kind, bool(found.hint)) == (kind, True)
+
+
+def test_settings(worker: Relay, dsn: str) -> None:
+    """A slip in a setting's name and a missing RELEVO_INSTANCE are worth a look, and no failure."""
+    settings = config.load({"DATABASE_URL": dsn, "OUTBOX_BATCH_SIZ": "3"}, None)
+    found = checkup.look_around(worker.app.database, settings)
+    assert {each.kind for each in found} == {"setting_suspect", "instance_unnamed"}
+    assert all(each.harmless for each in found)
+
+
+def test_a_clock_that_is_wrong(worker: Relay) -> None:
+    """A clock that differs from the database's by more than moments is told."""
+    import time  # noqa: PLC0415
+
+    (found,) = checkup.look_around(worker.app.database, worker.app.settings, clock=lambda: time.time() - 90)
+    assert found.kind == "clock_skewed"
+    assert "differ by 90 s" in found.what
+
+
+def test_a_store_and_an_expo_out_of_reach(worker: Relay, tmp_path: Path) -> None:
+    """An archive whose folder is gone and an Expo nobody answers for are named with their address."""
+    gone = FolderStore(tmp_path / "gone", "relevo", ours=False)
+    found = checkup.look_around(worker.app.database, worker.app.settings, expo=NOWHERE, store=gone)
+    assert [each.kind for each in found] == ["store_unreachable", "expo_unreachable"]
+    assert NOWHERE in found[1].what
+
+
+def test_a_copied_database(worker: Relay) -> None:
+    """A database that looks like a copy is wrong, and the next step is to adopt it."""
+    worker.conn.execute("insert into relevo.instance (database_oid, name) values (1, 'tests')")
+    (found,) = checkup.look_around(worker.app.database, worker.app.settings)
+    assert (found.kind, found.harmless, "relevo adopt" in found.hint) == ("database_copied", False, True)
+
+
+def test_dead_rows(worker: Relay) -> None:
+    """A table with far more dead rows than live ones is named, with the statement that cleans it."""
+    worker.conn.execute("alter table relevo.push_minutes set (autovacuum_enabled = off)")
+    try:
+        worker.conn.execute(
+            """insert into relevo.push_minutes (project, minute, sent, answers, unregistered, confirmed, failed)
+               select 'p', now() + n * interval '1 minute', 0, 0, 0, 0, 0 from generate_series(1, 12000) n"""
+        )
+        worker.conn.execute("delete from relevo.push_minutes")
+        worker.conn.execute("select pg_stat_force_next_flush()")
+        eventually(lambda: kinds(worker) == {"vacuum_behind"}, "the dead rows are counted")
+    finally:
+        worker.conn.execute("alter table relevo.push_minutes reset (autovacuum_enabled)")
+        worker.conn.execute("vacuum relevo.push_minutes")
+
+
+def test_what_keeps_dead_rows(worker: Relay, dsn: str, monkeypatch) -> None:
+    """An old transaction, a prepared one and a slot that nobody reads are each named, with how to end them."""
+    monkeypatch.setattr(checkup, "_LONG_S", 0.0)
+    monkeypatch.setattr(checkup, "_MUCH_LOG", -1)
+    with psycopg.connect(dsn, application_name="a report") as holder:
+        holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        holder.execute("select count(*) from relevo.workers")
+        found = {each.kind: each for each in checkup.look_around(worker.app.database, worker.app.settings)}
+        assert set(found) == {"snapshot_old"}
+        assert "a report" in found["snapshot_old"].what
+        assert f"pg_terminate_backend({holder.info.backend_pid})" in found["snapshot_old"].hint
+    with psycopg.connect(dsn) as other:
+        other.execute("create table public.left_behind (id int)")
+        other.execute("prepare transaction 'forgotten'")
+    worker.conn.execute("select pg_create_physical_replication_slot('unread', true)")
+    try:
+        assert kinds(worker) == {"prepared_old", "slot_stale"}
+    finally:
+        worker.conn.execute("rollback prepared 'forgotten'")
+        worker.conn.execute("select pg_drop_replication_slot('unread')")
+
+
+@pytest.fixture
+def plain(admin: psycopg.Connection[Any], dsn: str) -> Iterator[Database]:
+    """The database as a role sees it that may connect and nothing else."""
+    admin.execute("create role relevo_doctor login password 'plain'")
+    reached = make_conninfo(dsn, user="relevo_doctor", password="plain")
+    opened = Database(reached, reached, config.load({}, None))
+    yield opened
+    opened.close()
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("drop owned by relevo_doctor cascade")
+    admin.execute("drop role relevo_doctor")
+
+
+def test_rights(plain: Database, dsn: str, worker: Relay) -> None:
+    """A role that may not write Relevo's tables, or not see others' transactions, learns what to grant."""
+    worker.conn.execute("grant usage on schema relevo to relevo_doctor")
+    worker.conn.execute("grant select on all tables in schema relevo to relevo_doctor")
+    worker.conn.execute("grant execute on all functions in schema relevo to relevo_doctor")
+    found = {each.kind: each for each in checkup.look_around(plain, worker.app.settings)}
+    assert set(found) == {"activity_hidden", "rights_missing"}
+    assert "`relevo grant ROLE --worker`" in found["rights_missing"].hint
+
+
+def test_the_command_shows_all_of_it(worker: Relay, command, monkeypatch) -> None:
+    """`relevo doctor` prints what it found around the tables, too, and leaves with 1 if something is wrong."""
+    monkeypatch.setenv("EXPO_BASE_URL", NOWHERE)
+    said = command("doctor")
+    assert (said.code, "Wrong: Expo cannot be reached at http://127.0.0.1:9" in said.out) == (1, True)
