@@ -165,7 +165,7 @@ class _Drain:
             return False
         self._look()
         while self._may_claim() and sum(self._claim_one(lane) for lane in list(self._open_lanes())):
-            pass
+            self._look()  # what is urgent does not wait until no more bulk fits in
         return any(True for _ in self._soon())
 
     def _look(self) -> None:
