@@ -47,9 +47,9 @@ class Client:
 class Served:
     """A server and its callers."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, server: HttpServer | None = None) -> None:
         self.app = app
-        self.server = HttpServer(app, scheduled=False)
+        self.server = server or HttpServer(app, scheduled=False)
         self._clients: list[Client] = []
 
     def start(self) -> None:

@@ -16,7 +16,7 @@ from psycopg.rows import dict_row
 from relevo import audit, insights, instance, queries
 from relevo.config import Settings
 from relevo.db import BUSY, Database
-from relevo.errors import UsageError
+from relevo.errors import NotFoundError, UsageError
 from relevo.instance import Standing
 from relevo.model import Lane
 
@@ -37,6 +37,7 @@ _REPAIRS = {
 """Per kind of what is misplaced: what is locked, and what is then looked at again and written."""
 
 
+@audit.audited
 def pause(database: Database, cycle: str, reason: str, *, source: str = "") -> None:
     """Switch a cycle, or one source of it, off in the whole fleet; runs in progress come to their end."""
     reason = " ".join(reason.split())[:300]
@@ -46,12 +47,14 @@ def pause(database: Database, cycle: str, reason: str, *, source: str = "") -> N
         connection.execute(_SQL["pause_cycle"], {"cycle": cycle, "source": source, "reason": reason})
 
 
+@audit.audited
 def resume(database: Database, cycle: str, *, source: str = "") -> bool:
     """Switch a cycle, or one source of it, on again; tell whether it was paused."""
     with database.connection() as connection:
         return connection.execute(_SQL["resume_cycle"], {"cycle": cycle, "source": source}).fetchone() is not None
 
 
+@audit.audited
 def adopt(database: Database, settings: Settings, shown: Standing, queued: dict[str, int], adopted_by: str) -> None:
     """Let a database that looks like a copy belong here, and have the cycles look at once."""
     with audit.recorded(database, "adopt", instance=settings.relevo_instance, was=shown.differences()) as result:
@@ -62,6 +65,7 @@ def adopt(database: Database, settings: Settings, shown: Standing, queued: dict[
             connection.execute(_WAKE["send_wake"], {"cycle": cycle})
 
 
+@audit.audited
 def set_event_type(
     database: Database,
     settings: Settings,
@@ -108,6 +112,7 @@ def set_event_type(
         ) from error
 
 
+@audit.audited
 def reset_event_type(database: Database, event_type: str) -> bool:
     """Let an event type follow the settings again; tell whether it differed."""
     with database.connection() as connection:
@@ -141,6 +146,7 @@ def dead_letters(database: Database, which: DeadLetters, *, everything: bool = F
         return cursor.execute(_SQL["count_dead"], which.parameters(everything=everything)).fetchall()
 
 
+@audit.audited
 def redrive(database: Database, which: DeadLetters) -> int:
     """Open dead letters again, in batches; return how many. What is past its deadline stays as it is."""
     with database.connection() as connection:
@@ -165,6 +171,7 @@ def redrive(database: Database, which: DeadLetters) -> int:
     return by_project.total()
 
 
+@audit.audited
 def repair(database: Database, *, now: datetime | None = None) -> Counter[str]:
     """Put deliveries where they must stand, in batches; return how many per kind. What is locked is left for later."""
     done: Counter[str] = Counter()
@@ -190,16 +197,18 @@ def _repair(database: Database, found: insights.Misplaced, batch: slice, now: da
     return int(row[0]) if row else 0
 
 
+@audit.audited
 def release_project(database: Database, project: str) -> bool:
     """Let a project send again: its breaker is probed, its brakes are off and judge anew; tell if anything held it."""
     with database.transaction() as connection:
         row = connection.execute(_SQL["release_project"], {"project": project}).fetchone()
         if row is None:
-            raise UsageError(f"There is no project {project}.", hint="`relevo status` lists them.")
+            raise NotFoundError(f"There is no project {project}.", hint="`relevo status` lists them.")
         connection.execute(_SQL["wake_dispatch"])
     return bool(row[0])
 
 
+@audit.audited
 def release_events(database: Database, event_type: str, origin: str | None = None, *, drop: bool = False) -> int:
     """Send what the runaway brake holds of an event type, or end it; it judges anew. Return how many events it held."""
     asked: dict[str, Any] = {"event_type": event_type, "origin": origin, "drop": drop, "limit": _RELEASE_BATCH}
@@ -210,7 +219,7 @@ def release_events(database: Database, event_type: str, origin: str | None = Non
         released = repeats[0] if repeats else 0
         if not streams and not released:
             known = f"{event_type} from {origin}" if origin else event_type
-            raise UsageError(f"Nothing of {known} was ever sent.", hint="`relevo status` tells what is held.")
+            raise NotFoundError(f"Nothing of {known} was ever sent.", hint="`relevo status` tells what is held.")
     last = max((row[1] for row in streams if row[1] is not None), default=None)
     more = last is not None
     while more:
@@ -237,12 +246,14 @@ def unknown_installations(database: Database, installations: Sequence[UUID]) -> 
     return [row[0] for row in rows]
 
 
+@audit.audited
 def retry_rejects(database: Database, *, source: str | None = None, reject_id: int | None = None) -> int:
     """Make rejects due at once; return how many."""
     with database.connection() as connection:
         return connection.execute(_SQL["retry_rejects"], {"source": source, "reject_id": reject_id}).rowcount
 
 
+@audit.audited
 def forget(database: Database, installation_id: UUID) -> bool:
     """Forget a person: the installation and what was said to it alone; tell whether there was anything."""
     with database.transaction() as connection:
@@ -250,6 +261,7 @@ def forget(database: Database, installation_id: UUID) -> bool:
     return row == (True,)
 
 
+@audit.audited
 def grant(database: Database, role: str, *, worker: bool = False) -> None:
     """Let a role of the database use the app's door and nothing else, or run Relevo."""
     try:

@@ -21,7 +21,7 @@ from relevo.delivery.batch import Services
 from relevo.delivery.claims import Claims
 from relevo.delivery.projects import Projects
 from relevo.delivery.sending import PushMiddleware
-from relevo.errors import ConfigError, UsageError
+from relevo.errors import ConfigError, NotFoundError
 from relevo.gauges import Gauges
 from relevo.instance import Guard
 from relevo.metrics import Metrics
@@ -104,9 +104,14 @@ class App:
         for name in names:
             found = {key: cycle for key, cycle in self.registry.items() if name in (key, cycle.name)}
             if not found and name != "ingest":  # which is there without a source, and has nothing to do
-                raise UsageError(f"There is no cycle {name}.", hint=self._known())
+                raise NotFoundError(f"There is no cycle {name}.", hint=self._known())
             chosen |= found
         return list(chosen.values())
+
+    def switch_of(self, name: str) -> tuple[str, str]:
+        """Return the cycle and the source that a name like ingest or ingest:folder means; a name alone, all of it."""
+        chosen = self.cycles([name])
+        return name.partition(":")[0], chosen[0].source if chosen and chosen[0].key == name else ""
 
     def _known(self) -> str:
         names = sorted({"ingest", *self.registry, *(cycle.name for cycle in self.registry.values())})

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, is_dataclass
+from functools import wraps
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import psycopg
 import structlog
+from psycopg import errors as pg
 from psycopg.types.json import Jsonb
 
 from relevo import queries
+from relevo.config import Settings
 from relevo.db import Database
-from relevo.errors import DatabaseUnavailableError
+from relevo.errors import DatabaseUnavailableError, MigrationError
 from relevo.logs import normalise_error, redact
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _SQL = queries.load("actions")
 _log = structlog.get_logger("relevo.audit")
@@ -75,11 +82,41 @@ def recorded(database: Database, action: str, **target: object) -> Iterator[dict
         _recording.reset(inside)
 
 
+def audited(action: Callable[Concatenate[Database, P], T]) -> Callable[Concatenate[Database, P], T]:
+    """Have each call of an action recorded: its name, what it was given, and what it returned."""
+    signature = inspect.signature(action)
+
+    @wraps(action)
+    def call(database: Database, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        given = dict(list(signature.bind(database, *args, **kwargs).arguments.items())[1:])
+        with recorded(database, action.__name__, **_spoken(given)) as result:
+            answer = action(database, *args, **kwargs)
+            result.update(answer if isinstance(answer, Mapping) else {} if answer is None else {"answer": answer})
+        return answer
+
+    return call
+
+
+def _spoken(given: dict[str, Any]) -> dict[str, Any]:
+    """Name what an action was given; of settings nothing, of a set of wishes each."""
+    plain = {name: value for name, value in given.items() if not isinstance(value, Settings)}
+    for name, value in given.items():
+        if is_dataclass(value) and not isinstance(value, type):
+            del plain[name]
+            plain |= vars(value)
+    return plain
+
+
 def _begin(database: Database, actor: Actor, action: str, target: dict[str, object]) -> int:
     given = {name: value for name, value in target.items() if value not in (None, "", (), [])}
     said = {"actor": actor.name, "face": actor.face, "action": action, "target": Jsonb(_plain(given))}
-    with database.connection() as connection:
-        row = connection.execute(_SQL["begin_audit"], said).fetchone()
+    try:
+        with database.connection() as connection:
+            row = connection.execute(_SQL["begin_audit"], said).fetchone()
+    except (pg.UndefinedTable, pg.InvalidSchemaName) as error:
+        raise MigrationError(
+            "This database has no relevo schema of this version.", hint="Run `relevo migrate`."
+        ) from error
     assert row is not None
     return int(row[0])
 

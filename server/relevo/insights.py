@@ -157,7 +157,10 @@ def queue(database: Database) -> Row:
 
     `pending` waits, `processing` is held by a claim that lives, `stuck_processing` by one that has expired.
     """
-    row = _rows(database, "count_queue")[0]
+    return _queue(database, _rows(database, "count_queue")[0])
+
+
+def _queue(database: Database, row: Row) -> Row:
     counts = {name: int(count) for name, count in row["statuses"].items()}
     left = max(0, counts.get("pending", 0) + counts.get("retryable", 0))
     processing = min(row["claimed"], left)
@@ -172,6 +175,27 @@ def queue(database: Database) -> Row:
         "due_now_is_at_least": any(each["due"] >= MOST_DUE for each in due),
         "oldest_pending_age_seconds": max((each["oldest_s"] for each in due), default=None),
         "statuses": {name: count for name, count in counts.items() if count > 0},
+    }
+
+
+def stats(database: Database, settings: Settings) -> Row:
+    """Return what a monitor asks for: the queue and the runtime of the whole fleet, and this process's settings."""
+    row = _rows(database, "count_queue")[0]
+    return {
+        "generated_at": row["now"],
+        "queue": _queue(database, row),
+        "runtime": runtime(database),
+        "config": {
+            "poll_ms": settings.dispatch_interval_minutes * 60_000,
+            "batch_size": settings.outbox_batch_size,
+            "max_attempts": settings.outbox_max_attempts,
+            "processing_timeout_ms": settings.outbox_lease_duration_ms,
+            "retry_base_ms": settings.outbox_retry_base_ms,
+            "retry_max_ms": settings.outbox_retry_max_ms,
+            "retry_jitter_ms": settings.outbox_retry_jitter_ms,
+            "concurrency": settings.outbox_concurrency,
+            "rate_per_second": settings.push_rate_per_second,
+        },
     }
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from relevo import door, queries
-from relevo.db import Connection
+from relevo import audit, door, queries
+from relevo.db import Connection, Database
 from relevo.door import Enqueued
 from relevo.errors import NotFoundError, RelevoError
 
@@ -71,6 +71,17 @@ def find(connection: Connection, event_id: int, project: str | None) -> EventLoo
     if found is None or (project is not None and found.project != project):
         raise NotFoundError(f"There is no event {event_id}.")
     return found
+
+
+def cancel_as_operator(database: Database, event_id: int, reason: str, project: str | None) -> tuple[bool, EventLook]:
+    """End an event, and have it recorded, as everything an operator does."""
+    with (
+        audit.recorded(database, "cancel_event", event_id=event_id, reason=reason) as result,
+        database.transaction() as connection,
+    ):
+        cancelled, found = cancel(connection, event_id, reason, project)
+        result["answer"] = cancelled
+    return cancelled, found
 
 
 def cancel(connection: Connection, event_id: int, reason: str, project: str | None) -> tuple[bool, EventLook]:

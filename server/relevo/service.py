@@ -17,7 +17,7 @@ from typing import NoReturn, Protocol
 import psycopg
 import structlog
 
-from relevo import demo, instance, migrate
+from relevo import audit, demo, instance, migrate
 from relevo.app import App
 from relevo.errors import (
     DatabaseRefusedError,
@@ -254,8 +254,21 @@ def run_cycle(app: App, name: str) -> list[Report]:
     cycles = app.cycles([name])
     if not cycles:
         raise UsageError("There is no source to read.", hint="Name some in SOURCES, or set CHILECOMPRA_TICKET.")
-    with one_shot(app, "run-cycle", cycles):
-        return [app.runner.run(cycle, "manual") for cycle in cycles]
+    with one_shot(app, "run-cycle", cycles), audit.recorded(app.database, "run_cycle", cycle=name) as result:
+        reports = [app.runner.run(cycle, "manual") for cycle in cycles]
+        result.update({report.cycle: report.outcome for report in reports})
+        return reports
+
+
+def run_beside(app: App, name: str) -> list[Report]:
+    """Run one cycle by hand in a process that goes on, every source of it, within the budget that a tick gives it."""
+    settings = app.settings
+    budget = Budget(settings.worker_tick_runner_max_ms, settings.worker_tick_runner_max_items)
+    cycles = app.cycles([name])
+    with audit.recorded(app.database, "run_cycle", cycle=name) as result:
+        reports = [app.runner.run(cycle, "manual", budget=budget) for cycle in cycles]
+        result.update({report.cycle: report.outcome for report in reports})
+    return reports
 
 
 def tick(app: App, names: Sequence[str] | None = None, shard: Shard | None = None) -> list[Report]:

@@ -13,7 +13,7 @@ import typer
 from psycopg import errors as pg
 from rich.markup import escape
 
-from relevo import actions, door, insights, migrate
+from relevo import actions, audit, door, insights, migrate
 from relevo.cli.common import (
     MOST_IDS,
     AsJson,
@@ -126,7 +126,8 @@ def cancel(
         with database.connection() as connection:
             if door.get(connection, event_id) is None:
                 raise UsageError(f"There is no event {event_id}.", hint="`relevo events` lists them.")
-            cancelled = door.cancel(connection, event_id, reason)
+            with audit.recorded(database, "cancel_event", event_id=event_id, reason=reason) as result:
+                result["answer"] = cancelled = door.cancel(connection, event_id, reason)
         left = insights.too_late_to_stop(database, event_id)
     out.print(f"Event {event_id} is cancelled." if cancelled else f"Event {event_id} had ended before.")
     if left["sent"]:

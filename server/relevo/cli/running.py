@@ -286,16 +286,10 @@ def pause(
     """Switch a cycle off in every replica; runs in progress come to their end."""
     settings = load_settings()
     with build(settings, "run-cycle") as built:
-        name, source = _switch(built, cycle)
+        name, source = built.switch_of(cycle)
         migrate.prepare(built.database)
         actions.pause(built.database, name, reason, source=source)
     out.print(f"{cycle} is paused in the whole fleet. `relevo resume {cycle}` switches it on again.")
-
-
-def _switch(built: app.App, cycle: str) -> tuple[str, str]:
-    """Return the cycle and the source that a name like ingest or ingest:folder means; a name alone means all of it."""
-    chosen = built.cycles([cycle])
-    return cycle.partition(":")[0], chosen[0].source if chosen and chosen[0].key == cycle else ""
 
 
 @cli.command()
@@ -303,7 +297,7 @@ def resume(cycle: Annotated[str, typer.Argument(help="The cycle to switch on aga
     """Switch a paused cycle on again."""
     settings = load_settings()
     with build(settings, "run-cycle") as built:
-        name, source = _switch(built, cycle)
+        name, source = built.switch_of(cycle)
         migrate.prepare(built.database)
         was_paused = actions.resume(built.database, name, source=source)
     out.print(f"{cycle} is on again." if was_paused else f"{cycle} was not paused.")

@@ -10,6 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.middleware.cors import CORSMiddleware
 
 from relevo import __version__
+from relevo.app import App
 from relevo.http import events, health, metrics, ops, pages, problems
 from relevo.http.desk import Desk
 from relevo.http.guard import Callers, Guarded
@@ -28,6 +29,7 @@ _DESCRIPTION = (
 
 def make(
     desk: Desk,
+    relevo: App | None = None,
     *,
     rate_per_s: int,
     readiness: Readiness,
@@ -40,6 +42,8 @@ def make(
     )
     app.router.route_class = Guarded
     app.state.desk = desk
+    app.state.relevo = relevo
+    app.state.long_work = ops.LongWork()
     app.state.readiness = readiness
     app.state.exposition = exposition
     app.state.waiters = Waiters(desk)

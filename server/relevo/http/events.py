@@ -202,8 +202,11 @@ async def wait(
 @router.post("/v1/events/{event_id}/cancel", responses={200: {"model": CancelOut}, 404: _NOT_FOUND})
 async def cancel(request: Request, event_id: EventId, why: CancelIn | None = None) -> Response:
     """End an event: nothing of it is sent any more; what was sent stays sent."""
-    reason, project = (why or CancelIn()).reason, caller_of(request).project
-    cancelled, found = await _desk(request).ask_door(remote.cancel, event_id, reason, project)
+    reason, caller, desk = (why or CancelIn()).reason, caller_of(request), _desk(request)
+    if caller.role == "operator":
+        cancelled, found = await desk.ask(remote.cancel_as_operator, event_id, reason, caller.project)
+    else:
+        cancelled, found = await desk.ask_door(remote.cancel, event_id, reason, caller.project)
     return Json({"cancelled": cancelled, "event_id": event_id, "counts": found.counts})
 
 

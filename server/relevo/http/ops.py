@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from relevo import insights
+from relevo import actions, insights, service
+from relevo.actions import DeadLetters
+from relevo.app import App
 from relevo.http.answers import Json
 from relevo.http.desk import Desk
 from relevo.http.guard import Guarded
+from relevo.http.problems import Problem, ProblemBody, busy, invalid
+from relevo.model import Report
 
 router = APIRouter(route_class=Guarded, tags=["operators"])
+T = TypeVar("T")
+_MOST_RUNS = 2
+_NOT_FOUND = {"model": ProblemBody, "description": "What was named is not there."}
 
 Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
+Name = Annotated[str, Path(min_length=1, max_length=200, description="A cycle, or one source of it: ingest:folder.")]
+Id = Annotated[int, Field(ge=1, le=2**63 - 1)]
+
+
+class Given(BaseModel):
+    """A body in which nothing is unknown."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class AuditEntry(BaseModel):
@@ -26,9 +47,9 @@ class AuditEntry(BaseModel):
     actor: str
     face: str
     action: str
-    target: dict[str, object]
+    target: dict[str, Any]
     outcome: str = Field(description="begun, ok or failed")
-    result: dict[str, object]
+    result: dict[str, Any]
     error_message: str | None
     finished_at: str | None
 
@@ -40,6 +61,150 @@ class AuditPage(BaseModel):
     next: str | None
 
 
+class Queue(BaseModel):
+    """All deliveries of events that are not archived, by kind; the kinds add up to `total`."""
+
+    total: int
+    due_now: int
+    due_now_is_at_least: bool = Field(description="Whether more is due than was counted.")
+    oldest_pending_age_seconds: float | None
+    stuck_processing: int = Field(description="Held by claims that have expired.")
+    pending: int = Field(description="Waiting, retries included, and held by nobody.")
+    processing: int = Field(description="Held by claims that live.")
+    sent: int = Field(description="Sent, confirmed or not.")
+    failed: int = Field(description="Dead letters.")
+    expired: int
+    invalid: int
+    skipped: int
+    cancelled: int
+    unknown: int
+    statuses: dict[str, int] = Field(description="By the status that is stored.")
+
+
+class LastError(BaseModel):
+    """The last run that failed within a day."""
+
+    cycle: str
+    at: str | None
+    message: str | None
+
+
+class Runtime(BaseModel):
+    """What all cycles of the fleet did since they first ran."""
+
+    is_running: bool
+    ticks_total: int
+    processed_total: int
+    retried_total: int
+    dead_letter_total: int
+    recovered_stuck_total: int
+    last_error: LastError | None
+    totals: dict[str, dict[str, int]]
+
+
+class ConfigOut(BaseModel):
+    """Settings of the process that answers."""
+
+    poll_ms: int
+    batch_size: int
+    max_attempts: int
+    processing_timeout_ms: int
+    retry_base_ms: int
+    retry_max_ms: int
+    retry_jitter_ms: int
+    concurrency: int
+    rate_per_second: int
+
+
+class Stats(BaseModel):
+    """The fleet in numbers."""
+
+    generated_at: str
+    queue: Queue
+    runtime: Runtime
+    config: ConfigOut
+
+
+class RunOut(BaseModel):
+    """How one run ended."""
+
+    cycle: str
+    outcome: str
+    run_id: int | None
+    counts: dict[str, int]
+    reason: str
+    error: str
+    more: bool
+
+
+class Summary(BaseModel):
+    """How a cycle's runs ended, one per source."""
+
+    cycle: str
+    outcome: str = Field(description="The worst of its runs': failed, partial, ok, idle or skipped.")
+    counts: dict[str, int]
+    duration_ms: int
+    runs: list[RunOut]
+
+
+class RunAnswer(BaseModel):
+    """What came of a run by hand."""
+
+    summary: Summary
+
+
+class PauseIn(Given):
+    """Why a cycle is switched off."""
+
+    reason: str = Field(min_length=1, max_length=300)
+
+
+class Paused(BaseModel):
+    """Whether a cycle is off, and whether that was changed just now."""
+
+    cycle: str
+    paused: bool
+    changed: bool
+
+
+class RedriveIn(Given):
+    """Which dead letters: all that is given must hold."""
+
+    ids: list[Id] = Field(default_factory=list, max_length=10_000)
+    error_code: str | None = Field(None, min_length=1, max_length=100)
+    event_id: Id | None = None
+    dry_run: bool = False
+
+
+class RedriveOut(BaseModel):
+    """What was found, by error code, and how many will be sent again."""
+
+    found: list[dict[str, Any]]
+    redriven: int
+
+
+class ReleaseIn(Given):
+    """A project whose breaker and brakes are lifted, or an event type that the runaway brake holds."""
+
+    project: str | None = Field(None, min_length=1, max_length=250)
+    event_type: str | None = Field(None, min_length=1, max_length=100)
+    origin: str | None = Field(None, min_length=1, max_length=200)
+    drop: bool = False
+
+
+class ReleaseOut(BaseModel):
+    """Whether anything was held, and how many events that were."""
+
+    released: bool
+    events: int
+
+
+@router.get("/v1/ops/stats", responses={200: {"model": Stats}})
+async def stats(request: Request) -> Response:
+    """Tell the queue and the runtime of the whole fleet in numbers, without counting deliveries."""
+    return Json(await _desk(request).ask(insights.stats, _app(request).settings))
+
+
 @router.get("/v1/ops/audit", responses={200: {"model": AuditPage}})
 async def audit(
     request: Request,
@@ -48,6 +213,108 @@ async def audit(
     action: Annotated[str | None, Query(max_length=100, description="Only this action.")] = None,
 ) -> Response:
     """Tell what operators did, by any face, newest first: who, when, what, with what result."""
-    desk: Desk = request.app.state.desk
-    rows = await desk.ask(insights.audit, before=cursor, action=action, limit=limit)
+    rows = await _desk(request).ask(insights.audit, before=cursor, action=action, limit=limit)
     return Json({"items": rows, "next": str(rows[-1]["id"]) if len(rows) == limit else None})
+
+
+@router.post("/v1/ops/cycles/{name}/run", responses={200: {"model": RunAnswer}, 404: _NOT_FOUND})
+async def run_cycle(request: Request, name: Name) -> Response:
+    """Run a cycle once, by the lock that its schedule goes by, within a tick's budget; tell how it ended."""
+    began = time.monotonic()
+    reports = await _long(request, partial(service.run_beside, _app(request), name))
+    return Json({"summary": _summary(name, reports, round((time.monotonic() - began) * 1000))})
+
+
+@router.post("/v1/ops/cycles/{name}/pause", responses={200: {"model": Paused}, 404: _NOT_FOUND})
+async def pause(request: Request, name: Name, why: PauseIn) -> Response:
+    """Switch a cycle off in the whole fleet; runs in progress come to their end."""
+    cycle, source = _app(request).switch_of(name)
+    await _desk(request).ask(actions.pause, cycle, why.reason, source=source)
+    return Json({"cycle": name, "paused": True, "changed": True})
+
+
+@router.post("/v1/ops/cycles/{name}/resume", responses={200: {"model": Paused}, 404: _NOT_FOUND})
+async def resume(request: Request, name: Name) -> Response:
+    """Switch a paused cycle on again."""
+    cycle, source = _app(request).switch_of(name)
+    changed = await _desk(request).ask(actions.resume, cycle, source=source)
+    return Json({"cycle": name, "paused": False, "changed": changed})
+
+
+@router.post("/v1/ops/redrive", responses={200: {"model": RedriveOut}})
+async def redrive(request: Request, which: RedriveIn) -> Response:
+    """Send dead letters again, or with `dry_run` only tell which; what is past its deadline stays."""
+    meant = DeadLetters(tuple(which.ids), which.error_code, which.event_id)
+    desk = _desk(request)
+    found = await desk.ask(actions.dead_letters, meant, everything=which.dry_run)
+    redriven = 0
+    if found and not which.dry_run:
+        redriven = await _long(request, partial(actions.redrive, _app(request).database, meant))
+    return Json({"found": found, "redriven": redriven})
+
+
+@router.post("/v1/ops/release", responses={200: {"model": ReleaseOut}, 404: _NOT_FOUND})
+async def release(request: Request, what: ReleaseIn) -> Response:
+    """Let a project send again, or send (or with `drop` end) what the runaway brake holds of an event type."""
+    if (what.project is None) == (what.event_type is None):
+        raise invalid("project", "either project or event_type must be given")
+    if what.project is not None:
+        if what.drop or what.origin is not None:
+            raise invalid("drop" if what.drop else "origin", "goes with event_type")
+        held = await _desk(request).ask(actions.release_project, what.project)
+        return Json({"released": held, "events": 0})
+    assert what.event_type is not None
+    do = partial(actions.release_events, _app(request).database, what.event_type, what.origin, drop=what.drop)
+    events = await _long(request, do)
+    return Json({"released": events > 0, "events": events})
+
+
+def _desk(request: Request) -> Desk:
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+def _app(request: Request) -> App:
+    app: App | None = request.app.state.relevo
+    if app is None:
+        raise Problem(503, "This process runs no cycles.")
+    return app
+
+
+class LongWork:
+    """A few threads for what may take a minute, so that it keeps nobody else from the database."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_MOST_RUNS, "relevo-http-long")
+        self._turns = asyncio.Semaphore(_MOST_RUNS)
+
+    async def do(self, work: Callable[[], T]) -> T:
+        """Do something on a thread, to its end even if the caller leaves; 503 if all threads are taken."""
+        if self._turns.locked():
+            raise busy(f"{_MOST_RUNS} runs by hand are under way here.")
+        await self._turns.acquire()
+        running = asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, work)
+        running.add_done_callback(lambda _: self._turns.release())
+        return await asyncio.shield(running)
+
+    def close(self) -> None:
+        """Take no more work."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+async def _long(request: Request, work: Callable[[], T]) -> T:
+    long_work: LongWork = request.app.state.long_work
+    return await long_work.do(work)
+
+
+_WORST = ("failed", "partial", "ok", "idle", "skipped")
+
+
+def _summary(name: str, reports: list[Report], duration_ms: int) -> dict[str, Any]:
+    outcomes = {report.outcome for report in reports}
+    counts: dict[str, int] = {}
+    for report in reports:
+        counts |= {each: counts.get(each, 0) + count for each, count in report.counts.items()}
+    runs = [{field: getattr(report, field) for field in RunOut.model_fields} for report in reports]
+    outcome = next((each for each in _WORST if each in outcomes), "skipped")
+    return {"cycle": name, "outcome": outcome, "counts": counts, "duration_ms": duration_ms, "runs": runs}

@@ -129,7 +129,7 @@ def of_error(error: Exception) -> Problem:  # noqa: PLR0911 a table
             named = [{"field": field[:100], "reason": _told(error.message)}] if field else []
             return Problem(400, error.message, kind="invalid", hint=error.hint, errors=named)
         case NotFoundError():
-            return Problem(404, error.message)
+            return Problem(404, error.message, hint=error.hint)
         case UsageError():
             return Problem(400, error.message, kind="invalid")
         case DatabaseUnavailableError() | MigrationError():

@@ -47,6 +47,12 @@ RULES: dict[tuple[str, str], Rule] = {
     ("POST", "/v1/events/{event_id}/cancel"): APP,
     ("GET", "/v1/events/{event_id}/deliveries"): READ,
     ("GET", "/v1/ops/audit"): VIEW,
+    ("GET", "/v1/ops/stats"): VIEW,
+    ("POST", "/v1/ops/cycles/{name}/run"): OPERATE,
+    ("POST", "/v1/ops/cycles/{name}/pause"): OPERATE,
+    ("POST", "/v1/ops/cycles/{name}/resume"): OPERATE,
+    ("POST", "/v1/ops/redrive"): OPERATE,
+    ("POST", "/v1/ops/release"): OPERATE,
 }
 """By method and path, as the router has them."""
 

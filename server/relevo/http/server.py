@@ -122,6 +122,7 @@ class HttpServer:
         desk = Desk(database, settings.http_pool_size, settings.http_pool_wait_ms / 1000)
         made = api.make(
             desk,
+            self._app,
             rate_per_s=settings.http_rate_per_second,
             readiness=self.readiness,
             cors_origins=settings.http_cors_origins or (),
@@ -141,6 +142,7 @@ class HttpServer:
         finally:
             for connection in [each for server in self._servers for each in server.server_state.connections]:
                 connection.transport.abort()  # those that outlasted the drain
+            made.state.long_work.close()
             desk.close()
             database.close()
             await asyncio.sleep(0.05)  # what was aborted is closed in the loop's next rounds

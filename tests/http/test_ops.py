@@ -1,0 +1,229 @@
+"""What operators read and do over HTTP, and the record of it."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+from processes import eventually
+from relevo import actions, audit, insights
+from relevo.actions import DeadLetters
+from relevo.app import App
+from relevo.http.server import HttpServer
+from relevo.model import Step
+from relevo.runtime.runs import Cycle, Run
+from relevo.runtime.timing import Every
+from relevo.sandbox import Sandbox
+from serving import EVENT, Served, phone
+
+SHAPE = {
+    "generated_at": {},
+    "queue": {
+        "total",
+        "due_now",
+        "oldest_pending_age_seconds",
+        "stuck_processing",
+        "pending",
+        "processing",
+        "sent",
+        "failed",
+    },
+    "runtime": {
+        "is_running",
+        "ticks_total",
+        "processed_total",
+        "retried_total",
+        "dead_letter_total",
+        "recovered_stuck_total",
+        "last_error",
+    },
+    "config": {"poll_ms", "batch_size", "max_attempts", "processing_timeout_ms", "retry_base_ms", "retry_max_ms"},
+}
+KINDS = (
+    *("pending", "processing", "stuck_processing", "sent", "failed"),
+    *("expired", "invalid", "skipped", "cancelled", "unknown"),
+)
+
+
+def check_shape(stats: dict[str, Any]) -> None:
+    """The fields have the names that were agreed upon, and the kinds add up."""
+    assert set(stats) == set(SHAPE)
+    for part, names in SHAPE.items():
+        assert not names or names <= set(stats[part]), part
+    queue = stats["queue"]
+    assert sum(queue[kind] for kind in KINDS) == queue["total"]
+    assert sum(queue["statuses"].values()) == queue["total"]
+
+
+def register(conn: psycopg.Connection[Any], name: str) -> None:
+    """Register a phone whose token says what befalls it in the sandbox."""
+    conn.execute("select relevo.register_installation(%s)", [Jsonb({"token": f"ExponentPushToken[{name}]"})])
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    """A local Expo without a rate limit."""
+    with Sandbox(rate_per_s=0, receipt_delay_s=0) as running:
+        yield running
+
+
+def test_an_operator_runs_the_fleet(
+    serve: Callable[..., Served], conn: psycopg.Connection[Any], sandbox: Sandbox
+) -> None:
+    """Fan-out and dispatch by hand, numbers that add up at every moment, dead letters sent again, all of it recorded."""
+    served = serve(expo_base_url=sandbox.url, push_runaway_brake="false", outbox_max_attempts=1)
+    operator, viewer = served.client("operator"), served.client("viewer")
+    for name in ("ana", "bea", "carla!MessageTooBig", "dora!DeviceNotRegistered"):
+        register(conn, name)
+    check_shape(viewer.get("/v1/ops/stats").json())
+    event_id = operator.post("/v1/events", EVENT).json()["event_id"]
+    ran = operator.post("/v1/ops/cycles/fanout/run")
+    assert (ran.status_code, ran.json()["summary"]["outcome"]) == (200, "ok")
+    assert ran.json()["summary"]["counts"]["deliveries_created"] == 4
+    stats = viewer.get("/v1/ops/stats").json()
+    check_shape(stats)
+    assert (stats["queue"]["total"], stats["queue"]["pending"], stats["queue"]["due_now"]) == (4, 4, 4)
+    assert stats["queue"]["oldest_pending_age_seconds"] >= 0
+
+    operator.post("/v1/ops/cycles/dispatch/run")
+    operator.post("/v1/ops/cycles/reaper/run")  # folds the counts
+    stats = viewer.get("/v1/ops/stats").json()
+    check_shape(stats)
+    assert [stats["queue"][kind] for kind in ("sent", "failed", "invalid", "pending")] == [2, 1, 1, 0]
+    assert stats["runtime"]["dead_letter_total"] == 1
+    assert stats["runtime"]["processed_total"] == 4
+    assert stats["runtime"]["is_running"] is True
+    done = viewer.get(f"/v1/events/{event_id}")
+    assert (done.status_code, done.json()["counts"]) == (200, {"sent": 2, "failed": 1, "invalid": 1})
+
+    assert operator.post("/v1/ops/redrive", {}).status_code == 400
+    dry = operator.post("/v1/ops/redrive", {"dry_run": True}).json()
+    assert (dry["redriven"], dry["found"][0]["error_code"], dry["found"][0]["deliveries"]) == (0, "MessageTooBig", 1)
+    assert operator.post("/v1/ops/redrive", {"event_id": event_id}).json()["redriven"] == 1
+    stats = viewer.get("/v1/ops/stats").json()
+    check_shape(stats)
+    assert (stats["queue"]["failed"], stats["queue"]["pending"]) == (0, 1)
+
+    entries = viewer.get("/v1/ops/audit").json()["items"]
+    assert [entry["action"] for entry in entries][:2] == ["redrive", "run_cycle"]
+    assert entries[0]["result"] == {"answer": 1}
+    assert entries[0]["target"] == {"event_id": event_id}
+    assert {entry["outcome"] for entry in entries} == {"ok"}
+    assert entries[0]["actor"].startswith("a operator (")
+    assert {entry["face"] for entry in entries if entry["action"] != "make_token"} == {"http"}
+    page = viewer.get("/v1/ops/audit", params={"limit": 2}).json()
+    rest = viewer.get("/v1/ops/audit", params={"limit": 200, "cursor": page["next"]}).json()
+    assert [each["id"] for each in page["items"] + rest["items"]] == [each["id"] for each in entries]
+
+
+def test_counts_follow_claims_and_deletions(
+    served: Served, conn: psycopg.Connection[Any], build: Callable[..., App]
+) -> None:
+    """What is claimed is processing, what expired is stuck, and a deleted event takes its deliveries along."""
+    phone(conn), phone(conn), phone(conn)
+    operator = served.client("operator")
+    event_id = operator.post("/v1/events", EVENT).json()["event_id"]
+    operator.post("/v1/ops/cycles/fanout/run")
+    claim = served.app.claims.claim("dispatch", project="default", lane="bulk", limit=2)
+    assert claim is not None
+    kinds = ("pending", "processing", "stuck_processing", "total")
+    assert [insights.queue(served.app.database)[kind] for kind in kinds] == [1, 2, 0, 3]
+    conn.execute("update relevo.claims set leased_until = now() - interval '1 second'")
+    assert [insights.queue(served.app.database)[kind] for kind in kinds] == [1, 0, 2, 3]
+    operator.post("/v1/ops/cycles/reaper/run")
+    check_shape(served.client("viewer").get("/v1/ops/stats").json())
+    conn.execute("select relevo.delete_events(%s)", [[event_id]])
+    assert insights.queue(served.app.database)["total"] == 0
+
+
+def test_a_cycle_is_paused_and_resumed(served: Served) -> None:
+    """A paused cycle tells so when it is run; resumed, it runs; an unknown one is a 404 that names the others."""
+    operator = served.client("operator")
+    assert operator.post("/v1/ops/cycles/reaper/pause", {"reason": " "}).status_code == 400
+    assert operator.post("/v1/ops/cycles/reaper/pause", {"reason": "a drill"}).json()["paused"] is True
+    skipped = operator.post("/v1/ops/cycles/reaper/run").json()["summary"]
+    assert (skipped["outcome"], skipped["runs"][0]["reason"]) == ("skipped", "paused: a drill")
+    assert operator.post("/v1/ops/cycles/reaper/resume").json() == {"cycle": "reaper", "paused": False, "changed": True}
+    assert operator.post("/v1/ops/cycles/reaper/resume").json()["changed"] is False
+    assert operator.post("/v1/ops/cycles/reaper/run").json()["summary"]["outcome"] in ("ok", "idle")
+    for verb in ("run", "pause", "resume"):
+        answer = operator.post(f"/v1/ops/cycles/nobody/{verb}", {"reason": "x"} if verb == "pause" else None)
+        assert answer.status_code == 404, verb
+    assert "reaper" in answer.json()["hint"]
+
+
+def test_a_run_by_hand_goes_by_the_same_lock(build: Callable[..., App]) -> None:
+    """While a cycle runs, a run by hand is skipped and says why; a third at once is told to come back."""
+    go = threading.Event()
+
+    def slow(run: Run) -> Step:
+        go.wait(60)
+        return Step()
+
+    built = build(cycles=[Cycle("slow", Every(60_000), slow)])
+    server = HttpServer(built, scheduled=False)
+    served = Served(built, server)
+    served.start()
+    operator = served.client("operator")
+    try:
+        with ThreadPoolExecutor(1) as other:
+            first = other.submit(operator.post, "/v1/ops/cycles/slow/run")
+            eventually(lambda: built.runner._locks.get("slow") and built.runner._locks["slow"].locked(), "it runs")
+            second = served.client("operator").post("/v1/ops/cycles/slow/run").json()["summary"]
+            assert (second["outcome"], second["runs"][0]["reason"]) == ("skipped", "already running in this process")
+            go.set()
+            assert first.result().json()["summary"]["outcome"] in ("ok", "idle")
+    finally:
+        go.set()
+        served.close()
+
+
+def test_what_is_held_is_released(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """A project with an open breaker is let go; what is unknown is a 404; neither or both is refused."""
+    operator = served.client("operator")
+    conn.execute(
+        "insert into relevo.projects (project, breaker, breaker_since, breaker_reason, breaker_by, probe_at, trips, filled_at) "
+        "values ('@acme/app', 'open', now(), 'outage', 'request', now() + interval '1 hour', 1, now())"
+    )
+    answer = operator.post("/v1/ops/release", {"project": "@acme/app"})
+    assert answer.json() == {"released": True, "events": 0}
+    assert operator.post("/v1/ops/release", {"project": "nobody"}).status_code == 404
+    assert operator.post("/v1/ops/release", {"event_type": "never.seen"}).status_code == 404
+    for wrong in ({}, {"project": "a", "event_type": "b"}, {"project": "a", "drop": True}):
+        assert operator.post("/v1/ops/release", wrong).status_code == 400
+
+
+def test_every_verb_of_operators_is_recorded() -> None:
+    """Each public function of `actions` that changes something records itself; reads do not."""
+    reads = {"event_types", "dead_letters", "unknown_installations"}
+    verbs = {
+        name: function
+        for name, function in vars(actions).items()
+        if inspect.isfunction(function) and function.__module__ == "relevo.actions" and not name.startswith("_")
+    }
+    silent = [
+        name
+        for name, function in verbs.items()
+        if name not in reads
+        and not hasattr(function, "__wrapped__")
+        and not any(word in inspect.getsource(function) for word in ("audit.recorded", "_change_subscription"))
+    ]
+    assert silent == []
+
+
+def test_a_failure_is_recorded_too(served: Served) -> None:
+    """What was tried in vain is in the record, with the reason, by a program's name as by a caller's."""
+    with pytest.raises(Exception, match="no project"), audit.acting_as("ana@host", "cli"):
+        actions.release_project(served.app.database, "nobody")
+    [entry] = insights.audit(served.app.database)
+    assert (entry["actor"], entry["face"], entry["outcome"]) == ("ana@host", "cli", "failed")
+    assert "no project" in entry["error_message"]
+    actions.redrive(served.app.database, DeadLetters(error_code="x"))
+    assert insights.audit(served.app.database)[0]["actor"] == "a program"
