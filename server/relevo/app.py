@@ -17,10 +17,10 @@ from relevo.config import Settings
 from relevo.cycles import cleanup, dispatch, export, fanout, ingest, reaper, receipt
 from relevo.db import Database
 from relevo.delivery import rendering
-from relevo.delivery.batch import Services
 from relevo.delivery.claims import Claims
 from relevo.delivery.projects import Projects
 from relevo.delivery.sending import PushMiddleware
+from relevo.delivery.services import Services
 from relevo.errors import ConfigError, NotFoundError
 from relevo.gauges import Gauges
 from relevo.instance import Guard

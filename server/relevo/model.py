@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -316,6 +317,16 @@ class ReceiptReply:
 
 Message = Mapping[str, Any]
 """One push as the provider's API takes it: `to`, `title`, `body`, `data`, `ttl` and so on."""
+
+
+class WrittenMessage(Mapping[str, Any]):
+    """A message that is JSON already; whoever looks into it finds the same as in any other."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def json(self) -> str:
+        """Return it as it is sent."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from relevo.model import Delivery, Fetched, Item, Message, ReceiptReply, Reject, Reply, StoredObject, Ticket
 
@@ -125,6 +125,15 @@ class PushProvider(Protocol):
 
     def close(self) -> None:
         """Close all connections."""
+        ...
+
+
+@runtime_checkable
+class ChecksTokens(Protocol):
+    """A push service that tells of many tokens at once, without waiting for anything, whether all are well-formed."""
+
+    def refuses_any(self, tokens: Sequence[object]) -> bool:
+        """Tell whether `refuse_token` refuses one of these."""
         ...
 
 

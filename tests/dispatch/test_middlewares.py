@@ -349,7 +349,7 @@ class TestProviders:
 
         worker = relay()
         worker.tell("ana")
-        monkeypatch.setattr(Expo, "refuse_token", refuse)
+        monkeypatch.setattr(Expo, "refuses_any", refuse)
         report = worker.dispatch()
         assert report.outcome in ("failed", "partial")
         assert "ZeroDivisionError" in report.error

@@ -358,6 +358,7 @@ def test_what_surprises_again_and_again_is_set_apart(relay, monkeypatch: pytest.
         return judge(asked)
 
     monkeypatch.setattr(provider, "refuse_token", stumble)
+    monkeypatch.setattr(provider, "refuses_any", lambda tokens: any(map(stumble, tokens)))
     for _ in range(8):
         worker.dispatch()
         worker.travel(minutes=1)

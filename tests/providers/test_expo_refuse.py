@@ -36,8 +36,9 @@ def idle(make: Make) -> Expo:
     ],
 )
 def test_the_three_shapes_pass(idle: Expo, to: str) -> None:
-    """Both bracketed shapes and a bare UUID are tokens."""
+    """Both bracketed shapes and a bare UUID are tokens, asked for one by one or together."""
     assert idle.refuse(message(to=to)) is None
+    assert not idle.refuses_any([UUID, to])
 
 
 @pytest.mark.parametrize(
@@ -72,6 +73,7 @@ def test_malformed_tokens(idle: Expo, to: object) -> None:
     assert refused is not None
     assert (refused.fate, refused.code) == ("invalid", "MalformedToken")
     assert idle.refuse({"title": "to nobody"}) == refused
+    assert idle.refuses_any([UUID, to, UUID])
 
 
 @pytest.mark.parametrize("letter", ["x", "ñ", "€", "🚀", '"', "\n", "\x00"])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from decimal import Decimal
+from typing import Any
+from uuid import UUID
 
 import pytest
 
 from relevo.delivery import rendering
-from relevo.model import Item
+from relevo.model import Content, Delivery, Item
 
 
 def item(nombre: str = "Aseo", **reported: object) -> Item:
@@ -84,3 +87,48 @@ def test_what_it_is_worth_survives_a_cut() -> None:
     """A long name does not push the amount out."""
     body = rendering.tender(item("x" * 2_000, monto=Decimal(5), moneda="CLP"))[1]
     assert body.endswith("x… — $5")
+
+
+def delivery(**more: Any) -> Delivery:
+    """A delivery to a phone of the usual kind."""
+    columns: dict[str, Any] = {"token": "ExponentPushToken[abc]", "token_version": 1, "platform": "android"} | more
+    return Delivery(
+        date(2026, 1, 1), 7, 5, UUID(int=9), "a", "expo", "default", "bulk", False, "pending", 0, 0, None, **columns
+    )
+
+
+@pytest.mark.parametrize("seconds_left", [None, 12.5, -3.0])
+@pytest.mark.parametrize("to", ["ExponentPushToken[abc]", 'ExpoPushToken["\\ñ📋]'])
+@pytest.mark.parametrize("ios", [False, True])
+@pytest.mark.parametrize(
+    ("data", "push"),
+    [
+        ({}, {}),
+        ({"a": {"b": [1, 2.5, None, "ñ"]}, "quote": '"}}', "end": "}}"}, {"ttl": 60, "badge": 1}),
+        ({"installationId": "mine", "notificationDeliveryId": 1, "pushProvider": "x"}, {"to": "me", "data": {"a": 1}}),
+        ({"end": {"deep": {}}}, {"sound": None, "richContent": {"image": "https://example.org/%s{}"}}),
+    ],
+)
+def test_a_written_push_says_what_its_draft_says(data, push, ios, to, seconds_left) -> None:
+    """What is sent by a template is, as JSON and for whoever looks into it, what the draft makes of the delivery."""
+    content = Content(5, 'A "title" — ñ', "%s {body}\n", data, push)
+    draft = rendering.draft(content, "bulk", ios=ios)
+    phone = delivery(token=to, seconds_left=seconds_left, platform="ios" if ios else "android")
+    template = rendering.template(draft, "expo", 3600)
+    assert template is not None
+    written = rendering.Push(template, phone)
+    assert json.loads(written.json()) == draft.message(phone, 3600) == dict(written)
+    assert json.loads(written.json(), object_pairs_hook=len_of_pairs) == len(draft.message(phone, 3600))
+
+
+def len_of_pairs(pairs: list[tuple[str, Any]]) -> int:
+    """Count an object's entries, none of which may come twice."""
+    assert len(dict(pairs)) == len(pairs)
+    return len(pairs)
+
+
+@pytest.mark.parametrize("odd", [1 << 70, "\ud800"])
+def test_what_has_no_template_is_written_one_by_one(odd) -> None:
+    """A number too long for the fast writer, and half a character, are left to the other one."""
+    draft = rendering.draft(Content(5, "A", "b", {"odd": odd}, {}), "bulk", ios=False)
+    assert rendering.template(draft, "expo", 3600) is None

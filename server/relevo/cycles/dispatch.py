@@ -15,9 +15,10 @@ import structlog
 
 from relevo.db import BUSY
 from relevo.delivery import limits
-from relevo.delivery.batch import Batch, Services
+from relevo.delivery.batch import Batch
 from relevo.delivery.posts import MIDDLEWARE, SERVICE
 from relevo.delivery.projects import Allowance, DueLane
+from relevo.delivery.services import Services
 from relevo.errors import DatabaseUnavailableError
 from relevo.logs import normalise_error
 from relevo.model import Lane, Step

@@ -14,11 +14,12 @@ from functools import partial
 import structlog
 
 from relevo.db import BUSY
-from relevo.delivery.batch import Services, alerts, reason
+from relevo.delivery.answers import alerts, reason
 from relevo.delivery.claims import Claim
 from relevo.delivery.posts import SERVICE
 from relevo.delivery.projects import Allowance
 from relevo.delivery.sending import PoolCall, RequestPool
+from relevo.delivery.services import Services
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.logs import normalise_error
 from relevo.model import Awaiting, ReceiptAnswer, ReceiptReply, Step, Ticket

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, NamedTuple
 
-from relevo.model import Content, Delivery, Item, Lane
+import orjson
+
+from relevo.model import Content, Delivery, Item, Lane, WrittenMessage
+
+_PERSONAL = ("to", "ttl", "data")
+_PERSONAL_DATA = ("notificationDeliveryId", "installationId", "pushProvider")
+_quoted = json.encoder.encode_basestring
 
 _TITLE = "📋 Nueva Licitación"
 _SIGNS = {"CLP": "$", "USD": "US$"}
@@ -46,6 +52,62 @@ class Draft(NamedTuple):
             "pushProvider": delivery.provider,
         }
         return message
+
+
+class Template(NamedTuple):
+    """A draft that is written as JSON already, up to what differs from phone to phone."""
+
+    draft: Draft
+    default_ttl_s: int
+    head: str
+    """Everything but its last entries: in `data` the delivery's own names, behind it where and how long it goes."""
+
+
+def template(draft: Draft, provider: str, default_ttl_s: int) -> Template | None:
+    """Write a draft down, or None if it has to be written message by message."""
+    fields = {key: value for key, value in draft.fields.items() if key not in _PERSONAL}
+    data = {key: value for key, value in draft.data.items() if key not in _PERSONAL_DATA}
+    try:
+        written = orjson.dumps({**fields, "data": {**data, "pushProvider": provider}}).decode()
+    except TypeError:  # such as a number that is too long for it
+        return None
+    return Template(draft, default_ttl_s, written.removesuffix("}}"))
+
+
+class Push(WrittenMessage):
+    """The push of one delivery, written by its event's template; as a mapping it is what the draft says."""
+
+    __slots__ = ("_delivery", "_message", "_template")
+
+    def __init__(self, template: Template, delivery: Delivery) -> None:
+        self._template = template
+        self._delivery = delivery
+        self._message: dict[str, Any] | None = None
+
+    def json(self) -> str:
+        """Return it as it is sent."""
+        draft, default_ttl_s, head = self._template
+        delivery = self._delivery
+        ttl = _ttl(draft.ttl_s, delivery.seconds_left, default_ttl_s)
+        names = f'"notificationDeliveryId":{delivery.id},"installationId":"{delivery.installation_id}"'
+        return f'{head},{names}}},"to":{_quoted(str(delivery.token))},"ttl":{ttl}}}'
+
+    def _whole(self) -> dict[str, Any]:
+        if self._message is None:
+            self._message = self._template.draft.message(self._delivery, self._template.default_ttl_s)
+        return self._message
+
+    def __getitem__(self, key: str) -> Any:
+        """Return one of its entries."""
+        return self._whole()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the names of its entries."""
+        return iter(self._whole())
+
+    def __len__(self) -> int:
+        """Return how many entries it has."""
+        return len(self._whole())
 
 
 def draft(content: Content, lane: Lane, *, ios: bool) -> Draft:

@@ -16,7 +16,7 @@ from exponent_server_sdk import PushClient, PushServerError, PushTicket
 from urllib3.exceptions import HTTPError
 
 from relevo.logs import scrub
-from relevo.model import Accepted, Fate, Message, ReceiptReply, Reply, ReplyKind, Ticket
+from relevo.model import Accepted, Fate, Message, ReceiptReply, Reply, ReplyKind, Ticket, WrittenMessage
 from relevo.providers.expo_wire import (
     ENCODE,
     MAX_SCANNED,
@@ -105,6 +105,13 @@ class Expo:
         """Return the final ticket of a push to a malformed token."""
         return None if isinstance(token, str) and _TOKEN.fullmatch(token) else _MALFORMED_TOKEN
 
+    def refuses_any(self, tokens: Sequence[Any]) -> bool:
+        """Tell whether one of these tokens is malformed."""
+        try:
+            return not all(map(_TOKEN.fullmatch, tokens))
+        except TypeError:
+            return True
+
     def refuse(self, message: Message) -> Ticket | None:
         """Return the final ticket of a message with a malformed token, or of more bytes than Expo takes."""
         refused = self.refuse_token(message.get("to"))
@@ -174,8 +181,9 @@ def publish(client: Any, messages: Sequence[Message]) -> Sequence[object]:
 
     It raises what the SDK's own publish_multiple raises, for the same answers.
     """
-    plain = [message if type(message) is dict else dict(message) for message in messages]
-    answer = client.session.post(f"{client.host}{client.api_url}/push/send", data=encode(plain), timeout=client.timeout)
+    answer = client.session.post(
+        f"{client.host}{client.api_url}/push/send", data=_body(messages), timeout=client.timeout
+    )
     try:
         document = answer.json()
     except ValueError:
@@ -191,6 +199,14 @@ def publish(client: Any, messages: Sequence[Message]) -> Sequence[object]:
             f"Mismatched response length. Expected {expected} but only received {len(tickets)}", answer, document
         )
     return tickets
+
+
+def _body(messages: Sequence[Message]) -> bytes:
+    """Write messages down; those that are written already as they are."""
+    written = [message.json() for message in messages if isinstance(message, WrittenMessage)]
+    if len(written) == len(messages):
+        return f"[{','.join(written)}]".encode()
+    return encode([message if type(message) is dict else dict(message) for message in messages])
 
 
 def _accepted_all(raw: Sequence[Any]) -> Accepted | None:

@@ -1,0 +1,125 @@
+"""What became of a delivery, as one value: pure functions from what was said of it to its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from relevo.db import storable
+from relevo.delivery import runaway
+from relevo.model import Answer, Delivery, Obstacle, Reply, Status, Ticket, Verdict
+
+LEAST_PAUSE_MS = 1_000
+"""Whoever wishes for the past is not asked again and again in the same moment."""
+MALFORMED = "MalformedMessage"
+"""Our own word: such a message cannot even be written."""
+
+_ENDED = ("event_gone", "event_ended", "handled_elsewhere")
+_LONGEST_TICKET = 200
+
+
+def alerts(tickets: Iterable[Ticket], known: Collection[str]) -> list[str]:
+    """Return what operators have to mend and were not told of yet; of credential faults the breaker tells."""
+    found = {f"{t.code}: {t.message}" for t in tickets if t.alert and t.fate != "credential"}
+    return sorted(found.difference(known))
+
+
+def answer(
+    delivery: Delivery, status: Status, *, code: str | None, message: str | None = None, ticket: str | None = None
+) -> Answer:
+    """Return the answer of a delivery; a failure or a retry spent an attempt."""
+    attempted = status in ("failed", "retryable")
+    return Answer(delivery.event_day, delivery.id, status, attempted, ticket, code, message)
+
+
+def sorted_by_answer(
+    composed: Iterable[tuple[Delivery, Answer | None]],
+) -> tuple[list[Delivery], list[Answer]]:
+    """Tell what is ready to be sent from what is answered already."""
+    ready: list[Delivery] = []
+    answers: list[Answer] = []
+    for delivery, answered in composed:
+        if answered is None:
+            ready.append(delivery)
+        else:
+            answers.append(answered)
+    return ready, answers
+
+
+def judged(delivery: Delivery, verdict: Verdict) -> Answer | None:
+    """Return the answer for a delivery that the journal holds back."""
+    if verdict.verdict == "send":
+        return None
+    if verdict.verdict == "sent":
+        return answer(delivery, "sent", ticket=verdict.ticket_id, code=None)
+    return obstructed(delivery, verdict.verdict)
+
+
+def obstructed(delivery: Delivery, obstacle: Obstacle | None) -> Answer | None:
+    """Return the answer for a delivery that must not be sent any more; to a phone's new token it may be, next time."""
+    if obstacle is None:
+        return None
+    if obstacle == "token_changed":
+        return not_attempted(delivery, Reply("held_back", code=obstacle))
+    if obstacle == "repeats_held":
+        return runaway.postpone(delivery)
+    status: Status = "skipped"
+    if obstacle == "deadline_passed":
+        status = "expired"
+    elif obstacle in _ENDED:
+        status = "cancelled"
+    return answer(delivery, status, code=obstacle)
+
+
+def reason(said: Reply | Ticket) -> str:
+    """Return what was said of a fault: its code, and its words if there are any."""
+    return f"{said.code}: {said.message}" if said.message else str(said.code)
+
+
+def ticketed(
+    delivery: Delivery, ticket: Ticket, floor_ms: int = 0, *, attempted: bool = True, blocked: bool = False
+) -> Answer:
+    """Return what a ticket means for its delivery; a credential fault of the project costs it nothing."""
+    fate, ticket_id, code, message, _ = ticket
+    accepted = fate in ("sent", "ok")
+    if fate == "unclear" or (accepted and not _is_usable(ticket_id)):
+        return ambiguous(delivery, Reply("unclear", code=code, message=message), floor_ms)
+    blocked = blocked and fate == "credential"
+    return Answer(
+        delivery.event_day,
+        delivery.id,
+        "retryable" if fate == "credential" else fate,
+        attempted and not blocked,
+        ticket_id if accepted else None,
+        code,
+        message,
+        LEAST_PAUSE_MS if blocked else 0,  # behind those that wait already
+        delivery.installation_id,
+        delivery.token_version,
+    )
+
+
+def _is_usable(ticket_id: object) -> bool:
+    """Tell whether a ticket's id can be written down as it is."""
+    return isinstance(ticket_id, str) and ticket_id != "" and storable(ticket_id, _LONGEST_TICKET) == ticket_id
+
+
+def ambiguous(delivery: Delivery, reply: Reply, floor_ms: int) -> Answer:
+    """Return what an answer that was not seen means: at most once is rather none than two."""
+    status: Status = "unknown" if delivery.at_most_once else "retryable"
+    return Answer(
+        delivery.event_day, delivery.id, status, True, None, reply.code, reply.message, retry_after_ms=floor_ms
+    )
+
+
+def not_attempted(delivery: Delivery, reply: Reply, pause_ms: int = 0) -> Answer:
+    """Return the answer for a push that was definitely not accepted, through no fault of its own."""
+    return Answer(
+        delivery.event_day,
+        delivery.id,
+        "retryable",
+        attempted=False,
+        error_code=reply.code,
+        error_message=reply.message,
+        retry_after_ms=pause_ms,
+        not_before=reply.not_before,
+    )

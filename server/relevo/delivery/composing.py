@@ -1,0 +1,207 @@
+"""What a batch says: a message for each of its deliveries. Nothing that kills the worker here was journalled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from relevo import queries
+from relevo.db import array
+from relevo.delivery import rendering
+from relevo.delivery.answers import (
+    LEAST_PAUSE_MS,
+    MALFORMED,
+    answer,
+    not_attempted,
+    obstructed,
+    sorted_by_answer,
+    ticketed,
+)
+from relevo.delivery.services import Services
+from relevo.errors import Reschedule
+from relevo.logs import normalise_error
+from relevo.model import Answer, Content, Delivery, Lane, Message, Reply
+from relevo.ports import ChecksTokens, Composer, PushProvider
+from relevo.runtime import threads
+from relevo.runtime.hung import MOST_CALLS, HungCall
+
+_SQL = queries.load("dispatch")
+_LIGHT_BYTES = 3_000  # of the 4096 that every push service bears; what a delivery adds is far below the rest
+_MOST_HUNG_HERE = 4
+
+
+class _Hanging(NamedTuple):
+    """A delivery whose composer takes its time."""
+
+    delivery: Delivery
+    call: HungCall
+    answer: Future[Answer | None]
+
+
+@dataclass
+class Composing:
+    """The messages of one batch: most are an event's draft with a phone's names in it, some are a composer's own."""
+
+    services: Services
+    provider: PushProvider
+    project: str
+    lane: Lane
+    patience_s: float
+    """How long the others wait for one whose composer takes its time."""
+    lasts_s: float
+    """How long a composer may take before it is given up."""
+    messages: dict[int, Message] = field(default_factory=dict)
+    """What is to be sent, by the delivery's id."""
+    hanging: list[_Hanging] = field(default_factory=list)
+    _drafts: dict[tuple[int, bool], tuple[rendering.Draft, bool]] = field(default_factory=dict)
+
+    def compose(self, deliveries: Sequence[Delivery]) -> tuple[list[Delivery], list[Answer]]:
+        """Write every delivery's message; what must not be sent is answered already."""
+        contents = self._read_contents(deliveries)
+        if self._compose_plainly(deliveries, contents):
+            return list(deliveries), []
+
+        def compose(delivery: Delivery) -> Answer | None:
+            return (
+                obstructed(delivery, delivery.obstacle)
+                or self._held_up(delivery)
+                or self._compose_one(delivery, contents)
+            )
+
+        composed = threads.in_turn(
+            "relevo-composing", deliveries, compose, patience_s=self.patience_s, leave=self._leave
+        )
+        return sorted_by_answer(composed)
+
+    def _compose_plainly(self, deliveries: Sequence[Delivery], contents: Mapping[int, Content]) -> bool:
+        """Write all messages at once, if no code of others is asked and nothing stands in the way of any delivery.
+
+        Whether a token is one of its, the push service's adapter tells at once, without waiting for anything.
+        """
+        provider = self.provider
+        if not isinstance(provider, ChecksTokens) or provider.refuses_any([delivery.token for delivery in deliveries]):
+            return False
+        templates: dict[tuple[int, str | None], rendering.Template] = {}
+        messages: dict[int, Message] = {}
+        for delivery in deliveries:
+            kind = delivery.notification_event_id, delivery.platform
+            template = templates.get(kind)
+            if template is None:
+                template = self._template(delivery, contents)
+                if template is None:
+                    return False
+                templates[kind] = template
+            if delivery.obstacle is not None:
+                return False
+            messages[delivery.id] = rendering.Push(template, delivery)
+        self.messages.update(messages)
+        return True
+
+    def _template(self, delivery: Delivery, contents: Mapping[int, Content]) -> rendering.Template | None:
+        """Return what the pushes of a delivery's event to such phones are written by, unless each needs a look."""
+        content = contents.get(delivery.notification_event_id)
+        if content is None or delivery.event_type in self.services.composers:
+            return None
+        try:
+            draft, light = self._draft(content, ios=delivery.platform == "ios")
+        except (ArithmeticError, TypeError, ValueError, RecursionError):
+            return None
+        return rendering.template(draft, delivery.provider, self.services.settings.push_ttl_s) if light else None
+
+    def returned(self, timeout_s: float) -> tuple[list[Delivery], list[Answer]]:
+        """Wait a moment for what hangs, and return what its composer brought after all."""
+        wait([each.answer for each in self.hanging], timeout=timeout_s, return_when=FIRST_COMPLETED)
+        back = [each for each in self.hanging if each.answer.done()]
+        self.hanging = [each for each in self.hanging if each not in back]
+        return sorted_by_answer([(each.delivery, each.answer.result()) for each in back])
+
+    def give_up(self) -> tuple[list[Answer], list[str]]:
+        """Wait for no composer any more: one that hangs costs an attempt. Returns what is to be told of them, too."""
+        hanging, self.hanging = self.hanging, []
+        answers = [
+            answer(each.delivery, "retryable", code="composer_hung", message=f"{each.call.what} did not return")
+            for each in hanging
+        ]
+        return answers, [self.services.hung.give_up(each.call) for each in hanging]
+
+    def _composer_of(self, delivery: Delivery) -> str:
+        """Name whose code writes a delivery's message, for people."""
+        known = delivery.event_type in self.services.composers
+        return f"the composer of {delivery.event_type}" if known else "the check of the push service"
+
+    def _held_up(self, delivery: Delivery) -> Answer | None:
+        """Return the answer of a delivery whose composer hangs so often that it is not asked any more."""
+        if self.services.hung.none and not self.hanging:
+            return None
+        what = self._composer_of(delivery)
+        here = sum(each.call.what == what for each in self.hanging)
+        if here < _MOST_HUNG_HERE and self.services.hung.count(what) < MOST_CALLS:
+            return None
+        reply = Reply("held_back", code="composer_hung", message=f"Calls of {what} have not come back.")
+        return not_attempted(delivery, reply, self.services.settings.outbox_retry_base_ms)
+
+    def _leave(self, delivery: Delivery, since: float, answered: Future[Answer | None]) -> None:
+        """Leave a delivery to its composer, and go on with the others."""
+        what = self._composer_of(delivery)
+        call = self.services.hung.add(what, self.project, since, self.lasts_s, answered)
+        self.hanging.append(_Hanging(delivery, call, answered))
+
+    def _read_contents(self, deliveries: Sequence[Delivery]) -> dict[int, Content]:
+        events = {delivery.notification_event_id for delivery in deliveries}
+        with self.services.database.connection() as connection:
+            rows = connection.execute(_SQL["read_contents"], {"events": array(events)}).fetchall()
+        return {row[0]: Content(row[0], row[1], row[2], _json(row[3]), _json(row[4])) for row in rows}
+
+    def _compose_one(self, delivery: Delivery, contents: Mapping[int, Content]) -> Answer | None:
+        services = self.services
+        content = contents.get(delivery.notification_event_id)
+        if content is None:
+            return answer(delivery, "cancelled", code="event_gone")
+        try:
+            draft, light = self._draft(content, ios=delivery.platform == "ios")
+        except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
+            return answer(delivery, "failed", code=MALFORMED, message=normalise_error(error))
+        message: Message = draft.message(delivery, services.settings.push_ttl_s)
+        composer = services.composers.get(delivery.event_type)
+        if composer is not None:
+            light = False
+            try:
+                message = _composed(composer, message, delivery)
+            except Reschedule as wish:
+                reply = Reply("held_back", code="rescheduled", message=str(wish)[:300], not_before=wish.at)
+                return not_attempted(delivery, reply, LEAST_PAUSE_MS)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 a composer may raise anything; attempts bound it
+                return answer(delivery, "retryable", code="composer_failed", message=normalise_error(error))
+        refused = self.provider.refuse_token(delivery.token) if light else self.provider.refuse(message)
+        if refused is not None:
+            return ticketed(delivery, refused, attempted=False)
+        self.messages[delivery.id] = message
+        return None
+
+    def _draft(self, content: Content, *, ios: bool) -> tuple[rendering.Draft, bool]:
+        """Return an event's draft, and whether it is so light that its messages need not be weighed one by one."""
+        known = self._drafts.get((content.id, ios))
+        if known is None:
+            draft = rendering.draft(content, self.lane, ios=ios)
+            weight = len(json.dumps([draft.fields, draft.data], ensure_ascii=False, allow_nan=False).encode())
+            known = self._drafts[content.id, ios] = draft, weight < _LIGHT_BYTES
+        return known
+
+
+def _json(text: str) -> dict[str, Any]:
+    """Read an event's JSON; what cannot be read says so when it is written, and fails that event alone."""
+    try:
+        read: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError):
+        return {"unreadable": float("nan")}
+    return read
+
+
+def _composed(compose: Composer, message: Message, delivery: Delivery) -> Message:
+    composed: object = compose(dict(message), delivery)
+    if not isinstance(composed, Mapping):
+        raise TypeError(f"a composer must return the message, not {type(composed).__name__}")
+    return composed
