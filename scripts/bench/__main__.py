@@ -55,7 +55,7 @@ ALONE: dict[str, Callable[[Sizes], Iterable[Row]]] = {
     "idle": idle.rows,
 }
 """These have a database each."""
-ON_DEMAND = {"ingest", "idle"}
+ON_DEMAND = {"memory", "ingest", "idle"}
 """Measured only if they are named."""
 
 
@@ -63,7 +63,9 @@ def main(words: Sequence[str] | None = None) -> None:
     """Measure what is asked for."""
     known = [*TOGETHER, *ALONE]
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("--only", metavar="ROWS", help=f"some of {','.join(known)}; the last two only if named")
+    parser.add_argument(
+        "--only", metavar="ROWS", help=f"some of {','.join(known)}; {','.join(sorted(ON_DEMAND))} only if named"
+    )
     parser.add_argument("--quick", action="store_true", help="as little as shows that everything works")
     parser.add_argument("--set", metavar="NAME=NUMBER", action="append", default=[], help="one of the sizes")
     parser.add_argument("--write-readme", action="store_true", help="put table and charts into the README")

@@ -31,7 +31,7 @@ class Sizes:
     completed: int = 1_000_000
     churned: int = 500_000
     """Deliveries that are over, and those sent, before dispatch is measured again."""
-    wakeups: int = 120
+    wakeups: int = 100
     bulk: int = 500_000
     urgent: int = 100
     """Urgent events that overtake so many bulk deliveries."""
@@ -39,7 +39,7 @@ class Sizes:
     installations: int = 1_000_000
     """Phones with preferences that fan-out chooses from."""
     narrow: int = 15
-    broad: int = 2
+    broad: int = 1
     """How often a narrow and a broad event are fanned out."""
     smallest: int = 10_000
     largest: int = 1_000_000
