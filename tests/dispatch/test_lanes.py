@@ -411,10 +411,11 @@ class TestMessage:
         assert {name: message[name] for name in push} == push
 
     def test_what_they_cannot_override(self, relay) -> None:
-        """Recipient, title, body and data are the event's own."""
+        """Recipient, title, body and data are the event's own, whatever an event says that no door let in."""
         worker = relay()
         stray = {"to": token("stranger"), "title": "stray", "body": "stray", "data": {"stray": True}}
-        worker.tell("ana", title="Hola", body="¿Qué tal?", data={"screen": "inbox"}, push=stray)
+        event = worker.tell("ana", title="Hola", body="¿Qué tal?", data={"screen": "inbox"})
+        worker.conn.execute("update relevo.notification_events set push = %s where id = %s", [Jsonb(stray), event])
         worker.dispatch()
         (message,) = worker.messages("ana")
         assert (message["to"], message["title"], message["body"]) == (token("ana"), "Hola", "¿Qué tal?")
