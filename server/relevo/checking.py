@@ -18,7 +18,10 @@ _MOST_BYTES = 4096
 _MOST_NAMED = 100_000
 _MOST_TTL_S = 2_419_200
 _LANES = ("urgent", "bulk")
+_PLATFORMS = ("ios", "android", "unknown")
+_PERMISSIONS = ("granted", "denied", "undetermined")
 _RESERVED = "relevo."
+_MOST_MONTO = 999_999_999_999_999_999
 _TEXTS = {"type": (1, 100), "key": (1, 300), "category": (1, 100), "title": (0, 500), "body": (0, 2000)}
 _MATCHING_TEXTS = {"region": (0, 200), "tipo": (0, 100), "text": (0, 20_000)}
 
@@ -80,6 +83,16 @@ def check_event(event: Mapping[str, Any]) -> None:
     refuse(next(_complaints(event), None))
 
 
+def check_installation(installation: Mapping[str, Any]) -> None:
+    """Refuse an installation, as the SQL door takes it; what only the database knows is left to it."""
+    refuse(next(_installation_complaints(installation), None))
+
+
+def check_preference(preference: Mapping[str, Any]) -> None:
+    """Refuse a preference, as the SQL door takes it, with the first thing that is wrong with it."""
+    refuse(next(_preference_complaints(preference), None))
+
+
 def refuse(complaint: str | None) -> None:
     """Raise a complaint, if there is one."""
     if complaint is not None:
@@ -118,9 +131,36 @@ def _audience(event: Mapping[str, Any]) -> Iterator[str]:
     matching = event.get("matching") or {}
     yield from texts_in_list(matching, "rubros", 2000, 100, "matching.")
     yield from texts(matching, _MATCHING_TEXTS, "matching.")
-    yield from number(matching, "monto", 0, 999_999_999_999_999_999, place="matching.")
+    yield from number(matching, "monto", 0, _MOST_MONTO, place="matching.")
     if not re.fullmatch("[A-Z]{3}", str(matching.get("moneda", "CLP"))):
         yield "matching.moneda must be a currency of three capital letters, such as CLP"
+
+
+def _installation_complaints(given: Mapping[str, Any]) -> Iterator[str]:
+    yield from texts(given, {"provider": (1, 40), "project": (1, 200), "locale": (1, 35), "owner": (1, 200)})
+    if not isinstance(given.get("push_capable", True), bool):
+        yield "push_capable must be true or false"
+    yield from texts_in_list(given, "opt_outs", 100, 100)
+    if given.get("platform", "unknown") not in _PLATFORMS:
+        yield "platform must be ios, android or unknown"
+    if given.get("permission", "granted") not in _PERMISSIONS:
+        yield "permission must be granted, denied or undetermined"
+
+
+def _preference_complaints(given: Mapping[str, Any]) -> Iterator[str]:
+    yield from texts(given, {"tipo": (1, 100), "region": (1, 200)})
+    if not isinstance(given.get("enabled", True), bool):
+        yield "enabled must be true or false"
+    yield from number(given, "monto_min", 0, _MOST_MONTO)
+    yield from number(given, "monto_max", 0, _MOST_MONTO)
+    yield from texts_in_list(given, "keywords", 20, 100)
+    yield from texts_in_list(given, "topics", 100, 100)
+    if "monto_min" in given and "monto_max" in given and given["monto_min"] > given["monto_max"]:
+        yield "monto_min must not be above monto_max"
+    if not re.fullmatch("[A-Z]{3}", str(given.get("moneda", "CLP"))):
+        yield "moneda must be a currency of three capital letters, such as CLP"
+    if not re.fullmatch("[0-9A-Za-z-]{1,20}", str(given.get("rubro_prefix", "0"))):
+        yield "rubro_prefix must be the first 1 to 20 letters, digits or dashes of a code"
 
 
 def texts(given: Mapping[str, Any], limits: Mapping[str, tuple[int, int]], place: str = "") -> Iterator[str]:
@@ -166,7 +206,7 @@ def push_complaint(given: Mapping[str, Any], rules: Mapping[str, Any] = PUSH_FIE
             if (wrong := push_complaint(value, rule["fields"], f"{place}.{name}")) is not None:
                 return wrong
         elif value is not None and not _fits(value, rule):
-            return f"{place}.{name} must be {_wanted(rule)}"
+            return f"{place}.{name} must be {wanted(rule)}"
     return None
 
 
@@ -183,7 +223,8 @@ def _fits(value: object, rule: Mapping[str, Any]) -> bool:
     return False
 
 
-def _wanted(rule: Mapping[str, Any]) -> str:
+def wanted(rule: Mapping[str, Any]) -> str:
+    """Say what a rule of the table asks for."""
     match rule["kind"]:
         case "text":
             return f"text of 1 to {rule['most']} characters"

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
 
-from relevo.checking import check_event, check_storable
+from relevo.checking import check_event, check_installation, check_preference, check_storable
 from relevo.connections import verb
 from relevo.connections.steps import (
     Call,
@@ -29,6 +29,7 @@ from relevo.errors import InvalidInputError
 _MOST_IDS = 2**63
 _LONGEST_OWNER = 200
 _MOST_LISTED = 1000
+_MOST_SAMPLED = 100
 _FIRST_LOOK_S, _LAST_LOOK_S, _MAX_WAIT_S = 0.05, 1.0, 300.0
 
 
@@ -122,6 +123,28 @@ class EventStatus:
     def left_to_confirm(self) -> bool:
         """Whether anything may still be sent or confirmed."""
         return self.left_to_send or self.deliveries.get("sent", 0) > 0
+
+
+@dataclass(frozen=True)
+class Preview:
+    """Whom an event would reach: how many installations (beyond some 20,000 an estimate), and some of them."""
+
+    count: int
+    exact: bool
+    sample: tuple[UUID, ...]
+    unknown_installations: tuple[UUID, ...]
+    raw: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why an installation gets an event, or not: the rule that decides, by name and in a sentence."""
+
+    gets_it: bool
+    rule: str
+    reason: str
+    raw: Mapping[str, Any]
+    """With the preference that matches, or what each differs in, and the delivery, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -253,16 +276,46 @@ def wait(
 
 
 @verb
+def change(event: Event) -> Call[bool]:
+    """Change an event that has not started yet, found by its type and key, into this one; it keeps its id.
+
+    False if there is none, or it has started or ended.
+    """
+    return Call("change_event", {"event": as_json("event", _event(event))}, one(bool))
+
+
+@verb
+def preview(event: Event, *, sample: int = 10) -> Call[Preview]:
+    """Tell how many installations an event would reach, and some of them; nothing is enqueued."""
+    if isinstance(sample, bool) or not isinstance(sample, int) or not 0 <= sample <= _MOST_SAMPLED:
+        raise InvalidInputError(f"sample must be between 0 and {_MOST_SAMPLED}.", hint="Leave it out for 10.")
+    return Call("preview_event", {"event": as_json("event", _event(event)), "sample": sample}, one(_preview))
+
+
+@verb
+def explain(event: Event | EventRef, installation_id: UUID) -> Call[Explanation]:
+    """Tell why an installation gets an event, or not; of an Event that was not enqueued, whether it would."""
+    phone = {"installation_id": _installation(installation_id)}
+    if isinstance(event, Event):
+        return Call("explain_new_event", {**phone, "event": as_json("event", _event(event))}, one(_explanation))
+    return Call("explain_event", {**phone, **_ref(event)}, one(_explanation))
+
+
+@verb
 def register(installation: Installation) -> Call[UUID]:
-    """Register an installation: its token moves here from wherever it was, and pushes are on again."""
-    given = {name: value for name, value in vars(installation).items() if value is not None}
-    for name, value in given.items():
-        check_storable(name, value)
-    if installation.installation_id is not None:
-        given["installation_id"] = str(installation.installation_id)
-    if installation.opt_outs is not None:
-        given["opt_outs"] = list(installation.opt_outs)
-    return Call("register_installation", {"installation": as_json("installation", given)}, one(as_uuid))
+    """Register an installation: its token moves here from wherever it was, and pushes are on again.
+
+    The same token and owner without an installation_id is the same installation.
+    """
+    given = as_json("installation", _registration(installation))
+    return Call("register_installation", {"installation": given}, one(as_uuid))
+
+
+@verb
+def register_many(installations: Sequence[Installation]) -> Call[list[UUID]]:
+    """Register many installations in one statement, each as if it came alone; return their ids in order."""
+    given = as_json("installations", [_registration(each) for each in installations])
+    return Call("register_many", {"installations": given}, each(as_uuid))
 
 
 @verb
@@ -305,6 +358,7 @@ def set_preference(installation_id: UUID, name: str, preference: Preference | No
         plain = {key: value for key, value in vars(preference).items() if value is not None}
         for key, value in plain.items():
             check_storable(key, value)
+        check_preference(plain)
         given = as_json("preference", {key: _number(value) for key, value in plain.items()})
     parameters = {"installation_id": str(installation_id), "name": name, "preference": given}
     return Call("set_preference", parameters, one(bool))
@@ -326,6 +380,29 @@ def _installations(told: Any) -> list[InstallationStatus]:
         InstallationStatus(UUID(raw["installation_id"]), raw["owner"], raw["receives"], raw["why_not"], raw)
         for raw in from_json(told)
     ]
+
+
+def _preview(told: Any) -> Preview:
+    raw = from_json(told)
+    sample = tuple(UUID(one["installation_id"]) for one in raw["sample"])
+    return Preview(raw["count"], raw["exact"], sample, tuple(UUID(one) for one in raw["unknown_installations"]), raw)
+
+
+def _explanation(told: Any) -> Explanation:
+    raw = from_json(told)
+    return Explanation(raw["gets_it"], raw["rule"], raw["reason"], raw)
+
+
+def _registration(installation: Installation) -> dict[str, Any]:
+    given = {name: value for name, value in vars(installation).items() if value is not None}
+    for name, value in given.items():
+        check_storable(name, value)
+    if installation.installation_id is not None:
+        given["installation_id"] = str(installation.installation_id)
+    if isinstance(installation.opt_outs, tuple):
+        given["opt_outs"] = list(installation.opt_outs)
+    check_installation(given)
+    return given
 
 
 def _whose(name: str, installation_id: UUID | None, owner: str | None) -> dict[str, str]:

@@ -76,3 +76,23 @@ select relevo.forget_installation(%(installation_id)s::uuid)::int;
 -- name: forget_owner
 -- Forgets an owner with all installations, and what was said to them alone.
 select relevo.forget_owner(%(owner)s::text);
+
+-- name: change_event
+-- Changes an event that has not started yet.
+select relevo.change(%(event)s::jsonb);
+
+-- name: preview_event
+-- Tells whom an event would reach.
+select relevo.preview(%(event)s::jsonb, %(sample)s::int);
+
+-- name: explain_event
+-- Tells why an installation gets an event, or not.
+select relevo.explain_event(coalesce(%(event_id)s::bigint, relevo.event_id(%(event_type)s::text, %(event_key)s::text)), %(installation_id)s::uuid);
+
+-- name: explain_new_event
+-- Tells why an installation would get an event that was not enqueued, or not.
+select relevo.explain(%(event)s::jsonb, %(installation_id)s::uuid);
+
+-- name: register_many
+-- Registers many installations, and names them in order.
+select r.id from unnest(relevo.register_many(%(installations)s::jsonb)) with ordinality as r(id, place) order by r.place;

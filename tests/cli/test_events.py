@@ -156,6 +156,28 @@ class TestEnqueue:
         assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)
 
 
+class TestPreview:
+    """relevo preview."""
+
+    def test_how_many_and_who(self, command: Command, conn) -> None:
+        """The number and some of them are told, in words and as JSON, and nothing is enqueued."""
+        phones = add_phones(conn, 2, owner="ana")
+        said = command("preview", "--owner", "ana")
+        assert said.out.splitlines()[0] == "It would reach 2 installations."
+        assert {str(phone) for phone in phones} <= set(said.out.split())
+        (told,) = command("preview", "--everyone", "--json").lines
+        assert (told["count"], told["exact"], len(told["sample"])) == (2, True, 2)
+        assert f"{UUID(int=7)} is not registered" in command("preview", "--to", UUID(int=7)).out
+        assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)
+
+    def test_why(self, command: Command, conn) -> None:
+        """For one installation it says why, or why not."""
+        (phone,) = add_phones(conn, 1, owner="ana")
+        assert command("preview", "--owner", "ana", "--why", phone).out == "Yes: The event is for its owner, ana.\n"
+        assert command("preview", "--topic", "x", "--why", phone).out.startswith("No: It has no preference")
+        assert command("preview").code == 2
+
+
 class TestCancel:
     """relevo cancel."""
 

@@ -22,6 +22,7 @@ DOOR = {
     "enqueue", "enqueue_many", "event_id", "get_event", "cancel", "complete", "complete_installation", "complete_owner",
     "delete_events", "register_installation", "list_installations", "unregister_installation", "unregister_owner",
     "forget_installation", "forget_owner", "set_preference",
+    "change", "preview", "explain", "explain_event", "register_many",
     "subscribe_news", "read_news", "acknowledge_news",
 }  # fmt: skip
 

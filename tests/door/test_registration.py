@@ -7,12 +7,14 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
+import pytest
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 import relevo
-from processes import PATIENCE_S
-from relevo import Installation, Preference
+from processes import PATIENCE_S, eventually
+from relevo import Event, Installation, Owners, Preference
+from relevo.errors import InvalidInputError
 
 TOKEN, OTHER = "ExponentPushToken[one]", "ExponentPushToken[two]"
 
@@ -84,7 +86,7 @@ class TestRegister:
     def test_a_token_moves_to_its_new_owner(self, conn) -> None:
         """Whoever registers a token has it; its former owner has none, is told why, and can come back."""
         one = relevo.register(conn, Installation(TOKEN))
-        two = relevo.register(conn, Installation(TOKEN))
+        two = relevo.register(conn, Installation(TOKEN, owner="somebody else"))
         assert one != two
         former, owner = phone(conn, one), phone(conn, two)
         assert (former["token"], former["token_version"], former["invalid_reason"]) == (None, 2, "token_moved")
@@ -209,3 +211,141 @@ class TestPreferences:
         conn.execute("""select relevo.set_preference(%s, 'x', '{"keywords": [], "enabled": null}')""", [one])
         row = conn.execute("select enabled, keywords from relevo.notification_preferences").fetchone()
         assert row == (True, None)
+
+
+class TestIdempotence:
+    """The same token and owner without the id is the same installation."""
+
+    def test_token_and_owner_are_enough(self, conn) -> None:
+        """An app that lost the id gets it again; another owner on the same phone is another installation, which takes the token."""
+        ana = relevo.register(conn, Installation(TOKEN, owner="ana", platform="ios"))
+        assert relevo.register(conn, Installation(TOKEN, owner="ana")) == ana
+        assert phone(conn, ana)["platform"] == "ios"
+        bea = relevo.register(conn, Installation(TOKEN, owner="bea"))
+        assert bea != ana
+        assert not phone(conn, ana)["receives"]
+        nobody = relevo.register(conn, Installation(OTHER))
+        assert relevo.register(conn, Installation(OTHER)) == nobody
+        relevo.unregister(conn, nobody)
+        assert not phone(conn, nobody)["receives"]
+        assert relevo.register(conn, Installation(OTHER)) == nobody
+        assert phone(conn, nobody)["receives"]
+
+
+class TestRegisterMany:
+    """Many in one statement, each as if it came alone."""
+
+    def test_the_same_as_one_by_one(self, conn) -> None:
+        """New ones, known ones, moved and swapped tokens and repeats in one list come to what they come to one by one."""
+        ids = [uuid4() for _ in range(6)]
+        before = [
+            Installation("ExpoPushToken[a]", ids[0], owner="ana", platform="ios"),
+            Installation("ExpoPushToken[b]", ids[1], opt_outs=["tips"]),
+            Installation("ExpoPushToken[c]", ids[2], owner="eva"),
+        ]
+        given = [
+            Installation("ExpoPushToken[b]", ids[0]),
+            Installation("ExpoPushToken[a]", ids[1], locale="es"),
+            Installation("ExpoPushToken[c]", owner="eva", project="shop"),
+            Installation("ExpoPushToken[d]", ids[3], permission="denied"),
+            Installation("ExpoPushToken[d]", ids[4]),
+            Installation("ExpoPushToken[e]", ids[3]),
+            Installation(None, ids[0], owner="bea", push_capable=False),
+            Installation("https://x.example/hook", ids[5], provider="webhook"),
+        ]
+        stories = []
+        for many in (False, True):
+            with conn.transaction(force_rollback=True):
+                for each in before:
+                    relevo.register(conn, each)
+                made = relevo.register_many(conn, given) if many else [relevo.register(conn, each) for each in given]
+                rows = conn.execute(
+                    """
+                    select installation_id, token, token_version > 1, provider, project, platform, locale, owner, push_capable, permission, opt_outs,
+                           active, invalid_reason, array(select name from relevo.notification_preferences p
+                                                          where p.installation_id = i.installation_id)
+                      from relevo.device_installations i order by installation_id
+                    """
+                ).fetchall()
+                stories.append((made, rows))
+        assert stories[0] == stories[1]
+        assert stories[0][0][2] == ids[2]
+
+    def test_many_at_once(self, conn) -> None:
+        """Thousands are registered in order, again they are the same, and each asks for everything."""
+        given = [Installation(f"ExponentPushToken[{n}]", owner=f"user-{n}") for n in range(3_000)]
+        made = relevo.register_many(conn, given)
+        assert len(set(made)) == 3_000
+        assert relevo.register_many(conn, given) == made
+        (row,) = conn.execute("select owner from relevo.device_installations where installation_id = %s", [made[77]])
+        assert row == ("user-77",)
+        assert conn.execute("select count(*) from relevo.preference_index").fetchone() == (3_000,)
+        assert relevo.register_many(conn, []) == []
+
+    def test_one_bad_one_spoils_the_list(self, conn) -> None:
+        """Nobody is registered, and the fault is named."""
+        with pytest.raises(InvalidInputError, match="token must look like"):
+            relevo.register_many(conn, [Installation(TOKEN), Installation("nonsense")])
+        assert conn.execute("select count(*) from relevo.device_installations").fetchone() == (0,)
+
+    def test_somebody_takes_a_token_meanwhile(self, conn, dsn: str) -> None:
+        """A long list that waits for whoever is claiming one of its tokens takes it over once that is committed."""
+        given = [Installation(f"ExponentPushToken[{n}]") for n in range(30)]
+        made: list[UUID] = []
+        with psycopg.connect(dsn) as other, psycopg.connect(dsn, autocommit=True) as mine:
+            theirs = relevo.register(other, Installation("ExponentPushToken[7]", owner="ana"))
+            thread = threading.Thread(target=lambda: made.extend(relevo.register_many(mine, given)))
+            thread.start()
+            ask = (
+                "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+            )
+            eventually(lambda: conn.execute(ask).fetchone() == (1,), "the list waits")
+            other.commit()
+            thread.join(PATIENCE_S)
+        assert len(set(made)) == 30
+        assert phone(conn, theirs)["invalid_reason"] == "token_moved"
+        assert phone(conn, made[7])["receives"]
+
+
+class TestOwner:
+    """What an app does with a person's phones."""
+
+    def test_list_and_log_out(self, conn) -> None:
+        """The owner's phones are listed without their tokens, newest first; logged out they receive nothing until they come back."""
+        one = relevo.register(conn, Installation(TOKEN, owner="ana"))
+        two = relevo.register(conn, Installation(OTHER, owner="ana", permission="denied"))
+        relevo.register(conn, Installation("ExpoPushToken[b]", owner="bea"))
+        listed = relevo.list_installations(conn, owner="ana")
+        assert [(each.installation_id, each.receives, each.why_not) for each in listed] == [
+            (two, False, "permission denied"), (one, True, None),
+        ]  # fmt: skip
+        assert TOKEN not in str(listed)
+        assert relevo.unregister(conn, owner="ana") == 2
+        assert relevo.unregister(conn, one) == 0
+        assert [each.why_not for each in relevo.list_installations(conn, owner="ana")] == ["unregistered"] * 2
+        assert relevo.register(conn, Installation(TOKEN, owner="ana")) == one
+        assert relevo.list_installations(conn, owner="ana")[1].receives
+        assert len(relevo.list_installations(conn, owner="ana", limit=1)) == 1
+
+    def test_forget(self, conn) -> None:
+        """Phones, name and what was said to the owner alone are gone; what others got as well stays, without the name."""
+        one = relevo.register(conn, Installation(TOKEN, owner="ana"))
+        alone = relevo.enqueue(conn, Event("chat", "secret", "For Ana", audience=Owners("ana"), topics=()))
+        shared = relevo.enqueue(conn, Event("chat", "both", "For both", audience=Owners("ana", "bea")))
+        relevo.complete(conn, shared.event_id, owner="ana")
+        assert relevo.forget(conn, owner="ana") == 1
+        assert relevo.list_installations(conn, owner="ana") == []
+        rows = conn.execute("select id, title, state from relevo.notification_events order by id").fetchall()
+        assert rows == [(alone.event_id, "forgotten", "cancelled"), (shared.event_id, "For both", "waiting")]
+        assert conn.execute("select owner from relevo.event_owners").fetchall() == [("bea",)]
+        assert conn.execute("select count(*) from relevo.event_completions").fetchone() == (0,)
+        again = relevo.enqueue(conn, Event("chat", "secret", "For Ana", audience=Owners("ana")))
+        assert (again.event_id, again.created) == (alone.event_id, False)
+        assert relevo.forget(conn, owner="ana") == relevo.forget(conn, one) == 0
+
+    def test_one_must_be_named(self, conn) -> None:
+        """Neither or both of installation and owner are refused."""
+        for verb in (relevo.unregister, relevo.forget):
+            for wrong in ({}, {"installation_id": uuid4(), "owner": "ana"}):
+                with pytest.raises(InvalidInputError, match="needs an installation or an owner"):
+                    verb(conn, **wrong)  # type: ignore[arg-type]

@@ -91,6 +91,43 @@ def enqueue(  # noqa: PLR0917 typer options
         out.print(f"Event {done.event_id} has this type and key already, {_COMPARED[done.same_content]}.")
 
 
+@cli.command()
+def preview(  # noqa: PLR0917 typer options
+    to: Annotated[list[UUID] | None, typer.Option(help="For this installation; may be given again.")] = None,
+    owner: Annotated[list[str] | None, typer.Option(help="For this owner's phones; may be given again.")] = None,
+    topic: Annotated[list[str] | None, typer.Option(help="For those who asked for it; may be given again.")] = None,
+    everyone: Annotated[bool, typer.Option("--everyone", help="For everyone.")] = False,
+    category: Annotated[str | None, typer.Option(help="Those who opted out of it are left out.")] = None,
+    why: Annotated[UUID | None, typer.Option(help="Tell why this installation would get it, or not.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell how many installations an event would reach, and some of them; nothing is sent.
+
+    \b
+    relevo preview --owner user-7
+    relevo preview --topic team-7 --why 5f0c9a52-…
+    """
+    settings = load_settings()
+    audience = _audience(to or (), owner or (), topic or (), everyone=everyone)
+    event = door.Event("preview", "preview", "preview", audience=audience, topics=topic or (), category=category)
+    with open_database(settings) as database, database.connection() as connection:
+        if why is not None:
+            told = door.explain(connection, event, why)
+            print_json([told.raw]) if as_json else out.print(
+                _shown(f"{'Yes' if told.gets_it else 'No'}: {told.reason}")
+            )
+            return
+        found = door.preview(connection, event)
+    if as_json:
+        print_json([found.raw])
+        return
+    out.print(f"It would reach {'' if found.exact else 'about '}{found.count} installations.")
+    for each in found.raw["sample"]:
+        out.print(f"  {each['installation_id']}  {_shown(each['project'])}  {_shown(each['owner'] or '')}".rstrip())
+    for each in found.unknown_installations:
+        out.print(f"  {each} is not registered")
+
+
 def _audience(to: Sequence[UUID], owners: Sequence[str], topics: Sequence[str], *, everyone: bool) -> door.Audience:
     """Return the one audience that was given; none is not everyone."""
     given = [bool(to), bool(owners), bool(topics), everyone]

@@ -1,0 +1,63 @@
+"""What a push may carry: one table in Python and one in SQL that say the same, and pushes without a word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+import relevo
+from relevo import Event, checking
+from relevo.delivery import rendering
+from relevo.errors import InvalidInputError
+from relevo.model import Content
+
+VALUES: list[Any] = [
+    None, True, False, 0, 1, -1, 0.5, 1.5, 2.0, 2**31, 10**13, "", "x", "default", "high", "critical", "x" * 65, "x" * 101, "x" * 201, "x" * 501,
+    "x" * 2001, [], ["x"], {}, {"image": "https://x"}, {"image": 7}, {"name": "a", "critical": True, "volume": 0.5}, {"volume": 2}, {"x": 1},
+]  # fmt: skip
+
+
+def test_both_tables_are_one(conn) -> None:
+    """The package's table is the database's."""
+    assert conn.execute("select relevo.push_fields()").fetchone() == (checking.PUSH_FIELDS,)
+
+
+def test_both_say_the_same(conn) -> None:
+    """Whatever is given in whichever field: Python and SQL have the same complaint, or none."""
+    pushes = [{name: value} for name in [*checking.PUSH_FIELDS, "title", "to", "Badge"] for value in VALUES]
+    ask = "select relevo.push_complaint(p) from jsonb_array_elements(%s) with ordinality as g(p, n) order by n"
+    told = [row[0] for row in conn.execute(ask, [Jsonb(pushes)]).fetchall()]
+    assert told == [checking.push_complaint(push) for push in pushes]
+    assert told.count(None) > 60
+
+
+def test_it_is_refused_before_a_statement_is_sent(dsn: str) -> None:
+    """A bad field raises, and the caller's transaction stands."""
+    with psycopg.connect(dsn) as app:
+        relevo.enqueue(app, Event("t", "1", "t", audience="everyone"))
+        for wrong in (
+            {"push": {"badge": "7"}}, {"type": "relevo.x"}, {"title": ""}, {"lane": "fast"}, {"ttl_s": 0}, {"data": {"x": "y" * 4_000}},
+            {"topics": ["a"]}, {"category": ""}, {"body": "x" * 2_001},
+        ):  # fmt: skip
+            with pytest.raises(InvalidInputError, match="Nothing was sent to the database"):
+                relevo.enqueue(app, Event(**{"type": "t", "key": "2", "title": "t", "audience": "everyone"} | wrong))  # type: ignore[arg-type]
+        with pytest.raises(InvalidInputError, match="platform must be"):
+            relevo.register(app, relevo.Installation("ExpoPushToken[a]", platform="symbian"))  # type: ignore[arg-type]
+        assert app.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
+
+
+def test_an_event_without_a_word_is_silent(conn) -> None:
+    """It is taken if it carries data, and its message shows and plays nothing: on iOS it wakes the app."""
+    made = relevo.enqueue(conn, Event("sync", "1", data={"box": 7}, audience="everyone"))
+    row = conn.execute("select title, body, data, push from relevo.notification_events").fetchone()
+    assert row == ("", "", {"box": 7}, {})
+    content = Content(made.event_id, "", "", {"box": 7}, {"badge": 3})
+    assert rendering.draft(content, "bulk", ios=True).fields == {
+        "_contentAvailable": True, "priority": "normal", "badge": 3,
+    }  # fmt: skip
+    assert rendering.draft(content, "urgent", ios=False).fields == {"priority": "high", "badge": 3}
+    body = rendering.draft(Content(1, "", "Hi", {}, {}), "bulk", ios=False).fields
+    assert (body["body"], body["sound"]) == ("Hi", "default")
