@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from relevo.news import Outcome, acknowledge_news, read_news, subscribe_news
     from relevo.runtime.runs import Cycle, Run
     from relevo.runtime.timing import Cron, Every
+    from relevo.signatures import sign_installation
 
 __version__ = "0.2.0"
 
@@ -90,6 +91,7 @@ __all__ = [
     "register",
     "register_many",
     "set_preference",
+    "sign_installation",
     "subscribe_news",
     "unregister",
     "wait",
@@ -99,6 +101,7 @@ __all__ = [
 _MODULES = {
     "PushContext": "relevo.delivery.sending",
     "Parts": "relevo.app",
+    "sign_installation": "relevo.signatures",
     "Reschedule": "relevo.errors",
     **dict.fromkeys(("Fetched", "Item", "News", "Reject", "Reply", "Step"), "relevo.model"),
     **dict.fromkeys(("Outcome", "acknowledge_news", "read_news", "subscribe_news"), "relevo.news"),

@@ -66,6 +66,14 @@ def _settings(settings: Settings) -> Iterator[Finding]:
             harmless=True,
         )
 
+    if settings.http_open_registration is not None:
+        yield Finding(
+            "registration_open",
+            f"Any stranger may register phones over HTTP in project {settings.http_open_registration}.",
+            "Unset HTTP_OPEN_REGISTRATION, and have the app's server sign for its phones.",
+            harmless=True,
+        )
+
 
 def _server(database: Database, clock: Callable[[], float]) -> Iterator[Finding]:
     before = clock()

@@ -670,6 +670,13 @@ class Settings(BaseSettings):
         0,
         100_000,
     )
+    http_signing_keys_file: SecretFile | None = _setting(
+        "A file of mode 600 with the keys by which the app's server signs for phones, as JSON: secret (base64) and "
+        "maybe project, by name."
+    )
+    http_open_registration: Annotated[str, Field(min_length=1, max_length=200)] | None = _setting(
+        "The project in which phones may register themselves over HTTP without token or signature, without an owner."
+    )
     http_cors_origins: Annotated[Names, AfterValidator(_origins)] | None = _setting(
         "The web origins whose pages may call, separated by commas, such as https://app.example; without it none."
     )

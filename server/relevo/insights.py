@@ -22,12 +22,13 @@ from relevo.errors import MigrationError
 from relevo.health import HARMLESS, MISPLACED, MOST_COUNTED, Seen, find_problems, say_misplaced, why_it_waits
 from relevo.instance import Standing
 
-_SQL = queries.load("insights", "doctor", "subscriptions")
+_SQL = queries.load("insights", "doctor", "subscriptions", "tenders")
 MAX_LIMIT = 1_000
 MOST_DUE = 20_000
 """Beyond this what is due in a lane is not counted for `queue`: more is more."""
 _DELIVERIES_AT_ONCE = 20_000
 _CHUNKS_AT_ONCE = 200
+_TENDERS_AT_ONCE = 1_000
 _YOUNG_MS = 120_000
 _EXAMPLES = 3
 
@@ -309,6 +310,25 @@ def projects(database: Database) -> list[Row]:
 def held(database: Database) -> list[Row]:
     """Return what the runaway brake holds, by type and origin."""
     return _rows(database, "list_held", limit=MOST_COUNTED)
+
+
+def tenders(
+    database: Database, /, *, before_at: datetime, before_id: int, limit: int = 50, **filters: object
+) -> tuple[list[Row], tuple[datetime, int] | None]:
+    """Return tenders that fit, newest first, and behind which the next page begins, if there is one.
+
+    It looks at a bounded number of them, so a page may hold fewer than there are.
+    """
+    place = {"before_at": before_at, "before_id": before_id, "limit": limit, "look_at": max(limit, _TENDERS_AT_ONCE)}
+    rows = _rows(database, "list_tenders", **place, **filters)
+    end = rows.pop() if rows and rows[-1]["next_id"] is not None else None
+    items = [{name: value for name, value in row.items() if name not in ("next_at", "next_id")} for row in rows]
+    return items, None if end is None else (end["next_at"], end["next_id"])
+
+
+def tender(database: Database, licitacion_id: int) -> Row | None:
+    """Return one tender."""
+    return next(iter(_rows(database, "read_tender", id=licitacion_id)), None)
 
 
 def subscriptions(database: Database) -> list[Row]:

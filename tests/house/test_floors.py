@@ -20,7 +20,7 @@ HOUSE = """
     cli  http  __main__                     faces: commands and pages, without SQL
     service  demo                           a process's life
     app  __init__                           assembly: the only room that names adapters; the package's front
-    insights  actions  health  gauges  checkup  audit  tokens  remote   what operators read and do
+    insights  actions  health  gauges  checkup  audit  tokens  remote  devices   what operators read and do
     cycles                                  one duty each: step(run)
     delivery  archive                       how a delivery is sent; how a month leaves and comes back
     runtime                                 how a cycle runs
@@ -30,7 +30,7 @@ HOUSE = """
     embedded  sandbox                       the embedded parts
     db  queries  migrate  instance          the door to PostgreSQL
     config  logs  metrics                   only config reads the environment
-    model  ports  errors  checking  retry_after  cron  proxies  addresses  needs_server   words
+    model  ports  errors  checking  retry_after  cron  proxies  addresses  needs_server  signatures  chile   words
 """
 FLOORS = [re.split(r"\s{3,}", line.strip())[0].split() for line in HOUSE.strip().splitlines()]
 HEIGHT = {room: -depth for depth, floor in enumerate(FLOORS) for room in floor}

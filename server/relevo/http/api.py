@@ -11,7 +11,8 @@ from starlette.middleware.cors import CORSMiddleware
 
 from relevo import __version__
 from relevo.app import App
-from relevo.http import events, health, metrics, ops, pages, problems
+from relevo.devices import Rules
+from relevo.http import devices, events, health, metrics, ops, pages, problems, tenders
 from relevo.http.desk import Desk
 from relevo.http.guard import Callers, Guarded
 from relevo.http.limits import RateLimiter
@@ -19,7 +20,15 @@ from relevo.http.metrics import Exposition
 from relevo.http.ready import Readiness
 from relevo.http.waiting import Waiters
 
-ROUTERS: tuple[APIRouter, ...] = (health.router, events.router, ops.router, metrics.router, pages.router)
+ROUTERS: tuple[APIRouter, ...] = (
+    health.router,
+    events.router,
+    devices.router,
+    tenders.router,
+    ops.router,
+    metrics.router,
+    pages.router,
+)
 _DESCRIPTION = (
     "Tenders and your app's events, delivered to phones. Bodies are JSON; errors are problem+json (RFC 9457) that name "
     "field and reason; instants are RFC 3339. Every answer has an X-Request-Id. A proxy in front of it has to bear "
@@ -33,6 +42,7 @@ def make(
     *,
     rate_per_s: int,
     readiness: Readiness,
+    rules: Rules | None = None,
     cors_origins: Sequence[str] = (),
     exposition: Exposition = metrics.nothing_yet,
 ) -> FastAPI:
@@ -45,6 +55,7 @@ def make(
     app.state.relevo = relevo
     app.state.long_work = ops.LongWork()
     app.state.readiness = readiness
+    app.state.device_rules = rules or Rules()
     app.state.exposition = exposition
     app.state.waiters = Waiters(desk)
     app.state.callers = Callers(desk, RateLimiter(rate_per_s))
@@ -56,7 +67,7 @@ def make(
             CORSMiddleware,
             allow_origins=list(cors_origins),
             allow_methods=["GET", "PUT", "POST", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "X-Request-Id"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "X-Relevo-Signature", "X-Request-Id"],
             expose_headers=["Retry-After", "X-Request-Id"],
         )
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]

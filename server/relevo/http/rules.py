@@ -53,6 +53,17 @@ RULES: dict[tuple[str, str], Rule] = {
     ("POST", "/v1/ops/cycles/{name}/resume"): OPERATE,
     ("POST", "/v1/ops/redrive"): OPERATE,
     ("POST", "/v1/ops/release"): OPERATE,
+    ("PUT", "/v1/installations/{installation_id}"): DEVICE,
+    ("DELETE", "/v1/installations/{installation_id}"): DEVICE,
+    ("GET", "/v1/installations/{installation_id}/preferences"): DEVICE,
+    ("GET", "/v1/installations/{installation_id}/preferences/{name}"): DEVICE,
+    ("PUT", "/v1/installations/{installation_id}/preferences/{name}"): DEVICE,
+    ("DELETE", "/v1/installations/{installation_id}/preferences/{name}"): DEVICE,
+    ("GET", "/v1/installations/{installation_id}/deliveries"): DEVICE,
+    ("GET", "/v1/licitaciones"): DEVICE,
+    ("GET", "/v1/licitaciones/{licitacion_id}"): DEVICE,
+    ("GET", "/v1/rubros"): DEVICE,
+    ("GET", "/v1/regions"): DEVICE,
 }
 """By method and path, as the router has them."""
 

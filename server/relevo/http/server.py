@@ -12,6 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from relevo.app import App
+from relevo.devices import Rules
 from relevo.http import api
 from relevo.http.desk import Desk
 from relevo.http.envelope import App as Asgi
@@ -37,6 +38,7 @@ class HttpServer:
         self._settings = app.settings
         self._exposition = exposition or (lambda _database: app.metrics.render())
         self.readiness = Readiness(app.settings, scheduled)
+        self._device_rules = Rules.of(app.settings)  # a bad file of keys is told at the start
         self.url = ""
         self._stop = threading.Event()
         self._serving = threading.Event()
@@ -125,6 +127,7 @@ class HttpServer:
             self._app,
             rate_per_s=settings.http_rate_per_second,
             readiness=self.readiness,
+            rules=self._device_rules,
             cors_origins=settings.http_cors_origins or (),
             exposition=self._exposition,
         )

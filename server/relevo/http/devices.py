@@ -1,0 +1,249 @@
+"""Phones: they register, say what they ask for, and read what they got; each proves which installation it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from relevo import devices
+from relevo.db import Connection
+from relevo.devices import NoProofError, NotAllowedError, Proof
+from relevo.door import Installation, Preference
+from relevo.http.answers import Json
+from relevo.http.guard import Guarded
+from relevo.http.problems import Problem, ProblemBody
+
+router = APIRouter(route_class=Guarded, tags=["devices"])
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_BEARER = "bearer "
+_MAX_SIGNATURE = 200
+_MOST_MONEY = Decimal(999_999_999_999_999_999)
+
+
+def _storable(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("must not hold a NUL character")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_storable)]
+Name = Annotated[Text, Path(min_length=1, max_length=100, description="The preference's name.")]
+Opaque = Annotated[str | None, Query(pattern="^[0-9]{1,19}$", description="`next` of the page before.")]
+Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
+MISSING: dict[int | str, dict[str, Any]] = {
+    404: {"model": ProblemBody, "description": "It is not there, or not for this caller to see."}
+}
+
+
+class InstallationBody(BaseModel):
+    """An app on a phone. What is left out stays as it is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    token: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(None, description="The push token.")
+    project: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
+    provider: Annotated[Text, Field(min_length=1, max_length=40)] | None = Field(
+        None, description="The push service; with a token or a signature of the app's alone."
+    )
+    platform: Literal["ios", "android", "unknown"] | None = None
+    locale: Annotated[Text, Field(min_length=1, max_length=35)] | None = None
+    owner: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(
+        None, description="Whose phone it is; with a token or a signature of the app's alone."
+    )
+    push_capable: bool = True
+    permission: Literal["granted", "denied", "undetermined"] = "granted"
+    opt_outs: list[Annotated[Text, Field(min_length=1, max_length=100)]] | None = Field(None, max_length=100)
+
+
+class RegisteredBody(BaseModel):
+    """The installation, and the secret by which later calls prove that they are this phone's: told this once."""
+
+    installation_id: UUID
+    created: bool
+    secret: str | None
+
+
+class PreferenceBody(BaseModel):
+    """What an installation asks for; what is left out is a wildcard."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    enabled: bool = True
+    rubro_prefix: Annotated[str, Field(pattern="^[0-9A-Za-z-]{1,20}$")] | None = None
+    tipo: Annotated[Text, Field(min_length=1, max_length=100)] | None = None
+    region: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
+    monto_min: Annotated[Decimal, Field(ge=0, le=_MOST_MONEY)] | None = None
+    monto_max: Annotated[Decimal, Field(ge=0, le=_MOST_MONEY)] | None = None
+    moneda: Annotated[str, Field(pattern="^[A-Z]{3}$")] | None = None
+    keywords: list[Annotated[Text, Field(min_length=1, max_length=100)]] | None = Field(None, max_length=20)
+    topics: list[Annotated[Text, Field(min_length=1, max_length=100)]] | None = Field(None, max_length=100)
+
+
+class NamedPreference(PreferenceBody):
+    """A preference with its name."""
+
+    name: str
+    updated_at: str
+
+
+class Preferences(BaseModel):
+    """All preferences of an installation; any one that matches is enough."""
+
+    items: list[NamedPreference]
+    next: None
+
+
+class Why(BaseModel):
+    """Why an installation got this."""
+
+    audience: str | None = Field(description="everyone, installations, matching …; null once the event is archived")
+    preferences: list[str] | None = Field(description="of a matching event: its preferences that match now")
+    words: str
+
+
+class HistoryEntry(BaseModel):
+    """One delivery to this installation."""
+
+    id: int
+    event_id: int
+    event_type: str
+    status: str
+    title: str | None
+    body: str | None
+    licitacion_id: int | None
+    created_at: str
+    last_attempt_at: str | None
+    completed_at: str | None
+    why: Why
+
+
+class History(BaseModel):
+    """What an installation got, newest first."""
+
+    items: list[HistoryEntry]
+    next: str | None
+
+
+@router.put(
+    "/v1/installations/{installation_id}",
+    responses={200: {"model": RegisteredBody}, 201: {"model": RegisteredBody, "description": "It is new."}, **MISSING},
+)
+async def put_installation(request: Request, installation_id: UUID, body: InstallationBody) -> Response:
+    """Register a phone, or refresh it.
+
+    A new one takes an app's token or `X-Relevo-Signature`, made by the app's server for this project, installation and
+    owner (or open registration, without an owner), and is told its secret; later calls present it: `Authorization:
+    Bearer device_…`. One that exists is told a new secret only with a token or a signature. A token that another
+    installation has moves here only with a signature.
+    """
+    asked = Installation(installation_id=installation_id, **dict(body))
+    rules = request.app.state.device_rules
+    made = await ask(request, devices.register, rules, asked, proof_of(request), time.time())
+    answer = {"installation_id": made.installation_id, "created": made.created, "secret": made.secret}
+    return Json(answer, 201 if made.created else 200, {"Cache-Control": "no-store"})
+
+
+@router.delete("/v1/installations/{installation_id}", status_code=204, responses=MISSING)
+async def delete_installation(request: Request, installation_id: UUID) -> Response:
+    """Forget a phone: its token, owner and preferences are deleted, and what was said to it alone."""
+    await ask(request, devices.forget, installation_id, proof_of(request))
+    return Response(status_code=204)
+
+
+@router.get("/v1/installations/{installation_id}/preferences", responses={200: {"model": Preferences}, **MISSING})
+async def list_preferences(request: Request, installation_id: UUID) -> Response:
+    """Tell what a phone asks for: any one of its preferences that matches is enough."""
+    found = await ask(request, devices.preferences, installation_id, proof_of(request))
+    return Json({"items": found, "next": None})
+
+
+@router.get(
+    "/v1/installations/{installation_id}/preferences/{name}", responses={200: {"model": NamedPreference}, **MISSING}
+)
+async def get_preference(request: Request, installation_id: UUID, name: Name) -> Response:
+    """Tell one preference of a phone."""
+    [found] = await ask(request, devices.preferences, installation_id, proof_of(request), name)
+    return Json(found)
+
+
+@router.put(
+    "/v1/installations/{installation_id}/preferences/{name}", responses={200: {"model": NamedPreference}, **MISSING}
+)
+async def put_preference(request: Request, installation_id: UUID, name: Name, body: PreferenceBody) -> Response:
+    """Set one preference of a phone; `default` is the one a new phone has, which asks for everything."""
+    proof = proof_of(request)
+    await ask(request, devices.set_preference, installation_id, name, Preference(**dict(body)), proof)
+    [found] = await ask(request, devices.preferences, installation_id, proof, name)
+    return Json(found)
+
+
+@router.delete("/v1/installations/{installation_id}/preferences/{name}", status_code=204, responses=MISSING)
+async def delete_preference(request: Request, installation_id: UUID, name: Name) -> Response:
+    """Remove one preference of a phone; one without any gets no tenders."""
+    await ask(request, devices.set_preference, installation_id, name, None, proof_of(request))
+    return Response(status_code=204)
+
+
+@router.get("/v1/installations/{installation_id}/deliveries", responses={200: {"model": History}, **MISSING})
+async def list_deliveries(
+    request: Request, installation_id: UUID, limit: Limit = 50, cursor: Opaque = None
+) -> Response:
+    """Tell what a phone got, newest first, and why; the phone itself sees what came since it has its owner."""
+    before = min(int(cursor), devices.MOST_IDS) if cursor else devices.MOST_IDS
+    proof = proof_of(request)
+    rows = await ask(request, devices.history, installation_id, proof, before=before, limit=limit)
+    items = [_told(dict(row)) for row in rows]
+    return Json({"items": items, "next": str(items[-1]["id"]) if len(items) == limit else None})
+
+
+def _told(row: dict[str, Any]) -> dict[str, Any]:
+    audience, names = row.pop("audience"), row.pop("preferences")
+    row.pop("category")
+    return row | {"why": {"audience": audience, "preferences": names, "words": _why(audience, names)}}
+
+
+def _why(audience: str | None, names: list[str] | None) -> str:
+    match audience:
+        case None:
+            return "Its event was archived or deleted."
+        case "everyone":
+            return "It was sent to everyone."
+        case "matching" if names:
+            return f"It matches what this phone asks for: {', '.join(names)}."
+        case "matching":
+            return "It matched a preference that was changed or removed since."
+        case _:
+            return "It was sent to this phone or its owner."
+
+
+def proof_of(request: Request) -> Proof:
+    """Return what the caller brings along; a token that only reads is no proof."""
+    token = request.state.caller
+    if token is not None and token.role not in ("app", "operator"):
+        raise Problem(403, f"This takes a token of role app or operator; this one is of role {token.role}.")
+    given = request.headers.get("authorization", "")
+    secret = given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER and token is None else None
+    signature = request.headers.get("x-relevo-signature")
+    return Proof(token, secret, signature[:_MAX_SIGNATURE] if signature else None)
+
+
+async def ask(request: Request, verb: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Do what a phone asks for in one transaction; say 401 or 403 if it may not."""
+    try:
+        answer: T = await request.app.state.desk.ask_door(verb, *args, **kwargs)
+    except NoProofError as error:
+        headers = {"WWW-Authenticate": 'Bearer realm="relevo"'}
+        raise Problem(401, error.message, hint=error.hint, headers=headers) from None
+    except NotAllowedError as error:
+        raise Problem(403, error.message, hint=error.hint) from None
+    return answer

@@ -1,0 +1,146 @@
+"""The app's feed: tenders, newest first, and what they are sorted by."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from relevo import devices, insights
+from relevo.chile import REGIONS, RUBROS
+from relevo.http.answers import Json
+from relevo.http.desk import Desk
+from relevo.http.devices import MISSING, Text, ask, proof_of
+from relevo.http.guard import Guarded
+from relevo.http.problems import invalid, not_found
+
+router = APIRouter(route_class=Guarded, tags=["tenders"])
+
+_CURSOR = re.compile(r"(?P<at>[0-9]{1,18})-(?P<id>[0-9]{1,18})")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST_US = 10_413_792_000_000_000  # 2300: no tender is younger
+_MOST_MONEY = Decimal(999_999_999_999_999_999)
+
+
+class Tender(BaseModel):
+    """A tender, as its sources tell it."""
+
+    id: int
+    namespace: str
+    external_id: str
+    nombre: str
+    descripcion: str | None
+    organismo: str | None
+    region: str | None
+    tipo: str | None
+    estado: str | None
+    monto: float | None
+    moneda: str | None
+    monto_label: str | None
+    rubros: list[str]
+    rubro_scheme: str | None
+    publicada_at: str | None
+    cierra_at: str | None
+    url: str | None
+    sources: list[str]
+    withdrawn: bool | None
+    created_at: str
+    updated_at: str
+
+
+class Tenders(BaseModel):
+    """A page of tenders, newest first."""
+
+    items: list[Tender]
+    next: str | None = Field(description="Where the next page begins; a page may hold fewer than asked for, even none.")
+
+
+class Filters(BaseModel):
+    """Which tenders: those that fit all that is given."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limit: int = Field(50, ge=1, le=200, description="How many at most.")
+    cursor: str | None = Field(None, max_length=40, description="`next` of the page before.")
+    region: Text | None = Field(None, min_length=1, max_length=200)
+    tipo: Text | None = Field(None, min_length=1, max_length=100)
+    estado: Text | None = Field(None, min_length=1, max_length=100)
+    rubro: str | None = Field(None, pattern="^[0-9A-Za-z-]{1,20}$", description="The first digits of a code.")
+    monto_min: Decimal | None = Field(None, ge=0, le=_MOST_MONEY)
+    monto_max: Decimal | None = Field(None, ge=0, le=_MOST_MONEY)
+    moneda: str = Field("CLP", pattern="^[A-Z]{3}$", description="Of monto_min and monto_max.")
+    q: Text | None = Field(None, min_length=2, max_length=100, description="Words of its name or description.")
+
+
+class Named(BaseModel):
+    """One thing to choose from."""
+
+    code: str
+    name: str
+
+
+class Choices(BaseModel):
+    """What there is to choose from."""
+
+    items: list[Named]
+    next: None
+
+
+@router.get("/v1/licitaciones", responses={200: {"model": Tenders}})
+async def list_tenders(request: Request, asked: Annotated[Filters, Query()]) -> Response:
+    """List tenders, newest first, that fit all that is given. Go on until `next` is null: a page may be short."""
+    await _admit(request)
+    before_at, before_id = _place(asked.cursor)
+    desk: Desk = request.app.state.desk
+    given = dict(asked)
+    filters = {name: given[name] for name in given.keys() - {"cursor", "q"}} | {"text": asked.q}
+    items, last = await desk.ask(insights.tenders, before_at=before_at, before_id=before_id, **filters)
+    return Json({"items": items, "next": None if last is None else _written(*last)})
+
+
+@router.get("/v1/licitaciones/{licitacion_id}", responses={200: {"model": Tender}, **MISSING})
+async def get_tender(request: Request, licitacion_id: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> Response:
+    """Tell one tender."""
+    await _admit(request)
+    found = await request.app.state.desk.ask(insights.tender, licitacion_id)
+    if found is None:
+        raise not_found(f"tender {licitacion_id}")
+    return Json(found)
+
+
+@router.get("/v1/rubros", responses={200: {"model": Choices}})
+async def list_rubros(request: Request) -> Response:
+    """List the segments of UNSPSC, the first two digits of a tender's rubros."""
+    await _admit(request)
+    return Json({"items": [{"code": code, "name": name} for code, name in RUBROS.items()], "next": None})
+
+
+@router.get("/v1/regions", responses={200: {"model": Choices}})
+async def list_regions(request: Request) -> Response:
+    """List the regions of Chile from north to south, by their ISO 3166-2 codes."""
+    await _admit(request)
+    return Json({"items": [{"code": code, "name": name} for code, name in REGIONS.items()], "next": None})
+
+
+async def _admit(request: Request) -> None:
+    """Let in any token, and any phone by its secret."""
+    if request.state.caller is None:
+        await ask(request, devices.admit_reader, proof_of(request))
+
+
+def _place(cursor: str | None) -> tuple[datetime, int]:
+    if cursor is None:
+        return _EPOCH + timedelta(microseconds=_LATEST_US), 2**63 - 1
+    found = _CURSOR.fullmatch(cursor)
+    if found is None or int(found["at"]) > _LATEST_US:
+        raise invalid("cursor", "must be `next` of the page before")
+    return _EPOCH + timedelta(microseconds=int(found["at"])), int(found["id"])
+
+
+def _written(at: datetime, id_: int) -> str:
+    return f"{(at - _EPOCH) // timedelta(microseconds=1)}-{id_}"

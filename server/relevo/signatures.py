@@ -1,0 +1,124 @@
+"""Signatures by which an app's server vouches for a phone: which installation is whose, for a few minutes.
+
+HMAC-SHA256 over version, project, installation, owner, issue and expiry, one a line; the key is named, so that two are
+valid while one takes over from the other.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from relevo.errors import InvalidInputError
+
+MAX_LIFETIME_S = 600
+_VERSION = "v1"
+_AHEAD_S = 60  # so far a signer's clock may be ahead of ours
+_KEY_NAME = re.compile(r"[A-Za-z0-9_-]{1,50}")
+_WRITTEN = re.compile(
+    r"v1\.(?P<key>[A-Za-z0-9_-]{1,50})\.(?P<issued>[0-9]{1,12})\.(?P<expires>[0-9]{1,12})\.(?P<digest>[0-9a-f]{64})"
+)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_LEAST_BYTES, _MOST_BYTES = 32, 64
+
+
+@dataclass(frozen=True)
+class SigningKey:
+    """A secret that an app's server signs with; for one project alone, if it says so."""
+
+    secret: bytes = field(repr=False)
+    project: str | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a signature vouches for: this installation of this project belongs to this owner, or to nobody yet."""
+
+    project: str
+    installation_id: UUID
+    owner: str | None
+
+
+def sign_installation(
+    key_name: str,
+    secret: str,
+    *,
+    installation_id: UUID,
+    owner: str | None = None,
+    project: str = "default",
+    lifetime_s: int = MAX_LIFETIME_S,
+    now: float | None = None,
+) -> str:
+    """Sign, on the app's server, for a phone whose user it knows; the phone sends it as X-Relevo-Signature.
+
+    `key_name` and `secret` are those of HTTP_SIGNING_KEYS_FILE; `secret` is base64 of 32 to 64 bytes.
+    """
+    if not _KEY_NAME.fullmatch(key_name):
+        raise InvalidInputError("key_name must be letters, digits, dashes and underscores.", hint="At most 50.")
+    if not 0 < lifetime_s <= MAX_LIFETIME_S:
+        raise InvalidInputError(f"lifetime_s must be between 1 and {MAX_LIFETIME_S}.", hint="Sign when it is needed.")
+    claim = Claim(project, installation_id, owner)
+    if _CONTROL.search(project + (owner or "")) or not project or owner == "":
+        raise InvalidInputError("project and owner must be text without control characters.", hint="Mend and sign.")
+    issued = int(time.time() if now is None else now)
+    expires = issued + lifetime_s
+    digest = _digest(_secret_bytes(secret), claim, issued, expires)
+    return f"{_VERSION}.{key_name}.{issued}.{expires}.{digest}"
+
+
+def is_signed(keys: Mapping[str, SigningKey], signature: str, claim: Claim, now: float) -> bool:
+    """Tell whether a signature vouches for just this, was made with one of our keys, and is neither too old nor new."""
+    found = _WRITTEN.fullmatch(signature)
+    if found is None or _CONTROL.search(claim.project + (claim.owner or "")):
+        return False
+    key = keys.get(found["key"])
+    issued, expires = int(found["issued"]), int(found["expires"])
+    wanted = _digest(key.secret if key else b"", claim, issued, expires)
+    fits = hmac.compare_digest(wanted, found["digest"]) and key is not None
+    in_time = issued - _AHEAD_S <= now < expires <= issued + MAX_LIFETIME_S
+    return fits and in_time and (key.project in (None, claim.project) if key else False)
+
+
+def read_keys(text: str) -> dict[str, SigningKey]:
+    """Read HTTP_SIGNING_KEYS_FILE: {"2026-11": {"secret": "…", "project": "…"}}; raises ValueError in a sentence."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError("it is no JSON") from None
+    if not isinstance(document, dict) or not document:
+        raise ValueError("it must be an object of keys by name")
+    return {name: _key(name, given) for name, given in document.items()}
+
+
+def _key(name: str, given: object) -> SigningKey:
+    if not _KEY_NAME.fullmatch(name):
+        raise ValueError("a key's name must be 1 to 50 letters, digits, dashes and underscores")
+    secret, project = (given.get("secret"), given.get("project")) if isinstance(given, dict) else (None, None)
+    if not isinstance(secret, str) or not isinstance(project, str | None):
+        raise ValueError(f"{name} needs a secret, base64 of 32 to 64 bytes, and may have a project")  # noqa: TRY004
+    try:
+        return SigningKey(_secret_bytes(secret), project)
+    except InvalidInputError:
+        raise ValueError(f"{name} needs a secret, base64 of 32 to 64 bytes") from None
+
+
+def _secret_bytes(secret: str) -> bytes:
+    try:
+        raw = base64.b64decode(secret, validate=True)
+    except ValueError:
+        raw = b""
+    if not _LEAST_BYTES <= len(raw) <= _MOST_BYTES:
+        raise InvalidInputError("secret must be base64 of 32 to 64 bytes.", hint="openssl rand -base64 32 makes one.")
+    return raw
+
+
+def _digest(secret: bytes, claim: Claim, issued: int, expires: int) -> str:
+    lines = (_VERSION, claim.project, str(claim.installation_id), claim.owner or "", str(issued), str(expires))
+    return hmac.new(secret, "\n".join(lines).encode(), hashlib.sha256).hexdigest()

@@ -1,0 +1,282 @@
+"""Phones over HTTP: what the first call returns, what later ones may do, and what nobody else learns."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+import requests
+
+import relevo
+from deliveries import TODAY
+from plans import rows_read_by_table
+from relevo import checkup, door, queries
+from relevo.errors import ConfigError
+from serving import Client, Served
+
+KEYS = {name: base64.b64encode(name.encode() * 8).decode() for name in ("old-1", "new-2")}
+TOKEN = "ExponentPushToken[{}]"
+
+
+@pytest.fixture
+def keys_file(tmp_path: Path) -> Path:
+    """The keys of the app's server: two, while the new one takes over."""
+    file = tmp_path / "keys.json"
+    file.write_text(json.dumps({name: {"secret": secret} for name, secret in KEYS.items()}))
+    file.chmod(0o600)
+    return file
+
+
+@pytest.fixture
+def phones(serve: Callable[..., Served], keys_file: Path) -> Phones:
+    """Phones of a server that takes signatures and no strangers."""
+    return Phones(serve(http_signing_keys_file=keys_file, http_rate_per_second=0))
+
+
+class Phones:
+    """Callers of the devices' routes."""
+
+    def __init__(self, served: Served) -> None:
+        self.served = served
+        self.client = served.client()
+        self.app = served.client("app")
+
+    def put(self, phone: UUID, by: Any = None, /, signed: str | None = None, **body: Any) -> requests.Response:
+        """Register or refresh, with a phone's secret, a token's client, or a signature."""
+        return self.call("PUT", f"/v1/installations/{phone}", by, signed, json=body)
+
+    def call(self, method: str, path: str, by: Any = None, signed: str | None = None, **options: Any) -> Any:
+        """Call as somebody."""
+        headers = {"X-Relevo-Signature": signed} if signed else {}
+        if isinstance(by, str):
+            headers["Authorization"] = f"Bearer {by}"
+        client = by if isinstance(by, Client) else self.client
+        return client.call(method, path, headers=headers, **options)
+
+    def new(self, **body: Any) -> tuple[UUID, str]:
+        """Register a new phone by the app's token; return its id and secret."""
+        phone = uuid4()
+        answer = self.put(phone, self.app, **body)
+        assert answer.status_code == 201, answer.text
+        return phone, answer.json()["secret"]
+
+
+def sign(phone: UUID, owner: str | None = None, key: str = "new-2", **more: Any) -> str:
+    """Sign as the app's server does."""
+    return relevo.sign_installation(key, KEYS[key], installation_id=phone, owner=owner, **more)
+
+
+def test_a_phone_s_life(phones: Phones, conn: psycopg.Connection[Any]) -> None:
+    """It registers by a signature, keeps its secret, says what it asks for, reads what it got, and is forgotten."""
+    phone = uuid4()
+    first = phones.put(phone, signed=sign(phone, "ana"), owner="ana", token=TOKEN.format("a"), platform="ios")
+    assert (first.status_code, first.json()["created"]) == (201, True)
+    assert first.headers["cache-control"] == "no-store"
+    secret = first.json()["secret"]
+    assert secret not in str(conn.execute("select * from relevo.device_secrets").fetchall())
+    again = phones.put(phone, secret, token=TOKEN.format("b"), locale="es-CL")
+    assert (again.status_code, again.json()) == (
+        200,
+        {"installation_id": str(phone), "created": False, "secret": None},
+    )
+    row = conn.execute("select owner, token, locale, platform from relevo.device_installations").fetchone()
+    assert row == ("ana", TOKEN.format("b"), "es-CL", "ios")
+    base = f"/v1/installations/{phone}"
+    wanted = {"keywords": ["puente"], "monto_min": 1000}
+    assert phones.call("PUT", f"{base}/preferences/work", secret, json=wanted).json()["keywords"] == ["puente"]
+    assert phones.call("GET", f"{base}/preferences/work", secret).json()["moneda"] == "CLP"
+    assert phones.call("DELETE", f"{base}/preferences/default", secret).status_code == 204
+    assert phones.call("DELETE", f"{base}/preferences/default", secret).status_code == 404
+    listed = phones.call("GET", f"{base}/preferences", secret).json()["items"]
+    assert [each["name"] for each in listed] == ["work"]
+    assert phones.call("PUT", f"{base}/preferences/x", secret, json={"monto_min": 2, "monto_max": 1}).status_code == 400
+    assert phones.call("DELETE", base, secret).status_code == 204
+    assert phones.call("GET", f"{base}/preferences", secret).status_code == 401
+    assert conn.execute("select count(*) from relevo.device_installations").fetchone() == (0,)
+
+
+def test_why_did_i_get_this(phones: Phones, conn: psycopg.Connection[Any]) -> None:
+    """The history tells, page by page and newest first, what came and why; not what a former owner got."""
+    phone, secret = phones.new(owner="ana")
+    conn.execute("select relevo.ensure_partitions((now() at time zone 'UTC')::date, 1)")
+    events = [
+        door.enqueue(conn, relevo.Event("t", str(n), f"Hi {n}", audience=audience)).event_id
+        for n, audience in enumerate(
+            ["everyone", [phone], relevo.Matching(text="un puente"), relevo.Matching(text="x")]
+        )
+    ]
+    door.set_preference(conn, phone, "bridges", relevo.Preference(keywords=["puente"]))
+    door.set_preference(conn, phone, "default", None)
+    for event in events:
+        conn.execute(
+            "insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type)"
+            " values (%s, %s, %s, 't')",
+            [TODAY, event, phone],
+        )
+    path = f"/v1/installations/{phone}/deliveries"
+    page = phones.call("GET", path, secret, params={"limit": 3}).json()
+    rest = phones.call("GET", path, secret, params={"limit": 3, "cursor": page["next"]}).json()
+    assert [each["title"] for each in page["items"] + rest["items"]] == ["Hi 3", "Hi 2", "Hi 1", "Hi 0"]
+    assert rest["next"] is None
+    assert [each["why"]["words"] for each in page["items"] + rest["items"]] == [
+        "It matched a preference that was changed or removed since.",
+        "It matches what this phone asks for: bridges.",
+        "It was sent to this phone or its owner.",
+        "It was sent to everyone.",
+    ]
+    changed = phones.put(phone, signed=sign(phone, "eva"), owner="eva").json()
+    assert phones.call("GET", path, changed["secret"]).json()["items"] == []
+    assert len(phones.call("GET", path, phones.app).json()["items"]) == 4
+
+
+def test_who_may_claim_what(phones: Phones) -> None:
+    """Without token or signature nothing is registered; owner and provider are the app's to say."""
+    phone, secret = phones.new(owner="ana")
+    assert phones.put(uuid4()).status_code == 401
+    assert phones.put(phone).status_code == 401
+    assert phones.put(phone, secret + "x").status_code == 401
+    assert phones.put(uuid4(), secret).status_code == 401, "one phone's secret is no other's"
+    assert phones.put(phone, secret, owner="eva").status_code == 403
+    assert phones.put(phone, secret, provider="webhook", token="billing").status_code == 403
+    assert phones.put(phone, secret, project="other").status_code == 403
+    assert phones.put(phone, secret, owner="ana").status_code == 200
+    viewer = phones.served.client("viewer")
+    assert phones.put(uuid4(), viewer).status_code == 403
+    scoped = phones.served.client("app", project="shop")
+    assert phones.put(phone, scoped).status_code == 404
+    assert phones.put(uuid4(), scoped, project="other").status_code == 403
+    assert phones.put(uuid4(), scoped, owner="eva").status_code == 201
+    assert phones.call("GET", f"/v1/installations/{phone}/preferences", scoped).status_code == 404
+    assert phones.call("DELETE", f"/v1/installations/{phone}", scoped).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"owner": "eva"},
+        {"project": "other"},
+        {"installation_id": UUID(int=7)},
+        {"now": 1_000_000_000.0},
+        {"now": 4_000_000_000.0},
+        {"key": "old-1", "secret": KEYS["new-2"]},
+        {"key": "unknown", "secret": KEYS["new-2"]},
+    ],
+)
+def test_signatures_hold_for_one_thing_only(phones: Phones, change: dict[str, Any]) -> None:
+    """What was signed for another phone, owner or project, at another time, or with another key, is refused."""
+    phone = uuid4()
+    told = {"installation_id": phone, "owner": "ana"} | change
+    key, secret = told.pop("key", "new-2"), told.pop("secret", KEYS["new-2"])
+    assert phones.put(phone, signed=relevo.sign_installation(key, secret, **told), owner="ana").status_code == 401
+    held = relevo.sign_installation("old-1", KEYS["old-1"], installation_id=phone, owner="ana")
+    assert phones.put(phone, signed=held, owner="ana").status_code == 201
+
+
+def test_secrets_of_phones_that_exist(phones: Phones, conn: psycopg.Connection[Any]) -> None:
+    """One made through SQL gets a secret by token or signature; another replaces it; another owner ends it."""
+    phone = door.register(conn, relevo.Installation(TOKEN.format("a"), owner="ana"))
+    assert phones.put(phone).status_code == 401
+    assert phones.put(phone, signed=sign(phone)).status_code == 403, "it has an owner, whom the signature must name"
+    first = phones.put(phone, signed=sign(phone, "ana"), owner="ana").json()["secret"]
+    second = phones.put(phone, phones.app).json()["secret"]
+    assert phones.put(phone, first).status_code == 401
+    assert phones.put(phone, second, signed=sign(phone, "ana"), owner="ana").json()["secret"] is None
+    door.register(conn, relevo.Installation(TOKEN.format("a"), installation_id=phone, locale="es"))
+    assert phones.put(phone, second).status_code == 200
+    door.register(conn, relevo.Installation(TOKEN.format("a"), installation_id=phone, owner="eva"))
+    assert phones.put(phone, second).status_code == 401
+    third = phones.put(phone, phones.app).json()["secret"]
+    conn.execute("update relevo.device_installations set active = false")
+    assert phones.put(phone, third).status_code == 401
+
+
+def test_a_token_moves_by_signature_alone(phones: Phones, conn: psycopg.Connection[Any]) -> None:
+    """Neither a phone nor the app's token takes a token away from another installation, and no secret is told for it."""
+    token = TOKEN.format("a")
+    first, _ = phones.new(token=token, owner="ana")
+    second, secret = phones.new(owner="ana")
+    for answer in (phones.put(second, secret, token=token), phones.put(second, phones.app, token=token)):
+        assert answer.status_code == 403
+        assert "secret" not in answer.json()
+    other = uuid4()
+    elsewhere = phones.put(other, signed=sign(other, project="other"), project="other", token=token)
+    assert elsewhere.status_code == 403, "a signature for one project takes nothing from another"
+    assert phones.put(second, signed=sign(second, "ana"), owner="ana", token=token).status_code == 200
+    found = conn.execute("select installation_id from relevo.device_installations where token = %s", [token]).fetchall()
+    assert found == [(second,)]
+    assert first != second
+
+
+def test_open_registration(serve: Callable[..., Served]) -> None:
+    """Where it is set, strangers register once, without an owner, in that project alone, and take nothing from others."""
+    served = serve(http_open_registration="public", http_rate_per_second=0)
+    phones = Phones(served)
+    warned = {each.kind for each in checkup.look_around(served.app.database, served.app.settings)}
+    assert "registration_open" in warned
+    token = TOKEN.format("a")
+    taken, _ = phones.new(token=token, project="public")
+    phone = uuid4()
+    assert phones.put(phone, owner="ana").status_code == 403
+    assert phones.put(phone, project="default").status_code == 403
+    assert phones.put(phone, provider="webhook").status_code == 403
+    assert phones.put(phone, token=token).status_code == 403
+    made = phones.put(phone, token=TOKEN.format("b"))
+    assert made.status_code == 201
+    assert phones.put(phone).status_code == 401
+    assert phones.put(taken).status_code == 401
+    assert phones.put(phone, made.json()["secret"], owner="ana").status_code == 403
+    assert phones.put(phone, made.json()["secret"], token=token).status_code == 403
+
+
+def test_a_bad_file_of_keys_is_told_at_the_start(serve: Callable[..., Served], tmp_path: Path) -> None:
+    """Keys that cannot be used are refused by the setting's name, and nothing of them is repeated."""
+    file = tmp_path / "keys.json"
+    file.touch(mode=0o600)
+    for text in ("hunter2", "[]", '{"a": {"secret": "hunter2"}}', '{"a.b": {"secret": "hunter2"}}', '{"a": "hunter2"}'):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match="HTTP_SIGNING_KEYS_FILE cannot be used") as refused:
+            serve(http_signing_keys_file=file)
+        assert "hunter2" not in str(refused.value)
+
+
+def test_bounds(phones: Phones, conn: psycopg.Connection[Any]) -> None:
+    """What is too long, too many or unknown is named, with its field."""
+    phone, secret = phones.new()
+    refused: dict[str, Any] = {
+        "token": "x" * 201,
+        "opt_outs": ["a"] * 101,
+        "platform": "fridge",
+        "nope": 1,
+        "locale": "\0",
+    }
+    for name, value in refused.items():
+        answer = phones.put(phone, secret, **{name: value})
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, name)
+    base = f"/v1/installations/{phone}/preferences"
+    for number in range(48):
+        door.set_preference(conn, phone, f"p{number}", relevo.Preference())
+    assert phones.call("PUT", f"{base}/one", secret, json={}).status_code == 200
+    assert phones.call("PUT", f"{base}/two", secret, json={}).status_code == 400
+    assert phones.call("PUT", f"{base}/one", secret, json={"enabled": False}).status_code == 200
+    assert phones.call("PUT", "/v1/installations/7", secret, json={}).status_code == 400
+
+
+def test_the_history_reads_what_it_shows(conn: psycopg.Connection[Any]) -> None:
+    """However much there is, a page of history is found by its key."""
+    conn.execute("select relevo.ensure_partitions((now() at time zone 'UTC')::date, 1)")
+    phone = uuid4()
+    conn.execute(
+        "insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type)"
+        " select %s, n, case when n %% 1000 = 0 then %s else gen_random_uuid() end, 't' from generate_series(1, 20000) n",
+        [TODAY, phone],
+    )
+    conn.execute("analyze relevo.notification_deliveries")
+    asked = {"installation_id": phone, "before": 2**63 - 1, "own": True, "limit": 10}
+    read = rows_read_by_table(conn, queries.load("devices")["list_history"], asked)
+    assert sum(read.values()) <= 40, read
