@@ -18,7 +18,7 @@ PARALLEL ?= -n $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )) --dist loadfile
 RELEVO = RELEVO_DEMO=$${RELEVO_DEMO:-true} .venv/bin/relevo
 PEERS = .venv/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[bench]' --constraint constraints.txt
 
-.PHONY: help run tick run-cycle migrate psql restore test check fmt clean bench bench-archive bench-upgrade
+.PHONY: help run tick run-cycle migrate psql restore test check fmt docs clean bench bench-archive bench-upgrade
 .PHONY: installed installed-dev cycle-named month-named
 
 help: ## say what each target does
@@ -60,6 +60,9 @@ check: installed-dev ## check format, lint and types, then run the tests
 fmt: installed-dev ## format the code and mend what the linter can mend
 	@.venv/bin/ruff check --fix-only --quiet
 	@.venv/bin/ruff format
+
+docs: installed-dev ## write the pages of server/docs that are generated: settings, HTTP API, commands
+	@.venv/bin/python scripts/generate_docs.py $(ARGS)
 
 # Without the other queues (no network) it measures the rest, and says so.
 bench: installed-dev ## measure what everything costs, beside other queues, in a quarter of an hour; ARGS=--help

@@ -23,6 +23,7 @@ TARGETS = {
     "migrate",
     "psql",
     "fmt",
+    "docs",
     "clean",
     "help",
     "bench",

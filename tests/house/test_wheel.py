@@ -65,7 +65,7 @@ def site(wheel: Path) -> Path:
 
 
 def test_the_wheel_holds_the_package_and_its_sql(wheel: Path) -> None:
-    """Every migration and every file of statements is inside, and nothing that does not belong to relevo."""
+    """Every migration, every file of statements and every page is inside, and nothing that does not belong to relevo."""
     names = set(zipfile.ZipFile(wheel).namelist())
     expected = {
         f"relevo/sql/{path.relative_to(ROOT / 'sql').as_posix()}"
@@ -75,6 +75,8 @@ def test_the_wheel_holds_the_package_and_its_sql(wheel: Path) -> None:
     assert expected
     assert not expected - names
     assert {"relevo/__init__.py", "relevo/py.typed"} <= names
+    assert {f"relevo/docs/{path.name}" for path in (ROOT / "server" / "docs").glob("*.md")} <= names
+    assert "relevo/docs/index.md" in names
     assert {name.split("/")[0] for name in names} == {"relevo", f"{wheel.name.rsplit('-', 3)[0]}.dist-info"}
 
 

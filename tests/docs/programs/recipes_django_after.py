@@ -1,0 +1,20 @@
+"""What the snippets of the Django recipe do when they are called."""
+# ruff: noqa: F821
+
+from django.test import RequestFactory
+
+factory = RequestFactory()
+asked = factory.put("/me/phone", data=json.dumps({"token": "ExponentPushToken[a]", "platform": "ios"}))
+asked.user = User()
+phone = UUID(json.loads(register_phone(asked).content)["installationId"])
+[listed] = relevo.list_installations(connection, owner="user-7")
+assert (listed.installation_id, listed.receives) == (phone, True)
+event = json.loads(ship(factory.post("/"), 17).content)["event"]
+again = json.loads(ship(factory.post("/"), 17).content)["event"]
+assert again == event
+assert json.loads(event_state(factory.get("/"), event).content)["state"] == "waiting"
+assert Order.objects.get(pk=17).status == "shipped"
+log_out_phone(asked, phone)
+[listed] = relevo.list_installations(connection, owner="user-7")
+assert not listed.receives
+connection.close()

@@ -1,0 +1,155 @@
+"""The pages are true: what they link to, name and generate is there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from pages import DOCS, PAGES, ROOT, anchor, blocks, headings, links, prose, spans
+
+import generate_docs
+from relevo import config
+from relevo.cli import cli
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+NOT_OURS = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "NOT_FOUND", "EVENT_NOT_SENT", "PENDING", "SKIP_LOCKED"}
+"""Names in capitals that are not settings of Relevo."""
+GENERATED = sorted(generate_docs.pages())
+OTHERS_CODES = re.compile(r"UNAUTHORIZED|TOO_MANY_\w+|PUSH_TOO_MANY_\w+")
+
+
+class TestLinks:
+    """Every page can be reached, and leads where it says."""
+
+    def test_the_index_names_every_page(self) -> None:
+        """Whoever starts at the index finds all there is."""
+        assert sorted(set(links(DOCS / "index.md"))) == sorted(page.name for page in PAGES if page.name != "index.md")
+
+    @each_page
+    def test_every_link_leads_somewhere(self, page: Path) -> None:
+        """A relative link names a page of this folder, for it is shipped alone, and its anchor is a heading there."""
+        for link in links(page):
+            if link.startswith("https://"):
+                continue
+            name, _, place = link.partition("#")
+            target = DOCS / name if name else page
+            assert target in PAGES, f"{page.name}: {link}"
+            assert not place or place in map(anchor, headings(target)), f"{page.name}: {link}"
+
+    @each_page
+    def test_a_page_has_one_title_and_distinct_headings(self, page: Path) -> None:
+        """One title; no anchor stands for two headings."""
+        assert len(re.findall(r"^# ", prose(page), re.MULTILINE)) == 1
+        found = [anchor(heading) for heading in headings(page)]
+        assert sorted(found) == sorted(set(found))
+
+    def test_the_readme_leads_here(self) -> None:
+        """The README names the index."""
+        assert "(server/docs/index.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+class TestGenerated:
+    """Generated pages are what the code says today."""
+
+    @pytest.mark.parametrize("name", GENERATED)
+    def test_it_is_up_to_date(self, name: str) -> None:
+        """What is stored equals what would be written: else run `make docs`."""
+        assert (DOCS / name).read_text(encoding="utf-8") == generate_docs.pages()[name], "run `make docs`"
+
+    def test_every_setting_route_and_command_is_in_them(self) -> None:
+        """None is left out."""
+        settings = (DOCS / "settings.md").read_text(encoding="utf-8")
+        assert [row.name for row in config.describe(config.load({}, None)) if f"| `{row.name}` |" not in settings] == []
+        assert len(headings(DOCS / "http-api.md")) > 8
+        assert {name for name, _ in command_names()} <= set(headings(DOCS / "commands.md"))
+
+
+@cache
+def root() -> Any:
+    """Return the command `relevo`."""
+    return typer.main.get_command(cli)
+
+
+@cache
+def command_names() -> tuple[tuple[str, Any], ...]:
+    """Return every command by its whole name."""
+    return tuple(generate_docs.walk(root(), "relevo"))
+
+
+def without_pip(text: str) -> str:
+    """Return a shell's text with its lines joined, and without those that install packages."""
+    return "\n".join(line for line in text.replace("\\\n", " ").splitlines() if "pip install" not in line)
+
+
+def named_commands(page: Path) -> Iterator[str]:
+    """Yield every call of `relevo` in a page: in its console blocks, and in its prose."""
+    for block in blocks(page):
+        if block.words[:1] in (("console",), ("sh",), ("text",), ("ini",), ("yaml",), ("dockerfile",)):
+            for found in re.finditer(r"(?:^|[\s/(=])relevo(?= [a-z-])[^\n#&|;)>]*", without_pip(block.text)):
+                yield found[0].strip("/ (=")
+    yield from (span for span in spans(page) if span.startswith("relevo "))
+
+
+def check_call(call: str) -> str:
+    """Return what is wrong with a call of `relevo`, or nothing."""
+    words = shlex.split(call.replace("…", "x"))[1:]
+    if not words or words[0] in ("--help", "--version"):
+        return ""
+    command = root()
+    while getattr(command, "commands", None):
+        if not words:
+            return ""
+        if words[0].startswith("-"):
+            return f"{call}: {words[0]} is no command"
+        if words[0] not in command.commands:
+            return f"{call}: there is no {words[0]}"
+        command = command.commands[words.pop(0)]
+    if getattr(command, "ignore_unknown_options", False) or command.name == "psql":
+        return ""
+    known = {each for option in command.params for each in (*option.opts, *option.secondary_opts)} | {"--help"}
+    unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in known]
+    return f"{call}: there is no {unknown[0]}" if unknown else ""
+
+
+class TestNames:
+    """Commands, targets and settings that a page names exist."""
+
+    @each_page
+    def test_commands_exist(self, page: Path) -> None:
+        """Each call of `relevo` names a command that is there, with options that it has."""
+        assert [wrong for call in named_commands(page) if (wrong := check_call(call))] == []
+
+    def test_a_wrong_command_is_found(self) -> None:
+        """The check can fail: by a wrong command, a wrong word below one, and a wrong option."""
+        wrong = ("relevo dispatch", "relevo archive burn", "relevo status --colour", "relevo token make x --rule app")
+        assert all(map(check_call, wrong))
+        assert not check_call("relevo token make x --role app")
+
+    def test_every_command_explains_itself(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """`--help` of each command answers with how it is used."""
+        for name, _ in command_names():
+            root().main([*name.split()[1:], "--help"], prog_name="relevo", standalone_mode=False)
+            assert f"Usage: {name} " in capsys.readouterr().out
+
+    @each_page
+    def test_make_targets_exist(self, page: Path) -> None:
+        """Each `make` target a page names is in the Makefile."""
+        said = spans(page) + [line for block in blocks(page) for line in block.text.splitlines()]
+        named = {found[1] for each in said if (found := re.match(r"(?:\$ )?make ([a-z-]+)", each))}
+        targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+        assert sorted(named - targets) == []
+
+    @each_page
+    def test_settings_exist(self, page: Path) -> None:
+        """Each name in capitals with an underscore is a setting, or known to be somebody else's."""
+        ours = {row.name for row in config.describe(config.load({}, None))}
+        text = page.read_text(encoding="utf-8")
+        named = set(re.findall(r"(?<![\w$/-])[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?![\w…])", text))
+        named = {name for name in named if not OTHERS_CODES.fullmatch(name)}
+        assert sorted(named - ours - NOT_OURS) == []
