@@ -76,7 +76,8 @@ def narrow(fans: _Fans) -> Row:
     costs = [fans.fan_out("narrow", str(n), _NARROW) for n in range(fans.sizes.narrow)]
     took_ms = statistics.median(cost.seconds for cost in costs) * 1_000
     scan_ms = timed(lambda: fans.conn.execute(_SQL["scan_all"]).fetchone()) * 1_000
-    more = {"ms": took_ms, "times_a_scan": scan_ms / took_ms}
+    spent_ms = [cost.worker_ms + cost.postgres_ms for cost in costs]
+    more = {"ms": took_ms, "cpu_ms_per_event": statistics.mean(spent_ms), "times_a_scan": scan_ms / took_ms}
     what = f"a narrow event: {costs[0].count:,} of {fans.sizes.installations:,} phones"
     said = f"{took_ms:.1f} ms: a scan takes {scan_ms / took_ms:.0f} x"
     return Row("narrow", what, said, _sum(costs), more, [Goal("ms", 4, "ms")])

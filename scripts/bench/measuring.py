@@ -123,18 +123,26 @@ class Meter:
         return finish(work())
 
     def begin(self, worker: int | None = None) -> Callable[[int], Cost]:
-        """Begin to measure; what is returned takes how much was done, and tells the cost."""
-        before, started = self._now(worker), time.perf_counter()
+        """Begin to measure; what is returned takes how much was done, and tells the cost.
+
+        Reading costs, too: what is read last at the beginning is read first at the end.
+        """
+        wal, server, ours = self._wal(), processes.server_ms(self._server), _worker_ms(worker)
+        started = time.perf_counter()
 
         def finish(count: int) -> Cost:
             seconds = time.perf_counter() - started
-            spent = [after - then for after, then in zip(self._now(worker), before, strict=True)]
+            worker_ms = _worker_ms(worker) - ours
+            postgres_ms = processes.server_ms(self._server) - server
             assert count > 0, "nothing was done"
-            return Cost(count, seconds, *spent)
+            return Cost(count, seconds, worker_ms, postgres_ms, self._wal() - wal)
 
         return finish
 
-    def _now(self, worker: int | None) -> tuple[float, float, float]:
-        ours = time.process_time() * 1_000 if worker is None else processes.spent_ms(worker)
+    def _wal(self) -> float:
         row = self._conn.execute("select pg_current_wal_insert_lsn() - '0/0'::pg_lsn").fetchone()
-        return ours, processes.server_ms(self._server), float(row[0]) if row else math.nan
+        return float(row[0]) if row else math.nan
+
+
+def _worker_ms(worker: int | None) -> float:
+    return time.process_time() * 1_000 if worker is None else processes.spent_ms(worker)
