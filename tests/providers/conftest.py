@@ -35,10 +35,14 @@ def make(fake: FakeExpo) -> Iterator[Make]:
         each.close()
 
 
-@pytest.fixture
-def expo(make: Make) -> Expo:
-    """An adapter for the fake Expo."""
-    return make()
+@pytest.fixture(params=["a new connection", "one that is kept"])
+def expo(request: pytest.FixtureRequest, fake: FakeExpo, make: Make) -> Expo:
+    """An adapter for the fake Expo, new or after its first request: the two ways of an exchange mean the same."""
+    made = make()
+    if request.param == "one that is kept":
+        assert made.send([message()]).kind == "answered"
+        fake.asked.clear()
+    return made
 
 
 def message(number: int = 1, **more: Any) -> dict[str, Any]:

@@ -186,8 +186,9 @@ def test_a_thread_keeps_its_connection(fake: FakeExpo, expo: Expo) -> None:
     assert fake.connections == 1
 
 
-def test_threads_do_not_meet(fake: FakeExpo, expo: Expo) -> None:
+def test_threads_do_not_meet(fake: FakeExpo, make: Make) -> None:
     """Eight threads send at once on eight connections, and each gets the answers to its own messages."""
+    expo = make()
     ready = threading.Barrier(8)
 
     def echo(asked: Any) -> Answer:
@@ -207,8 +208,9 @@ def test_threads_do_not_meet(fake: FakeExpo, expo: Expo) -> None:
     assert len(fake.asked) == 160
 
 
-def test_close_closes_all_connections(fake: FakeExpo, expo: Expo) -> None:
+def test_close_closes_all_connections(fake: FakeExpo, make: Make) -> None:
     """After close() no connection is open, whichever thread made it; sending again makes a new one."""
+    expo = make()
     ready = threading.Barrier(4)
     done = threading.Event()
 
@@ -230,8 +232,9 @@ def test_close_closes_all_connections(fake: FakeExpo, expo: Expo) -> None:
     assert expo.send([message()]).kind == "answered"
 
 
-def test_a_thread_takes_its_connection_along(fake: FakeExpo, expo: Expo) -> None:
+def test_a_thread_takes_its_connection_along(fake: FakeExpo, make: Make) -> None:
     """Connections of threads that have ended do not pile up."""
+    expo = make()
     for _ in range(5):
         thread = threading.Thread(target=expo.send, args=([message()],))
         thread.start()

@@ -203,9 +203,8 @@ def publish(client: Any, messages: Sequence[Message]) -> Sequence[object]:
 
 def _body(messages: Sequence[Message]) -> bytes:
     """Write messages down; those that are written already as they are."""
-    written = [message.json() for message in messages if isinstance(message, WrittenMessage)]
-    if len(written) == len(messages):
-        return f"[{','.join(written)}]".encode()
+    if all(issubclass(kind, WrittenMessage) for kind in set(map(type, messages))):
+        return f"[{','.join([message.json() for message in messages])}]".encode()  # type: ignore[attr-defined]
     return encode([message if type(message) is dict else dict(message) for message in messages])
 
 

@@ -11,6 +11,7 @@ import time
 import zlib
 from collections.abc import Mapping
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import orjson
 import requests
@@ -20,6 +21,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError
 
 from relevo import __version__
+from relevo.providers.expo_connection import Incoming, hear
 from relevo.providers.timed import TimedReader, left
 
 USER_AGENT = f"relevo/{__version__}"
@@ -134,6 +136,16 @@ class _Plain(HTTPConnection):
         else:
             self._pieces.append(data)
 
+    def write(self, data: bytes) -> None:
+        """Write a whole request."""
+        self._write(data, stage="sent")
+
+    def receive(self, most: int) -> bytes:
+        """Return what came, or comes in time; nothing if the other end closed the connection."""
+        self.sock.settimeout(left(exchange.end_by))
+        came: bytes = self.sock.recv(most)
+        return came
+
     def _write(self, data: bytes, stage: Literal["connecting", "sent"]) -> None:
         rest = memoryview(data)
         while rest:
@@ -147,11 +159,27 @@ class _Secure(_Plain, HTTPSConnection):
     pass
 
 
-class _PlainPool(HTTPConnectionPool):
+class _Keeping(HTTPConnectionPool):
+    """A pool of one connection, which may also be used without urllib3's own way of using it."""
+
+    def kept(self) -> _Plain | None:
+        """Return its connection if that is open and quiet; the pool is without it until it is given back."""
+        connection: Any = self._get_conn()
+        if connection.sock is not None:
+            return connection  # type: ignore[no-any-return]
+        self._put_conn(connection)
+        return None
+
+    def give_back(self, connection: _Plain) -> None:
+        """Have the connection back, open or closed."""
+        self._put_conn(connection)
+
+
+class _PlainPool(_Keeping):
     ConnectionCls = _Plain
 
 
-class _SecurePool(HTTPSConnectionPool):
+class _SecurePool(_Keeping, HTTPSConnectionPool):
     ConnectionCls = _Secure
 
 
@@ -176,6 +204,11 @@ class _Adapter(HTTPAdapter):
         if pool is None:
             pool = self._pool = super().get_connection_with_tls_context(*args, **kwargs)
         return pool
+
+    def kept(self) -> tuple[Any, Any]:
+        """Return the pool and its connection, None if that is to be made anew."""
+        pool = self._pool
+        return pool, None if pool is None else pool.kept()
 
     def close(self) -> None:
         """Close the connection; the next request makes a new one."""
@@ -276,6 +309,7 @@ class Session(requests.Session):
             "Content-Type": "application/json",
         } | ({"Authorization": f"Bearer {secret}"} if secret else {})
         self._packed = self._plain | {"Content-Encoding": "gzip"}
+        self._heads: dict[tuple[str, bool], bytes] = {}
 
     def post(self, url: Any, data: Any = None, json: Any = None, **kwargs: Any) -> Any:
         """Post what is written already (messages), or what the SDK wants written (the ids of receipts)."""
@@ -293,11 +327,43 @@ class Session(requests.Session):
         if time.monotonic() - self._used_at > MAX_IDLE_S:
             self._adapter.close()  # servers tire of idle connections, and closing one may cross our request
         exchange.stage = "connecting"
-        request = requests.PreparedRequest()
-        request.method, request.url, request.body = "POST", url, body
-        request.headers = {**headers, "Content-Length": str(len(body))}  # type: ignore[assignment]
-        answer: Any = self._adapter.send(request, stream=True, timeout=timeout, proxies=self._through)
+        answer = None if self._through else self._trade_again(url, body, headers)
+        if answer is None:
+            answer = self._trade_anew(url, body, headers, timeout)
         self._used_at = time.monotonic()
         if self._secret and self._secret in answer.body:
             answer.body = answer.body.replace(self._secret, b"***")
-        return answer  # type: ignore[no-any-return]
+        return answer
+
+    def _trade_again(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer | None:
+        """Use the connection that is kept; None if there is none."""
+        pool, connection = self._adapter.kept()
+        if connection is None:
+            return None
+        try:
+            connection.write(self._head(url, headers, len(body)) + body)
+            heard = hear(Incoming(connection.receive), MAX_ANSWER_BYTES)
+        except BaseException:
+            connection.close()
+            raise
+        finally:
+            pool.give_back(connection)
+        if not heard.reusable:
+            connection.close()
+        return Answer(heard.status, heard.headers, heard.body or b"")
+
+    def _head(self, url: str, headers: Mapping[str, str], length: int) -> bytes:
+        """Return a request's head; most of it was written for the request before."""
+        known = self._heads.get((url, "Content-Encoding" in headers))
+        if known is None:
+            parts = urlsplit(url)
+            lines = [f"POST {parts.path} HTTP/1.1", f"Host: {parts.netloc}", *(f"{k}: {v}" for k, v in headers.items())]
+            known = self._heads[url, "Content-Encoding" in headers] = "\r\n".join([*lines, "Content-Length: "]).encode()
+        return known + str(length).encode() + b"\r\n\r\n"
+
+    def _trade_anew(self, url: str, body: bytes, headers: Mapping[str, str], timeout: tuple[float, float]) -> Answer:
+        request = requests.PreparedRequest()
+        request.method, request.url, request.body = "POST", url, body
+        request.headers = {**headers, "Content-Length": str(len(body))}  # type: ignore[assignment]
+        answer: Answer = self._adapter.send(request, stream=True, timeout=timeout, proxies=self._through)  # type: ignore[assignment]
+        return answer
