@@ -171,6 +171,7 @@ def register(connection: Connection, rules: Rules, asked: Installation, proof: P
     assert asked.installation_id is not None
     names = {"installation_id": asked.installation_id, "token": asked.token}
     connection.execute(_SQL["lock_device"], names)
+    connection.execute(_SQL["lock_phones"], names)
     known = _known(connection, asked.installation_id)
     asked = replace(asked, project=asked.project or _usual_project(known, proof, rules))
     proven = prove(rules, asked, known, proof, now)

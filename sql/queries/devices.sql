@@ -3,6 +3,13 @@
 select pg_advisory_xact_lock(hashtextextended('relevo.installation:' || %(installation_id)s::uuid::text, 0)),
        (select pg_advisory_xact_lock(hashtextextended('relevo.token:' || %(token)s::text, 0)) where %(token)s::text is not null);
 
+-- name: lock_phones
+-- Locks an installation and whoever has its token, in the order of all who write installations, so that both stay as they are read.
+select i.installation_id from relevo.device_installations i
+ where i.installation_id = %(installation_id)s or i.token = %(token)s
+ order by i.installation_id
+   for update;
+
 -- name: read_device
 -- Reads what an installation's callers are judged by.
 select i.project, i.provider, i.owner, s.secret_hash

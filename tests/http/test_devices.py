@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -243,6 +244,20 @@ def test_a_bad_file_of_keys_is_told_at_the_start(serve: Callable[..., Served], t
         with pytest.raises(ConfigError, match="HTTP_SIGNING_KEYS_FILE cannot be used") as refused:
             serve(http_signing_keys_file=file)
         assert "hunter2" not in str(refused.value)
+
+
+def test_strangers_at_once(serve: Callable[..., Served]) -> None:
+    """Of many who register one new installation at the same time one is told its secret."""
+    phones = Phones(serve(http_open_registration="default", http_rate_per_second=0))
+    phone = uuid4()
+    url = f"{phones.served.server.url}/v1/installations/{phone}"
+
+    def put(_: int) -> int:
+        return requests.put(url, json={}, timeout=60).status_code
+
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(put, range(8)))
+    assert sorted(answers) == [201] + [401] * 7
 
 
 def test_bounds(phones: Phones, conn: psycopg.Connection[Any]) -> None:
