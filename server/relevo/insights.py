@@ -227,12 +227,9 @@ def runtime(database: Database) -> Row:
     }
 
 
-def event_deliveries(
-    database: Database, event_id: int, *, after: UUID | None = None, status: str | None = None, limit: int = 50
-) -> list[Row]:
+def event_deliveries(database: Database, event_id: int, *, after: UUID | None = None, limit: int = 50) -> list[Row]:
     """Return deliveries of one event, by installation."""
-    asked = {"event_id": event_id, "after": after, "status": status, "limit": min(limit, MAX_LIMIT)}
-    return _rows(database, "list_event_deliveries", **asked)
+    return _rows(database, "list_event_deliveries", event_id=event_id, after=after, limit=min(limit, MAX_LIMIT))
 
 
 def archive(database: Database) -> list[Row]:

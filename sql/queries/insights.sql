@@ -292,24 +292,23 @@ select s.cycle, sum(s.rounds)::bigint as rounds, coalesce(jsonb_agg(s.totals) fi
  order by s.cycle;
 
 -- name: read_last_error
--- Reads the last run that failed, of one cycle after the other, so that few rows are looked at.
+-- Reads the last run that failed within a day, out of the last hundred of each cycle.
 select r.cycle, r.finished_at, r.error_message
   from (select distinct s.cycle, s.source from relevo.cycle_state s) s
-  cross join lateral (select r.cycle, r.finished_at, r.error_message from relevo.worker_runs r
-                       where r.cycle = s.cycle and r.source = s.source and r.outcome = 'failed'
-                         and r.started_at > now() - interval '1 day'
-                       order by r.started_at desc, r.id desc limit 1) r
+  cross join lateral (select r.cycle, r.finished_at, r.error_message, r.outcome from relevo.worker_runs r
+                       where r.cycle = s.cycle and r.source = s.source and r.started_at > now() - interval '1 day'
+                       order by r.started_at desc, r.id desc limit 100) r
+ where r.outcome = 'failed'
  order by r.finished_at desc nulls last
  limit 1;
 
 -- name: list_event_deliveries
--- Lists deliveries of one event, by installation, after a given one if asked, and of one status if asked.
+-- Lists deliveries of one event, by installation, after a given one if asked.
 select d.id, d.installation_id, d.provider, d.project, d.lane, d.status, d.attempt_count, d.created_at, d.last_attempt_at, d.completed_at,
        d.last_error_code, d.last_error_message
   from relevo.notification_deliveries d
  where d.event_day = (select e.event_day from relevo.notification_events e where e.id = %(event_id)s)
    and d.notification_event_id = %(event_id)s
-   and (%(after)s::uuid is null or d.installation_id > %(after)s)
-   and (%(status)s::text is null or d.status = %(status)s)
+   and d.installation_id > coalesce(%(after)s::uuid, '00000000-0000-0000-0000-000000000000')
  order by d.installation_id
  limit %(limit)s;

@@ -58,13 +58,13 @@ class EventIn(BaseModel):
     body: str | None = Field(None, max_length=2_000)
     data: dict[str, Any] | None = Field(None, description="For the app.")
     push: dict[str, Any] | None = Field(None, description="Further fields of the push message.")
-    audience: str = Field(max_length=20, description="everyone, installations, owners or matching.")
+    audience: Literal["everyone", "installations", "owners", "matching"]
     installations: list[str] | None = Field(None, max_length=100_000)
     owners: list[str] | None = Field(None, max_length=100_000)
     topics: list[str] | None = Field(None, max_length=100, description="With an audience of matching.")
     matching: dict[str, Any] | None = None
     category: str | None = Field(None, max_length=100)
-    lane: str | None = Field(None, description="urgent or bulk.")
+    lane: Literal["urgent", "bulk"] | None = None
     at_most_once: bool | None = None
     scheduled_at: str | None = Field(None, max_length=64, description="When to send it; now if not given.")
     deadline_at: str | None = Field(None, max_length=64, description="When it is pointless.")
@@ -216,12 +216,11 @@ async def deliveries(
     event_id: EventId,
     limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
     cursor: Annotated[UUID | None, Query(description="`next` of the page before.")] = None,
-    status: Annotated[str | None, Query(max_length=20, description="Only this status.")] = None,
 ) -> Response:
     """Tell what became of each delivery of an event, by installation."""
     desk = _desk(request)
     await desk.ask_door(remote.find, event_id, caller_of(request).project)
-    rows = await desk.ask(insights.event_deliveries, event_id, after=cursor, status=status, limit=limit)
+    rows = await desk.ask(insights.event_deliveries, event_id, after=cursor, limit=limit)
     return Json({"items": rows, "next": str(rows[-1]["installation_id"]) if len(rows) == limit else None})
 
 

@@ -84,7 +84,7 @@ class Problem(Exception):  # noqa: N818 an answer, not a surprise
         self.detail = detail
         self.kind = kind or _TITLES.get(status, "error").lower().replace(" ", "-")
         self.hint = hint
-        self.errors = list(errors)[:_MAX_ERRORS]
+        self.errors = [{name: _told(text) for name, text in each.items()} for each in list(errors)[:_MAX_ERRORS]]
         self.headers = dict(headers or {})
         if retry_after_s is not None:
             self.headers["Retry-After"] = str(retry_after_s)

@@ -1,0 +1,214 @@
+"""What a caller cannot do: take all connections, send too much, learn a secret; and what a taken port means."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+import requests
+import structlog
+from structlog.testing import capture_logs
+
+from processes import eventually
+from relevo import insights
+from relevo.app import App
+from relevo.http import server
+from relevo.http.limits import RateLimiter
+from relevo.http.problems import Problem
+from relevo.sandbox import Sandbox
+from serving import EVENT, Served, free_port
+
+
+def test_a_pool_that_is_dry_answers_503(serve: Callable[..., Served], conn: psycopg.Connection[Any], dsn: str) -> None:
+    """While all connections are in use, others are told when to come back, and alive is alive; then all is well."""
+    served = serve(http_pool_size=1, http_pool_wait_ms=50)
+    viewer = served.client("viewer")
+    with psycopg.connect(dsn) as other, ThreadPoolExecutor(1) as first:
+        other.execute("lock table relevo.api_tokens in access exclusive mode")
+        held = first.submit(viewer.get, "/v1/ops/audit")
+        waiting = (
+            "select 1 from pg_stat_activity where wait_event_type = 'Lock' and application_name like 'relevo http%'"
+        )
+        eventually(lambda: conn.execute(waiting).fetchone(), "one request has the only connection")
+        refused = served.client().get("/v1/ops/audit", headers={"Authorization": f"Bearer {viewer.token}"})
+        assert refused.status_code == 503
+        assert int(refused.headers["retry-after"]) >= 1
+        assert refused.json()["type"] == "urn:relevo:busy"
+        assert served.client().get("/health/live").status_code == 200
+        other.rollback()
+        assert held.result().status_code == 200
+    assert viewer.get("/v1/ops/audit").status_code == 200
+
+
+def test_a_body_is_bounded(serve: Callable[..., Served]) -> None:
+    """A body that is too large is refused, whether its length is announced or comes in chunks."""
+    served = serve(http_max_body_bytes=2_000)
+    app = served.client("app")
+    announced = app.post("/v1/events", {**EVENT, "body": "x" * 3_000})
+    assert (announced.status_code, announced.json()["type"]) == (413, "urn:relevo:content-too-large")
+
+    def pieces() -> Iterator[bytes]:
+        yield b'{"type": "'
+        yield b"x" * 3_000
+
+    headers = {"Content-Type": "application/json"}
+    assert app.call("POST", "/v1/events", data=pieces(), headers=headers).status_code == 413
+    assert app.post("/v1/events", EVENT).status_code == 201
+
+
+def test_what_is_no_json_is_refused(served: Served) -> None:
+    """Broken JSON, not a number and the wrong kind of value are 400 problems."""
+    app = served.client("app")
+    headers = {"Content-Type": "application/json"}
+    for body in (b"{", b"[]", b"\xff", b'{"type": NaN}', b'{"type": 1e999, "audience": "everyone"}'):
+        answer = app.call("POST", "/v1/events", data=body, headers=headers)
+        assert (answer.status_code, answer.headers["content-type"]) == (400, "application/problem+json"), body
+    assert app.get("/v1/ops/audit?action=%00").status_code == 403
+    assert served.client("viewer").get("/v1/ops/audit?action=%00").status_code == 400
+
+
+def test_no_secret_leaves(served: Served) -> None:
+    """Neither an answer nor a log line shows a token, right or wrong."""
+    client = served.client("app")
+    assert client.token
+    secret = client.token.rsplit("_", 1)[1]
+    with capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
+        answers = [
+            client.get(f"/v1/events/{client.token}"),
+            client.get("/v1/ops/audit"),
+            client.post("/v1/events", {**EVENT, "lane": client.token}),
+            client.post("/v1/events", {**EVENT, client.token: 1}),
+        ]
+        eventually(lambda: len([line for line in lines if line["event"] == "http_request"]) >= 2, "changes are told")
+    assert not [each.text for each in answers if secret in each.text or secret in str(each.headers)]
+    assert secret not in str(lines)
+    told = {line["request_id"] for line in lines if line["event"] == "http_request"}
+    assert {each.headers["x-request-id"] for each in answers[2:]} <= told
+
+
+def test_the_rate_is_per_caller() -> None:
+    """Twice a second's worth at once, then as the rate says; one caller's haste is not another's."""
+    now = [0.0]
+    limiter = RateLimiter(10, clock=lambda: now[0])
+    for _ in range(20):
+        limiter.spend("a")
+    with pytest.raises(Problem) as refused:
+        limiter.spend("a")
+    assert (refused.value.status, refused.value.headers["Retry-After"]) == (429, "1")
+    limiter.spend("b")
+    now[0] += 0.1
+    limiter.spend("a")
+    with pytest.raises(Problem):
+        limiter.spend("a")
+
+
+def test_a_taken_port_is_a_problem_and_no_end(build: Callable[..., App], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process goes on, health names port and remedy, and once the port is free it is served."""
+    monkeypatch.setattr(server, "_AGAIN_S", 0.05)
+    with socket.socket() as squatter:
+        squatter.bind(("127.0.0.1", 0))
+        squatter.listen()
+        port = squatter.getsockname()[1]
+        built = build(http_port=port)
+        serving = server.HttpServer(built, scheduled=False)
+        serving.start()
+        try:
+            eventually(lambda: built.worker.http and "problem" in built.worker.http, "the port is taken")
+            with built.database.transaction() as connection:
+                built.worker.beat(connection)
+            [problem] = [each for each in insights.health(built.database, built.settings).problems if "HTTP" in each]
+            assert f"port {port}" in problem
+            assert "HTTP_PORT" in problem
+            squatter.close()
+            assert serving.wait_until_serving(60)
+            assert serving.url.endswith(str(port))
+        finally:
+            serving.stop()
+    with built.database.transaction() as connection:
+        built.worker.beat(connection)
+    assert not [each for each in insights.health(built.database, built.settings).problems if "HTTP" in each]
+
+
+def test_metrics_may_have_a_port_of_their_own(serve: Callable[..., Served]) -> None:
+    """On METRICS_PORT they need no token, and nothing else is served there."""
+    port = free_port()
+    served = serve(metrics_port=port)
+    own = requests.get(f"http://127.0.0.1:{port}/metrics", timeout=60)
+    assert own.status_code == 200
+    assert requests.get(f"http://127.0.0.1:{port}/v1/ops/audit", timeout=60).status_code == 404
+    assert served.client().get("/metrics").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("origins", "allowed"), [({}, None), ({"http_cors_origins": "https://app.example"}, "https://app.example")]
+)
+def test_pages_of_others_may_call_only_if_named(
+    serve: Callable[..., Served], origins: dict[str, str], allowed: str | None
+) -> None:
+    """Without HTTP_CORS_ORIGINS no page may; with it, those that are named."""
+    asked = {"Origin": "https://app.example", "Access-Control-Request-Method": "GET"}
+    answer = serve(**origins).client().call("OPTIONS", "/v1/ops/stats", headers=asked)
+    assert answer.headers.get("access-control-allow-origin") == allowed
+
+
+def test_the_page_asks_nobody_else(served: Served) -> None:
+    """/docs names every route, has no script, and loads nothing from anywhere."""
+    client = served.client()
+    assert client.get("/").headers["location"] == "/docs"
+    page, document = client.get("/docs"), client.get("/openapi.json").json()
+    assert [path for path in document["paths"] if path not in page.text] == []
+    assert "<script" not in page.text
+    assert "src=" not in page.text
+    assert "//" not in page.text.replace("<!doctype", "")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+
+
+def test_a_request_that_is_cut_short_harms_nobody(served: Served) -> None:
+    """A caller that leaves in the middle of its body is forgotten, and the next one is served."""
+    app = served.client("app")
+    where = urlsplit(served.server.url)
+    assert where.hostname
+    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=60)
+    connection.putrequest("POST", "/v1/events")
+    connection.putheader("Authorization", f"Bearer {app.token}")
+    connection.putheader("Content-Type", "application/json")
+    connection.putheader("Content-Length", "500")
+    connection.endheaders()
+    connection.send(b'{"type":')
+    connection.close()
+    assert app.post("/v1/events", EVENT).status_code == 201
+
+
+def test_calls_while_dispatch_runs(serve: Callable[..., Served], conn: psycopg.Connection[Any]) -> None:
+    """Waiters and requests beside a dispatch that sends: no error, and everybody who waited is told the end."""
+    with Sandbox(rate_per_s=0) as sandbox:
+        served = serve(expo_base_url=sandbox.url, push_rate_per_second=0)
+        conn.execute(
+            "insert into relevo.device_installations (token) select 'ExponentPushToken[p' || n || ']' from generate_series(1, 600) n"
+        )
+        operator, app = served.client("operator"), served.client("app")
+        event_id = app.post("/v1/events", EVENT).json()["event_id"]
+        with ThreadPoolExecutor(48) as callers:
+            waiting = [
+                callers.submit(served.client("viewer").get, f"/v1/events/{event_id}?waitMs=30000") for _ in range(40)
+            ]
+            running = callers.submit(
+                lambda: [operator.post(f"/v1/ops/cycles/{name}/run") for name in ("fanout", "dispatch")]
+            )
+            asked = [
+                callers.submit(
+                    served.client("app").post,
+                    "/v1/events",
+                    {**EVENT, "key": f"k-{n}", "audience": "owners", "owners": ["x"]},
+                )
+                for n in range(60)
+            ]
+            codes = [each.result().status_code for each in [*waiting, *asked]]
+            assert {each.status_code for each in running.result()} == {200}
+        assert codes == [200] * 40 + [201] * 60
