@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -81,6 +83,7 @@ def main(words: Sequence[str] | None = None) -> None:
     except ValueError as error:
         parser.error(str(error))
     logs.configure("error", "console")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # servers are stopped and their folders removed
     started, failed = time.monotonic(), list[str]()
     rows = list(measure(names, sizes, failed))
     publish(rows, sizes, time.monotonic() - started, asked.into)
