@@ -312,6 +312,14 @@ class TestStorm:
         assert (found["status"], found["attempt_count"], found["last_error_code"]) == ("failed", 3, "VALIDATION_ERROR")
 
 
+def refused_event(worker: Relay) -> int:
+    """Enqueue an event whose messages the push service refuses, for a reason that the door does not know of."""
+    event = worker.enqueue()
+    spoiled = "update relevo.notification_events set push = jsonb_build_object('priority', 'urgent') where id = %s"
+    worker.conn.execute(spoiled, [event])
+    return event
+
+
 class TestBadEvent:
     """An event every message of which is refused, among good ones."""
 
@@ -320,7 +328,8 @@ class TestBadEvent:
         """A relay whose bad event was refused, and refused again after a good one was taken."""
         worker: Relay = relay()
         worker.add_phones(300)
-        bad = worker.tell_everyone(push={"priority": "urgent"})
+        bad = refused_event(worker)
+        worker.fan_out()
         worker.dispatch()
         assert set(of_event(worker, bad)) <= {"pending", "retryable"}, "nothing was taken yet that it differs from"
         worker.tell_everyone()
@@ -355,7 +364,7 @@ class TestBadEvent:
         """Where others are taken behind it, it is known to be bad in the same run."""
         worker = relay(push_chunk_size=10)
         worker.add_phones(10)
-        bad = worker.enqueue(push={"priority": "urgent"})
+        bad = refused_event(worker)
         good = [worker.enqueue() for _ in range(9)]
         worker.fan_out()
         worker.dispatch()
