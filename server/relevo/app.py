@@ -12,7 +12,7 @@ from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 
-from relevo import embedded, logs
+from relevo import logs
 from relevo.config import Settings
 from relevo.cycles import cleanup, dispatch, export, fanout, ingest, reaper, receipt
 from relevo.db import Database
@@ -25,6 +25,7 @@ from relevo.errors import ConfigError, NotFoundError
 from relevo.gauges import Gauges
 from relevo.instance import Guard
 from relevo.metrics import Metrics
+from relevo.opening import database
 from relevo.ports import ArchiveStore, Composer, PushProvider, Renderer, Source
 from relevo.providers.expo import Expo
 from relevo.providers.webhook import Webhook, read_addresses
@@ -117,38 +118,6 @@ class App:
         names = sorted({"ingest", *self.registry, *(cycle.name for cycle in self.registry.values())})
         own = "" if self.settings.relevo_app else " For one of your own set RELEVO_APP here, too."
         return f"Known: {', '.join(names)}.{own}"
-
-
-@contextmanager
-def database(settings: Settings, application_name: str = "relevo") -> Iterator[Database]:
-    """Open the configured database, or the embedded one while no DATABASE_URL is set."""
-    if settings.database_url is not None:
-        opened = Database(
-            settings.database_url, settings.database_direct_url or settings.database_url, settings, application_name
-        )
-        try:
-            yield opened
-        finally:
-            opened.close()
-        return
-    with embedded.acquire(embedded_folder(settings), settings.relevo_postgres_bin) as server:
-        opened = Database(server.dsn, server.dsn, settings, application_name)
-        try:
-            yield opened
-        finally:
-            opened.close()
-
-
-def embedded_folder(settings: Settings) -> Path:
-    """Return where the embedded server lives; it is made only where that was asked for, else it has to be there."""
-    folder = settings.relevo_data_dir / "postgres"
-    asked_for = settings.relevo_demo or "relevo_data_dir" in settings.origins
-    if not asked_for and not folder.exists():
-        raise ConfigError(
-            "DATABASE_URL is not set.",
-            hint="Set it to your PostgreSQL; or try Relevo on an embedded one: `relevo run --demo`.",
-        )
-    return folder
 
 
 def _sources(settings: Settings) -> list[Source]:

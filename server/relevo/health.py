@@ -9,8 +9,8 @@ from shlex import quote
 from typing import Any
 
 from relevo.config import Settings
-from relevo.cycles.ingest import REJECT_ATTEMPTS
 from relevo.delivery import runaway
+from relevo.model import REJECT_ATTEMPTS
 from relevo.runtime.timing import Cron
 
 Row = Mapping[str, Any]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import groupby
@@ -16,11 +17,11 @@ from psycopg.rows import dict_row
 
 from relevo import door, instance, migrate, queries
 from relevo.config import CYCLES, Settings
-from relevo.cycles.ingest import REJECT_ATTEMPTS
 from relevo.db import Database
-from relevo.errors import MigrationError
+from relevo.errors import MigrationError, UsageError
 from relevo.health import HARMLESS, MISPLACED, MOST_COUNTED, Seen, find_problems, say_misplaced, why_it_waits
 from relevo.instance import Standing
+from relevo.model import REJECT_ATTEMPTS
 
 _SQL = queries.load("insights", "doctor", "subscriptions", "tenders")
 MAX_LIMIT = 1_000
@@ -31,6 +32,8 @@ _CHUNKS_AT_ONCE = 200
 _TENDERS_AT_ONCE = 1_000
 _YOUNG_MS = 120_000
 _EXAMPLES = 3
+_LOOKED_AT = 20_000
+_PLACES = {True: re.compile(r"(\d{4}-\d\d-\d\d):([0-9a-f-]{36})"), False: re.compile(r"(\d{4}-\d\d-\d\d):(\d{1,18})")}
 
 Row = dict[str, Any]
 
@@ -297,6 +300,55 @@ def queued(database: Database) -> dict[str, int]:
 def sources(database: Database) -> list[Row]:
     """Return the sources with their last answer, and what stays wrong with them."""
     return _rows(database, "list_sources", given_up_attempts=REJECT_ATTEMPTS)
+
+
+def source_details(database: Database) -> list[Row]:
+    """Return the sources with how far they were read, their last answer, and how much could not be used."""
+    return _rows(database, "describe_sources", given_up_attempts=REJECT_ATTEMPTS, most=MOST_COUNTED)
+
+
+@dataclass(frozen=True)
+class Page:
+    """Some rows, and where the next page begins; nothing if there is none."""
+
+    rows: list[Row]
+    next: str = ""
+
+
+def deliveries(
+    database: Database,
+    *,
+    event: int | None = None,
+    installation: UUID | None = None,
+    state: str | None = None,
+    before: str | None = None,
+    limit: int = 20,
+) -> Page:
+    """Return deliveries, newest first; those of one event by installation. A page of one state looks at so many rows.
+
+    `before` is the `next` of the page before.
+    """
+    day, number = _place(before, by_phone=event is not None)
+    asked = {"event_id": event, "installation_id": installation, "day": day, "number": number}
+    name = f"list_deliveries_of_{'event' if event else 'phone'}" if event or installation else "list_deliveries"
+    look = _LOOKED_AT if state else min(limit, MAX_LIMIT)
+    piece = _rows(database, name, **asked, limit=look)
+    fitting = [row for row in piece if state in (None, row["status"])]
+    rows = fitting[: min(limit, MAX_LIMIT)]
+    last = rows[-1] if len(fitting) > len(rows) or len(piece) < look or not state else piece[-1]
+    more = len(piece) == look or len(fitting) > len(rows)
+    return Page(rows, f"{last['event_day']}:{last['place']}" if more and piece else "")
+
+
+def _place(before: str | None, *, by_phone: bool) -> tuple[date | None, str | None]:
+    """Read where a page begins, as its predecessor wrote it: a day, and a delivery's number or an installation."""
+    if before is None:
+        return None, None
+    found = _PLACES[by_phone].fullmatch(before)
+    with suppress(ValueError):
+        if found:
+            return date.fromisoformat(found[1]), str(UUID(found[2])) if by_phone else found[2]
+    raise UsageError(f"{before[:60]} is no place in this list.", hint="Copy what the page before named.")
 
 
 def projects(database: Database) -> list[Row]:

@@ -312,3 +312,46 @@ select d.id, d.installation_id, d.provider, d.project, d.lane, d.status, d.attem
    and d.installation_id > coalesce(%(after)s::uuid, '00000000-0000-0000-0000-000000000000')
  order by d.installation_id
  limit %(limit)s;
+
+-- name: describe_sources
+-- Lists the sources with how far they were read, their last answer, and how much of what they offered could not be used.
+select s.source, left(s.cursor::text, 500) as cursor, s.last_outcome, s.last_detail, s.last_asked_at, s.last_ok_at, s.seeded_at, s.problems,
+       extract(epoch from now() - s.last_ok_at)::float8 as since_ok_s, extract(epoch from now() - s.last_news_at)::float8 as since_news_s,
+       r.rejects, r.given_up
+  from relevo.source_state s
+  cross join lateral (select count(*)::int as rejects,
+                             count(*) filter (where x.retry_at is null and x.attempts >= %(given_up_attempts)s)::int as given_up
+                        from (select r.retry_at, r.attempts from relevo.ingest_rejects r
+                               where r.source = s.source and r.resolved_at is null limit %(most)s) x) r
+ order by s.source;
+
+-- name: list_deliveries
+-- Lists deliveries, newest first, from a place on.
+select d.event_day, d.id, d.notification_event_id as event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane, d.status,
+       d.attempt_count, d.created_at, d.updated_at, d.last_attempt_at, d.completed_at, d.last_error_code, d.last_error_message, d.id::text as place
+  from relevo.notification_deliveries d
+ where %(day)s::date is null or (d.event_day, d.id) < (%(day)s::date, %(number)s::bigint)
+ order by d.event_day desc, d.id desc
+ limit %(limit)s;
+
+-- name: list_deliveries_of_event
+-- Lists the deliveries of one event, and if asked to one installation alone, by installation, from a place on.
+select d.event_day, d.id, d.notification_event_id as event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane, d.status,
+       d.attempt_count, d.created_at, d.updated_at, d.last_attempt_at, d.completed_at, d.last_error_code, d.last_error_message,
+       d.installation_id::text as place
+  from relevo.notification_events e
+  join relevo.notification_deliveries d on d.event_day = e.event_day and d.notification_event_id = e.id
+ where e.id = %(event_id)s
+   and (%(installation_id)s::uuid is null or d.installation_id = %(installation_id)s)
+   and (%(number)s::uuid is null or d.installation_id > %(number)s::uuid)
+ order by d.installation_id
+ limit %(limit)s;
+
+-- name: list_deliveries_of_phone
+-- Lists the deliveries to one installation, newest first, from a place on.
+select d.event_day, d.id, d.notification_event_id as event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane, d.status,
+       d.attempt_count, d.created_at, d.updated_at, d.last_attempt_at, d.completed_at, d.last_error_code, d.last_error_message, d.id::text as place
+  from relevo.notification_deliveries d
+ where d.installation_id = %(installation_id)s and (%(number)s::bigint is null or d.id < %(number)s::bigint)
+ order by d.id desc
+ limit %(limit)s;

@@ -27,6 +27,7 @@ HOUSE = """
     door  aio  news                         the app's side: enqueue and its kin
     connections                             the app's own connection, of any kind
     sources  providers  stores              doors to the world, one file per adapter
+    opening                                 the configured database, or the embedded one
     embedded  sandbox                       the embedded parts
     db  queries  migrate  instance          the door to PostgreSQL
     config  logs  metrics                   only config reads the environment

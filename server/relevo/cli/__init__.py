@@ -10,22 +10,50 @@ import relevo.needs_server  # isort: skip # noqa: F401 ahead of all it needs
 import getpass
 import os
 import socket
-from typing import Annotated
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any
 
 import psycopg
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
 from relevo import __version__, audit, logs
-from relevo.cli import access, archive, events, news, running, sandbox, sending, setting_up
+from relevo.cli import examples
 from relevo.cli.common import FAILED, USAGE, complain
 from relevo.errors import ConfigError, InvalidInputError, RelevoError, UsageError
 
+_PARTS = ("watching", "running", "events", "sending", "news", "access", "archive", "setting_up", "sandbox")
+"""The files of commands, those that load little first."""
+
+
+@cache
+def _part(name: str) -> TyperGroup:
+    group = get_group(import_module(f"relevo.cli.{name}").cli)
+    for command, each in group.commands.items():
+        examples.show(each, command)
+    return group
+
+
+class _Commands(TyperGroup):
+    """All commands; a file of them is loaded when one of its commands, or the list of all, is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Name all commands, file by file."""
+        return [name for part in _PARTS for name in _part(part).list_commands(ctx)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Find a command in the first file that has it."""
+        return next((found for part in _PARTS if (found := _part(part).get_command(ctx, cmd_name))), None)
+
+
 cli = typer.Typer(
     name="relevo",
+    cls=_Commands,
     help="A relay that carries events to phones and never drops the baton.",
     epilog="Exit codes: 0 success, 1 failed, 2 wrong usage or settings, 3 skipped (locked, paused or switched off).",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -55,14 +83,10 @@ def _user() -> str:
     return f"{name}@{socket.gethostname()}"
 
 
-for part in (running, events, sending, news, access, archive, setting_up, sandbox):
-    cli.add_typer(part.cli)
-
-
 def main() -> None:
     """Run the command line; every error on purpose is one sentence and a next step."""
     try:
-        cli()
+        cli(prog_name="relevo")
     except (ConfigError, UsageError, InvalidInputError) as error:
         complain(error, USAGE)
     except RelevoError as error:

@@ -9,19 +9,22 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from relevo import app, config, insights, logs
+from relevo import config, insights, logs, opening
 from relevo.config import Settings
 from relevo.db import Database
 from relevo.errors import RelevoError, UsageError
-from relevo.ports import ArchiveStore
-from relevo.runtime.workers import Role
+
+if TYPE_CHECKING:  # what runs cycles, or reaches a store, is loaded by those commands alone
+    from relevo.app import App
+    from relevo.ports import ArchiveStore
+    from relevo.runtime.workers import Role
 
 OK, FAILED, USAGE, SKIPPED = 0, 1, 2, 3
 
@@ -42,6 +45,11 @@ def complain(error: RelevoError, code: int) -> NoReturn:
     sys.exit(code)
 
 
+def complain_and_go_on(error: RelevoError) -> None:
+    """Tell an error in a sentence, where it does not end the command."""
+    out.print(f"[bold red]relevo:[/] {escape(error.message)}")
+
+
 def load_settings(*, demo: bool = False) -> Settings:
     """Load the settings, set up the logs, pass on what looks like a slip."""
     environ = config.environment(**({"RELEVO_DEMO": "true"} if demo else {}))
@@ -54,8 +62,10 @@ def load_settings(*, demo: bool = False) -> Settings:
 
 
 @contextmanager
-def build(settings: Settings, role: Role) -> Iterator[app.App]:
+def build(settings: Settings, role: Role) -> Iterator[App]:
     """Assemble a process, with what RELEVO_APP adds to it."""
+    from relevo import app  # noqa: PLC0415
+
     parts = app.load_parts(settings)
     with app.build(settings, role=role, **{each.name: getattr(parts, each.name) for each in fields(parts)}) as built:
         yield built
@@ -64,13 +74,15 @@ def build(settings: Settings, role: Role) -> Iterator[app.App]:
 @contextmanager
 def open_database(settings: Settings) -> Iterator[Database]:
     """Open the configured database, or the embedded one."""
-    with app.database(settings) as database:
+    with opening.database(settings) as database:
         database.logs_outages = False
         yield database
 
 
 def archive_store(settings: Settings) -> ArchiveStore | None:
     """Return the store that months are exported to: that of RELEVO_APP, if it has one, or the configured one."""
+    from relevo import app  # noqa: PLC0415
+
     return app.load_parts(settings).store or app.archive_store(settings)
 
 

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from datetime import UTC
 from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.markup import escape
-from rich.padding import Padding
-from rich.table import Table
 
-from relevo import actions, app, insights, migrate, service
+from relevo import actions, app, migrate, service
 from relevo.cli.common import (
     FAILED,
     OK,
     SKIPPED,
     AsJson,
-    Limit,
     build,
     coloured,
     counted,
@@ -28,16 +24,13 @@ from relevo.cli.common import (
     open_database,
     out,
     print_json,
-    print_wrapped,
     split_names,
 )
 from relevo.config import Settings
 from relevo.errors import UsageError
-from relevo.health import in_numbers, in_words
 from relevo.model import Report, Shard
 
 cli = typer.Typer()
-_WIDE = 120
 
 
 @cli.command()
@@ -125,158 +118,6 @@ def _tell(reports: Sequence[Report]) -> NoReturn:
 
 
 @cli.command()
-def runs(
-    cycle: Annotated[str | None, typer.Option(help="Only this cycle.")] = None,
-    outcome: Annotated[
-        str | None, typer.Option(help="Only this outcome: running, ok, partial, failed, skipped, abandoned.")
-    ] = None,
-    limit: Limit = 20,
-    as_json: AsJson = False,
-) -> None:
-    """Show what ran, newest first."""
-    outcomes = ("running", "ok", "partial", "failed", "skipped", "abandoned")
-    if outcome is not None and outcome not in outcomes:
-        raise UsageError(f"There is no outcome {outcome}.", hint=f"Known: {', '.join(outcomes)}.")
-    settings = load_settings()
-    with open_database(settings) as database:
-        rows = insights.runs(database, cycle=cycle, outcome=outcome, limit=limit)
-        if cycle is not None and not rows and cycle not in (known := insights.known_cycles(database)):
-            raise UsageError(f"There is no cycle {cycle}.", hint=f"Known: {', '.join(known)}.")
-    if as_json:
-        print_json(rows)
-        return
-    if out.width < _WIDE and rows:
-        _print_runs_narrow(rows)
-        return
-    table = make_table(
-        "run", "cycle", "trigger", "started (UTC)", "took", "outcome", "counts", "why", wide=("counts", "why")
-    )
-    for row in rows:
-        table.add_row(
-            str(row["id"]),
-            f"{row['cycle']}:{row['source']}" if row["source"] else row["cycle"],
-            row["trigger"],
-            f"{row['started_at'].astimezone(UTC):%m-%d %H:%M:%S}",
-            in_words(row["seconds"]),
-            coloured(row["outcome"]),
-            counted(row["counts"]),
-            escape(row["reason"] or row["error_message"] or ""),
-        )
-    out.print(table if rows else "No runs yet: start `relevo run`, or loosen the filter.")
-
-
-def _print_runs_narrow(rows: Sequence[dict[str, Any]]) -> None:
-    """Print each run on a line, and what it did or why it did not below it: a table of eight columns would fold."""
-    for row in rows:
-        name = f"{row['cycle']}:{row['source']}" if row["source"] else row["cycle"]
-        started = f"{row['started_at'].astimezone(UTC):%m-%d %H:%M:%S}"
-        head = f"{row['id']:>6}  {escape(name[:24]):<24}  {started}  {in_words(row['seconds']):>8}  "
-        out.print(f"{head}{coloured(row['outcome'])}", soft_wrap=True)
-        for line in (counted(row["counts"]), escape(row["reason"] or row["error_message"] or "")):
-            if line:
-                out.print(Padding(line, (0, 0, 0, 8)))
-
-
-@cli.command()
-def status(as_json: AsJson = False) -> None:
-    """Show the fleet at a glance; exit code 1 while it is not healthy."""
-    settings = load_settings()
-    with open_database(settings) as database:
-        seen = insights.status(database, settings)
-    if as_json:
-        print_json(
-            [
-                {
-                    "health": seen.health.problems,
-                    "claims": seen.claims,
-                    "sources": seen.sources,
-                    "projects": seen.projects,
-                    "due": seen.due,
-                    "held": seen.held,
-                    "cycles": seen.cycles,
-                    "workers": seen.workers,
-                }
-            ]
-        )
-    else:
-        _print_status(seen)
-    raise typer.Exit(OK if seen.health.ok else FAILED)
-
-
-def _print_status(seen: insights.Status) -> None:
-    for problem in seen.health.problems:
-        print_wrapped("Not healthy:", f"{problem.removesuffix('.')}.", "bold red")
-    if seen.health.ok:
-        out.print("[green]Healthy.[/]")
-    out.print()
-    cycles = make_table("cycle", "rounds", "idle", "last round", "last run", "now", title="Cycles", wide=("now",))
-    for row in seen.cycles:
-        now = f"paused: {escape(row['paused_reason'])}" if row["paused_reason"] else ""
-        now = now or (f"held by {row['held_by']}" if row["held_by"] else "")
-        cycles.add_row(
-            f"{row['cycle']}:{row['source']}" if row["source"] else row["cycle"],
-            str(row["rounds"]),
-            str(row["idle_rounds"]),
-            f"{in_words(row['quiet_s'])} ago" if row["quiet_s"] is not None else "never",
-            coloured(row["last_outcome"]) if row["last_outcome"] else "none",
-            now,
-        )
-    workers = make_table(
-        "worker", "state", "role", "cycles", "wake-ups", "seen", title="Workers", wide=("worker", "cycles")
-    )
-    ended = [row for row in seen.workers if row["state"] == "stopped"]
-    for row in (row for row in seen.workers if row["state"] != "stopped"):
-        workers.add_row(
-            row["worker_id"],
-            coloured(row["state"]),
-            row["role"],
-            ", ".join(row["cycles"]),
-            row["wakeups"],
-            f"{in_words(row['silent_s'])} ago",
-        )
-    out.print(cycles if seen.cycles else "No cycle has run yet: start `relevo run`.")
-    out.print(workers if len(ended) < len(seen.workers) else "No worker is running: start `relevo run`.")
-    if ended:
-        out.print(f"[dim]{len(ended)} stopped in good order within the last day.[/]")
-    if seen.sources:
-        sources = make_table("source", "last answer", "last ok", "detail", title="Sources", wide=("detail",))
-        for row in seen.sources:
-            sources.add_row(
-                row["source"],
-                coloured(row["last_outcome"]) if row["last_outcome"] else "none",
-                f"{in_words(row['since_ok_s'])} ago" if row["since_ok_s"] is not None else "never",
-                escape(row["last_detail"] or ""),
-            )
-        out.print(sources)
-    if seen.projects:
-        out.print(_projects(seen.projects))
-    for row in seen.due:
-        what = in_numbers(row["due"], f"{row['lane']} delivery", f"{row['lane']} deliveries")
-        print_wrapped("Due:", f"{what} of project {row['project']}, the oldest for {in_words(row['oldest_s'])}.")
-    claims, deliveries = seen.claims, in_numbers(seen.claims["deliveries"], "delivery", "deliveries")
-    out.print(f"Claims: {claims['claims']:,} holding {deliveries}, {claims['expired']:,} expired.")
-
-
-def _projects(rows: Sequence[dict[str, Any]]) -> Table:
-    """Make the table of projects; what holds one up stands among the problems, where there is room for a sentence."""
-    title, columns = (
-        "Projects (sent, unregistered: within 15 min)",
-        ("breaker", "rate", "requests now", "sent", "unregistered"),
-    )
-    projects = make_table("project", *columns, title=title, wide=("project",))
-    for row in rows:
-        projects.add_row(
-            escape(row["project"]),
-            coloured(row["breaker"]),
-            f"{row['rate_share']:.0%}",
-            str(row["connections"]),
-            f"{row['sent']:,}",
-            f"{row['unregistered']:,}",
-        )
-    return projects
-
-
-@cli.command()
 def pause(
     cycle: Annotated[
         str, typer.Argument(help="The cycle to switch off in the whole fleet, or one source of it: ingest:folder.")
@@ -318,6 +159,7 @@ def event_type(  # noqa: PLR0917 typer options
         typer.Option("--at-most-once/--at-least-once", help="Rather none than two, or two than none."),
     ] = None,
     reset: Annotated[bool, typer.Option("--reset", help="Let it follow the settings again.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Set what differs for one event type, leaving alone what is not given, or list what differs.
 
@@ -341,6 +183,9 @@ def event_type(  # noqa: PLR0917 typer options
         elif name is not None and any(value is not None for value in given.values()):
             actions.set_event_type(database, settings, name, **given)
         rows = actions.event_types(database)
+    if as_json:
+        print_json(rows)
+        return
     table = make_table("event type", "what differs", wide=("what differs",))
     for row in rows:
         differs = {name: value for name, value in row.items() if name not in ("event_type", "updated_at")}

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from relevo import actions, migrate
 from relevo.actions import DeadLetters
-from relevo.cli.common import MOST_IDS, load_settings, make_table, open_database, out, shortened
+from relevo.cli.common import MOST_IDS, AsJson, load_settings, make_table, open_database, out, print_json, shortened
 from relevo.errors import UsageError
 
 cli = typer.Typer()
@@ -26,6 +26,7 @@ def redrive(
         bool,
         typer.Option("--dry-run", help="Only show what would be sent again; with nothing named, all dead letters."),
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Send dead letters again: deliveries that ended as failed. What is past its deadline stays."""
     which = DeadLetters(tuple(ids or ()), error_code, event)
@@ -34,6 +35,9 @@ def redrive(
         migrate.prepare(database)
         found = actions.dead_letters(database, which, everything=dry_run)
         opened = 0 if dry_run or not found else actions.redrive(database, which)
+    if as_json:
+        print_json([*found, {"opened": opened}])
+        return
     if not found:
         out.print("No dead letter fits.")
         return

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from relevo import __version__, actions, app, checkup, config, embedded, insights, migrate
+from relevo import __version__, actions, app, checkup, config, embedded, insights, migrate, opening
 from relevo.cli.common import (
     FAILED,
     OK,
@@ -36,11 +36,15 @@ cli = typer.Typer()
 @cli.command(name="migrate")
 def migrate_command(
     plan: Annotated[bool, typer.Option("--plan", help="Only show what would run.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Bring the database's schema up to date."""
     settings = load_settings()
     with open_database(settings) as database:
         chosen = migrate.plan(database) if plan else migrate.migrate(database)
+    if as_json:
+        print_json([{"migration": str(each), "ran": not plan} for each in chosen])
+        return
     for migration in chosen:
         out.print(f"{'would run' if plan else 'ran'} {migration}")
     if not chosen:
@@ -162,7 +166,7 @@ def psql(context: typer.Context) -> None:
     if settings.database_url is not None:
         program, dsn = "psql", settings.database_direct_url or settings.database_url
     else:
-        server = embedded.acquire(app.embedded_folder(settings), settings.relevo_postgres_bin)
+        server = embedded.acquire(opening.embedded_folder(settings), settings.relevo_postgres_bin)
         server.inheritable()
         program, dsn = str(server.bin / "psql"), server.dsn
     arguments, more = psql_call(dsn, context.args)

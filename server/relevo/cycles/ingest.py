@@ -21,7 +21,7 @@ from relevo import queries
 from relevo.config import Settings
 from relevo.db import Connection
 from relevo.logs import normalise_error, scrub
-from relevo.model import Fetched, Item, News, Reject, Step
+from relevo.model import REJECT_ATTEMPTS, Fetched, Item, News, Reject, Step
 from relevo.ports import NoRequestsLeft, OutOfTime, Renderer, Source
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
@@ -36,8 +36,6 @@ _MAX_KEY = 300
 _PATIENCE_MS = 120_000
 _MAX_PROBLEMS = 20
 _WITHDRAWN, _CLOSED = "the tender was withdrawn", "the tender is no longer open"
-REJECT_ATTEMPTS = 20
-"""How often a reject is tried again by itself: some days."""
 # What the database, or the way to it, refuses for what an item says.
 _REFUSED = (psycopg.DataError, psycopg.IntegrityError, ValueError)
 

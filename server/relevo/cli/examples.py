@@ -1,0 +1,50 @@
+"""A line to copy for each command that brings none of its own, shown at the end of its --help."""
+
+from __future__ import annotations
+
+EXAMPLES = {
+    "run": "relevo run --cycles reaper,fanout,dispatch,receipt",
+    "tick": "relevo tick --runners fanout,dispatch",
+    "run-cycle": "relevo run-cycle ingest:folder",
+    "pause": "relevo pause dispatch --reason 'Expo is down, see ticket 17'",
+    "resume": "relevo resume dispatch",
+    "event-type": "relevo event-type order.shipped --urgent --ttl-s 3600",
+    "enqueue": "relevo enqueue order.shipped order-17 --title 'On its way' --owner user-7",
+    "preview": "relevo preview --owner user-7",
+    "cancel": "relevo cancel 17 --reason 'sent by mistake'",
+    "events": "relevo events --state held --json",
+    "event": "relevo event 17",
+    "installations": "relevo installations --owner user-7",
+    "rejects": "relevo rejects --source folder --retry",
+    "grant": "relevo grant app_role",
+    "redrive": "relevo redrive --error-code MessageRateExceeded --dry-run",
+    "release": "relevo release @acme/app",
+    "audit": "relevo audit --json",
+    "forget": "relevo forget 0d9e5b0a-6c1f-4b8e-9d53-1f2a3b4c5d6e",
+    "migrate": "relevo migrate --plan",
+    "config": "relevo config --json",
+    "psql": "relevo psql -c 'select * from worker_runs'",
+    "version": "relevo version",
+    "sandbox": "relevo sandbox --port 8787 --fault 500:0.01",
+    "token list": "relevo token list --json",
+    "token revoke": "relevo token revoke 3",
+    "news subscribe": "relevo news subscribe billing --kind delivery.failed --webhook billing",
+    "news list": "relevo news list --json",
+    "news read": "relevo news read billing --acknowledge",
+    "news pause": "relevo news pause billing",
+    "news resume": "relevo news resume billing",
+    "news remove": "relevo news remove billing",
+    "archive list": "relevo archive list --json",
+    "archive verify": "relevo archive verify --entity deliveries --month 2026-05",
+    "archive restore": "relevo archive restore --entity deliveries --month 2026-05",
+    "archive fetch": "relevo archive fetch --entity deliveries --month 2026-05 --into /tmp/past",
+    "archive query": 'relevo archive query "select status, count(*) from deliveries group by 1"',
+}
+
+
+def show(command: object, name: str) -> None:
+    """Give a command, or those of a group, their example."""
+    for below, each in getattr(command, "commands", {}).items():
+        show(each, f"{name} {below}")
+    if not getattr(command, "epilog", None) and name in EXAMPLES:
+        command.epilog = f"Example: {EXAMPLES[name]}"  # type: ignore[attr-defined]

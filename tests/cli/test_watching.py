@@ -1,0 +1,232 @@
+"""Commands that look: deliveries page by page, sources in words, the fleet redrawn; and what every command owes a user."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from deliveries import TODAY, add_event
+from plans import rows_read_by_table
+from relevo import cli, insights, logs, queries
+from relevo.cli import watching
+from relevo.cli.examples import EXAMPLES
+
+PHONE = UUID("7".rjust(32, "0"))
+LOAD = """
+insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, status, attempt_count,
+  completed_at, provider_ticket_id, last_error_code)
+select %(day)s::date, (%(events)s::bigint[])[n %% 2 + 1], lpad(to_hex(n), 32, '0')::uuid, 'notice',
+       case when n %% 10 = 0 then 'failed' else 'ok' end, 1, now(), 'ticket', case when n %% 10 = 0 then 'MessageTooBig' end
+  from generate_series(1, %(count)s) n
+"""
+
+
+@pytest.fixture
+def ask(dsn: str) -> Callable[..., Any]:
+    """Ask the command line in this process: `ask("deliveries", "--json")`."""
+    environ = {"DATABASE_URL": dsn, "COLUMNS": "250", "RELEVO_INSTANCE": "tests"}
+    return lambda *words: CliRunner().invoke(cli.cli, [str(word) for word in words], env=environ)
+
+
+@pytest.fixture
+def events(conn: psycopg.Connection[Any]) -> list[int]:
+    """Two events with 30 deliveries each, every tenth of all failed."""
+    made = [add_event(conn, event=number, day=TODAY) for number in (1, 2)]
+    conn.execute(LOAD, {"day": TODAY, "events": made, "count": 60})
+    return made
+
+
+def told(result: Any) -> list[dict[str, Any]]:
+    """Read what a command printed as JSON."""
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_deliveries_come_page_by_page(ask, events) -> None:
+    """Newest first, each page going on where the one before ended, until all were shown once."""
+    seen: list[int] = []
+    before: list[str] = []
+    while len(seen) < 60:
+        page = ask("deliveries", "--limit", 25, *before)
+        seen += [row["id"] for row in told(ask("deliveries", "--limit", 25, "--json", *before))]
+        if "More: --before " not in page.stdout:
+            break
+        before = ["--before", page.stdout.split("--before ")[1].split()[0]]
+    assert seen == sorted(seen, reverse=True)
+    assert len(set(seen)) == 60
+
+
+def test_deliveries_by_event_phone_and_state(ask, events) -> None:
+    """Each filter, and all together, name what they should; a page of one event goes on behind its last phone."""
+    of_event = told(ask("deliveries", "--event", events[0], "--limit", 1000, "--json"))
+    assert {row["event_id"] for row in of_event} == {events[0]}
+    assert len(of_event) == 30
+    failed = told(ask("deliveries", "--event", events[0], "--state", "failed", "--json"))
+    assert (len(failed), {row["last_error_code"] for row in failed}) == (6, {"MessageTooBig"})
+    (one,) = told(ask("deliveries", "--installation", PHONE, "--json"))
+    assert one["installation_id"] == str(PHONE)
+    (same,) = told(ask("deliveries", "--event", one["event_id"], "--installation", PHONE, "--json"))
+    assert same["id"] == one["id"]
+    more = ask("deliveries", "--event", events[0], "--limit", 20).stdout.split("--before ")[1].split()[0]
+    assert len(told(ask("deliveries", "--event", events[0], "--before", more, "--json"))) == 10
+
+
+@pytest.mark.parametrize("words", [("--state", "gone"), ("--before", "yesterday"), ("--before", "2026-13-01:5")])
+def test_a_wrong_filter_is_told(ask, events, words) -> None:
+    """A state or a place that does not exist is refused with what there is."""
+    result = ask("deliveries", *words)
+    assert result.exit_code != 0
+    assert "There is no state" in str(result.exception) or "is no place" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("list_deliveries", {}),
+        ("list_deliveries_of_event", {"event_id": 1}),
+        ("list_deliveries_of_phone", {"installation_id": PHONE}),
+    ],
+)
+def test_a_page_costs_a_page(conn, name, asked) -> None:
+    """Of 100,000 deliveries a page of 20 reads about 20, however they are asked for."""
+    made = [add_event(conn, event=number, day=TODAY) for number in (1, 2)]
+    conn.execute(LOAD, {"day": TODAY, "events": made, "count": 100_000})
+    conn.execute("analyze relevo.notification_deliveries")
+    usual = {"day": None, "number": None, "event_id": None, "installation_id": None, "limit": 20}
+    if asked.get("event_id"):
+        asked = {"event_id": made[0]}
+    read = rows_read_by_table(conn, queries.load("insights")[name], usual | asked)
+    assert sum(read.values()) <= 60, read
+
+
+def test_sources_in_words(ask, conn) -> None:
+    """How far a source was read, what it said last and what it could not use, on a screen and as JSON."""
+    assert "No source was asked yet" in ask("sources").stdout
+    conn.execute(
+        """insert into relevo.source_state (source, cursor, last_outcome, last_detail, last_ok_at, problems)
+           values ('folder', '{"last": "a.jsonl"}', 'rejected', 'line 3 is no JSON', now() - interval '3 hours', '{no disk}')"""
+    )
+    conn.execute("insert into relevo.ingest_rejects (source, place, reason) values ('folder', 'a.jsonl:3', 'no JSON')")
+    said = ask("sources").stdout
+    for words in (
+        '{"last": "a.jsonl"}',
+        "line 3 is no JSON",
+        "last read 3 h ago",
+        "no disk",
+        "1 item it offered could not",
+    ):
+        assert words in said
+    assert told(ask("sources", "--json"))[0].items() >= {"source": "folder", "rejects": 1, "given_up": 0}.items()
+
+
+def test_status_looks_again_and_again(ask) -> None:
+    """In a pipe --watch prints one overview after the other, plain and one JSON object per look if asked."""
+    plain = ask("status", "--watch", "--every", 0.2, "--times", 2)
+    assert plain.stdout.count("No worker is running") == 2
+    assert "\x1b" not in plain.stdout
+    looks = ask("status", "--watch", "--every", 0.2, "--times", 3, "--json").stdout.splitlines()
+    assert [next(iter(json.loads(line))) for line in looks] == ["health"] * 3
+
+
+def test_on_a_terminal_the_overview_is_redrawn(ask, monkeypatch) -> None:
+    """A terminal shows each look in the place of the one before, on a screen of its own that is left at the end."""
+    monkeypatch.setattr(watching.out, "_force_terminal", True)
+    said = ask("status", "--watch", "--every", 0.2, "--times", 2).stdout
+    assert said.count("\x1b[?1049h") == said.count("\x1b[?1049l") == 1
+    assert said.count("No worker is running") >= 2
+
+
+def test_status_loads_little(dsn: str) -> None:
+    """The commands that look need no push service, no store and no server: a glance costs no second of CPU."""
+    heavy = [
+        "relevo.app",
+        "boto3",
+        "pyarrow",
+        "apscheduler",
+        "fastapi",
+        "uvicorn",
+        "prometheus_client",
+        "relevo.sandbox",
+    ]
+    program = "import sys; import relevo.cli.watching; print([name for name in sys.argv[1:] if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program, *heavy], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Yield every command with its name."""
+
+    def walk(found: Any, names: list[str]) -> Iterator[tuple[str, Any]]:
+        if not hasattr(found, "list_commands"):
+            yield " ".join(names), found
+            return
+        for name in found.list_commands(None):
+            yield from walk(found.get_command(None, name), [*names, name])
+
+    return walk(get_command(cli.cli), [])
+
+
+def test_every_command_shows_an_example() -> None:
+    """Each --help ends with a line that can be copied."""
+    silent = [name for name, found in commands() if "relevo " not in (found.epilog or "")]
+    assert len(list(commands())) > 40
+    assert not silent, silent
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_examples_are_understood(name: str) -> None:
+    """Every example of ours names options and arguments that its command has."""
+    found = dict(commands())[name]
+    words = shlex.split(EXAMPLES[name])
+    assert words[: len(name.split()) + 1] == ["relevo", *name.split()]
+    found.make_context(name, words[len(name.split()) + 1 :])
+
+
+def test_what_reads_can_be_read_by_machines() -> None:
+    """Every command that tells something can tell it as JSON; those that only do something need not."""
+    does = {
+        "run", "serve", "tick", "run-cycle", "pause", "resume", "enqueue", "cancel", "grant", "release", "forget", "psql", "sandbox",
+        "version", "news subscribe", "news pause", "news resume", "news remove", "token revoke", "archive restore", "archive fetch",
+        "archive verify",
+    }  # fmt: skip
+    without = {name for name, found in commands() if "--json" not in [o for p in found.params for o in p.opts]}
+    assert without <= does, without - does
+
+
+def test_the_shell_can_complete(dsn: str) -> None:
+    """`relevo --show-completion` prints a script, and the shell gets the commands that fit."""
+    environ = {
+        "_RELEVO_COMPLETE": "complete_bash",
+        "COMP_WORDS": "relevo deliv",
+        "COMP_CWORD": "1",
+        "PATH": "/usr/bin:/bin",
+    }
+    done = subprocess.run([sys.executable, "-m", "relevo"], env=environ, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["deliveries"], done.stderr
+
+
+@pytest.fixture(autouse=True)
+def _no_handlers() -> Iterator[None]:
+    """Leave no log handler of a command behind."""
+    yield
+    import logging  # noqa: PLC0415
+
+    root = logging.getLogger()
+    for handler in [each for each in root.handlers if isinstance(each, logs._Handler)]:
+        root.removeHandler(handler)
+
+
+def test_a_place_is_read_as_it_was_written(events, dsn: str) -> None:
+    """A page's next place can be handed in as it is."""
+    assert insights._place("2026-11-15:17", by_phone=False)[1] == "17"
+    assert insights._place(f"2026-11-15:{PHONE}", by_phone=True)[1] == str(PHONE)
