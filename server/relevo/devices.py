@@ -271,7 +271,12 @@ def _usual_project(known: Known | None, proof: Proof, rules: Rules) -> str:
 
 def _known(connection: Connection, installation_id: UUID) -> Known | None:
     row = connection.execute(_SQL["read_device"], {"installation_id": installation_id}).fetchone()
-    return None if row is None else Known(*row)
+    if row is None:
+        return None
+    *columns, is_for_news = row
+    if is_for_news:  # an address of the app's own, which nobody reaches from outside
+        raise _not_found(installation_id)
+    return Known(*columns)
 
 
 def _is_secret(installation_id: UUID, known: Known | None, secret: str | None) -> bool:

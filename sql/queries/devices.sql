@@ -12,10 +12,10 @@ select i.installation_id from relevo.device_installations i
 
 -- name: read_device
 -- Reads what an installation's callers are judged by.
-select i.project, i.provider, i.owner, s.secret_hash
+select i.project, i.provider, i.owner, s.secret_hash, i.for_news
   from relevo.device_installations i
   left join relevo.device_secrets s on s.installation_id = i.installation_id
- where i.installation_id = %(installation_id)s and not i.for_news;
+ where i.installation_id = %(installation_id)s;
 
 -- name: find_holder
 -- Tells which project another installation that holds a token belongs to.

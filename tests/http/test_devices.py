@@ -16,6 +16,7 @@ import requests
 
 import relevo
 from deliveries import TODAY
+from phones import add_phones
 from plans import rows_read_by_table
 from relevo import checkup, door, queries
 from relevo.errors import ConfigError
@@ -214,7 +215,7 @@ def test_a_token_moves_by_signature_alone(phones: Phones, conn: psycopg.Connecti
     assert first != second
 
 
-def test_open_registration(serve: Callable[..., Served]) -> None:
+def test_open_registration(serve: Callable[..., Served], conn: psycopg.Connection[Any]) -> None:
     """Where it is set, strangers register once, without an owner, in that project alone, and take nothing from others."""
     served = serve(http_open_registration="public", http_rate_per_second=0)
     phones = Phones(served)
@@ -227,6 +228,9 @@ def test_open_registration(serve: Callable[..., Served]) -> None:
     assert phones.put(phone, project="default").status_code == 403
     assert phones.put(phone, provider="webhook").status_code == 403
     assert phones.put(phone, token=token).status_code == 403
+    [hook] = add_phones(conn, 1, project="public", for_news=True)
+    assert phones.put(hook).status_code == 404
+    assert phones.call("GET", f"/v1/installations/{hook}/deliveries", phones.app).status_code == 404
     made = phones.put(phone, token=TOKEN.format("b"))
     assert made.status_code == 201
     assert phones.put(phone).status_code == 401
