@@ -972,8 +972,11 @@ CREATE FUNCTION relevo.event_id(of_type text, of_key text) RETURNS bigint
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-  select e.id from relevo.notification_events e
-   where e.event_type = of_type and e.event_key = any (array[of_key, relevo.hidden_key(of_type, of_key)]) limit 1
+  select coalesce(
+    (select e.id from relevo.notification_events e
+      where e.event_type = of_type and e.event_key = any (array[of_key, relevo.hidden_key(of_type, of_key)]) limit 1),
+    (select k.event_id from relevo.event_keys k
+      where k.event_type = of_type and k.event_key = any (array[of_key, relevo.hidden_key(of_type, of_key)]) limit 1))
 $$;
 
 CREATE FUNCTION relevo.event_is_over(e relevo.notification_events) RETURNS boolean
@@ -1322,6 +1325,10 @@ CREATE FUNCTION relevo.get_event(id_of_event bigint) RETURNS jsonb
                 select d.status, d.deliveries from relevo.event_progress_deltas d where d.event_id = e.id) p
                group by p.status having sum(p.deliveries) <> 0) s), '{}'))
     from relevo.notification_events e where e.id = id_of_event
+  union all
+  select jsonb_build_object('id', k.event_id, 'type', k.event_type, 'key', k.event_key, 'state', k.state, 'title', '', 'body', '',
+           'deliveries', jsonb '{}', 'archived', to_char(k.month, 'YYYY-MM'))
+    from relevo.event_keys k where k.event_id = id_of_event
 $$;
 
 CREATE FUNCTION relevo.grant_door(role_name text) RETURNS void

@@ -46,10 +46,16 @@ def says(text: str, keyword: str) -> bool:
     return bool(asked) and any(found[i : i + len(asked)] == asked for i in range(len(found)))
 
 
+def topics_of(reported: Matching) -> list[str]:
+    """Return the topics that an event about this carries in the tests."""
+    return ["a", "b", "C"][: len(reported.rubros)]
+
+
 def matches(asked: Preference, reported: Matching) -> bool:
     """Tell whether a preference asks for an event: null is a wildcard, what is set needs a value that fits."""
     return (
         asked.enabled
+        and (asked.topics is None or bool(set(asked.topics) & set(topics_of(reported))))
         and (asked.rubro_prefix is None or any(code.startswith(asked.rubro_prefix) for code in reported.rubros))
         and (
             asked.tipo is None
@@ -137,6 +143,7 @@ def preferences(draw: st.DrawFn) -> Preference:
         monto_min=low if draw(rarely) == 0 else None,  # type: ignore[arg-type]
         monto_max=high if draw(rarely) == 0 else None,  # type: ignore[arg-type]
         moneda=draw(_maybe(_MONEDAS)),  # type: ignore[arg-type]
+        topics=draw(st.lists(st.sampled_from("abcC"), min_size=1, max_size=2)) if draw(rarely) == 0 else None,
         keywords=draw(_maybe(st.lists(texts(3), min_size=1, max_size=3))) if draw(rarely) == 0 else None,  # type: ignore[arg-type]
     )
 

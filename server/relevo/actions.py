@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -259,6 +260,20 @@ def forget(database: Database, installation_id: UUID) -> bool:
     with database.transaction() as connection:
         row = connection.execute(_SQL["forget_installation"], {"installation_id": installation_id}).fetchone()
     return row == (True,)
+
+
+def forget_owner(database: Database, owner: str) -> int:
+    """Forget an owner with all installations and what was said to them alone; return how many there were.
+
+    The record of it has a hash of the name: the name itself is what is to be forgotten.
+    """
+    mark = hashlib.sha256(owner.encode()).hexdigest()
+    with audit.recorded(database, "forget_owner", owner_sha256=mark) as result:
+        with database.transaction() as connection:
+            row = connection.execute(_SQL["forget_owner"], {"owner": owner}).fetchone()
+        count = int(row[0]) if row else 0
+        result["installations"] = count
+    return count
 
 
 @audit.audited

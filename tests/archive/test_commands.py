@@ -161,6 +161,13 @@ def test_forget_is_a_command(ask: Ask, conn) -> None:
     assert done.ends() == 0, done.stderr
     assert f"Installation {phone} is forgotten." in done.stdout
     assert conn.execute("select count(*) from relevo.device_installations").fetchone() == (0,)
+    door.register(conn, Installation(token(), owner="someone@example.com"))
+    done = ask("forget", "--owner", "someone@example.com")
+    assert "is forgotten, with 1 installations." in done.stdout, done.stderr
+    kept = conn.execute(
+        "select a.action, a::text like '%someone@%' from relevo.audit_log a where a.action = 'forget_owner'"
+    )
+    assert kept.fetchall() == [("forget_owner", False)], "the record does not tell the name"
     unknown = ask("forget", uuid4())
     assert unknown.ends() == 2
     assert "There is no installation" in unknown.stderr

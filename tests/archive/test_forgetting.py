@@ -23,7 +23,7 @@ from months import (
 
 from relevo import actions, app, config, door, migrate
 from relevo.db import Database
-from relevo.door import Enqueued, Event, Installation, Preference
+from relevo.door import Enqueued, Event, Installation, Owners, Preference
 from relevo.model import Answer, PushRequest
 
 OLD = month_ago(5)
@@ -117,7 +117,7 @@ def test_a_personal_event_is_known_by_a_hash_once_it_is_archived(build, conn) ->
     assert clean_up(build()).outcome == "ok"
     assert search_tables(conn, "someone@example.com") == []
     assert search_tables(conn, "of what was said") == []
-    again = Event("tender.new", key, "Hello", audience=[uuid4()])
+    again = Event("tender.new", key, "Hello", audience=Owners("someone"))
     for _ in range(2):
         assert door.enqueue(conn, again) == Enqueued(event, created=False, same_content=None)
     assert door.enqueue(conn, Event("other.type", key, "Hello", audience="everyone")).created
@@ -127,9 +127,10 @@ def test_a_personal_event_is_known_by_a_hash_once_it_is_archived(build, conn) ->
     rows = conn.execute("select event_id, event_key, content_hash from relevo.event_keys order by 1").fetchall()
     digest = sha256(f"tender.new\n{key}".encode()).hexdigest()
     assert rows == [(event, f"sha256:{digest}", ""), (public, "public", "hash")]
-    status = door.get(conn, event)
-    assert status is not None
-    assert status.key == f"sha256:{digest}"
+    for name in (event, ("tender.new", key)):
+        status = door.get(conn, name)
+        assert status is not None
+        assert (status.id, status.key) == (event, f"sha256:{digest}")
 
 
 def test_a_forgotten_event_still_dedups_hot_and_archived(build, conn) -> None:
@@ -139,7 +140,7 @@ def test_a_forgotten_event_still_dedups_hot_and_archived(build, conn) -> None:
     event = door.enqueue(conn, greeting).event_id
     assert actions.forget(app.database, phone)
     assert search_tables(conn, "someone@example.com") == []
-    known = Enqueued(event, created=False, same_content=None)
+    known = Enqueued(event, created=False, same_content=None, unknown_installations=(phone,))
     assert door.enqueue(conn, greeting) == known
     conn.execute(
         "update relevo.notification_events set ended_at = %(month)s, created_at = %(month)s, scheduled_at = %(month)s,"

@@ -179,7 +179,7 @@ class TestExplain:
         with conn.transaction(force_rollback=True):
             (phone,) = add_phones(conn, 1)
             relevo.set_preference(conn, phone, "x", asked)
-            made = relevo.enqueue(conn, Event("t", "1", "t", audience=reported))
+            made = relevo.enqueue(conn, Event("t", "1", "t", audience=reported, topics=oracle.topics_of(reported)))
             both = conn.execute(
                 """
                 select relevo.preference_matches(p, e), relevo.preference_mismatch(p, e) is null

@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 
 import relevo
 from processes import Processes
-from relevo import Event, Installation, Matching, Preference, actions, app
+from relevo import Event, Installation, Matching, Preference, actions, app, config, migrate
 from relevo.db import Database
 from relevo.errors import UsageError
 
@@ -201,3 +201,19 @@ def test_a_role_of_the_door_can_use_the_command(dsn: str, role: str, database: D
     done = running.relevo("enqueue", "notice", "1", "--title", "Hi", "--to", str(uuid4()))
     assert (done.ends(), "Enqueued as event" in done.stdout) == (0, True), done.stderr
     running.close()
+
+
+def test_a_role_of_the_door_keeps_it_through_an_upgrade(empty_database: str, role: str) -> None:
+    """Functions that a migration replaces or adds are open to whoever might use the door before it."""
+    opened = Database(empty_database, empty_database, config.load({}, None))
+    with psycopg.connect(empty_database, autocommit=True) as owner:
+        migrate.migrate(opened, migrate.available()[:27])
+        owner.execute("select relevo.grant_door(%s)", [role])
+        migrate.migrate(opened)
+        closed = owner.execute(
+            "select f from unnest(relevo.door_functions()) as f where not has_function_privilege(%s, 'relevo.' || f, 'execute')",
+            [role],
+        ).fetchall()
+        owner.execute(sql.SQL("drop owned by {}").format(sql.Identifier(role)))
+    opened.close()
+    assert closed == []

@@ -97,7 +97,10 @@ class Model:
 def compare(model: Model, reported: list[Matching]) -> tuple[int, int]:
     """Hold index, scan and plain Python against each other; count who was found and how many candidates it took."""
     # A rename may hit a name that is taken: the plan of a life is made so that it does not.
-    made = door.enqueue_many(model.conn, [Event("t", str(n), "t", audience=each) for n, each in enumerate(reported)])
+    made = door.enqueue_many(
+        model.conn,
+        [Event("t", str(n), "t", audience=each, topics=oracle.topics_of(each)) for n, each in enumerate(reported)],
+    )
     rows = model.conn.execute(FOUND, {"everything": EVERYTHING}).fetchall()
     assert [row[0] for row in rows] == [each.event_id for each in made]
     for (_, by_scan, by_index, candidates), about in zip(rows, reported, strict=True):

@@ -16,9 +16,9 @@ from relevo.door import Event, Matching, Preference
 
 SET = """
 insert into relevo.notification_preferences
-       (installation_id, name, enabled, rubro_prefix, tipo, region, monto_min, monto_max, moneda, keywords)
-select %s, p.name, p.enabled, p.rubro_prefix, p.tipo, p.region, p.monto_min, p.monto_max, p.moneda, p.keywords
-  from jsonb_to_recordset(%s) as p(name text, enabled boolean, rubro_prefix text, tipo text, region text,
+       (installation_id, name, enabled, topics, rubro_prefix, tipo, region, monto_min, monto_max, moneda, keywords)
+select %s, p.name, p.enabled, p.topics, p.rubro_prefix, p.tipo, p.region, p.monto_min, p.monto_max, p.moneda, p.keywords
+  from jsonb_to_recordset(%s) as p(name text, enabled boolean, topics text[], rubro_prefix text, tipo text, region text,
                                    monto_min numeric, monto_max numeric, moneda text, keywords text[])
 """
 ASK = """
@@ -34,7 +34,13 @@ def ask(conn: Any, pairs: list[tuple[Preference, Matching]]) -> list[bool]:
     with conn.transaction(force_rollback=True):
         phone = add_phones(conn, 1)[0]
         conn.execute(SET, [phone, Jsonb([_asked(asked) | {"name": str(n)} for n, (asked, _) in enumerate(pairs)])])
-        door.enqueue_many(conn, [Event("t", str(n), "t", audience=reported) for n, (_, reported) in enumerate(pairs)])
+        door.enqueue_many(
+            conn,
+            [
+                Event("t", str(n), "t", audience=reported, topics=oracle.topics_of(reported))
+                for n, (_, reported) in enumerate(pairs)
+            ],
+        )
         return [row[0] for row in conn.execute(ASK).fetchall()]
 
 

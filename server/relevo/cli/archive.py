@@ -234,11 +234,21 @@ def query(
 
 
 @cli.command()
-def forget(installation: Annotated[UUID, typer.Argument(help="The installation.")]) -> None:
+def forget(
+    installation: Annotated[UUID | None, typer.Argument(help="The installation.")] = None,
+    owner: Annotated[str | None, typer.Option(help="The owner, with all installations.")] = None,
+) -> None:
     """Forget a person: delete an installation and all that leads to anybody; archived rows hold a random key."""
     settings = load_settings()
+    if (installation is None) == (owner is None):
+        raise UsageError("Say whom to forget.", hint="`relevo forget INSTALLATION` or `relevo forget --owner OWNER`.")
     with open_database(settings) as database:
         migrate.prepare(database)
+        if owner is not None:
+            count = actions.forget_owner(database, owner)
+            out.print(f"Owner {escape(owner)} is forgotten, with {count} installations.")
+            return
+        assert installation is not None  # one of the two is given
         known = actions.forget(database, installation)
     if not known:
         raise UsageError(f"There is no installation {installation}.", hint="`relevo installations` lists them.")
