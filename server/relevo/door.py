@@ -293,6 +293,14 @@ def preview(event: Event, *, sample: int = 10) -> Call[Preview]:
 
 
 @verb
+def preview_json(event: Mapping[str, Any], *, sample: int = 10) -> Call[Preview]:
+    """Preview an event that is given as the JSON object the SQL door takes."""
+    for name, value in event.items():
+        check_storable(name, value)
+    return Call("preview_event", {"event": as_json("event", dict(event)), "sample": sample}, one(_preview))
+
+
+@verb
 def explain(event: Event | EventRef, installation_id: UUID) -> Call[Explanation]:
     """Tell why an installation gets an event, or not; of an Event that was not enqueued, whether it would."""
     phone = {"installation_id": _installation(installation_id)}

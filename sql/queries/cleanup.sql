@@ -90,3 +90,11 @@ delete from relevo.projects p using old where p.project = old.project;
 -- name: prune_connections
 -- Deletes the leases of connections that dead workers left long ago.
 delete from relevo.push_connections where leased_until < coalesce(%(now)s::timestamptz, now()) - interval '1 day';
+
+-- name: prune_audit
+-- Deletes a batch of what operators did longer ago than its retention, in the order in which it was done.
+with old as materialized (
+  select a.id, a.at from relevo.audit_log a order by a.id limit %(limit)s
+)
+delete from relevo.audit_log a using old
+ where a.id = old.id and old.at < coalesce(%(now)s::timestamptz, now()) - %(audit_days)s * interval '1 day';

@@ -203,3 +203,15 @@ def test_a_wait_stops_when_the_caller_leaves(served: Served) -> None:
             timeout=0.3,
         )
     eventually(lambda: waiters.count == 0, "it left")
+
+
+def test_an_event_is_previewed(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """A preview tells how many it would reach, and enqueues nothing; what is wrong with it is named as ever."""
+    phones = {str(phone(conn)) for _ in range(3)}
+    app = served.client("app")
+    given = {"type": "x", "title": "Hello", "audience": "everyone"}
+    seen = app.post("/v1/events/preview?sample=5", given)
+    assert (seen.status_code, seen.json()["count"], seen.json()["exact"]) == (200, 3, True)
+    assert set(seen.json()["sample"]) == phones
+    assert app.post("/v1/events/preview", {**given, "ttl_s": 0}).json()["errors"][0]["field"] == "ttl_s"
+    assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)

@@ -227,3 +227,12 @@ def test_a_failure_is_recorded_too(served: Served) -> None:
     assert "no project" in entry["error_message"]
     actions.redrive(served.app.database, DeadLetters(error_code="x"))
     assert insights.audit(served.app.database)[0]["actor"] == "a program"
+
+
+def test_the_record_is_kept_for_its_time(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Cleanup forgets what is older than AUDIT_RETENTION_DAYS, and nothing younger."""
+    actions.resume(served.app.database, "reaper")
+    actions.resume(served.app.database, "fanout")
+    conn.execute("update relevo.audit_log set at = now() - interval '401 days' where target ->> 'cycle' = 'reaper'")
+    served.app.runner.run(served.app.registry["cleanup"], "manual")
+    assert [each["target"]["cycle"] for each in insights.audit(served.app.database)] == ["fanout"]

@@ -24,6 +24,7 @@ _PRUNED = {
     "minutes_pruned": "prune_push_minutes",
     "rejects_pruned": "prune_rejects",
     "projects_pruned": "prune_projects",
+    "audit_pruned": "prune_audit",
 }
 
 
@@ -36,7 +37,8 @@ def step(run: Run) -> Step:
     """Make missing partitions, prune one batch and retire one thing, each in its own fenced transactions."""
     settings = run.settings
     made, problems = _keep_ahead(run)
-    retention = {"retention_days": settings.runs_retention_days, "limit": _BATCH, "now": run.now}
+    days = {"retention_days": settings.runs_retention_days, "audit_days": settings.audit_retention_days}
+    retention = days | {"limit": _BATCH, "now": run.now}
     pruned = {}
     for name, statement in _PRUNED.items():
         with run.transaction() as connection:

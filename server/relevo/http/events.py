@@ -11,7 +11,7 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from relevo import insights, remote
+from relevo import door, insights, remote
 from relevo.door import Enqueued
 from relevo.http.answers import Json
 from relevo.http.desk import Desk
@@ -95,6 +95,15 @@ class EnqueuedBatch(BaseModel):
     """What became of each event, in order."""
 
     items: list[EnqueuedOut]
+
+
+class PreviewOut(BaseModel):
+    """Whom an event would reach."""
+
+    count: int
+    exact: bool = Field(description="Whether that was counted; beyond some 20,000 it is an estimate.")
+    sample: list[UUID]
+    unknown_installations: list[UUID]
 
 
 class EventOut(BaseModel):
@@ -188,6 +197,19 @@ async def enqueue_many(request: Request, batch: Batch) -> Response:
     events = [_given(event, None, f"events.{number}.") for number, event in enumerate(batch.events)]
     done = await _enqueue(_desk(request), events, caller_of(request).project)
     return Json({"items": [asdict(each) for each in done]})
+
+
+@router.post("/v1/events/preview", responses={200: {"model": PreviewOut}})
+async def preview(
+    request: Request,
+    event: EventIn,
+    sample: Annotated[int, Query(ge=0, le=100, description="How many installations to name.")] = 10,
+) -> Response:
+    """Tell how many installations an event would reach, and some of them; nothing is enqueued."""
+    given = {"key": "preview"} | event.model_dump(mode="json", exclude_none=True, exclude_unset=True)
+    found = await _desk(request).ask_door(door.preview_json, given, sample=sample)
+    told = {name: getattr(found, name) for name in PreviewOut.model_fields}
+    return Json(told)
 
 
 @router.get("/v1/events/{event_id}", responses=_WAITED)

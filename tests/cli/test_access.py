@@ -1,0 +1,67 @@
+"""`relevo serve`, `relevo token` and `relevo audit`, as an operator types them."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+import requests
+
+from processes import Processes, eventually
+
+
+@pytest.fixture
+def processes(dsn: str, tmp_path):
+    """Start commands of the test's database; ended at the end."""
+    started = Processes(dsn, tmp_path)
+    yield started
+    started.close()
+
+
+def test_an_operator_lets_a_caller_in_and_out(processes: Processes) -> None:
+    """Serve, make a token, call with it, see it used, revoke it, and find all of it in the record."""
+    server = processes.relevo("serve")
+    url = server.hears("http_serving")["url"]
+    server.hears("worker_started")
+    assert requests.get(f"{url}/health/live", timeout=60).status_code == 200
+    not_ready = requests.get(f"{url}/health/ready", timeout=60)
+    assert (not_ready.status_code, "relevo run" in not_ready.json()["checks"]["scheduler"]) == (503, True)
+
+    made = processes.relevo("token", "make", "a dashboard", "--role", "viewer", "--days", "30", "--json")
+    assert made.ends() == 0, made.stderr
+    token = json.loads(made.stdout)
+    headers = {"Authorization": f"Bearer {token['token']}"}
+    assert requests.get(f"{url}/v1/ops/stats", headers=headers, timeout=60).status_code == 200
+    listed = processes.relevo("token", "list", "--json")
+    assert listed.ends() == 0
+    [row] = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert (row["id"], row["state"], row["role"], bool(row["last_used_at"])) == (token["id"], "valid", "viewer", True)
+    assert token["token"] not in listed.stdout
+
+    revoked = processes.relevo("token", "revoke", token["id"])
+    assert revoked.ends() == 0
+    assert requests.get(f"{url}/v1/ops/stats", headers=headers, timeout=60).status_code == 401
+    again = processes.relevo("token", "revoke", token["id"])
+    assert again.ends() == 2
+    assert "relevo token list" in again.stderr
+
+    told = processes.relevo("audit", "--json")
+    assert told.ends() == 0
+    entries = [json.loads(line) for line in told.stdout.splitlines()]
+    assert [(each["action"], each["outcome"], each["face"]) for each in entries] == [
+        ("revoke_token", "failed", "cli"),
+        ("revoke_token", "ok", "cli"),
+        ("make_token", "ok", "cli"),
+    ]
+    assert "@" in entries[0]["actor"]
+    assert token["token"] not in told.stdout + server.stderr
+    server.signal(signal.SIGTERM)
+    assert eventually(lambda: server.ends() == 0)
+
+
+def test_a_role_that_is_none_is_refused(processes: Processes) -> None:
+    """An unknown role is wrong usage, and the known ones are named."""
+    made = processes.relevo("token", "make", "x", "--role", "king")
+    assert made.ends() == 2
+    assert "app, viewer, operator" in made.stderr
