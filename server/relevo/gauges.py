@@ -27,7 +27,7 @@ _FRESH_S = 10.0
 _AGAIN_S = 1.0
 _FLEET = "Of the whole fleet, the same on every replica: take the max, not the sum."
 _OWN = "Of this process: add up all replicas."
-BOUNDS = {"most": 10_000, "most_chunks": 2_000, "most_deltas": 50_000, "most_labels": 200}
+BOUNDS = {"most": 10_000, "most_chunks": 500, "most_deltas": 50_000, "most_labels": 200}
 """Beyond these nothing is read: a gauge costs the same, however much waits."""
 WATCHED = (
     "due_chunks",
@@ -54,7 +54,7 @@ class Gauge(NamedTuple):
 
 GAUGES = {
     "queue_deliveries": Gauge("Deliveries by status, those of archived events left out.", ("status",)),
-    "queue_due_deliveries": Gauge("Deliveries due now, counted up to 2,000 chunks of the queue.", ("project", "lane")),
+    "queue_due_deliveries": Gauge("Deliveries due now, counted up to 500 chunks of each lane.", ("project", "lane")),
     "queue_oldest_due_seconds": Gauge("For how long the oldest has been due.", ("project", "lane")),
     "claims": Gauge("Batches held by workers, or expired and waiting for a reaper.", ("state",)),
     "claimed_deliveries": Gauge("Deliveries in claims.", ("state", "cycle")),

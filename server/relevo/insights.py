@@ -32,7 +32,7 @@ _CHUNKS_AT_ONCE = 200
 _TENDERS_AT_ONCE = 1_000
 _YOUNG_MS = 120_000
 _EXAMPLES = 3
-_LOOKED_AT = 20_000
+_LOOKED_AT = 5_000
 _PLACES = {True: re.compile(r"(\d{4}-\d\d-\d\d):([0-9a-f-]{36})"), False: re.compile(r"(\d{4}-\d\d-\d\d):(\d{1,18})")}
 
 Row = dict[str, Any]
