@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import relevo.needs_server  # isort: skip # noqa: F401 ahead of all it needs
 
-import getpass
-import os
-import socket
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
@@ -21,7 +18,7 @@ from typer.main import get_group
 
 from relevo import __version__, audit, logs
 from relevo.cli import examples
-from relevo.cli.common import FAILED, USAGE, complain
+from relevo.cli.common import FAILED, USAGE, complain, user
 from relevo.errors import ConfigError, InvalidInputError, RelevoError, UsageError
 
 _PARTS = ("watching", "running", "events", "sending", "news", "access", "archive", "setting_up", "sandbox")
@@ -71,16 +68,7 @@ def options(
     ] = False,
 ) -> None:
     """A relay that carries events to phones and never drops the baton."""
-    audit.act_as(_user(), "cli")
-
-
-def _user() -> str:
-    """Name who runs the command, for the record of what operators do."""
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
-        name = f"uid {os.getuid()}"
-    return f"{name}@{socket.gethostname()}"
+    audit.act_as(user(), "cli")
 
 
 def main() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
 import re
+import socket
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -48,6 +51,15 @@ def complain(error: RelevoError, code: int) -> NoReturn:
 def complain_and_go_on(error: RelevoError) -> None:
     """Tell an error in a sentence, where it does not end the command."""
     out.print(f"[bold red]relevo:[/] {escape(error.message)}")
+
+
+def user() -> str:
+    """Name who runs the command, for the record of what operators do."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        name = f"uid {os.getuid()}"
+    return f"{name}@{socket.gethostname()}"
 
 
 def load_settings(*, demo: bool = False) -> Settings:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import os
-import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -25,6 +23,7 @@ from relevo.cli.common import (
     print_json,
     print_wrapped,
     progress,
+    user,
 )
 from relevo.db import psql_call
 from relevo.errors import UsageError
@@ -108,7 +107,7 @@ def adopt(
             _print_standing(differs, queued)
         if differs:
             _confirm(yes=yes, what="Adopt it, and let all that go out from here?")
-            actions.adopt(database, settings, shown, queued, f"{getpass.getuser()}@{socket.gethostname()}")
+            actions.adopt(database, settings, shown, queued, user())
     if as_json:
         print_json([{"differed": differs, "queued": queued, "adopted": bool(differs)}])
     elif differs:
