@@ -12,6 +12,7 @@ import pytest
 from deliveries import add_deliveries, add_event, mark_failed
 from hearing import acknowledge, positions, read, reap, subscribe, waiting, write
 from phones import add_phones, fan_out
+from plans import rows_read_by_table
 from relevo import door, queries
 from relevo.app import App
 from relevo.door import Event
@@ -204,6 +205,20 @@ def test_bounded(conn: psycopg.Connection[Any], build: Callable[..., App]) -> No
     found = conn.execute("select head, tail, dropped from relevo.news_subscriptions").fetchone()
     assert found == (9, 6, 4)
     assert conn.execute("select count(*) from relevo.news").fetchone() == (3,)
+
+
+def test_cost(conn: psycopg.Connection[Any], build: Callable[..., App]) -> None:
+    """However many wait, a page is found by its key, and the list of subscriptions looks at none but the next."""
+    app = build()
+    subscribe(conn)
+    write(conn, 5000)
+    reap(app)
+    conn.execute("analyze relevo.news")
+    asked = {"subscription": "app", "after": 4000, "limit": 10}
+    read_page = rows_read_by_table(conn, queries.load("door")["read_news"], asked)
+    assert 10 <= read_page["news"] <= 12
+    listed = rows_read_by_table(conn, queries.load("subscriptions")["list_subscriptions"], {})
+    assert listed["news"] <= 2
 
 
 def test_retention(conn: psycopg.Connection[Any], build: Callable[..., App]) -> None:
