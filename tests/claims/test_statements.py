@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
+from uuid import uuid4
 
 import psycopg
 import pytest
 
 from relevo import queries
+from relevo.db import ascii_array, text_array, uuid_array
 
 FILES = sorted(path.stem for path in (queries.sql_root() / "queries").glob("*.sql"))
 UNPREPARABLE = ("listen ", "create ")  # PostgreSQL prepares neither; they are executed instead
@@ -48,3 +50,11 @@ def test_every_statement_says_what_it_does(step) -> None:
     assert statements
     for name, statement in statements.items():
         assert statement.decode().startswith("-- "), f"{step}.{name} has no sentence"
+
+
+@pytest.mark.parametrize("texts", [[], ["a"], ["ticket-1", "ticket-2"], ["a", "bc"], ['"', "\\"], ["x" * 200] * 1_000])
+def test_arrays_arrive_as_they_were_written(conn, texts) -> None:
+    """What is written as an array, in PostgreSQL's own form or as text, is read as the same values in the same order."""
+    uuids = [uuid4() for _ in texts]
+    asked = [uuid_array(uuids), ascii_array(texts), text_array(texts)]
+    assert conn.execute("select %s::uuid[], %s::text[], %s::text[]", asked).fetchall() == [(uuids, texts, texts)]

@@ -20,7 +20,18 @@ from psycopg import errors as pg
 
 from relevo import queries
 from relevo.config import Settings
-from relevo.db import BUSY, Connection, Database, Manner, array, array_of_few, storable, text_array, uuid_array
+from relevo.db import (
+    BUSY,
+    Connection,
+    Database,
+    Manner,
+    array,
+    array_of_few,
+    ascii_array,
+    storable,
+    text_array,
+    uuid_array,
+)
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.logs import normalise_error, scrub
 from relevo.model import (
@@ -713,7 +724,7 @@ def _events(asked: Sequence[Delivery]) -> str:
     return array({delivery.notification_event_id for delivery in asked})
 
 
-def _requests(wave: Sequence[PushRequest]) -> dict[str, str]:
+def _requests(wave: Sequence[PushRequest]) -> dict[str, Any]:
     """Write the requests of a wave: their ids, and the places of the first and the last delivery of each."""
     lasts = list(accumulate(len(request.deliveries) for request in wave))
     return {
@@ -731,7 +742,7 @@ def _all_sent(claim: Claim, sent: Sequence[SentRequest]) -> dict[str, Any]:
         "token": claim.token,
         "project": claim.project,
         "ids": array([delivery.id for delivery in deliveries]),
-        "tickets": text_array([ticket for each in sent for ticket in each.tickets]),
+        "tickets": ascii_array([ticket for each in sent for ticket in each.tickets]),
         "installations": uuid_array([delivery.installation_id for delivery in deliveries]),
         "versions": _versions(deliveries),
         "attempts": array_of_few([delivery.attempt_count + 1 for delivery in deliveries]),
