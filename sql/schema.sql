@@ -35,12 +35,12 @@ CREATE FUNCTION relevo.add_counts(sums jsonb, more jsonb) RETURNS jsonb
               else sums || (select jsonb_object_agg(m.key, coalesce((sums ->> m.key)::numeric, 0) + m.value::numeric) from jsonb_each_text(more) m) end
 $$;
 
-CREATE FUNCTION relevo.adopt_claim_1(claim uuid, at timestamp with time zone) RETURNS TABLE(event_day date, id bigint, event_id bigint, installation_id uuid, event_type text, provider text, project text, lane text, at_most_once boolean, status text, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, token text, token_version integer, platform text, locale text, obstacle text, seconds_left double precision, created_at timestamp with time zone, lease_ms integer)
+CREATE FUNCTION relevo.adopt_claim_2(claim uuid, at timestamp with time zone) RETURNS TABLE(event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, seconds_left double precision, created_at timestamp with time zone, ids bigint[], installations uuid[], tokens text[], versions integer[], platforms text[], locales text[], obstacles text[], lease_ms integer)
     LANGUAGE sql STABLE
     AS $$
   select l.*, c.lease_ms
     from relevo.claims c
-    cross join lateral relevo.look_at_1(
+    cross join lateral relevo.look_at_2(
       array(select row(0, d.project, d.lane, c.due_at, d.event_day, d.notification_event_id, d.event_type, d.created_at, d.attempt_count,
                        d.lapse_count, d.last_error_code is not null, array[d.id], array[d.installation_id])::relevo.due_chunks
               from unnest(c.days, c.ids) with ordinality as k(event_day, id, n)
@@ -424,7 +424,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION relevo.claim_due_1(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most integer, given_at timestamp with time zone, shard integer, shards integer, only_types text[], not_types text[], suspect_lapses integer, usual_lease_ms integer) RETURNS TABLE(event_day date, id bigint, event_id bigint, installation_id uuid, event_type text, provider text, project text, lane text, at_most_once boolean, status text, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, token text, token_version integer, platform text, locale text, obstacle text, seconds_left double precision, created_at timestamp with time zone, lease_ms integer)
+CREATE FUNCTION relevo.claim_due_2(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most integer, given_at timestamp with time zone, shard integer, shards integer, only_types text[], not_types text[], suspect_lapses integer, usual_lease_ms integer) RETURNS TABLE(event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, seconds_left double precision, created_at timestamp with time zone, ids bigint[], installations uuid[], tokens text[], versions integer[], platforms text[], locales text[], obstacles text[], lease_ms integer)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -463,11 +463,11 @@ begin
     return;
   end if;
   perform relevo.write_claim_1(claim, worker, of_cycle, lease, at, taken);
-  return query select l.*, lease from relevo.look_at_1(taken, at) l;
+  return query select l.*, lease from relevo.look_at_2(taken, at) l;
 end
 $$;
 
-CREATE FUNCTION relevo.claim_probe_1(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most integer, given_at timestamp with time zone, shard integer, shards integer, only_types text[], not_types text[], usual_lease_ms integer, look_at integer) RETURNS TABLE(event_day date, id bigint, event_id bigint, installation_id uuid, event_type text, provider text, project text, lane text, at_most_once boolean, status text, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, token text, token_version integer, platform text, locale text, obstacle text, seconds_left double precision, created_at timestamp with time zone, lease_ms integer)
+CREATE FUNCTION relevo.claim_probe_2(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most integer, given_at timestamp with time zone, shard integer, shards integer, only_types text[], not_types text[], usual_lease_ms integer, look_at integer) RETURNS TABLE(event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, seconds_left double precision, created_at timestamp with time zone, ids bigint[], installations uuid[], tokens text[], versions integer[], platforms text[], locales text[], obstacles text[], lease_ms integer)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -523,7 +523,7 @@ begin
     return;
   end if;
   perform relevo.write_claim_1(claim, worker, of_cycle, lease, at, taken);
-  return query select l.*, lease from relevo.look_at_1(taken, at) l;
+  return query select l.*, lease from relevo.look_at_2(taken, at) l;
 end
 $$;
 
@@ -1592,32 +1592,31 @@ COMMENT ON COLUMN relevo.due_chunks.created_at IS 'When its deliveries were made
 
 COMMENT ON COLUMN relevo.due_chunks.had_error IS 'Whether their last try met an error: a probe takes others first.';
 
-CREATE FUNCTION relevo.look_at_1(chunks relevo.due_chunks[], at timestamp with time zone) RETURNS TABLE(event_day date, id bigint, event_id bigint, installation_id uuid, event_type text, provider text, project text, lane text, at_most_once boolean, status text, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, token text, token_version integer, platform text, locale text, obstacle text, seconds_left double precision, created_at timestamp with time zone)
+CREATE FUNCTION relevo.look_at_2(chunks relevo.due_chunks[], at timestamp with time zone) RETURNS TABLE(event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, seconds_left double precision, created_at timestamp with time zone, ids bigint[], installations uuid[], tokens text[], versions integer[], platforms text[], locales text[], obstacles text[])
     LANGUAGE sql STABLE
     AS $$
-  select c.event_day, u.id, c.event_id, u.installation_id, c.event_type, relevo.provider_of(c.project), c.project, c.lane,
-         coalesce(e.at_most_once, false), case when c.attempt_count > 0 then 'retryable' else 'pending' end, c.attempt_count, c.lapse_count,
-         e.deadline_at, i.token, i.token_version, i.platform, i.locale,
-         case when e.id is null then 'event_gone'
-              when e.ended_at is not null then 'event_ended'
-              when i.handled_before >= c.created_at then 'handled_elsewhere'
-              when i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
-                select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner) then 'handled_elsewhere'
-              when e.deadline_at <= at then 'deadline_passed'
-              when i.installation_id is null then 'installation_gone'
-              when not relevo.may_receive(i) then 'not_allowed'
-              when e.category = any (i.opt_outs) then 'opted_out'
-              when e.audience = 'matching' and not exists (
-                select from relevo.notification_preferences p
-                 where p.installation_id = u.installation_id and relevo.preference_matches(p, e)) then 'preference_changed'
-              when c.lane = 'bulk' and (select exists (select from relevo.event_repeats r where r.held_at is not null)) and exists (
-                select from relevo.event_repeats r where r.event_id = c.event_id and r.held_at is not null) then 'repeats_held'
-         end,
-         extract(epoch from e.deadline_at - at)::float8, c.created_at
+  select c.event_day, c.event_id, c.event_type, coalesce(e.at_most_once, false), c.attempt_count, c.lapse_count, e.deadline_at,
+         extract(epoch from e.deadline_at - at)::float8, c.created_at, c.ids, c.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles
     from unnest(chunks) c
     left join relevo.notification_events e on e.id = c.event_id
-    cross join lateral unnest(c.ids, c.installations) as u(id, installation_id)
-    left join relevo.device_installations i on i.installation_id = u.installation_id
+    cross join lateral (
+      select array_agg(i.token) as tokens, array_agg(i.token_version) as versions, array_agg(i.platform) as platforms,
+             array_agg(i.locale) as locales,
+             array_agg(case when e.id is null then 'event_gone'
+                            when e.ended_at is not null then 'event_ended'
+                            when i.handled_before >= c.created_at then 'handled_elsewhere'
+                            when e.deadline_at <= at then 'deadline_passed'
+                            when i.installation_id is null then 'installation_gone'
+                            when not relevo.may_receive(i) then 'not_allowed'
+                            when e.category = any (i.opt_outs) then 'opted_out'
+                            when e.audience = 'matching' and not exists (
+                              select from relevo.notification_preferences p
+                               where p.installation_id = u.installation_id and relevo.preference_matches(p, e)) then 'preference_changed'
+                            when c.lane = 'bulk' and (select exists (select from relevo.event_repeats r where r.held_at is not null)) and exists (
+                              select from relevo.event_repeats r where r.event_id = c.event_id and r.held_at is not null) then 'repeats_held'
+                       end) as obstacles
+        from unnest(c.installations) as u(installation_id)
+        left join relevo.device_installations i on i.installation_id = u.installation_id) l
 $$;
 
 CREATE TABLE relevo.device_installations (

@@ -18,9 +18,9 @@ from benching import say
 from relevo.app import App
 from relevo.cycles import dispatch
 from relevo.db import Database, array, array_of_few, text_array
-from relevo.delivery.claims import Claim, Claims, Verdicts
+from relevo.delivery.claims import Claim, Claims, Verdicts, deliveries_of
 from relevo.door import Matching
-from relevo.model import Delivery, Lane, PushRequest, SentRequest, Settlement, Shard
+from relevo.model import Lane, PushRequest, SentRequest, Settlement, Shard
 
 SQL = statements(__file__)
 _PER_CHUNK = 100
@@ -62,7 +62,7 @@ class Unguarded(Claims):
             rows = connection.execute(SQL["take_unguarded"], asked).fetchall()
         if not rows:
             return None
-        return Claim(uuid4(), cycle, project, 60_000, tuple(Delivery._make(row) for row in rows))
+        return Claim(uuid4(), cycle, project, 60_000, deliveries_of(project, lane, rows))
 
     def journal(self, claim: Claim, wave: Sequence[PushRequest], now: datetime | None = None) -> Verdicts:  # noqa: ARG002
         """Write nothing down."""

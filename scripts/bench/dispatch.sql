@@ -52,7 +52,7 @@ with taken as (
                             order by o.due_at, o.id limit %(chunks)s))
   returning q as chunk
 )
-select l.* from relevo.look_at_1(array(select t.chunk from taken t), coalesce(%(now)s::timestamptz, now())) l;
+select l.* from relevo.look_at_2(array(select t.chunk from taken t), coalesce(%(now)s::timestamptz, now())) l;
 
 -- name: write_unguarded
 -- The ceiling's outcome: rows are written by their key.

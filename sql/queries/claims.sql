@@ -7,12 +7,12 @@ select distinct c.event_type
 
 -- name: claim_due
 -- Claims what is due in one lane of a project, oldest first, and looks where each delivery goes and what stands in its way.
-select * from relevo.claim_due_1(%(token)s, %(worker_id)s, %(cycle)s, %(project)s, %(lane)s, %(limit)s, %(now)s, %(shard_index)s, %(shard_count)s,
+select * from relevo.claim_due_2(%(token)s, %(worker_id)s, %(cycle)s, %(project)s, %(lane)s, %(limit)s, %(now)s, %(shard_index)s, %(shard_count)s,
                                  %(only_types)s, %(not_types)s, %(suspect_lapses)s, %(lease_ms)s);
 
 -- name: claim_probe
 -- Claims a few deliveries for a probe out of the oldest due ones: first those whose phone, event and past nothing speaks against.
-select * from relevo.claim_probe_1(%(token)s, %(worker_id)s, %(cycle)s, %(project)s, %(lane)s, %(limit)s, %(now)s, %(shard_index)s, %(shard_count)s,
+select * from relevo.claim_probe_2(%(token)s, %(worker_id)s, %(cycle)s, %(project)s, %(lane)s, %(limit)s, %(now)s, %(shard_index)s, %(shard_count)s,
                                    %(only_types)s, %(not_types)s, %(lease_ms)s, %(look_at)s);
 
 -- name: wait_for_locks
@@ -33,7 +33,7 @@ select c.token from relevo.claims c where c.token = %(token)s for no key update;
 
 -- name: adopt_claim
 -- Reads back what a claim holds, its COMMIT answer lost, and looks at it as a claim does.
-select * from relevo.adopt_claim_1(%(token)s, %(now)s);
+select * from relevo.adopt_claim_2(%(token)s, %(now)s);
 
 -- name: renew_claims
 -- Extends the claims of this process that nobody holds locked, but none held for three times its lease; tells of each that stands.

@@ -32,9 +32,9 @@ HASTY: dict[str, Any] = {
 }
 HOUR_MS = 3_600_000
 CLAIM, JOURNAL, SETTLE = (
-    b"relevo.claim_due_1",
-    b"insert into relevo.push_requests",
-    b"insert into relevo.push_tallies",
+    b"relevo.claim_due_2",
+    b"relevo.journal_wave_1",
+    b"relevo.settle_sent_1",
 )
 
 

@@ -30,6 +30,8 @@ NOT_COVERED: dict[str, str] = {
     "claims.wait_for_locks": "only after the answer of a claim's COMMIT was lost: tests/claims/test_adoption.py",
     "claims.bar_claim": "likewise",
     "claims.adopt_claim": "likewise",
+    "journal.journal_wave": "only where something stands in the way of a wave that the plain journal left: tests/claims/test_journal.py",
+    "journal.look_at_phones": "only where a phone changed since the claim, likewise; it reads, and nothing is sent before",
     "journal.read_journalled": "only where some of a batch are not ours any more; it reads inside the journal's transaction",
     "journal.amend_journal": "only where a phone changed since the claim: tests/claims/test_journal.py; nothing is sent before",
     "claims.renew_claims": "the heartbeat's, not a step of dispatch: a kill there is a kill during a request",

@@ -16,6 +16,7 @@ from psycopg.conninfo import make_conninfo
 from deliveries import TODAY, add_event
 from plans import nodes, rows_read_so_far
 from relevo import app, config, queries
+from relevo.delivery.claims import deliveries_of
 from relevo.model import Delivery
 
 SQL = queries.load("claims", "journal", "settle")
@@ -215,7 +216,7 @@ def claim_some(conn: psycopg.Connection[Any], **more: Any) -> Batch:
     """Claim as a worker does."""
     asked = due(**more)
     rows = conn.execute(SQL["claim_due"], asked).fetchall()
-    return Batch(conn, asked["token"], [Delivery._make(row[:-1]) for row in rows])
+    return Batch(conn, asked["token"], list(deliveries_of("default", "bulk", rows)))
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -283,7 +283,7 @@ class Claims:
             asked = parameters | self._types(connection)
             statement = "claim_probe" if asked.get("probe") else "claim_due"
             rows = connection.execute(_SQL[statement], asked).fetchall()
-        return _claimed(token, cycle, parameters["project"], rows)
+        return _claimed(token, cycle, parameters["project"], parameters["lane"], rows)
 
     @property
     def limited(self) -> bool:
@@ -315,8 +315,8 @@ class Claims:
                 return None
             connection.execute(_SQL["lock_claim"], {"token": token})
             rows = connection.execute(_SQL["adopt_claim"], {"token": token, "now": parameters["now"]}).fetchall()
-        _log.info("claim_adopted", claim=str(token), deliveries=len(rows))
-        return _claimed(token, cycle, parameters["project"], rows)
+        _log.info("claim_adopted", claim=str(token), chunks=len(rows))
+        return _claimed(token, cycle, parameters["project"], parameters["lane"], rows)
 
     def journal(self, claim: Claim, wave: Sequence[PushRequest], now: datetime | None = None) -> Verdicts:
         """Record a wave of requests before they are sent, and learn which of their deliveries may be sent.
@@ -695,11 +695,42 @@ def end_claim(
     return counts
 
 
-def _claimed(token: UUID, cycle: str, project: str, rows: Sequence[tuple[Any, ...]]) -> Claim | None:
-    """Return the claim that a statement tells of, its lease behind each delivery; None if it took nothing."""
+def _claimed(token: UUID, cycle: str, project: str, lane: Lane, rows: Sequence[tuple[Any, ...]]) -> Claim | None:
+    """Return the claim that a statement tells of, its lease behind each chunk; None if it took nothing."""
     if not rows:
         return None
-    return Claim(token, cycle, project, rows[0][-1], tuple([Delivery._make(row[:-1]) for row in rows]))
+    return Claim(token, cycle, project, rows[0][-1], deliveries_of(project, lane, rows))
+
+
+def deliveries_of(project: str, lane: Lane, chunks: Sequence[tuple[Any, ...]]) -> tuple[Delivery, ...]:
+    """Return the deliveries of chunks as a claim tells of them, in the claim's order."""
+    provider, colons, _ = project.partition("::")
+    where = provider if colons else "expo", project, lane
+    return tuple([each for chunk in chunks for each in _chunk(where, chunk)])
+
+
+def _chunk(where: tuple[str, str, Lane], chunk: tuple[Any, ...]) -> Iterator[Delivery]:
+    day, event, of_type, at_most_once, attempts, lapses, deadline, seconds_left, made, *columns = chunk[:16]
+    past = at_most_once, "retryable" if attempts else "pending", attempts, lapses, deadline
+    for key, phone, token, version, platform, locale, obstacle in zip(*columns, strict=True):
+        yield Delivery._make(
+            (
+                day,
+                key,
+                event,
+                phone,
+                of_type,
+                *where,
+                *past,
+                token,
+                version,
+                platform,
+                locale,
+                obstacle,
+                seconds_left,
+                made,
+            )
+        )
 
 
 def _written(connection: Connection, statement: str, parameters: dict[str, Any]) -> dict[str, int]:
