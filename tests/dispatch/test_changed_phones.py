@@ -170,7 +170,7 @@ def test_in_a_race(relay, dsn) -> None:
     worker.tell_everyone(category="news")
     ids = {row["id"]: row["installation_id"] for row in worker.deliveries()}
     journalled: dict[UUID, float] = {}
-    write = worker.app.claims._write_journal
+    write, write_plainly = worker.app.claims._write_journal, worker.app.claims._journal_plainly
 
     def note(claim: Any, wave: Any, now: Any) -> Any:
         verdicts = write(claim, wave, now)
@@ -178,7 +178,13 @@ def test_in_a_race(relay, dsn) -> None:
         journalled.update({ids[v.id]: written for v in verdicts if v.verdict == "send"})
         return verdicts
 
-    worker.app.claims._write_journal = note
+    def note_plainly(claim: Any, wave: Any, asked: Any, now: Any) -> Any:
+        went = write_plainly(claim, wave, asked, now)
+        written = time.monotonic()
+        journalled.update({ids[delivery.id]: written for delivery in asked if went})
+        return went
+
+    worker.app.claims._write_journal, worker.app.claims._journal_plainly = note, note_plainly
     chosen = random.Random(9)
     kinds = {name: chosen.choice(list(CHANGES)) for name in names}
     chosen.shuffle(names)
