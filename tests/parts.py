@@ -50,6 +50,7 @@ OPTIONAL_PARTS: dict[str, tuple[Callable[[], bool], str]] = {
         lambda: _where("chromium-headless-shell") is not None,
         "install a headless Chromium (Debian: apt-get install chromium-headless-shell)",
     ),
+    "node": (lambda: _where("node") is not None, "install Node.js (Debian: apt-get install nodejs)"),
     "linux": (lambda: sys.platform == "linux", "run on Linux"),
     "mount": (_may_mount, "run as root on Linux, where file systems may be mounted,"),
     "root": (lambda: os.geteuid() == 0, "run as root"),

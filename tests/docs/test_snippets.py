@@ -15,7 +15,8 @@ PROGRAMS = Path(__file__).parent / "programs"
 EXAMPLE_DSN = "app:secret@localhost/app"
 """What a snippet connects to, without its scheme: some drivers have one of their own."""
 PYTHON = [block for page in PAGES for block in blocks(page) if block.words[:1] == ("python",)]
-RUN = [page for page in PAGES if any(block.words[1:2] == ("run",) for block in blocks(page))]
+RUNNABLE = (("python", "run"), ("sql", "run"))
+RUN = [page for page in PAGES if any(block.words in RUNNABLE for block in blocks(page))]
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=lambda block: f"{block.page}:{block.line}")
@@ -35,7 +36,7 @@ def test_snippets_run(page: Path, dsn: str) -> None:
     played = [
         (block.words[0], block.text.replace(EXAMPLE_DSN, address), f"{block.page}:{block.line}")
         for block in blocks(page)
-        if block.words[1:2] == ("run",)
+        if block.words in RUNNABLE
     ]
     played = [*program(page, "before"), *played, *program(page, "after")]
     done = subprocess.run(
