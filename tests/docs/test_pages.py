@@ -16,10 +16,13 @@ from pages import DOCS, PAGES, ROOT, anchor, blocks, headings, links, prose, spa
 import generate_docs
 from relevo import config
 from relevo.cli import cli
+from relevo.http.rules import RULES
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 NOT_OURS = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "NOT_FOUND", "EVENT_NOT_SENT", "PENDING", "SKIP_LOCKED"}
 """Names in capitals that are not settings of Relevo."""
+NO_METRICS = {"relevo_archive", "relevo_restored", "relevo_"}
+"""What else begins with relevo_: schemas, and tokens."""
 GENERATED = sorted(generate_docs.pages())
 OTHERS_CODES = re.compile(r"HTTP_\d+|UNAUTHORIZED|TOO_MANY_\w+|PUSH_TOO_MANY_\w+")
 
@@ -146,6 +149,20 @@ class TestNames:
         named = {found[1] for each in said if (found := re.match(r"(?:\$ )?make ([a-z-]+)", each))}
         targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
         assert sorted(named - targets) == []
+
+    @each_page
+    def test_routes_exist(self, page: Path) -> None:
+        """Each route a page names in `code` is one that is served, whatever its parameters are called."""
+        named = [found for span in spans(page) if (found := re.match(r"(GET|PUT|POST|DELETE) (/[^\s?]*)", span))]
+        served = {(method, re.sub(r"\{\w+\}", "{}", path)) for method, path in RULES}
+        assert [found[0] for found in named if (found[1], re.sub(r"\{\w+\}", "{}", found[2])) not in served] == []
+
+    @each_page
+    def test_metrics_exist(self, page: Path) -> None:
+        """Each metric a page names in `code` is in the generated list, or told to be each process's own."""
+        known = {*re.findall(r"`(relevo_\w+)`", (DOCS / "metrics.md").read_text(encoding="utf-8")), *NO_METRICS}
+        named = {name for span in spans(page) for name in re.findall(r"\brelevo_\w+", span)}
+        assert sorted(name for name in named if name not in known) == []
 
     @each_page
     def test_settings_exist(self, page: Path) -> None:
