@@ -6,6 +6,7 @@ from relevo import door, news
 from relevo.connections import awaited
 
 enqueue = awaited(door.enqueue)
+enqueue_json = awaited(door.enqueue_json)
 enqueue_many = awaited(door.enqueue_many)
 cancel = awaited(door.cancel)
 complete = awaited(door.complete)

@@ -256,7 +256,9 @@ def test_a_placeholder_amount_blocks_nobody(relay: App, fake: FakeChileCompra, c
 
 def test_an_event_that_the_door_refuses_is_a_reject(build: Build, fake: FakeChileCompra, conn: Conn) -> None:
     """One item whose push cannot be made is kept with its reason; the others of its batch are told."""
-    app = build(**asking(fake), renderers={"new_licitacion": lambda item: ("" if "mala" in item.nombre else "x", "")})
+    app = build(
+        **asking(fake), renderers={"new_licitacion": lambda item: ("x" * (501 if "mala" in item.nombre else 1), "")}
+    )
     ingest(app)
     for code, nombre in (("1-1-LE26", "buena"), ("2-1-LE26", "mala"), ("3-1-LE26", "otra buena")):
         fake.publish(code, TODAY, nombre)
