@@ -3314,6 +3314,17 @@ CREATE TABLE relevo.held_events (
 
 COMMENT ON TABLE relevo.held_events IS 'The events that the runaway brake held before they fanned out, and when they were released.';
 
+CREATE TABLE relevo.http_sessions (
+    secret_hash bytea NOT NULL,
+    token_id text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT http_sessions_check CHECK ((expires_at > created_at)),
+    CONSTRAINT http_sessions_secret_hash_check CHECK ((octet_length(secret_hash) = 32))
+);
+
+COMMENT ON TABLE relevo.http_sessions IS 'Who is logged in to the dashboard: the SHA-256 of each session''s cookie. A session is as good as its token, and ends with it.';
+
 CREATE TABLE relevo.ingest_rejects (
     id bigint NOT NULL,
     source text NOT NULL,
@@ -3876,6 +3887,9 @@ ALTER TABLE ONLY relevo.event_types
 ALTER TABLE ONLY relevo.held_events
     ADD CONSTRAINT held_events_pkey PRIMARY KEY (event_id);
 
+ALTER TABLE ONLY relevo.http_sessions
+    ADD CONSTRAINT http_sessions_pkey PRIMARY KEY (secret_hash);
+
 ALTER TABLE ONLY relevo.ingest_rejects
     ADD CONSTRAINT ingest_rejects_pkey PRIMARY KEY (id);
 
@@ -4011,6 +4025,10 @@ CREATE INDEX event_repeats_held ON relevo.event_repeats USING btree (event_id) W
 
 CREATE INDEX held_events_waiting ON relevo.held_events USING btree (stream_id, event_id) WHERE (released_at IS NULL);
 
+CREATE INDEX http_sessions_expiry ON relevo.http_sessions USING btree (expires_at);
+
+CREATE INDEX http_sessions_token ON relevo.http_sessions USING btree (token_id);
+
 CREATE INDEX ingest_rejects_open ON relevo.ingest_rejects USING btree (source, retry_at) WHERE (resolved_at IS NULL);
 
 CREATE UNIQUE INDEX ingest_rejects_place ON relevo.ingest_rejects USING btree (source, md5(place));
@@ -4104,6 +4122,9 @@ ALTER TABLE ONLY relevo.event_owners
 
 ALTER TABLE ONLY relevo.held_events
     ADD CONSTRAINT held_events_event_id_fkey FOREIGN KEY (event_id) REFERENCES relevo.notification_events(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY relevo.http_sessions
+    ADD CONSTRAINT http_sessions_token_id_fkey FOREIGN KEY (token_id) REFERENCES relevo.api_tokens(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY relevo.news_cursors
     ADD CONSTRAINT news_cursors_subscription_fkey FOREIGN KEY (subscription) REFERENCES relevo.news_subscriptions(name) ON DELETE CASCADE;

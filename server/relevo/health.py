@@ -207,14 +207,29 @@ def _cron_of(cycle: str, settings: Settings) -> Cron | None:
 
 def _limit_s(row: Row, settings: Settings) -> float:
     """Return how long a cycle may be quiet: by its interval, or by how often it really comes round."""
-    intervals_s = {
+    interval_s = _interval_s(row["cycle"], settings) or 3_600
+    return max(3 * interval_s + _SLACK_S, _USUAL * (row["round_gap_s"] or 0.0))
+
+
+def _interval_s(cycle: str, settings: Settings) -> float | None:
+    return {
         "reaper": settings.reaper_interval_ms / 1000,
         "ingest": settings.worker_interval_minutes * 60,
         "fanout": settings.fanout_interval_minutes * 60,
         "dispatch": settings.dispatch_interval_minutes * 60,
         "receipt": settings.receipt_interval_minutes * 60,
-    }
-    return max(3 * intervals_s.get(row["cycle"], 3_600) + _SLACK_S, _USUAL * (row["round_gap_s"] or 0.0))
+    }.get(cycle)
+
+
+def next_round(row: Row, settings: Settings, now: datetime) -> datetime | None:
+    """Say when a cycle comes round again at the latest, if nothing calls it before; None if nobody knows."""
+    if (cron := _cron_of(row["cycle"], settings)) is not None:
+        return cron.next_slot(now)
+    interval_s = _interval_s(row["cycle"], settings)
+    if interval_s is None or row["last_round_at"] is None:
+        return None
+    due: datetime = row["last_round_at"] + timedelta(seconds=interval_s)
+    return due
 
 
 def _of_news(row: Row, now: datetime) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from itertools import groupby
 from typing import Any
 from uuid import UUID
@@ -19,7 +19,16 @@ from relevo import door, instance, migrate, queries
 from relevo.config import CYCLES, Settings
 from relevo.db import Database
 from relevo.errors import MigrationError, UsageError
-from relevo.health import HARMLESS, MISPLACED, MOST_COUNTED, Seen, find_problems, say_misplaced, why_it_waits
+from relevo.health import (
+    HARMLESS,
+    MISPLACED,
+    MOST_COUNTED,
+    Seen,
+    find_problems,
+    next_round,
+    say_misplaced,
+    why_it_waits,
+)
 from relevo.instance import Standing
 from relevo.model import REJECT_ATTEMPTS
 
@@ -34,6 +43,7 @@ _YOUNG_MS = 120_000
 _EXAMPLES = 3
 _LOOKED_AT = 5_000
 _PLACES = {True: re.compile(r"(\d{4}-\d\d-\d\d):([0-9a-f-]{36})"), False: re.compile(r"(\d{4}-\d\d-\d\d):(\d{1,18})")}
+_DURATIONS = 24
 
 Row = dict[str, Any]
 
@@ -283,6 +293,56 @@ def status(database: Database, settings: Settings) -> Status:
     seen = Seen(waiting.pop("now"), workers, cycles, due, found, sending, archive(database), stopped, **waiting)
     problems = Health(tuple(find_problems(seen, settings)))
     return Status(workers, cycles, _rows(database, "sum_claims")[0], found, sending, due, stopped, problems)
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What somebody at 3 a.m. looks at first."""
+
+    now: datetime
+    status: Status
+    queue: Row
+    hour: list[Row]
+    """What was sent, confirmed and failed, minute by minute."""
+    day: list[Row]
+    """The same, by the quarter of an hour."""
+    durations: dict[tuple[str, str], list[Row]]
+    """How long the last runs of each cycle took, oldest first."""
+    next_rounds: dict[tuple[str, str], datetime | None]
+    archive: list[Row]
+
+
+def overview(database: Database, settings: Settings) -> Overview:
+    """Return the fleet as the dashboard's first page shows it."""
+    row = _rows(database, "count_queue")[0]
+    seen = status(database, settings)
+    durations: dict[tuple[str, str], list[Row]] = {}
+    for each in reversed(_rows(database, "list_durations", limit=_DURATIONS)):
+        durations.setdefault((each["cycle"], each["source"]), []).append(each)
+    coming = {(each["cycle"], each["source"]): next_round(each, settings, row["now"]) for each in seen.cycles}
+    return Overview(
+        row["now"],
+        seen,
+        _queue(database, row),
+        pushes(database, row["now"], bins=60, every_s=60),
+        pushes(database, row["now"], bins=96, every_s=900),
+        durations,
+        coming,
+        archive(database),
+    )
+
+
+def pushes(database: Database, now: datetime, *, bins: int, every_s: int) -> list[Row]:
+    """Return what was sent, confirmed and failed in each of the last stretches of time, oldest first."""
+    last = int(now.timestamp()) // every_s * every_s
+    since = last - (bins - 1) * every_s
+    found = _rows(database, "list_pushes", since=datetime.fromtimestamp(since, UTC), every_s=every_s)
+    by_start = {int(row["at"].timestamp()): row for row in found}
+    nothing = {"sent": 0, "confirmed": 0, "failed": 0}
+    return [
+        {**nothing, **by_start.get(start, {}), "at": datetime.fromtimestamp(start, UTC)}
+        for start in range(since, last + 1, every_s)
+    ]
 
 
 def standing(database: Database, settings: Settings) -> Standing:

@@ -355,3 +355,24 @@ select d.event_day, d.id, d.notification_event_id as event_id, d.installation_id
  where d.installation_id = %(installation_id)s and (%(number)s::bigint is null or d.id < %(number)s::bigint)
  order by d.id desc
  limit %(limit)s;
+
+-- name: list_pushes
+-- Sums up what was sent, confirmed and failed per stretch of time, from the minutes kept and from what is not summed up to minutes yet.
+select to_timestamp(floor(extract(epoch from x.at) / %(every_s)s) * %(every_s)s) as at, sum(x.sent)::bigint as sent,
+       sum(x.confirmed)::bigint as confirmed, sum(x.failed)::bigint as failed
+  from (select m.minute as at, m.sent, m.confirmed, m.failed from relevo.push_minutes m where m.minute >= %(since)s
+        union all
+        select t.at, t.sent, t.confirmed, t.failed
+          from relevo.projects p join relevo.push_tallies t on t.project = p.project and t.at >= %(since)s) x
+ group by 1
+ order by 1;
+
+-- name: list_durations
+-- Lists how long the last runs of each cycle took, and how they ended, newest first.
+select s.cycle, s.source, r.started_at, r.outcome, extract(epoch from coalesce(r.finished_at, now()) - r.started_at)::float8 as seconds
+  from relevo.cycle_state s
+  cross join lateral (select r.started_at, r.finished_at, r.outcome
+                        from relevo.worker_runs r
+                       where r.cycle = s.cycle and r.source = s.source and r.outcome <> 'skipped'
+                       order by r.started_at desc, r.id desc limit %(limit)s) r
+ order by s.cycle, s.source, r.started_at desc;

@@ -52,7 +52,7 @@ def test_every_route_has_a_rule_and_every_rule_a_route() -> None:
 def test_nothing_is_served_but_guarded_routes() -> None:
     """What the app serves was made as a guarded route: no mount, no page of FastAPI's own."""
     app = api.make(None, rate_per_s=0, readiness=Readiness(Settings(), scheduled=False))  # type: ignore[arg-type]
-    assert {type(route) for route in app.routes} == {Guarded}
+    assert [route for route in app.routes if not isinstance(route, Guarded)] == []
 
 
 def test_a_route_without_a_rule_cannot_be_made() -> None:

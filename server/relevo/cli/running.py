@@ -11,6 +11,7 @@ import typer
 from rich.markup import escape
 
 from relevo import actions, app, migrate, service
+from relevo.addresses import is_loopback
 from relevo.cli.common import (
     FAILED,
     OK,
@@ -67,8 +68,16 @@ def serve() -> None:
 
 def _http(built: app.App, *, scheduled: bool = True) -> service.Face:
     """Make the HTTP server; what it needs is loaded only here, for other commands do without."""
-    made: service.Face = import_module("relevo.http.server").HttpServer(built, scheduled=scheduled)
+    local = built.settings.http_host == "localhost" or is_loopback(built.settings.http_host)
+    greet = _greet if built.settings.database_url is None and local else None
+    made: service.Face = import_module("relevo.http.server").HttpServer(built, scheduled=scheduled, greet=greet)
     return made
+
+
+def _greet(dashboard: str, login: str) -> None:
+    """Say where the demo's dashboard is; the link is good once, for ten minutes, on this machine."""
+    out.print(f"Dashboard: {dashboard}", soft_wrap=True)
+    out.print(f"Log in, once and within 10 minutes: {login}", soft_wrap=True)
 
 
 @cli.command()

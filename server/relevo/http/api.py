@@ -12,7 +12,8 @@ from starlette.middleware.cors import CORSMiddleware
 from relevo import __version__
 from relevo.app import App
 from relevo.devices import Rules
-from relevo.http import devices, events, health, metrics, ops, pages, problems, tenders
+from relevo.http import dashboard, devices, events, health, metrics, ops, pages, problems, tenders
+from relevo.http.dashboard.codes import LoginCodes
 from relevo.http.desk import Desk
 from relevo.http.guard import Callers, Guarded
 from relevo.http.limits import RateLimiter
@@ -28,6 +29,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     ops.router,
     metrics.router,
     pages.router,
+    *dashboard.ROUTERS,
 )
 _DESCRIPTION = (
     "Tenders and your app's events, delivered to phones. Bodies are JSON; errors are problem+json (RFC 9457) that name "
@@ -45,6 +47,7 @@ def make(
     rules: Rules | None = None,
     cors_origins: Sequence[str] = (),
     exposition: Exposition = metrics.nothing_yet,
+    codes: LoginCodes | None = None,
 ) -> FastAPI:
     """Put the app together."""
     app = FastAPI(
@@ -57,6 +60,7 @@ def make(
     app.state.readiness = readiness
     app.state.device_rules = rules or Rules()
     app.state.exposition = exposition
+    app.state.codes = codes or LoginCodes()
     app.state.waiters = Waiters(desk)
     app.state.callers = Callers(desk, RateLimiter(rate_per_s))
     problems.install(app)

@@ -12,7 +12,7 @@ from fastapi import Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from relevo import audit, tokens
+from relevo import audit, sessions, tokens
 from relevo.http.desk import Desk
 from relevo.http.limits import RateLimiter
 from relevo.http.problems import Problem, ProblemBody
@@ -21,6 +21,8 @@ from relevo.tokens import Token
 
 _MOST_KNOWN = 10_000
 _BEARER = "bearer "
+COOKIE = "relevo_session"
+"""Where a browser keeps a session."""
 _TELLS = {
     400: "Something in the request is not as it should be: `errors` names field and reason.",
     401: "No token, or one that is unknown, revoked or expired.",
@@ -45,17 +47,19 @@ class Callers:
         Whoever is a stranger is counted by address, before the database is asked; a token that was good a while ago,
         by itself, so that strangers behind the same proxy do not use up its rate.
         """
-        written = _written_token(request)
+        bearer = _written_token(request)
+        written = bearer or (request.cookies.get(COOKIE, "") if rule.page else "")
         digest = hashlib.sha256(written.encode("utf-8", "replace")).digest() if written else b""
         self._limiter.spend(self._known.get(digest) or f"from {request.client.host if request.client else 'nowhere'}")
         if not written:
             return None
-        token = await self._desk.ask(tokens.verify, written)
+        token = await self._desk.ask(tokens.verify if bearer else sessions.verify, written)
         if token is None:
             self._known.pop(digest, None)
             if rule.is_open:
                 return None
-            raise _unauthorised("This token is unknown, revoked or expired.")
+            raise _unauthorised("This token is unknown, revoked or expired." if bearer else "You were logged out.")
+        request.state.session = "" if bearer else written
         self._known[digest] = token.id
         if len(self._known) > _MOST_KNOWN:
             self._known.popitem(last=False)

@@ -26,8 +26,8 @@ _STYLE = (
 
 @router.get("/")
 async def root() -> Response:
-    """Lead to the docs."""
-    return RedirectResponse("/docs")
+    """Lead to the dashboard."""
+    return RedirectResponse("/dashboard")
 
 
 @router.get("/openapi.json")

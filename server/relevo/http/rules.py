@@ -6,7 +6,7 @@ cannot be made.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relevo.tokens import Role
 
@@ -20,6 +20,8 @@ class Rule:
     """Whether a token of one project may call it; the route then has to mind that project."""
     own_check: bool = False
     """Whether the route itself proves who calls, by something else than a token: a phone's secret, a signature."""
+    page: bool = False
+    """Whether a person's session, in a cookie, counts as its token; nothing but pages takes cookies."""
 
     @property
     def is_open(self) -> bool:
@@ -34,6 +36,9 @@ READ = Rule(frozenset({"app", "viewer", "operator"}))
 VIEW = Rule(frozenset({"viewer", "operator"}), scoped=False)
 OPERATE = Rule(frozenset({"operator"}), scoped=False)
 DEVICE = Rule(own_check=True)
+LOGIN = Rule(own_check=True, page=True)
+VIEW_PAGE = replace(VIEW, page=True)
+OPERATE_PAGE = replace(OPERATE, page=True)
 
 RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/"): ANYBODY,
@@ -66,6 +71,11 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/v1/licitaciones/{licitacion_id}"): DEVICE,
     ("GET", "/v1/rubros"): DEVICE,
     ("GET", "/v1/regions"): DEVICE,
+    ("GET", "/login"): LOGIN,
+    ("POST", "/login"): LOGIN,
+    ("POST", "/logout"): LOGIN,
+    ("GET", "/dashboard/static/{name}"): ANYBODY,
+    ("GET", "/dashboard"): VIEW_PAGE,
 }
 """By method and path, as the router has them."""
 

@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from relevo.app import App
 from relevo.devices import Rules
 from relevo.http import api
+from relevo.http.dashboard.codes import LoginCodes
 from relevo.http.desk import Desk
 from relevo.http.envelope import App as Asgi
 from relevo.http.envelope import Envelope
@@ -33,13 +34,22 @@ _BACKLOG = 1024
 class HttpServer:
     """The HTTP face of one process; a port that is taken is told in health and tried again, and ends nothing."""
 
-    def __init__(self, app: App, *, scheduled: bool = True, exposition: Exposition | None = None) -> None:
+    def __init__(
+        self,
+        app: App,
+        *,
+        scheduled: bool = True,
+        exposition: Exposition | None = None,
+        greet: Callable[[str, str], None] | None = None,
+    ) -> None:
         self._app = app
         self._settings = app.settings
         self._exposition = exposition or (lambda _database: app.metrics.render())
         self.readiness = Readiness(app.settings, scheduled)
         self._device_rules = Rules.of(app.settings)  # a bad file of keys is told at the start
         self.url = ""
+        self.codes = LoginCodes()
+        self._greet = greet
         self._stop = threading.Event()
         self._serving = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -81,6 +91,8 @@ class HttpServer:
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         self._app.worker.http = {"address": self.url}
         _log.info("http_serving", url=self.url, docs=f"{self.url}/docs")
+        if self._greet is not None:
+            self._greet(f"{self.url}/dashboard", f"{self.url}/login?code={self.codes.make()}")
         asyncio.run(self._serve(listening))
 
     def _until_bound(self, bind: Callable[[], socket.socket]) -> socket.socket | None:
@@ -130,6 +142,7 @@ class HttpServer:
             rules=self._device_rules,
             cors_origins=settings.http_cors_origins or (),
             exposition=self._exposition,
+            codes=self.codes,
         )
         self.api = made
         self._servers = [_server(Envelope(made, settings.http_max_body_bytes, self._app.metrics.count_answer))]

@@ -1,0 +1,7 @@
+"""The dashboard: pages for people, written on the server, that ask nobody else for anything."""
+
+from __future__ import annotations
+
+from relevo.http.dashboard import login, overview
+
+ROUTERS = (login.router, overview.router)

@@ -1,0 +1,122 @@
+"""Logging in and out, and what pages load."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Annotated
+
+import structlog
+from fastapi import APIRouter, Path, Query, Request
+from starlette.responses import RedirectResponse, Response
+
+from relevo import audit, sessions, tokens
+from relevo.addresses import is_loopback
+from relevo.db import Database
+from relevo.http.dashboard.codes import LoginCodes
+from relevo.http.dashboard.page import FORM_COOKIE, STATIC, Page, desk_of, fields_of, keep, login_page, read_form
+from relevo.http.guard import COOKIE
+from relevo.http.problems import not_found
+from relevo.http.rules import VIEW_PAGE
+from relevo.tokens import Token
+
+router = APIRouter(route_class=Page, include_in_schema=False)
+_log = structlog.get_logger("relevo.dashboard")
+_LINK_DAYS = 1
+_HOME = "/dashboard"
+
+
+@router.get("/dashboard/static/{name}")
+async def static(name: Annotated[str, Path(max_length=50)]) -> Response:
+    """Return a file that pages load."""
+    if name not in STATIC:
+        raise not_found(f"file {name}")
+    body, kind = STATIC[name]
+    return Response(body, media_type=kind, headers={"Cache-Control": "public, max-age=86400"})
+
+
+@router.get("/login")
+async def show_login(request: Request, code: Annotated[str | None, Query(max_length=100)] = None) -> Response:
+    """Show the form, or log in by a link that is good once, on this machine alone."""
+    if code is None:
+        return login_page(request)
+    codes: LoginCodes = request.app.state.codes
+    until = codes.take(code) if _is_local(request) else None
+    if until is None:
+        _log.warning("login_refused", why="a link that is not good", address=_address(request))
+        return login_page(request, "This link was used, is too old, or is not for this machine.", 401)
+    try:
+        session = await desk_of(request).ask(_begin_by_link)
+    except BaseException:
+        codes.give_back(code, until)
+        raise
+    return _welcome(request, session, _HOME)
+
+
+def _begin_by_link(database: Database) -> str:
+    """Begin a session of a token that nobody ever sees, and that ends after a day."""
+    with audit.acting_as("login link", "http"):
+        _, token = tokens.make(database, "login link", "operator", days=_LINK_DAYS)
+        return sessions.begin(database, token)
+
+
+@router.post("/login")
+async def log_in(request: Request) -> Response:
+    """Log in with a token."""
+    given = await read_form(request)
+    after = _inside(given.get("after", ""))
+    nonce = request.cookies.get(FORM_COOKIE, "")
+    if not nonce or not hmac.compare_digest(given.get("form", "").encode(), nonce.encode()):
+        return login_page(request, "This form is too old, or the browser keeps no cookies. Try again.", 403)
+    token = await desk_of(request).ask(tokens.verify, given.get("token", "").strip())
+    if token is None or (why := _why_not(token)):
+        said = why if token else "This token is unknown, revoked or expired."
+        _log.warning("login_refused", why=said, caller=token.id if token else None, address=_address(request))
+        return login_page(request, said, 403 if token else 401, after=after)
+    with audit.acting_as(f"{token.name} ({token.id})", "http"):
+        session = await desk_of(request).ask(sessions.begin, token)
+    return _welcome(request, session, after)
+
+
+@router.post("/logout")
+async def log_out(request: Request) -> Response:
+    """End the session."""
+    await fields_of(request)
+    if session := getattr(request.state, "session", ""):
+        await desk_of(request).ask(sessions.end, session)
+    answer = RedirectResponse("/login", 303)
+    answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    return answer
+
+
+def _why_not(token: Token) -> str:
+    if token.role not in VIEW_PAGE.roles:
+        return f"The dashboard takes a viewer's or an operator's token; this one is of role {token.role}."
+    if token.project is not None:
+        return f"The dashboard shows the whole fleet; this token is for project {token.project} alone."
+    return ""
+
+
+def _welcome(request: Request, session: str, after: str) -> Response:
+    answer = RedirectResponse(after, 303)
+    keep(request, answer, COOKIE, session, sessions.HOURS)
+    return answer
+
+
+def _inside(after: str) -> str:
+    """Return where to go after the login, if that is a page of ours."""
+    good = after == _HOME or after.startswith((f"{_HOME}/", f"{_HOME}?"))
+    return after if good and "\n" not in after and "\r" not in after and "\\" not in after else _HOME
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else "nowhere"
+
+
+def _is_local(request: Request) -> bool:
+    """Tell whether the caller, and the name it calls us by, are of this machine."""
+    return is_local_name(_address(request)) and is_local_name(request.url.hostname or "")
+
+
+def is_local_name(name: str) -> bool:
+    """Tell whether a name or address is this machine's own."""
+    return name == "localhost" or is_loopback(name)

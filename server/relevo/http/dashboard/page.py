@@ -1,0 +1,226 @@
+"""What all pages share: the frame around them, who sees them, and what is said when one cannot be shown."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.parse import parse_qsl
+
+import psycopg
+import structlog
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from starlette.responses import HTMLResponse, Response
+
+from relevo import __version__, sessions
+from relevo.errors import RelevoError
+from relevo.http.dashboard.html import Child, Markup, el
+from relevo.http.dashboard.words import sentence
+from relevo.http.desk import Desk
+from relevo.http.guard import COOKIE, Guarded
+from relevo.http.problems import Problem, of_error, request_id_of
+from relevo.tokens import Token
+
+_log = structlog.get_logger("relevo.dashboard")
+_MOST_FIELDS = 50
+_UNAUTHORISED = 401
+_FAILED = 500
+_NONCE = 43
+FORM_COOKIE = "relevo_form"
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+STATIC = {
+    each.name: (each.read_bytes(), _KINDS[each.suffix])
+    for each in sorted((Path(__file__).parent / "static").iterdir())
+    if each.suffix in _KINDS
+}
+_MARK = hashlib.sha256(b"".join(body for body, _ in STATIC.values())).hexdigest()[:12]
+
+
+class Page(Guarded):
+    """A route that answers people: its errors are pages, and who is not logged in gets the form to do so."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Wrap the route, so that what it raises is told in words."""
+        handle = super().get_route_handler()
+
+        async def shown(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except RequestValidationError:
+                return trouble(request, Problem(400, "This address, or what was sent to it, is not as it should be."))
+            except (Problem, RelevoError, UnicodeError, psycopg.Error) as error:
+                problem = of_error(error)
+                if problem.status == _FAILED:
+                    _log.error("page_failed", exc_info=error)
+                return trouble(request, problem)
+
+        return shown
+
+
+def trouble(request: Request, problem: Problem) -> Response:
+    """Say on a page what is wrong; the login form instead if somebody has to log in first."""
+    if problem.status == _UNAUTHORISED:
+        came = bool(request.cookies.get(COOKIE))
+        return login_page(request, problem.detail if came else "", 401, after=_here(request))
+    _log.info("page_refused", status=problem.status, detail=problem.detail)
+    body = el(
+        "section",
+        el("h1", problem.detail),
+        el("p", sentence(problem.hint)) if problem.hint else None,
+        el("p", el("a", "Back to the overview", href="/dashboard")),
+        el("p", f"Request {request_id_of(request)}", class_="faint"),
+        class_="card",
+    )
+    return show(request, problem.detail, body, status=problem.status, headers=problem.headers, live=False)
+
+
+def _here(request: Request) -> str:
+    """Return where a reader wanted to go, to be led there after the login."""
+    if request.method != "GET":
+        return "/dashboard"
+    query = request.url.query
+    return request.url.path + (f"?{query}" if query else "")
+
+
+def show(
+    request: Request,
+    title: str,
+    *body: Child,
+    status: int = 200,
+    headers: dict[str, str] | None = None,
+    live: bool = True,
+) -> Response:
+    """Answer with a page; `live` ones are asked for again every few seconds while somebody looks."""
+    caller: Token | None = getattr(request.state, "caller", None)
+    page = el(
+        "html",
+        el(
+            "head",
+            el("meta", charset="utf-8"),
+            el("title", f"{title[:100]} · Relevo"),
+            el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            el("link", rel="stylesheet", href=f"/dashboard/static/relevo.css?v={_MARK}"),
+            el("script", src=f"/dashboard/static/relevo.js?v={_MARK}", defer=True),
+        ),
+        el(
+            "body",
+            el("a", "To the content", href="#content", class_="skip"),
+            _head(request, caller),
+            el("main", body, id="content", data_live=live),
+            el("footer", f"Relevo {__version__}", class_="faint"),
+        ),
+        lang="en",
+    )
+    sent = {"Content-Security-Policy": POLICY, **(headers or {})}
+    return HTMLResponse("<!doctype html>" + page, status, sent)
+
+
+def _head(request: Request, caller: Token | None) -> Markup:
+    brand = el("a", "Relevo", href="/dashboard", class_="brand")
+    if caller is None or not getattr(request.state, "session", ""):
+        return el("header", brand)
+    leave = form(request, "/logout", el("button", "Log out", class_="plain"))
+    who = el("span", f"{caller.name} ({caller.role})", class_="who")
+    return el("header", brand, el("nav", el("a", "API", href="/docs")), el("div", who, leave, class_="me"))
+
+
+def login_page(request: Request, said: str = "", status: int = 200, *, after: str = "/dashboard") -> Response:
+    """Show the form by which one logs in."""
+    nonce = request.cookies.get(FORM_COOKIE, "")
+    fresh = len(nonce) != _NONCE
+    nonce = secrets.token_urlsafe(32) if fresh else nonce
+    fields = el(
+        "form",
+        el("input", type="hidden", name="form", value=nonce),
+        el("input", type="hidden", name="after", value=after),
+        el("label", "Token", for_="token"),
+        el("input", type="password", name="token", id="token", autocomplete="off", required=True, autofocus=True),
+        el("button", "Log in"),
+        method="post",
+        action="/login",
+    )
+    hint = "A viewer's or an operator's token; `relevo token make` makes one."
+    card = el(
+        "section",
+        el("h1", "Log in"),
+        el("p", said, class_="bad", role="alert") if said else None,
+        fields,
+        el("p", sentence(hint), class_="faint"),
+        class_="card narrow",
+    )
+    answer = show(request, "Log in", card, status=status, live=False)
+    if fresh:
+        keep(request, answer, FORM_COOKIE, nonce)
+    return answer
+
+
+def keep(request: Request, answer: Response, name: str, value: str, hours: int | None = None) -> None:
+    """Have the browser keep a cookie that no script reads and no other site sends."""
+    secure = request.url.scheme == "https" or request.headers.get("x-forwarded-proto") == "https"
+    age = hours * 3600 if hours else None
+    answer.set_cookie(name, value, max_age=age, path="/", httponly=True, samesite="strict", secure=secure)
+
+
+def form(request: Request, action: str, *fields: Child, class_: str | None = None) -> Markup:
+    """Write a form of a session: it carries the mark without which it is refused."""
+    session: str = getattr(request.state, "session", "")
+    mark = el("input", type="hidden", name="form", value=sessions.form_mark(session)) if session else None
+    return el("form", mark, fields, method="post", action=action, class_=class_)
+
+
+async def fields_of(request: Request) -> dict[str, str]:
+    """Read a form that was sent; 403 if it is not one of this session's own."""
+    given = await read_form(request)
+    session: str = getattr(request.state, "session", "")
+    if session and not hmac.compare_digest(given.get("form", "").encode(), sessions.form_mark(session).encode()):
+        refuse(request, "a form without this session's mark")
+    return given
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """Read what was sent with a form, from a page of our own."""
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        refuse(request, "a form from another site")
+    body = (await request.body()).decode("utf-8", "replace")
+    try:
+        return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=_MOST_FIELDS))
+    except ValueError:
+        raise Problem(400, "This form has too many fields.") from None
+
+
+def refuse(request: Request, why: str) -> NoReturn:
+    """Refuse a form that did not come from our own pages, and say so in the log."""
+    caller: Token | None = getattr(request.state, "caller", None)
+    _log.warning("form_refused", why=why, caller=caller.id if caller else None, path=request.url.path)
+    raise Problem(403, "This form is not of your session.", hint="Open the page again, and send it from there.")
+
+
+def desk_of(request: Request) -> Desk:
+    """Return where the database is asked."""
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+def table(heads: list[str], rows: list[list[Child]], *, empty: str, label: str) -> Markup:
+    """Write a table; where there is no room for columns, each cell is told by its head."""
+    if not rows:
+        return el("p", empty, class_="faint")
+    head = el("thead", el("tr", [el("th", each, scope="col") for each in heads]))
+    body = [
+        el("tr", [el("td", el("div", cell), data_head=name) for name, cell in zip(heads, row, strict=True)])
+        for row in rows
+    ]
+    return el("table", head, el("tbody", body), aria_label=label)
+
+
+def badge(told: str, kind: str = "") -> Markup:
+    """Write a state as a small word; `kind` is good, bad, warn or nothing."""
+    return el("span", told, class_=f"badge {kind}".strip())

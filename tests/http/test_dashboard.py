@@ -1,0 +1,107 @@
+"""The dashboard in a real browser: it tells the truth, fits narrow and wide windows, light and dark, and runs nothing of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from playwright.sync_api import sync_playwright
+
+from browsing import COLOURS, WIDTHS, enter, fits
+from parts import find_part
+from relevo import actions
+from serving import Served
+
+pytestmark = pytest.mark.needs("chromium-headless-shell")
+WAIT_MS = 60_000
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A headless Chromium."""
+    with sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=find_part("chromium-headless-shell"), args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def browser(chromium: Any) -> Iterator[Any]:
+    """A browser without memory, which must not complain of anything in its console."""
+    context = chromium.new_context(timezone_id="America/Santiago")
+    context.set_default_timeout(WAIT_MS)
+    said: list[str] = []
+    context.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+    context.on("weberror", lambda error: said.append(str(error.error)))
+    yield context
+    context.close()
+    assert [each for each in said if "401" not in each] == []
+
+
+def tally(conn: psycopg.Connection[Any]) -> None:
+    """Have some pushes sent, confirmed and failed: hours ago, minutes ago, and just now."""
+    conn.execute("insert into relevo.projects (project, filled_at) values ('default', now()) on conflict do nothing")
+    conn.execute(
+        "insert into relevo.push_minutes (project, minute, sent, answers, unregistered, confirmed, failed) "
+        "select 'default', date_trunc('minute', now()) - n * interval '1 minute', 40 + n % 17, 40, 0, 35 + n % 11, n % 29 / 25 "
+        "from generate_series(20, 1200, 1) n"
+    )
+    conn.execute(
+        "insert into relevo.push_tallies (project, at, sent, answers, unregistered, confirmed, failed) "
+        "values ('default', now(), 7, 7, 0, 5, 1)"
+    )
+
+
+def look(page: Any, name: str = "") -> None:
+    """Nothing sticks out in any width and theme; `name` keeps pictures."""
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        for colours in COLOURS:
+            page.emulate_media(color_scheme=colours)
+            assert fits(page), (name, width, colours)
+
+
+def test_an_empty_database_says_what_to_do(served: Served, browser: Any) -> None:
+    """Where nothing has run yet the first line says so, and every part says in words that it is empty."""
+    page = enter(browser, served, served.client("viewer"))
+    assert "Not healthy" in page.inner_text("h1")
+    assert "relevo run" in page.inner_text("h1")
+    for words in ("Nothing is due.", "No cycle has run yet", "No month has left", "No source has been asked yet"):
+        assert words in page.inner_text("main")
+    look(page, "empty")
+
+
+def test_the_overview(serve: Callable[..., Served], conn: psycopg.Connection[Any], browser: Any) -> None:
+    """Health with its next step first, charts of what was sent, cycles with their pauses, in the viewer's own time; it renews itself."""
+    served = serve()
+    tally(conn)
+    for cycle in ("reaper", "fanout", "dispatch"):
+        served.app.runner.run(served.app.registry[cycle], "manual")
+    actions.pause(served.app.database, "dispatch", "a drill " + "y" * 290)
+    page = enter(browser, served, served.client("viewer"))
+    told = page.inner_text("main")
+    assert "a drill" in told
+    assert page.locator("svg.chart").count() == 2
+    assert page.get_attribute("svg.chart >> nth=0", "aria-label").startswith("The last hour: ")
+    assert "UTC" not in page.inner_text("section.verdict time")
+    assert page.get_attribute("section.verdict time", "title").endswith("Z")
+    look(page, "overview")
+    actions.resume(served.app.database, "dispatch")
+    page.wait_for_selector("main[data-renewed]")
+    page.get_by_text("a drill").first.wait_for(state="detached")
+
+
+def test_without_a_script_it_works_too(served: Served, chromium: Any, conn: psycopg.Connection[Any]) -> None:
+    """Login, overview in UTC and logout need no JavaScript."""
+    context = chromium.new_context(java_script_enabled=False)
+    page = enter(context, served, served.client("operator"))
+    assert "UTC" in page.inner_text("section.verdict time")
+    page.click("text=Log out")
+    page.wait_for_url("**/login")
+    page.goto(served.server.url + "/dashboard")
+    assert page.inner_text("h1") == "Log in"
+    look(page, "login")
+    conn.execute("select 1")
+    context.close()
