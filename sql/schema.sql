@@ -1605,6 +1605,8 @@ CREATE FUNCTION relevo.look_at_2(chunks relevo.due_chunks[], at timestamp with t
              array_agg(case when e.id is null then 'event_gone'
                             when e.ended_at is not null then 'event_ended'
                             when i.handled_before >= c.created_at then 'handled_elsewhere'
+                            when i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
+                              select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner) then 'handled_elsewhere'
                             when e.deadline_at <= at then 'deadline_passed'
                             when i.installation_id is null then 'installation_gone'
                             when not relevo.may_receive(i) then 'not_allowed'

@@ -18,7 +18,7 @@ import structlog
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from relevo import app, config, embedded, migrate
+from relevo import app, audit, config, embedded, migrate
 from relevo.config import Settings
 from relevo.db import Database
 
@@ -91,9 +91,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(autouse=True)
 def _quiet_logs() -> Iterator[None]:
-    """Each test starts with structlog as it comes and no leftover context."""
+    """Each test starts with structlog as it comes, no leftover context, and as nobody in particular."""
     structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
+    audit.act_as("a program", "python")  # a command that a test before this one ran said who acts
     yield
     structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()

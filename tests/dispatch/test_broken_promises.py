@@ -214,7 +214,7 @@ class TestShortages:
                 raise RuntimeError("can't start new thread")
             start(thread)
 
-        worker = relay()
+        worker = relay(composers={"notice": lambda message, *_: message})
         worker.tell("ana")
         with monkeypatch.context() as patched:
             patched.setattr(threading.Thread, "start", refuse)

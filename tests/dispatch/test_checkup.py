@@ -20,6 +20,12 @@ NOWHERE = "http://127.0.0.1:9"
 HEALTHY = {"version": 180_004, "has_plpgsql": True, "autovacuum": True, "sees_activity": True}
 
 
+@pytest.fixture(autouse=True)
+def _nothing_dead(conn: psycopg.Connection[Any]) -> None:
+    """The rows that tests before this one left dead in their database are no finding of this one's."""
+    conn.execute("select pg_stat_reset()")
+
+
 @pytest.fixture
 def worker(relay) -> Relay:
     """A relay on a database that is well."""

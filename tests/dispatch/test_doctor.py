@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+import psycopg
 import pytest
 from relaying import Relay, at_once, beside
 
@@ -43,6 +44,12 @@ def found(worker: Relay, now: datetime | None = None) -> dict[str, int]:
 def repair(worker: Relay, now: datetime | None = None) -> dict[str, int]:
     """Repair what is misplaced, and count it by kind."""
     return dict(actions.repair(worker.app.database, now=now))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_dead(conn: psycopg.Connection[Any]) -> None:
+    """The rows that tests before this one left dead in their database are no finding of this one's."""
+    conn.execute("select pg_stat_reset()")
 
 
 @pytest.fixture
