@@ -22,7 +22,7 @@ as $$
                               select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner) then 'handled_elsewhere'
                             when e.deadline_at <= at then 'deadline_passed'
                             when i.installation_id is null then 'installation_gone'
-                            when not relevo.may_receive(i) then 'not_allowed'
+                            when not i.may_receive then 'not_allowed'
                             when e.category = any (i.opt_outs) then 'opted_out'
                             when e.audience = 'matching' and not exists (
                               select from relevo.notification_preferences p
@@ -31,7 +31,10 @@ as $$
                               select from relevo.event_repeats r where r.event_id = c.event_id and r.held_at is not null) then 'repeats_held'
                        end) as obstacles
         from unnest(c.installations) as u(installation_id)
-        left join relevo.device_installations i on i.installation_id = u.installation_id) l
+        -- looked up one by one: the arrays are in the order of the chunk, whatever the plan
+        left join lateral (select x.installation_id, x.token, x.token_version, x.platform, x.locale, x.owner, x.handled_before, x.opt_outs,
+                                  relevo.may_receive(x) as may_receive
+                             from relevo.device_installations x where x.installation_id = u.installation_id offset 0) i on true) l
 $$;
 
 -- Claims what is due in one lane of a project, oldest first: chunks from the head as long as they share one lease, up to so many
