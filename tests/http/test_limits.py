@@ -160,7 +160,7 @@ def test_pages_of_others_may_call_only_if_named(
 def test_the_page_asks_nobody_else(served: Served) -> None:
     """/docs names every route, has no script, and loads nothing from anywhere."""
     client = served.client()
-    assert client.get("/").headers["location"] == "/docs"
+    assert client.get("/").headers["location"] == "/dashboard"
     page, document = client.get("/docs"), client.get("/openapi.json").json()
     assert [path for path in document["paths"] if path not in page.text] == []
     assert "<script" not in page.text
