@@ -7,6 +7,7 @@ depend on the way it took.
 from __future__ import annotations
 
 import http.client
+import re
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from urllib3.exceptions import ProtocolError
 _PIECE = 65_536
 _LONGEST_HEAD = 65_536
 _MOST_HEADERS = 100
+_HEX = re.compile(rb"[0-9A-Fa-f]{1,15}")
 _NO_BODY = (http.client.NO_CONTENT, http.client.NOT_MODIFIED)
 
 
@@ -147,10 +149,10 @@ def _chunked(incoming: Incoming, most: int) -> bytes | None:
 
 
 def _count(line: bytes) -> int:
-    try:
-        return int(line.partition(b";")[0], 16)
-    except ValueError:
-        raise ProtocolError("Connection broken", http.client.IncompleteRead(line)) from None
+    digits = line.partition(b";")[0].strip()
+    if not _HEX.fullmatch(digits):  # int() would take signs as well, and a length below nothing has no end
+        raise ProtocolError("Connection broken", http.client.IncompleteRead(line[:100]))
+    return int(digits, 16)
 
 
 def _unpacked(body: bytes, headers: Mapping[str, str], most: int) -> bytes | None:
