@@ -75,6 +75,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("POST", "/login"): LOGIN,
     ("POST", "/logout"): LOGIN,
     ("GET", "/dashboard/static/{name}"): ANYBODY,
+    ("GET", "/dashboard/language/{code}"): ANYBODY,
     ("GET", "/dashboard"): VIEW_PAGE,
 }
 """By method and path, as the router has them."""

@@ -13,6 +13,8 @@ from relevo import audit, sessions, tokens
 from relevo.addresses import is_loopback
 from relevo.db import Database
 from relevo.http.dashboard.codes import LoginCodes
+from relevo.http.dashboard.language import COOKIE as LANGUAGE_COOKIE
+from relevo.http.dashboard.language import LANGUAGES, t
 from relevo.http.dashboard.page import FORM_COOKIE, STATIC, Page, desk_of, fields_of, keep, login_page, read_form
 from relevo.http.guard import COOKIE
 from relevo.http.problems import not_found
@@ -22,6 +24,7 @@ from relevo.tokens import Token
 router = APIRouter(route_class=Page, include_in_schema=False)
 _log = structlog.get_logger("relevo.dashboard")
 _LINK_DAYS = 1
+_LANGUAGE_HOURS = 365 * 24
 _HOME = "/dashboard"
 
 
@@ -34,6 +37,18 @@ async def static(name: Annotated[str, Path(max_length=50)]) -> Response:
     return Response(body, media_type=kind, headers={"Cache-Control": "public, max-age=86400"})
 
 
+@router.get("/dashboard/language/{code}")
+async def choose_language(
+    request: Request, code: Annotated[str, Path(max_length=5)], back: Annotated[str, Query(max_length=500)] = ""
+) -> Response:
+    """Have pages in another language from now on, and go back to where one was."""
+    if code not in LANGUAGES:
+        raise not_found(f"language {code}")
+    answer = RedirectResponse(_inside(back), 303)
+    keep(request, answer, LANGUAGE_COOKIE, code, _LANGUAGE_HOURS)
+    return answer
+
+
 @router.get("/login")
 async def show_login(request: Request, code: Annotated[str | None, Query(max_length=100)] = None) -> Response:
     """Show the form, or log in by a link that is good once, on this machine alone."""
@@ -43,7 +58,7 @@ async def show_login(request: Request, code: Annotated[str | None, Query(max_len
     until = codes.take(code) if _is_local(request) else None
     if until is None:
         _log.warning("login_refused", why="a link that is not good", address=_address(request))
-        return login_page(request, "This link was used, is too old, or is not for this machine.", 401)
+        return login_page(request, t("This link was used, is too old, or is not for this machine."), 401)
     try:
         session = await desk_of(request).ask(_begin_by_link)
     except BaseException:
@@ -66,10 +81,10 @@ async def log_in(request: Request) -> Response:
     after = _inside(given.get("after", ""))
     nonce = request.cookies.get(FORM_COOKIE, "")
     if not nonce or not hmac.compare_digest(given.get("form", "").encode(), nonce.encode()):
-        return login_page(request, "This form is too old, or the browser keeps no cookies. Try again.", 403)
+        return login_page(request, t("This form is too old, or the browser keeps no cookies. Try again."), 403)
     token = await desk_of(request).ask(tokens.verify, given.get("token", "").strip())
     if token is None or (why := _why_not(token)):
-        said = why if token else "This token is unknown, revoked or expired."
+        said = why if token else t("This token is unknown, revoked or expired.")
         _log.warning("login_refused", why=said, caller=token.id if token else None, address=_address(request))
         return login_page(request, said, 403 if token else 401, after=after)
     with audit.acting_as(f"{token.name} ({token.id})", "http"):
@@ -90,9 +105,11 @@ async def log_out(request: Request) -> Response:
 
 def _why_not(token: Token) -> str:
     if token.role not in VIEW_PAGE.roles:
-        return f"The dashboard takes a viewer's or an operator's token; this one is of role {token.role}."
+        return t("The dashboard takes a viewer's or an operator's token; this one is of role {role}.", role=token.role)
     if token.project is not None:
-        return f"The dashboard shows the whole fleet; this token is for project {token.project} alone."
+        return t(
+            "The dashboard shows the whole fleet; this token is for project {project} alone.", project=token.project
+        )
     return ""
 
 

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, NoReturn
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 import psycopg
 import structlog
@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse, Response
 from relevo import __version__, sessions
 from relevo.errors import RelevoError
 from relevo.http.dashboard.html import Child, Markup, el
+from relevo.http.dashboard.language import LANGUAGES, speak, spoken, t, wanted
 from relevo.http.dashboard.words import sentence
 from relevo.http.desk import Desk
 from relevo.http.guard import COOKIE, Guarded
@@ -35,6 +36,9 @@ POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+PAGES = {"/dashboard": "Overview"}
+"""What the navigation leads to; each name is a text of the pages."""
+SEARCH = "/dashboard/search"
 _KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 STATIC = {
     each.name: (each.read_bytes(), _KINDS[each.suffix])
@@ -52,10 +56,12 @@ class Page(Guarded):
         handle = super().get_route_handler()
 
         async def shown(request: Request) -> Response:
+            speak(wanted(request))
             try:
                 return await handle(request)
             except RequestValidationError:
-                return trouble(request, Problem(400, "This address, or what was sent to it, is not as it should be."))
+                wrong = t("This address, or what was sent to it, is not as it should be.")
+                return trouble(request, Problem(400, wrong))
             except (Problem, RelevoError, UnicodeError, psycopg.Error) as error:
                 problem = of_error(error)
                 if problem.status == _FAILED:
@@ -75,8 +81,8 @@ def trouble(request: Request, problem: Problem) -> Response:
         "section",
         el("h1", problem.detail),
         el("p", sentence(problem.hint)) if problem.hint else None,
-        el("p", el("a", "Back to the overview", href="/dashboard")),
-        el("p", f"Request {request_id_of(request)}", class_="faint"),
+        el("p", el("a", t("Back to the overview"), href="/dashboard")),
+        el("p", t("Request {id}", id=request_id_of(request)), class_="faint"),
         class_="card",
     )
     return show(request, problem.detail, body, status=problem.status, headers=problem.headers, live=False)
@@ -112,12 +118,12 @@ def show(
         ),
         el(
             "body",
-            el("a", "To the content", href="#content", class_="skip"),
+            el("a", t("To the content"), href="#content", class_="skip"),
             _head(request, caller),
             el("main", body, id="content", data_live=live),
-            el("footer", f"Relevo {__version__}", class_="faint"),
+            el("footer", f"Relevo {__version__}", _languages(request), class_="faint"),
         ),
-        lang="en",
+        lang=spoken(),
     )
     sent = {"Content-Security-Policy": POLICY, **(headers or {})}
     return HTMLResponse("<!doctype html>" + page, status, sent)
@@ -127,9 +133,46 @@ def _head(request: Request, caller: Token | None) -> Markup:
     brand = el("a", "Relevo", href="/dashboard", class_="brand")
     if caller is None or not getattr(request.state, "session", ""):
         return el("header", brand)
-    leave = form(request, "/logout", el("button", "Log out", class_="plain"))
+    leave = form(request, "/logout", el("button", t("Log out"), class_="plain"))
     who = el("span", f"{caller.name} ({caller.role})", class_="who")
-    return el("header", brand, el("nav", el("a", "API", href="/docs")), el("div", who, leave, class_="me"))
+    return el("header", brand, _navigation(request), _search(request), el("div", who, leave, class_="me"))
+
+
+def _navigation(request: Request) -> Markup:
+    links = [el("a", t(name), href=path, aria_current=_current(request, path)) for path, name in PAGES.items()]
+    return el("nav", links, el("a", "API", href="/docs"), aria_label=t("Main"))
+
+
+def _current(request: Request, path: str) -> str | None:
+    at = request.url.path
+    return "page" if at == path or (path != "/dashboard" and at.startswith(f"{path}/")) else None
+
+
+def _search(request: Request) -> Markup:
+    """Write the one box by which everything is found."""
+    hint = t("Event, key, owner, phone, token or tender")
+    asked = request.query_params.get("q", "")[:200] if request.url.path == SEARCH else ""
+    box = el("input", type="search", name="q", value=asked, placeholder=hint, aria_label=hint, maxlength=200)
+    return el(
+        "form",
+        box,
+        el("button", t("Search"), class_="plain"),
+        method="get",
+        action=SEARCH,
+        role="search",
+        class_="search",
+    )
+
+
+def _languages(request: Request) -> Markup:
+    """Offer the other languages; the choice is kept by the browser."""
+    back = urlencode({"back": _here(request)})
+    offered = [
+        el("a", name, href=f"/dashboard/language/{code}?{back}", lang=code, hreflang=code)
+        for code, name in LANGUAGES.items()
+        if code != spoken()
+    ]
+    return el("span", offered, class_="languages", aria_label=t("Language"))
 
 
 def login_page(request: Request, said: str = "", status: int = 200, *, after: str = "/dashboard") -> Response:
@@ -141,22 +184,22 @@ def login_page(request: Request, said: str = "", status: int = 200, *, after: st
         "form",
         el("input", type="hidden", name="form", value=nonce),
         el("input", type="hidden", name="after", value=after),
-        el("label", "Token", for_="token"),
+        el("label", t("Token"), for_="token"),
         el("input", type="password", name="token", id="token", autocomplete="off", required=True, autofocus=True),
-        el("button", "Log in"),
+        el("button", t("Log in")),
         method="post",
         action="/login",
     )
-    hint = "A viewer's or an operator's token; `relevo token make` makes one."
+    hint = t("A viewer's or an operator's token; `relevo token make` makes one.")
     card = el(
         "section",
-        el("h1", "Log in"),
+        el("h1", t("Log in")),
         el("p", said, class_="bad", role="alert") if said else None,
         fields,
         el("p", sentence(hint), class_="faint"),
         class_="card narrow",
     )
-    answer = show(request, "Log in", card, status=status, live=False)
+    answer = show(request, t("Log in"), card, status=status, live=False)
     if fresh:
         keep(request, answer, FORM_COOKIE, nonce)
     return answer
@@ -193,14 +236,14 @@ async def read_form(request: Request) -> dict[str, str]:
     try:
         return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=_MOST_FIELDS))
     except ValueError:
-        raise Problem(400, "This form has too many fields.") from None
+        raise Problem(400, t("This form has too many fields.")) from None
 
 
 def refuse(request: Request, why: str) -> NoReturn:
     """Refuse a form that did not come from our own pages, and say so in the log."""
     caller: Token | None = getattr(request.state, "caller", None)
     _log.warning("form_refused", why=why, caller=caller.id if caller else None, path=request.url.path)
-    raise Problem(403, "This form is not of your session.", hint="Open the page again, and send it from there.")
+    raise Problem(403, t("This form is not of your session."), hint=t("Open the page again, and send it from there."))
 
 
 def desk_of(request: Request) -> Desk:

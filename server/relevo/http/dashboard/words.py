@@ -7,22 +7,29 @@ from datetime import UTC, datetime
 from typing import Any
 
 from relevo.http.dashboard.html import Markup, el, text
+from relevo.http.dashboard.language import spoken, t
 
 _CODE = re.compile(r"`([^`]{1,400})`")
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 _SHORT_S = 10
+_SPANISH_SIGNS = str.maketrans(",.", ".,")
 
 
 def number(value: float | None) -> str:
-    """Write a number with its thousands apart: 12,345; none at all as a dash."""
+    """Write a number with its thousands apart: 12,345, in Spanish 12.345; none at all as a dash."""
     if value is None:
         return "—"
-    return f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:,.1f}"  # noqa: PLR2004
+    return _apart(f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:,.1f}")  # noqa: PLR2004
+
+
+def _apart(written: str) -> str:
+    """Write points and commas as the language of the page does."""
+    return written.translate(_SPANISH_SIGNS) if spoken() == "es" else written
 
 
 def count(value: int, one: str, many: str = "") -> str:
     """Write a count with its noun."""
-    return f"{value:,} {one if value == 1 else many or one + 's'}"
+    return f"{number(value)} {t(one) if value == 1 else t(many or one + 's')}"
 
 
 def duration(seconds: float | None) -> str:
@@ -32,12 +39,12 @@ def duration(seconds: float | None) -> str:
     if seconds < 1:
         return f"{max(0.0, seconds) * 1000:.0f} ms"
     if seconds < _MINUTE_S:
-        return f"{seconds:.1f} s" if seconds < _SHORT_S else f"{seconds:.0f} s"
+        return _apart(f"{seconds:.1f} s") if seconds < _SHORT_S else f"{seconds:.0f} s"
     if seconds < 2 * _HOUR_S:
         return f"{seconds / _MINUTE_S:.0f} min"
     if seconds < 2 * _DAY_S:
         return f"{seconds / _HOUR_S:.0f} h"
-    return f"{seconds / _DAY_S:.0f} days"
+    return t("{n} days", n=f"{seconds / _DAY_S:.0f}")
 
 
 def size(value: int | None) -> str:
@@ -47,18 +54,18 @@ def size(value: int | None) -> str:
     amount = float(value)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 1000:  # noqa: PLR2004
-            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 10 else f"{amount:.1f} {unit}"  # noqa: PLR2004
+            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 10 else _apart(f"{amount:.1f} {unit}")  # noqa: PLR2004
         amount /= 1000
-    return f"{amount:.1f} TB"
+    return _apart(f"{amount:.1f} TB")
 
 
 def ago(moment: datetime | None, now: datetime) -> Markup:
     """Write an instant as how long ago it was, or how soon it comes; the exact one is its title."""
     if moment is None:
-        return text("never")
+        return text(t("never"))
     away = (now - moment).total_seconds()
-    told = f"{duration(away)} ago" if away >= 0 else f"in {duration(-away)}"
-    return _time(moment, "just now" if abs(away) < 1 else told)
+    told = t("{time} ago", time=duration(away)) if away >= 0 else t("in {time}", time=duration(-away))
+    return _time(moment, t("just now") if abs(away) < 1 else told)
 
 
 def instant(moment: datetime | None) -> Markup:

@@ -5,7 +5,7 @@ const EVERY_MS = 5000;
 function localTimes(place) {
   for (const each of place.querySelectorAll("time[data-local]")) {
     const at = new Date(each.dateTime);
-    if (!isNaN(at)) each.textContent = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+    if (!isNaN(at)) each.textContent = at.toLocaleString(document.documentElement.lang, { dateStyle: "medium", timeStyle: "medium" });
   }
 }
 

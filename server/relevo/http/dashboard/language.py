@@ -1,0 +1,40 @@
+"""The language of a page: English stands in the code, every other language in a table beside it."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+
+from fastapi import Request
+
+from relevo.http.dashboard.spanish import SPANISH
+
+COOKIE = "relevo_language"
+LANGUAGES = {"en": "English", "es": "Español"}
+_TABLES: dict[str, dict[str, str]] = {"en": {}, "es": SPANISH}
+_spoken: ContextVar[str] = ContextVar("language", default="en")
+
+
+def t(english: str, /, **parts: object) -> str:
+    """Say a text in the language of the page: `t("Due for {time}", time=duration(7))`; unknown ones stay English."""
+    told = _TABLES[_spoken.get()].get(english, english)
+    return told.format(**parts) if parts else told
+
+
+def spoken() -> str:
+    """Return the language of the page that is being written."""
+    return _spoken.get()
+
+
+def speak(language: str) -> None:
+    """Write the rest of this request's page in a language of ours."""
+    _spoken.set(language if language in LANGUAGES else "en")
+
+
+def wanted(request: Request) -> str:
+    """Return the language somebody chose on a page, else the first of ours that the browser asks for."""
+    chosen = request.cookies.get(COOKIE, "")
+    asked = request.headers.get("accept-language", "")[:200].split(",")
+    for each in (chosen, *(part.split(";")[0].strip()[:2].lower() for part in asked)):
+        if each in LANGUAGES:
+            return each
+    return "en"

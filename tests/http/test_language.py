@@ -1,0 +1,55 @@
+"""Pages in two languages: none of their texts is missing in either."""
+
+from __future__ import annotations
+
+import ast
+import string
+from collections.abc import Iterator
+from pathlib import Path
+
+from browsing import Person
+from relevo.http import dashboard
+from relevo.http.dashboard.page import PAGES
+from relevo.http.dashboard.spanish import SPANISH
+from serving import Served
+
+PLACE = Path(dashboard.__file__).parent
+TOLD_BY = {"t": slice(0, 1), "count": slice(1, 3)}
+"""Which arguments of which functions are texts of the pages."""
+
+
+def texts() -> Iterator[str]:
+    """Find every text that the pages' code says; a noun without a plural of its own gets an s."""
+    for path in sorted(PLACE.glob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in TOLD_BY:
+                said = [each.value for each in call.args[TOLD_BY[call.func.id]] if isinstance(each, ast.Constant)]
+                yield from said
+                if call.func.id == "count" and len(said) == 1:
+                    yield f"{said[0]}s"
+
+
+def places(text: str) -> set[str]:
+    """Return the names in a text's braces."""
+    return {name for _, name, _, _ in string.Formatter().parse(text) if name}
+
+
+def test_every_text_is_there_in_spanish() -> None:
+    """Each text of the pages has its Spanish, with the same places to fill in."""
+    said = {*texts(), *PAGES.values()}
+    assert len(said) > 10
+    assert sorted(said - SPANISH.keys()) == []
+    assert [each for each in said if places(each) != places(SPANISH[each])] == []
+
+
+def test_the_browsers_language_and_the_readers_choice(served: Served) -> None:
+    """A page is in the first of our languages that the browser asks for, until its reader chooses another."""
+    person = Person(served, None)
+    asked = {"Accept-Language": "pt-BR, es;q=0.8, en;q=0.5"}
+    assert '<html lang="es"' in person.get("/login", headers=asked).text
+    assert ">Entrar<" in person.get("/login", headers=asked).text
+    assert ">Log in<" in person.get("/login").text
+    assert person.get("/dashboard/language/es?back=/dashboard/x?q=1").headers["location"] == "/dashboard/x?q=1"
+    assert person.get("/dashboard/language/es?back=//evil").headers["location"] == "/dashboard"
+    assert ">Entrar<" in person.get("/login").text
+    assert person.get("/dashboard/language/xx").status_code == 404
