@@ -187,7 +187,8 @@ def test_a_call_runs_a_sleeping_cycle_and_a_deaf_listener_recovers(processes, pr
         return str(probed("sleeper", "took")[-1]["trigger"])
 
     listening(relay, conn, looks=2)
-    assert knock() == "wake-up"
+    # Once more it looks by itself when a transaction ends that was open as it fell asleep, whoever's that is.
+    eventually(lambda: knock() == "wake-up", "a call is heard")
     listening(relay, conn, looks=4)
     assert rows("select wakeups from relevo.workers") == [{"wakeups": "listening"}]
     [pid] = backends(conn)
@@ -195,7 +196,7 @@ def test_a_call_runs_a_sleeping_cycle_and_a_deaf_listener_recovers(processes, pr
     reported = [{"wakeups": "listening"}, {"wakeups": "polling"}, {"wakeups": "listening"}]
     eventually(lambda: rows("select wakeups from public.told order by id") == reported, "polling is told, then hearing")
     # It also looks by itself, for calls that it may have missed: a call that comes just then finds nothing left to do.
-    eventually(lambda: knock() == "wake-up", "a call is heard")
+    eventually(lambda: knock() == "wake-up", "a call is heard again")
     assert [line["event"] for line in relay.lines() if line["event"].startswith("wakeups_")] == [
         "wakeups_listening",
         "wakeups_degraded",

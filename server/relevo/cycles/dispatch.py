@@ -202,7 +202,7 @@ class _Drain:
             return False
         self.looked_at = -_NEVER
         self._look()
-        return any(True for _ in self._open_lanes())
+        return any(True for _ in self._soon())
 
     def _open_lanes(self) -> Iterator[DueLane]:
         now = time.monotonic()
