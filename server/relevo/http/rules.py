@@ -37,6 +37,7 @@ VIEW = Rule(frozenset({"viewer", "operator"}), scoped=False)
 OPERATE = Rule(frozenset({"operator"}), scoped=False)
 DEVICE = Rule(own_check=True)
 LOGIN = Rule(own_check=True, page=True)
+OPEN_PAGE = Rule(page=True)
 VIEW_PAGE = replace(VIEW, page=True)
 OPERATE_PAGE = replace(OPERATE, page=True)
 
@@ -77,6 +78,9 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/dashboard/static/{name}"): ANYBODY,
     ("GET", "/dashboard/language/{code}"): ANYBODY,
     ("GET", "/dashboard"): VIEW_PAGE,
+    ("GET", "/guide"): OPEN_PAGE,
+    ("GET", "/guide/{name}"): OPEN_PAGE,
+    ("GET", "/guide/pictures/{name}"): OPEN_PAGE,
 }
 """By method and path, as the router has them."""
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from relevo.http.dashboard import login, overview
+from relevo.http.dashboard import guide, login, overview
 
-ROUTERS = (login.router, overview.router)
+ROUTERS = (login.router, overview.router, guide.router)

@@ -132,7 +132,7 @@ def show(
 def _head(request: Request, caller: Token | None) -> Markup:
     brand = el("a", "Relevo", href="/dashboard", class_="brand")
     if caller is None or not getattr(request.state, "session", ""):
-        return el("header", brand)
+        return el("header", brand, el("nav", _guide(request), aria_label=t("Main")))
     leave = form(request, "/logout", el("button", t("Log out"), class_="plain"))
     who = el("span", f"{caller.name} ({caller.role})", class_="who")
     return el("header", brand, _navigation(request), _search(request), el("div", who, leave, class_="me"))
@@ -140,7 +140,11 @@ def _head(request: Request, caller: Token | None) -> Markup:
 
 def _navigation(request: Request) -> Markup:
     links = [el("a", t(name), href=path, aria_current=_current(request, path)) for path, name in PAGES.items()]
-    return el("nav", links, el("a", "API", href="/docs"), aria_label=t("Main"))
+    return el("nav", links, _guide(request), el("a", "API", href="/docs"), aria_label=t("Main"))
+
+
+def _guide(request: Request) -> Markup:
+    return el("a", t("Guide"), href="/guide", aria_current=_current(request, "/guide"))
 
 
 def _current(request: Request, path: str) -> str | None:

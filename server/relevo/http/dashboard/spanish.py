@@ -16,6 +16,8 @@ SPANISH: dict[str, str] = {
     "This address, or what was sent to it, is not as it should be.": (
         "Esta dirección, o lo que se le envió, no es como debe ser."
     ),
+    "Guide": "Guía",
+    "On this page": "En esta página",
     # Logging in
     "Log in": "Entrar",
     "Token": "Token",

@@ -1,0 +1,176 @@
+"""The guide: the pages of `docs/`, written as HTML here, in the dashboard's frame.
+
+They are public text: who cannot log in, or whose database is away, reads them all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from html import escape
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from fastapi import Path as InPath
+from starlette.responses import Response
+
+from relevo.http.dashboard.html import Markup, el
+from relevo.http.dashboard.language import t
+from relevo.http.dashboard.page import Page, show
+from relevo.http.problems import not_found
+
+router = APIRouter(route_class=Page, include_in_schema=False)
+_COMMENT = re.compile(r"^<!--.*?-->\n", re.MULTILINE | re.DOTALL)
+_LEVELS = {"h2", "h3"}
+_MANY = 6
+_PICTURES = "pictures"
+HOME = "/guide"
+RUNBOOK = f"{HOME}/runbook"
+"""Where the dashboard's problems are explained, each under an anchor of its own."""
+
+
+def docs_root() -> Path:
+    """Return the folder of pages: inside an installed wheel, or the checkout's own."""
+    packaged = Path(__file__).parents[2] / "docs"
+    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "docs"
+
+
+@cache
+def _files() -> dict[str, Path]:
+    """Return the pages there are, by name: an address never becomes a path."""
+    return {path.stem: path for path in sorted(docs_root().glob("*.md"))}
+
+
+@cache
+def _pictures() -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((docs_root() / _PICTURES).glob("*.png"))}
+
+
+@router.get(HOME)
+async def index(request: Request) -> Response:
+    """Show what the guide holds."""
+    return _shown(request, "index")
+
+
+@router.get("/guide/pictures/{name}")
+async def picture(name: Annotated[str, InPath(max_length=100)]) -> Response:
+    """Return a picture that a page shows."""
+    if name not in _pictures():
+        raise not_found(f"picture {name}")
+    return Response(_pictures()[name], media_type="image/png", headers={"Cache-Control": "public, max-age=86400"})
+
+
+@router.get("/guide/{name}")
+async def page(request: Request, name: Annotated[str, InPath(max_length=100)]) -> Response:
+    """Show one page."""
+    if name not in _files():
+        raise not_found(f"page {name}")
+    return _shown(request, name)
+
+
+def _shown(request: Request, name: str) -> Response:
+    title, headings, written = render(name)
+    crumbs = el("p", el("a", "← ", t("Guide"), href=HOME), class_="faint") if name != "index" else None
+    head, end, rest = written.partition("</h1>")
+    article = el(
+        "article",
+        crumbs,
+        Markup(head + end),
+        _contents(headings),
+        Markup(rest),
+        class_="card guide",
+        lang="en",
+    )
+    return show(request, title, article, live=False)
+
+
+def _contents(headings: Sequence[tuple[str, str]]) -> Markup | None:
+    """List the headings of a page that has many."""
+    if len(headings) < _MANY:
+        return None
+    listed = [el("li", el("a", text, href=f"#{place}")) for text, place in headings]
+    return el("details", el("summary", t("On this page")), el("ul", listed))
+
+
+@cache
+def render(name: str) -> tuple[str, list[tuple[str, str]], Markup]:
+    """Return a page's title, its headings with their anchors, and its HTML.
+
+    Whatever is markup in it is escaped, and links lead to the guide's pages.
+    """
+    from markdown_it import MarkdownIt  # noqa: PLC0415 nobody waits for it who reads no page
+
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    parser.add_render_rule("td_open", _open_cell)
+    parser.add_render_rule("td_close", _close_cell)
+    tokens = parser.parse(_COMMENT.sub("", _files()[name].read_text(encoding="utf-8")))
+    headings = _anchor(tokens)
+    _lead(tokens)
+    _name_cells(tokens)
+    title = next(text for tag, text, _ in headings if tag == "h1")
+    below = [(text, place) for tag, text, place in headings if tag in _LEVELS]
+    return title, below, Markup(parser.renderer.render(tokens, parser.options, {}))
+
+
+def _open_cell(_self: Any, tokens: Sequence[Any], number: int, _options: Any, _env: Any) -> str:
+    return f'<td data-head="{escape(str(tokens[number].attrGet("data-head")))}"><div>'
+
+
+def _close_cell(*_: Any) -> str:
+    return "</div></td>"
+
+
+def anchor_of(heading: str) -> str:
+    """Return a heading's anchor, as Markdown renderers make it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def _anchor(tokens: Sequence[Any]) -> list[tuple[str, str, str]]:
+    """Give each heading its anchor; return their tags, texts and anchors."""
+    found = []
+    for opened, inside in pairwise(tokens):
+        if opened.type == "heading_open":
+            text = "".join(each.content for each in inside.children)
+            opened.attrSet("id", anchor_of(text))
+            found.append((opened.tag, text, anchor_of(text)))
+    return found
+
+
+def _lead(tokens: Sequence[Any]) -> None:
+    """Turn links between files into links between pages."""
+    for each in (child for token in tokens for child in token.children or ()):
+        for attribute in ("href", "src"):
+            if (link := each.attrGet(attribute)) is not None:
+                each.attrSet(attribute, address_of(str(link)))
+
+
+def address_of(link: str) -> str:
+    """Return where a link of a page leads when it is served; to nowhere, if it is none of ours."""
+    name, mark, place = link.partition("#")
+    if not name:
+        return link
+    if name.startswith(f"{_PICTURES}/"):
+        return f"{HOME}/{name}"
+    stem = name.removesuffix(".md")
+    if stem not in _files():
+        return "#"
+    return (HOME if stem == "index" else f"{HOME}/{stem}") + mark + place
+
+
+def _name_cells(tokens: Sequence[Any]) -> None:
+    """Tell each cell of a table its column's head, for windows without room for columns."""
+    heads: list[str] = []
+    column = 0
+    for opened, inside in pairwise(tokens):
+        if opened.type == "table_open":
+            heads = []
+        elif opened.type == "tr_open":
+            column = 0
+        elif opened.type == "th_open":
+            heads.append("".join(each.content for each in inside.children))
+        elif opened.type == "td_open":
+            opened.attrSet("data-head", heads[column])
+            column += 1

@@ -1,0 +1,77 @@
+"""The guide is served: every page, for everybody, with links that lead somewhere and nothing that runs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from relevo.http.dashboard import guide
+from serving import Served
+
+DOCS = Path(__file__).resolve().parents[2] / "server" / "docs"
+
+
+def links(html: str) -> set[str]:
+    """Return where a page leads within the guide."""
+    return {each for each in re.findall(r'href="([^"]+)"', html) if each.startswith(("/guide", "#"))}
+
+
+def test_every_page_is_served_and_every_link_leads_somewhere(served: Served) -> None:
+    """From the index each page is reached; a link names a page that is served, and an anchor that is on it."""
+    client = served.client()
+    pages = {"/guide": client.get("/guide")}
+    for link in sorted(links(pages["/guide"].text)):
+        address = link.partition("#")[0]
+        if address and address not in pages:
+            pages[address] = client.get(address)
+    assert {each.status_code for each in pages.values()} == {200}
+    assert len(pages) == len(list(DOCS.glob("*.md")))
+    for here, answer in pages.items():
+        assert "&lt;!--" not in answer.text, "comments are not for readers"
+        for link in links(answer.text) - {"#content"}:
+            address, _, place = link.partition("#")
+            there = pages[address or here].text
+            assert not place or f'id="{place}"' in there, f"{here}: {link}"
+
+
+def test_it_asks_nobody_else(served: Served) -> None:
+    """A page loads the dashboard's own files alone, and says so to the browser."""
+    answer = served.client().get("/guide/runbook")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert "'unsafe-inline'" not in answer.headers["content-security-policy"]
+    assert not re.search(r'(?:src|href)="(?!/|#)', answer.text)
+
+
+@pytest.mark.parametrize("name", ["nothing", "..%2fREADME", "../../README", "index.md", "x" * 101])
+def test_what_is_no_page_is_not_served(served: Served, name: str) -> None:
+    """An address never becomes a path; what is not there is a page that says so."""
+    assert served.client().get(f"/guide/{name}").status_code in (400, 404)
+    assert served.client().get(f"/guide/pictures/{name}").status_code in (400, 404)
+
+
+def test_markup_in_a_page_is_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever somebody writes into a page is shown and never run; links that are none of ours lead nowhere."""
+    text = "# T\n\n<script>x</script> [a](javascript:x) [b](https://elsewhere.example) <b onclick=x>y</b>\n\n| <i>h</i> |\n|---|\n| c |\n"
+    (tmp_path / "made.md").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(guide, "_files", lambda: {"made": tmp_path / "made.md"})
+    guide.render.cache_clear()
+    title, _, written = guide.render("made")
+    guide.render.cache_clear()
+    assert title == "T"
+    assert "<script" not in written
+    assert "<b" not in written
+    assert "elsewhere" not in written
+    assert "javascript:x" not in re.findall(r'href="([^"]*)"', written)
+    assert 'data-head="&lt;i&gt;h&lt;/i&gt;"' in written
+
+
+def test_a_wheel_brings_its_own_pages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Installed from a wheel the pages lie inside the package."""
+    inside = tmp_path / "relevo" / "http" / "dashboard"
+    inside.mkdir(parents=True)
+    shutil.copytree(DOCS, tmp_path / "relevo" / "docs")
+    monkeypatch.setattr(guide, "__file__", str(inside / "guide.py"))
+    assert guide.docs_root() == tmp_path / "relevo" / "docs"
