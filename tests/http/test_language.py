@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import string
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from browsing import Person
 from relevo.http import dashboard
 from relevo.http.dashboard.page import PAGES
 from relevo.http.dashboard.spanish import SPANISH
+from relevo.http.dashboard.states import KINDS, WORDS
 from serving import Served
 
 PLACE = Path(dashboard.__file__).parent
@@ -40,6 +42,21 @@ def test_every_text_is_there_in_spanish() -> None:
     assert len(said) > 10
     assert sorted(said - SPANISH.keys()) == []
     assert [each for each in said if places(each) != places(SPANISH[each])] == []
+
+
+def listed() -> set[str]:
+    """Find every word that the schema allows for a state, a status, an outcome and their kin."""
+    schema = (Path(__file__).parents[2] / "sql" / "schema.sql").read_text()
+    named = r"\((?:state|status|outcome|last_outcome|breaker|trigger|lane|permission) = ANY \(ARRAY\[(.+?)\]"
+    return {word for found in re.findall(named, schema) for word in re.findall(r"'([^']+)'", found)}
+
+
+def test_every_state_is_there_in_spanish() -> None:
+    """Whatever a state, a status or an outcome may be has its word, and colours are of words that exist."""
+    assert {"fanned", "unconfirmed", "abandoned", "probing", "dropped"} <= listed()
+    assert sorted(listed() - WORDS) == []
+    assert sorted(WORDS - SPANISH.keys()) == []
+    assert sorted(KINDS.keys() - WORDS) == []
 
 
 def test_the_browsers_language_and_the_readers_choice(served: Served) -> None:

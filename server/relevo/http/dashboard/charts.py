@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from relevo.http.dashboard.html import Markup, el
+from relevo.http.dashboard.language import t
 from relevo.http.dashboard.words import count, duration, number
 
 _WIDTH, _HEIGHT = 600.0, 120.0
@@ -17,8 +18,9 @@ def pushes(rows: Sequence[dict[str, Any]], *, title: str, first: str, per: float
     """Draw what was sent, confirmed and failed per minute; `per` is how many minutes a row stands for."""
     top = max((row[name] for row in rows for name in _SERIES), default=0) / per
     totals = {name: sum(row[name] for row in rows) for name in _SERIES}
-    said = ", ".join(f"{number(totals[name])} {name}" for name in _SERIES)
+    said = ", ".join(f"{number(totals[name])} {t(name)}" for name in _SERIES)
     drawn = [_area(rows, "sent", top * per), *(_line(rows, name, top * per) for name in _SERIES)]
+    most = t("at most {n} a minute", n=number(top))
     picture = el(
         "svg",
         _grid(),
@@ -26,11 +28,11 @@ def pushes(rows: Sequence[dict[str, Any]], *, title: str, first: str, per: float
         viewBox=f"0 0 {_WIDTH:.0f} {_HEIGHT:.0f}",
         preserveAspectRatio="none",
         role="img",
-        aria_label=f"{title}: {said}; at most {number(top)} a minute",
+        aria_label=f"{title}: {said}; {most}",
         class_="chart",
     )
-    legend = el("p", [el("span", f"{name} {number(totals[name])}", class_=f"key {name}") for name in _SERIES])
-    ends = el("p", el("span", first), el("span", f"at most {number(top)} a minute"), el("span", "now"), class_="ends")
+    legend = el("p", [el("span", f"{t(name)} {number(totals[name])}", class_=f"key {name}") for name in _SERIES])
+    ends = el("p", el("span", first), el("span", most), el("span", t("now")), class_="ends")
     return el("figure", el("figcaption", el("h3", title), legend), picture, ends)
 
 
@@ -74,6 +76,6 @@ def spark(runs: Sequence[dict[str, Any]]) -> Markup | None:
         bad = "bar bad" if run["outcome"] in ("failed", "abandoned") else "bar"
         place = {"x": f"{index * wide:.1f}", "y": f"{_SPARK_H - high:.1f}", "width": f"{wide * 0.75:.1f}"}
         bars.append(el("rect", height=f"{high:.1f}", class_=bad, **place))
-    said = f"the last {count(len(runs), 'run')} took at most {duration(top)}"
+    said = t("the last {runs} took at most {time}", runs=count(len(runs), "run"), time=duration(top))
     box = f"0 0 {_SPARK_W:.0f} {_SPARK_H:.0f}"
     return el("svg", el("title", said), bars, viewBox=box, role="img", aria_label=said, class_="spark")

@@ -2,46 +2,31 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from relevo import insights
-from relevo.health import MOST_COUNTED, in_numbers
+from relevo.health import MOST_COUNTED
 from relevo.http.dashboard import charts
 from relevo.http.dashboard.html import Child, Markup, el, text
-from relevo.http.dashboard.page import Page, badge, desk_of, show, table
+from relevo.http.dashboard.language import t
+from relevo.http.dashboard.page import Page, desk_of, show, table
+from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import ago, count, duration, instant, number, sentence, size
 from relevo.insights import Overview
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _MOST_MONTHS = 6
-_KINDS = {
-    "ok": "good",
-    "alive": "good",
-    "closed": "good",
-    "idle": "",
-    "running": "",
-    "stopped": "",
-    "partial": "warn",
-    "stopping": "warn",
-    "silent": "warn",
-    "probing": "warn",
-    "open": "bad",
-    "failed": "bad",
-    "abandoned": "bad",
-    "lost": "bad",
-    "unavailable": "bad",
-    "rejected": "bad",
-}
 
 
 @router.get("/dashboard")
 async def overview(request: Request) -> Response:
     """Show the fleet at a glance."""
     seen = await desk_of(request).ask(insights.overview, request.app.state.relevo.settings)
-    return show(request, "Overview", sections(seen))
+    return show(request, t("Overview"), sections(seen))
 
 
 def sections(seen: Overview) -> list[Markup]:
@@ -51,21 +36,21 @@ def sections(seen: Overview) -> list[Markup]:
         _figures(seen),
         el(
             "section",
-            el("h2", "Pushes"),
+            el("h2", t("Pushes")),
             el(
                 "div",
-                charts.pushes(seen.hour, title="The last hour", first="an hour ago", per=1),
-                charts.pushes(seen.day, title="The last day", first="a day ago", per=15),
+                charts.pushes(seen.hour, title=t("The last hour"), first=t("an hour ago"), per=1),
+                charts.pushes(seen.day, title=t("The last day"), first=t("a day ago"), per=15),
                 class_="pair",
             ),
             class_="card",
         ),
-        _part("Due now", _due(seen)),
-        _part("Cycles", _cycles(seen)),
-        _part("Projects", _projects(seen)),
-        _part("Sources", _sources(seen)),
-        _part("Replicas", _workers(seen)),
-        _part("Archive", _archive(seen)),
+        _part(t("Due now"), _due(seen)),
+        _part(t("Cycles"), _cycles(seen)),
+        _part(t("Projects"), _projects(seen)),
+        _part(t("Sources"), _sources(seen)),
+        _part(t("Replicas"), _workers(seen)),
+        _part(t("Archive"), _archive(seen)),
     ]
 
 
@@ -76,12 +61,12 @@ def _part(title: str, *body: Child) -> Markup:
 def _verdict(seen: Overview) -> Markup:
     problems = seen.status.health.problems
     if not problems:
-        told = "Healthy. Nothing needs you."
+        told = t("Healthy. Nothing needs you.")
         return el("section", el("h1", told), _as_of(seen), class_="card verdict good", role="status")
     first, *others = (f"{each[:1].upper()}{each[1:].removesuffix('.')}." for each in problems)
     return el(
         "section",
-        el("h1", el("span", "Not healthy: ", class_="word"), sentence(first)),
+        el("h1", el("span", t("Not healthy: "), class_="word"), sentence(first)),
         el("ul", [el("li", sentence(each)) for each in others]) if others else None,
         _as_of(seen),
         class_="card verdict bad",
@@ -90,89 +75,88 @@ def _verdict(seen: Overview) -> Markup:
 
 
 def _as_of(seen: Overview) -> Markup:
-    return el("p", "As of ", instant(seen.now), class_="faint")
+    return el("p", t("As of"), " ", instant(seen.now), class_="faint")
 
 
 def _figures(seen: Overview) -> Markup:
     queue = seen.queue
-    oldest = queue["oldest_pending_age_seconds"]
-    more = " or more" if queue["due_now_is_at_least"] else ""
-    failing = queue["failed"]
+    oldest, failing, stuck = queue["oldest_pending_age_seconds"], queue["failed"], queue["stuck_processing"]
+    due = number(queue["due_now"])
     told = [
         (
-            "Due now",
-            number(queue["due_now"]) + more,
-            f"oldest {duration(oldest)}" if oldest is not None else "nothing waits",
+            t("Due now"),
+            t("{n} or more", n=due) if queue["due_now_is_at_least"] else due,
+            t("oldest {time}", time=duration(oldest)) if oldest is not None else t("nothing waits"),
             "",
         ),
-        ("Being sent", number(queue["processing"]), f"{number(queue['pending'])} waiting in all", ""),
-        ("Stuck", number(queue["stuck_processing"]), "in expired claims", "warn" if queue["stuck_processing"] else ""),
-        ("Failed for good", number(failing), "dead letters", "bad" if failing else ""),
-        ("Sent", number(queue["sent"]), f"of {number(queue['total'])} not archived", ""),
+        (t("Being sent"), number(queue["processing"]), t("{n} waiting in all", n=number(queue["pending"])), ""),
+        (t("Stuck"), number(stuck), t("in expired claims"), "warn" if stuck else ""),
+        (t("Failed for good"), number(failing), t("dead letters"), "bad" if failing else ""),
+        (t("Sent"), number(queue["sent"]), t("of {n} not archived", n=number(queue["total"])), ""),
     ]
-    return el(
-        "dl",
-        [
-            el(
-                "div",
-                el("dt", name),
-                el("dd", value, class_="big"),
-                el("dd", more, class_="faint"),
-                class_=f"card {kind}",
-            )
-            for name, value, more, kind in told
-        ],
-        class_="figures",
-    )
+    return el("dl", [_figure(*each) for each in told], class_="figures")
+
+
+def _figure(name: str, value: str, more: str, kind: str) -> Markup:
+    figures = el("dt", name), el("dd", value, class_="big"), el("dd", more, class_="faint")
+    return el("div", figures, class_=f"card {kind}")
 
 
 def _due(seen: Overview) -> Markup:
     rows = [
-        [row["project"], row["lane"], in_numbers(row["due"], "delivery", "deliveries"), duration(row["oldest_s"])]
+        [row["project"], t(row["lane"]), at_most(row["due"], "delivery", "deliveries"), duration(row["oldest_s"])]
         for row in seen.status.due
     ]
-    held = [
-        el(
-            "p",
-            badge("held", "warn"),
-            " ",
-            in_numbers(row["events"], "event"),
-            f" of {row['event_type']}: {row['reason']}",
-        )
-        for row in seen.status.held[:MOST_COUNTED]
-    ]
-    told = table(["Project", "Lane", "Due", "Oldest for"], rows, empty="Nothing is due.", label="What is due")
-    return text([told, *held])
+    heads = [t("Project"), t("Lane"), t("Due"), t("Oldest for")]
+    told = table(heads, rows, empty=t("Nothing is due."), label=t("What is due"))
+    return text([told, *(_held(row) for row in seen.status.held[:MOST_COUNTED])])
+
+
+def _held(row: dict[str, Any]) -> Markup:
+    what = t("{events} of {type}", events=at_most(row["events"], "event"), type=row["event_type"])
+    return el("p", state("held"), f" {what}: {row['reason']}")
+
+
+def at_most(value: int, one: str, many: str = "") -> str:
+    """Write a count with its noun, of what is not counted beyond a bound."""
+    if value < MOST_COUNTED:
+        return count(value, one, many)
+    return f"{t('{n} or more', n=number(MOST_COUNTED))} {t(many or one + 's')}"
 
 
 def _cycles(seen: Overview) -> Markup:
     rows = [_cycle(seen, row) for row in seen.status.cycles]
-    heads = ["Cycle", "Last outcome", "Took", "Last runs", "Last round", "Next", "State"]
-    return table(heads, rows, empty="No cycle has run yet: start `relevo run`.", label="Cycles")
+    heads = [t("Cycle"), t("Last outcome"), t("Took"), t("Last runs"), t("Last round"), t("Next"), t("State")]
+    return table(heads, rows, empty=sentence(t("No cycle has run yet: start `relevo run`.")), label=t("Cycles"))
 
 
 def _cycle(seen: Overview, row: dict[str, Any]) -> list[Child]:
     key = (row["cycle"], row["source"])
     runs = seen.durations.get(key, [])
-    outcome = row["last_outcome"] or "none"
-    state: Child = badge("paused", "warn") if row["paused_reason"] else badge("on", "good")
+    switch: Child = state("on")
     if row["paused_reason"]:
-        state = [state, " since ", ago(row["paused_at"], seen.now), f": {row['paused_reason']}"]
-    coming = seen.next_rounds[key]
-    soon = (
-        text("when switched on") if row["paused_reason"] else ago(coming, seen.now) if coming else text("when called")
-    )
-    if coming is not None and coming <= seen.now and not row["paused_reason"]:
-        soon = text("now")
+        switch = [state("paused"), *_since(row["paused_at"], seen), f": {row['paused_reason']}"]
     return [
         el("strong", name_of(row)),
-        [badge(outcome, _KINDS.get(outcome, "")), _why(row)],
+        [state(row["last_outcome"]), _why(row)],
         duration(runs[-1]["seconds"]) if runs else "—",
         charts.spark(runs),
         ago(row["last_round_at"], seen.now),
-        soon,
-        state,
+        _next(seen, seen.next_rounds[key], paused=bool(row["paused_reason"])),
+        switch,
     ]
+
+
+def _next(seen: Overview, coming: datetime | None, *, paused: bool) -> Child:
+    if paused:
+        return t("when switched on")
+    if coming is None:
+        return t("when called")
+    return t("now") if coming <= seen.now else ago(coming, seen.now)
+
+
+def _since(moment: datetime | None, seen: Overview) -> list[Child]:
+    return [f" {t('since')} ", ago(moment, seen.now)]
 
 
 def name_of(row: dict[str, Any]) -> str:
@@ -185,51 +169,56 @@ def _why(row: dict[str, Any]) -> Markup | None:
 
 
 def _projects(seen: Overview) -> Markup:
-    rows = []
-    for row in seen.status.projects:
-        breaker: Child = badge(row["breaker"], _KINDS.get(row["breaker"], ""))
-        if row["breaker"] != "closed":
-            breaker = [breaker, " since ", ago(row["breaker_since"], seen.now), f": {row['breaker_reason']}"]
-        brake: Child = "off"
-        if row["pruning_stopped_at"] is not None:
-            brake = [badge("on", "bad"), " since ", ago(row["pruning_stopped_at"], seen.now)]
-        elif row["rest_until"] is not None and row["rest_until"] > seen.now:
-            brake = [badge("rests", "warn"), " until ", ago(row["rest_until"], seen.now)]
-        rows.append(
-            [
-                el("strong", row["project"]),
-                f"{row['rate_share']:.0%}",
-                breaker,
-                brake,
-                number(row["sent"]),
-                number(row["unregistered"]),
-            ]
-        )
-    heads = ["Project", "Rate", "Breaker", "Brake", "Sent in 15 min", "Unregistered"]
-    return table(heads, rows, empty="No project has sent anything yet.", label="Projects")
+    rows: list[list[Child]] = [
+        [
+            el("strong", row["project"]),
+            f"{row['rate_share']:.0%}",
+            _breaker(seen, row),
+            _brake(seen, row),
+            number(row["sent"]),
+            number(row["unregistered"]),
+        ]
+        for row in seen.status.projects
+    ]
+    heads = [t("Project"), t("Rate"), t("Breaker"), t("Brake"), t("Sent in 15 min"), t("Unregistered")]
+    return table(heads, rows, empty=t("No project has sent anything yet."), label=t("Projects"))
+
+
+def _breaker(seen: Overview, row: dict[str, Any]) -> Child:
+    if row["breaker"] == "closed":
+        return state("closed")
+    return [state(row["breaker"]), *_since(row["breaker_since"], seen), f": {row['breaker_reason']}"]
+
+
+def _brake(seen: Overview, row: dict[str, Any]) -> Child:
+    if row["pruning_stopped_at"] is not None:
+        return [state("on", "bad"), *_since(row["pruning_stopped_at"], seen)]
+    if row["rest_until"] is not None and row["rest_until"] > seen.now:
+        return [state("rests"), f" {t('until')} ", ago(row["rest_until"], seen.now)]
+    return t("off")
 
 
 def _sources(seen: Overview) -> Markup:
-    rows = [
+    rows: list[list[Child]] = [
         [
             el("strong", row["source"]),
-            badge(row["last_outcome"] or "none", _KINDS.get(row["last_outcome"] or "", "")),
+            state(row["last_outcome"]),
             ago(row["last_ok_at"], seen.now),
-            f"{duration(row['since_news_s'])} ago" if row["since_news_s"] is not None else "never",
+            t("{time} ago", time=duration(row["since_news_s"])) if row["since_news_s"] is not None else t("never"),
             row["last_detail"] or "",
         ]
         for row in seen.status.sources
     ]
-    heads = ["Source", "Last answer", "Last read", "Last news", "Detail"]
-    return table(heads, rows, empty="No source has been asked yet.", label="Sources")
+    heads = [t("Source"), t("Last answer"), t("Last read"), t("Last news"), t("Detail")]
+    return table(heads, rows, empty=t("No source has been asked yet."), label=t("Sources"))
 
 
 def _workers(seen: Overview) -> Markup:
     alive = [row for row in seen.status.workers if row["state"] != "stopped"]
-    rows = [
+    rows: list[list[Child]] = [
         [
             el("strong", row["worker_id"]),
-            badge(row["state"], _KINDS.get(row["state"], "")),
+            state(row["state"]),
             row["role"],
             row["version"],
             ago(row["started_at"], seen.now),
@@ -237,15 +226,13 @@ def _workers(seen: Overview) -> Markup:
         ]
         for row in alive
     ]
-    heads = ["Worker", "State", "Role", "Version", "Started", "Seen"]
+    heads = [t("Worker"), t("State"), t("Role"), t("Version"), t("Started"), t("Seen")]
+    empty = sentence(t("No worker is running: start `relevo run`."))
     ended = len(seen.status.workers) - len(alive)
-    told = table(heads, rows, empty="No worker is running: start `relevo run`.", label="Replicas")
-    more = (
-        el("p", f"{count(ended, 'worker')} stopped in good order within the last day.", class_="faint")
-        if ended
-        else None
+    more = t("Stopped in good order within the last day: {workers}.", workers=count(ended, "worker"))
+    return text(
+        [table(heads, rows, empty=empty, label=t("Replicas")), el("p", more, class_="faint") if ended else None]
     )
-    return text([told, more])
 
 
 def _archive(seen: Overview) -> Markup:
@@ -255,14 +242,14 @@ def _archive(seen: Overview) -> Markup:
             f"{row['month']:%Y-%m}",
             row["entity"],
             [
-                badge(row["state"], "bad" if row["last_error"] else ""),
+                state(row["state"], "bad" if row["last_error"] else None),
                 el("div", row["last_error"], class_="faint") if row["last_error"] else None,
             ],
             number(row["rows"]),
             size(row["bytes"]),
-            ago(row["verified_at"], seen.now) if row["verified_at"] else "not yet",
+            ago(row["verified_at"], seen.now) if row["verified_at"] else t("not yet"),
         ]
         for row in newest
     ]
-    heads = ["Month", "What", "State", "Rows", "Size", "Verified"]
-    return table(heads, rows, empty="No month has left the hot tables yet.", label="Archive")
+    heads = [t("Month"), t("What"), t("State"), t("Rows"), t("Size"), t("Verified")]
+    return table(heads, rows, empty=t("No month has left the hot tables yet."), label=t("Archive"))

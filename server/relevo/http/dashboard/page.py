@@ -256,7 +256,7 @@ def desk_of(request: Request) -> Desk:
     return desk
 
 
-def table(heads: list[str], rows: list[list[Child]], *, empty: str, label: str) -> Markup:
+def table(heads: list[str], rows: list[list[Child]], *, empty: Child, label: str) -> Markup:
     """Write a table; where there is no room for columns, each cell is told by its head."""
     if not rows:
         return el("p", empty, class_="faint")
