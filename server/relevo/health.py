@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from shlex import quote
-from typing import Any
+from typing import Any, Self
 
 from relevo.config import Settings
 from relevo.delivery import runaway
@@ -28,6 +28,51 @@ _DROPPED_LATELY = timedelta(days=1)
 _START = "start `relevo run`, or let cron call `relevo tick`"
 MOST_COUNTED = 10_000
 """Beyond this nothing is counted: more is more."""
+
+
+RUNBOOK = {
+    "database_copied": "this-database-looks-like-a-copy",
+    "worker_silent": "worker-has-not-been-seen",
+    "worker_lost": "worker-has-not-been-seen",
+    "call_hung": "something-has-hung",
+    "http_not_served": "http-cannot-be-served",
+    "no_reaper": "no-reaper-has-ever-run",
+    "cycle_failed": "a-cycle-has-failed",
+    "cycle_missed_slot": "a-cycle-missed-its-slot",
+    "cycle_quiet": "a-cycle-has-made-no-round",
+    "news_dropped": "news-dropped-unread",
+    "webhook_unreachable": "a-webhook-may-get-nothing",
+    "cycle_paused": "paused-and-something-waits",
+    "claim_expired": "an-expired-claim-waits-for-a-reaper",
+    "deliveries_late": "deliveries-are-due-for-long",
+    "source_problem": "a-source-tells-what-is-wrong",
+    "rejects_given_up": "rejects-were-given-up",
+    "source_unread": "a-source-has-not-been-read",
+    "source_without_news": "a-source-has-nothing-new",
+    "project_stopped": "a-project-sends-only-probes",
+    "tokens_unregistered": "too-many-unregistered-tokens",
+    "runaway_held": "held-as-a-runaway",
+    "month_not_archived": "a-month-is-not-archived",
+}
+"""Where the runbook explains each problem, by its code: a heading's anchor."""
+
+
+class Problem(str):
+    """A sentence that says what is wrong and what to do, with a code that stays the same however it is said."""
+
+    __slots__ = ("code",)
+    code: str
+
+    def __new__(cls, code: str, said: str) -> Self:
+        """Make a problem of its code and its sentence."""
+        problem = super().__new__(cls, said)
+        problem.code = code
+        return problem
+
+    @property
+    def place(self) -> str:
+        """Return the anchor under which the runbook explains it."""
+        return RUNBOOK[self.code]
 
 
 @dataclass(frozen=True)
@@ -115,10 +160,10 @@ def in_numbers(count: int, one: str, many: str = "") -> str:
     return f"{number} {one if count == 1 else many or one + 's'}"
 
 
-def find_problems(seen: Seen, settings: Settings) -> list[str]:
+def find_problems(seen: Seen, settings: Settings) -> list[Problem]:
     """Return everything that is wrong, what stops most first."""
     return [
-        *([seen.copied] if seen.copied else []),
+        *([Problem("database_copied", seen.copied)] if seen.copied else []),
         *_of_workers(seen),
         *_of_cycles(seen, settings),
         *_of_pauses(seen),
@@ -127,36 +172,42 @@ def find_problems(seen: Seen, settings: Settings) -> list[str]:
         *(problem for project in seen.projects for problem in _of_project(project)),
         *(_of_runaway(row) for row in seen.held),
         *(problem for row in seen.news for problem in _of_news(row, seen.now)),
-        *(
-            f"{month['entity']} {month['month']:%Y-%m} is not archived: {month['last_error'].removesuffix('.')}; "
-            "archive-export tries again in its next slot, `relevo run-cycle archive-export` at once"
-            for month in seen.archive
-            if month["last_error"] is not None
-        ),
+        *(_of_month(month) for month in seen.archive if month["last_error"] is not None),
     ]
 
 
-def _of_workers(seen: Seen) -> Iterator[str]:
+def _of_month(month: Row) -> Problem:
+    return Problem(
+        "month_not_archived",
+        f"{month['entity']} {month['month']:%Y-%m} is not archived: {month['last_error'].removesuffix('.')}; "
+        "archive-export tries again in its next slot, `relevo run-cycle archive-export` at once",
+    )
+
+
+def _of_workers(seen: Seen) -> Iterator[Problem]:
     for worker in seen.workers:
         if worker["state"] == "silent":
-            yield (
+            yield Problem(
+                "worker_silent",
                 f"worker {worker['worker_id']} has not been seen for {in_words(worker['silent_s'])}; "
-                "if it hangs, end its process: what it held is taken back"
+                "if it hangs, end its process: what it held is taken back",
             )
         elif _is_missing(worker, seen):
-            yield (
+            yield Problem(
+                "worker_lost",
                 f"worker {worker['worker_id']} has not been seen for {in_words(worker['silent_s'])}, and what it held "
-                "was taken back; it was killed, or does not reach the database: look at its log"
+                "was taken back; it was killed, or does not reach the database: look at its log",
             )
         for hung in worker["hung"] if worker["state"] in ("alive", "stopping") else ():
             where = f" (project {hung['project']})" if hung["project"] else ""
             since = _at(datetime.fromisoformat(hung["since"]))
-            yield (
+            yield Problem(
+                "call_hung",
                 f"worker {worker['worker_id']}: {hung['what']}{where} has hung since {since} "
-                f"(calls given up: {hung['calls']}); look into its code, and restart the worker"
+                f"(calls given up: {hung['calls']}); look into its code, and restart the worker",
             )
         if worker["state"] == "alive" and (problem := (worker.get("http") or {}).get("problem")):
-            yield f"worker {worker['worker_id']}: {problem}"
+            yield Problem("http_not_served", f"worker {worker['worker_id']}: {problem}")
 
 
 def _is_missing(worker: Row, seen: Seen) -> bool:
@@ -167,11 +218,11 @@ def _is_missing(worker: Row, seen: Seen) -> bool:
     return bool(max(started) <= worker["last_seen_at"])
 
 
-def _of_cycles(seen: Seen, settings: Settings) -> Iterator[str]:
+def _of_cycles(seen: Seen, settings: Settings) -> Iterator[Problem]:
     """Name cycles that failed, or made no round for longer than the way they are run explains."""
     running = {name: worker for worker in seen.workers if worker["state"] == "alive" for name in worker["cycles"]}
     if not any(row["cycle"] == "reaper" and row["quiet_s"] is not None for row in seen.cycles):
-        yield f"no reaper has ever run; {_START}"
+        yield Problem("no_reaper", f"no reaper has ever run; {_START}")
     for row in seen.cycles:
         if row["paused_reason"] or row["quiet_s"] is None or row["quiet_s"] > _RETIRED_S:
             continue
@@ -180,24 +231,29 @@ def _of_cycles(seen: Seen, settings: Settings) -> Iterator[str]:
         if row["failures"] and (row["failures"] > 1 or cron is not None):
             times = f" {row['failures']} times in a row" if row["failures"] > 1 else ""
             why = (row["error_message"] or "no reason was given").removesuffix(".")
-            yield f"{name} has failed{times}: {why}; `relevo runs --cycle {row['cycle']}` tells more"
+            yield Problem(
+                "cycle_failed", f"{name} has failed{times}: {why}; `relevo runs --cycle {row['cycle']}` tells more"
+            )
         elif cron is not None:
             yield from _missed(name, row, cron, seen.now)
         elif row["quiet_s"] > (limit_s := _limit_s(row, settings)):
             worker = running.get(name)
             advice = f"worker {worker['worker_id']} is alive and should run it: look at its log" if worker else _START
             usual = f"usual: within {in_words(limit_s)}"
-            yield f"{name} has made no round for {in_words(row['quiet_s'])} ({usual}); {advice}"
+            yield Problem("cycle_quiet", f"{name} has made no round for {in_words(row['quiet_s'])} ({usual}); {advice}")
 
 
 def _name_of(row: Row) -> str:
     return f"{row['cycle']}:{row['source']}" if row["source"] else str(row["cycle"])
 
 
-def _missed(name: str, row: Row, cron: Cron, now: datetime) -> Iterator[str]:
+def _missed(name: str, row: Row, cron: Cron, now: datetime) -> Iterator[Problem]:
     slot = cron.next_slot(row["last_round_at"])
     if slot + _LATE_CRON < now:
-        yield f"{name} missed its slot of {slot:%Y-%m-%d %H:%M}Z; `relevo run-cycle {name}` runs it now"
+        yield Problem(
+            "cycle_missed_slot",
+            f"{name} missed its slot of {slot:%Y-%m-%d %H:%M}Z; `relevo run-cycle {name}` runs it now",
+        )
 
 
 def _cron_of(cycle: str, settings: Settings) -> Cron | None:
@@ -232,22 +288,24 @@ def next_round(row: Row, settings: Settings, now: datetime) -> datetime | None:
     return due
 
 
-def _of_news(row: Row, now: datetime) -> Iterator[str]:
+def _of_news(row: Row, now: datetime) -> Iterator[Problem]:
     """Tell of a subscription that lost news of late, or whose webhook may get none."""
     if row["dropped_at"] is not None and now - row["dropped_at"] < _DROPPED_LATELY:
         paused = ", which is paused" if row["paused_at"] is not None else ""
-        yield (
+        yield Problem(
+            "news_dropped",
             f"{in_numbers(row['dropped'], 'news was', 'news were')} dropped unread for subscription "
-            f"{row['name']}{paused}; see that they are read, or raise NEWS_BACKLOG_LIMIT"
+            f"{row['name']}{paused}; see that they are read, or raise NEWS_BACKLOG_LIMIT",
         )
     if row["unreachable"] and row["waiting"]:
-        yield (
+        yield Problem(
+            "webhook_unreachable",
             f"the webhook {row['webhook']} of subscription {row['name']} is registered so that it may get nothing; "
-            f"`relevo news subscribe {quote(row['name'])}` with another --webhook, or register it anew"
+            f"`relevo news subscribe {quote(row['name'])}` with another --webhook, or register it anew",
         )
 
 
-def _of_pauses(seen: Seen) -> Iterator[str]:
+def _of_pauses(seen: Seen) -> Iterator[Problem]:
     """Name the pause switches for which something waits: one for a whole cycle once, not for each source again."""
     due, events = sum(row["due"] for row in seen.due), seen.events_waiting
     waiting = {
@@ -266,18 +324,20 @@ def _of_pauses(seen: Seen) -> Iterator[str]:
         paused_s = (seen.now - row["paused_at"]).total_seconds()
         what = waiting.get(row["cycle"], "nothing of it is done" if paused_s > _PAUSED_FOR_LONG_S else "")
         if what:
-            yield (
+            yield Problem(
+                "cycle_paused",
                 f"{name} has been paused for {in_words(paused_s)} ({row['paused_reason'].removesuffix('.')}), "
-                f"and {what}; `relevo resume {name}` switches it on"
+                f"and {what}; `relevo resume {name}` switches it on",
             )
 
 
-def _of_queue(seen: Seen, settings: Settings) -> Iterator[str]:
+def _of_queue(seen: Seen, settings: Settings) -> Iterator[Problem]:
     limit_s = 3 * settings.reaper_interval_ms / 1000 + _SLACK_S
     if seen.oldest_expired_s is not None and seen.oldest_expired_s > limit_s:
-        yield (
+        yield Problem(
+            "claim_expired",
             f"an expired claim has been waiting for a reaper for {in_words(seen.oldest_expired_s)}; "
-            "`relevo run-cycle reaper` takes it back"
+            "`relevo run-cycle reaper` takes it back",
         )
     held = {row["project"] for row in seen.projects if row["breaker"] != "closed"}
     if any(row["cycle"] == "dispatch" and row["paused_reason"] for row in seen.cycles):
@@ -291,53 +351,63 @@ def _of_queue(seen: Seen, settings: Settings) -> Iterator[str]:
                 advice = f"the push service asked for a rest until {_at(rest)}, then they are sent"
             what = in_numbers(row["due"], f"{row['lane']} delivery", f"{row['lane']} deliveries")
             are = "is" if row["due"] == 1 else "are"
-            yield (
-                f"{what} of project {row['project']} {are} due, the oldest for {in_words(row['oldest_s'])}; {advice}"
+            yield Problem(
+                "deliveries_late",
+                f"{what} of project {row['project']} {are} due, the oldest for {in_words(row['oldest_s'])}; {advice}",
             )
 
 
-def _of_source(source: Row) -> Iterator[str]:
+def _of_source(source: Row) -> Iterator[Problem]:
     name = f"source {source['source']}"
     for problem in source["problems"]:
-        yield f"{name}: {problem}"
+        yield Problem("source_problem", f"{name}: {problem}")
     if source["given_up"]:
         were = in_numbers(source["given_up"], "reject was", "rejects were")
-        yield (
+        yield Problem(
+            "rejects_given_up",
             f"{name}: {were} tried {REJECT_ATTEMPTS} times and given up; `relevo rejects --source {source['source']}` "
-            "shows what and why, with --retry it is tried again"
+            "shows what and why, with --retry it is tried again",
         )
     since_ok_s, since_news_s = source["since_ok_s"], source["since_news_s"]
     if source["last_outcome"] in ("unavailable", "rejected") and (since_ok_s is None or since_ok_s > _SILENT_SOURCE_S):
         since = f"for {in_words(since_ok_s)}" if since_ok_s is not None else "yet"
         why = (source["last_detail"] or source["last_outcome"]).removesuffix(".")
-        yield f"{name} has not been read {since}: {why}; `relevo runs --cycle ingest` tells more"
+        yield Problem(
+            "source_unread", f"{name} has not been read {since}: {why}; `relevo runs --cycle ingest` tells more"
+        )
     elif since_news_s is not None and since_news_s > max(_NO_NEWS_S, _USUAL * (source["news_gap_s"] or 0.0)):
-        yield (
+        yield Problem(
+            "source_without_news",
             f"{name} has had nothing new for {in_words(since_news_s)}, longer than usual; "
-            "look whether what it reads is still being published"
+            "look whether what it reads is still being published",
         )
 
 
-def _of_project(project: Row) -> Iterator[str]:
+def _of_project(project: Row) -> Iterator[Problem]:
     name, release = project["project"], f"`relevo release {quote(project['project'])}`"
     if project["breaker"] != "closed":
         probe = "one is on its way" if project["breaker"] == "probing" else f"the next at {_at(project['probe_at'])}"
-        yield (
+        yield Problem(
+            "project_stopped",
             f"project {name} has sent nothing but probes since {_at(project['breaker_since'])}, {probe}: "
-            f"{project['breaker_reason'].removesuffix('.')}; once that is mended, {release} probes at once"
+            f"{project['breaker_reason'].removesuffix('.')}; once that is mended, {release} probes at once",
         )
     if project["pruning_stopped_at"] is not None:
-        yield (
+        yield Problem(
+            "tokens_unregistered",
             f"project {name} met so many unregistered tokens that none has been disabled since "
-            f"{_at(project['pruning_stopped_at'])}; check its push credentials, then {release}"
+            f"{_at(project['pruning_stopped_at'])}; check its push credentials, then {release}",
         )
 
 
-def _of_runaway(row: Row) -> str:
+def _of_runaway(row: Row) -> Problem:
     what, remedy = f"{row['event_type']} from {row['origin']}", runaway.remedy(row["event_type"], row["origin"])
     held = in_numbers(row["events"], f"event of {what} is", f"events of {what} are")
     them = "it" if row["events"] == 1 else "them"
-    return f"{held} held as a runaway: {row['reason']}; `{remedy}` sends {them}, and with --drop ends {them}"
+    return Problem(
+        "runaway_held",
+        f"{held} held as a runaway: {row['reason']}; `{remedy}` sends {them}, and with --drop ends {them}",
+    )
 
 
 def why_it_waits(event: Row, waits: Sequence[Row], paused: Mapping[str, str], now: datetime) -> list[str]:

@@ -23,6 +23,7 @@ from relevo.health import (
     HARMLESS,
     MISPLACED,
     MOST_COUNTED,
+    Problem,
     Seen,
     find_problems,
     next_round,
@@ -254,7 +255,7 @@ def archive(database: Database) -> list[Row]:
 class Health:
     """Whether the fleet is well, and if not, why."""
 
-    problems: tuple[str, ...]
+    problems: tuple[Problem, ...]
 
     @property
     def ok(self) -> bool:

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from pages import DOCS, ROOT, headings
+from pages import DOCS, ROOT, anchor, headings
 
 from relevo.health import MISPLACED
+from relevo.health import RUNBOOK as PLACES
 
 PACKAGE = ROOT / "server" / "relevo"
 RUNBOOK = re.sub(r"\s+", " ", (DOCS / "runbook.md").read_text(encoding="utf-8").replace("\n>", " "))
@@ -25,17 +26,15 @@ def findings() -> set[str]:
     return kinds
 
 
-def sentences() -> Iterator[str]:
-    """Yield of each sentence that health may say the longest piece that never changes."""
-    tree = ast.parse((PACKAGE / "health.py").read_text(encoding="utf-8"))
-    for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
-        if not function.name.startswith(("_of_", "_missed")):
-            continue
-        for node in ast.walk(function):
-            said = node.value if isinstance(node, ast.Yield | ast.Return) else None
-            if isinstance(said, ast.JoinedStr):
-                pieces = [str(each.value) for each in said.values if isinstance(each, ast.Constant)]
-                yield max(pieces, key=len).strip(" `")
+def problems() -> Iterator[tuple[str, str]]:
+    """Yield of each problem that health may tell its code, and the longest piece of its sentence that never changes."""
+    for node in ast.walk(ast.parse((PACKAGE / "health.py").read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem":
+            code, said = node.args
+            assert isinstance(code, ast.Constant), "a problem's code is written where it is made"
+            values = said.values if isinstance(said, ast.JoinedStr) else []
+            pieces = [str(each.value) for each in values if isinstance(each, ast.Constant)]
+            yield str(code.value), max(pieces, key=len, default="").strip(" `")
 
 
 def test_every_finding_has_its_heading() -> None:
@@ -45,15 +44,29 @@ def test_every_finding_has_its_heading() -> None:
     assert named == findings()
 
 
-SENTENCES = sorted(set(sentences()))
+PROBLEMS = sorted(set(problems()))
 
 
-@pytest.mark.parametrize("sentence", [each for each in SENTENCES if len(each) > 5])
+@pytest.mark.parametrize("sentence", sorted({said for _, said in PROBLEMS if len(said) > 5}))
 def test_every_sentence_of_health_is_explained(sentence: str) -> None:
     """What stays the same in a sentence of health stands in the runbook."""
     assert sentence in RUNBOOK
 
 
-def test_sentences_are_found() -> None:
+def test_every_problem_has_its_place() -> None:
+    """Each code leads to a heading of the runbook, and there is no place for a code that is not told."""
+    assert {code for code, _ in PROBLEMS} == set(PLACES)
+    there = {anchor(heading) for heading in headings(DOCS / "runbook.md")}
+    assert sorted(set(PLACES.values()) - there) == []
+
+
+def test_every_heading_about_health_has_a_problem() -> None:
+    """Nothing is explained under "What status says" that status does not say."""
+    text = (DOCS / "runbook.md").read_text(encoding="utf-8")
+    told = text[text.index("## What status says") : text.index("## What doctor finds")]
+    assert {anchor(each) for each in re.findall(r"^### (.+)$", told, re.MULTILINE)} == set(PLACES.values())
+
+
+def test_problems_are_found() -> None:
     """The code is read as it is meant to be."""
-    assert len(SENTENCES) > 15
+    assert len(PROBLEMS) > 20

@@ -68,6 +68,7 @@ def test_an_empty_database_says_what_to_do(served: Served, browser: Any) -> None
     page = enter(browser, served, served.client("viewer"))
     assert "Not healthy" in page.inner_text("h1")
     assert "relevo run" in page.inner_text("h1")
+    assert page.get_attribute("section.verdict a >> nth=0", "href") == "/guide/runbook#no-reaper-has-ever-run"
     for words in ("Nothing is due.", "No cycle has run yet", "No month has left", "No source has been asked yet"):
         assert words in page.inner_text("main")
     look(page, "empty")

@@ -84,7 +84,10 @@ def _print_findings(repaired: Mapping[str, int], found: Sequence[insights.Findin
     for each in found:
         head, style = ("Harmless:", "yellow") if each.harmless else ("Wrong:", "bold red")
         print_wrapped(head, f"{each.what} {each.hint}", style)
-    if not found:
+    if found:
+        places = " ".join(dict.fromkeys(f"#{each.kind}" for each in found))
+        print_wrapped("More in the guide:", f"/guide/runbook {places}", "dim")
+    else:
         out.print("[green]Everything stands where it must.[/]")
 
 

@@ -166,6 +166,7 @@ def _show(seen: insights.Status | None, *, as_json: bool) -> None:
 def _as_json(seen: insights.Status) -> dict[str, Any]:
     return {
         "health": seen.health.problems,
+        "health_codes": [problem.code for problem in seen.health.problems],
         "claims": seen.claims,
         "sources": seen.sources,
         "projects": seen.projects,

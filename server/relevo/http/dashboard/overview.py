@@ -9,8 +9,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from relevo import insights
-from relevo.health import MOST_COUNTED
+from relevo.health import MOST_COUNTED, Problem
 from relevo.http.dashboard import charts
+from relevo.http.dashboard.guide import RUNBOOK
 from relevo.http.dashboard.html import Child, Markup, el, text
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.page import Page, desk_of, show, table
@@ -63,15 +64,25 @@ def _verdict(seen: Overview) -> Markup:
     if not problems:
         told = t("Healthy. Nothing needs you.")
         return el("section", el("h1", told), _as_of(seen), class_="card verdict good", role="status")
-    first, *others = (f"{each[:1].upper()}{each[1:].removesuffix('.')}." for each in problems)
+    first, *others = problems
     return el(
         "section",
-        el("h1", el("span", t("Not healthy: "), class_="word"), sentence(first)),
-        el("ul", [el("li", sentence(each)) for each in others]) if others else None,
+        el("h1", el("span", t("Not healthy: "), class_="word"), _said(first)),
+        el("p", _help(first)),
+        el("ul", [el("li", _said(each), " ", _help(each)) for each in others]) if others else None,
         _as_of(seen),
         class_="card verdict bad",
         role="status",
     )
+
+
+def _said(problem: Problem) -> Markup:
+    return sentence(f"{problem[:1].upper()}{problem[1:].removesuffix('.')}.")
+
+
+def _help(problem: Problem) -> Markup:
+    """Lead to where the runbook explains a problem."""
+    return el("a", t("What to do"), href=f"{RUNBOOK}#{problem.place}")
 
 
 def _as_of(seen: Overview) -> Markup:

@@ -17,6 +17,7 @@ SPANISH: dict[str, str] = {
         "Esta dirección, o lo que se le envió, no es como debe ser."
     ),
     "Guide": "Guía",
+    "What to do": "Qué hacer",
     "On this page": "En esta página",
     # Logging in
     "Log in": "Entrar",
