@@ -56,3 +56,18 @@ def enter(context: Any, served: Served, client: Client) -> Any:
 def fits(page: Any) -> bool:
     """Tell whether nothing sticks out of the window sideways."""
     return bool(page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
+
+
+OUTSIDE = """() => [...document.querySelectorAll('body *')].filter(each => {
+  const box = each.getBoundingClientRect(), style = getComputedStyle(each);
+  if (!box.width || !box.height || each.closest('thead, .skip, svg, input, textarea, select, pre')) return false;
+  const cut = ['hidden', 'clip'].includes(style.overflowX) && each.scrollWidth > each.clientWidth + 1;
+  return box.right > innerWidth + 1 || box.left < -1 || cut;
+}).slice(0, 3).map(each => each.outerHTML.slice(0, 200))"""
+
+
+def sticks_out(page: Any) -> list[str]:
+    """Return what sticks out of the window sideways, or is cut off."""
+    if not fits(page):
+        return [*page.evaluate(OUTSIDE), "the page is wider than the window"]
+    return list(page.evaluate(OUTSIDE))

@@ -158,6 +158,24 @@ def dsn(server: embedded.Embedded, admin: psycopg.Connection[Any], template: str
     _drop(admin, name)
 
 
+@pytest.fixture(scope="module")
+def module_settings(server: embedded.Embedded, admin: psycopg.Connection[Any], template: str) -> Iterator[Any]:
+    """Make settings for a database that the tests of one file share: `module_settings(http_port=0)`."""
+    name = f"shared_{next(_numbers)}"
+    yield _settings_for(_create(admin, server, name, template))
+    _drop(admin, name)
+
+
+def _settings_for(dsn: str) -> Callable[..., Settings]:
+    def make(**changes: object) -> Settings:
+        environ = {"DATABASE_URL": dsn, "EXPO_BASE_URL": NOWHERE, "HTTP_PORT": "0"} | {
+            name.upper(): str(value) for name, value in changes.items()
+        }
+        return config.load(environ, None)
+
+    return make
+
+
 @pytest.fixture
 def conn(dsn: str) -> Iterator[psycopg.Connection[Any]]:
     """An observer's connection to the test's database, in autocommit."""
@@ -168,14 +186,7 @@ def conn(dsn: str) -> Iterator[psycopg.Connection[Any]]:
 @pytest.fixture
 def make_settings(dsn: str) -> Callable[..., Settings]:
     """Make settings for the test's database: `make_settings(outbox_batch_size=10)`."""
-
-    def make(**changes: object) -> Settings:
-        environ = {"DATABASE_URL": dsn, "EXPO_BASE_URL": NOWHERE, "HTTP_PORT": "0"} | {
-            name.upper(): str(value) for name, value in changes.items()
-        }
-        return config.load(environ, None)
-
-    return make
+    return _settings_for(dsn)
 
 
 @pytest.fixture
