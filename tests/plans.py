@@ -8,6 +8,10 @@ from typing import Any
 import psycopg
 
 from processes import eventually
+from relevo.db import bounds
+
+BY_KEY = bounds("bound_by_key", statement_ms=60_000, lock_ms=60_000, idle_ms=60_000)
+"""What makes an open transaction go by keys, as most of the workers' do."""
 
 READ_SO_FAR = """
 select coalesce(sum(seq_tup_read), 0) + coalesce(sum(idx_tup_fetch), 0)

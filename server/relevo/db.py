@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Any, Literal, TypeVar
 from uuid import UUID
 from weakref import WeakKeyDictionary
@@ -45,6 +46,12 @@ T = TypeVar("T")
 Manner = Literal["bound_transaction", "bound_unflushed", "bound_by_key", "bound_relaxed"]
 
 _SQL = queries.load("db")
+_MANNERS: dict[Manner, tuple[str, ...]] = {
+    "bound_transaction": ("bound_waits",),
+    "bound_unflushed": ("bound_waits", "leave_unflushed"),
+    "bound_by_key": ("bound_waits", "go_by_key"),
+    "bound_relaxed": ("bound_waits", "go_by_key", "leave_unflushed"),
+}
 _log = structlog.get_logger("relevo.db")
 
 # The server is gone, going, or no longer the primary.
@@ -108,6 +115,21 @@ def explain_unavailable(error: BaseException) -> DatabaseUnavailableError:
     return DatabaseUnavailableError(
         f"PostgreSQL did not answer ({reason}).", hint="Is it running, and does DATABASE_URL lead to it?"
     )
+
+
+@cache
+def bounds(manner: Manner, *, statement_ms: int, lock_ms: int, idle_ms: int) -> bytes:
+    """Return what bounds an open transaction in some manner, as one text of several statements."""
+    texts = "\n".join(_bare(_SQL[name]) for name in _MANNERS[manner])
+    return (texts % {"statement_ms": statement_ms, "lock_ms": lock_ms, "idle_ms": idle_ms}).encode()
+
+
+def _bare(statement: bytes) -> str:
+    """Return a statement without the sentences above it."""
+    return "\n".join(line for line in statement.decode().splitlines() if not line.startswith("--"))
+
+
+_BEGIN = _bare(_SQL["begin_transaction"]).encode()
 
 
 def conninfo(dsn: str, settings: Settings, application_name: str) -> str:
@@ -411,21 +433,36 @@ class Database:
         `bound_by_key` also makes its plans go by keys and by the due index, whatever the statistics say;
         `bound_unflushed` commits without waiting for the disk; `bound_relaxed` does both.
         """
-        with self.connection() as connection, connection.transaction():
-            self.bound(connection, manner)
+        with self.connection() as connection, self.begin(connection, manner):
             yield connection
 
-    def bound(
-        self, connection: Connection, manner: Manner = "bound_transaction", *, lock_ms: int | None = None
-    ) -> None:
-        """Bound the open transaction below a third of the lease."""
-        connection.execute(
-            _SQL[manner],
-            {
-                "statement_ms": self._settings.database_statement_timeout_ms,
-                "lock_ms": self.lock_ms if lock_ms is None else lock_ms,
-                "idle_ms": self._settings.database_idle_transaction_timeout_ms,
-            },
+    @contextmanager
+    def begin(self, connection: Connection, manner: Manner, *, lock_ms: int | None = None) -> Iterator[None]:
+        """Hold a transaction open on a connection: begun and bounded in one message, below a third of the lease."""
+        try:
+            connection.execute(_BEGIN + self._bounds(manner, lock_ms), prepare=False)
+            yield
+        except psycopg.Rollback as wished:
+            connection.rollback()
+            if wished.transaction is not None:
+                raise  # meant for one around this one
+        except BaseException:
+            with suppress(psycopg.OperationalError):  # the connection is lost, and the transaction with it
+                connection.rollback()
+            raise
+        else:
+            connection.commit()
+
+    def bound(self, connection: Connection, manner: Manner) -> None:
+        """Let the open transaction go on in another manner."""
+        connection.execute(self._bounds(manner), prepare=False)
+
+    def _bounds(self, manner: Manner, lock_ms: int | None = None) -> bytes:
+        return bounds(
+            manner,
+            statement_ms=self._settings.database_statement_timeout_ms,
+            lock_ms=self.lock_ms if lock_ms is None else lock_ms,
+            idle_ms=self._settings.database_idle_transaction_timeout_ms,
         )
 
     def ping(self) -> int:

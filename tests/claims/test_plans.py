@@ -14,7 +14,7 @@ from claiming import NOW, SECOND, answers, journal, take
 from psycopg.conninfo import make_conninfo
 
 from deliveries import TODAY, add_event
-from plans import nodes, rows_read_so_far
+from plans import BY_KEY, nodes, rows_read_so_far
 from relevo import app, config, queries
 from relevo.delivery.claims import deliveries_of
 from relevo.model import Delivery
@@ -223,9 +223,7 @@ def claim_some(conn: psycopg.Connection[Any], **more: Any) -> Batch:
 def conn(table: Table) -> Iterator[psycopg.Connection[Any]]:
     """A transaction on the table, as a claim opens it, rolled back at the end."""
     with table.conn.transaction(force_rollback=True):
-        table.conn.execute(
-            queries.load("db")["bound_by_key"], {"statement_ms": 60_000, "lock_ms": 60_000, "idle_ms": 60_000}
-        )
+        table.conn.execute(BY_KEY)
         yield table.conn
 
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from phones import add_phones, event_row, fan_out_to_the_end, reached
-from plans import explain, nodes, rows_read, rows_read_by_table
+from plans import BY_KEY, explain, nodes, rows_read, rows_read_by_table
 from relevo import door, queries
 from relevo.app import App
 from relevo.door import Event, Matching
@@ -103,7 +103,7 @@ def test_the_claim_after_a_burst_reads_what_it_takes(build, conn) -> None:
 def reads(conn: psycopg.Connection[Any], asked: dict[str, Any]) -> int:
     """Return how many rows a claim reads, planned as claims are; none of them is a delivery."""
     with conn.transaction():
-        conn.execute(queries.load("db")["bound_by_key"], {"statement_ms": 0, "lock_ms": 0, "idle_ms": 0})
+        conn.execute(BY_KEY)
         read = rows_read_by_table(conn, CLAIMS["claim_due"], asked)
     assert "due_chunks" in read
     assert not [table for table in read if table.startswith("notification_deliveries")]
@@ -131,8 +131,6 @@ def test_ending_a_small_event_among_many_goes_by_the_event(build, conn) -> None:
     day = event_row(conn, small.event_id)["event_day"]
     asked = {"event_id": small.event_id, "day": day, "limit": 10_000, "now": None}
     with conn.transaction(force_rollback=True):
-        conn.execute(
-            queries.load("db")["bound_by_key"], {"statement_ms": 0, "lock_ms": 0, "idle_ms": 0}
-        )  # as sweeping does
+        conn.execute(BY_KEY)  # as sweeping does
         assert rows_read(conn, FANOUT["cancel_deliveries"], asked) <= 5 * 5
         assert rows_read(conn, FANOUT["mark_swept"], asked) <= 5 + 5

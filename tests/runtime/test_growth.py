@@ -11,6 +11,7 @@ import pytest
 
 from plans import rows_read_by_table
 from relevo import queries
+from relevo.db import Manner, bounds
 
 MANY = 20_000
 PROJECTS = 50
@@ -74,11 +75,12 @@ def many(request, grown) -> psycopg.Connection[Any]:
     return grown
 
 
-def read(conn: psycopg.Connection[Any], step: str, name: str, manner: str = "bound_transaction", **asked: Any) -> int:
+def read(
+    conn: psycopg.Connection[Any], step: str, name: str, manner: Manner = "bound_transaction", **asked: Any
+) -> int:
     """Return how many rows a statement of a step read, bounded as workers bound it."""
     with conn.transaction(force_rollback=True):
-        bounds = {"statement_ms": 60_000, "lock_ms": 60_000, "idle_ms": 60_000}
-        conn.execute(queries.load("db")[manner], bounds)
+        conn.execute(bounds(manner, statement_ms=60_000, lock_ms=60_000, idle_ms=60_000))
         return sum(rows_read_by_table(conn, queries.load(step)[name], {"now": None, **asked}).values())
 
 

@@ -191,8 +191,7 @@ class Heartbeat:
         with self._database.watch(probing=is_new):
             with connection.within(patience_s):
                 since = time.monotonic()  # before the transaction, whose time leases count from: never overrated
-                with connection.transaction():
-                    self._database.bound(connection, "bound_by_key")
+                with self._database.begin(connection, "bound_by_key"):
                     renewed = [renewal(connection, leases) for renewal, leases in by_renewal.items()]
                 for extended in (lease for each in renewed for lease in each.extended):
                     extended.renewed(since)
@@ -223,8 +222,7 @@ class Heartbeat:
     def _announce(self, connection: Connection) -> None:
         """Say what is to be said, in a transaction of its own: whoever locks a worker's row costs it no lease."""
         try:
-            with connection.transaction():
-                self._database.bound(connection, "bound_by_key", lock_ms=_ANNOUNCEMENT_LOCK_MS)
+            with self._database.begin(connection, "bound_by_key", lock_ms=_ANNOUNCEMENT_LOCK_MS):
                 for announcement in self._announcements:
                     announcement(connection)
         except BUSY as error:
