@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import annotated_types
 import typer
 
 from relevo import config
 from relevo.checking import PUSH_FIELDS
 from relevo.cli import cli
+from relevo.fields import fields_of
 from relevo.gauges import GAUGES
 from relevo.http import api
 from relevo.http.rules import rule_of
@@ -106,10 +106,8 @@ def _settings() -> Iterator[str]:
 
 
 def _bounds(name: str) -> str:
-    metadata = config.Settings.model_fields[name.lower()].metadata
-    low = [each.ge for each in metadata if isinstance(each, annotated_types.Ge)]
-    high = [each.le for each in metadata if isinstance(each, annotated_types.Le)]
-    return f"{low[0]} to {high[0]}" if low and high else ""
+    bounds = fields_of(config.Settings)[name.lower()].bounds
+    return f"{bounds[0]} to {bounds[1]}" if bounds else ""
 
 
 def _plain(text: str) -> str:

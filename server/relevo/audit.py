@@ -11,7 +11,6 @@ from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import psycopg
-import structlog
 from psycopg import errors as pg
 from psycopg.types.json import Jsonb
 
@@ -19,13 +18,13 @@ from relevo import queries
 from relevo.config import Settings
 from relevo.db import Database
 from relevo.errors import DatabaseUnavailableError, MigrationError
-from relevo.logs import normalise_error, redact
+from relevo.logs import get_logger, normalise_error, redact
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _SQL = queries.load("actions")
-_log = structlog.get_logger("relevo.audit")
+_log = get_logger("relevo.audit")
 _MAX_ACTOR = 200
 
 Face = Literal["cli", "http", "python"]

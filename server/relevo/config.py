@@ -14,27 +14,27 @@ from typing import Annotated, Any, Literal, NamedTuple, cast, get_args
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-import annotated_types
 from dotenv.parser import parse_stream
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from relevo import cron
 from relevo.errors import ConfigError
+from relevo.fields import After, Before, Field, Frozen, SecretStr, SettingsError, UnfitError, fields_of
 from relevo.logs import scrub
 from relevo.proxies import Proxies
 
 ENV_FILE = Path(".env")
 _MAX_QUOTED = 100
+_MAX_PROJECT = 200
 Origin = Literal["environment", ".env", "derived", "default"]
 SOURCES = ("chilecompra", "chilecompra-web", "ocds", "folder")
 CYCLES = ("reaper", "ingest", "fanout", "dispatch", "receipt", "cleanup", "archive-export")
 NO_SOURCES = "none"
 PUSH_CONNECTIONS = 6
 """How many requests at once a push service bears for one project."""
+REJECT_ATTEMPTS = 20
+"""How often a reject is tried again by itself: some days."""
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
@@ -129,6 +129,12 @@ def _host(text: str) -> str:
     return text
 
 
+def _project(text: str) -> str:
+    if len(text) > _MAX_PROJECT:
+        raise ValueError(f"must be a project's name, of at most {_MAX_PROJECT} characters")
+    return text
+
+
 def _origins(names: tuple[str, ...]) -> tuple[str, ...]:
     if not all(re.fullmatch(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?", name) for name in names):
         raise ValueError("must be web origins such as https://app.example, separated by commas")
@@ -197,15 +203,15 @@ def _prefix(text: str) -> str:
     return text
 
 
-Address = Annotated[str, AfterValidator(_address)]
-Cron = Annotated[str, AfterValidator(_cron)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
-WebAddress = Annotated[str, AfterValidator(_web_address)]
-ProxyAddress = Annotated[str, AfterValidator(_proxy)]
-SecretFile = Annotated[Path, AfterValidator(_secret_file)]
-ExistingFolder = Annotated[Path, AfterValidator(_existing_folder)]
-LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
-LogFormat = Annotated[Literal["console", "json"], BeforeValidator(_lower)]
+Address = Annotated[str, After(_address)]
+Cron = Annotated[str, After(_cron)]
+Names = Annotated[tuple[str, ...], Before(_names)]
+WebAddress = Annotated[str, After(_web_address)]
+ProxyAddress = Annotated[str, After(_proxy)]
+SecretFile = Annotated[Path, After(_secret_file)]
+ExistingFolder = Annotated[Path, After(_existing_folder)]
+LogLevel = Annotated[Literal["debug", "info", "warning", "error"], Before(_lower)]
+LogFormat = Annotated[Literal["console", "json"], Before(_lower)]
 
 
 class Ceiling(NamedTuple):
@@ -285,14 +291,14 @@ class BesideData(NamedTuple):
         return f"without DATABASE_URL and ARCHIVE_BUCKET the folder {self.name} in RELEVO_DATA_DIR, else none"
 
 
-def _setting(meaning: str, default: Any = None, **bounds: Any) -> Any:
+def _setting(meaning: str, default: Any = None, bounds: tuple[int, int] | None = None) -> Any:
     if isinstance(default, Ceiling | SameAs | Configured | WhenSet | BesideData):
-        return Field(default_factory=cast("Any", default), description=meaning, **bounds)
-    return Field(default, description=meaning, **bounds)
+        return Field(None, meaning, cast("Any", default), bounds)
+    return Field(default, meaning, None, bounds)
 
 
 def _number(meaning: str, default: int | Ceiling | None, low: int, high: int) -> Any:
-    return _setting(meaning, default, ge=low, le=high)
+    return _setting(meaning, default, (low, high))
 
 
 def _own_interval(what: str) -> Any:
@@ -303,10 +309,8 @@ def _of_lease(nominal: int, part: int) -> Ceiling:
     return Ceiling(nominal, "outbox_lease_duration_ms", part)
 
 
-class Settings(BaseSettings):
+class Settings(Frozen):
     """All settings of one process, validated and frozen; made by `load`."""
-
-    model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     # What a default refers to stands before it.
     database_url: Address | None = _setting(
@@ -324,19 +328,19 @@ class Settings(BaseSettings):
     database_connect_timeout_ms: int = _number(
         "How long opening a connection may take, in milliseconds.", 5 * SECOND, 10, 5 * MINUTE
     )
-    relevo_app: Annotated[str, AfterValidator(_function_name)] | None = _setting(
+    relevo_app: Annotated[str, After(_function_name)] | None = _setting(
         "The module:function that returns relevo.Parts: your own sources, providers, cycles, composers and more."
     )
-    relevo_instance: Annotated[str, AfterValidator(_namespace)] | None = _setting(
+    relevo_instance: Annotated[str, After(_namespace)] | None = _setting(
         "The name of this installation, such as production: a copy of its database under another name pushes to nobody."
     )
-    relevo_data_dir: Annotated[Path, AfterValidator(_folder)] = _setting(
+    relevo_data_dir: Annotated[Path, After(_folder)] = _setting(
         "The folder in which the embedded PostgreSQL lives.", Path(".relevo")
     )
     relevo_demo: bool = _setting(
         "Whether an embedded PostgreSQL may be made where there is none, without DATABASE_URL; `make` sets it.", False
     )
-    relevo_postgres_bin: Annotated[Path, AfterValidator(_existing_folder)] | None = _setting(
+    relevo_postgres_bin: Annotated[Path, After(_existing_folder)] | None = _setting(
         "The folder with the PostgreSQL programs to embed; without it they are looked for."
     )
 
@@ -387,7 +391,7 @@ class Settings(BaseSettings):
         HOUR,
     )
     outbox_batch_size: int = _number("How many deliveries one claim takes at most.", 1_000, 1, 10_000)
-    outbox_concurrency: Annotated[int, AfterValidator(_bearable)] = _number(
+    outbox_concurrency: Annotated[int, After(_bearable)] = _number(
         f"How many requests for one project may be under way at once, in the whole fleet; more than "
         f"{PUSH_CONNECTIONS}, which is what Expo bears, means {PUSH_CONNECTIONS}.",
         PUSH_CONNECTIONS,
@@ -519,7 +523,7 @@ class Settings(BaseSettings):
     receipt_chunk_size: int = _number("How many receipts one request asks for at most.", 300, 1, 1_000)
 
     outbox_worker_enabled: bool = _setting("Whether cycles are started at all, by schedule, tick or hand.", True)
-    worker_id: Annotated[str, AfterValidator(_worker_id)] | None = _setting(
+    worker_id: Annotated[str, After(_worker_id)] | None = _setting(
         "This replica's name, different from every other's; without it each start makes its own."
     )
     worker_cycles: Names | None = _setting("The cycles this replica runs, separated by commas; without it all.")
@@ -603,7 +607,7 @@ class Settings(BaseSettings):
     ocds_done_dir: ExistingFolder | None = _setting(
         "The folder to which files of OCDS_FOLDER are moved a minute after they were read; without it they stay."
     )
-    ocds_namespace: Annotated[str, AfterValidator(_namespace)] | None = _setting(
+    ocds_namespace: Annotated[str, After(_namespace)] | None = _setting(
         "The register the OCDS tenders belong to; without it their ocid's prefix, and chilecompra for Chile's."
     )
     folder_source_dir: ExistingFolder | None = _setting(
@@ -612,7 +616,7 @@ class Settings(BaseSettings):
     folder_source_done_dir: ExistingFolder | None = _setting(
         "The folder to which files of FOLDER_SOURCE_DIR are moved a minute after they were read; without it they stay."
     )
-    sources: Annotated[Names, AfterValidator(_sources)] = _setting(
+    sources: Annotated[Names, After(_sources)] = _setting(
         f"Where tenders come from, separated by commas: {', '.join(SOURCES)}, or {NO_SOURCES}.",
         Configured(("folder",)),
     )
@@ -645,7 +649,7 @@ class Settings(BaseSettings):
     )
 
     http_enabled: bool = _setting("Whether `relevo run` serves HTTP, too; `relevo serve` does it alone.", True)
-    http_host: Annotated[str, AfterValidator(_host)] = _setting(
+    http_host: Annotated[str, After(_host)] = _setting(
         "The address on which HTTP is served; the default is for this machine only.", "127.0.0.1"
     )
     http_port: int = _number(
@@ -674,10 +678,10 @@ class Settings(BaseSettings):
         "A file of mode 600 with the keys by which the app's server signs for phones, as JSON: secret (base64) and "
         "maybe project, by name."
     )
-    http_open_registration: Annotated[str, Field(min_length=1, max_length=200)] | None = _setting(
+    http_open_registration: Annotated[str, After(_project)] | None = _setting(
         "The project in which phones may register themselves over HTTP without token or signature, without an owner."
     )
-    http_cors_origins: Annotated[Names, AfterValidator(_origins)] | None = _setting(
+    http_cors_origins: Annotated[Names, After(_origins)] | None = _setting(
         "The web origins whose pages may call, separated by commas, such as https://app.example; without it none."
     )
     metrics_port: int | None = _number(
@@ -701,7 +705,7 @@ class Settings(BaseSettings):
     )
     receipt_interval_minutes: int = _number("How often receipts are asked for, in minutes.", 1, 1, 60)
     cleanup_cron: Cron = _setting("When the nightly cleanup runs, as a cron expression.", "17 3 * * *")
-    worker_timezone: Annotated[str, AfterValidator(_timezone)] = _setting(
+    worker_timezone: Annotated[str, After(_timezone)] = _setting(
         "The time zone in which cron expressions are read; a time the clock jumps over runs after the jump, one that "
         "comes twice runs once.",
         "America/Santiago",
@@ -730,10 +734,10 @@ class Settings(BaseSettings):
     licitaciones_hot_months: int = _number("For how many whole months tenders stay hot.", 12, 1, 1_200)
 
     archive_export_cron: Cron = _setting("When retired months are exported, as a cron expression.", "47 3 * * *")
-    archive_bucket: Annotated[str, AfterValidator(_bucket)] | None = _setting(
+    archive_bucket: Annotated[str, After(_bucket)] | None = _setting(
         "The S3 bucket to which retired months are exported; without it and ARCHIVE_FOLDER they stay in the database."
     )
-    archive_prefix: Annotated[str, AfterValidator(_prefix)] = _setting(
+    archive_prefix: Annotated[str, After(_prefix)] = _setting(
         "What the keys of all objects begin with, in a bucket or folder.", "relevo"
     )
     archive_region: str | None = _setting("The bucket's region; without it as the environment of AWS says.")
@@ -751,7 +755,7 @@ class Settings(BaseSettings):
         10,
         10 * MINUTE,
     )
-    archive_folder: Annotated[Path, AfterValidator(_folder)] | None = _setting(
+    archive_folder: Annotated[Path, After(_folder)] | None = _setting(
         "The folder to which retired months are exported, instead of a bucket.", BesideData("archive")
     )
     archive_part_rows: int = _number("How many rows of a month one file holds at most.", 250_000, 1, 10_000_000)
@@ -772,25 +776,14 @@ class Settings(BaseSettings):
     origins: Mapping[str, Origin] = {}
     warnings: tuple[str, ...] = ()
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 the signature is pydantic's
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take values from `load` alone, which also remembers where each came from."""
-        return (init_settings,)
-
     @property
     def proxies(self) -> Proxies:
         """The proxies through which the world is reached."""
         return Proxies(self.http_proxy, self.https_proxy, self.no_proxy or ())
 
-    def __repr_args__(self) -> Iterator[tuple[str, str]]:
-        return ((name, _show(getattr(self, name))) for name in _fields(type(self)))
+    def __repr__(self) -> str:
+        shown = (f"{name}={_show(getattr(self, name))!r}" for name in _fields(type(self)))
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 class SettingRow(NamedTuple):
@@ -903,9 +896,9 @@ def example() -> str:
     return "\n".join([head, *(_example(name, field) for name, field in _fields(Settings).items())])
 
 
-def _example(name: str, field: FieldInfo) -> str:
+def _example(name: str, field: Field) -> str:
     default, meaning = field.default_factory, f"# {field.description}"
-    if bounds := _bounds(field):
+    if bounds := field.bounds:
         meaning += f" From {bounds[0]} to {bounds[1]}."
     if default:
         meaning += f"\n# Default: {default}."
@@ -913,8 +906,8 @@ def _example(name: str, field: FieldInfo) -> str:
     return f"{meaning}\n# {name.upper()}={value}\n"
 
 
-def _fields(model: type[Settings]) -> dict[str, FieldInfo]:
-    return {name: field for name, field in model.model_fields.items() if field.description}
+def _fields(model: type[Settings]) -> dict[str, Field]:
+    return {name: field for name, field in fields_of(model).items() if field.description}
 
 
 def _read_env_file(path: Path | None) -> tuple[dict[str, str], list[str]]:
@@ -950,21 +943,21 @@ def _field_complaints(given: Mapping[str, _Given]) -> dict[str, str]:
     values: dict[str, Any] = {name: each.value for name, each in given.items()}
     try:
         Settings(**values)
-    except ValidationError as error:
+    except SettingsError as error:
         # Defaults are right by themselves; they fail only along with the setting they refer to.
-        found = {str(each["loc"][0]): each.get("ctx", {}).get("error") for each in error.errors()}
+        found = error.reasons
         return {name: _explain(name, found[name], values[name]) for name in values if name in found}
     return {}
 
 
-def _explain(name: str, reason: object, value: str) -> str:
-    field = Settings.model_fields[name]
-    wanted = str(reason) if isinstance(reason, ValueError) else f"must be {_wanted(field, value)}"
+def _explain(name: str, reason: ValueError, value: str) -> str:
+    field = fields_of(Settings)[name]
+    wanted = f"must be {_wanted(field, value)}" if isinstance(reason, UnfitError) else str(reason)
     return wanted if _is_secret(field) else f"{wanted}, got {_quote(value)}"
 
 
-def _wanted(field: FieldInfo, value: str) -> str:
-    if bounds := _bounds(field):
+def _wanted(field: Field, value: str) -> str:
+    if bounds := field.bounds:
         whole = "" if _is_whole(value) else "a whole number "
         return f"{whole}between {bounds[0]} and {bounds[1]}"
     if field.annotation is bool:
@@ -973,13 +966,7 @@ def _wanted(field: FieldInfo, value: str) -> str:
     return f"one of {', '.join(choices)}" if choices else "text"
 
 
-def _bounds(field: FieldInfo) -> tuple[object, object] | None:
-    low = [each.ge for each in field.metadata if isinstance(each, annotated_types.Ge)]
-    high = [each.le for each in field.metadata if isinstance(each, annotated_types.Le)]
-    return (low[0], high[0]) if low and high else None
-
-
-def _is_secret(field: FieldInfo) -> bool:
+def _is_secret(field: Field) -> bool:
     kinds = {field.annotation, *get_args(field.annotation)}
     return bool(kinds & {Address, ProxyAddress, SecretStr})
 
@@ -1066,9 +1053,10 @@ def _strangers(names: Mapping[str, str]) -> tuple[str, ...]:
     ours = [name.upper() for name in _fields(Settings)]
     families = {name.partition("_")[0] for name in ours}
     warnings = []
-    for name in sorted(set(names) - {*ours, *_ALSO_SMALL}):
+    others = (name for name in set(names) - {*ours, *_ALSO_SMALL} if name.upper().partition("_")[0] in families)
+    for name in sorted(others):
         near = difflib.get_close_matches(name.upper(), ours, n=1, cutoff=0.85)
-        if near and name.upper().partition("_")[0] in families:
+        if near:
             warnings.append(f"{name} has no effect; did you mean {near[0]}?")
     return tuple(warnings)
 
@@ -1097,13 +1085,13 @@ def _show(value: object) -> str:
             return scrub(str(value))
 
 
-def _default(field: FieldInfo) -> str:
+def _default(field: Field) -> str:
     if field.default_factory:
         return str(field.default_factory)
     return "" if field.default is None else _show(field.default)
 
 
-def _source(settings: Settings, name: str, field: FieldInfo) -> Origin:
+def _source(settings: Settings, name: str, field: Field) -> Origin:
     if name in settings.origins:
         return settings.origins[name]
     default, value = field.default_factory, getattr(settings, name)

@@ -28,7 +28,6 @@ from uuid import UUID
 from weakref import WeakKeyDictionary
 
 import psycopg
-import structlog
 from psycopg import errors as pg
 from psycopg import pq
 from psycopg.abc import PQGen
@@ -40,7 +39,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 from relevo import queries
 from relevo.config import Settings
 from relevo.errors import DatabaseRefusedError, DatabaseUnavailableError, StoppedError
-from relevo.logs import normalise_error
+from relevo.logs import get_logger, normalise_error
 
 T = TypeVar("T")
 Manner = Literal["bound_transaction", "bound_unflushed", "bound_by_key", "bound_relaxed"]
@@ -52,7 +51,7 @@ _MANNERS: dict[Manner, tuple[str, ...]] = {
     "bound_by_key": ("bound_waits", "go_by_key"),
     "bound_relaxed": ("bound_waits", "go_by_key", "leave_unflushed"),
 }
-_log = structlog.get_logger("relevo.db")
+_log = get_logger("relevo.db")
 
 # The server is gone, going, or no longer the primary.
 _UNAVAILABLE = (

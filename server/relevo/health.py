@@ -8,9 +8,7 @@ from datetime import UTC, datetime, timedelta
 from shlex import quote
 from typing import Any, Self
 
-from relevo.config import Settings
-from relevo.delivery import runaway
-from relevo.model import REJECT_ATTEMPTS
+from relevo.config import REJECT_ATTEMPTS, Settings
 from relevo.runtime.timing import Cron
 
 Row = Mapping[str, Any]
@@ -401,7 +399,7 @@ def _of_project(project: Row) -> Iterator[Problem]:
 
 
 def _of_runaway(row: Row) -> Problem:
-    what, remedy = f"{row['event_type']} from {row['origin']}", runaway.remedy(row["event_type"], row["origin"])
+    what, remedy = f"{row['event_type']} from {row['origin']}", _remedy(row["event_type"], row["origin"])
     held = in_numbers(row["events"], f"event of {what} is", f"events of {what} are")
     them = "it" if row["events"] == 1 else "them"
     return Problem(
@@ -427,8 +425,14 @@ def why_it_waits(event: Row, waits: Sequence[Row], paused: Mapping[str, str], no
     ]
 
 
+def _remedy(event_type: str, origin: str | None = None) -> str:
+    from relevo.delivery import runaway  # noqa: PLC0415 where nothing is held, it is not needed
+
+    return runaway.remedy(event_type, origin)
+
+
 def _runaway(event: Row) -> str:
-    return f"held by the runaway brake; `{runaway.remedy(event['type'])}` sends what it holds of this type"
+    return f"held by the runaway brake; `{_remedy(event['type'])}` sends what it holds of this type"
 
 
 def _why(row: Row, paused: Mapping[str, str], now: datetime) -> str:

@@ -15,8 +15,8 @@ from uuid import UUID
 from psycopg import errors as pg
 from psycopg.rows import dict_row
 
-from relevo import door, instance, migrate, queries
-from relevo.config import CYCLES, Settings
+from relevo import instance, migrate, queries
+from relevo.config import CYCLES, REJECT_ATTEMPTS, Settings
 from relevo.db import Database
 from relevo.errors import MigrationError, UsageError
 from relevo.health import (
@@ -31,7 +31,6 @@ from relevo.health import (
     why_it_waits,
 )
 from relevo.instance import Standing
-from relevo.model import REJECT_ATTEMPTS
 
 _SQL = queries.load("insights", "doctor", "subscriptions", "tenders")
 MAX_LIMIT = 1_000
@@ -47,6 +46,13 @@ _PLACES = {True: re.compile(r"(\d{4}-\d\d-\d\d):([0-9a-f-]{36})"), False: re.com
 _DURATIONS = 24
 
 Row = dict[str, Any]
+
+
+def _door() -> Any:
+    """Return the app's door, which only what tells of one event needs: a glance at the fleet does not load it."""
+    from relevo import door  # noqa: PLC0415
+
+    return door
 
 
 def _rows(database: Database, statement: str, **parameters: object) -> list[Row]:
@@ -101,7 +107,7 @@ def story(database: Database, event_id: int) -> Story | None:
     """Return the saga of one event, or None if there is none."""
     moments = _rows(database, "read_story", event_id=event_id)
     with database.connection() as connection:
-        status = door.get(connection, event_id)
+        status = _door().get(connection, event_id)
     if status is None:
         return None
     incidents = _rows(database, "list_event_incidents", event_id=event_id)
@@ -121,7 +127,7 @@ def _waits(database: Database, event_id: int, event: Mapping[str, Any]) -> list[
 def too_late_to_stop(database: Database, event_id: int) -> Row:
     """Return how many pushes of an event were sent, and how many are being sent: what a cancellation cannot stop."""
     with database.connection() as connection:
-        status = door.get(connection, event_id)
+        status = _door().get(connection, event_id)
     sent = sum(status.deliveries.get(name, 0) for name in ("sent", "ok", "unconfirmed")) if status else 0
     claimed = _rows(database, "count_event_claimed", event_id=event_id)[0]["claimed"]
     return {"sent": sent, "claimed": claimed}

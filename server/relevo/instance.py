@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-import structlog
 from psycopg.types.json import Jsonb
 
 from relevo import queries
 from relevo.config import Settings
 from relevo.db import Connection, Database
 from relevo.errors import UsageError
+from relevo.logs import get_logger
 
 _SQL = queries.load("instance")
-_log = structlog.get_logger("relevo.instance")
+_log = get_logger("relevo.instance")
 REMEDY = "`relevo adopt`"
 
 

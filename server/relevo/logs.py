@@ -10,12 +10,12 @@ import re
 import sys
 from collections.abc import Mapping
 from datetime import date
-from typing import Any, Literal, TextIO
-
-import structlog
-from structlog.typing import EventDict, Processor, WrappedLogger
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from relevo.errors import RelevoError
+
+if TYPE_CHECKING:  # loading it takes longer than a command that only looks, and has nothing to log
+    from structlog.typing import EventDict, Processor, WrappedLogger
 
 MAX_TEXT = 2_000
 MAX_DEPTH = 8
@@ -86,8 +86,13 @@ def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     return {str(key): _clean_entry(str(key), value, MAX_DEPTH) for key, value in event.items()}
 
 
-def configure(level: str, fmt: Literal["console", "json"], stream: TextIO | None = None) -> None:
+Format = Literal["console", "json"]
+
+
+def configure(level: str, fmt: Format, stream: TextIO | None = None) -> None:
     """Send structlog's and the standard library's lines through one scrubbing handler."""
+    import structlog  # noqa: PLC0415
+
     out = stream or sys.stderr
     number = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
@@ -99,16 +104,64 @@ def configure(level: str, fmt: Literal["console", "json"], stream: TextIO | None
     _install(_handler(out, number, _renderer(fmt, colours=out.isatty())), number)
 
 
+def configure_later(level: str, fmt: Format) -> None:
+    """Do the same when the first line is to be logged, if there ever is one: for commands that only look."""
+    _install(_Later(level, fmt), logging.getLevelNamesMapping()[level.upper()])
+
+
 def is_configured() -> bool:
     """Tell whether somebody has configured structlog already: us, or the program we are part of."""
+    import structlog  # noqa: PLC0415
+
     return structlog.is_configured()
+
+
+def get_logger(name: str) -> Any:
+    """Return structlog's logger of that name, which is loaded when it has something to say."""
+    return _Logger(name)
+
+
+class _Logger:
+    """Stands for a logger of structlog."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, method: str) -> Any:
+        import structlog  # noqa: PLC0415
+
+        for each in logging.getLogger().handlers:
+            if isinstance(each, _Later):
+                each.begin()
+        return getattr(structlog.get_logger(self._name), method)
 
 
 class _Handler(logging.StreamHandler[TextIO]):
     """Our own handler, told apart from those of an embedding program or a test."""
 
 
+class _Later(logging.Handler):
+    """Holds the place of our handler until there is a line to log."""
+
+    def __init__(self, level: str, fmt: Format) -> None:
+        super().__init__()
+        self._chosen = level, fmt
+
+    def begin(self) -> None:
+        """Give the place to the handler it holds it for."""
+        configure(*self._chosen)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log a line, the first one."""
+        self.begin()
+        for each in logging.getLogger().handlers:
+            if isinstance(each, _Handler) and record.levelno >= each.level:
+                each.handle(record)
+
+
 def _gathering() -> list[Processor]:
+    import structlog  # noqa: PLC0415
+
     return [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -119,6 +172,8 @@ def _gathering() -> list[Processor]:
 
 
 def _handler(out: TextIO, level: int, renderer: Processor) -> _Handler:
+    import structlog  # noqa: PLC0415
+
     handler = _Handler(out)
     handler.setLevel(level)
     handler.setFormatter(
@@ -131,6 +186,8 @@ def _handler(out: TextIO, level: int, renderer: Processor) -> _Handler:
 
 
 def _renderer(fmt: str, *, colours: bool) -> Processor:
+    import structlog  # noqa: PLC0415
+
     if fmt == "json":
         return structlog.processors.JSONRenderer()
     return structlog.dev.ConsoleRenderer(
@@ -138,9 +195,9 @@ def _renderer(fmt: str, *, colours: bool) -> Processor:
     )
 
 
-def _install(handler: _Handler, level: int) -> None:
+def _install(handler: logging.Handler, level: int) -> None:
     root = logging.getLogger()
-    for old in [each for each in root.handlers if isinstance(each, _Handler)]:
+    for old in [each for each in root.handlers if isinstance(each, _Handler | _Later)]:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(level)

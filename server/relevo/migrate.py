@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psycopg
-import structlog
 from psycopg import errors as pg
 
 from relevo import __version__, queries
 from relevo.db import Connection, Database, is_unavailable
 from relevo.errors import MigrationBusyError, MigrationError
-from relevo.logs import normalise_error
+from relevo.logs import get_logger, normalise_error
 
 _SQL = queries.load("migrate")
-_log = structlog.get_logger("relevo.migrate")
+_log = get_logger("relevo.migrate")
 _FILE = re.compile(r"^(?P<version>\d{4})_(?P<name>[a-z0-9_]+)\.sql$")
 _NEEDS = re.compile(rb"\A-- needs relevo (?P<version>\d+\.\d+\.\d+)\n")
 _LOCK_WAIT_MS = 30_000

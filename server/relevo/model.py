@@ -12,8 +12,6 @@ from typing import Any, Literal, NamedTuple, Self, overload
 from uuid import UUID
 
 _LONGEST_TICKET = 200
-REJECT_ATTEMPTS = 20
-"""How often a reject is tried again by itself: some days."""
 
 Trigger = Literal["schedule", "wake-up", "tick", "manual"]
 Outcome = Literal["idle", "ok", "partial", "failed", "skipped"]

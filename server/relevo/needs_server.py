@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from relevo.errors import MissingPartError
 
-_TELLING = ("psycopg_pool", "pydantic_settings", "structlog")
+_TELLING = ("psycopg_pool", "dotenv", "structlog")
 
 if missing := [name for name in _TELLING if find_spec(name) is None]:
     raise MissingPartError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -147,8 +148,12 @@ def test_on_a_terminal_the_overview_is_redrawn(ask, monkeypatch) -> None:
 
 
 def test_status_loads_little(dsn: str) -> None:
-    """The commands that look need no push service, no store and no server: a glance costs no second of CPU."""
+    """A glance loads no push service, no store, no server, and nothing that reads options or writes log lines."""
     heavy = [
+        "structlog",
+        "pydantic",
+        "relevo.door",
+        "relevo.model",
         "relevo.app",
         "boto3",
         "pyarrow",
@@ -158,9 +163,39 @@ def test_status_loads_little(dsn: str) -> None:
         "prometheus_client",
         "relevo.sandbox",
     ]
-    program = "import sys; import relevo.cli.watching; print([name for name in sys.argv[1:] if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program, *heavy], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    program = """if True:
+        import atexit, sys
+        heavy, sys.argv = sys.argv[1:], ["relevo", "status", "--json"]
+        atexit.register(lambda: print([name for name in heavy if name in sys.modules], file=sys.stderr))
+        from relevo.__main__ import main
+        main()
+        """
+    done = subprocess.run(
+        [sys.executable, "-c", program, *heavy],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "DATABASE_URL": dsn},
+        check=False,
+    )
+    assert (done.returncode, done.stderr.strip()) == (1, "[]")  # nothing runs here: it is not healthy
+    assert json.loads(done.stdout)["workers"] == []
+
+
+def test_a_glance_and_a_glance_with_options_are_the_same(dsn: str) -> None:
+    """`status` alone takes a shorter way than with an option that changes nothing, to the same answer and exit code."""
+    shown = [
+        subprocess.run(
+            [sys.executable, "-m", "relevo", "status", *options],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "DATABASE_URL": dsn},
+            check=False,
+        )
+        for options in ((), ("--times", "0"))
+    ]
+    assert "No worker is running" in shown[0].stdout
+    assert shown[0].stdout == shown[1].stdout
+    assert [(each.returncode, each.stderr) for each in shown] == [(1, ""), (1, "")]
 
 
 def commands() -> Iterator[tuple[str, Any]]:

@@ -320,3 +320,15 @@ class TestConfigure:
         reported = capsys.readouterr()
         assert "hello" in reported.err
         assert reported.out == ""
+
+
+def test_a_warning_is_logged_though_nothing_was_loaded_for_it(
+    out: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands that only look set up their log when there is a line: ours and others' are written, and scrubbed."""
+    monkeypatch.setattr("sys.stderr", out)
+    logs.configure_later("warning", "json")
+    logging.getLogger("someone").warning("password=hunter2")
+    logs.get_logger("relevo.db").warning("database_unreachable", detail="gone")
+    logs.get_logger("relevo.db").info("too_fine")
+    assert [line["event"] for line in lines(out)] == ["password=***", "database_unreachable"]

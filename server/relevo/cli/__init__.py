@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import relevo.needs_server  # isort: skip # noqa: F401 ahead of all it needs
 
+import os
+import sys
 from functools import cache
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import psycopg
 import typer
@@ -71,10 +73,27 @@ def options(
     audit.act_as(user(), "cli")
 
 
+_GLANCES = (["status"], ["status", "--json"])
+"""What monitors call every minute: there is no option to be read, and what reads options is slow to load."""
+
+
+def _glance() -> NoReturn:
+    """Show the fleet at a glance, as the command does."""
+    try:
+        code = import_module("relevo.cli.watching").glance(as_json="--json" in sys.argv)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        sys.exit(FAILED)
+    except BrokenPipeError:  # whoever read the first lines has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)
+    sys.exit(code)
+
+
 def main() -> None:
     """Run the command line; every error on purpose is one sentence and a next step."""
     try:
-        cli(prog_name="relevo")
+        _glance() if sys.argv[1:] in _GLANCES else cli(prog_name="relevo")
     except (ConfigError, UsageError, InvalidInputError) as error:
         complain(error, USAGE)
     except RelevoError as error:

@@ -62,12 +62,13 @@ def user() -> str:
     return f"{name}@{socket.gethostname()}"
 
 
-def load_settings(*, demo: bool = False) -> Settings:
+def load_settings(*, demo: bool = False, only_looks: bool = False) -> Settings:
     """Load the settings, set up the logs, pass on what looks like a slip."""
     environ = config.environment(**({"RELEVO_DEMO": "true"} if demo else {}))
     known = () if environ.get("RELEVO_APP") else config.CYCLES
     settings = config.load(environ, cycles=known)
-    logs.configure(settings.log_level, settings.log_format)
+    set_up = logs.configure_later if only_looks else logs.configure
+    set_up(settings.log_level, settings.log_format)
     for warning in settings.warnings:
         err.print(f"[yellow]relevo:[/] {escape(warning)}")
     return settings

@@ -55,7 +55,7 @@ def runs(
     outcomes = ("running", "ok", "partial", "failed", "skipped", "abandoned")
     if outcome is not None and outcome not in outcomes:
         raise UsageError(f"There is no outcome {outcome}.", hint=f"Known: {', '.join(outcomes)}.")
-    settings = load_settings()
+    settings = load_settings(only_looks=True)
     with open_database(settings) as database:
         rows = insights.runs(database, cycle=cycle, outcome=outcome, limit=limit)
         if cycle is not None and not rows and cycle not in (known := insights.known_cycles(database)):
@@ -103,14 +103,21 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the fleet at a glance; exit code 1 while it is not healthy."""
-    settings = load_settings()
-    with open_database(settings) as database:
-        seen = (
-            _watch(database, settings, every, times, as_json=as_json) if watch else insights.status(database, settings)
-        )
     if not watch:
-        _show(seen, as_json=as_json)
+        raise typer.Exit(glance(as_json=as_json))
+    settings = load_settings(only_looks=True)
+    with open_database(settings) as database:
+        seen = _watch(database, settings, every, times, as_json=as_json)
     raise typer.Exit(OK if seen is not None and seen.health.ok else FAILED)
+
+
+def glance(*, as_json: bool) -> int:
+    """Show the fleet once, and return the exit code that tells how it is."""
+    settings = load_settings(only_looks=True)
+    with open_database(settings) as database:
+        seen = insights.status(database, settings)
+    _show(seen, as_json=as_json)
+    return OK if seen.health.ok else FAILED
 
 
 def _watch(
@@ -155,8 +162,7 @@ def _screen(*, as_json: bool) -> Iterator[Callable[[insights.Status | RelevoErro
         yield redraw
 
 
-def _show(seen: insights.Status | None, *, as_json: bool) -> None:
-    assert seen is not None
+def _show(seen: insights.Status, *, as_json: bool) -> None:
     if as_json:
         print_json([_as_json(seen)])
     else:
@@ -267,7 +273,7 @@ def deliveries(  # noqa: PLR0917 typer options
     """Show deliveries, newest first; those of one event in the order of their installations."""
     if state is not None and state not in _STATES:
         raise UsageError(f"There is no state {state}.", hint=f"Known: {', '.join(_STATES)}.")
-    settings = load_settings()
+    settings = load_settings(only_looks=True)
     with open_database(settings) as database:
         page = insights.deliveries(
             database, event=event, installation=installation, state=state, before=before, limit=limit
@@ -290,7 +296,7 @@ def deliveries(  # noqa: PLR0917 typer options
 @cli.command(epilog="Example: `relevo sources --json`, or `relevo rejects --source folder` for what one could not use.")
 def sources(as_json: AsJson = False) -> None:
     """Show the sources: how far each was read, when it last answered and what, and what it could not use."""
-    settings = load_settings()
+    settings = load_settings(only_looks=True)
     with open_database(settings) as database:
         rows = insights.source_details(database)
     if as_json:

@@ -18,10 +18,10 @@ from psycopg.rows import class_row, dict_row
 from psycopg.types.json import Jsonb
 
 from relevo import queries
-from relevo.config import Settings
+from relevo.config import REJECT_ATTEMPTS, Settings
 from relevo.db import Connection
 from relevo.logs import normalise_error, scrub
-from relevo.model import REJECT_ATTEMPTS, Fetched, Item, News, Reject, Step
+from relevo.model import Fetched, Item, News, Reject, Step
 from relevo.ports import NoRequestsLeft, OutOfTime, Renderer, Source
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every

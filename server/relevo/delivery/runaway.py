@@ -15,16 +15,16 @@ from shlex import quote
 from typing import Any
 from uuid import UUID
 
-import structlog
 from psycopg.rows import class_row
 
 from relevo import queries
 from relevo.config import Settings
 from relevo.db import Connection, array, text_array
+from relevo.logs import get_logger
 from relevo.model import Answer, Delivery
 
 _SQL = queries.load("runaway")
-_log = structlog.get_logger("relevo.runaway")
+_log = get_logger("relevo.runaway")
 
 WATCHED_PHONES = 100
 """So many phones of an event are counted: of few all of them, and of a hundred thousand these tell of the others."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from relevo import cron
-from relevo.model import Outcome
+
+if TYPE_CHECKING:
+    from relevo.model import Outcome
 
 _DAY_MS = 86_400_000
 
