@@ -24,6 +24,8 @@ from relevo.model import Lane
 _SQL = queries.load("actions", "doctor", "subscriptions")
 _WAKE = queries.load("wakeups")
 _REDRIVE_BATCH = 1_000
+_REDRIVE_LOOK = 10_000
+"""Of how many dead letters a redrive that is only tried looks at the phones."""
 _RELEASE_BATCH = 1_000
 _REPAIR_BATCH = 1_000
 _REPAIRS = {
@@ -128,23 +130,33 @@ def event_types(database: Database) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class DeadLetters:
-    """Which dead letters are meant: by id, error code or event; all that are given must hold."""
+    """Which dead letters are meant: all that is given must hold. The error code `none` means those without one."""
 
     ids: Sequence[int] = ()
     error_code: str | None = None
     event_id: int | None = None
+    project: str | None = None
+    event_type: str | None = None
 
     def parameters(self, *, everything: bool = False) -> dict[str, Any]:
         """Return them as statements take them; nothing given would mean everything, and is refused unless asked for."""
-        if not everything and not self.ids and self.error_code is None and self.event_id is None:
+        asked = vars(self) | {"ids": list(self.ids) or None}
+        if not everything and all(value is None for value in asked.values()):
             raise UsageError("Which dead letters?", hint="Name them with --id, --error-code or --event.")
-        return {"ids": list(self.ids) or None, "error_code": self.error_code, "event_id": self.event_id}
+        return asked
 
 
 def dead_letters(database: Database, which: DeadLetters, *, everything: bool = False) -> list[dict[str, Any]]:
     """Count the dead letters that are meant, by error code."""
     with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(_SQL["count_dead"], which.parameters(everything=everything)).fetchall()
+
+
+def try_redrive(database: Database, which: DeadLetters) -> dict[str, int]:
+    """Tell what a redrive would do, without doing it: how many it finds, and how many would not be sent, and why."""
+    asked = which.parameters() | {"look": _REDRIVE_LOOK}
+    with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(_SQL["try_redrive"], asked).fetchall()[0]
 
 
 @audit.audited

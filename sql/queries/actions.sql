@@ -55,10 +55,44 @@ select coalesce(g.error_code, 'none') as error_code, g.deliveries, g.too_late,
           from relevo.dead_letters l
          where true
            and (%(ids)s::bigint[] is null or l.delivery_id = any (%(ids)s::bigint[]))
-           and (%(error_code)s::text is null or l.error_code = %(error_code)s)
+           and (%(error_code)s::text is null or l.error_code = %(error_code)s or %(error_code)s = 'none' and l.error_code is null)
            and (%(event_id)s::bigint is null or l.event_id = %(event_id)s)
+           and (%(project)s::text is null or l.project = %(project)s)
+           and (%(event_type)s::text is null or exists (select from relevo.notification_events t where t.id = l.event_id and t.event_type = %(event_type)s))
          group by l.error_code) g
  order by g.deliveries desc;
+
+-- name: try_redrive
+-- Tells what a redrive would do: how many dead letters it finds, those past their deadline, in a month that is being archived, of an event that
+-- has ended, and, out of so many of the others, those whose phone takes no pushes any more; each counts once.
+with meant as materialized (
+  select l.event_day, l.delivery_id, l.event_id
+    from relevo.dead_letters l
+   where true
+     and (%(error_code)s::text is null or l.error_code = %(error_code)s or %(error_code)s = 'none' and l.error_code is null)
+     and (%(event_id)s::bigint is null or l.event_id = %(event_id)s)
+     and (%(project)s::text is null or l.project = %(project)s)
+     and (%(event_type)s::text is null or exists (select from relevo.notification_events t where t.id = l.event_id and t.event_type = %(event_type)s))
+), judged as materialized (
+  select b.event_day, b.event_id, b.deliveries,
+         exists (select from relevo.archive_exports x
+                  where x.entity = 'notification_deliveries' and x.month = date_trunc('month', b.event_day::timestamp)::date) as archived,
+         coalesce(e.deadline_at <= now(), false) as too_late, e.ended_at is not null as ended
+    from (select m.event_day, m.event_id, count(*) as deliveries from meant m group by m.event_day, m.event_id) b
+    left join relevo.notification_events e on e.id = b.event_id
+)
+select c.found, c.archived, c.too_late, c.ended, p.looked, p.silent
+  from (select coalesce(sum(j.deliveries), 0)::int as found, coalesce(sum(j.deliveries) filter (where j.archived), 0)::int as archived,
+               coalesce(sum(j.deliveries) filter (where j.too_late and not j.archived), 0)::int as too_late,
+               coalesce(sum(j.deliveries) filter (where j.ended and not j.too_late and not j.archived), 0)::int as ended
+          from judged j) c
+  cross join (select count(*)::int as looked, count(*) filter (where not coalesce(relevo.may_receive(i), false))::int as silent
+                from (select m.event_day, m.delivery_id
+                        from meant m join judged j on j.event_day = m.event_day and j.event_id = m.event_id
+                       where not j.archived and not j.too_late and not j.ended
+                       limit %(look)s) m
+                join relevo.notification_deliveries d on d.event_day = m.event_day and d.id = m.delivery_id
+                left join relevo.device_installations i on i.installation_id = d.installation_id) p;
 
 -- name: redrive_dead
 -- Opens a batch of dead letters again, as if they had never been tried, and counts them over; those past their deadline stay.
@@ -71,8 +105,10 @@ with unsealed as materialized ( -- a month on its way to the archive is not writ
      and l.died_at <= %(began)s::timestamptz -- what fails again meanwhile is left alone
      and l.event_day = any ((select s.days from unsealed s)::date[])
      and (%(ids)s::bigint[] is null or l.delivery_id = any (%(ids)s::bigint[]))
-     and (%(error_code)s::text is null or l.error_code = %(error_code)s)
+     and (%(error_code)s::text is null or l.error_code = %(error_code)s or %(error_code)s = 'none' and l.error_code is null)
      and (%(event_id)s::bigint is null or l.event_id = %(event_id)s)
+     and (%(project)s::text is null or l.project = %(project)s)
+     and (%(event_type)s::text is null or exists (select from relevo.notification_events t where t.id = l.event_id and t.event_type = %(event_type)s))
    order by l.event_day, l.delivery_id
    limit %(limit)s
      for update

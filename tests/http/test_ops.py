@@ -202,7 +202,7 @@ def test_what_is_held_is_released(served: Served, conn: psycopg.Connection[Any])
 
 def test_every_verb_of_operators_is_recorded() -> None:
     """Each public function of `actions` that changes something records itself; reads do not."""
-    reads = {"event_types", "dead_letters", "unknown_installations"}
+    reads = {"event_types", "dead_letters", "try_redrive", "unknown_installations"}
     verbs = {
         name: function
         for name, function in vars(actions).items()

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
-from relevo.http.dashboard import guide, login, overview
+from relevo.http.dashboard import archive, audit, confirming, dead_letters, guide, login, overview, runs, sources
 
-ROUTERS = (login.router, overview.router, guide.router)
+ROUTERS = (
+    login.router,
+    overview.router,
+    guide.router,
+    runs.router,
+    sources.router,
+    dead_letters.router,
+    archive.router,
+    audit.router,
+    confirming.router,
+)

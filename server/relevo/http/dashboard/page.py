@@ -36,7 +36,14 @@ POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-PAGES = {"/dashboard": "Overview"}
+PAGES = {
+    "/dashboard": "Overview",
+    "/dashboard/dead-letters": "Dead letters",
+    "/dashboard/runs": "Runs",
+    "/dashboard/sources": "Sources",
+    "/dashboard/archive": "Archive",
+    "/dashboard/audit": "Audit",
+}
 """What the navigation leads to; each name is a text of the pages."""
 SEARCH = "/dashboard/search"
 _KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}

@@ -1,0 +1,151 @@
+"""Dead letters: what failed for good, by error, and sending it again after a look at what that would do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from relevo import actions, history
+from relevo.actions import DeadLetters
+from relevo.http.dashboard.acting import Deed, Given, Question, Told, at_length, offer
+from relevo.http.dashboard.html import Child, Markup, el
+from relevo.http.dashboard.language import t
+from relevo.http.dashboard.lists import facts, part
+from relevo.http.dashboard.page import Page, desk_of, show, table
+from relevo.http.dashboard.words import ago, count, number
+
+router = APIRouter(route_class=Page, include_in_schema=False)
+_HERE = "/dashboard/dead-letters"
+
+
+@router.get("/dashboard/dead-letters")
+async def dead_letters(request: Request) -> Response:
+    """Show what failed for good, by error, project and type."""
+    groups = await desk_of(request).ask(history.dead_letters)
+    looked = groups[0]["looked"] if groups else 0
+    told = t("Deliveries that failed for good. Mend the cause, then send them again.")
+    if looked >= history.MOST_DEAD:
+        told = t(
+            "The newest {n} deliveries that failed for good. Mend the cause, then send them again.", n=number(looked)
+        )
+    heads = [t("Error"), t("Project"), t("Type"), t("How many"), t("When"), t("Examples"), ""]
+    empty = t("Nothing has failed for good.")
+    return show(
+        request,
+        t("Dead letters"),
+        part(
+            t("Dead letters"),
+            el("p", told, class_="faint") if groups else None,
+            table(heads, [_group(request, row) for row in groups], empty=empty, label=t("Dead letters")),
+            level="h1",
+        ),
+    )
+
+
+def _group(request: Request, row: dict[str, Any]) -> list[Child]:
+    which = {"code": row["error_code"], "project": row["project"], "type": row["event_type"]}
+    late = t("{n} past their deadline", n=number(row["too_late"])) if row["too_late"] else None
+    return [
+        [el("strong", row["error_code"]), el("span", row["example"], class_="faint block") if row["example"] else None],
+        row["project"],
+        row["event_type"] or "—",
+        [number(row["deliveries"]), el("span", late, class_="faint block") if late else None],
+        [ago(row["last_at"], row["now"]), _first(row)],
+        _examples(row),
+        offer(request, "redrive", t("Send again…"), **which),
+    ]
+
+
+def _first(row: dict[str, Any]) -> Markup | None:
+    if row["first_at"] == row["last_at"]:
+        return None
+    return el("span", t("the first "), ago(row["first_at"], row["now"]), class_="faint block")
+
+
+def _examples(row: dict[str, Any]) -> Markup:
+    shown = [
+        el("li", el("a", t("event {id}", id=each), href=f"/dashboard/events/{each}"))
+        for each in dict.fromkeys(row["events"])
+    ]
+    return el("ul", shown, class_="bare")
+
+
+def _which(given: Given) -> DeadLetters:
+    ids = given.id("delivery")
+    return DeadLetters(
+        (ids,) if ids else (),
+        given.text("code", 100) or None,
+        given.id("event"),
+        given.text("project", 250) or None,
+        given.text("type", 100) or None,
+    )
+
+
+async def _ask_redrive(request: Request, given: Given) -> Question:
+    """Say what a redrive would do, without doing it."""
+    which = _which(given)
+    tried = await desk_of(request).ask(actions.try_redrive, which)
+    again = tried["found"] - tried["too_late"] - tried["archived"]
+    sent = again - tried["ended"] - tried["silent"]
+    about = (
+        "" if tried["looked"] >= again - tried["ended"] else t("of the first {n} looked at", n=number(tried["looked"]))
+    )
+    kept = {
+        "code": which.error_code or "",
+        "project": which.project or "",
+        "type": which.event_type or "",
+        "event": which.event_id or "",
+        "delivery": which.ids[0] if which.ids else "",
+    }
+    return Question(
+        t("Send {n} again?", n=count(again, "dead letter")),
+        t("Send {n} again", n=number(again)),
+        [
+            facts(
+                (t("Error"), which.error_code),
+                (t("Project"), which.project),
+                (t("Type"), which.event_type),
+                (t("Event"), which.event_id),
+                (t("Found"), number(tried["found"])),
+            ),
+            el(
+                "ul",
+                el("li", el("strong", count(max(sent, 0), "delivery", "deliveries")), " ", t("would be sent again.")),
+                [_left(number(tried[name]), why) for name, why in _reasons(about) if tried[name]],
+            ),
+            el("p", t("Each begins with all its attempts; what fails again comes back here."), class_="faint"),
+        ],
+        kept=kept,
+        back=_HERE,
+        possible=again > 0,
+    )
+
+
+def _reasons(about: str) -> list[tuple[str, str]]:
+    """Tell why a dead letter would not be sent again, by what it is counted under."""
+    return [
+        ("too_late", t("would not: their deadline has passed.")),
+        ("archived", t("would not: their month is on its way to the archive.")),
+        ("ended", t("would be opened, and end unsent: their event was cancelled or completed.")),
+        (
+            "silent",
+            " ".join([t("would be opened, and end unsent: the phone takes no pushes any more"), about]).strip() + ".",
+        ),
+    ]
+
+
+def _left(how_many: str, why: str) -> Markup:
+    return el("li", el("strong", how_many), " ", why)
+
+
+async def _redrive(request: Request, given: Given) -> Told:
+    opened = await at_length(request, actions.redrive, _which(given))
+    title = (
+        t("{n} will be sent again.", n=count(opened, "dead letter")) if opened else t("No dead letter fits any more.")
+    )
+    return Told(title, back=_HERE)
+
+
+DEEDS = {"redrive": Deed(_ask_redrive, _redrive)}

@@ -1,0 +1,282 @@
+"""What operators look up and do at the dashboard, without a browser: who may, what it says, what is recorded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from browsing import NASTY, Person
+from relevo import actions, history, insights
+from relevo.actions import DeadLetters
+from serving import EVENT, Served, fan_out, phone
+
+SHORT = NASTY[:300]
+LISTS = (
+    "/dashboard/runs",
+    "/dashboard/sources",
+    "/dashboard/dead-letters",
+    "/dashboard/archive",
+    "/dashboard/audit",
+)
+KILL = """
+with dead as (
+  update relevo.notification_deliveries set status = 'failed', completed_at = now(), attempt_count = 9, last_error_code = %(code)s,
+         last_error_message = %(message)s where notification_event_id = %(event)s
+  returning event_day, id, notification_event_id, project)
+, queue as (delete from relevo.due_chunks where event_id = %(event)s)
+, counted as (insert into relevo.event_progress_deltas (event_id, status, deliveries)
+              select %(event)s, s.status, s.sign * count(*)::int from dead cross join (values ('pending', -1), ('failed', 1)) s(status, sign) group by 2, s.sign)
+insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
+select event_day, id, notification_event_id, project, %(code)s, now() from dead
+"""
+FILL = """
+insert into relevo.worker_runs (cycle, source, trigger, worker_id, started_at, finished_at, outcome, error_message, counts)
+select 'dispatch', '', 'schedule', 'one@host', now() - n * interval '1 minute', now() - n * interval '59 seconds',
+       case when n % 40 = 0 then 'failed' else 'ok' end, case when n % 40 = 0 then %(nasty)s end, '{"notifications_sent": 7}'
+  from generate_series(1, 120) n;
+insert into relevo.worker_runs (cycle, source, trigger, worker_id, started_at, finished_at, outcome, counts)
+values ('reaper', '', 'manual', 'two@host', now(), now(), 'ok', '{"claims_expired": 0}');
+insert into relevo.cycle_state (cycle, source) values ('dispatch', ''), ('reaper', '') on conflict do nothing;
+insert into relevo.source_state (source, cursor, last_outcome, last_detail, last_asked_at, last_ok_at, problems)
+values ('folder', jsonb_build_object('passed', %(nasty)s::text), 'rejected', %(nasty)s, now(), now() - interval '3 hours', array[%(nasty)s::text]);
+insert into relevo.source_lanes (lane, day, requests, pace_ms, not_before) values ('chilecompra-0011', (now() at time zone 'America/Santiago')::date, 120, 2000, now() + interval '1 minute');
+insert into relevo.ingest_rejects (source, place, external_id, reason, attempts, retry_at)
+select 'folder', 'file ' || n || %(nasty)s, 'X-' || n, %(nasty)s, n %% 6 + 1, case when n %% 2 = 0 then now() end from generate_series(1, 70) n;
+insert into relevo.archive_exports (entity, month, state, relation, part_rows, parts, rows, bytes, manifest_sha256, sealed_at, retired_at, exported_at,
+  verified_at, drop_eligible_at, last_error)
+values ('notification_deliveries', '2026-05-01', 'verified', 'x', 1000, 3, 2500000, 91000000, repeat('a', 64), now(), now(), now(), now(), now() + interval '5 days', null);
+insert into relevo.archive_exports (entity, month, state, relation, part_rows, sealed_at, last_error) values ('push_requests', '2026-05-01', 'sealed', 'y', 1000, now(), %(nasty)s);
+insert into relevo.audit_log (actor, face, action, target, outcome, finished_at, error_message)
+select 'somebody ' || n || %(nasty)s, 'http', case when n %% 3 = 0 then 'redrive' else 'pause' end, jsonb_build_object('reason', %(nasty)s::text),
+       case when n %% 5 = 0 then 'failed' else 'ok' end, now(), case when n %% 5 = 0 then %(nasty)s end
+  from generate_series(1, 120) n
+"""
+
+
+def fill(conn: psycopg.Connection[Any], nasty: str = "x") -> None:
+    """Have something in every list, all of its text as nasty as wished."""
+    for statement in FILL.replace("n % 40", "n %% 40").split(";\n"):
+        conn.execute(statement.encode(), {"nasty": nasty[:150]})
+
+
+def kill(
+    served: Served,
+    conn: psycopg.Connection[Any],
+    *,
+    code: str = "MessageTooBig",
+    message: str = "too big",
+    **event: Any,
+) -> int:
+    """Enqueue an event, fan it out, and have all its deliveries fail for good."""
+    event_id: int = served.client("app").post("/v1/events", EVENT | event).json()["event_id"]
+    fan_out(served)
+    conn.execute(KILL, {"event": event_id, "code": code, "message": message[:400]})
+    return event_id
+
+
+def entries(served: Served, action: str) -> list[dict[str, Any]]:
+    """Return what was recorded of one kind, newest first."""
+    return insights.audit(served.app.database, action=action, limit=100)
+
+
+def inside(page: Any) -> Person:
+    """Log somebody in."""
+    page.log_in()
+    return page
+
+
+def test_empty_lists_say_so(served: Served) -> None:
+    """Where there is nothing, each list says it in words."""
+    person = inside(Person(served, "viewer"))
+    for path, words in zip(
+        LISTS,
+        (
+            "No cycle has run yet",
+            "No source has been asked yet",
+            "Nothing has failed for good",
+            "No month has left the database",
+            "login",
+        ),
+        strict=True,
+    ):
+        page = person.get(path)
+        assert (page.status_code, words in page.text) == (200, True), path
+
+
+def test_lists_by_page_and_by_filter(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Every list leads to all of its rows, page by page; filters hold, also on later pages; a bad place is told."""
+    fill(conn)
+    person = inside(Person(served, "viewer"))
+    for path, rows in (
+        ("/dashboard/runs", 121),
+        ("/dashboard/sources", 70),
+        ("/dashboard/runs?ended=ok", 118),
+        ("/dashboard/audit?action=redrive", 40),
+    ):
+        assert walk(person, path) == rows, path
+    found = history.runs(served.app.database, outcome="failed", limit=2)
+    assert [row["outcome"] for row in found.rows] == ["failed"] * 2
+    assert len(history.runs(served.app.database, outcome="failed", before=found.next).rows) == 1
+    assert "two@host" not in person.get("/dashboard/runs?worker=one@host").text.split("<tbody>")[1]
+    assert "No run fits" in person.get("/dashboard/runs?cycle=nothing").text
+    assert "Nothing fits" in person.get("/dashboard/audit?actor=nobody").text
+    assert person.get("/dashboard/runs?before=9.9.9").status_code == 400
+    assert person.get("/dashboard/runs?before=999999999999999999.1").status_code == 400
+    assert person.get("/dashboard/runs/999").status_code == 404
+    run = person.get(f"/dashboard/runs/{found.rows[0]['id']}").text
+    assert all(words in run for words in ("notifications sent", "failed", "The run before", "one@host"))
+    assert "relevo archive restore --entity deliveries --month 2026-05" in person.get("/dashboard/archive").text
+    assert "120 / 10,000" in person.get("/dashboard/sources").text
+
+
+def walk(person: Person, path: str) -> int:
+    """Follow a list to its end, and return how many rows it had."""
+    total = 0
+    while path:
+        page = person.get(path).text
+        total += page.rsplit("<tbody>", 1)[1].count("<tr>")
+        following = re.search(r'href="([^"]+)" rel="next"', page)
+        path = following[1].replace("&amp;", "&") if following else ""
+    return total
+
+
+def test_hostile_text_stays_text(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Markup from feeds, errors and reasons is shown, never run."""
+    phone(conn)
+    fill(conn, SHORT)
+    kill(served, conn, message=SHORT)
+    person = inside(Person(served))
+    for path in (
+        *LISTS,
+        "/dashboard/runs?ended=failed",
+        f"/dashboard/runs?worker={SHORT[:150]}",
+        f"/dashboard/actions/release?project={SHORT[:200]}",
+    ):
+        page = person.get(path).text
+        assert "<script>document" not in page, path
+    assert "&lt;script&gt;" in person.get("/dashboard/dead-letters").text
+
+
+def test_dead_letters_are_sent_again_after_a_look(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """The question says how many would be sent, how many not and why; only then, and only these, are opened again; it is recorded."""
+    for _ in range(3):
+        phone(conn)
+    first = kill(served, conn)
+    late = kill(served, conn, key="late")
+    ended = kill(served, conn, key="ended")
+    other = kill(served, conn, key="other", code="Other")
+    conn.execute("update relevo.notification_events set deadline_at = now() where id = %s", [late])
+    conn.execute(
+        "update relevo.notification_events set state = 'cancelled', ended_at = now(), swept_at = now() where id = %s",
+        [ended],
+    )
+    conn.execute(
+        "update relevo.device_installations set active = false where seq = (select min(seq) from relevo.device_installations)"
+    )
+    person = inside(Person(served))
+    page = person.get("/dashboard/dead-letters").text
+    assert "/dashboard/actions/redrive?code=MessageTooBig&amp;project=default&amp;type=order.shipped" in page
+    question = person.get("/dashboard/actions/redrive?code=MessageTooBig&project=default&type=order.shipped").text
+    told = re.sub(r"<[^>]+>", "", question)
+    for words in (
+        "2 deliveries would be sent again",
+        "3 would not: their deadline",
+        "3 would be opened, and end unsent: their event",
+        "1 would be opened, and end unsent: the phone",
+    ):
+        assert words in told, words
+    assert entries(served, "redrive") == []
+    done = person.send("/dashboard/actions/redrive", code="MessageTooBig", project="default", type="order.shipped")
+    assert "6 dead letters will be sent again" in done.text
+    [entry] = entries(served, "redrive")
+    assert (entry["outcome"], entry["target"]["error_code"], entry["result"]["answer"]) == ("ok", "MessageTooBig", 6)
+    left = conn.execute("select event_id, count(*) from relevo.dead_letters group by 1 order by 1").fetchall()
+    assert left == [(late, 3), (other, 3)]
+    assert "No dead letter fits" in person.send("/dashboard/actions/redrive", code="none").text
+    assert person.send("/dashboard/actions/redrive").status_code == 400
+    assert first < late
+    assert actions.dead_letters(served.app.database, DeadLetters(project="nobody")) == []
+
+
+def test_cycles_are_paused_and_run_by_hand(served: Served) -> None:
+    """A pause needs its reason, is told and recorded; a run tells what it did; unknown cycles are not found."""
+    person = inside(Person(served))
+    assert "Pause dispatch?" in person.get("/dashboard/actions/pause?cycle=dispatch").text
+    assert person.send("/dashboard/actions/pause", cycle="dispatch", reason=" ").status_code == 400
+    assert "dispatch is paused" in person.send("/dashboard/actions/pause", cycle="dispatch", reason="a drill").text
+    assert entries(served, "pause")[0]["target"] == {"cycle": "dispatch", "reason": "a drill"}
+    assert "is switched on again" in person.send("/dashboard/actions/resume", cycle="dispatch").text
+    assert "was not paused" in person.send("/dashboard/actions/resume", cycle="dispatch").text
+    assert "reaper has run" in person.send("/dashboard/actions/run", cycle="reaper").text
+    assert entries(served, "run_cycle")[0]["outcome"] == "ok"
+    for verb in ("pause", "resume", "run"):
+        assert person.get(f"/dashboard/actions/{verb}?cycle=nothing").status_code == 404
+    assert person.get("/dashboard/actions/explode").status_code == 404
+
+
+def test_what_is_held_is_let_go(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """A project's breaker is released, held events are sent or ended, an event is cancelled, rejects are tried again."""
+    fill(conn)
+    conn.execute(
+        "insert into relevo.projects (project, filled_at, breaker, breaker_reason, breaker_by, breaker_since, probe_at) values ('shop', now(), 'open', 'bad credentials', 'request', now(), now() + interval '1 hour')"
+    )
+    person = inside(Person(served))
+    assert "bad credentials" in person.get("/dashboard/actions/release?project=shop").text
+    assert "shop may send again" in person.send("/dashboard/actions/release", project="shop").text
+    assert person.get("/dashboard/actions/release?project=nobody").status_code == 404
+    assert "Try all rejects of folder" in person.get("/dashboard/actions/retry?source=folder").text
+    assert "1 reject will be tried again" in person.send("/dashboard/actions/retry", reject="3").text
+    assert "70 rejects will be tried again" in person.send("/dashboard/actions/retry", source="folder").text
+    assert person.send("/dashboard/actions/retry").status_code == 400
+    phone(conn)
+    event = served.client("app").post("/v1/events", EVENT).json()["event_id"]
+    assert "On its way" in person.get(f"/dashboard/actions/cancel?event={event}").text
+    assert (
+        f"Event {event} is cancelled" in person.send("/dashboard/actions/cancel", event=str(event), reason="wrong").text
+    )
+    assert f"Event {event} had ended before" in person.send("/dashboard/actions/cancel", event=str(event)).text
+    assert entries(served, "cancel_event")[-1]["target"]["reason"] == "wrong"
+    assert person.get("/dashboard/actions/cancel?event=99999").status_code == 404
+    for wrong in ("x", "0", "-1", "9" * 19, "%D9%A1"):
+        assert person.get(f"/dashboard/actions/cancel?event={wrong}").status_code == 400, wrong
+
+
+def test_what_the_runaway_brake_holds(serve: Callable[..., Served], conn: psycopg.Connection[Any]) -> None:
+    """What it holds of a type is sent or ended after a question that tells how much that is."""
+    served = serve()
+    for key in ("a", "b"):
+        served.client("app").post("/v1/events", EVENT | {"key": key})
+    conn.execute("update relevo.notification_events set state = 'held'")
+    conn.execute(
+        "insert into relevo.event_streams (event_type, origin, known_since, held_at, held_reason) values ('order.shipped', 'app', now(), now(), 'too many at once') on conflict do nothing"
+    )
+    conn.execute(
+        "insert into relevo.held_events (event_id, stream_id, held_at, reason) select e.id, s.id, now(), 'x' from relevo.notification_events e, relevo.event_streams s"
+    )
+    person = inside(Person(served))
+    page = person.get("/dashboard/actions/send-held?type=order.shipped").text
+    assert "too many at once" in page
+    assert "Send 2 events" in page
+    assert "End 2 events" in person.get("/dashboard/actions/drop-held?type=order.shipped").text
+    assert (
+        "2 events of order.shipped were ended" in person.send("/dashboard/actions/drop-held", type="order.shipped").text
+    )
+    assert entries(served, "release_events")[0]["target"]["drop"] is True
+    assert "<button" not in person.get("/dashboard/actions/send-held?type=order.shipped").text.split("question")[1]
+
+
+def test_a_viewer_does_nothing(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """A viewer sees every list without a button, and is refused when he posts all the same."""
+    phone(conn)
+    fill(conn)
+    kill(served, conn)
+    viewer, operator = inside(Person(served, "viewer")), inside(Person(served))
+    for path in ("/dashboard/sources", "/dashboard/dead-letters"):
+        assert "/dashboard/actions/" in operator.get(path).text
+        assert "/dashboard/actions/" not in viewer.get(path).text
+    assert viewer.get("/dashboard/actions/pause?cycle=dispatch").status_code == 403
+    assert viewer.send("/dashboard/actions/pause", cycle="dispatch", reason="x", role="operator").status_code == 403
+    assert entries(served, "pause")[0]["actor"].startswith("somebody")
