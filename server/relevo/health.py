@@ -9,6 +9,7 @@ from shlex import quote
 from typing import Any, Self
 
 from relevo.config import REJECT_ATTEMPTS, Settings
+from relevo.phrases import Phrase
 from relevo.runtime.timing import Cron
 
 Row = Mapping[str, Any]
@@ -23,7 +24,7 @@ _USUAL = 6.0
 _PAUSED_FOR_LONG_S = 86_400.0
 _LOST_LATELY_S = 900.0
 _DROPPED_LATELY = timedelta(days=1)
-_START = "start `relevo run`, or let cron call `relevo tick`"
+_START = Phrase("start `relevo run`, or let cron call `relevo tick`")
 MOST_COUNTED = 10_000
 """Beyond this nothing is counted: more is more."""
 
@@ -55,15 +56,15 @@ RUNBOOK = {
 """Where the runbook explains each problem, by its code: a heading's anchor."""
 
 
-class Problem(str):
+class Problem(Phrase):
     """A sentence that says what is wrong and what to do, with a code that stays the same however it is said."""
 
     __slots__ = ("code",)
     code: str
 
-    def __new__(cls, code: str, said: str) -> Self:
+    def __new__(cls, code: str, template: str, /, **parts: object) -> Self:
         """Make a problem of its code and its sentence."""
-        problem = super().__new__(cls, said)
+        problem = super().__new__(cls, template, **parts)
         problem.code = code
         return problem
 
@@ -101,7 +102,7 @@ def in_words(seconds: float) -> str:
         return f"{seconds:.0f} s"
     if seconds < 2 * 86_400:
         return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"  # noqa: PLR2004
-    return f"{seconds / 86_400:.0f} days"
+    return Phrase("{n} days", n=round(seconds / 86_400))
 
 
 MISPLACED = {
@@ -152,16 +153,16 @@ def say_misplaced(kind: str, count: int, examples: Sequence[int]) -> str:
     return f"{in_numbers(count, one, many)} {how}: {named}."
 
 
-def in_numbers(count: int, one: str, many: str = "") -> str:
+def in_numbers(count: int, one: str, many: str = "", **parts: object) -> str:
     """Write a count with its noun: 1 event, 3 events, 10,000 or more events."""
-    number = f"{count:,}" if count < MOST_COUNTED else f"{MOST_COUNTED:,} or more"
-    return f"{number} {one if count == 1 else many or one + 's'}"
+    number = Phrase("{n}", n=count) if count < MOST_COUNTED else Phrase("{n} or more", n=MOST_COUNTED)
+    return Phrase("{n} {what}", n=number, what=Phrase(one if count == 1 else many or f"{one}s", **parts))
 
 
 def find_problems(seen: Seen, settings: Settings) -> list[Problem]:
     """Return everything that is wrong, what stops most first."""
     return [
-        *([Problem("database_copied", seen.copied)] if seen.copied else []),
+        *([Problem("database_copied", "{problem}", problem=seen.copied)] if seen.copied else []),
         *_of_workers(seen),
         *_of_cycles(seen, settings),
         *_of_pauses(seen),
@@ -177,8 +178,10 @@ def find_problems(seen: Seen, settings: Settings) -> list[Problem]:
 def _of_month(month: Row) -> Problem:
     return Problem(
         "month_not_archived",
-        f"{month['entity']} {month['month']:%Y-%m} is not archived: {month['last_error'].removesuffix('.')}; "
-        "archive-export tries again in its next slot, `relevo run-cycle archive-export` at once",
+        "{month} is not archived: {why}; archive-export tries again in its next slot, "
+        "`relevo run-cycle archive-export` at once",
+        month=f"{month['entity']} {month['month']:%Y-%m}",
+        why=month["last_error"].removesuffix("."),
     )
 
 
@@ -187,25 +190,33 @@ def _of_workers(seen: Seen) -> Iterator[Problem]:
         if worker["state"] == "silent":
             yield Problem(
                 "worker_silent",
-                f"worker {worker['worker_id']} has not been seen for {in_words(worker['silent_s'])}; "
+                "worker {worker} has not been seen for {time}; "
                 "if it hangs, end its process: what it held is taken back",
+                worker=worker["worker_id"],
+                time=in_words(worker["silent_s"]),
             )
         elif _is_missing(worker, seen):
             yield Problem(
                 "worker_lost",
-                f"worker {worker['worker_id']} has not been seen for {in_words(worker['silent_s'])}, and what it held "
-                "was taken back; it was killed, or does not reach the database: look at its log",
+                "worker {worker} has not been seen for {time}, and what it held was taken back; "
+                "it was killed, or does not reach the database: look at its log",
+                worker=worker["worker_id"],
+                time=in_words(worker["silent_s"]),
             )
         for hung in worker["hung"] if worker["state"] in ("alive", "stopping") else ():
-            where = f" (project {hung['project']})" if hung["project"] else ""
-            since = _at(datetime.fromisoformat(hung["since"]))
+            where = Phrase(" (project {project})", project=hung["project"]) if hung["project"] else ""
             yield Problem(
                 "call_hung",
-                f"worker {worker['worker_id']}: {hung['what']}{where} has hung since {since} "
-                f"(calls given up: {hung['calls']}); look into its code, and restart the worker",
+                "worker {worker}: {what}{where} has hung since {since} (calls given up: {calls}); "
+                "look into its code, and restart the worker",
+                worker=worker["worker_id"],
+                what=hung["what"],
+                where=where,
+                since=_at(datetime.fromisoformat(hung["since"])),
+                calls=hung["calls"],
             )
         if worker["state"] == "alive" and (problem := (worker.get("http") or {}).get("problem")):
-            yield Problem("http_not_served", f"worker {worker['worker_id']}: {problem}")
+            yield Problem("http_not_served", "worker {worker}: {problem}", worker=worker["worker_id"], problem=problem)
 
 
 def _is_missing(worker: Row, seen: Seen) -> bool:
@@ -220,25 +231,38 @@ def _of_cycles(seen: Seen, settings: Settings) -> Iterator[Problem]:
     """Name cycles that failed, or made no round for longer than the way they are run explains."""
     running = {name: worker for worker in seen.workers if worker["state"] == "alive" for name in worker["cycles"]}
     if not any(row["cycle"] == "reaper" and row["quiet_s"] is not None for row in seen.cycles):
-        yield Problem("no_reaper", f"no reaper has ever run; {_START}")
+        yield Problem("no_reaper", "no reaper has ever run; {advice}", advice=_START)
     for row in seen.cycles:
         if row["paused_reason"] or row["quiet_s"] is None or row["quiet_s"] > _RETIRED_S:
             continue
         name = _name_of(row)
         cron = _cron_of(row["cycle"], settings)
         if row["failures"] and (row["failures"] > 1 or cron is not None):
-            times = f" {row['failures']} times in a row" if row["failures"] > 1 else ""
-            why = (row["error_message"] or "no reason was given").removesuffix(".")
             yield Problem(
-                "cycle_failed", f"{name} has failed{times}: {why}; `relevo runs --cycle {row['cycle']}` tells more"
+                "cycle_failed",
+                "{cycle} has failed{times}: {why}; `relevo runs --cycle {name}` tells more",
+                cycle=name,
+                times=Phrase(" {n} times in a row", n=row["failures"]) if row["failures"] > 1 else "",
+                why=(row["error_message"] or Phrase("no reason was given")).removesuffix("."),
+                name=row["cycle"],
             )
         elif cron is not None:
             yield from _missed(name, row, cron, seen.now)
         elif row["quiet_s"] > (limit_s := _limit_s(row, settings)):
             worker = running.get(name)
-            advice = f"worker {worker['worker_id']} is alive and should run it: look at its log" if worker else _START
-            usual = f"usual: within {in_words(limit_s)}"
-            yield Problem("cycle_quiet", f"{name} has made no round for {in_words(row['quiet_s'])} ({usual}); {advice}")
+            advice = _START
+            if worker:
+                advice = Phrase(
+                    "worker {worker} is alive and should run it: look at its log", worker=worker["worker_id"]
+                )
+            yield Problem(
+                "cycle_quiet",
+                "{cycle} has made no round for {time} (usual: within {usual}); {advice}",
+                cycle=name,
+                time=in_words(row["quiet_s"]),
+                usual=in_words(limit_s),
+                advice=advice,
+            )
 
 
 def _name_of(row: Row) -> str:
@@ -250,7 +274,9 @@ def _missed(name: str, row: Row, cron: Cron, now: datetime) -> Iterator[Problem]
     if slot + _LATE_CRON < now:
         yield Problem(
             "cycle_missed_slot",
-            f"{name} missed its slot of {slot:%Y-%m-%d %H:%M}Z; `relevo run-cycle {name}` runs it now",
+            "{cycle} missed its slot of {slot}; `relevo run-cycle {cycle}` runs it now",
+            cycle=name,
+            slot=f"{slot:%Y-%m-%d %H:%M}Z",
         )
 
 
@@ -289,17 +315,22 @@ def next_round(row: Row, settings: Settings, now: datetime) -> datetime | None:
 def _of_news(row: Row, now: datetime) -> Iterator[Problem]:
     """Tell of a subscription that lost news of late, or whose webhook may get none."""
     if row["dropped_at"] is not None and now - row["dropped_at"] < _DROPPED_LATELY:
-        paused = ", which is paused" if row["paused_at"] is not None else ""
         yield Problem(
             "news_dropped",
-            f"{in_numbers(row['dropped'], 'news was', 'news were')} dropped unread for subscription "
-            f"{row['name']}{paused}; see that they are read, or raise NEWS_BACKLOG_LIMIT",
+            "{news} dropped unread for subscription {name}{paused}; see that they are read, "
+            "or raise NEWS_BACKLOG_LIMIT",
+            news=in_numbers(row["dropped"], "news was", "news were"),
+            name=row["name"],
+            paused=Phrase(", which is paused") if row["paused_at"] is not None else "",
         )
     if row["unreachable"] and row["waiting"]:
         yield Problem(
             "webhook_unreachable",
-            f"the webhook {row['webhook']} of subscription {row['name']} is registered so that it may get nothing; "
-            f"`relevo news subscribe {quote(row['name'])}` with another --webhook, or register it anew",
+            "the webhook {webhook} of subscription {name} is registered so that it may get nothing; "
+            "`relevo news subscribe {quoted}` with another --webhook, or register it anew",
+            webhook=row["webhook"],
+            name=row["name"],
+            quoted=quote(row["name"]),
         )
 
 
@@ -307,10 +338,10 @@ def _of_pauses(seen: Seen) -> Iterator[Problem]:
     """Name the pause switches for which something waits: one for a whole cycle once, not for each source again."""
     due, events = sum(row["due"] for row in seen.due), seen.events_waiting
     waiting = {
-        "dispatch": f"{in_numbers(due, 'delivery is', 'deliveries are')} due" if due else "",
+        "dispatch": in_numbers(due, "delivery is due", "deliveries are due") if due else "",
         "fanout": in_numbers(events, "event waits", "events wait") if events else "",
-        "receipt": "receipts wait to be asked for" if seen.receipts_due else "",
-        "reaper": "nobody takes back what lost workers held",
+        "receipt": Phrase("receipts wait to be asked for") if seen.receipts_due else "",
+        "reaper": Phrase("nobody takes back what lost workers held"),
     }
     paused = {
         (row["cycle"], row["paused_source"]): {**row, "source": row["paused_source"]}
@@ -320,12 +351,15 @@ def _of_pauses(seen: Seen) -> Iterator[Problem]:
     for row in paused.values():
         name = _name_of(row)
         paused_s = (seen.now - row["paused_at"]).total_seconds()
-        what = waiting.get(row["cycle"], "nothing of it is done" if paused_s > _PAUSED_FOR_LONG_S else "")
+        what = waiting.get(row["cycle"], Phrase("nothing of it is done") if paused_s > _PAUSED_FOR_LONG_S else "")
         if what:
             yield Problem(
                 "cycle_paused",
-                f"{name} has been paused for {in_words(paused_s)} ({row['paused_reason'].removesuffix('.')}), "
-                f"and {what}; `relevo resume {name}` switches it on",
+                "{cycle} has been paused for {time} ({reason}), and {what}; `relevo resume {cycle}` switches it on",
+                cycle=name,
+                time=in_words(paused_s),
+                reason=row["paused_reason"].removesuffix("."),
+                what=what,
             )
 
 
@@ -334,8 +368,8 @@ def _of_queue(seen: Seen, settings: Settings) -> Iterator[Problem]:
     if seen.oldest_expired_s is not None and seen.oldest_expired_s > limit_s:
         yield Problem(
             "claim_expired",
-            f"an expired claim has been waiting for a reaper for {in_words(seen.oldest_expired_s)}; "
-            "`relevo run-cycle reaper` takes it back",
+            "an expired claim has been waiting for a reaper for {time}; `relevo run-cycle reaper` takes it back",
+            time=in_words(seen.oldest_expired_s),
         )
     held = {row["project"] for row in seen.projects if row["breaker"] != "closed"}
     if any(row["cycle"] == "dispatch" and row["paused_reason"] for row in seen.cycles):
@@ -344,67 +378,95 @@ def _of_queue(seen: Seen, settings: Settings) -> Iterator[Problem]:
     for row in seen.due:
         if row["oldest_s"] > _DUE_FOR_LONG_S and row["project"] not in held:
             rest = rests.get(row["project"], seen.now)
-            advice = "`relevo runs --cycle dispatch` tells what dispatch does"
+            advice = Phrase("`relevo runs --cycle dispatch` tells what dispatch does")
             if rest > seen.now:
-                advice = f"the push service asked for a rest until {_at(rest)}, then they are sent"
-            what = in_numbers(row["due"], f"{row['lane']} delivery", f"{row['lane']} deliveries")
-            are = "is" if row["due"] == 1 else "are"
+                advice = Phrase("the push service asked for a rest until {at}, then they are sent", at=_at(rest))
             yield Problem(
                 "deliveries_late",
-                f"{what} of project {row['project']} {are} due, the oldest for {in_words(row['oldest_s'])}; {advice}",
+                "{deliveries} due, the oldest for {time}; {advice}",
+                deliveries=in_numbers(
+                    row["due"],
+                    "{lane} delivery of project {project} is",
+                    "{lane} deliveries of project {project} are",
+                    lane=row["lane"],
+                    project=row["project"],
+                ),
+                time=in_words(row["oldest_s"]),
+                advice=advice,
             )
 
 
 def _of_source(source: Row) -> Iterator[Problem]:
-    name = f"source {source['source']}"
+    name = source["source"]
     for problem in source["problems"]:
-        yield Problem("source_problem", f"{name}: {problem}")
+        yield Problem("source_problem", "source {source}: {problem}", source=name, problem=problem)
     if source["given_up"]:
-        were = in_numbers(source["given_up"], "reject was", "rejects were")
         yield Problem(
             "rejects_given_up",
-            f"{name}: {were} tried {REJECT_ATTEMPTS} times and given up; `relevo rejects --source {source['source']}` "
+            "source {source}: {rejects} tried {n} times and given up; `relevo rejects --source {source}` "
             "shows what and why, with --retry it is tried again",
+            source=name,
+            rejects=in_numbers(source["given_up"], "reject was", "rejects were"),
+            n=REJECT_ATTEMPTS,
         )
     since_ok_s, since_news_s = source["since_ok_s"], source["since_news_s"]
     if source["last_outcome"] in ("unavailable", "rejected") and (since_ok_s is None or since_ok_s > _SILENT_SOURCE_S):
-        since = f"for {in_words(since_ok_s)}" if since_ok_s is not None else "yet"
-        why = (source["last_detail"] or source["last_outcome"]).removesuffix(".")
         yield Problem(
-            "source_unread", f"{name} has not been read {since}: {why}; `relevo runs --cycle ingest` tells more"
+            "source_unread",
+            "source {source} has not been read {since}: {why}; `relevo runs --cycle ingest` tells more",
+            source=name,
+            since=Phrase("for {time}", time=in_words(since_ok_s)) if since_ok_s is not None else Phrase("yet"),
+            why=(source["last_detail"] or source["last_outcome"]).removesuffix("."),
         )
     elif since_news_s is not None and since_news_s > max(_NO_NEWS_S, _USUAL * (source["news_gap_s"] or 0.0)):
         yield Problem(
             "source_without_news",
-            f"{name} has had nothing new for {in_words(since_news_s)}, longer than usual; "
+            "source {source} has had nothing new for {time}, longer than usual; "
             "look whether what it reads is still being published",
+            source=name,
+            time=in_words(since_news_s),
         )
 
 
 def _of_project(project: Row) -> Iterator[Problem]:
     name, release = project["project"], f"`relevo release {quote(project['project'])}`"
     if project["breaker"] != "closed":
-        probe = "one is on its way" if project["breaker"] == "probing" else f"the next at {_at(project['probe_at'])}"
+        probe = Phrase("the next at {at}", at=_at(project["probe_at"]))
         yield Problem(
             "project_stopped",
-            f"project {name} has sent nothing but probes since {_at(project['breaker_since'])}, {probe}: "
-            f"{project['breaker_reason'].removesuffix('.')}; once that is mended, {release} probes at once",
+            "project {project} has sent nothing but probes since {since}, {probe}: {why}; "
+            "once that is mended, {release} probes at once",
+            project=name,
+            since=_at(project["breaker_since"]),
+            probe=Phrase("one is on its way") if project["breaker"] == "probing" else probe,
+            why=project["breaker_reason"].removesuffix("."),
+            release=release,
         )
     if project["pruning_stopped_at"] is not None:
         yield Problem(
             "tokens_unregistered",
-            f"project {name} met so many unregistered tokens that none has been disabled since "
-            f"{_at(project['pruning_stopped_at'])}; check its push credentials, then {release}",
+            "project {project} met so many unregistered tokens that none has been disabled since {since}; "
+            "check its push credentials, then {release}",
+            project=name,
+            since=_at(project["pruning_stopped_at"]),
+            release=release,
         )
 
 
 def _of_runaway(row: Row) -> Problem:
-    what, remedy = f"{row['event_type']} from {row['origin']}", _remedy(row["event_type"], row["origin"])
-    held = in_numbers(row["events"], f"event of {what} is", f"events of {what} are")
-    them = "it" if row["events"] == 1 else "them"
     return Problem(
         "runaway_held",
-        f"{held} held as a runaway: {row['reason']}; `{remedy}` sends {them}, and with --drop ends {them}",
+        "{events} held as a runaway: {reason}; `{remedy}` sends {them}, and with --drop ends {them}",
+        events=in_numbers(
+            row["events"],
+            "event of {type} from {origin} is",
+            "events of {type} from {origin} are",
+            type=row["event_type"],
+            origin=row["origin"],
+        ),
+        reason=row["reason"],
+        remedy=_remedy(row["event_type"], row["origin"]),
+        them=Phrase("it") if row["events"] == 1 else Phrase("them"),
     )
 
 
@@ -415,13 +477,16 @@ def why_it_waits(event: Row, waits: Sequence[Row], paused: Mapping[str, str], no
     if event["state"] in ("waiting", "fanning"):
         scheduled = datetime.fromisoformat(event["scheduled_at"]) if event.get("scheduled_at") else None
         if scheduled is not None and scheduled > now:
-            return [f"scheduled for {_at(scheduled)}"]
+            return [Phrase("scheduled for {at}", at=_at(scheduled))]
         if "fanout" in paused:
-            return [f"fanout is paused ({paused['fanout']}); `relevo resume fanout` switches it on"]
-        return ["it waits for fan-out"]
+            return [
+                Phrase("fanout is paused ({reason}); `relevo resume fanout` switches it on", reason=paused["fanout"])
+            ]
+        return [Phrase("it waits for fan-out")]
     whys = [_runaway(event) if row["repeats_held"] else _why(row, paused, now) for row in waits]
     return [
-        f"{row['deliveries']} {row['lane']} of {row['project']}: {why}" for row, why in zip(waits, whys, strict=True)
+        Phrase("{n} {lane} of {project}: {why}", n=row["deliveries"], lane=row["lane"], project=row["project"], why=why)
+        for row, why in zip(waits, whys, strict=True)
     ]
 
 
@@ -432,20 +497,27 @@ def _remedy(event_type: str, origin: str | None = None) -> str:
 
 
 def _runaway(event: Row) -> str:
-    return f"held by the runaway brake; `{_remedy(event['type'])}` sends what it holds of this type"
+    remedy = _remedy(event["type"])
+    return Phrase("held by the runaway brake; `{remedy}` sends what it holds of this type", remedy=remedy)
 
 
 def _why(row: Row, paused: Mapping[str, str], now: datetime) -> str:
     if "dispatch" in paused:
-        return f"dispatch is paused ({paused['dispatch']}); `relevo resume dispatch` switches it on"
+        return Phrase(
+            "dispatch is paused ({reason}); `relevo resume dispatch` switches it on", reason=paused["dispatch"]
+        )
     if row["breaker"] not in (None, "closed"):
-        return f"the breaker is open ({row['breaker_reason']}), the next probe comes at {_at(row['probe_at'])}"
+        return Phrase(
+            "the breaker is open ({reason}), the next probe comes at {at}",
+            reason=row["breaker_reason"],
+            at=_at(row["probe_at"]),
+        )
     if row["rest_until"] is not None and row["rest_until"] > now:
-        return f"the push service asked for a rest until {_at(row['rest_until'])}"
+        return Phrase("the push service asked for a rest until {at}", at=_at(row["rest_until"]))
     if row["next_attempt_at"] is not None and row["next_attempt_at"] > now:
-        return f"tried again from {_at(row['next_attempt_at'])} on"
-    return "being sent" if row["claimed"] else "due; the rate lets them go one after the other"
+        return Phrase("tried again from {at} on", at=_at(row["next_attempt_at"]))
+    return Phrase("being sent") if row["claimed"] else Phrase("due; the rate lets them go one after the other")
 
 
 def _at(moment: datetime | None) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z" if moment else "an unknown time"
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z" if moment else Phrase("an unknown time")

@@ -27,14 +27,14 @@ def findings() -> set[str]:
 
 
 def problems() -> Iterator[tuple[str, str]]:
-    """Yield of each problem that health may tell its code, and the longest piece of its sentence that never changes."""
+    """Yield the code of each problem that health may tell, and the longest piece of its sentence that never changes."""
     for node in ast.walk(ast.parse((PACKAGE / "health.py").read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem":
             code, said = node.args
             assert isinstance(code, ast.Constant), "a problem's code is written where it is made"
-            values = said.values if isinstance(said, ast.JoinedStr) else []
-            pieces = [str(each.value) for each in values if isinstance(each, ast.Constant)]
-            yield str(code.value), max(pieces, key=len, default="").strip(" `")
+            assert isinstance(said, ast.Constant), "and so is its sentence"
+            pieces = re.split(r"\{\w+\}", str(said.value))
+            yield str(code.value), max(pieces, key=len).strip(" `;,:")
 
 
 def test_every_finding_has_its_heading() -> None:

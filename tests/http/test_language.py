@@ -5,29 +5,34 @@ from __future__ import annotations
 import ast
 import re
 import string
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from browsing import Person
+from relevo import health
 from relevo.http import dashboard
+from relevo.http.dashboard.language import said, speak
 from relevo.http.dashboard.page import PAGES
 from relevo.http.dashboard.spanish import SPANISH
+from relevo.http.dashboard.spanish_health import HEALTH
 from relevo.http.dashboard.states import KINDS, WORDS
 from serving import Served
 
 PLACE = Path(dashboard.__file__).parent
 TOLD_BY = {"t": slice(0, 1), "count": slice(1, 3)}
 """Which arguments of which functions are texts of the pages."""
+HEALTH_BY = {"Phrase": slice(0, 1), "Problem": slice(1, 2), "in_numbers": slice(1, 3)}
+"""Which arguments of which functions are texts of health."""
 
 
-def texts() -> Iterator[str]:
-    """Find every text that the pages' code says; a noun without a plural of its own gets an s."""
-    for path in sorted(PLACE.glob("*.py")):
+def texts(paths: Iterable[Path] = sorted(PLACE.glob("*.py")), told_by: dict[str, slice] = TOLD_BY) -> Iterator[str]:
+    """Find every text that code says; a noun without a plural of its own gets an s."""
+    for path in paths:
         for call in ast.walk(ast.parse(path.read_text())):
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in TOLD_BY:
-                said = [each.value for each in call.args[TOLD_BY[call.func.id]] if isinstance(each, ast.Constant)]
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in told_by:
+                said = [each.value for each in call.args[told_by[call.func.id]] if isinstance(each, ast.Constant)]
                 yield from said
-                if call.func.id == "count" and len(said) == 1:
+                if call.func.id in ("count", "in_numbers") and len(said) == 1:
                     yield f"{said[0]}s"
 
 
@@ -57,6 +62,31 @@ def test_every_state_is_there_in_spanish() -> None:
     assert sorted(listed() - WORDS) == []
     assert sorted(WORDS - SPANISH.keys()) == []
     assert sorted(KINDS.keys() - WORDS) == []
+
+
+def test_health_is_told_in_spanish() -> None:
+    """Each sentence about health, and about what an event waits for, has its Spanish, with its parts in Spanish too."""
+    told = set(texts([Path(health.__file__)], HEALTH_BY))
+    assert len(told) > 40
+    assert sorted(told ^ HEALTH.keys()) == []
+    assert [each for each in told if places(each) != places(HEALTH[each])] == []
+    speak("es")
+    waits = health.in_numbers(12_345, "event waits", "events wait")
+    paused = health.Problem(
+        "cycle_paused",
+        "{cycle} has been paused for {time} ({reason}), and {what}; `relevo resume {cycle}` switches it on",
+        cycle="fanout",
+        time=health.in_words(3 * 86_400),
+        reason="maintenance",
+        what=waits,
+    )
+    assert "10,000 or more events wait" in paused
+    assert said(paused) == (
+        "fanout está en pausa desde hace 3 días (maintenance), y 10.000 o más eventos esperan; "
+        "`relevo resume fanout` lo reanuda"
+    )
+    speak("en")
+    assert said(paused) == paused
 
 
 def test_the_browsers_language_and_the_readers_choice(served: Served) -> None:

@@ -7,10 +7,12 @@ from contextvars import ContextVar
 from fastapi import Request
 
 from relevo.http.dashboard.spanish import SPANISH
+from relevo.http.dashboard.spanish_health import HEALTH
+from relevo.phrases import Phrase, filled
 
 COOKIE = "relevo_language"
 LANGUAGES = {"en": "English", "es": "Español"}
-_TABLES: dict[str, dict[str, str]] = {"en": {}, "es": SPANISH}
+_TABLES: dict[str, dict[str, str]] = {"en": {}, "es": HEALTH | SPANISH}
 _spoken: ContextVar[str] = ContextVar("language", default="en")
 
 
@@ -18,6 +20,13 @@ def t(english: str, /, **parts: object) -> str:
     """Say a text in the language of the page: `t("Due for {time}", time=duration(7))`; unknown ones stay English."""
     told = _TABLES[_spoken.get()].get(english, english)
     return told.format(**parts) if parts else told
+
+
+def said(told: str) -> str:
+    """Say what other parts of Relevo tell in the language of the page, as far as it is known in it."""
+    if not isinstance(told, Phrase) or _spoken.get() == "en":
+        return str(told)
+    return filled(t(told.template), told.parts, said, lambda number: f"{number:,}".replace(",", "."))
 
 
 def spoken() -> str:

@@ -13,7 +13,7 @@ from relevo.health import MOST_COUNTED, Problem
 from relevo.http.dashboard import charts
 from relevo.http.dashboard.guide import RUNBOOK
 from relevo.http.dashboard.html import Child, Markup, el, text
-from relevo.http.dashboard.language import t
+from relevo.http.dashboard.language import said, t
 from relevo.http.dashboard.page import Page, desk_of, show, table
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import ago, count, duration, instant, number, sentence, size
@@ -77,7 +77,8 @@ def _verdict(seen: Overview) -> Markup:
 
 
 def _said(problem: Problem) -> Markup:
-    return sentence(f"{problem[:1].upper()}{problem[1:].removesuffix('.')}.")
+    told = said(problem)
+    return sentence(f"{told[:1].upper()}{told[1:].removesuffix('.')}.")
 
 
 def _help(problem: Problem) -> Markup:

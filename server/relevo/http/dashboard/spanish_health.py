@@ -1,0 +1,135 @@
+"""What is told of health, and of what an event waits for, in Spanish, by its English."""
+
+from __future__ import annotations
+
+HEALTH: dict[str, str] = {
+    "start `relevo run`, or let cron call `relevo tick`": "inicie `relevo run`, o haga que cron llame a `relevo tick`",
+    "{problem}": "{problem}",
+    "{n}": "{n}",
+    "{n} days": "{n} días",
+    "{n} or more": "{n} o más",
+    "{n} {what}": "{n} {what}",
+    "{month} is not archived: {why}; archive-export tries again in its next slot, "
+    "`relevo run-cycle archive-export` at once": (
+        "{month} no está archivado: {why}; archive-export lo intenta de nuevo en su próximo turno, "
+        "`relevo run-cycle archive-export` en el acto"
+    ),
+    "worker {worker} has not been seen for {time}; if it hangs, end its process: what it held is taken back": (
+        "el proceso {worker} no da señales desde hace {time}; si está colgado, termínelo: lo que tenía se recupera"
+    ),
+    "worker {worker} has not been seen for {time}, and what it held was taken back; it was killed, or does not reach "
+    "the database: look at its log": (
+        "el proceso {worker} no da señales desde hace {time}, y lo que tenía se recuperó; lo mataron, o no llega a la "
+        "base de datos: mire su registro"
+    ),
+    " (project {project})": " (proyecto {project})",
+    "worker {worker}: {what}{where} has hung since {since} (calls given up: {calls}); look into its code, and restart "
+    "the worker": (
+        "proceso {worker}: {what}{where} está colgado desde {since} (llamadas abandonadas: {calls}); revise su código "
+        "y reinicie el proceso"
+    ),
+    "worker {worker}: {problem}": "proceso {worker}: {problem}",
+    "no reaper has ever run; {advice}": "nunca ha corrido un reaper; {advice}",
+    "{cycle} has failed{times}: {why}; `relevo runs --cycle {name}` tells more": (
+        "{cycle} falló{times}: {why}; `relevo runs --cycle {name}` dice más"
+    ),
+    " {n} times in a row": " {n} veces seguidas",
+    "no reason was given": "no se dio ninguna razón",
+    "worker {worker} is alive and should run it: look at its log": (
+        "el proceso {worker} está vivo y debería correrlo: mire su registro"
+    ),
+    "{cycle} has made no round for {time} (usual: within {usual}); {advice}": (
+        "{cycle} no ha dado una vuelta desde hace {time} (lo usual: en {usual}); {advice}"
+    ),
+    "{cycle} missed its slot of {slot}; `relevo run-cycle {cycle}` runs it now": (
+        "{cycle} perdió su turno de {slot}; `relevo run-cycle {cycle}` lo corre ahora"
+    ),
+    "{news} dropped unread for subscription {name}{paused}; see that they are read, or raise NEWS_BACKLOG_LIMIT": (
+        "{news} sin leer de la suscripción {name}{paused}; procure que se lean, o suba NEWS_BACKLOG_LIMIT"
+    ),
+    "news was": "noticia se descartó",
+    "news were": "noticias se descartaron",
+    ", which is paused": ", que está en pausa",
+    "the webhook {webhook} of subscription {name} is registered so that it may get nothing; "
+    "`relevo news subscribe {quoted}` with another --webhook, or register it anew": (
+        "el webhook {webhook} de la suscripción {name} está registrado de modo que no puede recibir nada; "
+        "`relevo news subscribe {quoted}` con otro --webhook, o regístrelo de nuevo"
+    ),
+    "delivery is due": "entrega espera su turno",
+    "deliveries are due": "entregas esperan su turno",
+    "event waits": "evento espera",
+    "events wait": "eventos esperan",
+    "receipts wait to be asked for": "hay recibos por pedir",
+    "nobody takes back what lost workers held": "nadie recupera lo que tenían los procesos perdidos",
+    "nothing of it is done": "nada de ello se hace",
+    "{cycle} has been paused for {time} ({reason}), and {what}; `relevo resume {cycle}` switches it on": (
+        "{cycle} está en pausa desde hace {time} ({reason}), y {what}; `relevo resume {cycle}` lo reanuda"
+    ),
+    "an expired claim has been waiting for a reaper for {time}; `relevo run-cycle reaper` takes it back": (
+        "una reserva vencida espera a un reaper desde hace {time}; `relevo run-cycle reaper` la recupera"
+    ),
+    "`relevo runs --cycle dispatch` tells what dispatch does": "`relevo runs --cycle dispatch` dice qué hace dispatch",
+    "the push service asked for a rest until {at}, then they are sent": (
+        "el servicio de push pidió un descanso hasta {at}, después se envían"
+    ),
+    "{deliveries} due, the oldest for {time}; {advice}": "{deliveries}, la más antigua desde hace {time}; {advice}",
+    "{lane} delivery of project {project} is": "entrega {lane} del proyecto {project} espera su turno",
+    "{lane} deliveries of project {project} are": "entregas {lane} del proyecto {project} esperan su turno",
+    "source {source}: {problem}": "fuente {source}: {problem}",
+    "source {source}: {rejects} tried {n} times and given up; `relevo rejects --source {source}` shows what and why, "
+    "with --retry it is tried again": (
+        "fuente {source}: {rejects} tras {n} intentos; `relevo rejects --source {source}` muestra qué y por qué, "
+        "con --retry se intenta de nuevo"
+    ),
+    "reject was": "rechazo se abandonó",
+    "rejects were": "rechazos se abandonaron",
+    "for {time}": "desde hace {time}",
+    "yet": "todavía",
+    "source {source} has not been read {since}: {why}; `relevo runs --cycle ingest` tells more": (
+        "la fuente {source} no se ha leído {since}: {why}; `relevo runs --cycle ingest` dice más"
+    ),
+    "source {source} has had nothing new for {time}, longer than usual; look whether what it reads is still being "
+    "published": (
+        "la fuente {source} no trae nada nuevo desde hace {time}, más que de costumbre; mire si lo que lee todavía se "
+        "publica"
+    ),
+    "the next at {at}": "la próxima a las {at}",
+    "one is on its way": "una va en camino",
+    "project {project} has sent nothing but probes since {since}, {probe}: {why}; once that is mended, {release} "
+    "probes at once": (
+        "el proyecto {project} solo ha enviado pruebas desde {since}, {probe}: {why}; una vez arreglado, {release} "
+        "prueba en el acto"
+    ),
+    "project {project} met so many unregistered tokens that none has been disabled since {since}; check its push "
+    "credentials, then {release}": (
+        "el proyecto {project} encontró tantos tokens dados de baja que no se desactiva ninguno desde {since}; revise "
+        "sus credenciales de push, y después {release}"
+    ),
+    "{events} held as a runaway: {reason}; `{remedy}` sends {them}, and with --drop ends {them}": (
+        "{events} por desbocado: {reason}; `{remedy}` {them} envía, y con --drop {them} termina"
+    ),
+    "event of {type} from {origin} is": "evento {type} de {origin} está retenido",
+    "events of {type} from {origin} are": "eventos {type} de {origin} están retenidos",
+    "it": "lo",
+    "them": "los",
+    "scheduled for {at}": "programado para {at}",
+    "fanout is paused ({reason}); `relevo resume fanout` switches it on": (
+        "fanout está en pausa ({reason}); `relevo resume fanout` lo reanuda"
+    ),
+    "it waits for fan-out": "espera su reparto",
+    "{n} {lane} of {project}: {why}": "{n} {lane} de {project}: {why}",
+    "held by the runaway brake; `{remedy}` sends what it holds of this type": (
+        "retenido por el freno de desbocados; `{remedy}` envía lo que retiene de este tipo"
+    ),
+    "dispatch is paused ({reason}); `relevo resume dispatch` switches it on": (
+        "dispatch está en pausa ({reason}); `relevo resume dispatch` lo reanuda"
+    ),
+    "the breaker is open ({reason}), the next probe comes at {at}": (
+        "el interruptor está abierto ({reason}), la próxima prueba sale a las {at}"
+    ),
+    "the push service asked for a rest until {at}": "el servicio de push pidió un descanso hasta {at}",
+    "tried again from {at} on": "se intenta de nuevo a partir de {at}",
+    "being sent": "se está enviando",
+    "due; the rate lets them go one after the other": "les toca; el ritmo los deja salir uno tras otro",
+    "an unknown time": "una hora desconocida",
+}

@@ -1,0 +1,35 @@
+"""Texts that remember what they were put together from, so that they can be said in another language as well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+
+class Phrase(str):
+    """A text in English: `Phrase("paused for {time}", time=in_words(90))`; numbers have their thousands apart."""
+
+    __slots__ = ("parts", "template")
+    template: str
+    parts: dict[str, object]
+
+    def __new__(cls, template: str, /, **parts: object) -> Self:
+        """Make a text of a template and what is filled in."""
+        phrase = super().__new__(cls, filled(template, parts, str, _grouped))
+        phrase.template, phrase.parts = template, parts
+        return phrase
+
+
+def filled(template: str, parts: dict[str, object], say: Callable[[Phrase], str], number: Callable[[int], str]) -> str:
+    """Fill a template in; `say` and `number` tell how to say what is a phrase or a number itself."""
+
+    def written(part: object) -> object:
+        if isinstance(part, Phrase):
+            return say(part)
+        return number(part) if isinstance(part, int) else part
+
+    return template.format(**{name: written(part) for name, part in parts.items()}) if parts else template
+
+
+def _grouped(number: int) -> str:
+    return f"{number:,}"
