@@ -31,6 +31,7 @@ class World:
     installation: UUID = field(default_factory=uuid4)
     owner: str = nasty(200)
     token: str = ""
+    run: int = 0
 
 
 def fill(conn: psycopg.Connection[Any], app: App) -> World:
@@ -48,7 +49,8 @@ def fill(conn: psycopg.Connection[Any], app: App) -> World:
     world.event = door.enqueue(conn, event).event_id
     fan_out(app)
     _deliver(conn, world)
-    _run(conn)
+    _run(conn, world)
+    _feed(conn)
     actions.pause(app.database, "dispatch", nasty(300))
     return world
 
@@ -105,12 +107,13 @@ def _deliver(conn: psycopg.Connection[Any], world: World) -> None:
     )
 
 
-def _run(conn: psycopg.Connection[Any]) -> None:
+def _run(conn: psycopg.Connection[Any], world: World) -> None:
     """Have a run fail with hostile words, a project break down with some, and an operator named so."""
-    conn.execute(
-        "insert into relevo.worker_runs (cycle, source, trigger, worker_id, started_at, finished_at, outcome, error_message) "
-        "values ('dispatch', '', 'schedule', %s, now(), now(), 'failed', %s)",
-        [nasty(100), nasty(500)],
+    world.run = _one(
+        conn,
+        "insert into relevo.worker_runs (cycle, source, trigger, worker_id, started_at, finished_at, outcome, error_message, counts) "
+        "values ('dispatch', '', 'schedule', %s, now(), now(), 'failed', %s, %s) returning id",
+        *(nasty(100), nasty(500), Jsonb({nasty(100): 1})),
     )
     conn.execute(
         "insert into relevo.projects (project, filled_at, breaker, breaker_by, breaker_since, breaker_reason, probe_at) "
@@ -122,4 +125,22 @@ def _run(conn: psycopg.Connection[Any]) -> None:
         "insert into relevo.audit_log (actor, face, action, target, outcome, finished_at) "
         "values (%s, 'cli', 'pause', %s, 'ok', now())",
         [nasty(200), Jsonb({"reason": nasty(300)})],
+    )
+
+
+def _feed(conn: psycopg.Connection[Any]) -> None:
+    """Have a source speak hostile words, offer what cannot be used, and a month fail to be archived with some."""
+    conn.execute(
+        "insert into relevo.source_state (source, cursor, last_outcome, last_detail, last_asked_at, last_ok_at, problems) "
+        "values (%s, %s, 'rejected', %s, now(), now(), array[%s])",
+        [nasty(100), Jsonb({nasty(100): nasty(300)}), nasty(500), nasty(300)],
+    )
+    conn.execute(
+        "insert into relevo.ingest_rejects (source, place, external_id, reason) values (%s, %s, %s, %s)",
+        [nasty(100), nasty(1000), nasty(300), nasty(500)],
+    )
+    conn.execute(
+        "insert into relevo.archive_exports (entity, month, state, relation, part_rows, sealed_at, last_error) "
+        "values ('push_requests', '2026-05-01', 'sealed', 'y', 1000, now(), %s)",
+        [nasty(500)],
     )

@@ -81,6 +81,12 @@ def recorded(database: Database, action: str, **target: object) -> Iterator[dict
         _recording.reset(inside)
 
 
+def note_refusal(database: Database, action: str, why: str, *, times: int = 1, **target: object) -> None:
+    """Write down that somebody was refused, and how often since that was last written."""
+    entry = _begin(database, _actor.get(), action, target)
+    _finish(database, entry, "failed", {"times": times}, why)
+
+
 def audited(action: Callable[Concatenate[Database, P], T]) -> Callable[Concatenate[Database, P], T]:
     """Have each call of an action recorded: its name, what it was given, and what it returned."""
     signature = inspect.signature(action)

@@ -20,7 +20,19 @@ from relevo.http.dashboard.language import LANGUAGES
 from serving import Served
 
 pytestmark = pytest.mark.needs("chromium-headless-shell")
-PAGES_SEEN = ["/dashboard", "/guide/runbook", "/guide/nowhere"]
+PAGES_SEEN = [
+    "/dashboard",
+    "/guide/runbook",
+    "/guide/nowhere",
+    "/dashboard/runs",
+    "/dashboard/runs/{run}",
+    "/dashboard/sources",
+    "/dashboard/dead-letters",
+    "/dashboard/archive",
+    "/dashboard/audit",
+    "/dashboard/actions/redrive?code=MessageTooBig",
+    "/dashboard/actions/pause?cycle=dispatch",
+]
 """Every page there is, an error among them; names in braces are those of hostile.World. Add yours."""
 AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
 GRAVE = "(await axe.run(document, {resultTypes: ['violations']})).violations.filter(v => ['serious', 'critical'].includes(v.impact))"

@@ -14,6 +14,7 @@ from relevo.app import App
 from relevo.devices import Rules
 from relevo.http import dashboard, devices, events, health, metrics, ops, pages, problems, tenders
 from relevo.http.dashboard.codes import LoginCodes
+from relevo.http.dashboard.refusals import Refusals
 from relevo.http.desk import Desk
 from relevo.http.guard import Callers, Guarded
 from relevo.http.limits import RateLimiter
@@ -60,6 +61,7 @@ def make(
     app.state.readiness = readiness
     app.state.device_rules = rules or Rules()
     app.state.exposition = exposition
+    app.state.refusals = Refusals()
     app.state.codes = codes or LoginCodes()
     app.state.waiters = Waiters(desk)
     app.state.callers = Callers(desk, RateLimiter(rate_per_s))

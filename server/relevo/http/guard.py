@@ -74,6 +74,7 @@ class Callers:
             return token
         if token is None:
             raise _unauthorised("A token is needed: Authorization: Bearer relevo_…")
+        request.state.caller = token  # an error page tells who looks at it
         if token.role not in rule.roles:
             needed = " or ".join(sorted(rule.roles))
             raise Problem(403, f"This takes a token of role {needed}; this one is of role {token.role}.")

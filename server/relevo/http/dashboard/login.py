@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from relevo import audit, sessions, tokens
 from relevo.addresses import is_loopback
 from relevo.db import Database
+from relevo.http.dashboard import refusals
 from relevo.http.dashboard.codes import LoginCodes
 from relevo.http.dashboard.language import COOKIE as LANGUAGE_COOKIE
 from relevo.http.dashboard.language import LANGUAGES, t
@@ -26,6 +27,7 @@ _log = structlog.get_logger("relevo.dashboard")
 _LINK_DAYS = 1
 _LANGUAGE_HOURS = 365 * 24
 _HOME = "/dashboard"
+_NOT_ENOUGH = "a token whose role or project is not enough"
 
 
 @router.get("/dashboard/static/{name}")
@@ -58,6 +60,7 @@ async def show_login(request: Request, code: Annotated[str | None, Query(max_len
     until = codes.take(code) if _is_local(request) else None
     if until is None:
         _log.warning("login_refused", why="a link that is not good", address=_address(request))
+        await refusals.note(request, "refused_login", "a link that is not good")
         return login_page(request, t("This link was used, is too old, or is not for this machine."), 401)
     try:
         session = await desk_of(request).ask(_begin_by_link)
@@ -81,11 +84,13 @@ async def log_in(request: Request) -> Response:
     after = _inside(given.get("after", ""))
     nonce = request.cookies.get(FORM_COOKIE, "")
     if not nonce or not hmac.compare_digest(given.get("form", "").encode(), nonce.encode()):
+        await refusals.note(request, "refused_form")
         return login_page(request, t("This form is too old, or the browser keeps no cookies. Try again."), 403)
     token = await desk_of(request).ask(tokens.verify, given.get("token", "").strip())
     if token is None or (why := _why_not(token)):
         said = why if token else t("This token is unknown, revoked or expired.")
         _log.warning("login_refused", why=said, caller=token.id if token else None, address=_address(request))
+        await refusals.note(request, "refused_login", _NOT_ENOUGH if token else "a token that is not good", token)
         return login_page(request, said, 403 if token else 401, after=after)
     with audit.acting_as(f"{token.name} ({token.id})", "http"):
         session = await desk_of(request).ask(sessions.begin, token)

@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, Response
 
 from relevo import __version__, sessions
 from relevo.errors import RelevoError
+from relevo.http.dashboard import refusals
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import LANGUAGES, speak, spoken, t, wanted
 from relevo.http.dashboard.words import sentence
@@ -71,6 +72,8 @@ class Page(Guarded):
                 return trouble(request, Problem(400, wrong))
             except (Problem, RelevoError, UnicodeError, psycopg.Error) as error:
                 problem = of_error(error)
+                if refused := refusals.action_of(problem, had_session=COOKIE in request.cookies):
+                    await refusals.note(request, refused)
                 if problem.status == _FAILED:
                     _log.error("page_failed", exc_info=error)
                 return trouble(request, problem)
@@ -254,7 +257,8 @@ def refuse(request: Request, why: str) -> NoReturn:
     """Refuse a form that did not come from our own pages, and say so in the log."""
     caller: Token | None = getattr(request.state, "caller", None)
     _log.warning("form_refused", why=why, caller=caller.id if caller else None, path=request.url.path)
-    raise Problem(403, t("This form is not of your session."), hint=t("Open the page again, and send it from there."))
+    told, hint = t("This form is not of your session."), t("Open the page again, and send it from there.")
+    raise Problem(403, told, kind=refusals.FORM, hint=hint)
 
 
 def desk_of(request: Request) -> Desk:
