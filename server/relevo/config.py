@@ -291,13 +291,28 @@ class BesideData(NamedTuple):
         return f"without DATABASE_URL and ARCHIVE_BUCKET the folder {self.name} in RELEVO_DATA_DIR, else none"
 
 
+class OnSandbox(NamedTuple):
+    """A default that differs while pushes go to the embedded sandbox, for somebody sits before it and waits."""
+
+    there: int
+    nominal: int
+
+    def __call__(self, data: dict[str, Any]) -> int:
+        """Return the one or the other."""
+        elsewhere = (data["database_url"], data["expo_base_url"], data["expo_access_token"])
+        return self.nominal if any(elsewhere) else self.there
+
+    def __str__(self) -> str:
+        return f"{self.nominal}, with the embedded sandbox {self.there}"
+
+
 def _setting(meaning: str, default: Any = None, bounds: tuple[int, int] | None = None) -> Any:
-    if isinstance(default, Ceiling | SameAs | Configured | WhenSet | BesideData):
+    if isinstance(default, Ceiling | SameAs | Configured | WhenSet | BesideData | OnSandbox):
         return Field(None, meaning, cast("Any", default), bounds)
     return Field(default, meaning, None, bounds)
 
 
-def _number(meaning: str, default: int | Ceiling | None, low: int, high: int) -> Any:
+def _number(meaning: str, default: int | Ceiling | OnSandbox | None, low: int, high: int) -> Any:
     return _setting(meaning, default, (low, high))
 
 
@@ -515,7 +530,10 @@ class Settings(Frozen):
         "The runaway brake holds an event whose pushes were each tried again this often within an hour.", 10, 1, 1_000
     )
     receipt_first_poll_ms: int = _number(
-        "How long after sending a receipt is first asked for, in milliseconds.", 15 * MINUTE, 1, 12 * HOUR
+        "How long after sending a receipt is first asked for, in milliseconds.",
+        OnSandbox(6 * SECOND, 15 * MINUTE),
+        1,
+        12 * HOUR,
     )
     receipt_give_up_ms: int = _number(
         "How long after sending a delivery without a receipt ends as unconfirmed, in milliseconds.", DAY, 1, 7 * DAY
@@ -780,6 +798,11 @@ class Settings(Frozen):
     def proxies(self) -> Proxies:
         """The proxies through which the world is reached."""
         return Proxies(self.http_proxy, self.https_proxy, self.no_proxy or ())
+
+    @property
+    def sample_folder(self) -> Path:
+        """Where the demo's tenders lie, beside the embedded database."""
+        return self.relevo_data_dir / "sample"
 
     def __repr__(self) -> str:
         shown = (f"{name}={_show(getattr(self, name))!r}" for name in _fields(type(self)))
@@ -1095,5 +1118,5 @@ def _source(settings: Settings, name: str, field: Field) -> Origin:
     if name in settings.origins:
         return settings.origins[name]
     default, value = field.default_factory, getattr(settings, name)
-    nominal = default.nominal if isinstance(default, Ceiling | Configured) else None
+    nominal = default.nominal if isinstance(default, Ceiling | Configured | OnSandbox) else None
     return "derived" if default and value != nominal else "default"

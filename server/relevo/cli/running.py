@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
@@ -11,6 +12,7 @@ import typer
 from rich.markup import escape
 
 from relevo import actions, app, migrate, service
+from relevo import demo as demo_room
 from relevo.addresses import is_loopback
 from relevo.cli.common import (
     FAILED,
@@ -30,6 +32,7 @@ from relevo.cli.common import (
 from relevo.config import Settings
 from relevo.errors import UsageError
 from relevo.model import Report, Shard
+from relevo.sandbox import embedded as embedded_sandbox
 
 cli = typer.Typer()
 
@@ -49,6 +52,7 @@ def run(
         return
     with build(settings, "run") as built:
         faces = [_http(built)] if settings.http_enabled else []
+        faces += [demo_room.News(settings)] if demo_room.wanted(settings) else []
         drained = service.serve(built, split_names(cycles), signals, faces)
     if not drained:
         os._exit(FAILED)  # an ordinary exit would wait for the threads that did not end in time
@@ -69,15 +73,17 @@ def serve() -> None:
 def _http(built: app.App, *, scheduled: bool = True) -> service.Face:
     """Make the HTTP server; what it needs is loaded only here, for other commands do without."""
     local = built.settings.http_host == "localhost" or is_loopback(built.settings.http_host)
-    greet = _greet if built.settings.database_url is None and local else None
+    greet = partial(_greet, built.settings) if built.settings.database_url is None and local else None
     made: service.Face = import_module("relevo.http.server").HttpServer(built, scheduled=scheduled, greet=greet)
     return made
 
 
-def _greet(dashboard: str, login: str) -> None:
+def _greet(settings: Settings, dashboard: str, login: str) -> None:
     """Say where the demo's dashboard is; the link is good once, for ten minutes, on this machine."""
     out.print(f"Dashboard: {dashboard}", soft_wrap=True)
     out.print(f"Log in, once and within 10 minutes: {login}", soft_wrap=True)
+    if (phones := embedded_sandbox.address(settings.relevo_data_dir)) is not None:
+        out.print(f"What the phones of the sandbox got: {phones}", soft_wrap=True)
 
 
 @cli.command()

@@ -90,9 +90,9 @@ class HttpServer:
         host, port = listening.getsockname()[:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         self._app.worker.http = {"address": self.url}
-        _log.info("http_serving", url=self.url, docs=f"{self.url}/docs")
         if self._greet is not None:
             self._greet(f"{self.url}/dashboard", f"{self.url}/login?code={self.codes.make()}")
+        _log.info("http_serving", url=self.url, docs=f"{self.url}/docs")
         asyncio.run(self._serve(listening))
 
     def _until_bound(self, bind: Callable[[], socket.socket]) -> socket.socket | None:

@@ -27,13 +27,18 @@ def acquire(folder: Path) -> Iterator[str]:
     with Sandbox(receipt_delay_s=_RECEIPT_DELAY_S) as sandbox:
         folder.mkdir(parents=True, exist_ok=True)
         note.write_text(sandbox.url + "\n", encoding="utf-8")
-        _log.info("sandbox_serving", page=sandbox.url, why="no DATABASE_URL and no EXPO_ setting")
+        _log.debug("sandbox_serving", page=sandbox.url, why="no DATABASE_URL and no EXPO_ setting")
         try:
             yield sandbox.url
         finally:
             with suppress(OSError):
                 if note.read_text(encoding="utf-8").strip() == sandbox.url:  # not that of one that came after us
                     note.unlink()
+
+
+def address(folder: Path) -> str | None:
+    """Return the address of the folder's sandbox, if one answers there."""
+    return _answering(folder / "sandbox")
 
 
 def _answering(note: Path) -> str | None:

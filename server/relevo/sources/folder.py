@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -22,6 +23,7 @@ ITEMS_PER_FETCH = 500
 MAX_LINE = 1_000_000
 RETRIES_PER_FETCH = 20
 SAMPLE = Path(__file__).parent / "sample"
+_SAMPLE_MS = 30_000
 _MAX_BAD = 200
 _SIGHT = 512
 _STALE = timedelta(hours=1)
@@ -37,11 +39,19 @@ class Folder:
     name = "folder"
 
     def __init__(self, settings: Settings) -> None:
-        self._drop = DropFolder(settings.folder_source_dir or SAMPLE, _SUFFIXES, settings.folder_source_done_dir)
+        self._settings = settings
         self._namespace = "folder" if settings.folder_source_dir else "sample"
         # A demo that shows nothing at first would show nothing at all.
         self.seeds_silently = bool(settings.folder_source_dir) and not settings.ingest_notify_first_run
-        self.interval_ms = (settings.folder_interval_minutes or settings.worker_interval_minutes) * MINUTE
+        minutes = settings.folder_interval_minutes or settings.worker_interval_minutes
+        self.interval_ms = minutes * MINUTE if settings.folder_source_dir else _SAMPLE_MS
+
+    @cached_property
+    def _drop(self) -> DropFolder:
+        """The folder; the sample's may have been copied to where more of it is dropped."""
+        settings = self._settings
+        sample = settings.sample_folder if settings.sample_folder.is_dir() else SAMPLE
+        return DropFolder(settings.folder_source_dir or sample, _SUFFIXES, settings.folder_source_done_dir)
 
     def fetch(self, cursor: Mapping[str, Any], context: SourceContext) -> Fetched:
         """Read the lines that are new, up to a bound."""
