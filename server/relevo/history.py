@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from psycopg.rows import dict_row
 
@@ -140,3 +141,8 @@ def archive(database: Database, *, before: date | None = None) -> tuple[list[Row
         return rows, None
     whole = [row for row in rows if row["month"] != rows[-1]["month"]]
     return whole, whole[-1]["month"]
+
+
+def named_phones(database: Database, event_id: int, *, limit: int) -> list[UUID]:
+    """Return installations that an event names."""
+    return [row["installation_id"] for row in _rows(database, "list_named_phones", event_id=event_id, limit=limit)]

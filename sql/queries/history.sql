@@ -122,3 +122,7 @@ select x.entity, x.month, x.state, x.rows, x.bytes, x.parts, x.retired_at, x.exp
  where x.month < coalesce(%(before)s::date, 'infinity')
  order by x.month desc, x.entity
  limit %(limit)s;
+
+-- name: list_named_phones
+-- Lists the installations that an event names.
+select a.installation_id from relevo.event_audience a where a.event_id = %(event_id)s order by a.installation_id limit %(limit)s;

@@ -30,6 +30,8 @@ PAGES_SEEN = [
     "/dashboard/dead-letters",
     "/dashboard/archive",
     "/dashboard/audit",
+    "/dashboard/compose?audience=everyone",
+    "/dashboard/actions/test?phones={installation}&title={owner}&body={owner}",
     "/dashboard/actions/redrive?code=MessageTooBig",
     "/dashboard/actions/pause?cycle=dispatch",
 ]

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import UUID
 
 import psycopg
+import pytest
+from psycopg.types.json import Jsonb
 
 from browsing import NASTY, Person
 from relevo import actions, history, insights
 from relevo.actions import DeadLetters
+from relevo.sandbox import Sandbox
 from serving import EVENT, Served, fan_out, phone
 
 SHORT = NASTY[:300]
@@ -280,3 +284,101 @@ def test_a_viewer_does_nothing(served: Served, conn: psycopg.Connection[Any]) ->
     assert viewer.get("/dashboard/actions/pause?cycle=dispatch").status_code == 403
     assert viewer.send("/dashboard/actions/pause", cycle="dispatch", reason="x", role="operator").status_code == 403
     assert entries(served, "pause")[0]["actor"].startswith("somebody")
+
+
+def test_an_audience_is_previewed(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """A viewer sees how many phones an audience has and some of them; what is wrong is told beside the form; nothing is enqueued."""
+    first = phone(conn)
+    phone(conn)
+    viewer = inside(Person(served, "viewer"))
+    page = viewer.get("/dashboard/compose").text
+    assert "Whom would it reach?" in page
+    assert "Test push" not in page
+    everyone = viewer.get("/dashboard/compose?audience=everyone").text
+    assert "2 phones" in everyone
+    assert str(first) in everyone
+    assert "1 phone<" in viewer.get(f"/dashboard/compose?audience=installations&whom={first}%0A{UUID(int=1)}").text
+    assert "2 phones" in viewer.get("/dashboard/compose?audience=matching&topics=x,y&region=RM&monto=7.5").text
+    for wrong in (
+        "audience=nobody",
+        "audience=installations&whom=x",
+        "audience=matching&monto=much",
+        "audience=owners",
+    ):
+        page = viewer.get(f"/dashboard/compose?{wrong}")
+        assert (page.status_code, 'class="bad" role="alert"' in page.text) == (200, wrong != "audience=owners"), wrong
+    assert conn.execute("select count(*) from relevo.notification_events").fetchall() == [(0,)]
+
+
+def test_a_test_push_tells_what_became_of_it(
+    serve: Callable[..., Served], conn: psycopg.Connection[Any], sandbox: Sandbox
+) -> None:
+    """It asks first, of each phone whether it would get it; then its page follows it: sent, taken by how many, or why by none."""
+    served = serve(expo_base_url=sandbox.url, outbox_max_attempts=1)
+    good, gone = (register(conn, name) for name in ("ana", "bea!DeviceNotRegistered"))
+    silent = register(conn, "carla")
+    conn.execute("update relevo.device_installations set active = false where installation_id = %s", [silent])
+    person = inside(Person(served))
+    phones = f"{good}, {gone}\n{silent}"
+    asked = {"phones": phones, "title": "Hello <b>", "body": "there", "data": '{"a": 1}'}
+    question = person.get("/dashboard/actions/test", params=asked).text
+    assert "Send this test push to 2 phones?" in question
+    assert "Pushes may not go to it: unregistered" in question
+    key = re.findall(r'name="key" value="([^"]+)"', question)[0]
+    answer = person.send("/dashboard/actions/test", key=key, **asked)
+    assert answer.status_code == 303
+    follow = answer.headers["location"]
+    assert person.send("/dashboard/actions/test", key=key, **asked).headers["location"] == follow
+    assert "On its way to 3 phones" in person.get(follow).text
+    fan_out(served)
+    run(served, "dispatch")
+    page = person.get(follow).text
+    assert "Sent to 1 of 3 phones" in page
+    assert "data-live" in page
+    conn.execute("update relevo.awaited_receipts set look_at = now() - interval '1 hour'")
+    run(served, "receipt")
+    page = person.get(follow).text
+    assert "Taken by 1 of 3 phones" in page
+    assert "is not good any more" in page
+    assert "data-live" not in page
+    assert entries(served, "send_test")[-1]["target"] == {"title": "Hello <b>", "phones": 3}
+    assert person.get("/dashboard/compose/999").status_code == 404
+
+
+def test_a_test_push_that_cannot_be(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """No phone, too many, what is no id, and data that is no object are told; a viewer may not."""
+    good = phone(conn)
+    person = inside(Person(served))
+    for wrong, status in (
+        ({"phones": ""}, 404),
+        ({"phones": "x"}, 400),
+        ({"phones": "\n".join(str(UUID(int=each)) for each in range(21))}, 400),
+        ({"phones": str(good), "data": "[1]"}, 400),
+        ({"phones": str(good), "data": "["}, 400),
+        ({"owner": "nobody"}, 404),
+    ):
+        assert person.get("/dashboard/actions/test", params=wrong).status_code == status, wrong
+    assert person.send("/dashboard/actions/test", phones=str(good)).status_code == 400
+    viewer = inside(Person(served, "viewer"))
+    assert viewer.send("/dashboard/actions/test", phones=str(good), key=str(UUID(int=7))).status_code == 403
+    assert conn.execute("select count(*) from relevo.notification_events").fetchall() == [(0,)]
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    """A local Expo without a rate limit."""
+    with Sandbox(rate_per_s=0, receipt_delay_s=0) as running:
+        yield running
+
+
+def register(conn: psycopg.Connection[Any], name: str) -> UUID:
+    """Register a phone whose token says what befalls it in the sandbox."""
+    given = Jsonb({"token": f"ExponentPushToken[{name}]"})
+    row = conn.execute("select relevo.register_installation(%s)", [given]).fetchone()
+    assert row is not None
+    return UUID(str(row[0]))
+
+
+def run(served: Served, cycle: str) -> None:
+    """Run a cycle once."""
+    served.app.runner.run(served.app.registry[cycle], "manual")

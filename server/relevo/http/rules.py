@@ -84,6 +84,8 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/dashboard/dead-letters"): VIEW_PAGE,
     ("GET", "/dashboard/archive"): VIEW_PAGE,
     ("GET", "/dashboard/audit"): VIEW_PAGE,
+    ("GET", "/dashboard/compose"): VIEW_PAGE,
+    ("GET", "/dashboard/compose/{event_id}"): VIEW_PAGE,
     ("GET", "/dashboard/actions/{verb}"): OPERATE_PAGE,
     ("POST", "/dashboard/actions/{verb}"): OPERATE_PAGE,
     ("GET", "/guide"): OPEN_PAGE,

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from relevo.http.dashboard import archive, audit, confirming, dead_letters, guide, login, overview, runs, sources
+from relevo.http.dashboard import (
+    archive,
+    audit,
+    compose,
+    confirming,
+    dead_letters,
+    guide,
+    login,
+    overview,
+    runs,
+    sources,
+)
 
 ROUTERS = (
     login.router,
@@ -13,5 +24,6 @@ ROUTERS = (
     dead_letters.router,
     archive.router,
     audit.router,
+    compose.router,
     confirming.router,
 )

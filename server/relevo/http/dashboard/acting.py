@@ -48,6 +48,8 @@ class Told:
     body: Child = None
     back: str = "/dashboard"
     good: bool = True
+    to: str = ""
+    """The page that tells it instead."""
 
 
 class Given:

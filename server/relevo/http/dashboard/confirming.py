@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
-from relevo.http.dashboard import dead_letters, deeds
+from relevo.http.dashboard import compose, dead_letters, deeds
 from relevo.http.dashboard.acting import PLACE, Deed, Given, Question
 from relevo.http.dashboard.html import Markup, el
 from relevo.http.dashboard.language import t
@@ -15,7 +15,7 @@ from relevo.http.dashboard.page import Page, fields_of, form, show
 from relevo.http.problems import Problem
 
 router = APIRouter(route_class=Page, include_in_schema=False)
-_DEEDS = deeds.DEEDS | dead_letters.DEEDS
+_DEEDS = deeds.DEEDS | dead_letters.DEEDS | compose.DEEDS
 
 Verb = Annotated[str, Path(max_length=40)]
 
@@ -55,6 +55,8 @@ async def do(request: Request, verb: Verb) -> Response:
     """Do it, and tell what was done."""
     deed = _deed(verb)
     told = await deed.do(request, Given(await fields_of(request)))
+    if told.to:
+        return RedirectResponse(told.to, 303)
     card = el(
         "section",
         el("h1", told.title),

@@ -11,9 +11,11 @@ from starlette.responses import Response
 from relevo import insights
 from relevo.health import MOST_COUNTED, Problem
 from relevo.http.dashboard import charts
+from relevo.http.dashboard.acting import offer
 from relevo.http.dashboard.guide import RUNBOOK
 from relevo.http.dashboard.html import Child, Markup, el, text
 from relevo.http.dashboard.language import said, t
+from relevo.http.dashboard.lists import address
 from relevo.http.dashboard.page import Page, desk_of, show, table
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import ago, count, duration, instant, number, sentence, size
@@ -27,10 +29,10 @@ _MOST_MONTHS = 6
 async def overview(request: Request) -> Response:
     """Show the fleet at a glance."""
     seen = await desk_of(request).ask(insights.overview, request.app.state.relevo.settings)
-    return show(request, t("Overview"), sections(seen))
+    return show(request, t("Overview"), sections(seen, request))
 
 
-def sections(seen: Overview) -> list[Markup]:
+def sections(seen: Overview, request: Request) -> list[Markup]:
     """Write the page's parts, the most urgent first."""
     return [
         _verdict(seen),
@@ -46,9 +48,9 @@ def sections(seen: Overview) -> list[Markup]:
             ),
             class_="card",
         ),
-        _part(t("Due now"), _due(seen)),
-        _part(t("Cycles"), _cycles(seen)),
-        _part(t("Projects"), _projects(seen)),
+        _part(t("Due now"), _due(seen, request)),
+        _part(t("Cycles"), _cycles(seen, request)),
+        _part(t("Projects"), _projects(seen, request)),
         _part(t("Sources"), _sources(seen)),
         _part(t("Replicas"), _workers(seen)),
         _part(t("Archive"), _archive(seen)),
@@ -114,19 +116,26 @@ def _figure(name: str, value: str, more: str, kind: str) -> Markup:
     return el("div", figures, class_=f"card {kind}")
 
 
-def _due(seen: Overview) -> Markup:
+def _due(seen: Overview, request: Request) -> Markup:
     rows = [
         [row["project"], t(row["lane"]), at_most(row["due"], "delivery", "deliveries"), duration(row["oldest_s"])]
         for row in seen.status.due
     ]
     heads = [t("Project"), t("Lane"), t("Due"), t("Oldest for")]
     told = table(heads, rows, empty=t("Nothing is due."), label=t("What is due"))
-    return text([told, *(_held(row) for row in seen.status.held[:MOST_COUNTED])])
+    return text([told, *(_held(row, request) for row in seen.status.held[:MOST_COUNTED])])
 
 
-def _held(row: dict[str, Any]) -> Markup:
+def _held(row: dict[str, Any], request: Request) -> Markup:
     what = t("{events} of {type}", events=at_most(row["events"], "event"), type=row["event_type"])
-    return el("p", state("held"), f" {what}: {row['reason']}")
+    which = {"type": row["event_type"], "origin": row["origin"]}
+    return el(
+        "div",
+        el("p", state("held"), f" {what}: {row['reason']}"),
+        offer(request, "send-held", t("Send them"), **which),
+        offer(request, "drop-held", t("End them"), grave=True, **which),
+        class_="row",
+    )
 
 
 def at_most(value: int, one: str, many: str = "") -> str:
@@ -136,27 +145,41 @@ def at_most(value: int, one: str, many: str = "") -> str:
     return f"{t('{n} or more', n=number(MOST_COUNTED))} {t(many or one + 's')}"
 
 
-def _cycles(seen: Overview) -> Markup:
-    rows = [_cycle(seen, row) for row in seen.status.cycles]
+def _cycles(seen: Overview, request: Request) -> Markup:
+    rows = [_cycle(seen, row, request) for row in seen.status.cycles]
     heads = [t("Cycle"), t("Last outcome"), t("Took"), t("Last runs"), t("Last round"), t("Next"), t("State")]
     return table(heads, rows, empty=sentence(t("No cycle has run yet: start `relevo run`.")), label=t("Cycles"))
 
 
-def _cycle(seen: Overview, row: dict[str, Any]) -> list[Child]:
+def _cycle(seen: Overview, row: dict[str, Any], request: Request) -> list[Child]:
     key = (row["cycle"], row["source"])
     runs = seen.durations.get(key, [])
     switch: Child = state("on")
     if row["paused_reason"]:
         switch = [state("paused"), *_since(row["paused_at"], seen), f": {row['paused_reason']}"]
     return [
-        el("strong", name_of(row)),
+        el("a", el("strong", name_of(row)), href=address("/dashboard/runs", cycle=name_of(row))),
         [state(row["last_outcome"]), _why(row)],
         duration(runs[-1]["seconds"]) if runs else "—",
         charts.spark(runs),
         ago(row["last_round_at"], seen.now),
         _next(seen, seen.next_rounds[key], paused=bool(row["paused_reason"])),
-        switch,
+        [switch, _switches(row, request)],
     ]
+
+
+def _switches(row: dict[str, Any], request: Request) -> Markup:
+    """Offer to switch a cycle on or off, as it is, and to run it now."""
+    paused = row["paused_reason"] is not None
+    whole = str(row["cycle"]) if paused and not row["paused_source"] else name_of(row)
+    return el(
+        "span",
+        offer(request, "resume", t("Switch on"), cycle=whole)
+        if paused
+        else offer(request, "pause", t("Pause"), cycle=whole),
+        None if paused else offer(request, "run", t("Run now"), cycle=name_of(row)),
+        class_="switches",
+    )
 
 
 def _next(seen: Overview, coming: datetime | None, *, paused: bool) -> Child:
@@ -180,7 +203,7 @@ def _why(row: dict[str, Any]) -> Markup | None:
     return el("div", row["error_message"], class_="faint") if row["failures"] and row["error_message"] else None
 
 
-def _projects(seen: Overview) -> Markup:
+def _projects(seen: Overview, request: Request) -> Markup:
     rows: list[list[Child]] = [
         [
             el("strong", row["project"]),
@@ -188,12 +211,19 @@ def _projects(seen: Overview) -> Markup:
             _breaker(seen, row),
             _brake(seen, row),
             number(row["sent"]),
-            number(row["unregistered"]),
+            [number(row["unregistered"]), _release(seen, row, request)],
         ]
         for row in seen.status.projects
     ]
     heads = [t("Project"), t("Rate"), t("Breaker"), t("Brake"), t("Sent in 15 min"), t("Unregistered")]
     return table(heads, rows, empty=t("No project has sent anything yet."), label=t("Projects"))
+
+
+def _release(seen: Overview, row: dict[str, Any], request: Request) -> Markup | None:
+    rests = row["rest_until"] is not None and row["rest_until"] > seen.now
+    if row["breaker"] == "closed" and row["pruning_stopped_at"] is None and not rests:
+        return None
+    return el("span", offer(request, "release", t("Release"), project=row["project"]), class_="switches")
 
 
 def _breaker(seen: Overview, row: dict[str, Any]) -> Child:

@@ -44,6 +44,7 @@ PAGES = {
     "/dashboard/sources": "Sources",
     "/dashboard/archive": "Archive",
     "/dashboard/audit": "Audit",
+    "/dashboard/compose": "Compose",
 }
 """What the navigation leads to; each name is a text of the pages."""
 SEARCH = "/dashboard/search"

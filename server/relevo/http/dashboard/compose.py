@@ -1,0 +1,306 @@
+"""Compose: whom an event would reach, and a test push to chosen phones that tells what became of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from functools import partial
+from typing import Annotated, Any
+from uuid import UUID, uuid4
+
+from fastapi import APIRouter, Path, Request
+from starlette.responses import Response
+
+from relevo import door, insights, trials
+from relevo.door import Event, Explanation, Preview
+from relevo.errors import InvalidInputError
+from relevo.http.dashboard.acting import PLACE, Deed, Given, Question, Told, is_operator
+from relevo.http.dashboard.html import Child, Markup, el
+from relevo.http.dashboard.language import said, t
+from relevo.http.dashboard.lists import area, box, choice, part
+from relevo.http.dashboard.page import Page, badge, desk_of, show, table
+from relevo.http.dashboard.states import state
+from relevo.http.dashboard.words import count, number, sentence
+from relevo.http.problems import Problem
+from relevo.trials import MOST_PHONES, Answer, Trial
+
+router = APIRouter(route_class=Page, include_in_schema=False)
+_HERE = "/dashboard/compose"
+_SAMPLE = 10
+_LISTS = ("rubros",)
+_WORDS = ("region", "tipo", "moneda", "text")
+_GOOD = ("ok", "unconfirmed", "sent")
+
+
+@router.get("/dashboard/compose")
+async def compose(request: Request) -> Response:
+    """Show whom an event would reach, if it is said for whom it is, and the form of a test push."""
+    given = Given(request.query_params)
+    told: Child = None
+    if given.text("audience"):
+        try:
+            found = await desk_of(request).ask_door(door.preview_json, _event(given), sample=_SAMPLE)
+            told = _preview(found)
+        except (InvalidInputError, Problem) as error:
+            told = el("p", str(error), class_="bad", role="alert")
+    return show(
+        request,
+        t("Compose"),
+        part(t("Whom would it reach?"), _audience(given), told, level="h1"),
+        part(t("Test push"), _trial(given)) if is_operator(request) else None,
+        live=False,
+    )
+
+
+def _event(given: Given) -> dict[str, Any]:
+    """Read an audience off the form, as the SQL door takes it."""
+    audience = given.text("audience", 20)
+    event: dict[str, Any] = {"type": "preview", "key": "preview", "title": "preview", "audience": audience}
+    if audience in ("installations", "owners"):
+        lines = (line.strip(" ,") for line in given.text("whom", 4_000).splitlines())
+        event[audience] = list(dict.fromkeys(line for line in lines if line))
+    if audience == "matching":
+        event["matching"] = _matching(given)
+        event["topics"] = _words(given, "topics") or None
+    event["category"] = given.text("category", 100) or None
+    return {name: value for name, value in event.items() if value is not None}
+
+
+def _matching(given: Given) -> dict[str, Any]:
+    asked: dict[str, Any] = {name: _words(given, name) for name in _LISTS}
+    asked |= {name: given.text(name, 2_000) for name in _WORDS}
+    if amount := given.text("monto", 30):
+        try:
+            asked["monto"] = float(Decimal(amount))
+        except InvalidOperation:
+            raise Problem(400, t("{value} is no amount.", value=amount)) from None
+    return {name: value for name, value in asked.items() if value}
+
+
+def _words(given: Given, name: str) -> list[str]:
+    return [each.strip() for each in given.text(name, 2_000).split(",") if each.strip()]
+
+
+def _audience(given: Given) -> Markup:
+    audiences = {each: t(each) for each in ("everyone", "matching", "owners", "installations")}
+    return el(
+        "form",
+        el(
+            "div",
+            choice("audience", t("Audience"), audiences, given.text("audience", 20) or "everyone"),
+            box("category", t("Category"), given.text("category", 100)),
+            class_="filters",
+        ),
+        area("whom", t("With owners or installations: which, one a line"), given.text("whom", 4_000), maxlength=4_000),
+        el(
+            "fieldset",
+            el("legend", t("With preferences: what it is about")),
+            el(
+                "div",
+                box("topics", t("Topics, apart by commas"), given.text("topics", 2_000)),
+                box("rubros", t("Rubros, apart by commas"), given.text("rubros", 2_000)),
+                box("region", t("Region"), given.text("region", 2_000)),
+                box("tipo", t("Tender type"), given.text("tipo", 2_000)),
+                box("monto", t("Amount"), given.text("monto", 30), inputmode="decimal"),
+                box("moneda", t("Currency"), given.text("moneda", 2_000)),
+                box("text", t("Text"), given.text("text", 2_000)),
+                class_="filters",
+            ),
+        ),
+        el("button", t("Show whom it would reach")),
+        method="get",
+        action=_HERE,
+    )
+
+
+def _preview(found: Preview) -> Markup:
+    how_many = count(found.count, "phone")
+    told = how_many if found.exact else t("about {phones}", phones=how_many)
+    unknown = len(found.unknown_installations)
+    return el(
+        "div",
+        el("p", el("strong", told, class_="big"), role="status"),
+        el("p", t("Nothing was sent."), class_="faint"),
+        el("p", t("Nobody registered {phones} of those named.", phones=count(unknown, "phone")), class_="bad")
+        if unknown
+        else None,
+        el("h3", t("Some of them")) if found.sample else None,
+        el("ul", [el("li", _phone(each)) for each in found.sample], class_="bare") if found.sample else None,
+        class_="told",
+    )
+
+
+def _phone(phone: UUID) -> Markup:
+    return el("a", el("code", str(phone)), href=f"/dashboard/installations/{phone}")
+
+
+def _trial(given: Given) -> Markup:
+    most = t("Installations, one a line, {n} at most", n=MOST_PHONES)
+    return el(
+        "form",
+        el(
+            "p",
+            t("It goes to these phones alone, and its page tells whether each took it, or why not."),
+            class_="faint",
+        ),
+        area("phones", most, given.text("phones", 4_000), maxlength=4_000),
+        box("owner", t("Or all phones of an owner"), given.text("owner", 200)),
+        box("title", t("Title"), given.text("title", 500), maxlength=500),
+        area("body", t("Body"), given.text("body", 2_000)),
+        box("data", t("Data for the app, as JSON"), given.text("data", 2_000), maxlength=2_000, placeholder="{}"),
+        el("button", t("Look at it first")),
+        method="get",
+        action=f"{PLACE}/test",
+    )
+
+
+async def _chosen(request: Request, given: Given) -> list[UUID]:
+    """Return the phones that are named, and those of the owner that is."""
+    phones = given.uuids("phones", MOST_PHONES)
+    if owner := given.text("owner", 200):
+        rows = await desk_of(request).ask(insights.installations, owner=owner, limit=MOST_PHONES + 1)
+        phones = list(dict.fromkeys([*phones, *(row["installation_id"] for row in rows)]))
+    if not phones:
+        raise Problem(404, t("No phone is named, and the owner has none."), hint=t("Name one by its id."))
+    if len(phones) > MOST_PHONES:
+        raise Problem(400, t("These are too many: {most} at most.", most=MOST_PHONES))
+    return phones
+
+
+def _made(given: Given, phones: list[UUID], key: str) -> Event:
+    written = given.text("data", 2_000) or "{}"
+    try:
+        data = json.loads(written)
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        raise Problem(
+            400,
+            t("The data must be a JSON object."),
+            hint=t("It must look like {example}.", example='{"screen": "inbox"}'),
+        )
+    return trials.make(key, phones, given.text("title", 500), given.text("body", 2_000), data)
+
+
+async def _ask_test(request: Request, given: Given) -> Question:
+    phones = await _chosen(request, given)
+    event = _made(given, phones, str(uuid4()))
+    judged = await desk_of(request).ask_door(partial(trials.judge, event=event, phones=phones))
+    getting = sum(each.gets_it for _, each in judged)
+    heads = [t("Phone"), t("Gets it"), t("Why")]
+    rows: list[list[Child]] = [[_phone(phone), _yes(each), sentence(each.reason)] for phone, each in judged]
+    return Question(
+        t("Send this test push to {phones}?", phones=count(getting, "phone")),
+        t("Send it"),
+        [_bubble(event.title, event.body), table(heads, rows, empty="", label=t("Phones"))],
+        kept={
+            "phones": "\n".join(map(str, phones)),
+            "title": event.title,
+            "body": event.body,
+            "data": json.dumps(event.data),
+            "key": event.key,
+        },
+        back=_HERE,
+        possible=getting > 0,
+    )
+
+
+def _yes(explained: Explanation) -> Markup:
+    return badge(t("yes"), "good") if explained.gets_it else badge(t("no"), "bad")
+
+
+def _bubble(title: str, body: str) -> Markup:
+    """Show a push as a phone would."""
+    return el(
+        "div",
+        el("strong", title or t("(silent: for the app alone)")),
+        el("p", body) if body else None,
+        class_="bubble",
+    )
+
+
+async def _test(request: Request, given: Given) -> Told:
+    phones = given.uuids("phones", MOST_PHONES)
+    keys = given.uuids("key", 1)
+    if not keys or not phones:
+        raise Problem(400, t("No phone is named, and the owner has none."), hint=t("Name one by its id."))
+    event_id = await desk_of(request).ask(trials.send, _made(given, phones, str(keys[0])), phones)
+    return Told("", to=f"{_HERE}/{event_id}")
+
+
+DEEDS = {"test": Deed(_ask_test, _test)}
+
+
+@router.get("/dashboard/compose/{event_id}")
+async def trial(request: Request, event_id: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> Response:
+    """Show how far a test push is, until it has ended."""
+    seen = await desk_of(request).ask(trials.follow, event_id)
+    title, kind = _verdict(seen)
+    told = seen.event.raw
+    heads = [t("Phone"), t("State"), t("What that means")]
+    return show(
+        request,
+        t("Test push"),
+        el(
+            "section",
+            el("h1", title),
+            [el("p", sentence(said(each))) for each in seen.waits],
+            None if seen.is_over else _again(event_id),
+            class_=f"card verdict {kind}",
+            role="status",
+        ),
+        part(
+            t("What was sent"),
+            _bubble(told.get("title") or "", told.get("body") or ""),
+            table(heads, [_answer(each) for each in seen.answers], empty=t("It names no phone."), label=t("Phones")),
+            el(
+                "p",
+                el("a", t("Its timeline"), href=f"/dashboard/events/{event_id}"),
+                el("a", t("Another test push"), href=_HERE),
+                class_="row",
+            ),
+        ),
+        live=not seen.is_over,
+    )
+
+
+def _again(event_id: int) -> Markup:
+    by_hand = el("noscript", el("p", el("a", t("Look again"), href=f"{_HERE}/{event_id}")))
+    return el("div", el("p", t("This page looks again by itself."), class_="faint script"), by_hand)
+
+
+def _verdict(seen: Trial) -> tuple[str, str]:
+    """Say in a sentence whether it was taken, by how many, or by none."""
+    phones, taken = count(len(seen.answers), "phone"), seen.count("ok", "unconfirmed")
+    if not seen.is_over:
+        if sent := seen.count(*_GOOD):
+            return t("Sent to {n} of {phones}; the receipts are awaited.", n=number(sent), phones=phones), ""
+        return t("On its way to {phones}.", phones=phones), ""
+    if taken:
+        return t("Taken by {n} of {phones}.", n=number(taken), phones=phones), "good"
+    return t("Taken by none of {phones}.", phones=phones), "bad"
+
+
+def _answer(answer: Answer) -> list[Child]:
+    if answer.delivery is None:
+        return [_phone(answer.phone), badge(t("none"), ""), sentence(answer.explanation.reason)]
+    return [_phone(answer.phone), state(answer.delivery["status"]), _meaning(answer.delivery, answer.explanation)]
+
+
+def _meaning(delivery: Mapping[str, Any], why: Explanation) -> Child:
+    status = delivery["status"]
+    words = {
+        "pending": t("It is waiting to be sent."),
+        "retryable": t("It did not work, and is tried again."),
+        "sent": t("The push service took it; whether the phone's own service did is not known yet."),
+        "ok": t("The push service handed it to the phone's own."),
+        "unconfirmed": t("The push service took it, and never said what became of it."),
+        "invalid": t("The phone's token is not good any more: the app was removed, or the token is of another app."),
+        "failed": t("It failed for good."),
+        "expired": t("It was not sent within ten minutes."),
+        "unknown": t("Whether it was sent is not known."),
+    }
+    error = delivery["last_error_message"] or delivery["last_error_code"]
+    meant: Child = words.get(status) or sentence(why.reason)
+    return [meant, el("span", error, class_="bad block") if error else None]
