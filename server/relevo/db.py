@@ -452,10 +452,6 @@ class Database:
         else:
             connection.commit()
 
-    def bound(self, connection: Connection, manner: Manner) -> None:
-        """Let the open transaction go on in another manner."""
-        connection.execute(self._bounds(manner), prepare=False)
-
     def _bounds(self, manner: Manner, lock_ms: int | None = None) -> bytes:
         return bounds(
             manner,

@@ -11,50 +11,10 @@ select s.id, e.event_type, o.origin, greatest(e.scheduled_at, e.created_at) as d
   left join relevo.held_events h on h.event_id = e.id
  where e.id = %(event_id)s;
 
--- name: add_streams
--- Begins to watch what one origin sends of one type, where some events are the first of that.
-insert into relevo.event_streams (event_type, origin, known_since)
-select e.event_type, e.origin, min(e.due_at)
-  from unnest(%(events)s::bigint[]) as g(id)
-  cross join lateral (select e.event_type, case when e.licitacion_id is null then 'app' else relevo.event_origin(e) end as origin,
-                             greatest(e.scheduled_at, e.created_at) as due_at
-                        from relevo.notification_events e where e.id = g.id offset 0) e
- where not exists (select from relevo.event_streams s where s.event_type = e.event_type and s.origin = e.origin)
- group by e.event_type, e.origin
- order by e.event_type, e.origin -- in one order for all: no deadlock
-on conflict (event_type, origin) do nothing;
-
 -- name: count_events
--- Counts events that fell due within the same hour, each for some phones, of which the nil one stands for all, and tells what that comes to
--- at the moment of the first of them; nothing of a stream that is not known yet. One that was released is counted for the day, not for the
--- hour: there the brake judges anew.
-with due as materialized (
-  select s.id as stream_id, s.releases, u.installation_id, min(e.due_at) as due_at, count(*)::int as events,
-         count(*) filter (where h.event_id is null)::int as judged
-    from unnest(%(events)s::bigint[], %(installations)s::uuid[]) as u(event_id, installation_id)
-    cross join lateral (select e.event_type, case when e.licitacion_id is null then 'app' else relevo.event_origin(e) end as origin,
-                               greatest(e.scheduled_at, e.created_at) as due_at
-                          from relevo.notification_events e where e.id = u.event_id offset 0) e
-    cross join lateral (select s.id, s.releases from relevo.event_streams s where s.event_type = e.event_type and s.origin = e.origin offset 0) s
-    left join lateral (select h.event_id from relevo.held_events h where h.event_id = u.event_id offset 0) h on true
-   group by s.id, s.releases, u.installation_id
-)
-insert into relevo.event_counts as c (stream_id, installation_id, hour_at, day, in_hour, hour_before, passed_today, busiest_day, releases)
-select d.stream_id, d.installation_id, date_bin('1 hour', d.due_at, 'epoch'), (d.due_at at time zone 'UTC')::date, d.judged, 0,
-       case when %(passed)s then d.events else 0 end, 0, d.releases
-  from due d
- order by d.stream_id, d.installation_id -- in one order for all: no deadlock
-on conflict (stream_id, installation_id) do update
-   set hour_at = greatest(c.hour_at, excluded.hour_at), day = greatest(c.day, excluded.day), releases = excluded.releases,
-       in_hour = excluded.in_hour + case when c.releases = excluded.releases and c.hour_at >= excluded.hour_at then c.in_hour else 0 end,
-       hour_before = case when c.releases <> excluded.releases then 0
-                          when c.hour_at >= excluded.hour_at then c.hour_before
-                          when c.hour_at = excluded.hour_at - interval '1 hour' then c.in_hour
-                          else 0 end,
-       passed_today = excluded.passed_today + case when c.day >= excluded.day then c.passed_today else 0 end,
-       busiest_day = case when c.day >= excluded.day then c.busiest_day -- half of it is forgotten within two weeks
-                          else greatest(c.passed_today, c.busiest_day * 0.95 ^ least(1000, excluded.day - c.day))::int end
-returning c.installation_id, relevo.count_of_hour(c.hour_at, c.in_hour, c.hour_before, (select min(d.due_at) from due d)) as in_hour, c.busiest_day;
+-- Counts events, each for some phones, of which the nil one stands for all, and tells what that comes to.
+select c.counted, c.in_hour, c.busiest_day
+  from relevo.count_events_1(%(events)s::bigint[], %(installations)s::uuid[], %(passed)s) c;
 
 -- name: hold_event
 -- Keeps an event from fanning out until it is released, with what was found; what its fan-out had begun is undone.

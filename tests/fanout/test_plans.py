@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from phones import add_phones, event_row, fan_out_to_the_end, reached
-from plans import BY_KEY, explain, nodes, rows_read, rows_read_by_table
+from plans import BY_KEY, rows_read, rows_read_by_table
 from relevo import door, queries
 from relevo.app import App
 from relevo.door import Event, Matching
@@ -59,23 +59,21 @@ def test_a_narrow_event_reads_in_the_order_of_its_matches(many_phones, build) ->
 
 
 def compare(conn: psycopg.Connection[Any], app: App, key: str) -> None:
-    """Look at what bound and insert read, then compare with how many there were to find."""
+    """Look at what a slice reads, then compare with how many there were to find."""
     made = door.enqueue(conn, Event("tender", key, "Sala cuna", audience=NARROW))
-    conn.execute(FANOUT["begin_fanout"], {"event_id": made.event_id, "now": None})
-    ask = "select relevo.event_buckets(e) from relevo.notification_events e where e.id = %s"
-    buckets = conn.execute(ask, [made.event_id]).fetchone()[0]
-    asked = {
-        "event_id": made.event_id, "audience": "matching", "buckets": buckets,
-        "after_seq": 0, "upto_seq": MANY, "limit": 10_000, "watched": 100, "now": None,
-    }  # fmt: skip
-    plan = explain(conn, FANOUT["create_deliveries"], asked)
-    assert "preference_index" in {node.get("Relation Name") for node in nodes(plan)}, "its targets must be in the plan"
-    read, bound = (rows_read(conn, FANOUT[name], asked) for name in ("create_deliveries", "bound_matching"))
+    asked = {"event_id": made.event_id, "most": 10_000, "watched": True, "step_aside": False, "now": None}
+    with conn.transaction(force_rollback=True):
+        conn.execute(BY_KEY)
+        read = rows_read_by_table(conn, FANOUT["fan_out_slice"], asked)
     fan_out_to_the_end(app)
     matches = len(reached(conn, made.event_id))
     assert 10 < matches < 50
-    assert read <= 8 * matches, plan
-    assert bound <= 2 * matches
+    candidates = 3 * matches  # looked at to find the slice's end, and then for its targets
+    assert read.pop("preference_index") <= candidates, read
+    assert read.pop("notification_preferences", 0) <= candidates
+    assert read.pop("device_installations") <= matches + 5
+    assert read.pop("notification_events") <= 2 * matches + 20, "each count of a phone looks at its event"
+    assert sum(read.values()) <= 2 * matches + 20, read
 
 
 def test_the_claim_after_a_burst_reads_what_it_takes(build, conn) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
-from itertools import accumulate
 from typing import Any
 
 import psycopg
@@ -32,26 +31,13 @@ class Fanning:
     """An event on its way to its deliveries, locked by this transaction."""
 
     id: int
-    event_type: str
     audience: str
     lane: Lane
     event_day: date | None
-    fanout_upto: int | None
-    fanout_cursor: int
-    buckets: list[str] | None
     too_late: bool
     named: int | None
     """How many phones it names, of more than a hundred only that; None if it names none."""
     due_hour: datetime
-
-
-@dataclass(frozen=True)
-class Small:
-    """A personal event for few phones that has not begun, locked by this transaction."""
-
-    id: int
-    too_late: bool
-    named: int
 
 
 class _ApartError(Exception):
@@ -60,6 +46,14 @@ class _ApartError(Exception):
     def __init__(self, events: Iterable[int]) -> None:
         super().__init__()
         self.events = list(events)
+
+
+class _TooManyError(Exception):
+    """A slice is undone: its event is one too many for its phones."""
+
+    def __init__(self, stop: runaway.Stop, phones: runaway.Phones) -> None:
+        super().__init__()
+        self.stop, self.phones = stop, phones
 
 
 def cycle(settings: Settings) -> Cycle:
@@ -71,39 +65,43 @@ def cycle(settings: Settings) -> Cycle:
 def step(run: Run) -> Step:
     """Fan out small personal events together, or make one slice of another event, or end some of an ended one's."""
     event: Fanning | None = None
-    together: list[Small] = []
     sliced: Step | None = None
     try:
-        with run.transaction("bound_unflushed") as connection:  # the journal's commit brings it along
+        with run.transaction("bound_relaxed") as connection:  # the journal's commit brings it along
             event = _pick(run, connection)
-            if event is not None and _is_small(run, event):
-                together = _pick_small(run, connection, event)
-                sliced = _fan_out_together(run, connection, event, together)
-            elif event is not None:
-                sliced = _slice(run, connection, event)
+            if event is not None:
+                sliced = (_together if _is_small(run, event) else _slice)(run, connection, event)
     except _ApartError as error:
         return _take_apart(run, error.events)
+    except _TooManyError as error:
+        return _hold(run, event, error) if event is not None else Step(more=True)
     except psycopg.Error as error:
         if event is None or is_unavailable(error):
             raise
-        # one bad event stops only itself
-        return _take_apart(run, [each.id for each in together]) if together else _give_up(run, event, error)
+        return _step_back(run, event, error)  # one bad event stops only itself
     if sliced is None:
         with run.transaction("bound_by_key") as connection:
             return _sweep(run, connection)
     return sliced
 
 
+def _step_back(run: Run, event: Fanning, error: psycopg.Error) -> Step:
+    """Go on after an error: with those that came together one by one, beside what is there already, or with others."""
+    if _is_small(run, event):
+        with run.transaction("bound_relaxed") as connection:
+            rows = connection.execute(_SQL["pick_small_events"], _small_ones(run, event)).fetchall()
+        return _take_apart(run, {event.id, *(row[0] for row in rows)})
+    if isinstance(error, pg.UniqueViolation) and event.id not in run.given_up.begun:
+        run.given_up.begun.add(event.id)  # no crash can cause it
+        return Step(more=True)
+    run.given_up.events.add(event.id)  # a later run tries again; it must not hold up those behind it
+    return Step(problems=(f"event {event.id}: {normalise_error(error, 200)}",), more=True)
+
+
 def _take_apart(run: Run, events: Iterable[int]) -> Step:
     """Leave events that could not be fanned out together to the next steps of this run, one by one."""
     run.given_up.together.update(events)
     return Step(more=True)
-
-
-def _give_up(run: Run, event: Fanning, error: psycopg.Error) -> Step:
-    """Leave an event that cannot be fanned out to a later run, so that it does not hold up those behind it."""
-    run.given_up.events.add(event.id)
-    return Step(problems=(f"event {event.id}: {normalise_error(error, 200)}",), more=True)
 
 
 def _pick(run: Run, connection: Connection) -> Fanning | None:
@@ -122,50 +120,40 @@ def _few(run: Run) -> int:
     return min(_FEW, run.settings.fanout_slice_size)
 
 
-def _pick_small(run: Run, connection: Connection, first: Fanning) -> list[Small]:
-    """Lock an event's like: as many as a slice may hold."""
-    asked = {
+def _small_ones(run: Run, first: Fanning) -> dict[str, Any]:
+    """Tell which events are fanned out together with one, as many as a slice may hold."""
+    most = run.settings.fanout_slice_size
+    return {
         "lane": first.lane,
         "due_hour": first.due_hour,
         "few": _few(run),
+        "most_events": max(1, min(_TOGETHER, most, run.items_left)),
+        "most": most,
         "left_out": array(run.given_up.events | run.given_up.together),
-        "limit": max(1, min(_TOGETHER, run.settings.fanout_slice_size, run.items_left)),
+        "watched": _is_watched(run, first),
         "now": run.now,
     }
-    run.database.bound(connection, "bound_by_key")
-    with connection.cursor(row_factory=class_row(Small)) as cursor:
-        events = cursor.execute(_SQL["pick_small_events"], asked).fetchall()
-    sums = accumulate(event.named for event in events)
-    return [event for event, total in zip(events, sums, strict=True) if total <= run.settings.fanout_slice_size]
 
 
-def _fan_out_together(run: Run, connection: Connection, first: Fanning, events: list[Small]) -> Step:
+def _is_watched(run: Run, event: Fanning) -> bool:
+    """Tell whether the runaway brake looks at an event: at its first slice, unless it is urgent."""
+    return event.lane != "urgent" and event.event_day is None and run.settings.push_runaway_brake
+
+
+def _together(run: Run, connection: Connection, first: Fanning) -> Step:
     """Fan out small personal events from beginning to end; what is too late ends."""
-    if not events:  # it changed since it was picked: nobody looks for it in vain again and again
-        raise _ApartError([first.id])
-    late = [event.id for event in events if event.too_late]
-    if late:
-        connection.execute(_SQL["expire_events"], {"events": array(late), "now": run.now})
-    rest = [event.id for event in events if not event.too_late]
-    created = _create_together(run, connection, first.lane, rest) if rest else 0
-    counts = {"targets_selected": created, "deliveries_created": created, "events_fanned_out": len(rest)}
-    counts |= {"events_expired": len(late)} if late else {}
-    return Step(counts, items=max(len(events), created), more=True)
-
-
-def _create_together(run: Run, connection: Connection, lane: Lane, events: list[int]) -> int:
-    watched = lane != "urgent" and run.settings.push_runaway_brake
-    asked = {"events": array(events), "watched": watched, "now": run.now}
-    made = connection.execute(_SQL["fan_out_events"], asked).fetchone()
-    if made is None:  # the month is sealed
-        raise _ApartError(events)
-    created: int = made[0]
-    if not created:
-        return 0
-    if watched and (weighty := runaway.count_many(connection, runaway.rules_of(run.settings), made[1], made[2])):
+    row = connection.execute(_SQL["fan_out_small"], _small_ones(run, first)).fetchone()
+    assert row is not None
+    fanned, late, created, events, installations, *counted = row
+    if created is None or not (fanned or late):  # the month is sealed, or it changed since it was picked
+        raise _ApartError([first.id, *fanned])
+    counts = runaway.counts_of(*counted)
+    weighty = runaway.to_be_weighed(runaway.rules_of(run.settings), counts, events or (), installations or ())
+    if weighty:
         raise _ApartError(weighty)
-    connection.execute(_SQL["wake_dispatch"])
-    return created
+    done = {"targets_selected": created, "deliveries_created": created, "events_fanned_out": len(fanned)}
+    done |= {"events_expired": len(late)} if late else {}
+    return Step(done, items=max(len(fanned) + len(late), created), more=True)
 
 
 def _slice(run: Run, connection: Connection, event: Fanning) -> Step:
@@ -174,75 +162,40 @@ def _slice(run: Run, connection: Connection, event: Fanning) -> Step:
         late = "expire_events" if event.event_day is None else "stop_late_fanout"
         connection.execute(_SQL[late], {"event_id": event.id, "events": [event.id], "now": run.now})
         return Step({"events_expired": 1}, items=1, more=True)
-    watch = _watch(run, connection, event)
+    watch = _watch(run, connection, event) if _is_watched(run, event) else None
     if watch is not None and watch.is_stopped():
         watch.hold_unseen()
         return _HELD
-    day, upto = _begin(run, connection, event) if event.event_day is None else (event.event_day, event.fanout_upto)
-    if connection.execute(_SQL["hold_day_open"], {"day": day}).fetchone() != (True,):
-        connection.execute(_SQL["end_sealed_event"], {"event_id": event.id, "now": run.now})
-        return Step({"events_expired": 1}, items=1, more=True)
     slice_of = {
         "event_id": event.id,
-        "audience": event.audience,
-        "buckets": event.buckets,
-        "after_seq": event.fanout_cursor,
-        "upto_seq": upto,
-        "limit": run.settings.fanout_slice_size,
-        "watched": runaway.WATCHED_PHONES if watch is not None else 0,
+        "most": run.settings.fanout_slice_size,
+        "watched": watch is not None,
+        "step_aside": event.id in run.given_up.begun,
         "now": run.now,
     }
-    bound = connection.execute(_SQL[f"bound_{event.audience}"], slice_of).fetchone()
-    finished = bound is None
-    slice_of["upto_seq"] = upto if bound is None else bound[0]
-    made = _create(connection, slice_of, watch)
-    if made is None:
-        return _HELD
-    targets, created = made
-    ending = slice_of | {"targets": targets, "created": created, "finished": finished}
-    connection.execute(_SQL["advance_event"], ending)
-    if created:
-        connection.execute(_SQL["wake_dispatch"])
-    counts = {"targets_selected": targets, "deliveries_created": created, "events_fanned_out": int(finished)}
-    return Step(counts, items=max(1, created), more=True)
+    row = connection.execute(_SQL["fan_out_slice"], slice_of).fetchone()
+    if row is None:
+        connection.execute(_SQL["end_sealed_event"], {"event_id": event.id, "now": run.now})
+        return Step({"events_expired": 1}, items=1, more=True)
+    is_last, targets, created, projects, *counted = row
+    if watch is not None and (counts := runaway.counts_of(*counted)) and (stop := watch.weigh(counts)) is not None:
+        raise _TooManyError(stop, runaway.phones_of(counts, projects))
+    done = {"targets_selected": targets, "deliveries_created": created, "events_fanned_out": int(is_last)}
+    return Step(done, items=max(1, created), more=True)
 
 
-def _watch(run: Run, connection: Connection, event: Fanning) -> runaway.Watch | None:
-    """Watch an event's first slice, unless it is urgent or the brake is off."""
-    if event.lane == "urgent" or event.event_day is not None or not run.settings.push_runaway_brake:
-        return None
+def _watch(run: Run, connection: Connection, event: Fanning) -> runaway.Watch:
     rules = runaway.rules_of(run.settings)
     return runaway.Watch(connection, rules, event.id, broad=event.audience != "installations", now=run.now)
 
 
-def _begin(run: Run, connection: Connection, event: Fanning) -> tuple[date, int]:
-    row = connection.execute(_SQL["begin_fanout"], {"event_id": event.id, "now": run.now}).fetchone()
-    assert row is not None  # its row is locked by this transaction
-    return row[0], row[1]
-
-
-def _create(connection: Connection, slice_of: dict[str, Any], watch: runaway.Watch | None) -> tuple[int, int] | None:
-    """Insert plainly; only if a delivery is there already, which no crash can cause, step aside for it.
-
-    If the event is one too many it is held, nothing is made of it, and None returned.
-    """
-    stop = None
-    try:
-        with connection.transaction() as making:
-            row = connection.execute(_SQL["create_deliveries"], slice_of).fetchone()
-            created, installations, projects = row or (0, None, None)
-            phones = runaway.Phones(installations or (), projects or ())
-            if watch is not None and created and (stop := watch.weigh(phones)) is not None:
-                raise psycopg.Rollback(making)
-    except pg.UniqueViolation:
-        made = connection.execute(_SQL["create_missing_deliveries"], slice_of).fetchone()
-        created = made[0] if made else 0
-        row = connection.execute(_SQL["count_targets"], slice_of).fetchone()
-        return (row[0] if row else created), created
-    if watch is not None and stop is not None:
-        watch.hold(stop, phones)
-        return None
-    return created, created
+def _hold(run: Run, event: Fanning, found: _TooManyError) -> Step:
+    """Hold an event that is one too many, its slice undone; whoever took it in between finds the same."""
+    with run.transaction("bound_relaxed") as connection:
+        if connection.execute(_SQL["lock_event"], {"event_id": event.id}).fetchone() is None:
+            return Step(more=True)
+        _watch(run, connection, event).hold(found.stop, found.phones)
+    return _HELD
 
 
 def _sweep(run: Run, connection: Connection) -> Step:

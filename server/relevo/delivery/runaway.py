@@ -7,19 +7,18 @@ Urgent events are spared.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from shlex import quote
-from typing import Any
 from uuid import UUID
 
 from psycopg.rows import class_row
 
 from relevo import queries
 from relevo.config import Settings
-from relevo.db import Connection, array, text_array
+from relevo.db import Connection, array, text_array, uuid_array
 from relevo.logs import get_logger
 from relevo.model import Answer, Delivery
 
@@ -175,30 +174,25 @@ class Watch:
 
     @cached_property
     def stream(self) -> Stream:
-        """What the event belongs to, as it was before the event; known from now on."""
-        stream = self._find_stream()
-        if stream.id is None:
-            self._connection.execute(_SQL["add_streams"], {"events": [self._event_id]})
-            stream = self._find_stream()
+        """What the event belongs to; without an id, if nothing of that was ever counted."""
+        with self._connection.cursor(row_factory=class_row(Stream)) as cursor:
+            stream = cursor.execute(_SQL["find_stream"], {"event_id": self._event_id}).fetchone()
+        assert stream is not None  # the event's row is locked by this transaction
         return stream
 
     def is_stopped(self) -> bool:
         """Tell whether the event is to be held before its phones are known: its stream is stopped as a whole."""
         return self._broad and not self.stream.released and is_still_stopped(self.stream)
 
-    def weigh(self, phones: Phones) -> Stop | None:
-        """Count the event for its phones, and tell what speaks against it; nothing does if it was released."""
-        counts = self._count(phones, passed=True)
-        if not counts and self.stream.id is not None:  # which is known now
-            counts = self._count(phones, passed=True)
-        everyone = counts.pop(_ALL_PHONES, None)
-        has_past = everyone is not None and self.stream.has_past
-        stop = judge(everyone, list(counts.values()), self._rules, has_past=has_past)
+    def weigh(self, counts: Mapping[UUID, Count]) -> Stop | None:
+        """Tell what speaks against an event that was counted for its phones; nothing does if it was released."""
+        phones = [count for phone, count in counts.items() if phone != _ALL_PHONES]
+        stop = judge(counts.get(_ALL_PHONES), phones, self._rules, has_past=self.stream.has_past)
         return None if stop is None or self.stream.released else stop
 
     def hold(self, stop: Stop, phones: Phones) -> None:
         """Hold the event, and tell it if it is the first of its stream for an hour."""
-        self._count(phones, passed=False)
+        self._count(phones)
         reason = stop.reason(self.stream)
         self._hold(reason, stop.above, phones.projects)
         if self.stream.held_at is None or self.stream.due_at - self.stream.held_at >= _HOUR:
@@ -206,7 +200,7 @@ class Watch:
 
     def hold_unseen(self) -> None:
         """Hold the event without looking for its phones."""
-        self._count(Phones(), passed=False)
+        self._count(Phones())
         came = f"{self.stream.event_type} from {self.stream.origin} came {self.stream.in_hour + 1:.0f} times"
         self._hold(f"{came} within an hour, and all above {self.stream.held_above} are held", self.stream.held_above)
 
@@ -216,34 +210,35 @@ class Watch:
         marked = {"above": above, "projects": text_array(projects), "due_at": self.stream.due_at}
         self._connection.execute(_SQL["mark_stream"], held | marked)
 
-    def _find_stream(self) -> Stream:
-        with self._connection.cursor(row_factory=class_row(Stream)) as cursor:
-            stream = cursor.execute(_SQL["find_stream"], {"event_id": self._event_id}).fetchone()
-        assert stream is not None  # the event's row is locked by this transaction
-        return stream
-
-    def _count(self, phones: Phones, *, passed: bool) -> dict[UUID, Count]:
+    def _count(self, phones: Phones) -> None:
+        """Count that the event came, though it did not pass; from now on its stream is known."""
         whom = [_ALL_PHONES, *phones.installations] if self._broad else phones.installations
-        rows = _count(self._connection, [self._event_id] * len(whom), whom, passed=passed)
-        return {row[0]: Count(row[1], row[2]) for row in rows}
+        counted = {"events": [self._event_id] * len(whom), "installations": uuid_array(whom), "passed": False}
+        self._connection.execute(_SQL["count_events"], counted)
 
 
-def count_many(connection: Connection, rules: Rules, events: Sequence[int], installations: Sequence[UUID]) -> set[int]:
-    """Count personal events, each beside a phone of it, that fell due in one hour; return those to be weighed singly.
+def counts_of(
+    counted: Sequence[UUID] | None, in_hour: Sequence[float] | None, busiest_day: Sequence[int] | None
+) -> dict[UUID, Count]:
+    """Return by phone what an event was counted to."""
+    columns = zip(counted or (), in_hour or (), busiest_day or (), strict=True)
+    return {phone: Count(now, before) for phone, now, before in columns}
+
+
+def phones_of(counts: Mapping[UUID, Count], projects: Sequence[str]) -> Phones:
+    """Return the phones that an event was counted for."""
+    return Phones([phone for phone in counts if phone != _ALL_PHONES], projects)
+
+
+def to_be_weighed(
+    rules: Rules, counts: Mapping[UUID, Count], events: Sequence[int], installations: Sequence[UUID]
+) -> set[int]:
+    """Return those of personal events, each beside a phone of it and counted together, that are to be weighed singly.
 
     None of the others can be one too many: their phones have not enough even with all of these together.
     """
-    connection.execute(_SQL["add_streams"], {"events": array(set(events))})
-    rows = _count(connection, events, installations, passed=True)
-    full = {row[0] for row in rows if _has_enough(Count(row[1], row[2]), rules, flood=False)}
+    full = {phone for phone, count in counts.items() if _has_enough(count, rules, flood=False)}
     return {event for event, phone in zip(events, installations, strict=True) if phone in full} if full else set()
-
-
-def _count(
-    connection: Connection, events: Sequence[int], installations: Sequence[UUID], *, passed: bool
-) -> list[tuple[Any, ...]]:
-    counted = {"events": array(events), "installations": array(installations), "passed": passed}
-    return connection.execute(_SQL["count_events"], counted).fetchall()
 
 
 def expire_held(connection: Connection, limit: int, now: datetime | None) -> int:

@@ -88,6 +88,8 @@ class GivenUp:
     events: set[int] = field(default_factory=set)
     together: set[int] = field(default_factory=set)
     """Events that it could not fan out together with others, and does one by one."""
+    begun: set[int] = field(default_factory=set)
+    """Events of which deliveries are there already that fan-out does not know of: it makes the others."""
     months: set[str] = field(default_factory=set)
     """By the name of their relation."""
     mismatches: set[str] = field(default_factory=set)
