@@ -18,7 +18,7 @@ PARALLEL ?= -n $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )) --dist loadfile --no-lo
 RELEVO = RELEVO_DEMO=$${RELEVO_DEMO:-true} .venv/bin/relevo
 PEERS = .venv/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[bench]' --constraint constraints.txt
 
-.PHONY: help run tick run-cycle migrate psql restore test check fmt docs clean bench bench-archive bench-upgrade
+.PHONY: help run tick run-cycle migrate psql smoke restore test check fmt docs clean bench bench-archive bench-upgrade
 .PHONY: installed installed-dev cycle-named month-named
 
 help: ## say what each target does
@@ -44,6 +44,9 @@ migrate: installed ## bring the database's schema up to date
 # In a process group of its own: Ctrl-C then belongs to psql, and make does not die under it.
 psql: installed ## open psql on the same database
 	@if [ -t 0 ]; then set -m; fi; $(RELEVO) psql $(ARGS); exit $$?
+
+smoke: installed ## drive a tender to a sandbox's phone and back, on a running instance (its settings, or make run's)
+	@RELEVO_DEMO=$${RELEVO_DEMO:-true} LOG_LEVEL=$${LOG_LEVEL:-warning} .venv/bin/python scripts/smoke.py $(ARGS)
 
 restore: month-named installed ## bring a month back from the archive: make restore ENTITY=deliveries MONTH=2026-08
 	@$(RELEVO) archive restore --entity $(ENTITY) --month $(MONTH) $(ARGS)

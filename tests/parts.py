@@ -51,10 +51,15 @@ OPTIONAL_PARTS: dict[str, tuple[Callable[[], bool], str]] = {
         "install a headless Chromium (Debian: apt-get install chromium-headless-shell)",
     ),
     "node": (lambda: _where("node") is not None, "install Node.js (Debian: apt-get install nodejs)"),
+    "prometheus": (lambda: _where("prometheus") is not None, "install Prometheus (Debian: apt-get install prometheus)"),
+    "systemd-analyze": (
+        lambda: _where("systemd-analyze") is not None,
+        "install systemd (Debian: apt-get install systemd)",
+    ),
     "linux": (lambda: sys.platform == "linux", "run on Linux"),
     "mount": (_may_mount, "run as root on Linux, where file systems may be mounted,"),
     "root": (lambda: os.geteuid() == 0, "run as root"),
 }
 
-NEVER_REQUIRED = {"expo-server-sdk", "mount"}
+NEVER_REQUIRED = {"expo-server-sdk", "mount", "prometheus", "systemd-analyze"}
 """What hangs on a registry of others, or on what a container may do: no installing brings it."""
