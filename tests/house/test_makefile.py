@@ -22,6 +22,7 @@ TARGETS = {
     "tick",
     "migrate",
     "psql",
+    "smoke",
     "fmt",
     "docs",
     "clean",
