@@ -20,6 +20,7 @@ from processes import PATIENCE_S, eventually
 from proxy import Proxy
 from relevo.app import App
 from relevo.db import Database
+from relevo.delivery import batch
 from relevo.model import Report
 from relevo.sandbox.server import Sandbox
 
@@ -123,6 +124,12 @@ class Scene:
         assert needless_resends(self.conn) == []
         assert self.conn.execute("select from relevo.claims").fetchall() == []
         assert self.conn.execute("select from relevo.late_tickets").fetchall() == []
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch) -> None:
+    """However busy the machine is, requests wait for the one whose answer is held until the cut was noticed."""
+    monkeypatch.setattr(batch, "_PATIENCE_S", PATIENCE_S)
 
 
 @pytest.fixture

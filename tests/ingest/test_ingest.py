@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -20,9 +20,13 @@ from relevo.delivery.rendering import tender
 from relevo.model import Budget, Fetched, Reject, Report
 from relevo.ports import SourceContext
 
-TODAY = datetime.now(ZoneInfo("America/Santiago")).date()
 Build = Callable[..., App]
 Conn = psycopg.Connection[Any]
+
+
+def today() -> date:
+    """Return the day that ChileCompra's clock shows."""
+    return datetime.now(ZoneInfo("America/Santiago")).date()
 
 
 @pytest.fixture
@@ -63,10 +67,10 @@ def events(conn: Conn) -> dict[str, str]:
 
 def test_the_first_pass_is_silent_and_what_comes_later_is_told(relay: App, fake: FakeChileCompra, conn: Conn) -> None:
     """What is there at the first run is stored without an event; what is new after it gets exactly one."""
-    fake.publish("1-1-LE26", TODAY, "Antigua")
+    fake.publish("1-1-LE26", today(), "Antigua")
     assert ingest(relay).counts == {"licitaciones_found": 1, "licitaciones_new": 1}
     assert events(conn) == {}
-    fake.publish("2-1-LE26", TODAY, "Nueva", monto=120_000_000.0)
+    fake.publish("2-1-LE26", today(), "Nueva", monto=120_000_000.0)
     assert ingest(relay).counts["events_created"] == 1
     ingest(relay)
     assert events(conn) == {"2-1-LE26": "waiting"}
@@ -80,15 +84,15 @@ def test_the_first_pass_is_silent_and_what_comes_later_is_told(relay: App, fake:
 
 def test_the_first_pass_may_be_told_to_notify(build: Build, fake: FakeChileCompra, conn: Conn) -> None:
     """INGEST_NOTIFY_FIRST_RUN tells of everything open at the first run, and of nothing that is closed."""
-    fake.publish("1-1-LE26", TODAY, "Abierta")
-    fake.publish("2-1-LE26", TODAY, "Cerrada", estado=6)
+    fake.publish("1-1-LE26", today(), "Abierta")
+    fake.publish("2-1-LE26", today(), "Cerrada", estado=6)
     ingest(build(**asking(fake, ingest_notify_first_run="true")))
     assert events(conn) == {"1-1-LE26": "waiting"}
 
 
 def test_a_crash_during_the_silent_pass_tells_nobody(build: Build, fake: FakeChileCompra, conn: Conn) -> None:
     """A first pass that breaks off in the middle goes on silently: nothing of it is notified."""
-    fake.fill(TODAY, 120)
+    fake.fill(today(), 120)
     app = build(**asking(fake, worker_tick_runner_max_items=1))
     cycle = app.cycles(["ingest"])[0]
     app.runner.run(cycle, "manual", budget=Budget(60_000, 1))
@@ -97,7 +101,7 @@ def test_a_crash_during_the_silent_pass_tells_nobody(build: Build, fake: FakeChi
     ingest(build(**asking(fake)))
     assert conn.execute("select count(*) from relevo.licitaciones").fetchone() == (120,)
     assert events(conn) == {}
-    fake.publish("9-9-LE26", TODAY, "Nueva")
+    fake.publish("9-9-LE26", today(), "Nueva")
     ingest(app)
     assert events(conn) == {"9-9-LE26": "waiting"}
 
@@ -105,7 +109,7 @@ def test_a_crash_during_the_silent_pass_tells_nobody(build: Build, fake: FakeChi
 def test_a_withdrawn_tender_cancels_its_event(relay: App, fake: FakeChileCompra, conn: Conn) -> None:
     """A tender revoked before its deliveries went out cancels them: the event ends, and fan-out ends what is open."""
     ingest(relay)
-    fake.publish("1-1-LE26", TODAY, "Puente")
+    fake.publish("1-1-LE26", today(), "Puente")
     ingest(relay)
     conn.execute("""select relevo.register_installation('{"token": "ExponentPushToken[a]"}')""")
     relay.runner.run(relay.cycles(["fanout"])[0], "manual")
@@ -120,9 +124,9 @@ def test_a_withdrawn_tender_cancels_its_event(relay: App, fake: FakeChileCompra,
 def test_a_changed_tender_is_updated_without_a_second_event(relay: App, fake: FakeChileCompra, conn: Conn) -> None:
     """A later state changes the item, not the number of events; an event that has not fanned out learns of it."""
     ingest(relay)
-    fake.publish("1-1-LE26", TODAY, "Puente", monto=None)
+    fake.publish("1-1-LE26", today(), "Puente", monto=None)
     ingest(relay)
-    closes = datetime.combine(TODAY + timedelta(days=20), datetime.min.time())
+    closes = datetime.combine(today() + timedelta(days=20), datetime.min.time())
     fake.change("1-1-LE26", cierre=closes, monto=5_000_000.0)
     assert ingest(relay).counts["licitaciones_changed"] == 1
     assert events(conn) == {"1-1-LE26": "waiting"}
@@ -132,7 +136,7 @@ def test_a_changed_tender_is_updated_without_a_second_event(relay: App, fake: Fa
 
 def test_details_are_asked_for_once(relay: App, fake: FakeChileCompra) -> None:
     """A pass that finds nothing changed asks for the day's list and for no detail."""
-    fake.publish("1-1-LE26", TODAY)
+    fake.publish("1-1-LE26", today())
     ingest(relay)
     asked = len(fake.details())
     ingest(relay)
@@ -146,7 +150,7 @@ def test_items_of_two_sources_are_one_item(build: Build, fake: FakeChileCompra, 
     app = build(
         **asking(fake, sources="chilecompra,folder", folder_source_dir=tmp_path, ingest_notify_first_run="true")
     )
-    fake.publish("1-1-LE26", TODAY, "Puente", monto=1_000.0)
+    fake.publish("1-1-LE26", today(), "Puente", monto=1_000.0)
     for key in ("ingest:chilecompra", "ingest:folder"):
         assert ingest(app, key).outcome == "ok"
     row = conn.execute("select count(*), min(monto), min(array_length(sources, 1)) from relevo.licitaciones").fetchone()
@@ -164,7 +168,7 @@ def test_what_another_source_saw_silently_is_still_told(
     (tmp_path / "a.jsonl").write_text(json.dumps(line) + "\n")
     ingest(app, "ingest:folder")
     assert events(conn) == {}
-    fake.publish("7-7-LE26", TODAY, "Puente")
+    fake.publish("7-7-LE26", today(), "Puente")
     ingest(app, "ingest:chilecompra")
     assert events(conn) == {"7-7-LE26": "waiting"}
 
@@ -173,7 +177,7 @@ def test_a_failing_detail_is_kept_and_mended_later(relay: App, fake: FakeChileCo
     """One bad detail is a reject with its place and reason; the rest goes on, and a retry mends it."""
     ingest(relay)
     for code in ("1-1-LE26", "2-1-LE26", "3-1-LE26"):
-        fake.publish(code, TODAY)
+        fake.publish(code, today())
     fake.fail(HTML, times=1, codigo="2-1-LE26")
     report = ingest(relay)
     assert report.counts["rejected"] == 1
@@ -205,8 +209,8 @@ def test_a_source_that_cannot_be_asked_fails_its_run(relay: App, fake: FakeChile
 def test_missed_days_are_read(relay: App, fake: FakeChileCompra, conn: Conn) -> None:
     """After an outage of three days every missed day is asked for, and its tenders are told."""
     ingest(relay)
-    past = [TODAY - timedelta(days=days) for days in (3, 2, 1)]
-    last = (TODAY - timedelta(days=4)).isoformat()
+    past = [today() - timedelta(days=days) for days in (3, 2, 1)]
+    last = (today() - timedelta(days=4)).isoformat()
     conn.execute("update relevo.source_state set cursor = cursor || jsonb_build_object('complete', %s::text)", [last])
     for number, day in enumerate(past):
         fake.publish(f"{number}-1-LE26", day)
@@ -218,7 +222,7 @@ def test_missed_days_are_read(relay: App, fake: FakeChileCompra, conn: Conn) -> 
 
 def test_the_daily_counter_survives_restarts_and_is_shared(build: Build, fake: FakeChileCompra, conn: Conn) -> None:
     """Requests are counted per ticket in table state; when the day is spent nobody asks any more."""
-    fake.fill(TODAY, 30)
+    fake.fill(today(), 30)
     limits = {"chilecompra_daily_limit": 10}
     ingest(build(**asking(fake, **limits)))
     assert len(fake.asked) == 10
@@ -232,7 +236,7 @@ def test_the_daily_counter_survives_restarts_and_is_shared(build: Build, fake: F
 def test_no_personal_data_is_kept(relay: App, fake: FakeChileCompra, conn: Conn) -> None:
     """Officials' names and numbers, which the detail holds, are in no table; the rest of the detail is."""
     ingest(relay)
-    published = fake.publish("1-1-LE26", TODAY)
+    published = fake.publish("1-1-LE26", today())
     ingest(relay)
     persons = {"Juana Persona", "juana@example.cl", "11.111.111-1"}
     answered = json.dumps(published.full())
@@ -249,7 +253,7 @@ def test_no_personal_data_is_kept(relay: App, fake: FakeChileCompra, conn: Conn)
 def test_a_placeholder_amount_blocks_nobody(relay: App, fake: FakeChileCompra, conn: Conn) -> None:
     """An amount of all nines, as feeds write for "unknown", is kept exactly and told like any other."""
     ingest(relay)
-    fake.publish("1-1-LE26", TODAY, monto=999_999_999_999_999_999)
+    fake.publish("1-1-LE26", today(), monto=999_999_999_999_999_999)
     assert ingest(relay).outcome == "ok"
     assert conn.execute("select match_monto::bigint from relevo.notification_events").fetchone() == (10**18 - 1,)
 
@@ -261,7 +265,7 @@ def test_an_event_that_the_door_refuses_is_a_reject(build: Build, fake: FakeChil
     )
     ingest(app)
     for code, nombre in (("1-1-LE26", "buena"), ("2-1-LE26", "mala"), ("3-1-LE26", "otra buena")):
-        fake.publish(code, TODAY, nombre)
+        fake.publish(code, today(), nombre)
     assert ingest(app).outcome == "ok"
     assert set(events(conn)) == {"1-1-LE26", "3-1-LE26"}
     assert conn.execute("select external_id, reason ~ 'title' from relevo.ingest_rejects").fetchall() == [
@@ -283,7 +287,7 @@ def test_a_lane_that_rests_is_not_waited_for_beyond_the_budget(relay: App, fake:
 
 def test_the_end_of_a_budget_is_no_alarm(build: Build, fake: FakeChileCompra, conn: Conn) -> None:
     """A run whose time is over before its next turn says what it did and no more; the rest is for the next run."""
-    fake.fill(TODAY, 5)
+    fake.fill(today(), 5)
     app = build(**asking(fake, chilecompra_pace_ms=400))
     for _ in range(60):
         report = app.runner.run(app.cycles(["ingest"])[0], "tick", budget=Budget(600, 1_000))
@@ -308,7 +312,7 @@ def test_a_clock_that_was_set_back_does_not_close_a_quota(relay: App, fake: Fake
 
 def test_notifying_later_does_not_dig_up_the_silent_stock(build: Build, fake: FakeChileCompra, conn: Conn) -> None:
     """INGEST_NOTIFY_FIRST_RUN switched on after a silent first pass tells of nothing that pass took stock of."""
-    fake.publish("1-1-LE26", TODAY, "Antigua")
+    fake.publish("1-1-LE26", today(), "Antigua")
     ingest(build(**asking(fake)))
     fake.change("1-1-LE26", nombre="Antigua, corregida")
     ingest(build(**asking(fake, ingest_notify_first_run="true")))

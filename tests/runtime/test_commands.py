@@ -276,7 +276,7 @@ def test_status_of_a_living_fleet(ask: Ask, build, conn) -> None:
     conn.execute("update relevo.workers set stopping_at = now() where worker_id = 'stopping'")
     seen = ask("status")
     assert seen.exit_code == 1
-    assert "worker silent has not been seen for 120 s" in seen.output
+    assert re.search(r"worker silent has not been seen for 1[2-9]\d s", seen.output)
     [line] = ask("status", "--json").output.splitlines()
     reported = json.loads(line)
     assert len(reported["health"]) == 1
@@ -302,7 +302,7 @@ def test_a_fleet_without_a_reaper_is_not_healthy(ask: Ask, build, conn) -> None:
     conn.execute(late, [3 * 4_000 + 60_000])
     seen = ask("status", reaper_interval_ms=4_000)
     assert seen.exit_code == 1
-    assert "reaper has made no round for 72 s (usual: within 32 s)" in seen.output
+    assert re.search(r"reaper has made no round for [7-9]\d s \(usual: within 32 s\)", seen.output)
 
 
 def test_a_cron_fleet_is_healthy_between_ticks(ask: Ask, build, conn) -> None:
