@@ -31,6 +31,8 @@ class World:
     installation: UUID = field(default_factory=uuid4)
     owner: str = nasty(200)
     token: str = ""
+    external_id: str = "<b>code</b>"
+    """Of several tenders, so that a search shows them."""
     run: int = 0
 
 
@@ -68,6 +70,11 @@ def _tender(conn: psycopg.Connection[Any], world: World) -> None:
         "insert into relevo.licitaciones (namespace, external_id, nombre, organismo, region, sources, fingerprint, publicada_at, url) "
         "values ('chile', %s, %s, %s, %s, array[%s], 'x', now(), 'javascript:alert(1)') returning id",
         *(nasty(300), nasty(2000), nasty(500), nasty(200), nasty(100)),
+    )
+    conn.execute(
+        "insert into relevo.licitaciones (namespace, external_id, nombre, sources, fingerprint) "
+        "select 'chile ' || n, %s, %s, '{x}', 'x' from generate_series(1, 2) n",
+        [world.external_id, nasty(2000)],
     )
     world.tender = _one(
         conn,

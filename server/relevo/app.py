@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from relevo import logs
+from relevo.addresses import is_loopback
 from relevo.config import Settings
 from relevo.cycles import cleanup, dispatch, export, fanout, ingest, reaper, receipt
 from relevo.db import Database
@@ -189,6 +191,15 @@ def expo_address(settings: Settings) -> str | None:
     if settings.database_url is None and settings.expo_base_url is None and settings.expo_access_token is None:
         return None
     return settings.expo_base_url or EXPO
+
+
+def sandbox_address(settings: Settings) -> str | None:
+    """Return where a sandbox on this machine shows what phones got, if that is where pushes to Expo go."""
+    address = expo_address(settings)
+    if address is None:
+        return embedded_sandbox.noted_address(settings.relevo_data_dir)
+    host = urlsplit(address).hostname or ""
+    return address if host == "localhost" or is_loopback(host) else None
 
 
 def _access_tokens(settings: Settings) -> dict[str, str]:

@@ -20,7 +20,7 @@ HOUSE = """
     cli  http  __main__                     faces: commands and pages, without SQL
     service  demo                           a process's life
     app  __init__                           assembly: the only room that names adapters; the package's front
-    insights  history  actions  health  gauges  checkup  audit  tokens  sessions  remote  devices  trials   what operators read and do
+    insights  history  sagas  actions  health  gauges  checkup  audit  tokens  sessions  remote  devices  trials   what operators read and do
     cycles                                  one duty each: step(run)
     delivery  archive                       how a delivery is sent; how a month leaves and comes back
     runtime                                 how a cycle runs

@@ -19,7 +19,7 @@ from relevo.http.dashboard.states import KINDS, WORDS
 from serving import Served
 
 PLACE = Path(dashboard.__file__).parent
-TOLD_BY = {"t": slice(0, 1), "count": slice(1, 3)}
+TOLD_BY = {"t": slice(0, 1), "count": slice(1, 3), "at_most": slice(1, 3), "noted": slice(0, 1)}
 """Which arguments of which functions are texts of the pages."""
 HEALTH_BY = {"Phrase": slice(0, 1), "Problem": slice(1, 2), "in_numbers": slice(1, 3)}
 """Which arguments of which functions are texts of health."""
@@ -32,7 +32,7 @@ def texts(paths: Iterable[Path] = sorted(PLACE.glob("*.py")), told_by: dict[str,
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in told_by:
                 said = [each.value for each in call.args[told_by[call.func.id]] if isinstance(each, ast.Constant)]
                 yield from said
-                if call.func.id in ("count", "in_numbers") and len(said) == 1:
+                if call.func.id in ("count", "at_most", "in_numbers") and len(said) == 1:
                     yield f"{said[0]}s"
 
 

@@ -34,6 +34,7 @@ def routes() -> Iterator[tuple[str, str]]:
 
 def filled(path: str) -> str:
     """Return a path that can be called."""
+    path = path.replace(":path}", "}")
     return path.format_map({**FILLED, **{name: FILLED.get(name, "x") for name in _names(path)}})
 
 

@@ -41,6 +41,13 @@ def address(folder: Path) -> str | None:
     return _answering(folder / "sandbox")
 
 
+def noted_address(folder: Path) -> str | None:
+    """Return where the folder's sandbox serves, as it was noted, without asking whether it answers."""
+    with suppress(OSError, ValueError):
+        return (folder / "sandbox").read_text(encoding="utf-8").strip() or None
+    return None
+
+
 def _answering(note: Path) -> str | None:
     try:
         address = note.read_text(encoding="utf-8").strip()

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 from typing import Any
+from urllib.parse import urlsplit
+
+from relevo.addresses import is_loopback
 
 _VOID = frozenset({"input", "meta", "link", "br", "hr"})
 _LINKS = ("/", "#")
@@ -38,6 +41,16 @@ def el(name: str, /, *children: Child, **attributes: object) -> Markup:
     return Markup(f"<{name}{written}>{text(children)}</{name}>")
 
 
+def outside(address: str, *children: Child) -> Markup:
+    """Lead to a page on this very machine that is not ours; any other address is no link."""
+    parts = urlsplit(_whole(address))
+    if parts.scheme not in ("http", "https") or not (
+        parts.hostname == "localhost" or is_loopback(parts.hostname or "")
+    ):
+        return text(children)
+    return Markup(f'<a href="{escape(_whole(address))}" rel="noreferrer">{text(children)}</a>')
+
+
 def _attribute(key: str, value: object) -> str:
     if value is None or value is False:
         return ""
@@ -45,7 +58,7 @@ def _attribute(key: str, value: object) -> str:
     if value is True:
         return f" {key}"
     written = _whole(str(value))
-    if key in ("href", "src", "action") and not written.startswith(_LINKS):
+    if key in ("href", "src", "action") and (not written.startswith(_LINKS) or written.startswith(("//", "/\\"))):
         written = "#"  # pages lead to pages of ours, wherever an address came from
     return f' {key}="{escape(written)}"'
 

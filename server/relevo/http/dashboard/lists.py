@@ -16,16 +16,16 @@ Hours = Annotated[str, Query(pattern="^[0-9]{0,4}$")]
 Place = Annotated[str, Query(pattern="^[0-9.]{0,40}$")]
 
 
-def part(title: str, *body: Child, level: str = "h2") -> Markup:
+def part(title: str, *body: Child, level: str = "h2", id_: str | None = None) -> Markup:
     """Write a part of a page."""
-    return el("section", el(level, title), body, class_="card")
+    return el("section", el(level, title), body, class_="card", id_=id_)
 
 
 def facts(*told: tuple[str, Child]) -> Markup:
-    """Write facts, each with its name; those that are None are left out."""
+    """Write facts, each with its name; those that are None or empty are left out."""
     return el(
         "dl",
-        [(el("dt", name), el("dd", value)) for name, value in told if value is not None],
+        [(el("dt", name), el("dd", value)) for name, value in told if value is not None and value not in ("", [])],
         class_="facts",
     )
 

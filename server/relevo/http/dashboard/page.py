@@ -39,6 +39,7 @@ POLICY = (
 )
 PAGES = {
     "/dashboard": "Overview",
+    "/dashboard/events": "Events",
     "/dashboard/dead-letters": "Dead letters",
     "/dashboard/runs": "Runs",
     "/dashboard/sources": "Sources",
@@ -164,19 +165,11 @@ def _current(request: Request, path: str) -> str | None:
 
 
 def _search(request: Request) -> Markup:
-    """Write the one box by which everything is found."""
+    """Write the one box by which everything is found, as a form: a push token belongs into no address."""
     hint = t("Event, key, owner, phone, token or tender")
-    asked = request.query_params.get("q", "")[:200] if request.url.path == SEARCH else ""
-    box = el("input", type="search", name="q", value=asked, placeholder=hint, aria_label=hint, maxlength=200)
-    return el(
-        "form",
-        box,
-        el("button", t("Search"), class_="plain"),
-        method="get",
-        action=SEARCH,
-        role="search",
-        class_="search",
-    )
+    asked = request.query_params.get("q", "")[:300] if request.url.path == SEARCH else ""
+    box = el("input", type="search", name="q", value=asked, placeholder=hint, aria_label=hint, maxlength=300)
+    return form(request, SEARCH, box, el("button", t("Search"), class_="plain"), class_="search", role="search")
 
 
 def _languages(request: Request) -> Markup:
@@ -227,11 +220,11 @@ def keep(request: Request, answer: Response, name: str, value: str, hours: int |
     answer.set_cookie(name, value, max_age=age, path="/", httponly=True, samesite="strict", secure=secure)
 
 
-def form(request: Request, action: str, *fields: Child, class_: str | None = None) -> Markup:
+def form(request: Request, action: str, *fields: Child, class_: str | None = None, role: str | None = None) -> Markup:
     """Write a form of a session: it carries the mark without which it is refused."""
     session: str = getattr(request.state, "session", "")
     mark = el("input", type="hidden", name="form", value=sessions.form_mark(session)) if session else None
-    return el("form", mark, fields, method="post", action=action, class_=class_)
+    return el("form", mark, fields, method="post", action=action, class_=class_, role=role)
 
 
 async def fields_of(request: Request) -> dict[str, str]:

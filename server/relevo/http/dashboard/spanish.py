@@ -467,4 +467,337 @@ SPANISH: dict[str, str] = {
     "{time} ago": "hace {time}",
     "in {time}": "en {time}",
     "{n} days": "{n} días",
+    # Events, deliveries, phones, owners, search
+    "(event {id}, archived)": "(evento {id}, archivado)",
+    "(no title)": "(sin título)",
+    "(nobody was told of it)": "(no se avisó a nadie)",
+    "After {time}: {became}.": "Tras {time}: {became}.",
+    "All is sent; {n} of {total} wait to be confirmed.": "Todo está enviado; {n} de {total} esperan confirmación.",
+    "An operator had dead letters of project {project} sent anew.": (
+        "Un operador reenvió las cartas muertas del proyecto {project}."
+    ),
+    "An operator released project {project}.": "Un operador liberó el proyecto {project}.",
+    "Announces again": "Vuelve a anunciar",
+    "Apple's or Google's service took it: the phone shows it as soon as it is on.": (
+        "El servicio de Apple o de Google la aceptó: el teléfono la muestra en cuanto esté encendido."
+    ),
+    "Asks for": "Pide",
+    "At most once": "A lo más una vez",
+    "Attempt {n} did not get through.": "El intento {n} no llegó.",
+    "Attempts": "Intentos",
+    "By status": "Por estado",
+    "Code of your own asked for a later time.": "Código propio pidió una hora posterior.",
+    "Code of your own raised an error, or did not return.": "Código propio produjo un error o no terminó.",
+    "Deliveries": "Entregas",
+    "Delivery": "Entrega",
+    "Delivery {id}": "Entrega {id}",
+    "Enqueued": "Encolado",
+    "Enqueued by the app, or by hand.": "Lo encoló la aplicación, o alguien a mano.",
+    "Enqueued: the source {source} had something new.": "Encolado: la fuente {source} traía algo nuevo.",
+    "Event id or key": "Número o clave del evento",
+    "Event {id}": "Evento {id}",
+    "Events": "Eventos",
+    "Explain": "Explicar",
+    "Filter": "Filtrar",
+    "For": "Para",
+    "History": "Historia",
+    "In the sandbox": "En el sandbox",
+    "In words": "En palabras",
+    "Installation": "Instalación",
+    "It came too late: its deadline had passed.": "Llegó tarde: su plazo había vencido.",
+    "It did not get through, for a reason that may pass; it is tried again.": (
+        "No llegó, por una razón que puede pasar; se vuelve a intentar."
+    ),
+    "It failed for good, and lies among the dead letters until somebody sends it anew.": (
+        "Falló definitivamente; queda entre las cartas muertas hasta que alguien la reenvíe."
+    ),
+    "It has not gone out yet.": "Aún no ha salido.",
+    "It is done: {n} of {total} were confirmed.": "Está terminado: {n} de {total} se confirmaron.",
+    "It is going out: {open} of {total} are still to be sent.": "Está saliendo: faltan por enviar {open} de {total}.",
+    "It is to be sent.": "Está por enviarse.",
+    "It may be sent once at most, and no answer was seen: nobody knows whether it arrived.": (
+        "Puede enviarse a lo más una vez y no se vio respuesta: nadie sabe si llegó."
+    ),
+    "It waits for its time,": "Espera su hora,",
+    "It waits for its turn in fan-out.": "Espera su turno en el reparto.",
+    "It waits until an operator releases the runaway brake.": "Espera a que un operador suelte el freno de emergencia.",
+    "It waits: fan-out is paused ({reason}).": "Espera: el reparto está en pausa ({reason}).",
+    "It waits:": "Espera:",
+    "It waits for its receipt, which is asked for": "Espera su recibo, que se pide",
+    "Its receipt is being asked for.": "Se está pidiendo su recibo.",
+    "Asking for receipts is paused ({reason}).": "La consulta de recibos está en pausa ({reason}).",
+    "Worker {worker} is sending it.": "El proceso {worker} la está enviando.",
+    "Now": "Ahora",
+    "It was cancelled.": "Fue cancelado.",
+    "It was ended; {n} of its pushes had been sent by then.": (
+        "Se terminó; para entonces se habían enviado {n} de sus notificaciones."
+    ),
+    "It was handled elsewhere.": "Se atendió en otra parte.",
+    "It was handled on another phone, or elsewhere.": "Se atendió en otro teléfono o en otra parte.",
+    "It went out to nobody: no phone was meant, or none may receive pushes.": (
+        "No salió para nadie: ningún teléfono correspondía, o ninguno puede recibir notificaciones."
+    ),
+    "It will get it.": "Lo recibirá.",
+    "Its deadline passed before it could be sent.": "Su plazo venció antes de que pudiera enviarse.",
+    "Its deadline passed.": "Su plazo venció.",
+    "Its deadline: what is not sent by then is not sent.": (
+        "Su plazo: lo que no se haya enviado entonces ya no se envía."
+    ),
+    "Its preference {preference} matches.": "Su preferencia {preference} coincide.",
+    "Its scheduled time came.": "Llegó su hora programada.",
+    "Key": "Clave",
+    "Last attempt": "Último intento",
+    "Made by fan-out: this phone is to get the event.": "Creada por el reparto: este teléfono debe recibir el evento.",
+    "Next attempt": "Próximo intento",
+    "No answer was seen yet.": "Aún no se ha visto respuesta.",
+    "No event fits.": "Ningún evento coincide.",
+    "No.": "No.",
+    "No: it was meant to, and did not.": "No: debía recibirlo, y no lo recibió.",
+    "Nobody knows.": "Nadie lo sabe.",
+    "None of this phone's preferences matches: {differs}.": "Ninguna preferencia de este teléfono coincide: {differs}.",
+    "None of those that were looked at is in this state.": "Ninguna de las que se miraron está en este estado.",
+    "Not yet.": "Todavía no.",
+    "Nothing fits. What is searched for must be written out, to the letter.": (
+        "Nada coincide. Lo que se busca debe escribirse completo, letra por letra."
+    ),
+    "Nothing was meant for it yet, or all of it was archived.": "Aún no hubo nada para él, o todo está archivado.",
+    "Nothing: it has no preference, and gets only what is for everyone, for it or for its owner.": (
+        "Nada: no tiene preferencias y recibe solo lo que es para todos, para él o para su dueño."
+    ),
+    "One can search for:": "Se puede buscar:",
+    "One of its pushes was tried {n} times.": "Una de sus notificaciones se intentó {n} veces.",
+    "Opted out of": "No quiere",
+    "Owner": "Dueño",
+    "Owners": "Dueños",
+    "Permission": "Permiso",
+    "Phone {id}": "Teléfono {id}",
+    "Phones of project {project} turned out to belong to another one.": (
+        "Unos teléfonos del proyecto {project} resultaron ser de otro."
+    ),
+    "Phones of several projects were in one request; they are sent apart now.": (
+        "Había teléfonos de varios proyectos en una petición; ahora se envían por separado."
+    ),
+    "Platform": "Plataforma",
+    "Project {project} met so many unregistered phones that no token was disabled any more.": (
+        "El proyecto {project} encontró tantos teléfonos dados de baja que dejó de desactivar tokens."
+    ),
+    "Pushes may not go to this phone.": "No se pueden enviar notificaciones a este teléfono.",
+    "Pushes may not go to this phone: {why}.": "No se pueden enviar notificaciones a este teléfono: {why}.",
+    "Registered": "Registrado",
+    "Relevo began to look who gets it (fan-out).": "Relevo empezó a ver quién lo recibe (reparto).",
+    "Request {id} went out {which}, from worker {worker}.": (
+        "La petición {id} salió {which}, desde el proceso {worker}."
+    ),
+    "Says": "Dice",
+    "Scheduled for this time; before it nothing happens.": "Programado para esta hora; antes no pasa nada.",
+    "Search: {asked}": "Búsqueda: {asked}",
+    "See what the phone got, in the sandbox": "Ver en el sandbox lo que recibió el teléfono",
+    "See what the phones got, in the sandbox": "Ver en el sandbox lo que recibieron los teléfonos",
+    "Several events fit; which one?": "Coinciden varios eventos; ¿cuál?",
+    "Show more": "Mostrar más",
+    "Tender": "Licitación",
+    "Tenders": "Licitaciones",
+    "The app is gone from this phone, or its push token is wrong: nothing is sent to that token.": (
+        "La aplicación ya no está en este teléfono, o su token no es válido: no se envía nada a ese token."
+    ),
+    "The app was removed from this phone, or may show nothing any more.": (
+        "La aplicación se quitó de este teléfono, o ya no puede mostrar nada."
+    ),
+    "The breaker of project {project} closed: sending went on.": (
+        "El cortacircuito del proyecto {project} se cerró: el envío siguió."
+    ),
+    "The breaker of project {project} opened: sending stopped but for probes.": (
+        "El cortacircuito del proyecto {project} se abrió: solo se enviaron pruebas."
+    ),
+    "The event had gone out before this phone could receive it.": (
+        "El evento ya había salido cuando este teléfono pudo recibirlo."
+    ),
+    "The event is for everyone.": "El evento es para todos.",
+    "The event is for its owner.": "El evento es para su dueño.",
+    "The event is for others: it names neither this phone nor its owner.": (
+        "El evento es para otros: no nombra a este teléfono ni a su dueño."
+    ),
+    "The event names this phone.": "El evento nombra a este teléfono.",
+    "The event was deleted.": "El evento se borró.",
+    "The event was ended before.": "El evento se había terminado antes.",
+    "The event was ended, or handled elsewhere, before this push was sent.": (
+        "El evento se terminó, o se atendió en otra parte, antes de enviar esta notificación."
+    ),
+    "The event was ended: {reason}.": "El evento se terminó: {reason}.",
+    "The event's deadline had passed.": "El plazo del evento había vencido.",
+    "The first push was handed to the push service.": (
+        "La primera notificación se entregó al servicio de notificaciones."
+    ),
+    "The last attempt so far.": "El último intento hasta ahora.",
+    "The last of its deliveries ended.": "Terminó la última de sus entregas.",
+    "The latest {n} were looked at.": "Se miraron los últimos {n}.",
+    "The message cannot be written as JSON.": "El mensaje no se puede escribir como JSON.",
+    "The message is too long: 4,096 bytes are the most.": "El mensaje es demasiado largo: 4.096 bytes es lo máximo.",
+    "The newest {n} phones are shown.": "Se muestran los {n} teléfonos más nuevos.",
+    "The phone got a new push token; it is sent to that one.": "El teléfono recibió un token nuevo; se envía a ese.",
+    "The process that sent it died before it saw the answer.": (
+        "El proceso que la enviaba murió antes de ver la respuesta."
+    ),
+    "The push credentials of this project are wrong: renew them at the push service.": (
+        "Las credenciales de este proyecto no son válidas: renuévelas en el servicio de notificaciones."
+    ),
+    "The push service asked project {project} to go slower.": (
+        "El servicio de notificaciones pidió al proyecto {project} ir más lento."
+    ),
+    "The push service asked us to go slower.": "El servicio de notificaciones pidió ir más lento.",
+    "The push service could not be reached; nothing was sent.": (
+        "No se pudo llegar al servicio de notificaciones; no se envió nada."
+    ),
+    "The push service did not accept our access token.": (
+        "El servicio de notificaciones no aceptó nuestro token de acceso."
+    ),
+    "The push service did not understand the message.": "El servicio de notificaciones no entendió el mensaje.",
+    "The push service had a problem of its own.": "El servicio de notificaciones tuvo un problema propio.",
+    "The push service said something that nobody knows yet.": (
+        "El servicio de notificaciones dijo algo que nadie conoce aún."
+    ),
+    "The push service took it and never said what became of it; most likely it arrived.": (
+        "El servicio de notificaciones la aceptó y nunca dijo qué fue de ella; lo más probable es que llegara."
+    ),
+    "The push service took it without a number to ask by.": (
+        "El servicio de notificaciones la aceptó sin dar un número con que consultar."
+    ),
+    "The push service took it, but the answer came late: ticket {ticket}.": (
+        "El servicio de notificaciones la aceptó, pero la respuesta llegó tarde: ticket {ticket}."
+    ),
+    "The push service took it: ticket {ticket}.": "El servicio de notificaciones la aceptó: ticket {ticket}.",
+    "The push service took it; what became of it there is asked for later.": (
+        "El servicio de notificaciones la aceptó; más tarde se pregunta qué fue de ella."
+    ),
+    "The receipt says that it did not arrive.": "El recibo dice que no llegó.",
+    "The receipt says: delivered.": "El recibo dice: entregada.",
+    "The request began, and its answer was not seen whole.": "La petición empezó y su respuesta no se vio completa.",
+    "The runaway brake held it.": "El freno de emergencia lo retuvo.",
+    "The runaway brake held its pushes: they were repeated too often.": (
+        "El freno de emergencia retuvo sus notificaciones: se repetían demasiado."
+    ),
+    "The runaway brake holds it until an operator releases it.": (
+        "El freno de emergencia lo retiene hasta que un operador lo suelte."
+    ),
+    "The runaway brake holds it: it was repeated too often.": (
+        "El freno de emergencia la retiene: se repitió demasiado."
+    ),
+    "The runaway brake let it go.": "El freno de emergencia lo soltó.",
+    "The runaway brake let project {project} go.": "El freno de emergencia soltó el proyecto {project}.",
+    "The runaway brake stopped project {project}.": "El freno de emergencia detuvo el proyecto {project}.",
+    "The source {source} found it.": "La fuente {source} la encontró.",
+    "The tender {code} was published by {whom}.": "{whom} publicó la licitación {code}.",
+    "The webhook leads to a private address.": "El webhook lleva a una dirección privada.",
+    "The webhook wants no more.": "El webhook no quiere más.",
+    "There are no deliveries.": "No hay entregas.",
+    "There are no events yet: `relevo enqueue` makes one.": "Aún no hay eventos: `relevo enqueue` crea uno.",
+    "There is no event with this id or key.": "No hay ningún evento con este número o clave.",
+    "There is no such event any more: it was archived or deleted.": "Ese evento ya no está: se archivó o se borró.",
+    "There is no such phone any more.": "Ese teléfono ya no está.",
+    "There is no webhook of this name.": "No hay ningún webhook con ese nombre.",
+    "This machine had no room for another request.": "Esta máquina no tenía lugar para otra petición.",
+    "This owner has no phone.": "Este dueño no tiene teléfonos.",
+    "This phone asks for something else now.": "Este teléfono pide ahora otra cosa.",
+    "This phone has no preference, and so asks for nothing.": (
+        "Este teléfono no tiene preferencias, así que no pide nada."
+    ),
+    "This phone opted out of the event's category, {category}.": (
+        "Este teléfono no quiere la categoría del evento, {category}."
+    ),
+    "This phone opted out of the event's category.": "Este teléfono no quiere la categoría del evento.",
+    "This phone was forgotten.": "Este teléfono se olvidó.",
+    "This phone was forgotten; its history alone is left.": "Este teléfono se olvidó; solo queda su historia.",
+    "This phone's push token does not look like one.": "El token de este teléfono no parece un token.",
+    "Ticket": "Ticket",
+    "Tokens of project {project} were disabled again where phones are gone.": (
+        "Se volvieron a desactivar tokens de teléfonos idos del proyecto {project}."
+    ),
+    "Too many pushes went to this phone within a short time.": (
+        "Fueron demasiadas notificaciones a este teléfono en poco tiempo."
+    ),
+    "Type and key": "Tipo y clave",
+    "What happened": "Qué pasó",
+    "What was still open of it was ended unsent.": "Lo que quedaba abierto se terminó sin enviar.",
+    "What went wrong": "Qué salió mal",
+    "When its turn came, this phone did not want it any more, or could not get it.": (
+        "Cuando llegó su turno, este teléfono ya no la quería o no podía recibirla."
+    ),
+    "Whoever held it before was lost, {times}.": "Quien la tenía antes se perdió, {times}.",
+    "Whoever tried to send it died, several times: something in it breaks the sender.": (
+        "Quien intentó enviarla murió, varias veces: algo en ella rompe el envío."
+    ),
+    "Why did I (not) get this?": "¿Por qué (no) recibí esto?",
+    "Yes, it was sent.": "Sí, se envió.",
+    "a push token: ExponentPushToken[…]; it is shown nowhere, and leads to its phone": (
+        "un token: ExponentPushToken[…]; no se muestra en ninguna parte y lleva a su teléfono"
+    ),
+    "a tender's code: 1234-56-LE26": "el código de una licitación: 1234-56-LE26",
+    "all {n}": "todas {n}",
+    "an event's id: 4711": "el número de un evento: 4711",
+    "an event's key, as the app gave it: order-17": "la clave de un evento, como la dio la aplicación: order-17",
+    "an installation's id: 5f0c9a52-…": "el número de una instalación: 5f0c9a52-…",
+    "an owner, as the app named them: user-7": "un dueño, como lo nombró la aplicación: user-7",
+    "another region": "otra región",
+    "another rubro": "otro rubro",
+    "another type of tender": "otro tipo de licitación",
+    "any": "cualquiera",
+    "because it is for everyone": "porque es para todos",
+    "because it names them": "porque los nombra",
+    "because their preferences match": "porque sus preferencias coinciden",
+    "because they belong to its owners": "porque son de sus dueños",
+    "being sent right now.": "se están enviando ahora.",
+    "due, and waiting for their turn.": "por enviar, esperando su turno.",
+    "everything": "todo",
+    "for now": "por ahora",
+    "from": "desde",
+    "held by the runaway brake until an operator releases it.": (
+        "las retiene el freno de emergencia hasta que un operador lo suelte."
+    ),
+    "it cannot receive pushes": "no puede recibir notificaciones",
+    "it has no push token": "no tiene token",
+    "it is switched off": "está apagada",
+    "it was not even begun": "ni siquiera empezó",
+    "it was unregistered, as at a log-out": "se dio de baja, como al cerrar sesión",
+    "none of its words is in the text": "ninguna de sus palabras está en el texto",
+    "other push": "notificación más",
+    "other pushes": "notificaciones más",
+    "other topics": "otros temas",
+    "phones of several projects were in it": "había en ella teléfonos de varios proyectos",
+    "phones whose preferences match": "los teléfonos cuyas preferencias coinciden",
+    "region": "región",
+    "rubro": "rubro",
+    "sending is paused ({reason}).": "el envío está en pausa ({reason}).",
+    "the amount is too large or unknown": "el monto es demasiado grande o no se conoce",
+    "the amount is too small or unknown": "el monto es demasiado pequeño o no se conoce",
+    "the answer was not seen whole": "la respuesta no se vio completa",
+    "the breaker is open ({reason}); the next try comes": (
+        "el cortacircuito está abierto ({reason}); la próxima prueba será"
+    ),
+    "the next attempt comes": "el próximo intento será",
+    "the phone does not permit notifications": "el teléfono no permite notificaciones",
+    "the phone was not asked yet whether it permits notifications": (
+        "aún no se preguntó al teléfono si permite notificaciones"
+    ),
+    "the push service answered": "el servicio de notificaciones respondió",
+    "the push service asked for a rest; it ends": "el servicio de notificaciones pidió un descanso; termina",
+    "the push service asked us to go slower": "el servicio de notificaciones pidió ir más lento",
+    "the push service did not accept our credentials": "el servicio de notificaciones no aceptó nuestras credenciales",
+    "the push service refused one of its messages": "el servicio de notificaciones rechazó uno de sus mensajes",
+    "the push service wanted fewer at once": "el servicio de notificaciones quería menos de una vez",
+    "there was no connection": "no hubo conexión",
+    "topics": "temas",
+    "type of tender": "tipo de licitación",
+    "up to": "hasta",
+    "urgent: it overtakes the others": "urgente: adelanta a las demás",
+    "version {n}": "versión {n}",
+    "with one of the words": "con una de las palabras",
+    "with this push and {others}": "con esta notificación y {others}",
+    "with {n} of its pushes": "con {n} de sus notificaciones",
+    "yes: rather not at all than twice": "sí: mejor ninguna vez que dos",
+    "{deliveries} of project {project}:": "{deliveries} del proyecto {project}:",
+    "{deliveries} wait for the push service to say what became of them.": (
+        "{deliveries}: falta que el servicio de notificaciones diga qué fue de ellas."
+    ),
+    "{phones} get it, {because}: {made}.": "Lo reciben {phones}, {because}: {made}.",
+    "{phones} that it names": "{phones} que nombra",
 }

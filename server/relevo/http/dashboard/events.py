@@ -1,0 +1,383 @@
+"""Events: the latest of them, and the saga of each, from where it came from to what it waits for now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request
+from starlette.responses import Response
+
+from relevo import sagas
+from relevo.app import sandbox_address
+from relevo.http.dashboard import reasons
+from relevo.http.dashboard.html import Child, Markup, el, outside, text
+from relevo.http.dashboard.language import t
+from relevo.http.dashboard.lists import address, box, choice, facts, filters, part
+from relevo.http.dashboard.page import Page, desk_of, show, table
+from relevo.http.dashboard.parts import (
+    Moment,
+    chips,
+    clipped,
+    delivery_link,
+    event_link,
+    following,
+    owner_link,
+    phone_link,
+    short,
+    timeline,
+)
+from relevo.http.dashboard.states import DELIVERY_STATUSES, EVENT_STATES, state
+from relevo.http.dashboard.words import ago, count, duration, instant, number
+from relevo.http.problems import not_found
+from relevo.sagas import Deliveries, Events, Saga
+
+router = APIRouter(route_class=Page, include_in_schema=False)
+HOME = "/dashboard/events"
+_MOST_IDS = 2**63 - 1
+_OVER = ("ok", "unconfirmed", "invalid", "failed", "expired", "skipped", "cancelled", "unknown")
+
+
+@router.get(HOME)
+async def latest(
+    request: Request,
+    event_type: Annotated[str, Query(alias="type", max_length=100)] = "",
+    status: Annotated[str, Query(max_length=20)] = "",
+    project: Annotated[str, Query(max_length=200)] = "",
+    before: Annotated[int | None, Query(ge=1, le=_MOST_IDS)] = None,
+) -> Response:
+    """Show the latest events, of one kind if asked."""
+    chosen = {"type": event_type, "status": status if status in EVENT_STATES else "", "project": project}
+    found = await desk_of(request).ask(
+        sagas.events,
+        event_type=event_type or None,
+        state=chosen["status"] or None,
+        project=project or None,
+        before=before,
+    )
+    body = el("section", el("h1", t("Events")), _filters(chosen), _list(found, chosen), class_="card")
+    return show(request, t("Events"), body, live=before is None)
+
+
+def _filters(chosen: dict[str, str]) -> Markup:
+    """Write the form by which events are chosen."""
+    kinds = {"": t("any"), **{each: t(each) for each in EVENT_STATES}}
+    return filters(
+        HOME,
+        box("type", t("Type"), chosen["type"], maxlength=100),
+        choice("status", t("State"), kinds, chosen["status"]),
+        box("project", t("Project"), chosen["project"]),
+    )
+
+
+def _list(found: Events, chosen: dict[str, str]) -> list[Markup]:
+    rows: list[list[Child]] = [
+        [
+            event_link(row["id"], clipped(row["title"], 90) or t("(no title)")),
+            [el("div", clipped(row["event_type"], 60)), el("div", clipped(row["event_key"], 60), class_="faint")],
+            state(row["state"]),
+            _progress(row["deliveries"]),
+            instant(row["created_at"]),
+        ]
+        for row in found.rows
+    ]
+    heads = [t("Event"), t("Type and key"), t("State"), t("Deliveries"), t("Enqueued")]
+    empty = t("No event fits.") if any(chosen.values()) else t("There are no events yet: `relevo enqueue` makes one.")
+    said = t("The latest {n} were looked at.", n=number(found.looked_at)) if any(chosen.values()) and found.next else ""
+    told = table(heads, rows, empty=empty, label=t("Events"))
+    more = following(HOME, **chosen, before=found.next) if found.next else text("")
+    return [told, el("p", said, class_="faint") if said else text(""), more]
+
+
+def _progress(deliveries: dict[str, Any]) -> Child:
+    """Write how many deliveries are in each status, the most telling ones first."""
+    told = [(each, int(deliveries[each])) for each in DELIVERY_STATUSES if int(deliveries.get(each, 0)) > 0]
+    return [[state(name), f" {number(value)} "] for name, value in told] or t("none")
+
+
+@router.get("/dashboard/events/{event_id}")
+async def saga(
+    request: Request,
+    event_id: Annotated[int, Path(ge=0, le=_MOST_IDS)],
+    status: Annotated[str, Query(max_length=20)] = "",
+    after: Annotated[str | None, Query(max_length=40)] = None,
+) -> Response:
+    """Show what happened to one event."""
+    chosen = status if status in DELIVERY_STATUSES else ""
+    seen = await desk_of(request).ask(sagas.saga, event_id)
+    if seen is None:
+        archived = next(iter(await desk_of(request).ask(sagas.find_events, str(event_id))), None)
+        raise not_found(f"event {event_id}" + (", it was archived" if archived else ""))
+    listed = await desk_of(request).ask(sagas.event_deliveries, seen.event, status=chosen or None, after=after)
+    sandbox = sandbox_address(request.app.state.relevo.settings)
+    title = clipped(seen.event["title"], 160) or t("Event {id}", id=event_id)
+    body = [
+        _head(seen, title),
+        part(t("What happened"), timeline([*moments(seen)], label=t("What happened")), _phones(sandbox)),
+        _errors(seen),
+        part(t("Deliveries"), _statuses(seen, chosen), _deliveries(seen, listed, chosen), id_="deliveries"),
+    ]
+    return show(request, title, body, live=after is None)
+
+
+def _phones(sandbox: str | None) -> Markup | None:
+    if sandbox is None:
+        return None
+    return el("p", outside(sandbox, t("See what the phones got, in the sandbox")))
+
+
+def _head(seen: Saga, title: str) -> Markup:
+    event = seen.event
+    told = facts(
+        (t("Says"), clipped(event["body"], 600)),
+        (t("Event"), f"{event['id']}"),
+        (t("Type"), event["event_type"]),
+        (t("Key"), event["event_key"]),
+        (t("For"), _audience(seen)),
+        (t("Category"), event["category"]),
+        (t("Tender"), clipped(event["nombre"], 300) if event["external_id"] else None),
+        (t("Lane"), t("urgent: it overtakes the others") if event["lane"] == "urgent" else None),
+        (t("At most once"), t("yes: rather not at all than twice") if event["at_most_once"] else None),
+        (t("Announces again"), event_link(event["former_event_id"]) if event["former_event_id"] else None),
+    )
+    return el("section", el("h1", title, " ", state(event["state"])), el("p", summary(seen)), told, class_="card")
+
+
+def summary(seen: Saga) -> str:
+    """Say in a sentence how an event stands."""
+    counts = seen.counts
+    arrived, sent = counts.get("ok", 0), counts.get("sent", 0)
+    if seen.event["state"] in ("cancelled", "completed"):
+        return t("It was ended; {n} of its pushes had been sent by then.", n=number(arrived + sent))
+    if seen.event["state"] == "held":
+        return t("The runaway brake holds it until an operator releases it.")
+    if seen.event["state"] in ("waiting", "fanning"):
+        return t("It has not gone out yet.")
+    return _sent_so_far(counts)
+
+
+def _sent_so_far(counts: dict[str, int]) -> str:
+    still = counts.get("pending", 0) + counts.get("retryable", 0)
+    total = number(sum(counts.values()))
+    if not counts:
+        return t("It went out to nobody: no phone was meant, or none may receive pushes.")
+    if still:
+        return t("It is going out: {open} of {total} are still to be sent.", open=number(still), total=total)
+    if sent := counts.get("sent", 0):
+        return t("All is sent; {n} of {total} wait to be confirmed.", n=number(sent), total=total)
+    return t("It is done: {n} of {total} were confirmed.", n=number(counts.get("ok", 0)), total=total)
+
+
+def _audience(seen: Saga) -> Child:
+    event = seen.event
+    if event["owners"]:
+        return [[owner_link(each), " "] for each in event["owners"]]
+    if event["audience"] == "installations":
+        return t("{phones} that it names", phones=count(event["named"], "phone"))
+    if event["audience"] == "matching":
+        topics = ", ".join(event["match_topics"] or ())
+        return t("phones whose preferences match") + (f": {clipped(topics, 200)}" if topics else "")
+    return t("everyone")
+
+
+def moments(seen: Saga) -> Iterator[Moment]:
+    """Tell what happened to an event, and what is to come."""
+    yield from _beginning(seen)
+    yield from _sending(seen)
+    yield from _end(seen)
+    yield from (Moment(None, each, kind="now") for each in waits(seen))
+
+
+def _beginning(seen: Saga) -> Iterator[Moment]:
+    event, now = seen.event, seen.event["now"]
+    if event["external_id"]:
+        by = {"code": clipped(event["external_id"]), "whom": clipped(event["organismo"]) or "—"}
+        yield Moment(event["publicada_at"], t("The tender {code} was published by {whom}.", **by))
+        yield Moment(event["first_seen_at"], t("The source {source} found it.", source=clipped(event["source"])))
+    by_source = t("Enqueued: the source {source} had something new.", source=clipped(event["source"]))
+    yield Moment(event["created_at"], by_source if event["source"] else t("Enqueued by the app, or by hand."))
+    if event["scheduled_at"] > event["created_at"]:
+        late = event["scheduled_at"] > now
+        told = t("Scheduled for this time; before it nothing happens.") if late else t("Its scheduled time came.")
+        yield Moment(event["scheduled_at"], told, kind="later" if late else "")
+    yield from _held(event)
+    if event["fanout_started_at"]:
+        yield Moment(event["fanout_started_at"], t("Relevo began to look who gets it (fan-out)."))
+    if event["fanout_finished_at"]:
+        yield Moment(event["fanout_finished_at"], _fanned(seen), _ended_by_fanout(event))
+
+
+def _held(event: dict[str, Any]) -> Iterator[Moment]:
+    if event["held_at"]:
+        yield Moment(event["held_at"], t("The runaway brake held it."), event["held_reason"], "warn")
+    if event["released_at"] and event["released_at"] != event["ended_at"]:
+        yield Moment(event["released_at"], t("The runaway brake let it go."))
+    if event["repeats_held_at"]:
+        told = t("The runaway brake held its pushes: they were repeated too often.")
+        yield Moment(event["repeats_held_at"], told, event["repeats_reason"], "warn")
+
+
+def _fanned(seen: Saga) -> str:
+    event = seen.event
+    matched = t(reasons.MATCHED["owners" if event["owners"] else event["audience"]])
+    made = count(event["deliveries_created"], "delivery", "deliveries")
+    return t(
+        "{phones} get it, {because}: {made}.",
+        phones=count(event["targets_selected"], "phone"),
+        because=matched,
+        made=made,
+    )
+
+
+def _ended_by_fanout(event: dict[str, Any]) -> str | None:
+    return event["end_reason"] if event["ended_at"] is None else None
+
+
+def _sending(seen: Saga) -> Iterator[Moment]:
+    event, sample = seen.event, seen.sample
+    if event["first_sent_at"]:
+        yield Moment(event["first_sent_at"], t("The first push was handed to the push service."))
+    for row in seen.requests:
+        yield request_moment(row, t("with {n} of its pushes", n=number(row["of_event"])))
+    for row in seen.incidents:
+        project, _, detail = (row["detail"] or "").partition(": ")
+        what: str = row["what"]
+        told = t(reasons.INCIDENTS.get(what, what), project=clipped(project))
+        yield Moment(row["at"], told, detail, "warn")
+    whole = sample["looked_at"] >= event["deliveries_created"]
+    if whole and sample["last_attempt_at"] and sample["most_attempts"] > 1:
+        times = t("One of its pushes was tried {n} times.", n=number(sample["most_attempts"]))
+        yield Moment(sample["last_attempt_at"], t("The last attempt so far."), times)
+    if whole and sample["last_completed_at"] and not _open(seen):
+        yield Moment(sample["last_completed_at"], t("The last of its deliveries ended."), kind="good")
+
+
+def request_moment(row: dict[str, Any], which: str) -> Moment:
+    """Tell of one request to the push service, and what became of it."""
+    names = {"id": short(row["id"]), "which": which, "worker": clipped(row["worker_id"], 60)}
+    told = t("Request {id} went out {which}, from worker {worker}.", **names)
+    if row["answered_at"] is None:
+        return Moment(row["journalled_at"], told, t("No answer was seen yet."), "warn")
+    outcome = row["outcome"] or "answered"
+    became = t(reasons.REPLIES.get(outcome, outcome))
+    after = duration((row["answered_at"] - row["journalled_at"]).total_seconds())
+    detail = t("After {time}: {became}.", time=after, became=clipped(became))
+    return Moment(row["journalled_at"], told, detail, "" if outcome == "answered" else "warn")
+
+
+def _open(seen: Saga) -> bool:
+    return any(value > 0 for name, value in seen.counts.items() if name not in _OVER)
+
+
+def _end(seen: Saga) -> Iterator[Moment]:
+    event, now = seen.event, seen.event["now"]
+    if event["ended_at"]:
+        told = t("It was cancelled.") if event["state"] == "cancelled" else t("It was handled elsewhere.")
+        yield Moment(event["ended_at"], told, event["end_reason"], "bad" if event["state"] == "cancelled" else "")
+    if event["swept_at"]:
+        yield Moment(event["swept_at"], t("What was still open of it was ended unsent."))
+    if event["deadline_at"]:
+        late = event["deadline_at"] > now
+        told = t("Its deadline: what is not sent by then is not sent.") if late else t("Its deadline passed.")
+        yield Moment(event["deadline_at"], told, kind="later" if late else "")
+
+
+def waits(seen: Saga) -> Iterator[Child]:
+    """Say what an event waits for now."""
+    event = seen.event
+    if event["state"] in ("waiting", "fanning"):
+        yield _before_fanout(seen)
+    elif event["state"] == "held":
+        yield t("It waits until an operator releases the runaway brake.")
+    for row in seen.waits:
+        names = {"deliveries": count(row["deliveries"], "delivery", "deliveries"), "project": clipped(row["project"])}
+        yield [
+            t("{deliveries} of project {project}:", **names),
+            " ",
+            waits_for(row, seen.paused.get("dispatch"), event["now"]),
+        ]
+    if sent := seen.counts.get("sent", 0):
+        told = count(sent, "delivery", "deliveries")
+        yield t("{deliveries} wait for the push service to say what became of them.", deliveries=told)
+
+
+def _before_fanout(seen: Saga) -> Child:
+    event = seen.event
+    if event["scheduled_at"] > event["now"]:
+        return [t("It waits for its time,"), " ", ago(event["scheduled_at"], event["now"]), "."]
+    if "fanout" in seen.paused:
+        return t("It waits: fan-out is paused ({reason}).", reason=clipped(seen.paused["fanout"]))
+    return t("It waits for its turn in fan-out.")
+
+
+def waits_for(row: dict[str, Any], paused: str | None, now: datetime) -> Child:
+    """Say what open deliveries of a project wait for."""
+    if row["repeats_held"]:
+        return t("held by the runaway brake until an operator releases it.")
+    if paused:
+        return t("sending is paused ({reason}).", reason=clipped(paused))
+    if row["breaker"] not in (None, "closed"):
+        told = t("the breaker is open ({reason}); the next try comes", reason=clipped(row["breaker_reason"]))
+        return [told, " ", ago(row["probe_at"], now), "."]
+    if row["rest_until"] is not None and row["rest_until"] > now:
+        return [t("the push service asked for a rest; it ends"), " ", ago(row["rest_until"], now), "."]
+    due = row["next_attempt_at"]
+    if due is not None and due > now:
+        return [t("the next attempt comes"), " ", ago(due, now), "."]
+    return t("being sent right now.") if row["claimed"] else t("due, and waiting for their turn.")
+
+
+def _errors(seen: Saga) -> Markup | None:
+    if not seen.errors:
+        return None
+    rows: list[list[Child]] = [
+        [
+            number(row["deliveries"]),
+            state(row["status"]),
+            [
+                el("div", clipped(reasons.in_words(row["last_error_code"]))),
+                el("div", f"{clipped(row['last_error_code'], 60)}: {clipped(row['example'], 300)}", class_="faint"),
+            ],
+            ago(row["next_attempt_at"], seen.event["now"]) if row["next_attempt_at"] else "—",
+        ]
+        for row in seen.errors
+    ]
+    heads = [t("Deliveries"), t("State"), t("What went wrong"), t("Next attempt")]
+    return part(t("What went wrong"), table(heads, rows, empty="", label=t("What went wrong")))
+
+
+def _statuses(seen: Saga, chosen: str) -> Markup:
+    path = f"{HOME}/{seen.event['id']}"
+    told: list[tuple[Child, str, bool]] = [
+        (t("all {n}", n=number(sum(seen.counts.values()))), f"{path}#deliveries", not chosen)
+    ]
+    told += [
+        (f"{t(name)} {number(seen.counts.get(name, 0))}", address(path, status=name) + "#deliveries", chosen == name)
+        for name in DELIVERY_STATUSES
+        if seen.counts.get(name, 0) > 0 or chosen == name
+    ]
+    return chips(told, label=t("By status"))
+
+
+def _deliveries(seen: Saga, listed: Deliveries, chosen: str) -> list[Markup | None]:
+    now = seen.event["now"]
+    rows: list[list[Child]] = [
+        [
+            delivery_link(row["id"]),
+            phone_link(row["installation_id"]),
+            state(row["status"]),
+            number(row["attempt_count"]),
+            ago(row["last_attempt_at"], now) if row["last_attempt_at"] else "—",
+            clipped(reasons.briefly(row["status"], row["last_error_code"])),
+        ]
+        for row in listed.rows
+    ]
+    heads = [t("Delivery"), t("Phone"), t("State"), t("Attempts"), t("Last attempt"), t("In words")]
+    none = t("None of those that were looked at is in this state.") if chosen else t("There are no deliveries.")
+    more = following(f"{HOME}/{seen.event['id']}", status=chosen, after=listed.next) if listed.next else None
+    return [
+        el("p", reasons.meaning(chosen), class_="faint") if chosen else None,
+        table(heads, rows, empty=none, label=t("Deliveries")),
+        more,
+    ]

@@ -1,0 +1,125 @@
+"""One delivery: one push to one phone, why it was made, each attempt, and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+from starlette.responses import Response
+
+from relevo import sagas
+from relevo.app import sandbox_address
+from relevo.http.dashboard import reasons
+from relevo.http.dashboard.events import request_moment, waits_for
+from relevo.http.dashboard.html import Child, Markup, el, outside
+from relevo.http.dashboard.language import t
+from relevo.http.dashboard.lists import address, facts, part
+from relevo.http.dashboard.page import Page, desk_of, show
+from relevo.http.dashboard.parts import Moment, clipped, event_link, phone_link, phone_path, timeline
+from relevo.http.dashboard.states import KINDS, state
+from relevo.http.dashboard.words import ago, count, number
+from relevo.http.problems import not_found
+from relevo.sagas import Push
+
+router = APIRouter(route_class=Page, include_in_schema=False)
+_MOST_IDS = 2**63 - 1
+
+
+@router.get("/dashboard/deliveries/{delivery_id}")
+async def delivery(request: Request, delivery_id: Annotated[int, Path(ge=0, le=_MOST_IDS)]) -> Response:
+    """Show one delivery."""
+    seen = await desk_of(request).ask(sagas.push, delivery_id)
+    if seen is None:
+        raise not_found(f"delivery {delivery_id}")
+    sandbox = sandbox_address(request.app.state.relevo.settings)
+    title = t("Delivery {id}", id=delivery_id)
+    body = [_head(seen, title, sandbox), part(t("What happened"), timeline([*moments(seen)], label=t("What happened")))]
+    return show(request, title, body)
+
+
+def _head(seen: Push, title: str, sandbox: str | None) -> Markup:
+    row = seen.delivery
+    got = (
+        outside(sandbox, t("See what the phone got, in the sandbox")) if sandbox and row["provider"] == "expo" else None
+    )
+    told = facts(
+        (t("Event"), event_link(row["event_id"], clipped(seen.title, 160) or None)),
+        (t("Phone"), phone_link(row["installation_id"], str(row["installation_id"]))),
+        (t("Why"), _why(seen)),
+        (t("Project"), row["project"]),
+        (t("Attempts"), number(row["attempt_count"])),
+        (t("Error"), clipped(row["last_error_code"])),
+        (t("Ticket"), el("code", row["provider_ticket_id"]) if row["provider_ticket_id"] else None),
+        (t("In the sandbox"), got),
+    )
+    return el(
+        "section",
+        el("h1", title, " ", state(row["status"])),
+        el("p", reasons.meaning(row["status"])),
+        told,
+        class_="card",
+    )
+
+
+def _why(seen: Push) -> Child:
+    row = seen.delivery
+    again = address(phone_path(row["installation_id"]), event=row["event_id"]) + "#why"
+    return [clipped(reasons.rule(seen.why), 400), " ", el("a", t("Explain"), href=again)]
+
+
+def moments(seen: Push) -> Iterator[Moment]:
+    """Tell what happened to a delivery, and what is to come."""
+    row = seen.delivery
+    yield Moment(row["created_at"], t("Made by fan-out: this phone is to get the event."))
+    for each in seen.requests:
+        others = count(each["pushes"] - 1, "other push", "other pushes")
+        yield request_moment(each, t("with this push and {others}", others=others))
+    for each in seen.late_tickets:
+        told = t(
+            "The push service took it, but the answer came late: ticket {ticket}.", ticket=clipped(each["ticket_id"])
+        )
+        yield Moment(each["recorded_at"], told)
+    yield from _answer(row)
+    if seen.wait is not None:
+        yield Moment(None, _waits(seen, seen.wait), kind="now")
+
+
+def _answer(row: dict[str, Any]) -> Iterator[Moment]:
+    status, kind = row["status"], KINDS.get(row["status"], "")
+    error = " ".join(filter(None, (reasons.in_words(row["last_error_code"]), _raw(row))))
+    if row["last_attempt_at"] and row["provider_ticket_id"]:
+        ticket = t("The push service took it: ticket {ticket}.", ticket=clipped(row["provider_ticket_id"]))
+        yield Moment(row["last_attempt_at"], ticket)
+    elif row["last_attempt_at"]:
+        yield Moment(
+            row["last_attempt_at"], t("Attempt {n} did not get through.", n=number(row["attempt_count"])), error, "warn"
+        )
+    if row["lapse_count"]:
+        told = t("Whoever held it before was lost, {times}.", times=count(row["lapse_count"], "time"))
+        yield Moment(row["updated_at"], told, kind="warn")
+    if row["completed_at"]:
+        receipt = t("The receipt says: delivered.") if status == "ok" else reasons.meaning(status)
+        yield Moment(row["completed_at"], [state(status), " ", receipt], error if status != "ok" else None, kind)
+    elif row["provider_receipt_id"] and error:
+        yield Moment(row["updated_at"], t("The receipt says that it did not arrive."), error, "warn")
+
+
+def _raw(row: dict[str, Any]) -> str:
+    """Write an error as it was said, behind its words."""
+    said = ": ".join(filter(None, (row["last_error_code"], row["last_error_message"])))
+    return f"({clipped(said, 500)})" if said else ""
+
+
+def _waits(seen: Push, wait: dict[str, Any]) -> Child:
+    now = seen.delivery["now"]
+    if seen.delivery["status"] == "sent":
+        if wait["receipts_paused"]:
+            return t("Asking for receipts is paused ({reason}).", reason=clipped(wait["receipts_paused"]))
+        if wait["receipt_at"] is None:
+            return t("Its receipt is being asked for.")
+        return [t("It waits for its receipt, which is asked for"), " ", ago(wait["receipt_at"], now), "."]
+    if wait["worker_id"] is not None:
+        return t("Worker {worker} is sending it.", worker=clipped(wait["worker_id"]))
+    row = {**wait, "next_attempt_at": wait["due_at"], "claimed": False}
+    return [t("It waits:"), " ", waits_for(row, wait["paused_reason"], now)]

@@ -1,0 +1,189 @@
+"""Why things are as they are, in words that somebody understands who knows nothing of queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from relevo.door import Explanation
+from relevo.http.dashboard.language import noted, t
+
+MEANINGS = {
+    "pending": noted("It is to be sent."),
+    "retryable": noted("It did not get through, for a reason that may pass; it is tried again."),
+    "sent": noted("The push service took it; what became of it there is asked for later."),
+    "ok": noted("Apple's or Google's service took it: the phone shows it as soon as it is on."),
+    "unconfirmed": noted("The push service took it and never said what became of it; most likely it arrived."),
+    "invalid": noted("The app is gone from this phone, or its push token is wrong: nothing is sent to that token."),
+    "failed": noted("It failed for good, and lies among the dead letters until somebody sends it anew."),
+    "expired": noted("Its deadline passed before it could be sent."),
+    "skipped": noted("When its turn came, this phone did not want it any more, or could not get it."),
+    "cancelled": noted("The event was ended, or handled elsewhere, before this push was sent."),
+    "unknown": noted("It may be sent once at most, and no answer was seen: nobody knows whether it arrived."),
+}
+"""What each status of a delivery means."""
+
+_PROJECTS_FAULT = noted("The push credentials of this project are wrong: renew them at the push service.")
+_HALF_SEEN = noted("The request began, and its answer was not seen whole.")
+_OWN_CODE = noted("Code of your own raised an error, or did not return.")
+_NOT_REACHED = noted("The push service could not be reached; nothing was sent.")
+ERRORS = {
+    "DeviceNotRegistered": noted("The app was removed from this phone, or may show nothing any more."),
+    "MessageTooBig": noted("The message is too long: 4,096 bytes are the most."),
+    "MessageRateExceeded": noted("Too many pushes went to this phone within a short time."),
+    "MismatchSenderId": _PROJECTS_FAULT,
+    "InvalidCredentials": _PROJECTS_FAULT,
+    "InvalidProviderToken": _PROJECTS_FAULT,
+    "UNAUTHORIZED": noted("The push service did not accept our access token."),
+    "ExpoError": noted("The push service had a problem of its own."),
+    "DeveloperError": noted("The push service did not understand the message."),
+    "TOO_MANY_REQUESTS": noted("The push service asked us to go slower."),
+    "PUSH_TOO_MANY_EXPERIENCE_IDS": noted("Phones of several projects were in one request; they are sent apart now."),
+    "Unknown": noted("The push service said something that nobody knows yet."),
+    "MalformedToken": noted("This phone's push token does not look like one."),
+    "MalformedMessage": noted("The message cannot be written as JSON."),
+    "NoConnection": _NOT_REACHED,
+    "ConnectTimeout": _NOT_REACHED,
+    "ReadTimeout": _HALF_SEEN,
+    "ConnectionBroken": _HALF_SEEN,
+    "MismatchedTickets": _HALF_SEEN,
+    "request_hung": _HALF_SEEN,
+    "request_failed": _HALF_SEEN,
+    "provider_failed": _HALF_SEEN,
+    "answer_not_seen": noted("The process that sent it died before it saw the answer."),
+    "TicketWithoutId": noted("The push service took it without a number to ask by."),
+    "poison": noted("Whoever tried to send it died, several times: something in it breaks the sender."),
+    "composer_failed": _OWN_CODE,
+    "composer_hung": _OWN_CODE,
+    "middleware_failed": _OWN_CODE,
+    "middleware_hung": _OWN_CODE,
+    "rescheduled": noted("Code of your own asked for a later time."),
+    "no_thread": noted("This machine had no room for another request."),
+    "event_gone": noted("The event was deleted."),
+    "event_ended": noted("The event was ended before."),
+    "handled_elsewhere": noted("It was handled on another phone, or elsewhere."),
+    "deadline_passed": noted("It came too late: its deadline had passed."),
+    "installation_gone": noted("This phone was forgotten."),
+    "not_allowed": noted("Pushes may not go to this phone."),
+    "opted_out": noted("This phone opted out of the event's category."),
+    "preference_changed": noted("This phone asks for something else now."),
+    "token_changed": noted("The phone got a new push token; it is sent to that one."),
+    "repeats_held": noted("The runaway brake holds it: it was repeated too often."),
+    "UnknownAddress": noted("There is no webhook of this name."),
+    "RefusedAddress": noted("The webhook leads to a private address."),
+    "HTTP_410": noted("The webhook wants no more."),
+}
+"""What each error code of a delivery means."""
+
+REPLIES = {
+    "answered": noted("the push service answered"),
+    "held_back": noted("it was not even begun"),
+    "not_sent": noted("there was no connection"),
+    "unclear": noted("the answer was not seen whole"),
+    "throttled": noted("the push service asked us to go slower"),
+    "unauthorised": noted("the push service did not accept our credentials"),
+    "too_many": noted("the push service wanted fewer at once"),
+    "mixed_projects": noted("phones of several projects were in it"),
+    "rejected": noted("the push service refused one of its messages"),
+}
+"""What became of a whole request."""
+
+INCIDENTS = {
+    "breaker_opened": noted("The breaker of project {project} opened: sending stopped but for probes."),
+    "breaker_closed": noted("The breaker of project {project} closed: sending went on."),
+    "rate_halved": noted("The push service asked project {project} to go slower."),
+    "pruning_stopped": noted("Project {project} met so many unregistered phones that no token was disabled any more."),
+    "pruning_resumed": noted("Tokens of project {project} were disabled again where phones are gone."),
+    "runaway_stopped": noted("The runaway brake stopped project {project}."),
+    "runaway_released": noted("The runaway brake let project {project} go."),
+    "tokens_moved": noted("Phones of project {project} turned out to belong to another one."),
+    "released": noted("An operator released project {project}."),
+    "redriven": noted("An operator had dead letters of project {project} sent anew."),
+}
+"""What may happen to a project while an event is sent."""
+
+RULES = {
+    "event_gone": noted("There is no such event any more: it was archived or deleted."),
+    "installation_gone": noted("There is no such phone any more."),
+    "not_named": noted("The event is for others: it names neither this phone nor its owner."),
+    "not_allowed": noted("Pushes may not go to this phone: {why}."),
+    "opted_out": noted("This phone opted out of the event's category, {category}."),
+    "no_preference": noted("This phone has no preference, and so asks for nothing."),
+    "preference_differs": noted("None of this phone's preferences matches: {differs}."),
+    "handled_elsewhere": noted("It was handled on another phone, or elsewhere."),
+    "event_ended": noted("The event was ended: {reason}."),
+    "deadline_passed": noted("The event's deadline had passed."),
+    "came_later": noted("The event had gone out before this phone could receive it."),
+    "preference": noted("Its preference {preference} matches."),
+    "everyone": noted("The event is for everyone."),
+    "named": noted("The event names this phone."),
+    "owner": noted("The event is for its owner."),
+}
+"""The rules by which a phone gets an event, or not."""
+
+DIMENSIONS = {
+    "disabled": noted("it is switched off"),
+    "topics": noted("other topics"),
+    "rubro_prefix": noted("another rubro"),
+    "tipo": noted("another type of tender"),
+    "region": noted("another region"),
+    "monto_min": noted("the amount is too small or unknown"),
+    "monto_max": noted("the amount is too large or unknown"),
+    "keywords": noted("none of its words is in the text"),
+}
+"""In what a preference may differ from an event."""
+
+NOT_ALLOWED = {
+    "unregistered": noted("it was unregistered, as at a log-out"),
+    "permission denied": noted("the phone does not permit notifications"),
+    "permission undetermined": noted("the phone was not asked yet whether it permits notifications"),
+    "no token": noted("it has no push token"),
+    "not push capable": noted("it cannot receive pushes"),
+}
+"""Why pushes may not go to a phone; anything else is what the push service said."""
+
+MATCHED = {
+    "everyone": noted("because it is for everyone"),
+    "installations": noted("because it names them"),
+    "owners": noted("because they belong to its owners"),
+    "matching": noted("because their preferences match"),
+}
+"""Why phones get an event, by its audience."""
+
+
+def in_words(code: str | None) -> str:
+    """Say what an error code means; one that is not ours stands for itself."""
+    return t(ERRORS.get(code or "", code or ""))
+
+
+def meaning(status: str) -> str:
+    """Say what a delivery's status means."""
+    return t(MEANINGS.get(status, status))
+
+
+def briefly(status: str, code: str | None) -> str:
+    """Say in a list what is worth saying of a delivery: nothing where all is as it should be."""
+    if status in ("ok", "sent", "pending"):
+        return "" if status != "pending" or not code else in_words(code)
+    return in_words(code) or meaning(status)
+
+
+def not_allowed(why: str | None) -> str:
+    """Say why pushes may not go to a phone."""
+    return t(NOT_ALLOWED[why]) if why in NOT_ALLOWED else in_words(why)
+
+
+def rule(told: Explanation, *, why_not: str | None = None, event: Mapping[str, Any] | None = None) -> str:
+    """Say by which rule a phone gets an event, or not."""
+    event = event or {}
+    differs = ", ".join(
+        f"{each['name']}: {t(DIMENSIONS.get(each['differs_in'], each['differs_in']))}"
+        for each in told.raw.get("differing_preferences") or ()
+    )
+    ended = ": ".join(filter(None, (t(event.get("state") or ""), event.get("end_reason")))).removesuffix(".")
+    said = RULES.get(told.rule)
+    if said is None:
+        return told.reason
+    why = not_allowed(why_not)[:1].lower() + not_allowed(why_not)[1:].removesuffix(".") if why_not else t("for now")
+    parts = {"why": why, "category": event.get("category") or "", "differs": differs}
+    return t(said, **parts, reason=ended, preference=told.raw.get("preference") or "")

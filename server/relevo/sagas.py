@@ -1,0 +1,284 @@
+"""What support people ask: what became of an event, of one push, of one phone or person, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import dict_row
+
+from relevo import door, queries
+from relevo.db import Database
+from relevo.door import Explanation
+from relevo.health import MOST_COUNTED
+
+_SQL = queries.load("sagas", "insights")
+_MOST_IDS = 2**63
+_LOOKED_AT = 5_000
+_DELIVERIES_LOOKED_AT = 20_000
+_SAMPLE = 5_000
+_FEW = 10
+"""An event of so few deliveries is told request by request."""
+MOST_PHONES = 20
+"""As many phones of an owner are shown."""
+_MOST_PREFERENCES = 200
+_MOST_FOUND = 20
+
+Row = dict[str, Any]
+
+
+def _rows(database: Database, statement: str, **parameters: object) -> list[Row]:
+    with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(_SQL[statement], parameters).fetchall()
+
+
+@dataclass(frozen=True)
+class Events:
+    """Some events, and before which one the next page begins; None if there is none."""
+
+    rows: list[Row]
+    next: int | None = None
+    looked_at: int = 0
+
+
+def events(
+    database: Database,
+    *,
+    event_type: str | None = None,
+    state: str | None = None,
+    project: str | None = None,
+    before: int | None = None,
+    limit: int = 25,
+) -> Events:
+    """Return events that fit, newest first; it looks at a bounded number, so a page may hold fewer than there are."""
+    filtered = event_type is not None or state is not None or project is not None
+    look_at = _LOOKED_AT if filtered else limit + 1
+    asked = {"event_type": event_type, "state": state, "project": project, "before": before}
+    found = _rows(database, "list_recent_events", **asked, look_at=look_at, limit=limit + 1)
+    rows = [row for row in found if row["id"] is not None]
+    looked_at = found[0]["looked_at"]
+    if len(rows) > limit:
+        return Events(rows[:limit], rows[limit - 1]["id"], looked_at)
+    return Events(rows, found[0]["last_looked"] if filtered and looked_at == look_at else None, looked_at)
+
+
+@dataclass(frozen=True)
+class Saga:
+    """All that happened to one event."""
+
+    event: Row
+    counts: dict[str, int]
+    """Its deliveries by status, told without counting them."""
+    sample: Row
+    errors: list[Row]
+    waits: list[Row]
+    incidents: list[Row]
+    requests: list[Row] = field(default_factory=list)
+    """Of an event with few deliveries alone."""
+    paused: dict[str, str] = field(default_factory=dict)
+    """Why cycles that it waits for are paused."""
+
+
+def saga(database: Database, event_id: int) -> Saga | None:
+    """Return all that happened to one event, or None if there is none, or it was archived."""
+    if not 0 < event_id < _MOST_IDS:
+        return None
+    event = next(iter(_rows(database, "read_saga", event_id=event_id, most=MOST_COUNTED)), None)
+    with database.connection() as connection:
+        status = door.get(connection, event_id)
+    if event is None or status is None:
+        return None
+    few = 0 < event["deliveries_created"] <= _FEW
+    place = {"event_id": event_id, "event_day": event["event_day"]}
+    return Saga(
+        event,
+        dict(status.deliveries),
+        _rows(database, "sum_event_sample", **place, most=_SAMPLE)[0],
+        _rows(database, "list_errors_of_event", **place, most=_SAMPLE),
+        _rows(database, "list_event_waits", event_id=event_id),
+        _rows(database, "list_event_incidents", event_id=event_id),
+        _rows(database, "list_event_requests", **place, most=_FEW) if few else [],
+        _paused(database),
+    )
+
+
+def _paused(database: Database) -> dict[str, str]:
+    return {row["cycle"]: row["paused_reason"] for row in _rows(database, "list_cycles") if row["paused_reason"]}
+
+
+@dataclass(frozen=True)
+class Deliveries:
+    """Some deliveries, and behind what the next page begins; None if there is none."""
+
+    rows: list[Row]
+    next: str | None = None
+
+
+def event_deliveries(
+    database: Database, event: Row, *, status: str | None = None, after: str | None = None, limit: int = 25
+) -> Deliveries:
+    """Return deliveries of a saga's event, by installation; those of one status out of a bounded number.
+
+    Failed ones are all found, by number. `after` is the `next` of the page before.
+    """
+    place: Row = {"event_id": event["id"], "event_day": event["event_day"]}
+    if status == "failed":
+        number = int(after) if after is not None and _is_id(after) else None
+        rows = _rows(database, "list_failed_of_event", **place, after=number, limit=limit + 1)
+        return Deliveries(rows[:limit], str(rows[limit - 1]["id"]) if len(rows) > limit else None)
+    place |= {"after": _as_uuid(after or ""), "look_at": _DELIVERIES_LOOKED_AT if status is not None else limit + 1}
+    rows = _rows(database, "list_event_deliveries_by_status", **place, status=status, limit=limit + 1)
+    if len(rows) > limit:
+        return Deliveries(rows[:limit], str(rows[limit - 1]["installation_id"]))
+    end = _rows(database, "find_end_of_look", **place) if status is not None else []
+    return Deliveries(rows, str(end[0]["installation_id"]) if end else None)
+
+
+@dataclass(frozen=True)
+class Push:
+    """One delivery with all that is known of it."""
+
+    delivery: Row
+    title: str
+    requests: list[Row]
+    late_tickets: list[Row]
+    wait: Row | None
+    """What it waits for, while it is open or its receipt is awaited."""
+    why: Explanation
+
+
+def push(database: Database, delivery_id: int) -> Push | None:
+    """Return one delivery by its number, or None if there is none, or it was archived."""
+    if not 0 < delivery_id < _MOST_IDS:
+        return None
+    found = next(iter(_rows(database, "find_delivery", id=delivery_id)), None)
+    if found is None:
+        return None
+    event = next(iter(_rows(database, "find_event", event_id=found["event_id"])), None)
+    with database.connection() as connection:
+        why = door.explain(connection, found["event_id"], found["installation_id"])
+    late = _rows(database, "list_late_tickets", event_day=found["event_day"], id=delivery_id)
+    return Push(found, event["title"] if event else "", _requests(database, found), late, _wait(database, found), why)
+
+
+def _requests(database: Database, found: Row) -> list[Row]:
+    until = found["last_attempt_at"] or (found["now"] if found["completed_at"] is None else found["completed_at"])
+    days = {"first_day": found["created_at"].astimezone(UTC).date(), "last_day": until.astimezone(UTC).date()}
+    asked = {"id": found["id"], "since": found["created_at"], "until": max(until, found["updated_at"])}
+    return _rows(database, "list_delivery_requests", **asked, **days)
+
+
+def _wait(database: Database, found: Row) -> Row | None:
+    if found["completed_at"] is not None:
+        return None
+    asked = {name: found[name] for name in ("id", "event_id", "project")}
+    sent = {"open": found["status"] != "sent", "sent_at": found["last_attempt_at"]}
+    return next(iter(_rows(database, "read_delivery_wait", **asked, **sent)))
+
+
+@dataclass(frozen=True)
+class Phones:
+    """Some phones with what they ask for, and what was sent to them."""
+
+    rows: list[Row]
+    preferences: dict[UUID, list[Row]]
+    history: list[Row]
+    next: int | None = None
+    """Before which delivery the next page of the history begins; None if there is none."""
+
+
+def phone(database: Database, installation_id: UUID, *, before: int | None = None, limit: int = 25) -> Phones | None:
+    """Return one phone, or None if there is none; of a forgotten one its history alone."""
+    found = _phones(database, [installation_id], before, limit)
+    return found if found.rows or found.history else None
+
+
+def owner(database: Database, name: str, *, before: int | None = None, limit: int = 25) -> Phones | None:
+    """Return the newest phones of an owner, or None if there is no such owner."""
+    if not _storable(name) or not _rows(database, "find_owner", owner=name):
+        return None
+    listed = _rows(database, "list_phones_of_owner", owner=name, limit=MOST_PHONES)
+    return _phones(database, [row["installation_id"] for row in listed], before, limit)
+
+
+def _phones(database: Database, installations: Sequence[UUID], before: int | None, limit: int) -> Phones:
+    asked = {"installations": list(installations)}
+    rows = _rows(database, "list_phones", **asked)
+    preferences: dict[UUID, list[Row]] = {}
+    for row in _rows(database, "list_preferences_of_phones", **asked, limit=_MOST_PREFERENCES):
+        preferences.setdefault(row["installation_id"], []).append(row)
+    history = _rows(database, "list_history", **asked, before=before, limit=limit + 1)
+    more = history[limit - 1]["id"] if len(history) > limit else None
+    return Phones(rows, preferences, history[:limit], more)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a phone got an event, or not."""
+
+    installation_id: UUID
+    told: Explanation
+
+
+def explain(database: Database, event_id: int, installations: Sequence[UUID]) -> list[Reason]:
+    """Tell for some phones why each gets an event, or not."""
+    with database.connection() as connection:
+        return [Reason(each, door.explain(connection, event_id, each)) for each in installations[:MOST_PHONES]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What fits a text, by kind."""
+
+    events: list[Row] = field(default_factory=list)
+    phones: list[Row] = field(default_factory=list)
+    owners: list[str] = field(default_factory=list)
+    tenders: list[Row] = field(default_factory=list)
+    """One row for each event that told of it, and one without an event where none did."""
+    by_token: bool = False
+    """Whether the text is a push token, which must not be shown or put into an address."""
+
+
+def find_events(database: Database, text: str) -> list[Row]:
+    """Return the events of a number, or of a key, whatever their types."""
+    found = _rows(database, "find_event", event_id=int(text)) if _is_id(text) else []
+    if not _storable(text):
+        return found
+    more = _rows(database, "find_events_by_key", key=text, limit=_MOST_FOUND)
+    return [*found, *(row for row in more if row["id"] not in {each["id"] for each in found})]
+
+
+def find(database: Database, text: str) -> Found:
+    """Return what an event's number or key, an owner, an installation, a push token or a tender's code leads to."""
+    if not _storable(text):
+        return Found()
+    number = _as_uuid(text)
+    phones = _rows(database, "find_phone", installation_id=number, token=text)
+    tenders = _rows(database, "find_tenders", code=text, limit=_MOST_FOUND)
+    told = {row["id"] for row in tenders}
+    return Found(
+        [row for row in find_events(database, text) if row["id"] not in told],
+        phones,
+        [row["owner"] for row in _rows(database, "find_owner", owner=text)],
+        tenders,
+        any(row["installation_id"] != number for row in phones),
+    )
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and 0 < int(text[:30]) < _MOST_IDS
+
+
+def _as_uuid(text: str) -> UUID | None:
+    with suppress(ValueError):
+        return UUID(text)
+    return None
+
+
+def _storable(text: str) -> bool:
+    """Tell whether the database could hold a text at all."""
+    return bool(text) and "\x00" not in text and text.encode("utf-8", "replace").decode() == text

@@ -1,0 +1,298 @@
+"""What support people ask at the dashboard: what became of an event, of one push, of one phone, and why."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+from browsing import Person
+from deliveries import mark_failed, mark_sent
+from phones import add_phones, fan_out
+from relevo import actions, door
+from relevo.http.dashboard import reasons
+from serving import Served
+
+Connection = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def person(served: Served) -> Person:
+    """Somebody who may look at everything."""
+    someone = Person(served, "viewer")
+    someone.log_in()
+    return someone
+
+
+def told(person: Person, path: str) -> str:
+    """Open a page and return what it says, without its markup."""
+    answer = person.get(path)
+    assert answer.status_code == 200, (path, answer.status_code)
+    main = answer.text.split("<main", 1)[1].split("</main>")[0]
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", main)))
+
+
+def phone(conn: Connection, **given: object) -> UUID:
+    """Register a phone with an owner and a token."""
+    asked = {"token": f"ExponentPushToken[{uuid4().hex[:22]}]", **given}
+    return conn.execute("select relevo.register_installation(%s)", [Jsonb(asked)]).fetchone()[0]
+
+
+def event(conn: Connection, key: str, audience: Any, **more: Any) -> int:
+    """Enqueue an event."""
+    return door.enqueue(conn, door.Event("order.shipped", key, "On its way", audience=audience, **more)).event_id
+
+
+def deliveries_of(conn: Connection, event_id: int) -> dict[UUID, int]:
+    """Return an event's deliveries by installation."""
+    found = "select installation_id, id from relevo.notification_deliveries where notification_event_id = %s"
+    return dict(conn.execute(found, [event_id]).fetchall())
+
+
+def journal(conn: Connection, ids: list[int], outcome: str) -> None:
+    """Have a request with some deliveries answered."""
+    conn.execute(
+        "insert into relevo.push_requests (request_day, id, claim_token, worker_id, project, journalled_at, answered_at, outcome, days, ids) "
+        "select (now() at time zone 'UTC')::date, gen_random_uuid(), gen_random_uuid(), 'w-7', 'default', now(), now() + interval '2 s', %s, "
+        "array_agg(d.event_day), array_agg(d.id) from relevo.notification_deliveries d where d.id = any (%s)",
+        [outcome, ids],
+    )
+
+
+def attempted(conn: Connection, ids: list[int]) -> None:
+    """Note that deliveries were tried just now."""
+    conn.execute(
+        "update relevo.notification_deliveries set last_attempt_at = clock_timestamp() where id = any (%s)", [ids]
+    )
+
+
+def counted(conn: Connection, event_id: int, **became: int) -> None:
+    """Have an event's deliveries counted by status, as settles do."""
+    for status, count in became.items():
+        conn.execute(
+            "insert into relevo.event_progress_deltas (event_id, status, deliveries) values (%s, %s, %s)",
+            [event_id, status, count],
+        )
+
+
+def test_the_saga_of_an_event(served: Served, conn: Connection, person: Person) -> None:
+    """From its enqueueing over the requests to what failed and what it waits for, in words; each delivery one click away."""
+    one, two = phone(conn, owner="ana"), phone(conn, owner="ana")
+    number = event(conn, "order-17", door.Owners("ana"))
+    fan_out(served.app)
+    ids = deliveries_of(conn, number)
+    journal(conn, [ids[one]], "answered")
+    mark_failed(conn, [ids[one]], code="MessageTooBig")
+    attempted(conn, [ids[one]])
+    counted(conn, number, pending=-1, failed=1)
+    actions.pause(served.app.database, "dispatch", "a drill")
+    said = told(person, f"/dashboard/events/{number}")
+    for words in (
+        "It is going out: 1 of 2 are still to be sent.",
+        "Enqueued by the app, or by hand.",
+        "2 phones get it, because they belong to its owners: 2 deliveries.",
+        "went out with 1 of its pushes, from worker w-7.",
+        "After 2.0 s: the push service answered.",
+        "The message is too long: 4,096 bytes are the most.",
+        "1 delivery of project default: sending is paused (a drill).",
+    ):
+        assert words in said, words
+    page = person.get(f"/dashboard/events/{number}").text
+    assert {f"/dashboard/deliveries/{each}" for each in ids.values()} <= set(re.findall(r'href="([^"#]+)', page))
+    assert f"/dashboard/installations/{two}" in page
+    failed = told(person, f"/dashboard/events/{number}?status=failed")
+    assert str(ids[one]) in failed.split("In words")[-1]
+    assert str(ids[two]) not in failed.split("In words")[-1].split()
+
+
+def test_a_tender_scheduled_held_cancelled_and_expired(served: Served, conn: Connection, person: Person) -> None:
+    """Where it came from, what it waits for, and how it ended stand in the timeline."""
+    tender = conn.execute(
+        "insert into relevo.licitaciones (namespace, external_id, nombre, organismo, sources, fingerprint, publicada_at) "
+        "values ('mp', '7-1-LE26', 'Agua', 'Quillota', '{feed}', 'x', now()) returning id"
+    ).fetchone()[0]
+    conn.execute(
+        "insert into relevo.licitacion_registry (namespace, external_id, source) values ('mp', '7-1-LE26', 'feed')"
+    )
+    number = event(conn, "t", "everyone", scheduled_at=datetime.now(UTC) + timedelta(hours=5), ttl_s=60)
+    conn.execute("update relevo.notification_events set licitacion_id = %s where id = %s", [tender, number])
+    said = told(person, f"/dashboard/events/{number}")
+    for words in (
+        "The tender 7-1-LE26 was published by Quillota.",
+        "Enqueued: the source feed had something new.",
+        "Scheduled for this time; before it nothing happens.",
+        "Its deadline: what is not sent by then is not sent.",
+        "It waits for its time, in 5 h .",
+    ):
+        assert words in said, words
+    door.cancel(conn, number, "wrong date")
+    said = told(person, f"/dashboard/events/{number}")
+    assert "It was cancelled. wrong date" in said
+    assert "It was ended; 0 of its pushes had been sent by then." in said
+
+
+def test_one_delivery(served: Served, conn: Connection, person: Person) -> None:
+    """Why it was made, each request it was in, its ticket, its error in words, and what it waits for now."""
+    one = phone(conn)
+    number = event(conn, "order-18", [one])
+    fan_out(served.app)
+    (push,) = deliveries_of(conn, number).values()
+    assert "It waits: due, and waiting for their turn." in told(person, f"/dashboard/deliveries/{push}")
+    journal(conn, [push], "not_sent")
+    conn.execute(
+        "update relevo.notification_deliveries set status = 'retryable', attempt_count = 2, last_attempt_at = clock_timestamp(), "
+        "last_error_code = 'NoConnection', last_error_message = 'refused' where id = %s",
+        [push],
+    )
+    conn.execute("update relevo.due_chunks set due_at = now() + interval '4 min' where event_id = %s", [number])
+    said = told(person, f"/dashboard/deliveries/{push}")
+    for words in (
+        "The event names this phone.",
+        "with this push and 0 other pushes, from worker w-7.",
+        "After 2.0 s: there was no connection.",
+        "Attempt 2 did not get through.",
+        "The push service could not be reached; nothing was sent. (NoConnection: refused)",
+        "the next attempt comes in 4 min",
+    ):
+        assert words in said, words
+    conn.execute(
+        "update relevo.notification_deliveries set last_error_code = null, last_error_message = null where id = %s",
+        [push],
+    )
+    mark_sent(conn, [push], ticket="ticket-7")
+    said = told(person, f"/dashboard/deliveries/{push}")
+    assert "The push service took it: ticket ticket-7." in said
+    assert "It waits for its receipt, which is asked for in 15 min" in said
+    assert person.get("/dashboard/deliveries/99999").status_code == 404
+
+
+WHY = [
+    ({"permission": "denied"}, {}, "No. Pushes may not go to this phone: the phone does not permit notifications."),
+    ({"opt_outs": ["ads"]}, {"category": "ads"}, "No. This phone opted out of the event's category, ads."),
+    ({}, {"audience": "others"}, "No. The event is for others: it names neither this phone nor its owner."),
+    ({}, {"audience": "matching"}, "No. None of this phone's preferences matches: mine: another region."),
+    ({}, {}, "Not yet. The event is for everyone."),
+]
+
+
+@pytest.mark.parametrize(
+    ("phone_is", "event_is", "answer"), WHY, ids=["denied", "opted-out", "others", "differs", "gets-it"]
+)
+def test_why_not(
+    served: Served, conn: Connection, person: Person, phone_is: dict[str, Any], event_is: dict[str, Any], answer: str
+) -> None:
+    """The rule that decided is told for one phone and for its owner, by the event's id or its key."""
+    one = phone(conn, owner="ana/b c", **phone_is)
+    door.set_preference(conn, one, "default", None)
+    door.set_preference(conn, one, "mine", door.Preference(region="Valparaíso"))
+    audience = {"others": add_phones(conn, 1), "matching": door.Matching(region="Maule")}.get(
+        event_is.get("audience", ""), "everyone"
+    )
+    number = event(conn, "k-1", audience, category=event_is.get("category"))
+    fan_out(served.app)
+    assert answer in told(person, f"/dashboard/installations/{one}?event={number}")
+    assert answer in told(person, f"/dashboard/owners/{quote('ana/b c', safe='')}?event=k-1")
+
+
+def test_a_phone_and_its_owner(served: Served, conn: Connection, person: Person) -> None:
+    """What a phone asks for in words, its history page by page, its token shortened; its owner has them all."""
+    token = f"ExponentPushToken[{uuid4().hex[:22]}]"
+    one = phone(conn, owner="ana", token=token)
+    wish = door.Preference(keywords=["agua"], region="Maule", monto_min=1000000, moneda="CLP")
+    door.set_preference(conn, one, "mine", wish)
+    for n in range(27):
+        event(conn, f"e-{n}", "everyone")
+    fan_out(served.app)
+    for path in (f"/dashboard/installations/{one}", "/dashboard/owners/ana"):
+        said = told(person, path)
+        assert "mine : with one of the words agua; region Maule; from 1,000,000 CLP" in said
+        assert token not in person.get(path).text
+        more = re.search(r'href="([^"]+before=[^"]+)"', person.get(path).text)
+        assert more is not None
+        assert len(re.findall('href="/dashboard/deliveries/', person.get(unescape(more[1])).text)) == 2
+    assert "There is no event with this id or key." in told(person, f"/dashboard/installations/{one}?event=nothing")
+    assert person.get(f"/dashboard/installations/{UUID(int=9)}").status_code == 404
+    assert person.get("/dashboard/owners/nobody").status_code == 404
+    door.forget(conn, one)
+    assert "This phone was forgotten" in told(person, f"/dashboard/installations/{one}")
+
+
+def test_the_latest_events(served: Served, conn: Connection, person: Person) -> None:
+    """Newest first, page by page, and by type, state and project, in an address that can be shared."""
+    numbers = [event(conn, f"e-{n}", []) for n in range(27)]
+    other = door.enqueue(conn, door.Event("notice", "n", "A notice", audience="everyone")).event_id
+    conn.execute("update relevo.notification_events set project = 'shop' where id = %s", [other])
+    door.cancel(conn, numbers[3])
+    first = person.get("/dashboard/events").text
+    assert f"/dashboard/events/{other}" in first
+    more = re.search(r'href="([^"]+before=[^"]+)"', first)
+    assert more is not None
+    assert re.findall(r"/dashboard/events/(\d+)", person.get(unescape(more[1])).text) == [
+        str(each) for each in (3, 2, 1)
+    ]
+    for query, fits in (("type=notice", other), ("status=cancelled", numbers[3]), ("project=shop", other)):
+        assert re.findall(r'events/(\d+)"', person.get(f"/dashboard/events?{query}").text) == [str(fits)], query
+    assert "No event fits." in told(person, "/dashboard/events?type=none")
+
+
+def lead(person: Person, asked: str) -> str:
+    """Put something into the box; return where that leads, or nothing."""
+    answer = person.send("/dashboard/search", q=asked)
+    return answer.headers.get("location", "") if answer.status_code == 303 else ""
+
+
+def test_the_box_finds_everything(served: Served, conn: Connection, person: Person) -> None:
+    """An event's id or key, an owner, an installation, a tender's code lead to their page; several are listed; none says what there is."""
+    one = phone(conn, owner="ana")
+    number = event(conn, "order-17", [one])
+    tender = conn.execute(
+        "insert into relevo.licitaciones (namespace, external_id, nombre, sources, fingerprint) values ('mp', '7-1-LE26', 'Agua', '{x}', 'x') returning id"
+    ).fetchone()[0]
+    other = event(conn, "ana", "everyone")
+    conn.execute("update relevo.notification_events set licitacion_id = %s where id = %s", [tender, other])
+    assert lead(person, f" {number} ") == lead(person, "order-17") == f"/dashboard/events/{number}"
+    assert lead(person, "7-1-LE26") == f"/dashboard/events/{other}"
+    assert lead(person, str(one)) == f"/dashboard/installations/{one}"
+    assert lead(person, "ana") == "/dashboard/search?q=ana"
+    said = told(person, "/dashboard/search?q=ana")
+    assert "Events order.shipped ana" in said
+    assert "Owners ana" in said
+    nothing = told(person, lead(person, "nothing"))
+    assert "Nothing fits." in nothing
+    assert "a tender's code" in nothing
+    assert person.post("/dashboard/search", q="ana").status_code == 403, "a form of nobody's session"
+
+
+def test_a_token_stands_in_no_address_and_on_no_page(served: Served, conn: Connection, person: Person) -> None:
+    """A push token leads to its phone; one that nobody has is not repeated anywhere, however it was asked for."""
+    known, unknown = "ExponentPushToken[aaaaaaaaaaaaaaaaaaaaaa]", "ExponentPushToken[bbbbbbbbbbbbbbbbbbbbbb]"
+    one = phone(conn, token=known)
+    assert lead(person, known) == f"/dashboard/installations/{one}"
+    answer = person.send("/dashboard/search", q=unknown)
+    assert (answer.status_code, "bbbbbb" in answer.text) == (200, False)
+    for asked, place in ((known, f"/dashboard/installations/{one}"), (unknown, "/dashboard/search?nothing=1")):
+        assert person.get(f"/dashboard/search?q={quote(asked)}").headers["location"] == place
+    assert "Nothing fits." in told(person, "/dashboard/search?nothing=1")
+
+
+def test_every_error_and_every_rule_has_its_words(conn: Connection) -> None:
+    """What stands in the guide as an error code, and what the door's explanations name as a rule, is told in words."""
+    text = (Path(__file__).parents[2] / "server" / "docs" / "states-and-errors.md").read_text(encoding="utf-8")
+    listed = text.split("## Error codes of a delivery")[1].split("## Errors in Python")[0]
+    rows = [line.split("|")[1] for line in listed.splitlines() if line.startswith("| `")]
+    codes = {code for row in rows for code in re.findall(r"`([^`]+)`", row)} - {"HTTP_"}
+    assert sorted(codes - reasons.ERRORS.keys()) == []
+    source = conn.execute("select prosrc from pg_proc where proname = 'explain_event'").fetchone()[0]
+    rules = set(re.findall(r"(?:rule := |then |else )'([a-z_]+)'", source)) - {"disabled"}
+    assert {"preference_differs", "came_later", "owner"} <= rules
+    assert sorted(rules - reasons.RULES.keys()) == []
+    mismatch = conn.execute("select pg_get_functiondef('relevo.preference_mismatch'::regproc)").fetchone()[0]
+    assert sorted(set(re.findall(r"THEN '([a-z_]+)'", mismatch)) - reasons.DIMENSIONS.keys()) == []
