@@ -14,7 +14,7 @@ from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import older, part
 from relevo.http.dashboard.page import Page, desk_of, show, table
 from relevo.http.dashboard.states import state
-from relevo.http.dashboard.words import ago, number, sentence, size
+from relevo.http.dashboard.words import ago, count, number, sentence, size
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _SHORT = {"notification_events": "events", "notification_deliveries": "deliveries", "push_requests": "journal"}
@@ -57,10 +57,14 @@ def _month(row: dict[str, Any]) -> list[Child]:
         t(short),
         [state(row["state"], "bad" if row["last_error"] else None), _why(row)],
         number(row["rows"]),
-        [size(row["bytes"]), el("span", t("{n} files", n=number(row["parts"])), class_="faint block")],
+        [size(row["bytes"]), _files(row["parts"])],
         [ago(row["verified_at"], row["now"]) if row["verified_at"] else t("not yet"), _drop(row)],
         el("code", command, class_="copy") if row["verified_at"] else t("once it is verified"),
     ]
+
+
+def _files(parts: int | None) -> Markup | None:
+    return el("span", count(parts, "file"), class_="faint block") if parts is not None else None
 
 
 def _why(row: dict[str, Any]) -> Markup | None:

@@ -47,7 +47,7 @@ async def compose(request: Request) -> Response:
     return show(
         request,
         t("Compose"),
-        part(t("Whom would it reach?"), _audience(given), told, level="h1"),
+        part(t("Whom would it reach?"), told, _audience(given), level="h1"),
         part(t("Test push"), _trial(given)) if is_operator(request) else None,
         live=False,
     )

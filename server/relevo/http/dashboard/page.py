@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -19,7 +20,7 @@ from starlette.responses import HTMLResponse, Response
 from relevo import __version__, sessions
 from relevo.errors import RelevoError
 from relevo.http.dashboard import refusals
-from relevo.http.dashboard.html import Child, Markup, el
+from relevo.http.dashboard.html import Child, Markup, el, text
 from relevo.http.dashboard.language import LANGUAGES, speak, spoken, t, wanted
 from relevo.http.dashboard.words import sentence
 from relevo.http.desk import Desk
@@ -29,6 +30,8 @@ from relevo.tokens import Token
 
 _log = structlog.get_logger("relevo.dashboard")
 _MOST_FIELDS = 50
+_TAG = re.compile(r"<[^>]*>")
+_SHORT = 16
 _UNAUTHORISED = 401
 _FAILED = 500
 _NONCE = 43
@@ -147,7 +150,7 @@ def _head(request: Request, caller: Token | None) -> Markup:
         return el("header", brand, el("nav", _guide(request), aria_label=t("Main")))
     leave = form(request, "/logout", el("button", t("Log out"), class_="plain"))
     who = el("span", f"{caller.name} ({caller.role})", class_="who")
-    return el("header", brand, _navigation(request), _search(request), el("div", who, leave, class_="me"))
+    return el("header", brand, _search(request), el("div", who, leave, class_="me"), _navigation(request))
 
 
 def _navigation(request: Request) -> Markup:
@@ -267,10 +270,15 @@ def table(heads: list[str], rows: list[list[Child]], *, empty: Child, label: str
         return el("p", empty, class_="faint")
     head = el("thead", el("tr", [el("th", each, scope="col") for each in heads]))
     body = [
-        el("tr", [el("td", el("div", cell), data_head=name) for name, cell in zip(heads, row, strict=True)])
-        for row in rows
+        el("tr", [el("td", _cell(cell), data_head=name) for name, cell in zip(heads, row, strict=True)]) for row in rows
     ]
     return el("table", head, el("tbody", body), aria_label=label)
+
+
+def _cell(cell: Child) -> Markup:
+    """Write a cell; what is short stays on one line, where there is room."""
+    written = text(cell)
+    return el("div", written, class_="whole" if len(_TAG.sub("", written)) <= _SHORT else None)
 
 
 def badge(told: str, kind: str = "") -> Markup:
