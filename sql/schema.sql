@@ -712,38 +712,44 @@ declare
   buckets text[];
   last_seq bigint := (select coalesce(max(i.seq), 0) from relevo.device_installations i);
   after bigint := 0;
+  upto bigint;
   bound bigint;
   found_here bigint;
   ids uuid[];
-  reached bigint := 0;
+  reached numeric := 0;
   sample uuid[] := '{}';
-  slices int := 0;
+  exact boolean := true;
+  step bigint;
+  begun bigint;
+  share numeric;
 begin
   select n.* into e from relevo.notification_events n where n.id = of_event;
   buckets := case when e.audience = 'matching' then relevo.event_buckets(e) end;
-  loop
-    bound := null;
-    if e.audience = 'everyone' then
-      select i.seq into bound from relevo.device_installations i where i.seq > after order by i.seq offset 4999 limit 1;
-    elsif e.audience = 'matching' then
-      select c.seq into bound
-        from (select x.seq from unnest(buckets) as b(bucket)
-                cross join lateral (select x.seq from relevo.preference_index x where x.bucket = b.bucket and x.seq > after
-                                     order by x.seq limit 5000) x
-               order by x.seq limit 5000) c
-       order by c.seq offset 4999;
+  for part in 1 .. 12 loop
+    -- four slices from the first phone on, and, if that was not all, a small one out of the middle of each eighth of the rest
+    if part = 5 then
+      step := greatest((last_seq - after + 7) / 8, 1);
+    end if;
+    upto := case when part < 5 then last_seq else least(after + step, last_seq) end;
+    bound := coalesce(relevo.slice_end_1(of_event, e.audience, buckets, after, upto, case when part < 5 then 5000 else 500 end), upto);
+    share := 1;
+    if part >= 5 and bound < upto then
+      exact := false;
+      begun := after;
+      after := after + (upto - after) / 2;
+      bound := coalesce(relevo.slice_end_1(of_event, e.audience, buckets, after, upto, 500), upto);
+      share := (upto - begun)::numeric / (bound - after);
     end if;
     select count(*), array_agg(t.installation_id order by t.n) filter (where t.n <= most - cardinality(sample)) into found_here, ids
       from (select s.installation_id, row_number() over () as n
-              from relevo.slice_targets(of_event, e.audience, buckets, after, coalesce(bound, last_seq)) s) t;
-    reached := reached + found_here;
+              from relevo.slice_targets(of_event, e.audience, buckets, after, bound) s
+             where e.project is null or s.project = e.project) t;
     sample := sample || coalesce(ids, '{}');
-    slices := slices + 1;
-    exit when bound is null or slices = 4;
-    after := bound;
+    reached := reached + found_here * share;
+    after := case when part < 5 then bound else upto end;
+    exit when after >= last_seq;
   end loop;
-  return jsonb_build_object(
-    'count', case when bound is null then reached else round(reached::numeric * last_seq / bound) end, 'exact', bound is null,
+  return jsonb_build_object('count', round(reached), 'exact', exact,
     'sample', coalesce((select jsonb_agg(jsonb_build_object('installation_id', i.installation_id, 'owner', i.owner, 'project', i.project,
                                                             'provider', i.provider, 'platform', i.platform) order by u.n)
                           from unnest(sample) with ordinality as u(id, n)
@@ -2077,6 +2083,26 @@ begin
     perform relevo.refuse('most must be between 0 and 100');
   end if;
   return relevo.try_event(event, most, null);
+end
+$$;
+
+CREATE FUNCTION relevo.preview_in_project(event jsonb, most integer, of_project text) RETURNS jsonb
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  tried record;
+  told jsonb;
+begin
+  perform relevo.check_event(event);
+  begin
+    select w.* into tried from relevo.write_events(jsonb_build_array(event || jsonb_build_object('key', 'tried ' || gen_random_uuid()))) w;
+    update relevo.notification_events e set project = of_project where e.id = tried.event_id;
+    told := relevo.count_targets(tried.event_id, most) || jsonb_build_object('unknown_installations', to_jsonb(tried.unknown_installations));
+    raise exception using errcode = 'RLV00', message = 'undone';
+  exception when sqlstate 'RLV00' then
+    return told;
+  end;
 end
 $$;
 
@@ -4216,7 +4242,9 @@ CREATE INDEX awaited_receipts_next ON relevo.awaited_receipts USING btree (proje
 
 CREATE INDEX dead_letters_code ON relevo.dead_letters USING btree (error_code, delivery_id);
 
-CREATE INDEX dead_letters_event ON relevo.dead_letters USING btree (event_id);
+CREATE INDEX dead_letters_event_order ON relevo.dead_letters USING btree (event_id, delivery_id);
+
+CREATE INDEX dead_letters_order ON relevo.dead_letters USING btree (delivery_id);
 
 CREATE INDEX device_installations_owner ON relevo.device_installations USING btree (owner) WHERE (owner IS NOT NULL);
 
@@ -4283,6 +4311,8 @@ CREATE INDEX worker_runs_open ON relevo.worker_runs USING btree (worker_id) WHER
 CREATE INDEX worker_runs_recent ON relevo.worker_runs USING btree (started_at DESC, id DESC);
 
 CREATE UNIQUE INDEX worker_runs_slot ON relevo.worker_runs USING btree (cycle, source, slot_at) WHERE ((slot_at IS NOT NULL) AND (outcome = ANY (ARRAY['running'::text, 'ok'::text, 'partial'::text])));
+
+CREATE INDEX worker_runs_troubled ON relevo.worker_runs USING btree (started_at DESC, id DESC) WHERE (outcome = ANY (ARRAY['partial'::text, 'failed'::text, 'skipped'::text, 'abandoned'::text]));
 
 CREATE INDEX workers_alive ON relevo.workers USING btree (worker_id) WHERE ((stopped_at IS NULL) AND (lost_at IS NULL));
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,12 +18,13 @@ from relevo import audit, insights, instance, queries
 from relevo.config import Settings
 from relevo.db import BUSY, Database
 from relevo.errors import NotFoundError, UsageError
+from relevo.health import MOST_COUNTED
 from relevo.instance import Standing
 from relevo.model import Lane
 
 _SQL = queries.load("actions", "doctor", "subscriptions")
 _WAKE = queries.load("wakeups")
-_REDRIVE_BATCH = 1_000
+_REDRIVE_BATCH = 500
 _REDRIVE_LOOK = 10_000
 """Of how many dead letters a redrive that is only tried looks at the phones."""
 _RELEASE_BATCH = 1_000
@@ -147,9 +148,10 @@ class DeadLetters:
 
 
 def dead_letters(database: Database, which: DeadLetters, *, everything: bool = False) -> list[dict[str, Any]]:
-    """Count the dead letters that are meant, by error code."""
+    """Count the dead letters that are meant, by error code; of many so many."""
     with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(_SQL["count_dead"], which.parameters(everything=everything)).fetchall()
+        asked = which.parameters(everything=everything) | {"most": MOST_COUNTED}
+        return cursor.execute(_SQL["count_dead"], asked).fetchall()
 
 
 def try_redrive(database: Database, which: DeadLetters) -> dict[str, int]:
@@ -160,28 +162,36 @@ def try_redrive(database: Database, which: DeadLetters) -> dict[str, int]:
 
 
 @audit.audited
-def redrive(database: Database, which: DeadLetters) -> int:
-    """Open dead letters again, in batches; return how many. What is past its deadline stays as it is."""
+def redrive(database: Database, which: DeadLetters, *, tell: Callable[[int], None] = lambda _: None) -> int:
+    """Open dead letters again, in batches, and tell of each; return how many. What is past its deadline stays."""
     with database.connection() as connection:
         began = connection.execute(_SQL["ask_time"]).fetchone()
     parameters = which.parameters() | {"limit": _REDRIVE_BATCH, "began": began[0] if began else None}
     by_project: Counter[str] = Counter()
-    while True:
-        with database.transaction() as connection:
-            opened: Counter[str] = Counter()
-            for project, count, days, ids in connection.execute(_SQL["redrive_dead"], parameters).fetchall():
-                opened[project] += count
-                connection.execute(_SQL["queue_deliveries"], {"days": days, "ids": ids})
-            if opened:
-                connection.execute(_SQL["wake_dispatch"])
+    looked_at, last = _REDRIVE_BATCH, 0
+    while looked_at == _REDRIVE_BATCH:
+        opened, looked_at, last = _redrive(database, parameters | {"after": last})
         by_project += opened
-        if opened.total() < _REDRIVE_BATCH:
-            break
+        tell(opened.total())
     with database.transaction() as connection:
         for project, count in by_project.items():
             incident = {"project": project, "detail": f"{count} dead letters were opened again"}
             connection.execute(_SQL["tell_redriven"], incident)
     return by_project.total()
+
+
+def _redrive(database: Database, parameters: dict[str, Any]) -> tuple[Counter[str], int, int]:
+    """Open one batch; return how many by project, how many were looked at, and the last of those."""
+    opened: Counter[str] = Counter()
+    with database.transaction() as connection:
+        rows = connection.execute(_SQL["redrive_dead"], parameters).fetchall()
+        for _, _, project, count, days, ids in rows:
+            if project is not None:
+                opened[project] += count
+                connection.execute(_SQL["queue_deliveries"], {"days": days, "ids": ids})
+        if opened:
+            connection.execute(_SQL["wake_dispatch"])
+    return opened, rows[0][0], rows[0][1] or 0
 
 
 @audit.audited

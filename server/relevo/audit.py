@@ -103,8 +103,8 @@ def audited(action: Callable[Concatenate[Database, P], T]) -> Callable[Concatena
 
 
 def _spoken(given: dict[str, Any]) -> dict[str, Any]:
-    """Name what an action was given; of settings nothing, of a set of wishes each."""
-    plain = {name: value for name, value in given.items() if not isinstance(value, Settings)}
+    """Name what an action was given; of settings and of whom to tell nothing, of a set of wishes each."""
+    plain = {name: value for name, value in given.items() if not isinstance(value, Settings) and not callable(value)}
     for name, value in given.items():
         if is_dataclass(value) and not isinstance(value, type):
             del plain[name]

@@ -301,6 +301,15 @@ def preview_json(event: Mapping[str, Any], *, sample: int = 10) -> Call[Preview]
 
 
 @verb
+def preview_in_project(event: Mapping[str, Any], project: str, *, sample: int = 10) -> Call[Preview]:
+    """Preview an event that reaches the phones of one project alone: for the server, apps have no right to it."""
+    for name, value in event.items():
+        check_storable(name, value)
+    told = as_json("event", dict(event))
+    return Call("preview_in_project", {"event": told, "sample": sample, "project": project}, one(_preview))
+
+
+@verb
 def explain(event: Event | EventRef, installation_id: UUID) -> Call[Explanation]:
     """Tell why an installation gets an event, or not; of an Event that was not enqueued, whether it would."""
     phone = {"installation_id": _installation(installation_id)}

@@ -36,12 +36,14 @@ _SQL = queries.load("insights", "doctor", "subscriptions", "tenders")
 MAX_LIMIT = 1_000
 MOST_DUE = 20_000
 """Beyond this what is due in a lane is not counted for `queue`: more is more."""
-_DELIVERIES_AT_ONCE = 20_000
+_DELIVERIES_AT_ONCE = 5_000
+_DEAD_AT_ONCE = 2_000
 _CHUNKS_AT_ONCE = 200
 _TENDERS_AT_ONCE = 1_000
 _YOUNG_MS = 120_000
 _EXAMPLES = 3
 _LOOKED_AT = 5_000
+_ABOUT_PAGE = ("looked_at", "last_day", "last_place")
 _PLACES = {True: re.compile(r"(\d{4}-\d\d-\d\d):([0-9a-f-]{36})"), False: re.compile(r"(\d{4}-\d\d-\d\d):(\d{1,18})")}
 _DURATIONS = 24
 
@@ -396,15 +398,16 @@ def deliveries(
     `before` is the `next` of the page before.
     """
     day, number = _place(before, by_phone=event is not None)
-    asked = {"event_id": event, "installation_id": installation, "day": day, "number": number}
+    asked = {"event_id": event, "installation_id": installation, "day": day, "number": number, "state": state}
     name = f"list_deliveries_of_{'event' if event else 'phone'}" if event or installation else "list_deliveries"
-    look = _LOOKED_AT if state else min(limit, MAX_LIMIT)
-    piece = _rows(database, name, **asked, limit=look)
-    fitting = [row for row in piece if state in (None, row["status"])]
-    rows = fitting[: min(limit, MAX_LIMIT)]
-    last = rows[-1] if len(fitting) > len(rows) or len(piece) < look or not state else piece[-1]
-    more = len(piece) == look or len(fitting) > len(rows)
-    return Page(rows, f"{last['event_day']}:{last['place']}" if more and piece else "")
+    limit = min(limit, MAX_LIMIT)
+    look_at = _LOOKED_AT if state else limit + 1
+    found = _rows(database, name, **asked, look_at=look_at, limit=limit + 1)
+    looked_at, last = found[0]["looked_at"], f"{found[0]['last_day']}:{found[0]['last_place']}"
+    fitting = [{key: value for key, value in row.items() if key not in _ABOUT_PAGE} for row in found if row["id"]]
+    if len(fitting) > limit:
+        last = f"{fitting[limit - 1]['event_day']}:{fitting[limit - 1]['place']}"
+    return Page(fitting[:limit], last if len(fitting) > limit or looked_at == look_at else "")
 
 
 def _place(before: str | None, *, by_phone: bool) -> tuple[date | None, str | None]:
@@ -481,7 +484,7 @@ def find_misplaced(
         yield from _walk(database, "look_at_deliveries", month, _DELIVERIES_AT_ONCE, tell=tell, bounds=bounds)
     yield from _walk(database, "look_at_chunks", None, _CHUNKS_AT_ONCE, tell=tell)
     yield from _walk(database, "look_at_awaited", None, _CHUNKS_AT_ONCE, tell=tell)
-    yield from _walk(database, "look_at_dead_letters", date.min, _DELIVERIES_AT_ONCE, tell=tell)
+    yield from _walk(database, "look_at_dead_letters", date.min, _DEAD_AT_ONCE, tell=tell)
 
 
 def _walk(

@@ -45,20 +45,21 @@ select relevo.grant_worker(%(role)s);
 select relevo.grant_door(%(role)s);
 
 -- name: count_dead
--- Counts the dead letters a redrive would take, by error code, and those among them whose deadline has passed.
+-- Counts the dead letters a redrive would take, up to a bound, by error code, and those among them whose deadline has passed.
 select coalesce(g.error_code, 'none') as error_code, g.deliveries, g.too_late,
        (select d.last_error_message from relevo.notification_deliveries d where d.event_day = g.first_day and d.id = g.first_ids[1]) as example, g.first_ids
-  from (select l.error_code, count(*)::int as deliveries,
-               count(*) filter (where exists (select from relevo.notification_events e
-                                               where e.id = l.event_id and e.deadline_at <= now()))::int as too_late,
+  from (select l.error_code, count(*)::int as deliveries, count(*) filter (where e.deadline_at <= now())::int as too_late,
                (array_agg(l.delivery_id order by l.delivery_id))[1:3] as first_ids, (array_agg(l.event_day order by l.delivery_id))[1] as first_day
-          from relevo.dead_letters l
-         where true
-           and (%(ids)s::bigint[] is null or l.delivery_id = any (%(ids)s::bigint[]))
-           and (%(error_code)s::text is null or l.error_code = %(error_code)s or %(error_code)s = 'none' and l.error_code is null)
-           and (%(event_id)s::bigint is null or l.event_id = %(event_id)s)
-           and (%(project)s::text is null or l.project = %(project)s)
-           and (%(event_type)s::text is null or exists (select from relevo.notification_events t where t.id = l.event_id and t.event_type = %(event_type)s))
+          from (select l.event_day, l.delivery_id, l.event_id, l.error_code
+                  from relevo.dead_letters l
+                 where (%(ids)s::bigint[] is null or l.delivery_id = any (%(ids)s::bigint[]))
+                   and (%(error_code)s::text is null or l.error_code = %(error_code)s or %(error_code)s = 'none' and l.error_code is null)
+                   and (%(event_id)s::bigint is null or l.event_id = %(event_id)s)
+                   and (%(project)s::text is null or l.project = %(project)s)
+                   and (%(event_type)s::text is null
+                        or exists (select from relevo.notification_events t where t.id = l.event_id and t.event_type = %(event_type)s))
+                 limit %(most)s) l
+          left join relevo.notification_events e on e.id = l.event_id
          group by l.error_code) g
  order by g.deliveries desc;
 
@@ -95,23 +96,34 @@ select c.found, c.archived, c.too_late, c.ended, p.looked, p.silent
                 left join relevo.device_installations i on i.installation_id = d.installation_id) p;
 
 -- name: redrive_dead
--- Opens a batch of dead letters again, as if they had never been tried, and counts them over; those past their deadline stay.
-with unsealed as materialized ( -- a month on its way to the archive is not written to any more
-  select relevo.hold_open(array(select distinct n.event_day from relevo.dead_letters n)) as days
-), dead as materialized (
-  select l.event_day, l.delivery_id as id
+-- Opens a batch of dead letters again, behind a given one, as if they had never been tried, and counts them over; those past their deadline
+-- stay. Tells how many it looked at and the last of them, and what it opened by project.
+with recursive days as ( -- each day that has some, by the key: there may be very many of one day
+  select (select min(n.event_day) from relevo.dead_letters n) as event_day
+  union all
+  select (select min(n.event_day) from relevo.dead_letters n where n.event_day > y.event_day) from days y where y.event_day is not null
+), unsealed as materialized ( -- a month on its way to the archive is not written to any more
+  select relevo.hold_open(array(select y.event_day from days y where y.event_day is not null)) as days
+), chosen as materialized (
+  select l.event_day, l.delivery_id, l.event_id
     from relevo.dead_letters l
-   where not exists (select from relevo.notification_events e where e.id = l.event_id and e.deadline_at <= now())
-     and l.died_at <= %(began)s::timestamptz -- what fails again meanwhile is left alone
-     and l.event_day = any ((select s.days from unsealed s)::date[])
+   where l.delivery_id > %(after)s
      and (%(ids)s::bigint[] is null or l.delivery_id = any (%(ids)s::bigint[]))
      and (%(error_code)s::text is null or l.error_code = %(error_code)s or %(error_code)s = 'none' and l.error_code is null)
      and (%(event_id)s::bigint is null or l.event_id = %(event_id)s)
      and (%(project)s::text is null or l.project = %(project)s)
      and (%(event_type)s::text is null or exists (select from relevo.notification_events t where t.id = l.event_id and t.event_type = %(event_type)s))
-   order by l.event_day, l.delivery_id
+   order by l.delivery_id
    limit %(limit)s
-     for update
+), dead as materialized (
+  select l.event_day, l.delivery_id as id
+    from chosen c
+    join relevo.dead_letters l on l.event_day = c.event_day and l.delivery_id = c.delivery_id
+   where l.died_at <= %(began)s::timestamptz -- what fails again meanwhile is left alone
+     and l.event_day = any ((select s.days from unsealed s)::date[])
+     and not exists (select from relevo.notification_events e where e.id = l.event_id and e.deadline_at <= now())
+   order by l.event_day, l.delivery_id
+     for update of l
 ), taken as (
   delete from relevo.dead_letters l using dead x where l.event_day = x.event_day and l.delivery_id = x.id
 ), opened as (
@@ -128,7 +140,10 @@ with unsealed as materialized ( -- a month on its way to the archive is not writ
 ), repeated as (
   insert into relevo.event_repeat_deltas (event_id, repeats) select o.notification_event_id, count(*)::int from opened o group by o.notification_event_id
 )
-select o.project, count(*)::int, array_agg(o.event_day), array_agg(o.id) from opened o group by o.project;
+select n.looked_at, n.last_id, o.project, o.deliveries, o.days, o.ids
+  from (select count(*)::int as looked_at, max(c.delivery_id) as last_id from chosen c) n
+  left join (select o.project, count(*)::int as deliveries, array_agg(o.event_day) as days, array_agg(o.id) as ids
+               from opened o group by o.project) o on true;
 
 -- name: queue_deliveries
 -- Puts deliveries that were opened again into the queue, due at once.
@@ -178,7 +193,11 @@ with before as materialized (
      set releases = s.releases + 1, held_at = null, held_reason = null, held_above = null, held_projects = '{}'
     from before b where s.id = b.id
 )
-select b.origin, (select max(h.event_id) from relevo.held_events h where h.stream_id = b.id and h.released_at is null) as last_event
+select b.origin,
+       (select case when x.stream_id = b.id then x.event_id end -- said so that it goes by the key of both, whatever one stream holds
+          from (select h.stream_id, h.event_id from relevo.held_events h
+                 where (h.stream_id, h.event_id) <= (b.id, 9223372036854775807) and h.released_at is null
+                 order by h.stream_id desc, h.event_id desc limit 1) x) as last_event
   from before b order by b.origin;
 
 -- name: release_events

@@ -85,6 +85,10 @@ select relevo.change(%(event)s::jsonb);
 -- Tells whom an event would reach.
 select relevo.preview(%(event)s::jsonb, %(sample)s::int);
 
+-- name: preview_in_project
+-- Tells whom an event of one project would reach, without sending it.
+select relevo.preview_in_project(%(event)s::jsonb, %(sample)s::int, %(project)s::text);
+
 -- name: explain_event
 -- Tells why an installation gets an event, or not.
 select relevo.explain_event(coalesce(%(event_id)s::bigint, relevo.event_id(%(event_type)s::text, %(event_key)s::text)), %(installation_id)s::uuid);

@@ -132,11 +132,19 @@ select i.at, i.what, concat_ws(': ', i.project, i.detail) as detail
 select x.status, x.last_error_code, count(*)::int as deliveries, min(x.last_error_message) as example,
        case when x.status in ('pending', 'retryable')
             then (select min(q.due_at) from relevo.due_chunks q where q.event_id = %(event_id)s and q.had_error) end as next_attempt_at
-  from (select d.status, d.last_error_code, d.last_error_message
-          from relevo.notification_events e
-          join relevo.notification_deliveries d on d.event_day = e.event_day and d.notification_event_id = e.id
-         where e.id = %(event_id)s and d.last_error_code is not null
-         limit 10000) x
+  from (select d.id, d.status, d.last_error_code, d.last_error_message -- the first by installation, which is as good as by chance
+          from (select d.id, d.status, d.last_error_code, d.last_error_message
+                  from relevo.notification_deliveries d
+                 where d.event_day = (select e.event_day from relevo.notification_events e where e.id = %(event_id)s)
+                   and d.notification_event_id = %(event_id)s
+                 order by d.installation_id
+                 limit 10000) d
+         where d.last_error_code is not null
+        union -- and some dead letters, should there be none among those
+        select d.id, d.status, d.last_error_code, d.last_error_message
+          from (select l.event_day, l.delivery_id from relevo.dead_letters l where l.event_id = %(event_id)s order by l.delivery_id limit 1000) l
+          join relevo.notification_deliveries d on d.event_day = l.event_day and d.id = l.delivery_id
+         where d.last_error_code is not null) x
  group by x.status, x.last_error_code
  order by count(*) desc
  limit 10;
@@ -326,35 +334,63 @@ select s.source, left(s.cursor::text, 500) as cursor, s.last_outcome, s.last_det
  order by s.source;
 
 -- name: list_deliveries
--- Lists deliveries, newest first, from a place on.
-select d.event_day, d.id, d.notification_event_id as event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane, d.status,
-       d.attempt_count, d.created_at, d.updated_at, d.last_attempt_at, d.completed_at, d.last_error_code, d.last_error_message, d.id::text as place
-  from relevo.notification_deliveries d
- where %(day)s::date is null or (d.event_day, d.id) < (%(day)s::date, %(number)s::bigint)
- order by d.event_day desc, d.id desc
- limit %(limit)s;
+-- Lists deliveries of a state, newest first, from a place on, out of a bounded number that it looks at; tells how many and where the last stands.
+with looked as materialized (
+  select x.*
+    from ((select d.event_day, d.id, d.notification_event_id as event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane, d.status,
+         d.attempt_count, d.created_at, d.updated_at, d.last_attempt_at, d.completed_at, d.last_error_code, d.last_error_message, d.id::text as place
+             from relevo.notification_deliveries d
+            where d.event_day = %(day)s::date and d.id < %(number)s::bigint
+            order by d.event_day desc, d.id desc limit %(look_at)s)
+          union all
+          (select d.event_day, d.id, d.notification_event_id as event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane, d.status,
+         d.attempt_count, d.created_at, d.updated_at, d.last_attempt_at, d.completed_at, d.last_error_code, d.last_error_message, d.id::text as place
+             from relevo.notification_deliveries d
+            where d.event_day < coalesce(%(day)s::date, 'infinity')
+            order by d.event_day desc, d.id desc limit %(look_at)s)) x
+   order by x.event_day desc, x.id desc
+   limit %(look_at)s
+)
+select n.looked_at, n.last_day, n.last_place, f.*
+  from (select count(*)::int as looked_at, (array_agg(l.event_day order by l.event_day, l.id))[1] as last_day,
+               (array_agg(l.place order by l.event_day, l.id))[1] as last_place from looked l) n
+  left join (select l.* from looked l where %(state)s::text is null or l.status = %(state)s order by l.event_day desc, l.id desc limit %(limit)s) f on true
+ order by f.event_day desc, f.id desc;
 
 -- name: list_deliveries_of_event
--- Lists the deliveries of one event, and if asked to one installation alone, by installation, from a place on.
-select d.event_day, d.id, d.notification_event_id as event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane, d.status,
-       d.attempt_count, d.created_at, d.updated_at, d.last_attempt_at, d.completed_at, d.last_error_code, d.last_error_message,
-       d.installation_id::text as place
-  from relevo.notification_events e
-  join relevo.notification_deliveries d on d.event_day = e.event_day and d.notification_event_id = e.id
- where e.id = %(event_id)s
-   and (%(installation_id)s::uuid is null or d.installation_id = %(installation_id)s)
-   and (%(number)s::uuid is null or d.installation_id > %(number)s::uuid)
- order by d.installation_id
- limit %(limit)s;
+-- Lists those of one event in a state, and if asked to one installation alone, by installation, from a place on; bounded as the list of all.
+with looked as materialized (
+  select d.event_day, d.id, d.notification_event_id as event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane, d.status,
+         d.attempt_count, d.created_at, d.updated_at, d.last_attempt_at, d.completed_at, d.last_error_code, d.last_error_message, d.installation_id::text as place
+    from relevo.notification_deliveries d
+   where d.event_day = (select e.event_day from relevo.notification_events e where e.id = %(event_id)s) and d.notification_event_id = %(event_id)s
+     and d.installation_id >= coalesce(%(installation_id)s::uuid, '00000000-0000-0000-0000-000000000000')
+     and d.installation_id <= coalesce(%(installation_id)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+     and d.installation_id > coalesce(%(number)s::uuid, '00000000-0000-0000-0000-000000000000')
+   order by d.event_day, d.notification_event_id, d.installation_id
+   limit %(look_at)s
+)
+select n.looked_at, n.last_day, n.last_place, f.*
+  from (select count(*)::int as looked_at, (array_agg(l.event_day order by l.installation_id desc))[1] as last_day,
+               (array_agg(l.place order by l.installation_id desc))[1] as last_place from looked l) n
+  left join (select l.* from looked l where %(state)s::text is null or l.status = %(state)s order by l.installation_id limit %(limit)s) f on true
+ order by f.installation_id;
 
 -- name: list_deliveries_of_phone
--- Lists the deliveries to one installation, newest first, from a place on.
-select d.event_day, d.id, d.notification_event_id as event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane, d.status,
-       d.attempt_count, d.created_at, d.updated_at, d.last_attempt_at, d.completed_at, d.last_error_code, d.last_error_message, d.id::text as place
-  from relevo.notification_deliveries d
- where d.installation_id = %(installation_id)s and (%(number)s::bigint is null or d.id < %(number)s::bigint)
- order by d.id desc
- limit %(limit)s;
+-- Lists those to one installation in a state, newest first, from a place on; bounded as the list of all.
+with looked as materialized (
+  select d.event_day, d.id, d.notification_event_id as event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane, d.status,
+         d.attempt_count, d.created_at, d.updated_at, d.last_attempt_at, d.completed_at, d.last_error_code, d.last_error_message, d.id::text as place
+    from relevo.notification_deliveries d
+   where d.installation_id = %(installation_id)s and d.id < coalesce(%(number)s::bigint, 9223372036854775807)
+   order by d.id desc
+   limit %(look_at)s
+)
+select n.looked_at, n.last_day, n.last_place, f.*
+  from (select count(*)::int as looked_at, (array_agg(l.event_day order by l.id))[1] as last_day,
+               (array_agg(l.place order by l.id))[1] as last_place from looked l) n
+  left join (select l.* from looked l where %(state)s::text is null or l.status = %(state)s order by l.id desc limit %(limit)s) f on true
+ order by f.id desc;
 
 -- name: list_pushes
 -- Sums up what was sent, confirmed and failed per stretch of time, from the minutes kept and from what is not summed up to minutes yet.

@@ -94,6 +94,7 @@ def test_a_wrong_filter_is_told(ask, events, words) -> None:
     ("name", "asked"),
     [
         ("list_deliveries", {}),
+        ("list_deliveries", {"day": TODAY, "number": 50_000}),
         ("list_deliveries_of_event", {"event_id": 1}),
         ("list_deliveries_of_phone", {"installation_id": PHONE}),
     ],
@@ -103,7 +104,15 @@ def test_a_page_costs_a_page(conn, name, asked) -> None:
     made = [add_event(conn, event=number, day=TODAY) for number in (1, 2)]
     conn.execute(LOAD, {"day": TODAY, "events": made, "count": 100_000})
     conn.execute("analyze relevo.notification_deliveries")
-    usual = {"day": None, "number": None, "event_id": None, "installation_id": None, "limit": 20}
+    usual = {
+        "day": None,
+        "number": None,
+        "event_id": None,
+        "installation_id": None,
+        "limit": 20,
+        "look_at": 20,
+        "state": None,
+    }
     if asked.get("event_id"):
         asked = {"event_id": made[0]}
     read = rows_read_by_table(conn, queries.load("insights")[name], usual | asked)

@@ -113,6 +113,19 @@ class TestPreview:
         assert (seen.exact, len(seen.sample)) == (False, 3)
         assert 29_000 < seen.count < 31_000
 
+    def test_an_estimate_looks_at_the_newest_phones_as_well(self, conn) -> None:
+        """Where the newest may get nothing, the oldest 20,000 do not speak for them."""
+        add_phones(conn, 24_000)
+        add_phones(conn, 24_000, permission="denied")
+        conn.execute(
+            "insert into relevo.notification_preferences (installation_id, name) "
+            "select installation_id, 'default' from relevo.device_installations"
+        )
+        for audience in ("everyone", Matching()):
+            seen = relevo.preview(conn, Event("t", "1", "t", audience=audience))
+            assert not seen.exact
+            assert 21_000 < seen.count < 27_000
+
     def test_bad_input(self, conn) -> None:
         """An event that could not be enqueued cannot be previewed."""
         with pytest.raises(InvalidInputError, match="sample must be between 0 and 100"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -17,6 +19,7 @@ insert into relevo.notification_events (id, event_type, event_key, title, audien
   fanout_finished_at, fanout_upto)
 overriding system value
 select n, 't', n::text, 'Hello', 'everyone', '', 'fanned', current_date, now(), now(), 0 from generate_series(1, %(many)s) n;
+select setval('relevo.notification_events_id_seq', %(many)s);
 insert into relevo.event_progress (event_id, status, deliveries) select n, 'ok', 1 from generate_series(1, %(many)s) n;
 select relevo.ensure_partitions(current_date, 1);
 insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type)
@@ -25,6 +28,18 @@ insert into relevo.api_tokens (id, name, role, secret_hash)
 select lpad(to_hex(n), 12, '0'), 'x', 'app', decode(repeat('00', 32), 'hex') from generate_series(1, %(many)s) n;
 insert into relevo.audit_log (actor, face, action) select 'x', 'cli', 'pause' from generate_series(1, %(many)s) n;
 insert into relevo.cycle_state (cycle, source) values ('dispatch', '');
+insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, status, completed_at, last_error_code)
+select current_date, 8, lpad(to_hex(n), 32, '0')::uuid, 't', 'failed', now(), 'MessageTooBig' from generate_series(1, %(many)s) n;
+insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
+select event_day, id, notification_event_id, project, last_error_code, now() from relevo.notification_deliveries where status = 'failed';
+insert into relevo.device_installations (installation_id, token, owner)
+select lpad(to_hex(n), 32, '0')::uuid, 'ExponentPushToken[' || n || ']', 'user-' || n from generate_series(1, %(many)s) n;
+insert into relevo.notification_preferences (installation_id, name, topics)
+select lpad(to_hex(n), 32, '0')::uuid, 'default', array['team-' || n] from generate_series(1, %(many)s) n;
+insert into relevo.event_streams (event_type, origin, known_since, held_at, held_reason) select 'held', n::text, now(), now(), 'x' from generate_series(1, 3) n;
+insert into relevo.held_events (event_id, stream_id, held_at, reason) select n, (select min(s.id) from relevo.event_streams s), now(), 'x' from generate_series(1, %(many)s) n;
+insert into relevo.event_repeats (event_id, since, repeats) select n, now(), 1 from generate_series(1, %(many)s) n;
+insert into relevo.projects (project, filled_at) values ('p', now());
 insert into relevo.worker_runs (id, cycle, source, trigger, worker_id, started_at, finished_at, outcome, error_message)
 overriding system value
 select n, 'dispatch', '', 'schedule', 'x', now() - n * interval '10 seconds', now(), case n when 5 then 'failed' else 'ok' end, case n when 5 then 'x' end
@@ -32,6 +47,11 @@ select n, 'dispatch', '', 'schedule', 'x', now() - n * interval '10 seconds', no
 analyze;
 """
 PAGE = 50
+ACTIONS, DEVICES, DOOR = queries.load("actions"), queries.load("devices"), queries.load("door")
+DEAD: dict[str, Any] = {"ids": None, "error_code": None, "event_id": None, "project": None, "event_type": None}
+REDRIVE = {**DEAD, "after": 0, "limit": PAGE, "began": "infinity"}
+PHONE = {"installation_id": UUID(int=7), "token": "ExponentPushToken[7]"}
+PREVIEWED = json.dumps({"type": "t", "key": "k", "title": "Hello", "audience": "matching", "topics": ["team-7"]})
 STATEMENTS = [
     (queries.load("tokens"), "read_token", {"id": "00000000000a"}, 5),
     (queries.load("tokens"), "note_use", {"id": "00000000000a"}, 10),
@@ -45,6 +65,31 @@ STATEMENTS = [
     (INSIGHTS, "sum_runs", {}, 50),
     (INSIGHTS, "read_last_error", {}, 250),
     (INSIGHTS, "find_scheduler", {}, 50),
+    (INSIGHTS, "list_runs", {"cycle": None, "outcome": "failed", "limit": PAGE}, 3 * PAGE),
+    (INSIGHTS, "list_event_errors", {"event_id": 7}, 10_100),
+    (ACTIONS, "count_dead", {**DEAD, "error_code": "MessageTooBig", "most": PAGE}, 6 * PAGE),
+    (ACTIONS, "count_dead", {**DEAD, "event_id": 8, "most": PAGE}, 6 * PAGE),
+    (ACTIONS, "redrive_dead", {**REDRIVE, "error_code": "MessageTooBig"}, 12 * PAGE),
+    (ACTIONS, "redrive_dead", {**REDRIVE, "event_id": 8}, 12 * PAGE),
+    (ACTIONS, "release_project", {"project": "p"}, 20),
+    (ACTIONS, "release_streams", {"event_type": "held", "origin": None, "detail": "x"}, 60),
+    (
+        ACTIONS,
+        "release_events",
+        {"event_type": "held", "origin": None, "drop": False, "last_event": 10**9, "limit": PAGE},
+        12 * PAGE,
+    ),
+    (ACTIONS, "release_repeats", {"event_type": "held", "origin": None, "drop": False}, 60),
+    (DEVICES, "lock_device", PHONE, 10),
+    (DEVICES, "lock_phones", PHONE, 10),
+    (DEVICES, "read_device", PHONE, 10),
+    (DEVICES, "find_holder", PHONE, 10),
+    (DEVICES, "list_history", {**PHONE, "own": True, "before": None, "limit": PAGE}, 3 * PAGE),
+    (DEVICES, "list_preferences", {**PHONE, "name": None, "limit": PAGE}, 3 * PAGE),
+    (DOOR, "list_installations", {"owner": "user-7", "limit": PAGE}, 10),
+    (DOOR, "preview_event", {"event": PREVIEWED, "sample": 10}, 60),
+    (DOOR, "preview_in_project", {"event": PREVIEWED, "sample": 10, "project": "default"}, 60),
+    (DOOR, "explain_new_event", {"event": PREVIEWED, **PHONE}, 60),
 ]
 
 
@@ -59,8 +104,9 @@ def full(conn: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
 
 def test_no_route_reads_a_whole_table(full: psycopg.Connection[Any]) -> None:
     """With 20,000 rows in every large table, each statement reads a page's worth."""
-    read = {
-        name: sum(rows_read_by_table(full, statements[name], parameters).values())
-        for statements, name, parameters, _ in STATEMENTS
-    }
-    assert {name: read[name] for _, name, _, most in STATEMENTS if read[name] > most} == {}
+    read = {}
+    for statements, name, parameters, most in STATEMENTS:
+        tables = rows_read_by_table(full, statements[name], parameters)
+        if sum(tables.values()) > most:
+            read[name] = tables
+    assert read == {}

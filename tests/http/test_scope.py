@@ -27,6 +27,19 @@ def test_a_project_pushes_to_its_own_phones_alone(served: Served, conn: psycopg.
         assert {row[0] for row in found} == reached
 
 
+def test_a_project_previews_its_own_phones_alone(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """A preview counts and names what the same token's event would reach, enqueues nothing, and refuses by name as ever."""
+    mine, others = phone(conn, "mine"), phone(conn, "other")
+    given = {"type": "x", "title": "Hello", "audience": "installations", "installations": [str(mine), str(others)]}
+    client = served.client("app", project="mine")
+    for asked in (given, {"type": "x", "title": "Hello", "audience": "everyone"}):
+        seen = client.post("/v1/events/preview", asked).json()
+        assert (seen["count"], seen["exact"], seen["sample"]) == (1, True, [str(mine)])
+    assert served.client("app").post("/v1/events/preview", given).json()["count"] == 2
+    assert client.post("/v1/events/preview", {**given, "ttl_s": 0}).json()["errors"][0]["field"] == "ttl_s"
+    assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)
+
+
 def test_nobody_sees_or_changes_another_projects_event(served: Served, conn: psycopg.Connection[Any]) -> None:
     """To a token of another project an event is not there: not to read, to cancel, or to find by its key."""
     owner, stranger = served.client("app", project="mine"), served.client("app", project="other")

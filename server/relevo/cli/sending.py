@@ -9,8 +9,19 @@ from rich.markup import escape
 
 from relevo import actions, migrate
 from relevo.actions import DeadLetters
-from relevo.cli.common import MOST_IDS, AsJson, load_settings, make_table, open_database, out, print_json, shortened
+from relevo.cli.common import (
+    MOST_IDS,
+    AsJson,
+    load_settings,
+    make_table,
+    open_database,
+    out,
+    print_json,
+    progress,
+    shortened,
+)
 from relevo.errors import UsageError
+from relevo.health import MOST_COUNTED
 
 cli = typer.Typer()
 
@@ -34,7 +45,10 @@ def redrive(
     with open_database(settings) as database:
         migrate.prepare(database)
         found = actions.dead_letters(database, which, everything=dry_run)
-        opened = 0 if dry_run or not found else actions.redrive(database, which)
+        opened = 0
+        if found and not dry_run:
+            with progress("Opening dead letters") as tell:
+                opened = actions.redrive(database, which, tell=tell)
     if as_json:
         print_json([*found, {"opened": opened}])
         return
@@ -47,6 +61,8 @@ def redrive(
         first = ", ".join(map(str, row["first_ids"])) + (" …" if row["deliveries"] > len(row["first_ids"]) else "")
         table.add_row(escape(row["error_code"]), str(row["deliveries"]), str(row["too_late"]), first, example)
     out.print(table)
+    if sum(row["deliveries"] for row in found) >= MOST_COUNTED:
+        out.print(f"[dim]The first {MOST_COUNTED:,} were counted; there may be more.[/]")
     out.print("Nothing was changed." if dry_run else f"{opened} will be sent again.")
 
 

@@ -205,9 +205,16 @@ async def preview(
     event: EventIn,
     sample: Annotated[int, Query(ge=0, le=100, description="How many installations to name.")] = 10,
 ) -> Response:
-    """Tell how many installations an event would reach, and some of them; nothing is enqueued."""
+    """Tell how many installations an event would reach, and some of them; nothing is enqueued.
+
+    For a token of one project, its phones alone count.
+    """
     given = {"key": "preview"} | event.model_dump(mode="json", exclude_none=True, exclude_unset=True)
-    found = await _desk(request).ask_door(door.preview_json, given, sample=sample)
+    desk, project = _desk(request), caller_of(request).project
+    if project is None:
+        found = await desk.ask_door(door.preview_json, given, sample=sample)
+    else:
+        found = await desk.ask_door(door.preview_in_project, given, project, sample=sample)
     told = {name: getattr(found, name) for name in PreviewOut.model_fields}
     return Json(told)
 

@@ -177,7 +177,7 @@ class RedriveIn(Given):
 
 
 class RedriveOut(BaseModel):
-    """What was found, by error code, and how many will be sent again."""
+    """What was found, by error code, of at most 10,000, and how many will be sent again."""
 
     found: list[dict[str, Any]]
     redriven: int

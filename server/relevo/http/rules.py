@@ -31,7 +31,6 @@ class Rule:
 
 ANYBODY = Rule()
 APP = Rule(frozenset({"app", "operator"}))
-APP_OF_ALL = Rule(frozenset({"app", "operator"}), scoped=False)
 READ = Rule(frozenset({"app", "viewer", "operator"}))
 VIEW = Rule(frozenset({"viewer", "operator"}), scoped=False)
 OPERATE = Rule(frozenset({"operator"}), scoped=False)
@@ -50,7 +49,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/metrics"): VIEW,
     ("POST", "/v1/events"): APP,
     ("POST", "/v1/events/batch"): APP,
-    ("POST", "/v1/events/preview"): APP_OF_ALL,
+    ("POST", "/v1/events/preview"): APP,
     ("GET", "/v1/events/{event_id}"): READ,
     ("POST", "/v1/events/{event_id}/cancel"): APP,
     ("GET", "/v1/events/{event_id}/deliveries"): READ,
