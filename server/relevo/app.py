@@ -199,7 +199,7 @@ def sandbox_address(settings: Settings) -> str | None:
     if address is None:
         return embedded_sandbox.noted_address(settings.relevo_data_dir)
     host = urlsplit(address).hostname or ""
-    return address if host == "localhost" or is_loopback(host) else None
+    return address.rstrip("/") if host == "localhost" or is_loopback(host) else None
 
 
 def _access_tokens(settings: Settings) -> dict[str, str]:

@@ -38,7 +38,7 @@ def test_the_page_fits(browser: Any, sandbox: Sandbox, client: Any, width: int, 
     page.goto(client.url)
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     ground, ink = page.evaluate(
-        "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+        "[getComputedStyle(document.documentElement).backgroundColor, getComputedStyle(document.body).color]"
     )
     assert (brightness(ground) > brightness(ink)) == (colours == "light"), (ground, ink)
     assert ("phone-29" in page.content()) == full

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from typing import Any
 from urllib.parse import quote
@@ -166,6 +167,29 @@ def test_the_page_escapes_what_others_wrote(sandbox: Sandbox, client: Any) -> No
     assert "&lt;b&gt;&amp;amp;" in page
     for raw in ("<script", "<img", "<b>", "<i>evil"):
         assert raw not in page
+
+
+def test_one_click_to_what_a_phone_got(client: Any) -> None:
+    """An event, a delivery and a phone have pages of their own; what nobody got says so, with a 404."""
+    data = {"notificationEventId": 17, "notificationDeliveryId": 4}
+    client.tickets(ANA, title="Puente <b>", body="A message", data=data)
+    client.tickets(EVA, title="Puente", data=data | {"notificationDeliveryId": 5})
+    client.tickets(EVA, title="Puente", data=data | {"notificationDeliveryId": 5})
+    event = client.call("GET", "/events/17").text
+    assert "Event 17: it arrived 3 times" in event
+    assert event.index("[ana]") < event.index("[eva]")
+    assert "Delivery 4: it arrived once" in client.call("GET", "/deliveries/4").text
+    assert "Delivery 5: it arrived 2 times" in client.call("GET", "/deliveries/5").text
+    [phone] = set(re.findall(r'href="(/phones/[^"]+)"', client.call("GET", "/deliveries/4").text))
+    shown = client.call("GET", phone)
+    assert "Puente &lt;b&gt;" in shown.text
+    assert "&quot;notificationDeliveryId&quot;: 4" in shown.text
+    assert "default-src 'none'; style-src 'self'" in shown.headers["content-security-policy"]
+    for nothing in ("/events/18", "/deliveries/x", "/phones/ExponentPushToken[nobody]", "/events/<script>"):
+        answer = client.call("GET", nothing)
+        assert answer.status_code == 404
+        assert "<script" not in answer.text
+    assert client.call("GET", "/relevo.css").text.startswith("/* Relevo's design")
 
 
 def test_the_page_shows_phones_and_faults(sandbox: Sandbox, client: Any) -> None:

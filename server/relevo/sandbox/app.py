@@ -71,8 +71,8 @@ class SandboxApp:
             encoding, authorisation = _headers(scope)
             body = messages.unpack(await _read(receive), encoding)
             return (self.world.send if path == SEND else self.world.receipts)(body, authorisation)
-        if path == "/" and method in ("GET", "HEAD"):
-            return Exchange(page.render(self.world, _address(scope)))
+        if method in ("GET", "HEAD") and (found := page.find(self.world, path, _address(scope))) is not None:
+            return Exchange(found)
         encoding, _ = _headers(scope)
         body = messages.unpack(await _read(receive), encoding)
         return Exchange(admin.answer(self.world, method, path, scope["query_string"], body))
@@ -171,8 +171,8 @@ async def _hang_up(scope: Scope, receive: Receive) -> None:
 
 def _line(scope: Scope, exchange: Exchange, seconds: float) -> str:
     """Say in one line what came of a request, naming no token and no secret."""
-    phone = scope["path"].startswith(admin.PHONE)
-    parts = [scope["method"], f"{admin.PHONE}…" if phone else scope["path"], str(exchange.answer.status)]
+    place = next((f"{each}…" for each in (admin.PHONE, "/phones/") if scope["path"].startswith(each)), scope["path"])
+    parts = [scope["method"], place, str(exchange.answer.status)]
     if exchange.count:
         parts.append(f"{exchange.count} {'messages' if scope['path'] == SEND else 'ids'}")
     if exchange.project is not None:

@@ -1,10 +1,16 @@
-"""The page at `/`: totals, phones and faults at a glance; no script, nothing from elsewhere, every text escaped."""
+"""The pages: totals, phones and faults at `/`, and what came of one event, delivery or phone; no script, nothing from
+elsewhere, every text escaped. They belong to the dashboard's family: its style sheet is theirs.
+"""
 
 from __future__ import annotations
 
+import json
 import time
+from functools import cache
 from html import escape
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from relevo.sandbox.answers import HTML, Answer
 from relevo.sandbox.phones import Phone
@@ -12,69 +18,114 @@ from relevo.sandbox.world import World
 
 SHOWN = 60
 REFRESH_S = 3
+STYLE = "/relevo.css"
+_DESIGN = Path(__file__).parents[1] / "http" / "dashboard" / "static" / "relevo.css"
 _MAX_TEXT = 300
 _MILLION = 1_000_000
+_NAMES = {"events": "notificationEventId", "deliveries": "notificationDeliveryId"}
 _HEADERS = {
-    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    "content-security-policy": "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'",
     "cache-control": "no-store",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
 }
-
-_STYLE = """
-:root { color-scheme: light dark; --back: #f4f5f7; --card: #fff; --ink: #1c2330; --soft: #5d6778; --line: #dfe3ea;
-  --accent: #3457d5; --warn: #9a5b00; --warn-back: #fff3dc; }
-@media (prefers-color-scheme: dark) { :root { --back: #12151b; --card: #1b2029; --ink: #e8ebf1; --soft: #9aa5b7;
-  --line: #2c3441; --accent: #8ea6ff; --warn: #f3c069; --warn-back: #33290f; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--back); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
-main { max-width: 72rem; margin: 0 auto; padding: 1.25rem 1rem 3rem; }
-header { display: flex; flex-wrap: wrap; align-items: baseline; justify-content: space-between; gap: .25rem 1rem; }
-h1 { font-size: 1.4rem; margin: 0; }
-h2 { font-size: 1.05rem; margin: 2rem 0 .75rem; }
-p { margin: .25rem 0; }
-.soft { color: var(--soft); font-size: .875rem; }
-code { font-family: ui-monospace, monospace; font-size: .875em; overflow-wrap: anywhere; }
-dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(6.6rem, 1fr)); gap: .6rem; margin: 1.25rem 0 0; }
-dl div, article, .note { background: var(--card); border: 1px solid var(--line); border-radius: .75rem; }
-dl div { padding: .6rem .75rem; }
-dt { color: var(--soft); font-size: .8125rem; }
-dd { margin: 0; font-size: 1.3rem; font-weight: 600; font-variant-numeric: tabular-nums; }
-.loud dt, .loud dd { color: var(--warn); }
-.loud { background: var(--warn-back); }
-.phones { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 20rem), 1fr)); gap: .75rem; }
-article { padding: .9rem 1rem; display: flex; flex-direction: column; gap: .35rem; min-width: 0; }
-article .top { display: flex; justify-content: space-between; align-items: start; gap: .75rem; color: var(--soft); }
-article h3 { font-size: 1rem; margin: 0; overflow-wrap: anywhere; }
-article p { overflow-wrap: anywhere; margin: 0; }
-article code, article h3, article p { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3;
+_MORE_STYLE = """
+.phones { display: grid; gap: calc(3 * var(--s));
+  grid-template-columns: repeat(auto-fill, minmax(min(100%, 20rem), 1fr)); }
+.phones article { align-content: start; gap: calc(1 * var(--s)); }
+.phones .top { display: flex; justify-content: space-between; align-items: start; gap: calc(3 * var(--s)); }
+.phones a, .phones h3, .phones p { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3;
   overflow: hidden; }
-article code, article h3 { -webkit-line-clamp: 2; }
-.count { background: var(--accent); color: var(--card); border-radius: 1rem; padding: 0 .6rem; font-size: .8125rem;
-  font-weight: 600; white-space: nowrap; }
-.count.twice { background: var(--warn); }
-.note { padding: 2rem 1.25rem; text-align: center; border-style: dashed; }
-.note pre { text-align: left; white-space: pre-wrap; overflow-wrap: anywhere; background: var(--back);
-  border-radius: .5rem; padding: .9rem;
-  max-width: 44rem; margin: 1rem auto 0; }
-ul { list-style: none; margin: 0; padding: 0; display: flex; flex-wrap: wrap; gap: .5rem; }
-li { background: var(--warn-back); color: var(--warn); border-radius: 1rem; padding: .1rem .8rem; font-size: .875rem;
-  overflow-wrap: anywhere; }
+.loud .big { color: var(--warn); }
+pre { margin: 0; white-space: pre-wrap; }
 """
 
 
-def render(world: World, address: str) -> Answer:
-    """Return the page as it stands now."""
+def find(world: World, path: str, address: str) -> Answer | None:
+    """Return the page at a path, as it stands now, or None if there is none."""
+    if path == "/":
+        return _answer("Relevo sandbox", _overview(world, address), refresh=True)
+    if path == STYLE:
+        return Answer(200, _style(), "text/css; charset=utf-8", {"cache-control": "public, max-age=3600"})
+    room, _, name = path.strip("/").partition("/")
+    if room in _NAMES and name:
+        return _of_name(world, room, name)
+    if room == "phones" and name:
+        return _of_phone(world, name)
+    return None
+
+
+@cache
+def _style() -> bytes:
+    return _DESIGN.read_bytes() + _MORE_STYLE.encode()
+
+
+def _answer(title: str, body: str, *, refresh: bool = False, status: int = 200) -> Answer:
+    again = f'<meta http-equiv="refresh" content="{REFRESH_S}">' if refresh else ""
     text = (
         "<!doctype html>\n"
-        f'<html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="{REFRESH_S}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Relevo sandbox</title>'
-        f"<style>{_STYLE}</style></head><body><main>"
-        f"<header><h1>Relevo sandbox</h1>{_how(world)}</header>"
-        f"{_totals(world.totals())}{_faults(world.rules.as_json())}{_phones(world, address)}"
-        "</main></body></html>\n"
+        f'<html lang="en"><head><meta charset="utf-8">{again}'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(title)}</title>'
+        f'<link rel="stylesheet" href="{STYLE}"></head><body>'
+        f'<header><a class="brand" href="/">Relevo sandbox</a></header><main>{body}</main></body></html>\n'
     )
-    return Answer(200, text.encode("utf-8", "replace"), HTML, _HEADERS)
+    return Answer(status, text.encode("utf-8", "replace"), HTML, _HEADERS)
+
+
+def _overview(world: World, address: str) -> str:
+    head = f'<section class="card"><h1>What the phones got</h1>{_how(world)}</section>'
+    return f"{head}{_totals(world.totals())}{_faults(world.rules.as_json())}{_phones(world, address)}"
+
+
+def _of_name(world: World, room: str, name: str) -> Answer:
+    """Show every message of one event or delivery: what each phone got, and how often."""
+    found = world.phones.messages_of(_NAMES[room], name, SHOWN)
+    what = f"{'Event' if room == 'events' else 'Delivery'} {name[:50]}"
+    if not found:
+        why = "No phone of this sandbox got it: it was refused or not sent yet, or the sandbox was started since then."
+        return _answer(what, f'<section class="card"><h1>{escape(what)}</h1><p>{why}</p></section>', status=404)
+    times = "once" if len(found) == 1 else f"{len(found)} times" if len(found) < SHOWN else f"{SHOWN} times or more"
+    cards = "".join(_message(at, message, phone) for phone, (at, message) in found)
+    return _answer(what, f'<section class="card"><h1>{escape(what)}: it arrived {times}</h1></section>{cards}')
+
+
+def _of_phone(world: World, token: str) -> Answer:
+    """Show the last messages of one phone."""
+    phone = world.phones.find(token)
+    named = escape(_short(token))
+    if phone is None:
+        why = "No message has reached this phone."
+        return _answer("Phone", f'<section class="card"><h1>{named}</h1><p>{why}</p></section>', status=404)
+    kept = "".join(_message(at, message) for at, message in reversed(phone.kept or ()))
+    head = f'<section class="card"><h1>{named}</h1><p>{_count(phone)}</p></section>'
+    return _answer("Phone", head + (kept or '<p class="faint">The messages themselves are not kept.</p>'))
+
+
+def _message(at: float, message: Any, phone: Phone | None = None) -> str:
+    """Write a message as the phone shows it, and under it as it came."""
+    title, body = (escape(_short(str(message.get(part) or ""))) for part in ("title", "body"))
+    whose = f"<p>{_link(phone.token)}</p>" if phone else ""
+    rest = {name: value for name, value in message.items() if name not in ("to", "title", "body")}
+    came = escape(_short(json.dumps(rest, ensure_ascii=False, indent=1, default=str), 3000))
+    return (
+        f'<article class="card">{whose}<h2>{title or "No title"}</h2><p>{body}</p><p class="faint">{_when(at)}</p>'
+        f"<details><summary>As it came</summary><pre><code>{came}</code></pre></details></article>"
+    )
+
+
+def _when(at: float) -> str:
+    return time.strftime("%H:%M:%S UTC", time.gmtime(at))
+
+
+def _link(token: str) -> str:
+    return f'<a href="/phones/{quote(token, safe="")}"><code>{escape(_short(token))}</code></a>'
+
+
+def _count(phone: Phone) -> str:
+    times = "times" if phone.received != 1 else "time"
+    repeated = phone.received - phone.distinct
+    told = f"{phone.received:,} {times}" + (f", {repeated:,} repeated" if repeated else "")
+    return f'<span class="badge{" warn" if repeated else ""}">{told}</span>'
 
 
 def _how(world: World) -> str:
@@ -88,7 +139,7 @@ def _how(world: World) -> str:
         parts.append(f"{settings.time_scale:g} times as fast")
     if settings.latency_ms:
         parts.append(f"latency {settings.latency_ms:g} ms")
-    return f'<p class="soft">{escape(" · ".join(parts))}</p>'
+    return f'<p class="faint">{escape(" · ".join(parts))}</p>'
 
 
 def _totals(totals: dict[str, Any]) -> str:
@@ -104,10 +155,11 @@ def _totals(totals: dict[str, Any]) -> str:
         ("Peak in flight", max(totals["peakConnections"].values(), default=0), False),
     )
     terms = "".join(
-        f"<div{' class=loud' if loud else ''}><dt>{name}</dt><dd title={number}>{_brief(number)}</dd></div>"
+        f'<div class="card{" loud" if loud else ""}"><dt>{name}</dt>'
+        f'<dd class="big" title="{number}">{_brief(number)}</dd></div>'
         for name, number, loud in cells
     )
-    return f"<dl>{terms}</dl>"
+    return f'<dl class="figures">{terms}</dl>'
 
 
 def _brief(number: int) -> str:
@@ -118,7 +170,8 @@ def _brief(number: int) -> str:
 def _faults(rules: list[dict[str, Any]]) -> str:
     if not rules:
         return ""
-    return f"<h2>Faults in force</h2><ul>{''.join(f'<li>{escape(_rule(rule))}</li>' for rule in rules)}</ul>"
+    told = "".join(f"<li>{escape(_rule(rule))}</li>" for rule in rules)
+    return f'<section class="card"><h2>Faults in force</h2><ul>{told}</ul></section>'
 
 
 def _rule(rule: dict[str, Any]) -> str:
@@ -141,28 +194,21 @@ def _phones(world: World, address: str) -> str:
     count = len(world.phones)
     shown = f"the last {len(phones)} of {count:,}" if count > len(phones) else f"{count:,}"
     cards = "".join(_card(phone) for phone in phones)
-    return f'<h2>Phones <span class="soft">{shown}</span></h2><div class="phones">{cards}</div>'
+    return f'<h2>Phones <span class="faint">{shown}</span></h2><div class="phones">{cards}</div>'
 
 
 def _card(phone: Phone) -> str:
-    times = "times" if phone.received != 1 else "time"
-    repeated = phone.received - phone.distinct
-    badge = f"{phone.received:,} {times}" + (f", {repeated:,} repeated" if repeated else "")
-    top = (
-        f'<div class="top"><code>{escape(_short(phone.token))}</code>'
-        f'<span class="count{" twice" if repeated else ""}">{badge}</span></div>'
-    )
+    top = f'<div class="top">{_link(phone.token)}{_count(phone)}</div>'
     if phone.last is None:
-        return f"<article>{top}<p class=soft>The message itself is not kept.</p></article>"
+        return f'<article class="card">{top}<p class="faint">The message itself is not kept.</p></article>'
     at, message = phone.last
     title, body = (escape(_short(str(message.get(part) or ""))) for part in ("title", "body"))
     heading = f"<h3>{title or 'No title'}</h3>" + (f"<p>{body}</p>" if body else "")
-    when = time.strftime("%H:%M:%S UTC", time.gmtime(at))
-    return f'<article>{top}{heading}<p class="soft">{when}</p></article>'
+    return f'<article class="card">{top}{heading}<p class="faint">{_when(at)}</p></article>'
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"
+def _short(text: str, most: int = _MAX_TEXT) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _nothing_yet(address: str) -> str:
@@ -172,7 +218,7 @@ def _nothing_yet(address: str) -> str:
         '  -d \'{"to": "ExponentPushToken[ana]", "title": "Hello", "body": "from the sandbox"}\''
     )
     return (
-        '<h2>Phones</h2><div class="note"><p><strong>No phone has received anything yet.</strong></p>'
+        '<section class="card"><h2>Phones</h2><p><strong>No phone has received anything yet.</strong></p>'
         f"<p>Send to this address, as <code>EXPO_BASE_URL={base}</code>, and watch messages arrive here.</p>"
-        f"<pre><code>{example}</code></pre></div>"
+        f"<pre><code>{example}</code></pre></section>"
     )

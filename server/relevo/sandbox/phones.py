@@ -112,6 +112,17 @@ class Phones:
         """Return a phone, if it was ever reached."""
         return self._phones.get(token)
 
+    def messages_of(self, name: str, value: str, limit: int) -> list[tuple[Phone, _Kept]]:
+        """Return the messages whose data says this under a name, the oldest first, of those that are kept."""
+        found: list[tuple[Phone, _Kept]] = []
+        for phone, kept in self._recent:
+            data = kept[1].get("data")
+            if isinstance(data, dict) and str(data.get(name)) == value:
+                found.append((phone, kept))
+                if len(found) == limit:
+                    break
+        return found
+
     def page(self, limit: int, after: int) -> tuple[list[Phone], int | None]:
         """Return up to `limit` phones behind a position, and the position to go on from, if there are more."""
         start = max(0, after - self._forgotten)

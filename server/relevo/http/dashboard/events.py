@@ -114,17 +114,17 @@ async def saga(
     title = clipped(seen.event["title"], 160) or t("Event {id}", id=event_id)
     body = [
         _head(seen, title),
-        part(t("What happened"), timeline([*moments(seen)], label=t("What happened")), _phones(sandbox)),
+        part(t("What happened"), timeline([*moments(seen)], label=t("What happened")), _phones(sandbox, event_id)),
         _errors(seen),
         part(t("Deliveries"), _statuses(seen, chosen), _deliveries(seen, listed, chosen), id_="deliveries"),
     ]
     return show(request, title, body, live=after is None)
 
 
-def _phones(sandbox: str | None) -> Markup | None:
+def _phones(sandbox: str | None, event_id: int) -> Markup | None:
     if sandbox is None:
         return None
-    return el("p", outside(sandbox, t("See what the phones got, in the sandbox")))
+    return el("p", outside(f"{sandbox}/events/{event_id}", t("See what the phones got, in the sandbox")))
 
 
 def _head(seen: Saga, title: str) -> Markup:

@@ -40,9 +40,9 @@ async def delivery(request: Request, delivery_id: Annotated[int, Path(ge=0, le=_
 
 def _head(seen: Push, title: str, sandbox: str | None) -> Markup:
     row = seen.delivery
-    got = (
-        outside(sandbox, t("See what the phone got, in the sandbox")) if sandbox and row["provider"] == "expo" else None
-    )
+    got = None
+    if sandbox and row["provider"] == "expo":
+        got = outside(f"{sandbox}/deliveries/{row['id']}", t("See what the phone got, in the sandbox"))
     told = facts(
         (t("Event"), event_link(row["event_id"], clipped(seen.title, 160) or None)),
         (t("Phone"), phone_link(row["installation_id"], str(row["installation_id"]))),
