@@ -8,10 +8,10 @@ with piece as materialized (
     from relevo.cycle_state s
     cross join lateral (select r.id, r.cycle, r.source, r.trigger, r.worker_id, r.started_at, r.finished_at, r.outcome, r.reason, r.counts, r.error_message
                           from relevo.worker_runs r
-                         where r.cycle = s.cycle and r.source = s.source
+                         where (r.cycle, r.source) >= (s.cycle, s.source) and (r.cycle, r.source) <= (s.cycle, s.source) -- see list_durations
                            and (r.started_at, r.id) < (coalesce(%(before_at)s::timestamptz, 'infinity'), coalesce(%(before)s::bigint, 9223372036854775807))
                            and r.started_at >= coalesce(now() - %(hours)s::int * interval '1 hour', '-infinity')
-                         order by r.started_at desc, r.id desc
+                         order by r.cycle, r.source, r.started_at desc, r.id desc
                          limit %(look)s) r
    where (%(cycle)s::text is null or s.cycle = %(cycle)s) and (%(source)s::text is null or s.source = %(source)s)
    order by r.started_at desc, r.id desc

@@ -36,8 +36,8 @@ select s.cycle, s.source, s.rounds, s.idle_rounds, s.wakeups_skipped, s.slots_sk
   left join relevo.cycle_leases l on l.cycle = s.cycle and l.source = s.source and l.leased_until > now()
   left join lateral (select r.outcome, r.started_at, r.error_message
                        from relevo.worker_runs r
-                      where r.cycle = s.cycle and r.source = s.source and r.outcome <> 'skipped'
-                      order by r.started_at desc, r.id desc limit 1) last_run on true
+                      where (r.cycle, r.source) >= (s.cycle, s.source) and (r.cycle, r.source) <= (s.cycle, s.source) and r.outcome <> 'skipped' -- see list_durations
+                      order by r.cycle, r.source, r.started_at desc, r.id desc limit 1) last_run on true
  order by s.cycle, s.source;
 
 -- name: sum_claims
@@ -404,11 +404,12 @@ select to_timestamp(floor(extract(epoch from x.at) / %(every_s)s) * %(every_s)s)
  order by 1;
 
 -- name: list_durations
--- Lists how long the last runs of each cycle took, and how they ended, newest first.
+-- Lists how long the last runs of each cycle took, and how they ended, newest first. Each cycle is asked for as a range, in whose order only the
+-- index by cycle has them: by that of all runs the planner would look for a cycle that seldom runs among all others.
 select s.cycle, s.source, r.started_at, r.outcome, extract(epoch from coalesce(r.finished_at, now()) - r.started_at)::float8 as seconds
   from relevo.cycle_state s
   cross join lateral (select r.started_at, r.finished_at, r.outcome
                         from relevo.worker_runs r
-                       where r.cycle = s.cycle and r.source = s.source and r.outcome <> 'skipped'
-                       order by r.started_at desc, r.id desc limit %(limit)s) r
+                       where (r.cycle, r.source) >= (s.cycle, s.source) and (r.cycle, r.source) <= (s.cycle, s.source) and r.outcome <> 'skipped'
+                       order by r.cycle, r.source, r.started_at desc, r.id desc limit %(limit)s) r
  order by s.cycle, s.source, r.started_at desc;

@@ -1,0 +1,97 @@
+"""What the statements behind pages read with many rows in every table: a page's worth, or as much as they are bound to look at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from plans import rows_read_by_table
+from relevo import queries
+
+MANY = 20_000
+PAGE = 50
+HASH = b"\x00" * 28 + (77).to_bytes(4, "big")
+FILL = """
+insert into relevo.api_tokens (id, name, role, secret_hash)
+select lpad(to_hex(n), 12, '0'), 'x', 'viewer', decode(repeat('00', 32), 'hex') from generate_series(1, {many}) n;
+insert into relevo.http_sessions (secret_hash, token_id, expires_at)
+select decode(repeat('00', 28) || lpad(to_hex(n), 8, '0'), 'hex'), lpad(to_hex(n), 12, '0'), now() + interval '1 hour' from generate_series(1, {many}) n;
+insert into relevo.cycle_state (cycle, source) values ('dispatch', ''), ('reaper', ''), ('ingest', 'folder');
+insert into relevo.worker_runs (id, cycle, source, trigger, worker_id, started_at, finished_at, outcome)
+overriding system value
+select n, case when n % 3 = 0 then 'reaper' else 'dispatch' end, '', 'schedule', 'x', now() - n * interval '10 seconds', now(), 'ok'
+  from generate_series(1, {many}) n;
+insert into relevo.audit_log (actor, face, action, outcome, finished_at) select 'x', 'cli', 'pause', 'ok', now() from generate_series(1, {many}) n;
+insert into relevo.ingest_rejects (source, place, reason) select 'folder', n::text, 'x' from generate_series(1, {many}) n;
+insert into relevo.notification_events (id, event_type, event_key, title, audience, content_hash, state, event_day, fanout_started_at,
+  fanout_finished_at, fanout_upto)
+overriding system value
+select n, 't', n::text, 'Hello', 'everyone', '', 'fanned', current_date, now(), now(), 0 from generate_series(1, 20) n;
+select relevo.ensure_partitions(current_date, 1);
+insert into relevo.notification_deliveries (event_day, id, notification_event_id, installation_id, event_type, status, completed_at)
+select current_date, n, n % 20 + 1, gen_random_uuid(), 't', 'failed', now() from generate_series(1, {many}) n;
+insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
+select current_date, n, n % 20 + 1, 'default', 'c' || n % 4, now() from generate_series(1, {many}) n;
+insert into relevo.event_audience (event_id, installation_id) select 1, gen_random_uuid() from generate_series(1, {many}) n;
+insert into relevo.projects (project, filled_at) values ('default', now());
+insert into relevo.push_minutes (project, minute, sent, answers, unregistered, confirmed, failed)
+select 'default', date_trunc('minute', now()) - n * interval '1 minute', 1, 1, 0, 1, 0 from generate_series(1, {many}) n;
+insert into relevo.push_tallies (project, at, sent, answers, unregistered, confirmed, failed)
+select 'default', now() - n * interval '1 minute', 1, 1, 0, 1, 0 from generate_series(1, {many}) n;
+analyze
+"""
+HISTORY, ACTIONS, TOKENS, INSIGHTS = (queries.load(name) for name in ("history", "actions", "tokens", "insights"))
+RUNS = {
+    "cycle": None,
+    "source": None,
+    "outcome": None,
+    "worker": None,
+    "hours": None,
+    "before_at": None,
+    "before": None,
+    "limit": PAGE + 1,
+}
+AUDIT = {"action": None, "outcome": None, "actor": None, "hours": None, "before": 9_000, "limit": PAGE + 1}
+DEAD = {"ids": None, "error_code": "c1", "event_id": None, "project": None, "event_type": None, "look": 500}
+STATEMENTS = [
+    (TOKENS, "read_session", {"secret_hash": HASH}, 10),
+    (TOKENS, "add_session", {"secret_hash": b"\x01" * 32, "token_id": "00000000000a", "hours": 12}, 10),
+    (INSIGHTS, "list_durations", {"limit": 24}, 200),
+    (INSIGHTS, "list_cycles", {}, 50),
+    (HISTORY, "page_runs", RUNS | {"look": PAGE + 1}, 5 * PAGE),
+    (HISTORY, "page_runs", RUNS | {"look": 500, "outcome": "failed"}, 5 * 500),
+    (HISTORY, "page_runs", RUNS | {"look": PAGE + 1, "cycle": "reaper"}, 4 * PAGE),
+    (HISTORY, "read_run", {"run_id": 7}, 10),
+    (HISTORY, "page_audit", AUDIT | {"look": PAGE + 1}, 2 * PAGE),
+    (HISTORY, "page_audit", AUDIT | {"look": 500, "action": "nothing"}, 2 * 500),
+    (HISTORY, "page_rejects", {"source": None, "before": None, "look": 500, "limit": PAGE + 1}, 2 * 500),
+    (HISTORY, "group_dead_letters", {"look": 500}, 3 * 500),
+    (HISTORY, "list_named_phones", {"event_id": 1, "limit": 20}, 50),
+    (HISTORY, "page_archive", {"before": None, "limit": 61}, 10),
+    (ACTIONS, "try_redrive", DEAD, MANY // 4 + 4 * 500),
+    (ACTIONS, "begin_audit", {"actor": "x", "face": "cli", "action": "x", "target": "{}"}, 5),
+    (ACTIONS, "finish_audit", {"id": 7, "outcome": "failed", "result": "{}", "error_message": "x"}, 5),
+]
+
+
+@pytest.fixture
+def full(conn: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+    """Tables with many rows each."""
+    for statement in FILL.replace("{many}", str(MANY)).split(";\n"):
+        conn.execute(statement.encode())
+    return conn
+
+
+def test_no_page_reads_a_whole_table(full: psycopg.Connection[Any]) -> None:
+    """Each statement reads no more than it shows, or looks at."""
+    read = {
+        f"{name} {number}": (sum(rows_read_by_table(full, statements[name], parameters).values()), most)
+        for number, (statements, name, parameters, most) in enumerate(STATEMENTS)
+    }
+    assert {name: each for name, each in read.items() if each[0] > each[1]} == {}
+    since = full.execute("select now() - interval '1 hour'").fetchone()
+    assert since is not None
+    pushes = rows_read_by_table(full, INSIGHTS["list_pushes"], {"since": since[0], "every_s": 60})
+    assert sum(pushes.values()) <= 2 * 60 + 10
