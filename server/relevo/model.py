@@ -57,6 +57,8 @@ class Step:
     problems: tuple[str, ...] = ()
     due_in_s: float | None = None
     """When the next thing falls due that is known of already."""
+    wakes: str = ""
+    """The cycle that has work because of it, and need not wait until it is called by way of the database."""
 
 
 @dataclass(frozen=True)

@@ -101,8 +101,11 @@ select %(run_id)s, %(cycle)s, %(source)s, %(slot_at)s, %(trigger)s, %(worker_id)
           where last.outcome = 'skipped' and last.reason = %(reason)s);
 
 -- name: set_asleep
--- Says whether a cycle sleeps in this process, and so whether there is one to be woken.
-with changed as materialized ( -- whoever holds the worker's row locked is not waited for: the next round says it again
+-- Says whether a cycle sleeps in this process, and so whether there is one to be woken; without waiting for the disk, for after a crash of
+-- the server every process says it again.
+with unflushed as materialized (
+  select set_config('synchronous_commit', 'off', true)
+), changed as materialized ( -- whoever holds the worker's row locked is not waited for: the next round says it again
   select w.worker_id from relevo.workers w
    where w.worker_id = %(worker_id)s and (%(cycle)s::text = any (w.asleep)) <> %(asleep)s
      for no key update skip locked
@@ -113,5 +116,5 @@ with changed as materialized ( -- whoever holds the worker's row locked is not w
    where w.worker_id = c.worker_id
 )
 insert into relevo.cycle_state as s (cycle, source, asleep)
-values (%(cycle)s, '', %(asleep)s)
+select %(cycle)s::text, '', %(asleep)s from unflushed
 on conflict (cycle, source) do update set asleep = excluded.asleep where s.asleep <> excluded.asleep;

@@ -82,6 +82,29 @@ def schedule(planned, build) -> Iterator[Schedule]:
         scheduler.stop(10)
 
 
+def test_work_for_another_cycle_is_told_within_the_process(schedule: Schedule) -> None:
+    """A step that makes work for another cycle has it run at once, though nothing was called out by the database."""
+    second, told = Rounds(), threading.Event()
+
+    def first(_run: Run) -> Step:
+        if not second.triggers or told.is_set():
+            return Step()
+        told.set()
+        return Step({"made": 1}, items=1, wakes="second")
+
+    _, scheduler = schedule(
+        Cycle("first", Every(60 * MINUTE), first, wakeable=True),
+        Cycle("second", Every(60 * MINUTE), second),
+        **SLEEPY,
+    )
+    second.wait(1)
+    while not told.is_set():  # its first round may have been over before
+        scheduler.wake("first")
+        told.wait(1)
+    second.wait(2)
+    assert second.triggers == ["schedule", "wake-up"]
+
+
 def test_the_first_run_is_at_once(schedule: Schedule) -> None:
     """Whatever its interval, cron or singleton, a cycle runs as soon as the process is up."""
     seen = {name: Rounds() for name in ("hourly", "nightly", "all")}

@@ -65,12 +65,12 @@ def cycle(settings: Settings) -> Cycle:
 def step(run: Run) -> Step:
     """Fan out small personal events together, or make one slice of another event, or end some of an ended one's."""
     event: Fanning | None = None
-    sliced: Step | None = None
     try:
         with run.transaction("bound_relaxed") as connection:  # the journal's commit brings it along
             event = _pick(run, connection)
-            if event is not None:
-                sliced = (_together if _is_small(run, event) else _slice)(run, connection, event)
+            if event is None:
+                return _sweep(run, connection)
+            return (_together if _is_small(run, event) else _slice)(run, connection, event)
     except _ApartError as error:
         return _take_apart(run, error.events)
     except _TooManyError as error:
@@ -79,10 +79,6 @@ def step(run: Run) -> Step:
         if event is None or is_unavailable(error):
             raise
         return _step_back(run, event, error)  # one bad event stops only itself
-    if sliced is None:
-        with run.transaction("bound_by_key") as connection:
-            return _sweep(run, connection)
-    return sliced
 
 
 def _step_back(run: Run, event: Fanning, error: psycopg.Error) -> Step:
@@ -153,7 +149,7 @@ def _together(run: Run, connection: Connection, first: Fanning) -> Step:
         raise _ApartError(weighty)
     done = {"targets_selected": created, "deliveries_created": created, "events_fanned_out": len(fanned)}
     done |= {"events_expired": len(late)} if late else {}
-    return Step(done, items=max(len(fanned) + len(late), created), more=True)
+    return Step(done, items=max(len(fanned) + len(late), created), more=True, wakes="dispatch" if created else "")
 
 
 def _slice(run: Run, connection: Connection, event: Fanning) -> Step:
@@ -181,7 +177,7 @@ def _slice(run: Run, connection: Connection, event: Fanning) -> Step:
     if watch is not None and (counts := runaway.counts_of(*counted)) and (stop := watch.weigh(counts)) is not None:
         raise _TooManyError(stop, runaway.phones_of(counts, projects))
     done = {"targets_selected": targets, "deliveries_created": created, "events_fanned_out": int(is_last)}
-    return Step(done, items=max(1, created), more=True)
+    return Step(done, items=max(1, created), more=True, wakes="dispatch" if created else "")
 
 
 def _watch(run: Run, connection: Connection, event: Fanning) -> runaway.Watch:

@@ -70,6 +70,8 @@ class Runner:
         self._told_skips: dict[str, datetime] = {}
         self._calls: dict[str, threading.Event] = {}
         self.stopping = threading.Event()
+        self.on_work: Callable[[str], None] = lambda _cycle: None
+        """Told which cycle has work because of a step of another."""
 
     def run(
         self,
@@ -139,6 +141,7 @@ class Runner:
             begun=held is not None,
             clock=self._clock,
             woken=self._call_of(cycle),
+            wake=self.on_work,
             metrics=self._metrics,
             trouble=lambda: "" if cycle.bookkeeping else self._guard.trouble,
         )
@@ -263,7 +266,8 @@ class Runner:
         context, reason = run.context, ""
         if ending.more and context.slot_at is not None:  # a slot is filled once its work is done
             context, reason = replace(context, slot_at=None), "handed its slot over: more work is waiting"
-        with self._database.transaction() as connection:
+        # a slot that was filled must stay so; of another run a crash of the server may take the end
+        with self._database.transaction("bound_transaction" if run.held else "bound_unflushed") as connection:
             key = {"cycle": context.cycle, "source": context.source}
             if run.held is not None:  # before the run's row, as a successor locks them
                 self._singletons.release(connection, run.held)
@@ -359,6 +363,8 @@ def _loop(cycle: Cycle, run: Run, totals: Counter[str]) -> Ending:
         run.items += step.items
         problems += step.problems
         more, due_in_s = step.more, step.due_in_s
+        if step.wakes:
+            run.wake(step.wakes)
         if step.items or any(step.counts.values()) or step.problems:
             run.begin_work()
     worked = bool(run.items or totals)

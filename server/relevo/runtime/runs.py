@@ -121,6 +121,8 @@ class Run:
     clock: Callable[[], datetime | None] = lambda: None
     woken: threading.Event = field(default_factory=threading.Event)
     """Set when somebody calls the cycle while it runs; the run may look, and clears it then."""
+    wake: Callable[[str], None] = lambda _cycle: None
+    """Tells a cycle of this process that there is work for it."""
     metrics: Metrics = field(default_factory=Metrics)
     trouble: Callable[[], str] = lambda: ""
     """Tells why it must stop though it is not over: the database turned out to belong elsewhere."""

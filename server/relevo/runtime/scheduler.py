@@ -107,6 +107,7 @@ class Scheduler:
                 "misfire_grace_time": max(1, settings.worker_misfire_grace_ms // 1000),
             },
         )
+        runner.on_work = self.wake
         # A job moved from within would be due while it still counts as running, and be skipped.
         self._aps.add_listener(self._ended, EVENT_JOB_EXECUTED | EVENT_JOB_ERROR | EVENT_JOB_MISSED)
 
