@@ -2899,6 +2899,7 @@ CREATE FUNCTION relevo.write_installations(given jsonb) RETURNS uuid[]
 declare
   ids uuid[];
   tokens text[];
+  changed int;
 begin
   select array_agg(g.i ->> 'token') into tokens from jsonb_array_elements(given) as g(i);
   -- phones that claim one token at once take turns here, and then those that swap theirs; a long list would fill the table of locks
@@ -2921,6 +2922,10 @@ begin
      set token = null, token_version = i.token_version + 1, invalidated_at = now(), invalid_reason = 'token_moved', updated_at = now()
     from unnest(ids, tokens) as g(id, token)
    where i.token = g.token and i.installation_id <> g.id;
+  get diagnostics changed = row_count;
+  if changed > 0 and coalesce(current_setting('relevo.expects', true), '') like '%free token%' then
+    raise exception using errcode = 'lock_not_available', message = 'the token was taken by another installation meanwhile';
+  end if;
   update relevo.device_installations i
      set token = case when g.i ? 'token' then g.i ->> 'token' else i.token end,
          token_version = i.token_version + (g.i ? 'token' and i.token is distinct from g.i ->> 'token')::int,
@@ -2937,6 +2942,10 @@ begin
          invalid_reason = case when g.i ? 'token' then null else i.invalid_reason end
     from (select e.i, ids[e.ord] as id from jsonb_array_elements(given) with ordinality as e(i, ord)) g
    where i.installation_id = g.id;
+  get diagnostics changed = row_count;
+  if changed > 0 and coalesce(current_setting('relevo.expects', true), '') like '%new installation%' then
+    raise exception using errcode = 'lock_not_available', message = 'the installation was registered by another meanwhile';
+  end if;
   -- only the first time: whoever removed it since wants no pushes, however often the app registers
   with made as (
     insert into relevo.device_installations (installation_id, token, provider, project, platform, locale, owner, push_capable, permission, opt_outs)

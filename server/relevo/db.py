@@ -302,8 +302,10 @@ class Database:
         application_name: str = "relevo",
         *,
         pool_size: int | None = None,
+        bounds_all: bool = False,
     ) -> None:
         self._settings = settings
+        self._bounds_all = bounds_all
         self._given = (dsn, direct_dsn)
         self._dsn = conninfo(dsn, settings, application_name)
         self._direct_dsn = conninfo(direct_dsn, settings, application_name)
@@ -371,8 +373,11 @@ class Database:
             raise
 
     def beside(self, application_name: str, pool_size: int) -> Database:
-        """Return another door to the same server with a pool of its own, for those who must not starve the others."""
-        return Database(*self._given, self._settings, application_name, pool_size=pool_size)
+        """Return another door to the same server with a pool of its own, for those who must not starve the others.
+
+        There a single statement is bounded as a transaction is: whoever asks over HTTP waits for a lock only so long.
+        """
+        return Database(*self._given, self._settings, application_name, pool_size=pool_size, bounds_all=True)
 
     def close(self) -> None:
         """Close the pool; connections in use are closed when they are given back."""
@@ -419,6 +424,15 @@ class Database:
     @contextmanager
     def connection(self) -> Iterator[Connection]:
         """Lend a pooled connection in autocommit: for a single statement."""
+        with self._lend() as connection:
+            if not self._bounds_all:
+                yield connection
+                return
+            with self.begin(connection, "bound_transaction"):
+                yield connection
+
+    @contextmanager
+    def _lend(self) -> Iterator[Connection]:
         with self.watch():
             self._wait_until_reachable()
             with self._pool.connection() as connection:
@@ -432,7 +446,7 @@ class Database:
         `bound_by_key` also makes its plans go by keys and by the due index, whatever the statistics say;
         `bound_unflushed` commits without waiting for the disk; `bound_relaxed` does both.
         """
-        with self.connection() as connection, self.begin(connection, manner):
+        with self._lend() as connection, self.begin(connection, manner):
             yield connection
 
     @contextmanager

@@ -177,10 +177,17 @@ def register(connection: Connection, rules: Rules, asked: Installation, proof: P
     proven = prove(rules, asked, known, proof, now)
     holder = connection.execute(_SQL["find_holder"], names).fetchone() if asked.token is not None else None
     gives_secret = judge(asked, known, holder[0] if holder else None, proven, rules.open_project)
+    _expect(connection, new=known is None, free=holder is None)
     if door.register(connection, asked) != asked.installation_id:
         raise NotAllowedError("This token belongs to another installation.", hint="Register under its id.")
     secret = _new_secret(connection, asked.installation_id) if gives_secret else None
     return Registered(asked.installation_id, known is None, secret)
+
+
+def _expect(connection: Connection, *, new: bool, free: bool) -> None:
+    """Have the door refuse, as busy, what somebody made otherwise since it was judged: next time it is judged anew."""
+    expects = ["new installation"] * new + ["free token"] * free
+    connection.execute(_SQL["expect"], {"expects": ", ".join(expects)})
 
 
 def prove(rules: Rules, asked: Installation, known: Known | None, proof: Proof, now: float) -> Proven:

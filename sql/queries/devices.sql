@@ -21,6 +21,10 @@ select i.project, i.provider, i.owner, s.secret_hash, i.for_news
 -- Tells which project another installation that holds a token belongs to.
 select i.project from relevo.device_installations i where i.token = %(token)s and i.installation_id <> %(installation_id)s;
 
+-- name: expect
+-- Says, for this transaction, what was found when it was judged: if that is no longer so when it is written, the writing is refused.
+select set_config('relevo.expects', %(expects)s, true);
+
 -- name: keep_secret
 -- Keeps the hash of a phone's secret in place of the former one.
 insert into relevo.device_secrets (installation_id, secret_hash) values (%(installation_id)s, %(secret_hash)s)

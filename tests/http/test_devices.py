@@ -18,6 +18,7 @@ import relevo
 from deliveries import TODAY
 from phones import add_phones
 from plans import rows_read_by_table
+from processes import eventually
 from relevo import checkup, door, queries
 from relevo.errors import ConfigError
 from serving import Client, Served
@@ -262,6 +263,34 @@ def test_strangers_at_once(serve: Callable[..., Served]) -> None:
     with ThreadPoolExecutor(8) as threads:
         answers = list(threads.map(put, range(8)))
     assert sorted(answers) == [201] + [401] * 7
+
+
+@pytest.mark.parametrize("taken", ["token", "installation"])
+def test_a_stranger_at_once_with_a_long_list_of_the_app(
+    serve: Callable[..., Served], conn: psycopg.Connection[Any], dsn: str, taken: str
+) -> None:
+    """What the app registers in a transaction that is still open is not a stranger's when it commits: neither token nor id."""
+    served = serve(http_open_registration="default", http_rate_per_second=0)
+    phone, token = uuid4(), "ExponentPushToken[wanted]"
+    listed = [relevo.Installation(token=f"ExponentPushToken[{n}]", owner="ana") for n in range(30)]
+    wanted = phone if taken == "installation" else uuid4()
+    listed.append(relevo.Installation(token=token, owner="eva", installation_id=wanted))
+    body = {"token": token} if taken == "token" else {}
+
+    def put() -> requests.Response:
+        return requests.put(f"{served.server.url}/v1/installations/{phone}", json=body, timeout=60)
+
+    with psycopg.connect(dsn) as app, ThreadPoolExecutor(1) as threads:
+        made = relevo.register_many(app, listed)[-1]
+        answer = threads.submit(put)
+        waits = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        eventually(lambda: conn.execute(waits).fetchall(), "the stranger waits for the app")
+        app.commit()
+        assert (answer.result().status_code, answer.result().headers["Retry-After"]) == (503, "1")
+    kept = "select token, owner from relevo.device_installations where installation_id = %s"
+    assert conn.execute(kept, [made]).fetchone() == (token, "eva")
+    assert put().status_code == (403 if taken == "token" else 401)
+    assert conn.execute(kept, [made]).fetchone() == (token, "eva")
 
 
 def test_bounds(phones: Phones, conn: psycopg.Connection[Any]) -> None:

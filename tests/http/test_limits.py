@@ -46,6 +46,22 @@ def test_a_pool_that_is_dry_answers_503(serve: Callable[..., Served], conn: psyc
     assert viewer.get("/v1/ops/audit").status_code == 200
 
 
+def test_a_statement_that_is_blocked_is_given_up(serve: Callable[..., Served], dsn: str) -> None:
+    """Whoever waits for another's lock is told so when DATABASE_LOCK_TIMEOUT_MS is over, reading and writing alike."""
+    served = serve(database_lock_timeout_ms=100)
+    operator = served.client("operator")
+    pause = ("/v1/ops/cycles/dispatch/pause", {"reason": "test"})
+    assert operator.post(*pause).status_code == 200
+    with psycopg.connect(dsn) as other:
+        other.execute("select from relevo.cycle_state for update")
+        refused = [operator.post(*pause)]
+        other.execute("lock table relevo.worker_runs in access exclusive mode")
+        refused.append(operator.get("/v1/ops/stats"))
+    assert [(each.status_code, each.json()["type"]) for each in refused] == [(503, "urn:relevo:busy")] * 2
+    assert [each.headers["Retry-After"] for each in refused] == ["1", "1"]
+    assert operator.post(*pause).status_code == operator.get("/v1/ops/stats").status_code == 200
+
+
 def test_a_body_is_bounded(serve: Callable[..., Served]) -> None:
     """A body that is too large is refused, whether its length is announced or comes in chunks."""
     served = serve(http_max_body_bytes=2_000)

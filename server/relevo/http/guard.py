@@ -120,9 +120,11 @@ class Guarded(APIRoute):
         handle = super().get_route_handler()
 
         async def guarded(request: Request) -> Response:
+            told = request.scope["state"]["told"]
+            told["route"] = self.path  # of those that are not let in, too
             token = await request.app.state.callers.admit(request, self.rule)
             request.state.caller = token
-            request.scope["state"]["told"] |= {"route": self.path} | ({"caller": token.id} if token else {})
+            told |= {"caller": token.id} if token else {}
             with audit.acting_as(f"{token.name} ({token.id})" if token else "nobody", "http"):
                 return await handle(request)
 
