@@ -187,7 +187,7 @@ def register(connection: Connection, rules: Rules, asked: Installation, proof: P
 def _expect(connection: Connection, *, new: bool, free: bool) -> None:
     """Have the door refuse, as busy, what somebody made otherwise since it was judged: next time it is judged anew."""
     expects = ["new installation"] * new + ["free token"] * free
-    connection.execute(_SQL["expect"], {"expects": ", ".join(expects)})
+    connection.execute(_SQL["expect_state"], {"expects": ", ".join(expects)})
 
 
 def prove(rules: Rules, asked: Installation, known: Known | None, proof: Proof, now: float) -> Proven:

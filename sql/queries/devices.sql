@@ -21,7 +21,7 @@ select i.project, i.provider, i.owner, s.secret_hash, i.for_news
 -- Tells which project another installation that holds a token belongs to.
 select i.project from relevo.device_installations i where i.token = %(token)s and i.installation_id <> %(installation_id)s;
 
--- name: expect
+-- name: expect_state
 -- Says, for this transaction, what was found when it was judged: if that is no longer so when it is written, the writing is refused.
 select set_config('relevo.expects', %(expects)s, true);
 
