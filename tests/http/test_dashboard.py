@@ -11,7 +11,8 @@ from playwright.sync_api import sync_playwright
 
 from browsing import COLOURS, WIDTHS, enter, fits
 from parts import find_part
-from relevo import actions
+from phones import add_phones, fan_out
+from relevo import actions, door
 from serving import Served
 
 pytestmark = pytest.mark.needs("chromium-headless-shell")
@@ -106,3 +107,36 @@ def test_without_a_script_it_works_too(served: Served, chromium: Any, conn: psyc
     look(page, "login")
     conn.execute("select 1")
     context.close()
+
+
+def test_from_the_box_to_the_reason(served: Served, conn: psycopg.Connection[Any], browser: Any) -> None:
+    """A key in the box leads to the event's timeline, from there to one push, to its phone, and to why another got nothing."""
+    one, other = add_phones(conn, 2)
+    conn.execute("update relevo.device_installations set permission = 'denied' where installation_id = %s", [other])
+    event = door.Event("order.shipped", "order-17", "On its way", audience=[one, other])
+    number = door.enqueue(conn, event).event_id
+    fan_out(served.app)
+    page = enter(browser, served, served.client("viewer"))
+    page.fill("input[type=search]", "order-17")
+    page.press("input[type=search]", "Enter")
+    page.wait_for_url(f"**/dashboard/events/{number}")
+    timeline = page.inner_text(".moments")
+    assert "1 phone gets it, because it names them: 1 delivery." in timeline
+    assert "due, and waiting for their turn" in page.inner_text(".moments .now")
+    assert page.get_attribute(".moments time >> nth=0", "title").endswith("Z")
+    page.click("#deliveries tbody a >> nth=0")
+    page.wait_for_url("**/dashboard/deliveries/*")
+    assert "The event names this phone." in page.inner_text(".facts")
+    page.click("text=Explain")
+    page.wait_for_url(f"**/dashboard/installations/{one}*")
+    assert "Not yet." in page.inner_text(".answer")
+    page.goto(f"{served.server.url}/dashboard/installations/{other}")
+    page.fill("#event", "order-17")
+    page.press("#event", "Enter")
+    page.wait_for_url("**event=order-17*")
+    assert "No. Pushes may not go to this phone: the phone does not permit notifications." in page.inner_text(".answer")
+    page.fill("input[type=search]", f"ExponentPushToken[{'z' * 22}]")
+    page.press("input[type=search]", "Enter")
+    page.get_by_text("Nothing fits.").wait_for()
+    assert "zzz" not in page.url + page.content()
+    look(page, "nothing")

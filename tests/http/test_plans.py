@@ -9,6 +9,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from deliveries import TODAY
 from plans import rows_read_by_table
 from relevo import queries
 
@@ -44,6 +45,12 @@ insert into relevo.worker_runs (id, cycle, source, trigger, worker_id, started_a
 overriding system value
 select n, 'dispatch', '', 'schedule', 'x', now() - n * interval '10 seconds', now(), case n when 5 then 'failed' else 'ok' end, case n when 5 then 'x' end
   from generate_series(1, %(many)s) n;
+insert into relevo.licitaciones (namespace, external_id, nombre, sources, fingerprint)
+select 'mp', n || '-1-LE26', 'Agua', '{x}', 'x' from generate_series(1, %(many)s) n;
+insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, last_attempt_at)
+select current_date, 9, lpad(to_hex(n), 32, '0')::uuid, 't', now() from generate_series(1, 3) n;
+insert into relevo.push_requests (request_day, id, claim_token, worker_id, journalled_at, days, ids)
+select current_date + n % 20, gen_random_uuid(), gen_random_uuid(), 'x', now(), array[current_date], array[n] from generate_series(1, %(many)s) n;
 analyze;
 """
 PAGE = 50
@@ -52,7 +59,40 @@ DEAD: dict[str, Any] = {"ids": None, "error_code": None, "event_id": None, "proj
 REDRIVE = {**DEAD, "after": 0, "limit": PAGE, "began": "infinity"}
 PHONE = {"installation_id": UUID(int=7), "token": "ExponentPushToken[7]"}
 PREVIEWED = json.dumps({"type": "t", "key": "k", "title": "Hello", "audience": "matching", "topics": ["team-7"]})
+SAGAS = queries.load("sagas")
+EVENTS = {"event_type": None, "state": None, "project": None, "before": 9_000, "limit": PAGE}
+PUSHES = {"event_id": 7, "event_day": TODAY, "after": None, "limit": PAGE}
+A_DAY = MANY // 20
+"""How many requests there are of a day."""
 STATEMENTS = [
+    (SAGAS, "list_recent_events", {**EVENTS, "look_at": PAGE}, 8 * PAGE),
+    (SAGAS, "list_recent_events", {**EVENTS, "state": "held", "look_at": 5_000}, 5_100),
+    (SAGAS, "read_saga", {"event_id": 7, "most": 100}, 20),
+    (SAGAS, "sum_event_sample", {"event_id": 7, "event_day": TODAY, "most": 5_000}, 5_100),
+    (SAGAS, "list_event_requests", {"event_id": 9, "event_day": TODAY, "most": 10}, 3 * A_DAY),
+    (SAGAS, "find_delivery", {"id": 17_000}, 50),
+    (SAGAS, "read_delivery_wait", {"id": 7, "event_id": 7, "project": "p", "open": True, "sent_at": None}, 20),
+    (SAGAS, "read_delivery_wait", {"id": 7, "event_id": 7, "project": "p", "open": False, "sent_at": None}, 20),
+    (
+        SAGAS,
+        "list_delivery_requests",
+        {"id": 7, "first_day": TODAY, "last_day": TODAY, "since": "-infinity", "until": "infinity"},
+        4 * A_DAY,
+    ),
+    (SAGAS, "list_late_tickets", {"event_day": TODAY, "id": 7}, 5),
+    (SAGAS, "list_event_deliveries_by_status", {**PUSHES, "status": None, "look_at": PAGE}, 3 * PAGE),
+    (SAGAS, "list_event_deliveries_by_status", {**PUSHES, "status": "ok", "look_at": 5_000}, 5_100),
+    (SAGAS, "find_end_of_look", {**PUSHES, "look_at": 5_000}, 5_100),
+    (SAGAS, "list_failed_of_event", {**PUSHES, "event_id": 8}, 6 * PAGE),
+    (SAGAS, "list_phones", {"installations": [UUID(int=7)]}, 5),
+    (SAGAS, "list_phones_of_owner", {"owner": "user-7", "limit": 20}, 5),
+    (SAGAS, "list_preferences_of_phones", {"installations": [UUID(int=7)], "limit": PAGE}, 5),
+    (SAGAS, "list_history", {"installations": [UUID(int=1), UUID(int=2)], "before": None, "limit": PAGE}, 20),
+    (SAGAS, "find_event", {"event_id": 7}, 5),
+    (SAGAS, "find_events_by_key", {"key": "17", "limit": 20}, 20),
+    (SAGAS, "find_phone", PHONE, 5),
+    (SAGAS, "find_owner", {"owner": "user-7"}, 5),
+    (SAGAS, "find_tenders", {"code": "17-1-LE26", "limit": 20}, 20),
     (queries.load("tokens"), "read_token", {"id": "00000000000a"}, 5),
     (queries.load("tokens"), "note_use", {"id": "00000000000a"}, 10),
     (queries.load("remote"), "look_at_events", {"ids": [7, 8, 9]}, 60),

@@ -30,7 +30,7 @@ from relevo.http.dashboard.parts import (
 )
 from relevo.http.dashboard.states import DELIVERY_STATUSES, EVENT_STATES, state
 from relevo.http.dashboard.words import ago, count, duration, instant, number
-from relevo.http.problems import not_found
+from relevo.http.problems import Problem
 from relevo.sagas import Deliveries, Events, Saga
 
 router = APIRouter(route_class=Page, include_in_schema=False)
@@ -108,7 +108,8 @@ async def saga(
     seen = await desk_of(request).ask(sagas.saga, event_id)
     if seen is None:
         archived = next(iter(await desk_of(request).ask(sagas.find_events, str(event_id))), None)
-        raise not_found(f"event {event_id}" + (", it was archived" if archived else ""))
+        said = t("Event {id} was archived.", id=event_id) if archived else t("There is no event {id}.", id=event_id)
+        raise Problem(404, said, hint=t("`relevo archive restore` brings a month back.") if archived else "")
     listed = await desk_of(request).ask(sagas.event_deliveries, seen.event, status=chosen or None, after=after)
     sandbox = sandbox_address(request.app.state.relevo.settings)
     title = clipped(seen.event["title"], 160) or t("Event {id}", id=event_id)
@@ -220,14 +221,13 @@ def _held(event: dict[str, Any]) -> Iterator[Moment]:
 
 def _fanned(seen: Saga) -> str:
     event = seen.event
-    matched = t(reasons.MATCHED["owners" if event["owners"] else event["audience"]])
-    made = count(event["deliveries_created"], "delivery", "deliveries")
-    return t(
-        "{phones} get it, {because}: {made}.",
-        phones=count(event["targets_selected"], "phone"),
-        because=matched,
-        made=made,
-    )
+    phones, made = event["targets_selected"], count(event["deliveries_created"], "delivery", "deliveries")
+    if not phones:
+        return t("Nobody gets it: no phone is meant, or none may receive pushes.")
+    names = {"because": t(reasons.MATCHED["owners" if event["owners"] else event["audience"]]), "made": made}
+    if phones == 1:
+        return t("1 phone gets it, {because}: {made}.", **names)
+    return t("{n} phones get it, {because}: {made}.", n=number(phones), **names)
 
 
 def _ended_by_fanout(event: dict[str, Any]) -> str | None:
@@ -339,12 +339,18 @@ def _errors(seen: Saga) -> Markup | None:
                 el("div", clipped(reasons.in_words(row["last_error_code"]))),
                 el("div", f"{clipped(row['last_error_code'], 60)}: {clipped(row['example'], 300)}", class_="faint"),
             ],
-            ago(row["next_attempt_at"], seen.event["now"]) if row["next_attempt_at"] else "—",
+            _next(row["next_attempt_at"], seen.event["now"]),
         ]
         for row in seen.errors
     ]
     heads = [t("Deliveries"), t("State"), t("What went wrong"), t("Next attempt")]
     return part(t("What went wrong"), table(heads, rows, empty="", label=t("What went wrong")))
+
+
+def _next(due: datetime | None, now: datetime) -> Child:
+    if due is None:
+        return "—"
+    return t("now") if due <= now else ago(due, now)
 
 
 def _statuses(seen: Saga, chosen: str) -> Markup:

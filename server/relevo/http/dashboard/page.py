@@ -265,9 +265,11 @@ def desk_of(request: Request) -> Desk:
 
 
 def table(heads: list[str], rows: list[list[Child]], *, empty: Child, label: str) -> Markup:
-    """Write a table; where there is no room for columns, each cell is told by its head."""
+    """Write a table without its empty columns; where there is no room for any, each cell is told by its head."""
     if not rows:
         return el("p", empty, class_="faint")
+    told = [place for place in range(len(heads)) if any(text(row[place]) for row in rows)]
+    heads, rows = [heads[place] for place in told], [[row[place] for place in told] for row in rows]
     head = el("thead", el("tr", [el("th", each, scope="col") for each in heads]))
     body = [
         el("tr", [el("td", _cell(cell), data_head=name) for name, cell in zip(heads, row, strict=True)]) for row in rows

@@ -30,7 +30,7 @@ from relevo.http.dashboard.parts import (
 )
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import ago, count, instant, number
-from relevo.http.problems import not_found
+from relevo.http.problems import Problem
 from relevo.sagas import MOST_PHONES, Phones, Reason, Row
 
 router = APIRouter(route_class=Page, include_in_schema=False)
@@ -56,7 +56,7 @@ async def phone(request: Request, installation_id: UUID, event: Asked = "", befo
     """Show one phone."""
     seen = await desk_of(request).ask(sagas.phone, installation_id, before=before)
     if seen is None:
-        raise not_found(f"installation {installation_id}")
+        raise Problem(404, t("There is no phone {id}.", id=installation_id))
     answer = await _explained(request, event.strip(), [installation_id])
     path = phone_path(installation_id)
     body = [
@@ -75,7 +75,7 @@ async def owner(
     """Show one person with all phones."""
     seen = await desk_of(request).ask(sagas.owner, owner, before=before)
     if seen is None:
-        raise not_found(f"owner {clipped(owner, 60)}")
+        raise Problem(404, t("There is no owner {name}.", name=clipped(owner, 60)))
     answer = await _explained(request, event.strip(), [row["installation_id"] for row in seen.rows])
     path = owner_path(owner)
     told = count(len(seen.rows), "phone")

@@ -19,7 +19,7 @@ from relevo.http.dashboard.page import Page, desk_of, show
 from relevo.http.dashboard.parts import Moment, clipped, event_link, phone_link, phone_path, timeline
 from relevo.http.dashboard.states import KINDS, state
 from relevo.http.dashboard.words import ago, count, number
-from relevo.http.problems import not_found
+from relevo.http.problems import Problem
 from relevo.sagas import Push
 
 router = APIRouter(route_class=Page, include_in_schema=False)
@@ -31,7 +31,7 @@ async def delivery(request: Request, delivery_id: Annotated[int, Path(ge=0, le=_
     """Show one delivery."""
     seen = await desk_of(request).ask(sagas.push, delivery_id)
     if seen is None:
-        raise not_found(f"delivery {delivery_id}")
+        raise Problem(404, t("There is no delivery {id}, or it was archived.", id=delivery_id))
     sandbox = sandbox_address(request.app.state.relevo.settings)
     title = t("Delivery {id}", id=delivery_id)
     body = [_head(seen, title, sandbox), part(t("What happened"), timeline([*moments(seen)], label=t("What happened")))]
@@ -86,21 +86,25 @@ def moments(seen: Push) -> Iterator[Moment]:
 
 
 def _answer(row: dict[str, Any]) -> Iterator[Moment]:
-    status, kind = row["status"], KINDS.get(row["status"], "")
     error = " ".join(filter(None, (reasons.in_words(row["last_error_code"]), _raw(row))))
     if row["last_attempt_at"] and row["provider_ticket_id"]:
         ticket = t("The push service took it: ticket {ticket}.", ticket=clipped(row["provider_ticket_id"]))
         yield Moment(row["last_attempt_at"], ticket)
-    elif row["last_attempt_at"]:
-        yield Moment(
-            row["last_attempt_at"], t("Attempt {n} did not get through.", n=number(row["attempt_count"])), error, "warn"
-        )
+    elif row["last_attempt_at"] and row["completed_at"] is None:
+        told = t("Attempt {n} did not get through.", n=number(row["attempt_count"]))
+        yield Moment(row["last_attempt_at"], told, error, "warn")
     if row["lapse_count"]:
         told = t("Whoever held it before was lost, {times}.", times=count(row["lapse_count"], "time"))
         yield Moment(row["updated_at"], told, kind="warn")
+    yield from _end(row, error)
+
+
+def _end(row: dict[str, Any], error: str) -> Iterator[Moment]:
+    status = row["status"]
     if row["completed_at"]:
         receipt = t("The receipt says: delivered.") if status == "ok" else reasons.meaning(status)
-        yield Moment(row["completed_at"], [state(status), " ", receipt], error if status != "ok" else None, kind)
+        told = [state(status), " ", receipt]
+        yield Moment(row["completed_at"], told, error if status != "ok" else None, KINDS.get(status, ""))
     elif row["provider_receipt_id"] and error:
         yield Moment(row["updated_at"], t("The receipt says that it did not arrive."), error, "warn")
 

@@ -799,6 +799,16 @@ SPANISH: dict[str, str] = {
     "{deliveries} wait for the push service to say what became of them.": (
         "{deliveries}: falta que el servicio de notificaciones diga qué fue de ellas."
     ),
-    "{phones} get it, {because}: {made}.": "Lo reciben {phones}, {because}: {made}.",
+    "Nobody gets it: no phone is meant, or none may receive pushes.": (
+        "No lo recibe nadie: ningún teléfono corresponde, o ninguno puede recibir notificaciones."
+    ),
+    "1 phone gets it, {because}: {made}.": "Lo recibe 1 teléfono, {because}: {made}.",
+    "{n} phones get it, {because}: {made}.": "Lo reciben {n} teléfonos, {because}: {made}.",
     "{phones} that it names": "{phones} que nombra",
+    "Event {id} was archived.": "El evento {id} se archivó.",
+    "There is no event {id}.": "No hay ningún evento {id}.",
+    "`relevo archive restore` brings a month back.": "`relevo archive restore` trae un mes de vuelta.",
+    "There is no delivery {id}, or it was archived.": "No hay ninguna entrega {id}, o está archivada.",
+    "There is no phone {id}.": "No hay ningún teléfono {id}.",
+    "There is no owner {name}.": "No hay ningún dueño {name}.",
 }
