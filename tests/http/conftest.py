@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from relevo.app import App
+from relevo.sandbox import Sandbox
 from serving import Served
 
 
@@ -30,3 +31,10 @@ def serve(build: Callable[..., App]) -> Iterator[Callable[..., Served]]:
 def served(serve: Callable[..., Served]) -> Served:
     """A server with default settings."""
     return serve()
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    """A local Expo without a rate limit."""
+    with Sandbox(rate_per_s=0, receipt_delay_s=0) as running:
+        yield running

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import psycopg
-import pytest
-from psycopg.types.json import Jsonb
 
 from browsing import NASTY, Person
+from operating import fill, kill, register, run
 from relevo import actions, history, insights
 from relevo.actions import DeadLetters
 from relevo.sandbox import Sandbox
@@ -25,60 +24,6 @@ LISTS = (
     "/dashboard/archive",
     "/dashboard/audit",
 )
-KILL = """
-with dead as (
-  update relevo.notification_deliveries set status = 'failed', completed_at = now(), attempt_count = 9, last_error_code = %(code)s,
-         last_error_message = %(message)s where notification_event_id = %(event)s
-  returning event_day, id, notification_event_id, project)
-, queue as (delete from relevo.due_chunks where event_id = %(event)s)
-, counted as (insert into relevo.event_progress_deltas (event_id, status, deliveries)
-              select %(event)s, s.status, s.sign * count(*)::int from dead cross join (values ('pending', -1), ('failed', 1)) s(status, sign) group by 2, s.sign)
-insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
-select event_day, id, notification_event_id, project, %(code)s, now() from dead
-"""
-FILL = """
-insert into relevo.worker_runs (cycle, source, trigger, worker_id, started_at, finished_at, outcome, error_message, counts)
-select 'dispatch', '', 'schedule', 'one@host', now() - n * interval '1 minute', now() - n * interval '59 seconds',
-       case when n % 40 = 0 then 'failed' else 'ok' end, case when n % 40 = 0 then %(nasty)s end, '{"notifications_sent": 7}'
-  from generate_series(1, 120) n;
-insert into relevo.worker_runs (cycle, source, trigger, worker_id, started_at, finished_at, outcome, counts)
-values ('reaper', '', 'manual', 'two@host', now(), now(), 'ok', '{"claims_expired": 0}');
-insert into relevo.cycle_state (cycle, source) values ('dispatch', ''), ('reaper', '') on conflict do nothing;
-insert into relevo.source_state (source, cursor, last_outcome, last_detail, last_asked_at, last_ok_at, problems)
-values ('folder', jsonb_build_object('passed', %(nasty)s::text), 'rejected', %(nasty)s, now(), now() - interval '3 hours', array[%(nasty)s::text]);
-insert into relevo.source_lanes (lane, day, requests, pace_ms, not_before) values ('chilecompra-0011', (now() at time zone 'America/Santiago')::date, 120, 2000, now() + interval '1 minute');
-insert into relevo.ingest_rejects (source, place, external_id, reason, attempts, retry_at)
-select 'folder', 'file ' || n || %(nasty)s, 'X-' || n, %(nasty)s, n %% 6 + 1, case when n %% 2 = 0 then now() end from generate_series(1, 70) n;
-insert into relevo.archive_exports (entity, month, state, relation, part_rows, parts, rows, bytes, manifest_sha256, sealed_at, retired_at, exported_at,
-  verified_at, drop_eligible_at, last_error)
-values ('notification_deliveries', '2026-05-01', 'verified', 'x', 1000, 3, 2500000, 91000000, repeat('a', 64), now(), now(), now(), now(), now() + interval '5 days', null);
-insert into relevo.archive_exports (entity, month, state, relation, part_rows, sealed_at, last_error) values ('push_requests', '2026-05-01', 'sealed', 'y', 1000, now(), %(nasty)s);
-insert into relevo.audit_log (actor, face, action, target, outcome, finished_at, error_message)
-select 'somebody ' || n || %(nasty)s, 'http', case when n %% 3 = 0 then 'redrive' else 'pause' end, jsonb_build_object('reason', %(nasty)s::text),
-       case when n %% 5 = 0 then 'failed' else 'ok' end, now(), case when n %% 5 = 0 then %(nasty)s end
-  from generate_series(1, 120) n
-"""
-
-
-def fill(conn: psycopg.Connection[Any], nasty: str = "x") -> None:
-    """Have something in every list, all of its text as nasty as wished."""
-    for statement in FILL.replace("n % 40", "n %% 40").split(";\n"):
-        conn.execute(statement.encode(), {"nasty": nasty[:150]})
-
-
-def kill(
-    served: Served,
-    conn: psycopg.Connection[Any],
-    *,
-    code: str = "MessageTooBig",
-    message: str = "too big",
-    **event: Any,
-) -> int:
-    """Enqueue an event, fan it out, and have all its deliveries fail for good."""
-    event_id: int = served.client("app").post("/v1/events", EVENT | event).json()["event_id"]
-    fan_out(served)
-    conn.execute(KILL, {"event": event_id, "code": code, "message": message[:400]})
-    return event_id
 
 
 def entries(served: Served, action: str) -> list[dict[str, Any]]:
@@ -323,7 +268,7 @@ def test_a_test_push_tells_what_became_of_it(
     asked = {"phones": phones, "title": "Hello <b>", "body": "there", "data": '{"a": 1}'}
     question = person.get("/dashboard/actions/test", params=asked).text
     assert "Send this test push to 2 phones?" in question
-    assert "Pushes may not go to it: unregistered" in question
+    assert "Pushes may not go to this phone: it was unregistered, as at a log-out." in question
     key = re.findall(r'name="key" value="([^"]+)"', question)[0]
     answer = person.send("/dashboard/actions/test", key=key, **asked)
     assert answer.status_code == 303
@@ -339,7 +284,7 @@ def test_a_test_push_tells_what_became_of_it(
     run(served, "receipt")
     page = person.get(follow).text
     assert "Taken by 1 of 3 phones" in page
-    assert "is not good any more" in page
+    assert "The app is gone from this phone" in page
     assert "data-live" not in page
     assert entries(served, "send_test")[-1]["target"] == {"title": "Hello <b>", "phones": 3}
     assert person.get("/dashboard/compose/999").status_code == 404
@@ -362,23 +307,3 @@ def test_a_test_push_that_cannot_be(served: Served, conn: psycopg.Connection[Any
     viewer = inside(Person(served, "viewer"))
     assert viewer.send("/dashboard/actions/test", phones=str(good), key=str(UUID(int=7))).status_code == 403
     assert conn.execute("select count(*) from relevo.notification_events").fetchall() == [(0,)]
-
-
-@pytest.fixture
-def sandbox() -> Iterator[Sandbox]:
-    """A local Expo without a rate limit."""
-    with Sandbox(rate_per_s=0, receipt_delay_s=0) as running:
-        yield running
-
-
-def register(conn: psycopg.Connection[Any], name: str) -> UUID:
-    """Register a phone whose token says what befalls it in the sandbox."""
-    given = Jsonb({"token": f"ExponentPushToken[{name}]"})
-    row = conn.execute("select relevo.register_installation(%s)", [given]).fetchone()
-    assert row is not None
-    return UUID(str(row[0]))
-
-
-def run(served: Served, cycle: str) -> None:
-    """Run a cycle once."""
-    served.app.runner.run(served.app.registry[cycle], "manual")

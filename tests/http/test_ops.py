@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -65,13 +65,6 @@ def check_shape(stats: dict[str, Any]) -> None:
 def register(conn: psycopg.Connection[Any], name: str) -> None:
     """Register a phone whose token says what befalls it in the sandbox."""
     conn.execute("select relevo.register_installation(%s)", [Jsonb({"token": f"ExponentPushToken[{name}]"})])
-
-
-@pytest.fixture
-def sandbox() -> Iterator[Sandbox]:
-    """A local Expo without a rate limit."""
-    with Sandbox(rate_per_s=0, receipt_delay_s=0) as running:
-        yield running
 
 
 def test_an_operator_runs_the_fleet(

@@ -15,11 +15,13 @@ from starlette.responses import Response
 from relevo import door, insights, trials
 from relevo.door import Event, Explanation, Preview
 from relevo.errors import InvalidInputError
+from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import PLACE, Deed, Given, Question, Told, is_operator
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import said, t
 from relevo.http.dashboard.lists import area, box, choice, part
 from relevo.http.dashboard.page import Page, badge, desk_of, show, table
+from relevo.http.dashboard.parts import event_link, phone_link
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import count, number, sentence
 from relevo.http.problems import Problem
@@ -132,7 +134,7 @@ def _preview(found: Preview) -> Markup:
 
 
 def _phone(phone: UUID) -> Markup:
-    return el("a", el("code", str(phone)), href=f"/dashboard/installations/{phone}")
+    return phone_link(phone, el("code", str(phone)))
 
 
 def _trial(given: Given) -> Markup:
@@ -189,7 +191,7 @@ async def _ask_test(request: Request, given: Given) -> Question:
     judged = await desk_of(request).ask_door(partial(trials.judge, event=event, phones=phones))
     getting = sum(each.gets_it for _, each in judged)
     heads = [t("Phone"), t("Gets it"), t("Why")]
-    rows: list[list[Child]] = [[_phone(phone), _yes(each), sentence(each.reason)] for phone, each in judged]
+    rows: list[list[Child]] = [[_phone(phone), _yes(each), _rule(each)] for phone, each in judged]
     return Question(
         t("Send this test push to {phones}?", phones=count(getting, "phone")),
         t("Send it"),
@@ -256,7 +258,7 @@ async def trial(request: Request, event_id: Annotated[int, Path(ge=1, le=2**63 -
             table(heads, [_answer(each) for each in seen.answers], empty=t("It names no phone."), label=t("Phones")),
             el(
                 "p",
-                el("a", t("Its timeline"), href=f"/dashboard/events/{event_id}"),
+                event_link(event_id, t("Its timeline")),
                 el("a", t("Another test push"), href=_HERE),
                 class_="row",
             ),
@@ -284,23 +286,21 @@ def _verdict(seen: Trial) -> tuple[str, str]:
 
 def _answer(answer: Answer) -> list[Child]:
     if answer.delivery is None:
-        return [_phone(answer.phone), badge(t("none"), ""), sentence(answer.explanation.reason)]
-    return [_phone(answer.phone), state(answer.delivery["status"]), _meaning(answer.delivery, answer.explanation)]
+        return [_phone(answer.phone), badge(t("none"), ""), _rule(answer.explanation)]
+    return [_phone(answer.phone), state(answer.delivery["status"]), _meaning(answer.delivery)]
 
 
-def _meaning(delivery: Mapping[str, Any], why: Explanation) -> Child:
-    status = delivery["status"]
-    words = {
-        "pending": t("It is waiting to be sent."),
-        "retryable": t("It did not work, and is tried again."),
-        "sent": t("The push service took it; whether the phone's own service did is not known yet."),
-        "ok": t("The push service handed it to the phone's own."),
-        "unconfirmed": t("The push service took it, and never said what became of it."),
-        "invalid": t("The phone's token is not good any more: the app was removed, or the token is of another app."),
-        "failed": t("It failed for good."),
-        "expired": t("It was not sent within ten minutes."),
-        "unknown": t("Whether it was sent is not known."),
-    }
+def _meaning(delivery: Mapping[str, Any]) -> Child:
     error = delivery["last_error_message"] or delivery["last_error_code"]
-    meant: Child = words.get(status) or sentence(why.reason)
-    return [meant, el("span", error, class_="bad block") if error else None]
+    told = reasons.in_words(delivery["last_error_code"]) if delivery["last_error_code"] else ""
+    return [
+        reasons.meaning(delivery["status"]),
+        el("span", told, class_="block") if told not in ("", error) else None,
+        el("span", error, class_="bad block") if error else None,
+    ]
+
+
+def _rule(explained: Explanation) -> str:
+    """Say by which rule a phone gets it, or not."""
+    _, _, why = explained.reason.removesuffix(".").partition("Pushes may not go to it: ")
+    return reasons.rule(explained, why_not=why or None)

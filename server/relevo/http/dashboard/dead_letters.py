@@ -14,6 +14,7 @@ from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import facts, part
 from relevo.http.dashboard.page import Page, desk_of, show, table
+from relevo.http.dashboard.parts import delivery_link
 from relevo.http.dashboard.words import ago, count, number
 
 router = APIRouter(route_class=Page, include_in_schema=False)
@@ -65,11 +66,7 @@ def _first(row: dict[str, Any]) -> Markup | None:
 
 
 def _examples(row: dict[str, Any]) -> Markup:
-    shown = [
-        el("li", el("a", t("event {id}", id=each), href=f"/dashboard/events/{each}"))
-        for each in dict.fromkeys(row["events"])
-    ]
-    return el("ul", shown, class_="bare")
+    return el("ul", [el("li", delivery_link(each)) for each in row["ids"]], class_="bare")
 
 
 def _which(given: Given) -> DeadLetters:

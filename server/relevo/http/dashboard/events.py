@@ -12,6 +12,7 @@ from starlette.responses import Response
 from relevo import sagas
 from relevo.app import sandbox_address
 from relevo.http.dashboard import reasons
+from relevo.http.dashboard.acting import offer
 from relevo.http.dashboard.html import Child, Markup, el, outside, text
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, box, choice, facts, filters, part
@@ -114,7 +115,7 @@ async def saga(
     sandbox = sandbox_address(request.app.state.relevo.settings)
     title = clipped(seen.event["title"], 160) or t("Event {id}", id=event_id)
     body = [
-        _head(seen, title),
+        _head(seen, title, _switches(request, seen)),
         part(t("What happened"), timeline([*moments(seen)], label=t("What happened")), _phones(sandbox, event_id)),
         _errors(seen),
         part(t("Deliveries"), _statuses(seen, chosen), _deliveries(seen, listed, chosen), id_="deliveries"),
@@ -128,7 +129,7 @@ def _phones(sandbox: str | None, event_id: int) -> Markup | None:
     return el("p", outside(f"{sandbox}/events/{event_id}", t("See what the phones got, in the sandbox")))
 
 
-def _head(seen: Saga, title: str) -> Markup:
+def _head(seen: Saga, title: str, switches: Markup) -> Markup:
     event = seen.event
     told = facts(
         (t("Says"), clipped(event["body"], 600)),
@@ -142,7 +143,21 @@ def _head(seen: Saga, title: str) -> Markup:
         (t("At most once"), t("yes: rather not at all than twice") if event["at_most_once"] else None),
         (t("Announces again"), event_link(event["former_event_id"]) if event["former_event_id"] else None),
     )
-    return el("section", el("h1", title, " ", state(event["state"])), el("p", summary(seen)), told, class_="card")
+    head = el("h1", title, " ", state(event["state"])), el("p", summary(seen))
+    return el("section", head, told, switches, class_="card")
+
+
+def _switches(request: Request, seen: Saga) -> Markup:
+    """Offer what an operator can do with an event: end it, or send again what failed of it."""
+    event, failed = seen.event["id"], seen.counts.get("failed", 0)
+    waits = seen.event["state"] in ("waiting", "held", "fanning") or any(map(seen.counts.get, ("pending", "retryable")))
+    open_still = waits and seen.event["state"] not in ("cancelled", "completed")
+    return el(
+        "div",
+        offer(request, "redrive", t("Send what failed again…"), event=event) if failed else None,
+        offer(request, "cancel", t("Cancel it…"), grave=True, event=event) if open_still else None,
+        class_="row",
+    )
 
 
 def summary(seen: Saga) -> str:

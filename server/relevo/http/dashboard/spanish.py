@@ -261,7 +261,6 @@ SPANISH: dict[str, str] = {
     "by {face}": "por {face}",
     "dead letter": "carta muerta",
     "dropped here ": "borrado aquí ",
-    "event {id}": "evento {id}",
     "given up": "abandonado",
     "it is still running": "sigue en curso",
     "no month": "ningún mes",
@@ -328,15 +327,11 @@ SPANISH: dict[str, str] = {
     "Data for the app, as JSON": "Datos para la aplicación, como JSON",
     "Gets it": "La recibe",
     "Installations, one a line, {n} at most": "Instalaciones, una por línea, {n} a lo más",
-    "It did not work, and is tried again.": "No resultó, y se intenta otra vez.",
-    "It failed for good.": "Falló definitivamente.",
     "It goes to these phones alone, and its page tells whether each took it, or why not.": (
         "Va solo a estos teléfonos, y su página dice si cada uno la recibió, o por qué no."
     ),
-    "It is waiting to be sent.": "Espera su envío.",
     "It must look like {example}.": "Debe verse así: {example}.",
     "It names no phone.": "No nombra ningún teléfono.",
-    "It was not sent within ten minutes.": "No se envió dentro de diez minutos.",
     "Its timeline": "Su historia",
     "Look at it first": "Revisarla primero",
     "Name one by its id.": "Nombre uno por su id.",
@@ -360,22 +355,11 @@ SPANISH: dict[str, str] = {
     "Test push": "Notificación de prueba",
     "Text": "Texto",
     "The data must be a JSON object.": "Los datos deben ser un objeto JSON.",
-    "The phone's token is not good any more: the app was removed, or the token is of another app.": (
-        "El token del teléfono ya no sirve: la aplicación se quitó, o el token es de otra aplicación."
-    ),
-    "The push service handed it to the phone's own.": "El servicio de envío la pasó al del teléfono.",
-    "The push service took it, and never said what became of it.": (
-        "El servicio de envío la aceptó, y nunca dijo qué fue de ella."
-    ),
-    "The push service took it; whether the phone's own service did is not known yet.": (
-        "El servicio de envío la aceptó; aún no se sabe si el del teléfono también."
-    ),
     "This page looks again by itself.": "Esta página se actualiza sola.",
     "Title": "Título",
     "Topics, apart by commas": "Temas, separados por comas",
     "What that means": "Qué significa",
     "What was sent": "Lo que se envió",
-    "Whether it was sent is not known.": "No se sabe si se envió.",
     "Whom would it reach?": "¿A quién llegaría?",
     "With owners or installations: which, one a line": "Con dueños o teléfonos: cuáles, uno por línea",
     "With preferences: what it is about": "Con preferencias: de qué se trata",
@@ -386,6 +370,8 @@ SPANISH: dict[str, str] = {
     "yes": "sí",
     "{value} is no amount.": "{value} no es un monto.",
     "Look again": "Mirar otra vez",
+    "Send what failed again…": "Enviar otra vez lo fallido…",
+    "Cancel it…": "Cancelarlo…",
     # States
     "waiting": "en espera",
     "held": "retenido",
