@@ -42,7 +42,12 @@ def spans(page: Path) -> list[str]:
 
 def links(page: Path) -> list[str]:
     """Return where a page's prose leads."""
-    return re.findall(r"\]\(([^)\s]+)\)", prose(page))
+    return re.findall(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)", prose(page))
+
+
+def pictures(page: Path) -> list[str]:
+    """Return the pictures that a page shows."""
+    return re.findall(r"!\[[^\]]+\]\(([^)\s]+)\)", prose(page))
 
 
 def headings(page: Path) -> list[str]:

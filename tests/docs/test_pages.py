@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import typer
-from pages import DOCS, PAGES, ROOT, anchor, blocks, headings, links, prose, spans
+from pages import DOCS, PAGES, ROOT, anchor, blocks, headings, links, pictures, prose, spans
 
 import generate_docs
 from relevo import config
@@ -53,6 +53,12 @@ class TestLinks:
             target = DOCS / name if name else page
             assert target in PAGES, f"{page.name}: {link}"
             assert not place or place in map(anchor, headings(target)), f"{page.name}: {link}"
+
+    @each_page
+    def test_pictures_are_there(self, page: Path) -> None:
+        """What a page shows lies in the folder of pictures, which is shipped and served with the pages."""
+        assert [each for each in pictures(page) if not re.fullmatch(r"pictures/[\w-]+\.png", each)] == []
+        assert [each for each in pictures(page) if not (DOCS / each).is_file()] == []
 
     @each_page
     def test_a_page_has_one_title_and_distinct_headings(self, page: Path) -> None:
@@ -161,8 +167,10 @@ class TestNames:
 
     @each_page
     def test_routes_exist(self, page: Path) -> None:
-        """Each route a page names in `code` is one that is served, whatever its parameters are called."""
-        named = [found for span in spans(page) if (found := re.match(r"(GET|PUT|POST|DELETE) (/[^\s?]*)", span))]
+        """Each route a page names in `code` is one that is served, whatever its parameters are called, or the sandbox's."""
+        named = [
+            found for span in spans(page) if (found := re.match(r"(GET|PUT|POST|DELETE) (/(?!sandbox/)[^\s?]*)", span))
+        ]
         served = {(method, re.sub(r"\{\w+\}", "{}", path)) for method, path in RULES}
         assert [found[0] for found in named if (found[1], re.sub(r"\{\w+\}", "{}", found[2])) not in served] == []
 

@@ -1,4 +1,4 @@
-"""The README leads where it says."""
+"""The README leads where it says, and is short; the map of the code names what is there."""
 
 from __future__ import annotations
 
@@ -9,25 +9,53 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-LINKS = sorted(set(re.findall(r"\]\(([^)#:]+)\)", README)))
+SERVER = ROOT / "server"
+MAP = (SERVER / "README.md").read_text(encoding="utf-8")
+LINK = re.compile(r"\]\(([^)#:]+)\)")
 
 
-def test_every_link_leads_somewhere() -> None:
-    """Each relative link of the README is a file or a folder of the checkout."""
-    assert len(LINKS) > 20
-    assert [link for link in LINKS if not (ROOT / link).exists()] == []
+@pytest.mark.parametrize("page", [ROOT / "README.md", SERVER / "README.md"], ids=["README", "map"])
+def test_every_link_leads_somewhere(page: Path) -> None:
+    """Each relative link is a file or a folder of the checkout."""
+    links = sorted(set(LINK.findall(page.read_text(encoding="utf-8"))))
+    assert len(links) > 20
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_a_stranger_needs_five_minutes() -> None:
+    """Without the figures it has fewer than a thousand words, two commands, and twenty lines of code."""
+    text = re.sub(r"<!-- bench.*?<!-- /bench -->", "", README, flags=re.DOTALL)
+    assert len(text.split()) < 1000
+    [commands] = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    assert len(commands.splitlines()) == 2
+    [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len([line for line in code.splitlines() if line]) <= 20
+
+
+def test_its_code_is_run_elsewhere() -> None:
+    """The code is the quickstart's, which a test runs as it stands there."""
+    [code] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert f"```python run\n{code}```" in (SERVER / "docs" / "quickstart.md").read_text(encoding="utf-8")
+
+
+def test_its_picture_is_small() -> None:
+    """The dashboard's picture is a PNG below 200 kB."""
+    [name] = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README)
+    picture = (ROOT / name).read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) < 200_000
 
 
 def places() -> list[tuple[str, str]]:
     """Return the names that the table "where is" mentions, each with the file linked after it."""
-    table = README[README.index("| where is … |") : README.index("### Words")]
+    table = MAP[MAP.index("| where is … |") : MAP.index("## Words")]
     return re.findall(r"`(?:relevo\.)?(?:\w+\.)?(\w+)`[^`|\[]*\(\[[^\]]+\]\(([^)]+)\)\)", table)
 
 
 @pytest.mark.parametrize(("name", "file"), places())
 def test_the_map_names_what_is_there(name: str, file: str) -> None:
     """What the table says is in a file is defined in that file."""
-    text = (ROOT / file).read_text(encoding="utf-8")
+    text = (SERVER / file).read_text(encoding="utf-8")
     assert re.search(rf"(def|class|function|-- name:) (relevo\.)?{name}\b|^{name} = ", text, re.MULTILINE), (
         f"{name} is not in {file}"
     )
@@ -39,9 +67,9 @@ def test_the_map_is_not_empty() -> None:
 
 
 def test_every_room_is_on_the_map() -> None:
-    """Each folder and module of the package is named in the README's table of rooms."""
-    table = README[README.index("| room in") : README.index("| where is … |")]
-    package = ROOT / "server" / "relevo"
+    """Each folder and module of the package is named in the table of rooms."""
+    table = MAP[MAP.index("| room in") : MAP.index("| where is … |")]
+    package = SERVER / "relevo"
     rooms = {path.stem for path in package.glob("*.py")} | {path.parent.name for path in package.glob("*/__init__.py")}
     named = set(re.findall(r"\w+", table))
     assert sorted(rooms - named) == []

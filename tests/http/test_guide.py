@@ -37,6 +37,12 @@ def test_every_page_is_served_and_every_link_leads_somewhere(served: Served) -> 
             assert not place or f'id="{place}"' in there, f"{here}: {link}"
 
 
+def test_a_picture_is_served(served: Served) -> None:
+    """A page's picture comes from the same place."""
+    [picture] = set(re.findall(r'<img src="([^"]+)"', served.client().get("/guide/quickstart").text))
+    assert served.client().get(picture).headers["content-type"] == "image/png"
+
+
 def test_it_asks_nobody_else(served: Served) -> None:
     """A page loads the dashboard's own files alone, and says so to the browser."""
     answer = served.client().get("/guide/runbook")

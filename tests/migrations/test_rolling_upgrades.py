@@ -202,10 +202,10 @@ def test_migrations_let_an_upgrade_roll() -> None:
 
 
 def test_the_one_release_that_was_left_behind_is_named() -> None:
-    """The exception is there and says what it needs; the README tells from when on upgrades roll."""
+    """The exception is there and says what it needs; the guide tells from when on upgrades roll."""
     needs = {str(migration): migration.needs for migration in migrate.available()}
     assert {name: needs[name] for name in LEAVES_BEHIND} == LEAVES_BEHIND
-    assert "**Upgrades roll**, from 0.2.0 on" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "**Upgrades roll**, from 0.2.0 on" in (ROOT / "server" / "docs" / "promises.md").read_text(encoding="utf-8")
 
 
 def test_what_was_left_behind_cannot_write_deliveries(database, empty_database, look) -> None:

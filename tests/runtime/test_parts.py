@@ -1,4 +1,4 @@
-"""What a team adds by RELEVO_APP: the README's program through make, and what cannot be loaded."""
+"""What a team adds by RELEVO_APP: the guide's program through make, and what cannot be loaded."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from relevo.runtime.runs import Cycle
 from relevo.runtime.timing import Every
 
 ROOT = Path(__file__).resolve().parents[2]
+EXTENDING = ROOT / "server" / "docs" / "extending.md"
 
 
 def program() -> str:
-    """Return the README's program."""
-    found = re.search(r"```python\n(# mine\.py\n.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    """Return the guide's program."""
+    found = re.search(r"```python\n(# mine\.py\n.*?)```", EXTENDING.read_text(encoding="utf-8"), re.DOTALL)
     assert found
     return found[1]
 
