@@ -76,7 +76,7 @@ def test_the_wheel_holds_the_package_and_its_sql(wheel: Path) -> None:
     assert not expected - names
     assert {"relevo/__init__.py", "relevo/py.typed"} <= names
     assert {f"relevo/docs/{path.name}" for path in (ROOT / "server" / "docs").glob("*.md")} <= names
-    assert "relevo/docs/index.md" in names
+    assert {"relevo/docs/index.md", "relevo/docs/pictures/dashboard.png"} <= names
     assert {name.split("/")[0] for name in names} == {"relevo", f"{wheel.name.rsplit('-', 3)[0]}.dist-info"}
 
 

@@ -1,0 +1,48 @@
+"""What a newcomer sees first: where to look, and within seconds pushes with their receipts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from processes import Process, Processes, eventually
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Process]:
+    """The demo, in a folder of its own."""
+    started = Processes("", tmp_path)
+    nothing = {"database_url": "", "expo_base_url": "", "log_format": "json"}
+    yield started.relevo("run", relevo_demo="true", relevo_data_dir=tmp_path / "data", **nothing)
+    started.close()
+
+
+def test_a_newcomer_is_led_to_the_dashboard_and_sees_receipts(demo: Process) -> None:
+    """The dashboard, a link that logs in once, and the phones come first; receipts follow on their own."""
+    demo.hears("http_serving")
+    told = eventually(lambda: demo.stdout if demo.stdout.count("\n") >= 3 else "", "it says where to look")
+    assert re.fullmatch(
+        r"Dashboard: http://127\.0\.0\.1:\d+/dashboard\n"
+        r"Log in, once and within 10 minutes: http://\S+/login\?code=\S+\n"
+        r"What the phones of the sandbox got: http://127\.0\.0\.1:\d+\n",
+        told,
+    )
+    demo.hears("run_finished", cycle="dispatch")
+    eventually(
+        lambda: [line for line in demo.lines("run_finished", cycle="receipt") if line["counts"]],
+        "receipts come back within seconds",
+    )
+    login = re.findall(r"http://\S+/login\S+", told)[0]
+    person = requests.Session()
+    person.trust_env = False
+    page = person.get(login, timeout=30)
+    assert page.url.endswith("/dashboard")
+    assert "login link (operator)" in page.text
+    assert "demo-ana" in person.get(told.split()[-1], timeout=30).text
+    assert person.get(login, timeout=30).status_code == 401
+    person.close()
+    assert demo.stops() == 0
