@@ -20,6 +20,7 @@ _LOOKED_AT = 2_000
 MOST_DEAD = 20_000
 """How many dead letters are grouped, the newest."""
 _MOST_MONTHS = 61
+_TROUBLED = ("partial", "failed", "skipped", "abandoned")
 _PLACE = re.compile(r"(?:(\d{1,18})\.)?(\d{1,18})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -86,7 +87,8 @@ def runs(
     at, number = _read(before)
     look = _look(limit, outcome, worker)
     asked = {"cycle": cycle, "source": source, "outcome": outcome, "worker": worker, "hours": hours}
-    rows = _rows(database, "page_runs", **asked, before_at=at, before=number, look=look, limit=limit + 1)
+    statement = "page_troubled_runs" if outcome in _TROUBLED else "page_runs"
+    rows = _rows(database, statement, **asked, before_at=at, before=number, look=look, limit=limit + 1)
     return _page(rows, limit, look)
 
 

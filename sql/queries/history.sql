@@ -25,6 +25,26 @@ select e.looked, e.last_at, e.last_id, f.*, extract(epoch from coalesce(f.finish
               limit %(limit)s) f on true
  order by f.started_at desc, f.id desc;
 
+-- name: page_troubled_runs
+-- Lists runs that did not go well, newest first, from a place on, out of so many of them; a row without an id says that none fits.
+with piece as materialized (
+  select r.id, r.cycle, r.source, r.trigger, r.worker_id, r.started_at, r.finished_at, r.outcome, r.reason, r.counts, r.error_message
+    from relevo.worker_runs r
+   where r.outcome in ('partial', 'failed', 'skipped', 'abandoned')
+     and (r.started_at, r.id) < (coalesce(%(before_at)s::timestamptz, 'infinity'), coalesce(%(before)s::bigint, 9223372036854775807))
+     and r.started_at >= coalesce(now() - %(hours)s::int * interval '1 hour', '-infinity')
+   order by r.started_at desc, r.id desc
+   limit %(look)s
+)
+select e.looked, e.last_at, e.last_id, f.*, extract(epoch from coalesce(f.finished_at, now()) - f.started_at)::float8 as seconds, now() as now
+  from (select count(*)::int as looked, min(p.started_at) as last_at, (array_agg(p.id order by p.started_at, p.id))[1] as last_id from piece p) e
+  left join (select p.* from piece p
+              where p.outcome = %(outcome)s and (%(worker)s::text is null or p.worker_id = %(worker)s)
+                and (%(cycle)s::text is null or p.cycle = %(cycle)s) and (%(source)s::text is null or p.source = %(source)s)
+              order by p.started_at desc, p.id desc
+              limit %(limit)s) f on true
+ order by f.started_at desc, f.id desc;
+
 -- name: read_run
 -- Reads one run, and the runs of its cycle before and after it.
 select r.id, r.cycle, r.source, r.slot_at, r.trigger, r.worker_id, r.started_at, r.finished_at, r.outcome, r.reason, r.counts, r.error_message,

@@ -21,7 +21,8 @@ select decode(repeat('00', 28) || lpad(to_hex(n), 8, '0'), 'hex'), lpad(to_hex(n
 insert into relevo.cycle_state (cycle, source) values ('dispatch', ''), ('reaper', ''), ('ingest', 'folder');
 insert into relevo.worker_runs (id, cycle, source, trigger, worker_id, started_at, finished_at, outcome)
 overriding system value
-select n, case when n % 3 = 0 then 'reaper' else 'dispatch' end, '', 'schedule', 'x', now() - n * interval '10 seconds', now(), 'ok'
+select n, case when n % 3 = 0 then 'reaper' else 'dispatch' end, '', 'schedule', 'x', now() - n * interval '10 seconds', now(),
+       case when n % 9999 = 0 then 'partial' else 'ok' end
   from generate_series(1, {many}) n;
 insert into relevo.audit_log (actor, face, action, outcome, finished_at) select 'x', 'cli', 'pause', 'ok', now() from generate_series(1, {many}) n;
 insert into relevo.ingest_rejects (source, place, reason) select 'folder', n::text, 'x' from generate_series(1, {many}) n;
@@ -61,7 +62,8 @@ STATEMENTS = [
     (INSIGHTS, "list_durations", {"limit": 24}, 200),
     (INSIGHTS, "list_cycles", {}, 50),
     (HISTORY, "page_runs", RUNS | {"look": PAGE + 1}, 5 * PAGE),
-    (HISTORY, "page_runs", RUNS | {"look": 500, "outcome": "failed"}, 5 * 500),
+    (HISTORY, "page_runs", RUNS | {"look": 500, "outcome": "running"}, 5 * 500),
+    (HISTORY, "page_troubled_runs", RUNS | {"look": 500, "outcome": "failed"}, 10),
     (HISTORY, "page_runs", RUNS | {"look": PAGE + 1, "cycle": "reaper"}, 4 * PAGE),
     (HISTORY, "read_run", {"run_id": 7}, 10),
     (HISTORY, "page_audit", AUDIT | {"look": PAGE + 1}, 2 * PAGE),
