@@ -98,7 +98,7 @@ def saga(database: Database, event_id: int) -> Saga | None:
         event,
         dict(status.deliveries),
         _rows(database, "sum_event_sample", **place, most=_SAMPLE)[0],
-        _rows(database, "list_event_errors", event_id=event_id),
+        _rows(database, "list_errors_of_event", **place, most=_SAMPLE),
         _rows(database, "list_event_waits", event_id=event_id),
         _rows(database, "list_event_incidents", event_id=event_id),
         _rows(database, "list_event_requests", **place, most=_FEW) if few else [],

@@ -59,6 +59,34 @@ select count(*)::int as looked_at, max(x.last_attempt_at) as last_attempt_at, ma
          order by d.installation_id
          limit %(most)s) x;
 
+-- name: list_errors_of_event
+-- Lists what went wrong in an event's deliveries, most frequent first: in a bounded number of its dead letters, of what is tried again, and
+-- of all the others.
+with seen as (
+  select d.id, d.status, d.last_error_code, d.last_error_message
+    from (select l.event_day, l.delivery_id from relevo.dead_letters l where l.event_id = %(event_id)s order by l.delivery_id limit 1000) l
+    cross join lateral (select d.* from relevo.notification_deliveries d where d.event_day = l.event_day and d.id = l.delivery_id offset 0) d
+  union
+  select d.id, d.status, d.last_error_code, d.last_error_message
+    from (select q.event_day, q.ids from relevo.due_chunks q where q.event_id = %(event_id)s and q.had_error limit 50) q
+    cross join unnest(q.ids) as u(id)
+    cross join lateral (select d.* from relevo.notification_deliveries d where d.event_day = q.event_day and d.id = u.id offset 0) d
+  union
+  select d.id, d.status, d.last_error_code, d.last_error_message
+    from (select d.* from relevo.notification_deliveries d
+           where d.event_day = %(event_day)s and d.notification_event_id = %(event_id)s
+           order by d.installation_id
+           limit %(most)s) d
+)
+select x.status, x.last_error_code, count(*)::int as deliveries, min(x.last_error_message) as example,
+       case when x.status in ('pending', 'retryable')
+            then (select min(q.due_at) from relevo.due_chunks q where q.event_id = %(event_id)s and q.had_error) end as next_attempt_at
+  from seen x
+ where x.last_error_code is not null
+ group by x.status, x.last_error_code
+ order by count(*) desc
+ limit 10;
+
 -- name: list_event_requests
 -- Lists the requests in which the few deliveries of a small event were sent, oldest first, with how many of them each held.
 with few as materialized (
@@ -147,7 +175,7 @@ select d.id, d.installation_id, d.project, d.status, d.attempt_count, d.created_
          where l.event_day = %(event_day)s and l.event_id = %(event_id)s and l.delivery_id > coalesce(%(after)s::bigint, 0)
          order by l.delivery_id
          limit %(limit)s) l
-  cross join lateral (select d.* from relevo.notification_deliveries d where d.event_day = l.event_day and d.id = l.delivery_id) d
+  cross join lateral (select d.* from relevo.notification_deliveries d where d.event_day = l.event_day and d.id = l.delivery_id offset 0) d
  order by d.id;
 
 -- name: find_end_of_look

@@ -30,7 +30,7 @@ from relevo.http.dashboard.parts import (
     timeline,
 )
 from relevo.http.dashboard.states import DELIVERY_STATUSES, EVENT_STATES, state
-from relevo.http.dashboard.words import ago, count, duration, instant, number
+from relevo.http.dashboard.words import ago, count, duration, instant, number, sentence
 from relevo.http.problems import Problem
 from relevo.sagas import Deliveries, Events, Saga
 
@@ -84,7 +84,8 @@ def _list(found: Events, chosen: dict[str, str]) -> list[Markup]:
         for row in found.rows
     ]
     heads = [t("Event"), t("Type and key"), t("State"), t("Deliveries"), t("Enqueued")]
-    empty = t("No event fits.") if any(chosen.values()) else t("There are no events yet: `relevo enqueue` makes one.")
+    none_yet = sentence(t("There are no events yet: `relevo enqueue` makes one."))
+    empty = t("No event fits.") if any(chosen.values()) else none_yet
     said = t("The latest {n} were looked at.", n=number(found.looked_at)) if any(chosen.values()) and found.next else ""
     told = table(heads, rows, empty=empty, label=t("Events"))
     more = following(HOME, **chosen, before=found.next) if found.next else text("")

@@ -208,6 +208,7 @@ def _answer(path: str, answer: Answer, seen: Phones) -> Child:
         el(
             "div",
             [_reason(each, rows, answer) for each in answer.reasons] or t("This owner has no phone."),
+            class_="answers",
             role="status",
         ),
     ]
