@@ -289,7 +289,7 @@ def preview(event: Event, *, sample: int = 10) -> Call[Preview]:
     """Tell how many installations an event would reach, and some of them; nothing is enqueued."""
     if isinstance(sample, bool) or not isinstance(sample, int) or not 0 <= sample <= _MOST_SAMPLED:
         raise InvalidInputError(f"sample must be between 0 and {_MOST_SAMPLED}.", hint="Leave it out for 10.")
-    return Call("preview_event", {"event": as_json("event", _event(event)), "sample": sample}, one(_preview))
+    return Call("preview_event", {"event": as_json("event", _event(event)), "sample": sample}, one(as_preview))
 
 
 @verb
@@ -297,16 +297,7 @@ def preview_json(event: Mapping[str, Any], *, sample: int = 10) -> Call[Preview]
     """Preview an event that is given as the JSON object the SQL door takes."""
     for name, value in event.items():
         check_storable(name, value)
-    return Call("preview_event", {"event": as_json("event", dict(event)), "sample": sample}, one(_preview))
-
-
-@verb
-def preview_in_project(event: Mapping[str, Any], project: str, *, sample: int = 10) -> Call[Preview]:
-    """Preview an event that reaches the phones of one project alone: for the server, apps have no right to it."""
-    for name, value in event.items():
-        check_storable(name, value)
-    told = as_json("event", dict(event))
-    return Call("preview_in_project", {"event": told, "sample": sample, "project": project}, one(_preview))
+    return Call("preview_event", {"event": as_json("event", dict(event)), "sample": sample}, one(as_preview))
 
 
 @verb
@@ -399,7 +390,8 @@ def _installations(told: Any) -> list[InstallationStatus]:
     ]
 
 
-def _preview(told: Any) -> Preview:
+def as_preview(told: Any) -> Preview:
+    """Read a preview as the SQL door tells it."""
     raw = from_json(told)
     sample = tuple(UUID(one["installation_id"]) for one in raw["sample"])
     return Preview(raw["count"], raw["exact"], sample, tuple(UUID(one) for one in raw["unknown_installations"]), raw)

@@ -10,7 +10,7 @@ import relevo.needs_server  # isort: skip # noqa: F401 ahead of all it needs
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -61,6 +61,10 @@ class Applied(NamedTuple):
         return f"{self.version:04}_{self.name}"
 
 
+Tell = Callable[[Migration], None]
+"""Is told of each migration when it was run."""
+
+
 def available(folder: Path | None = None) -> list[Migration]:
     """Read the migration files in order; their numbers must be 1, 2, 3 … without a gap."""
     folder = folder or queries.sql_root() / "migrations"
@@ -101,22 +105,28 @@ def missing(database: Database) -> list[Migration]:
 
 
 def migrate(
-    database: Database, known: Sequence[Migration] | None = None, *, lock_wait_ms: int = _LOCK_WAIT_MS
+    database: Database,
+    known: Sequence[Migration] | None = None,
+    *,
+    lock_wait_ms: int = _LOCK_WAIT_MS,
+    tell: Tell = lambda _: None,
 ) -> list[Migration]:
-    """Bring the schema up to date, each migration in its own transaction, and return what was run."""
-    return _catch_up(database, available() if known is None else known, lock_wait_ms, newer_may_serve=False)
+    """Bring the schema up to date, each migration in its own transaction; tell of each, and return what was run."""
+    return _catch_up(database, available() if known is None else known, lock_wait_ms, newer_may_serve=False, tell=tell)
 
 
 def prepare(database: Database, known: Sequence[Migration] | None = None) -> list[Migration]:
     """Migrate before work begins, and log it; a newer schema is fine as long as it still serves this version."""
-    done = _catch_up(database, available() if known is None else known, _LOCK_WAIT_MS, newer_may_serve=True)
-    for migration in done:
+
+    def tell(migration: Migration) -> None:
         _log.info("migrated", migration=str(migration))
-    return done
+
+    chosen = available() if known is None else known
+    return _catch_up(database, chosen, _LOCK_WAIT_MS, newer_may_serve=True, tell=tell)
 
 
 def _catch_up(
-    database: Database, known: Sequence[Migration], lock_wait_ms: int, *, newer_may_serve: bool
+    database: Database, known: Sequence[Migration], lock_wait_ms: int, *, newer_may_serve: bool, tell: Tell
 ) -> list[Migration]:
     done: list[Migration] = []
     with database.watch(), database.direct(long=True) as connection:
@@ -127,6 +137,8 @@ def _catch_up(
                 ahead = _pending(connection, known, newer_may_serve=newer_may_serve)[:1]
                 for migration in ahead:
                     _apply(connection, migration)
+            for migration in ahead:
+                tell(migration)
             done += ahead
     return done
 

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from relevo import audit, door, queries
+from relevo.checking import check_storable
+from relevo.connections import verb
+from relevo.connections.steps import Call, as_json, one
 from relevo.db import Connection, Database
-from relevo.door import Enqueued
+from relevo.door import Enqueued, Preview
 from relevo.errors import NotFoundError, RelevoError
 
 _SQL = queries.load("remote")
@@ -57,6 +60,21 @@ def enqueue(connection: Connection, events: Sequence[Mapping[str, Any]], project
         if connection.execute(_SQL["find_foreign"], before).fetchone() is not None:
             raise KeyTakenError("An event of this type and key is there, and not of this project.")
     return done
+
+
+def preview(connection: Connection, event: Mapping[str, Any], project: str | None, *, sample: int) -> Preview:
+    """Tell whom an event would reach; a caller of one project, which of its phones."""
+    if project is None:
+        return door.preview_json(connection, event, sample=sample)
+    return _preview_in_project(connection, event, project, sample)
+
+
+@verb
+def _preview_in_project(event: Mapping[str, Any], project: str, sample: int) -> Call[Preview]:
+    for name, value in event.items():
+        check_storable(name, value)
+    told = as_json("event", dict(event))
+    return Call("preview_in_project", {"event": told, "sample": sample, "project": project}, one(door.as_preview))
 
 
 def look(connection: Connection, ids: Sequence[int]) -> dict[int, EventLook]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from relaying import Relay
 from processes import eventually
 from relevo import app, config, embedded, insights, instance, migrate
 from relevo.db import Database
+from relevo.embedded import binaries
+from relevo.errors import DatabaseUnavailableError
 from relevo.model import Step
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
@@ -159,6 +162,42 @@ def test_a_failover_keeps_the_identity(tmp_path: Path) -> None:
         renamed = config.load({"RELEVO_INSTANCE": "staging"}, None)
         (told,) = insights.standing(database, renamed).differences()
         assert told == "it belongs to the instance production, and RELEVO_INSTANCE is staging here"
+
+
+def test_a_promoted_standby_is_at_home(tmp_path: Path) -> None:
+    """What was streamed to a standby goes on there once it is promoted: the worker that wrote here writes there, unasked."""
+    home, standby = tmp_path / "home" / "postgres", tmp_path / "standby" / "postgres"
+    settings = config.load({"RELEVO_INSTANCE": "production"}, None)
+    with embedded.acquire(home, settings=FAST) as primary, _opened(primary.dsn, settings) as database:
+        migrate.migrate(database)
+        _stream(primary.dsn, home, standby)
+        with embedded.acquire(standby, settings=FAST) as second, _opened(second.dsn, settings) as follower:
+            instance.record(database, settings)
+            with database.connection() as connection:
+                connection.execute("insert into relevo.cycle_state (cycle, source) values ('streamed', '')")
+            streamed = "select from relevo.cycle_state where cycle = 'streamed'"
+            with psycopg.connect(second.dsn, autocommit=True) as reader:
+                eventually(lambda: reader.execute(streamed).fetchall(), "the standby has what was written")
+                assert reader.execute("select pg_is_in_recovery()").fetchone() == (True,)
+                with pytest.raises(DatabaseUnavailableError):
+                    instance.record(follower, settings)
+                assert insights.standing(follower, settings).differences() == []
+                reader.execute("select pg_promote()")
+            with follower.transaction() as connection:
+                assert instance.Guard(settings).look(connection) == ""
+                connection.execute("update relevo.cycle_state set cycle = 'promoted' where cycle = 'streamed'")
+
+
+def _stream(dsn: str, home: Path, standby: Path) -> None:
+    """Make a standby of a running server: its files, and the way to what is written from now on."""
+    standby.mkdir(parents=True)
+    programs = binaries.find(None)
+    subprocess.run(
+        [programs / "pg_basebackup", "-d", dsn, "-D", standby / "data", "-X", "stream", "-R", "-c", "fast"],
+        check=True,
+        capture_output=True,
+    )
+    shutil.copy(home / "password", standby / "password")
 
 
 class _opened:  # noqa: N801 a context

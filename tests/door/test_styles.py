@@ -197,7 +197,12 @@ def test_asynchronous_connections(kind: str, dsn: str, conn) -> None:
     asyncio.run(live())
 
 
-@pytest.mark.parametrize("thing", ["postgresql://localhost/app", None, object(), sqlalchemy.create_engine("sqlite://")])
+PSYCOPG2 = type("connection", (), {"__module__": "psycopg2.extensions"})
+
+
+@pytest.mark.parametrize(
+    "thing", ["postgresql://localhost/app", None, object(), sqlalchemy.create_engine("sqlite://"), PSYCOPG2()]
+)
 def test_what_is_no_connection_is_refused(thing: Any) -> None:
     """An object that cannot be used is refused with a sentence that says what can."""
     for verbs in (relevo, aio):
@@ -206,6 +211,7 @@ def test_what_is_no_connection_is_refused(thing: Any) -> None:
         assert f"cannot use {type(thing).__module__}".replace(" builtins", " ") in str(caught.value)
         for taken in ("psycopg Connection", "SQLAlchemy Connection or Session", "Django", "asyncpg", "AsyncSession"):
             assert taken in str(caught.value)
+        assert "select relevo.enqueue(" in str(caught.value)
 
 
 def test_another_database_is_refused() -> None:

@@ -40,13 +40,18 @@ def migrate_command(
     """Bring the database's schema up to date."""
     settings = load_settings()
     with open_database(settings) as database:
-        chosen = migrate.plan(database) if plan else migrate.migrate(database)
-    if as_json:
-        print_json([{"migration": str(each), "ran": not plan} for each in chosen])
-        return
-    for migration in chosen:
-        out.print(f"{'would run' if plan else 'ran'} {migration}")
-    if not chosen:
+        said = "would run" if plan else "ran"
+
+        def tell(migration: migrate.Migration) -> None:  # one by one: the next may take long
+            print_json([{"migration": str(migration), "ran": not plan}]) if as_json else out.print(
+                f"{said} {migration}"
+            )
+
+        chosen = migrate.plan(database) if plan else migrate.migrate(database, tell=tell)
+        if plan:
+            for each in chosen:
+                tell(each)
+    if not chosen and not as_json:
         out.print("The schema is up to date.")
 
 

@@ -157,7 +157,8 @@ def _kinds(type_: type) -> list[Kind]:
 def _strange(name: str, connection: object) -> InvalidInputError:
     return InvalidInputError(
         f"relevo.{name} cannot use {_kind_of(connection)} as a connection.",
-        hint=f"Functions of relevo take {_TAKEN}; those of relevo.aio take {_TAKEN_AWAITED}.",
+        hint=f"Functions of relevo take {_TAKEN}; those of relevo.aio take {_TAKEN_AWAITED}. "
+        "Any other driver can call the SQL door, as in: select relevo.enqueue(…).",
     )
 
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from relevo import door, insights, remote
+from relevo import insights, remote
 from relevo.door import Enqueued
 from relevo.http.answers import Json
 from relevo.http.desk import Desk
@@ -210,11 +210,7 @@ async def preview(
     For a token of one project, its phones alone count.
     """
     given = {"key": "preview"} | event.model_dump(mode="json", exclude_none=True, exclude_unset=True)
-    desk, project = _desk(request), caller_of(request).project
-    if project is None:
-        found = await desk.ask_door(door.preview_json, given, sample=sample)
-    else:
-        found = await desk.ask_door(door.preview_in_project, given, project, sample=sample)
+    found = await _desk(request).ask_door(remote.preview, given, caller_of(request).project, sample=sample)
     told = {name: getattr(found, name) for name in PreviewOut.model_fields}
     return Json(told)
 
