@@ -681,15 +681,16 @@ begin
            passed_today = excluded.passed_today + case when c.day >= excluded.day then c.passed_today else 0 end,
            busiest_day = case when c.day >= excluded.day then c.busiest_day -- half of it is forgotten within two weeks
                               else greatest(c.passed_today, c.busiest_day * 0.95 ^ least(1000, excluded.day - c.day))::int end
-    returning c.installation_id, relevo.count_of_hour(c.hour_at, c.in_hour, c.hour_before, (select min(d.due_at) from due d)) as in_hour, c.busiest_day
+    returning c.installation_id, c.hour_at, c.in_hour, c.hour_before, c.busiest_day
   )
-  select array_agg(w.installation_id), array_agg(w.in_hour), array_agg(w.busiest_day) from written w;
+  select array_agg(w.installation_id), array_agg(relevo.count_of_hour(w.hour_at, w.in_hour, w.hour_before, f.due_at)), array_agg(w.busiest_day)
+    from written w cross join (select min(d.due_at) as due_at from due d) f;
 end
 $$;
 
 CREATE FUNCTION relevo.count_of_hour(hour_at timestamp with time zone, in_hour integer, hour_before integer, at timestamp with time zone) RETURNS double precision
     LANGUAGE sql IMMUTABLE
-    RETURN CASE WHEN (at < (hour_at + '01:00:00'::interval)) THEN ((in_hour)::double precision + ((hour_before)::double precision * ((1)::double precision - GREATEST((0)::double precision, ((EXTRACT(epoch FROM (at - hour_at)))::double precision / (3600)::double precision))))) WHEN (at < (hour_at + '02:00:00'::interval)) THEN ((in_hour)::double precision * ((2)::double precision - ((EXTRACT(epoch FROM (at - hour_at)))::double precision / (3600)::double precision))) ELSE (0)::double precision END;
+    RETURN CASE WHEN ((at - hour_at) < '01:00:00'::interval) THEN ((in_hour)::double precision + ((hour_before)::double precision * ((1)::double precision - GREATEST((0)::double precision, ((EXTRACT(epoch FROM (at - hour_at)))::double precision / (3600)::double precision))))) WHEN ((at - hour_at) < '02:00:00'::interval) THEN ((in_hour)::double precision * ((2)::double precision - ((EXTRACT(epoch FROM (at - hour_at)))::double precision / (3600)::double precision))) ELSE (0)::double precision END;
 
 CREATE FUNCTION relevo.count_rows(of_entity text, of_month date, from_block bigint, blocks bigint) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1011,15 +1012,17 @@ COMMENT ON TABLE relevo.notification_events IS 'One thing worth telling; its fan
 COMMENT ON COLUMN relevo.notification_events.project IS 'The only project whose phones it is for, and whose callers may see it; null for all.';
 
 CREATE FUNCTION relevo.event_buckets(e relevo.notification_events) RETURNS text[]
-    LANGUAGE sql IMMUTABLE
+    LANGUAGE plpgsql IMMUTABLE
     AS $$
-  select array(
+begin
+  return array(
     select '*'
     union select 'topic:' || t.topic from unnest(e.match_topics) as t(topic)
     union select 'k:' || w.word from unnest(string_to_array(btrim(coalesce(e.match_words, '')), ' ')) as w(word) where w.word <> ''
     union select 'r:' || r.prefix from unnest(e.match_prefixes) as r(prefix)
     union select 'g:' || e.match_region where e.match_region is not null
-    union select 't:' || relevo.text_key(btrim(e.match_tipo)) where e.match_tipo is not null)
+    union select 't:' || relevo.text_key(btrim(e.match_tipo)) where e.match_tipo is not null);
+end
 $$;
 
 CREATE FUNCTION relevo.event_id(of_type text, of_key text) RETURNS bigint
@@ -1990,8 +1993,11 @@ end
 $$;
 
 CREATE FUNCTION relevo.pick_small_events_1(of_lane text, due_hour timestamp with time zone, few integer, most integer, left_out bigint[], at timestamp with time zone) RETURNS TABLE(id bigint, is_late boolean, named integer)
-    LANGUAGE sql
+    LANGUAGE plpgsql
     AS $$
+#variable_conflict use_column
+begin
+  return query
   select e.id, (e.deadline_at <= at) is true, a.named
     from relevo.notification_events e
     cross join lateral (select count(*)::int as named
@@ -2007,7 +2013,8 @@ CREATE FUNCTION relevo.pick_small_events_1(of_lane text, due_hour timestamp with
      and e.id <> all (left_out)
    order by e.lane desc, e.scheduled_at, e.id
    limit most
-     for update of e skip locked
+     for update of e skip locked;
+end
 $$;
 
 CREATE FUNCTION relevo.region_key(x text) RETURNS text
@@ -2177,12 +2184,14 @@ end
 $$;
 
 CREATE FUNCTION relevo.put_back_1(chunk relevo.due_chunks, left_ids bigint[], left_installations uuid[]) RETURNS void
-    LANGUAGE sql
+    LANGUAGE plpgsql
     AS $$
+begin
   insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
                                  ids, installations)
   values (chunk.project, chunk.lane, chunk.due_at, chunk.event_day, chunk.event_id, chunk.event_type, chunk.created_at, chunk.attempt_count,
-          chunk.lapse_count, chunk.had_error, left_ids, left_installations)
+          chunk.lapse_count, chunk.had_error, left_ids, left_installations);
+end
 $$;
 
 CREATE FUNCTION relevo.queue_deliveries(of_days date[], of_ids bigint[], due timestamp with time zone[]) RETURNS integer
@@ -2788,23 +2797,27 @@ end
 $$;
 
 CREATE FUNCTION relevo.wake(cycle_name text) RETURNS void
-    LANGUAGE sql
+    LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-  with sleeping as materialized (
-    select s.cycle from relevo.cycle_state s where s.cycle = cycle_name and s.source = '' and s.asleep
-  ), called as materialized (
-    select w.worker_id
-      from sleeping s
-      join relevo.workers w on s.cycle = any (w.asleep)
-     where w.stopped_at is null and w.lost_at is null and w.stopping_at is null and w.wakeups = 'listening'
+declare
+  called text[];
+begin
+  if not exists (select from relevo.cycle_state s where s.cycle = cycle_name and s.source = '' and s.asleep) then
+    return;
+  end if;
+  called := array(
+    select w.worker_id from relevo.workers w
+     where cycle_name = any (w.asleep) and w.stopped_at is null and w.lost_at is null and w.stopping_at is null and w.wakeups = 'listening'
        and w.last_seen_at + w.lease_ms * interval '1 millisecond' > now()
      order by md5(w.worker_id || pg_current_xact_id()::text)
-     limit 2
-  )
-  select pg_notify('relevo_wake', cycle_name || ' ' || c.worker_id) from called c
-  union all
-  select pg_notify('relevo_wake', s.cycle) from sleeping s where not exists (select from called) -- nobody is known to hear it: all are asked
+     limit 2);
+  if called = '{}' then -- nobody is known to hear it: all are asked
+    perform pg_notify('relevo_wake', cycle_name);
+  else
+    perform pg_notify('relevo_wake', cycle_name || ' ' || c.worker_id) from unnest(called) as c(worker_id);
+  end if;
+end
 $$;
 
 CREATE FUNCTION relevo.why_not_allowed(i relevo.device_installations) RETURNS text
@@ -2812,12 +2825,14 @@ CREATE FUNCTION relevo.why_not_allowed(i relevo.device_installations) RETURNS te
     RETURN CASE WHEN relevo.may_receive(i) THEN NULL::text WHEN (NOT (i).active) THEN 'unregistered'::text WHEN ((i).invalidated_at IS NOT NULL) THEN (i).invalid_reason WHEN ((i).permission <> 'granted'::text) THEN ('permission '::text || (i).permission) WHEN ((i).token IS NULL) THEN 'no token'::text ELSE 'not push capable'::text END;
 
 CREATE FUNCTION relevo.write_claim_1(claim uuid, worker text, of_cycle text, lease integer, at timestamp with time zone, chunks relevo.due_chunks[]) RETURNS void
-    LANGUAGE sql
+    LANGUAGE plpgsql
     AS $$
+begin
   insert into relevo.claims (token, worker_id, cycle, claimed_at, lease_ms, leased_until, days, ids, events, due_at)
   select claim, worker, of_cycle, at, lease, at + lease * interval '1 millisecond', array_agg(c.event_day), array_agg(u.id),
          array(select distinct n.event_id from unnest(chunks) n), min(c.due_at)
-    from unnest(chunks) c cross join lateral unnest(c.ids) as u(id)
+    from unnest(chunks) c cross join lateral unnest(c.ids) as u(id);
+end
 $$;
 
 CREATE FUNCTION relevo.write_events(events jsonb) RETURNS TABLE(event_id bigint, created boolean, same_content boolean, unknown_installations uuid[])
