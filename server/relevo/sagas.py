@@ -27,6 +27,7 @@ MOST_PHONES = 20
 """As many phones of an owner are shown."""
 _MOST_PREFERENCES = 200
 _MOST_FOUND = 20
+_MOST_TYPES = 50
 
 Row = dict[str, Any]
 
@@ -64,6 +65,11 @@ def events(
     if len(rows) > limit:
         return Events(rows[:limit], rows[limit - 1]["id"], looked_at)
     return Events(rows, found[0]["last_looked"] if filtered and looked_at == look_at else None, looked_at)
+
+
+def event_types(database: Database) -> list[str]:
+    """Return the types of events there are, so many of them as one may choose from."""
+    return [row["event_type"] for row in _rows(database, "list_event_types", limit=_MOST_TYPES)]
 
 
 @dataclass(frozen=True)

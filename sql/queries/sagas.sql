@@ -32,6 +32,19 @@ select e.id, e.event_type, e.event_key, e.state, left(e.title, 200) as title, e.
                               group by x.status having sum(x.deliveries) <> 0) s) p on true
  order by e.id desc;
 
+-- name: list_event_types
+-- Lists the types of events there are, along their index.
+with recursive kind as (
+  (select e.event_type, 1 as n from relevo.notification_events e order by e.event_type limit 1)
+  union all
+  select f.event_type, k.n + 1
+    from kind k
+    cross join lateral (select e.event_type from relevo.notification_events e
+                         where e.event_type > k.event_type order by e.event_type limit 1) f
+   where k.n < %(limit)s
+)
+select k.event_type from kind k;
+
 -- name: read_saga
 -- Reads all that is known of one event beside its deliveries: what it is about, where it came from, who is meant, what held it.
 select now() as now, e.id, e.event_type, e.event_key, e.state, e.title, e.body, e.audience, e.project, e.category, e.lane, e.at_most_once,

@@ -67,6 +67,7 @@ A_DAY = MANY // 20
 STATEMENTS = [
     (SAGAS, "list_recent_events", {**EVENTS, "look_at": PAGE}, 8 * PAGE),
     (SAGAS, "list_recent_events", {**EVENTS, "state": "held", "look_at": 5_000}, 5_100),
+    (SAGAS, "list_event_types", {"limit": PAGE}, 10),
     (SAGAS, "read_saga", {"event_id": 7, "most": 100}, 20),
     (SAGAS, "sum_event_sample", {"event_id": 7, "event_day": TODAY, "most": 5_000}, 5_100),
     (SAGAS, "list_errors_of_event", {"event_id": 8, "event_day": TODAY, "most": 5_000}, 7_200),

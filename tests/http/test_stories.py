@@ -241,6 +241,7 @@ def test_the_latest_events(served: Served, conn: Connection, person: Person) -> 
     for query, fits in (("type=notice", other), ("status=cancelled", numbers[3]), ("project=shop", other)):
         assert re.findall(r'events/(\d+)"', person.get(f"/dashboard/events?{query}").text) == [str(fits)], query
     assert "No event fits." in told(person, "/dashboard/events?type=none")
+    assert re.findall(r'<option value="([^"]+)"></option>', first) == ["notice", "order.shipped"]
 
 
 def lead(person: Person, asked: str) -> str:

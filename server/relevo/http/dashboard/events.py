@@ -57,17 +57,19 @@ async def latest(
         project=project or None,
         before=before,
     )
-    body = el("section", el("h1", t("Events")), _filters(chosen), _list(found, chosen), class_="card")
+    kinds = await desk_of(request).ask(sagas.event_types)
+    body = el("section", el("h1", t("Events")), _filters(chosen, kinds), _list(found, chosen), class_="card")
     return show(request, t("Events"), body, live=before is None)
 
 
-def _filters(chosen: dict[str, str]) -> Markup:
-    """Write the form by which events are chosen."""
-    kinds = {"": t("any"), **{each: t(each) for each in EVENT_STATES}}
+def _filters(chosen: dict[str, str], types: list[str]) -> Markup:
+    """Write the form by which events are chosen; the types there are are suggested."""
+    states = {"": t("any"), **{each: t(each) for each in EVENT_STATES}}
     return filters(
         HOME,
-        box("type", t("Type"), chosen["type"], maxlength=100),
-        choice("status", t("State"), kinds, chosen["status"]),
+        box("type", t("Type"), chosen["type"], maxlength=100, list="types"),
+        el("datalist", [el("option", value=each) for each in types], id="types"),
+        choice("status", t("State"), states, chosen["status"]),
         box("project", t("Project"), chosen["project"]),
     )
 

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from relevo import sagas
 from relevo.app import sandbox_address
 from relevo.http.dashboard import reasons
+from relevo.http.dashboard.acting import offer
 from relevo.http.dashboard.events import request_moment, waits_for
 from relevo.http.dashboard.html import Child, Markup, el, outside
 from relevo.http.dashboard.language import t
@@ -34,11 +35,14 @@ async def delivery(request: Request, delivery_id: Annotated[int, Path(ge=0, le=_
         raise Problem(404, t("There is no delivery {id}, or it was archived.", id=delivery_id))
     sandbox = sandbox_address(request.app.state.relevo.settings)
     title = t("Delivery {id}", id=delivery_id)
-    body = [_head(seen, title, sandbox), part(t("What happened"), timeline([*moments(seen)], label=t("What happened")))]
+    body = [
+        _head(request, seen, title, sandbox),
+        part(t("What happened"), timeline([*moments(seen)], label=t("What happened"))),
+    ]
     return show(request, title, body)
 
 
-def _head(seen: Push, title: str, sandbox: str | None) -> Markup:
+def _head(request: Request, seen: Push, title: str, sandbox: str | None) -> Markup:
     row = seen.delivery
     got = None
     if sandbox and row["provider"] == "expo":
@@ -58,6 +62,7 @@ def _head(seen: Push, title: str, sandbox: str | None) -> Markup:
         el("h1", title, " ", state(row["status"])),
         el("p", reasons.meaning(row["status"])),
         told,
+        el("p", offer(request, "redrive", t("Send again…"), delivery=row["id"])) if row["status"] == "failed" else None,
         class_="card",
     )
 
