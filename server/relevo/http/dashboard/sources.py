@@ -18,6 +18,7 @@ from relevo.http.dashboard.words import ago, count, duration, number, sentence
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _HERE = "/dashboard/sources"
+_REJECTS = 20
 
 
 @router.get("/dashboard/sources")
@@ -26,7 +27,7 @@ async def sources(request: Request, source: Text = "", before: Place = "") -> Re
     desk, settings = desk_of(request), request.app.state.relevo.settings
     described = await desk.ask(insights.source_details)
     quotas = await desk.ask(history.quotas, settings.worker_timezone)
-    found = await desk.ask(history.rejects, source=source or None, before=before)
+    found = await desk.ask(history.rejects, source=source or None, before=before, limit=_REJECTS)
     names = await desk.ask(insights.known_sources)
     return show(
         request,
