@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from browsing import Person
 from relevo.http.dashboard import guide
 from serving import Served
 
@@ -35,6 +36,14 @@ def test_every_page_is_served_and_every_link_leads_somewhere(served: Served) -> 
             address, _, place = link.partition("#")
             there = pages[address or here].text
             assert not place or f'id="{place}"' in there, f"{here}: {link}"
+
+
+def test_whoever_is_logged_in_finds_back(served: Served) -> None:
+    """The dashboard's navigation stays where somebody has a session; a stranger sees the guide's own link alone."""
+    person = Person(served, "viewer")
+    assert 'href="/dashboard/events"' not in person.get("/guide").text
+    person.log_in()
+    assert 'href="/dashboard/events"' in person.get("/guide").text
 
 
 def test_a_picture_is_served(served: Served) -> None:

@@ -147,7 +147,10 @@ def show(
 def _head(request: Request, caller: Token | None) -> Markup:
     brand = el("a", "Relevo", href="/dashboard", class_="brand")
     if caller is None or not getattr(request.state, "session", ""):
-        return el("header", brand, el("nav", _guide(request), aria_label=t("Main")))
+        at_home = request.url.path.startswith("/guide") and bool(request.cookies.get(COOKIE))
+        return el(
+            "header", brand, _navigation(request) if at_home else el("nav", _guide(request), aria_label=t("Main"))
+        )
     leave = form(request, "/logout", el("button", t("Log out"), class_="plain"))
     who = el("span", f"{caller.name} ({caller.role})", class_="who")
     return el("header", brand, _search(request), el("div", who, leave, class_="me"), _navigation(request))
