@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import axe_playwright_python
 import pytest
 from playwright.sync_api import sync_playwright
 
 from parts import find_part
 from relevo.sandbox import Sandbox
 
+AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
 pytestmark = pytest.mark.needs("chromium-headless-shell")
 
 
@@ -43,6 +46,23 @@ def test_the_page_fits(browser: Any, sandbox: Sandbox, client: Any, width: int, 
     assert (brightness(ground) > brightness(ink)) == (colours == "light"), (ground, ink)
     assert ("phone-29" in page.content()) == full
     assert said == []
+    page.close()
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize(
+    "path", ["/", "/events/7", "/deliveries/3", "/deliveries/4", "/phones/ExponentPushToken%5Bphone-3%5D"]
+)
+def test_anybody_can_use_each_page(browser: Any, client: Any, path: str, colours: str) -> None:
+    """On a narrow screen too nothing sticks out, and axe finds no serious fault."""
+    data = {"notificationEventId": 7, "notificationDeliveryId": 3}
+    client.push("ExponentPushToken[phone-3]", title="Ñandú " * 30, body="x" * 500, data=data)
+    page = browser.new_page(viewport={"width": 360, "height": 800}, color_scheme=colours)
+    page.goto(client.url + path)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then(told => told.violations)")
+    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
     page.close()
 
 

@@ -1,5 +1,5 @@
-"""The pages: totals, phones and faults at `/`, and what came of one event, delivery or phone; no script, nothing from
-elsewhere, every text escaped. They belong to the dashboard's family: its style sheet is theirs.
+"""The pages: totals, phones and faults at `/`, and what came of one event, delivery or phone; nothing from elsewhere,
+every text escaped. They belong to the dashboard's family: its style sheet is theirs, and its script renews them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from relevo.sandbox.phones import Phone
 from relevo.sandbox.world import World
 
 SHOWN = 60
-REFRESH_S = 3
-STYLE = "/relevo.css"
-_DESIGN = Path(__file__).parents[1] / "http" / "dashboard" / "static" / "relevo.css"
+STYLE, SCRIPT = "/relevo.css", "/relevo.js"
+_DESIGN = Path(__file__).parents[1] / "http" / "dashboard" / "static"
+_KEPT = {"cache-control": "public, max-age=3600"}
 _MAX_TEXT = 300
 _MILLION = 1_000_000
 _NAMES = {"events": "notificationEventId", "deliveries": "notificationDeliveryId"}
 _HEADERS = {
-    "content-security-policy": "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'",
     "cache-control": "no-store",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -44,9 +45,11 @@ pre { margin: 0; white-space: pre-wrap; }
 def find(world: World, path: str, address: str) -> Answer | None:
     """Return the page at a path, as it stands now, or None if there is none."""
     if path == "/":
-        return _answer("Relevo sandbox", _overview(world, address), refresh=True)
+        return _answer("Relevo sandbox", _overview(world, address))
     if path == STYLE:
-        return Answer(200, _style(), "text/css; charset=utf-8", {"cache-control": "public, max-age=3600"})
+        return Answer(200, _file("relevo.css") + _MORE_STYLE.encode(), "text/css; charset=utf-8", _KEPT)
+    if path == SCRIPT:
+        return Answer(200, _file("relevo.js"), "text/javascript; charset=utf-8", _KEPT)
     room, _, name = path.strip("/").partition("/")
     if room in _NAMES and name:
         return _of_name(world, room, name)
@@ -56,18 +59,17 @@ def find(world: World, path: str, address: str) -> Answer | None:
 
 
 @cache
-def _style() -> bytes:
-    return _DESIGN.read_bytes() + _MORE_STYLE.encode()
+def _file(name: str) -> bytes:
+    return (_DESIGN / name).read_bytes()
 
 
-def _answer(title: str, body: str, *, refresh: bool = False, status: int = 200) -> Answer:
-    again = f'<meta http-equiv="refresh" content="{REFRESH_S}">' if refresh else ""
+def _answer(title: str, body: str, *, status: int = 200) -> Answer:
     text = (
         "<!doctype html>\n"
-        f'<html lang="en"><head><meta charset="utf-8">{again}'
+        f'<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(title)}</title>'
-        f'<link rel="stylesheet" href="{STYLE}"></head><body>'
-        f'<header><a class="brand" href="/">Relevo sandbox</a></header><main>{body}</main></body></html>\n'
+        f'<link rel="stylesheet" href="{STYLE}"><script src="{SCRIPT}" defer></script></head><body>'
+        f'<header><a class="brand" href="/">Relevo sandbox</a></header><main data-live>{body}</main></body></html>\n'
     )
     return Answer(status, text.encode("utf-8", "replace"), HTML, _HEADERS)
 
@@ -114,7 +116,9 @@ def _message(at: float, message: Any, phone: Phone | None = None) -> str:
 
 
 def _when(at: float) -> str:
-    return time.strftime("%H:%M:%S UTC", time.gmtime(at))
+    exact = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+    told = time.strftime("%H:%M:%S UTC", time.gmtime(at))
+    return f'<time datetime="{exact}" title="{exact}" data-local>{told}</time>'
 
 
 def _link(token: str) -> str:
