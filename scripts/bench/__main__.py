@@ -16,6 +16,7 @@ from bench import (
     enqueue,
     fanout,
     growth,
+    http,
     idle,
     ingest,
     latency,
@@ -47,6 +48,7 @@ TOGETHER: dict[str, Callable[[Stand], Iterable[Row]]] = {
     "snapshot": snapshot.rows,
     "memory": starting.growing,
     "urgent": latency.urgent,
+    "http": http.rows,
     "aged": dispatch.aged,
 }
 """Rows by the name that --only knows, in their order: these share one database and one sandbox."""

@@ -63,14 +63,12 @@ def _notify(dsn: str, rounds: int) -> list[float]:
 def urgent(stand: Stand) -> Iterator[Row]:
     """Queue much bulk, and time urgent events that come while it is sent."""
     sizes = stand.sizes
-    bulk = {"event": _FIRST_EVENT, "rounds": max(1, sizes.bulk // sizes.phones)}
-    stand.conn.execute(_SQL["queue_events"], bulk)
-    stand.conn.execute(_SQL["queue_bulk"], bulk)
+    queue_bulk(stand, _FIRST_EVENT)
     [phone] = stand.phones(1)
     with relevo_run(stand.dsn, stand.url, worker_cycles=_CYCLES):
-        _await_first(stand)
-        alone = _bulk_rate(stand, lambda: time.sleep(sizes.urgent * _BETWEEN_URGENT_S))
-        beside = _bulk_rate(stand, lambda: _overtake(stand, phone))
+        await_first(stand)
+        alone = bulk_rate(stand, lambda: time.sleep(sizes.urgent * _BETWEEN_URGENT_S))
+        beside = bulk_rate(stand, lambda: _overtake(stand, phone))
         waits = _waits(stand)
     stand.forget_open()
     goal = Goal("p50_ms", 150, "ms p50")
@@ -80,7 +78,15 @@ def urgent(stand: Stand) -> Iterator[Row]:
     yield Row("bulk", what, f"{share:.2f} x", None, {"share": share})
 
 
-def _await_first(stand: Stand) -> None:
+def queue_bulk(stand: Stand, first_event: int) -> None:
+    """Queue much bulk, as fan-out does, of events that are numbered from there."""
+    bulk = {"event": first_event, "rounds": max(1, stand.sizes.bulk // stand.sizes.phones)}
+    stand.conn.execute(_SQL["queue_events"], bulk)
+    stand.conn.execute(_SQL["queue_bulk"], bulk)
+
+
+def await_first(stand: Stand) -> None:
+    """Wait until some of it was sent."""
     before, deadline = _sent(stand), time.monotonic() + _PATIENCE_S
     while _sent(stand) == before:
         assert time.monotonic() < deadline, "nothing was sent"
@@ -102,7 +108,7 @@ def _overtake(stand: Stand, phone: UUID) -> None:
         time.sleep(_BETWEEN_URGENT_S)
 
 
-def _bulk_rate(stand: Stand, meanwhile: Callable[[], None]) -> float:
+def bulk_rate(stand: Stand, meanwhile: Callable[[], None]) -> float:
     """Return how many bulk deliveries a second are sent while something else is done."""
     before, started = _sent(stand), time.perf_counter()
     meanwhile()

@@ -35,6 +35,10 @@ class Sizes:
     bulk: int = 500_000
     urgent: int = 100
     """Urgent events that overtake so many bulk deliveries."""
+    http_requests: int = 100
+    http_waiters: int = 200
+    http_seconds: int = 5
+    """Requests a second, and callers that wait, beside dispatch, in turns of so many seconds."""
     starts: int = 3
     installations: int = 1_000_000
     """Phones with preferences that fan-out chooses from."""
@@ -72,6 +76,9 @@ QUICK = Sizes(
     wakeups=3,
     bulk=2_000,
     urgent=5,
+    http_requests=20,
+    http_waiters=5,
+    http_seconds=1,
     starts=1,
     installations=2_000,
     narrow=2,

@@ -43,10 +43,12 @@ from relevo.logs import get_logger, normalise_error
 
 T = TypeVar("T")
 Manner = Literal["bound_transaction", "bound_unflushed", "bound_by_key", "bound_relaxed"]
+Bounds = Manner | Literal["bound_session"]
 
 _SQL = queries.load("db")
-_MANNERS: dict[Manner, tuple[str, ...]] = {
+_MANNERS: dict[Bounds, tuple[str, ...]] = {
     "bound_transaction": ("bound_waits",),
+    "bound_session": ("bound_session",),
     "bound_unflushed": ("bound_waits", "leave_unflushed"),
     "bound_by_key": ("bound_waits", "go_by_key"),
     "bound_relaxed": ("bound_waits", "go_by_key", "leave_unflushed"),
@@ -117,7 +119,7 @@ def explain_unavailable(error: BaseException) -> DatabaseUnavailableError:
 
 
 @cache
-def bounds(manner: Manner, *, statement_ms: int, lock_ms: int, idle_ms: int) -> bytes:
+def bounds(manner: Bounds, *, statement_ms: int, lock_ms: int, idle_ms: int) -> bytes:
     """Return what bounds an open transaction in some manner, as one text of several statements."""
     texts = "\n".join(_bare(_SQL[name]) for name in _MANNERS[manner])
     return (texts % {"statement_ms": statement_ms, "lock_ms": lock_ms, "idle_ms": idle_ms}).encode()
@@ -244,6 +246,8 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     """How long the server may be silent while somebody waits for it."""
     is_stopped: Callable[[], bool] = staticmethod(lambda: False)
     """Tells whether waiting is to end because this process is."""
+    is_bounded: bool = False
+    """Whether the server itself gives up a single statement after a while."""
     _ends_at: float = math.inf
 
     @contextmanager
@@ -352,7 +356,11 @@ class Database:
         self._set_up(connection, self._answer_s)
         with connection.within(self._connect_s):
             row = connection.execute(_SQL["ask_backend"]).fetchone()
-        connection.prepare_threshold = _PREPARE_AFTER if row == (connection.info.backend_pid,) else None
+        is_direct = row == (connection.info.backend_pid,)
+        connection.prepare_threshold = _PREPARE_AFTER if is_direct else None
+        if self._bounds_all and is_direct:
+            connection.execute(self._bounds("bound_session"))
+            connection.is_bounded = True
 
     def _set_up(self, connection: Connection, patience_s: float) -> None:
         """Bound its waits; transactions look again after they waited for a lock, whatever the database's default is."""
@@ -425,7 +433,7 @@ class Database:
     def connection(self) -> Iterator[Connection]:
         """Lend a pooled connection in autocommit: for a single statement."""
         with self._lend() as connection:
-            if not self._bounds_all:
+            if connection.is_bounded or not self._bounds_all:
                 yield connection
                 return
             with self.begin(connection, "bound_transaction"):
@@ -466,7 +474,7 @@ class Database:
         else:
             connection.commit()
 
-    def _bounds(self, manner: Manner, lock_ms: int | None = None) -> bytes:
+    def _bounds(self, manner: Bounds, lock_ms: int | None = None) -> bytes:
         return bounds(
             manner,
             statement_ms=self._settings.database_statement_timeout_ms,

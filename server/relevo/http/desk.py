@@ -35,6 +35,14 @@ class Desk:
         """Call a function of the door with a connection inside a transaction that is committed when it returns."""
         return await self._run(partial(self._in_transaction, question, *args, **kwargs))
 
+    async def look(self, question: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function that reads by a single statement with a connection, without the ceremony of a transaction."""
+        return await self._run(partial(self._outside, question, *args, **kwargs))
+
+    def _outside(self, question: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        with self.database.connection() as connection:
+            return question(connection, *args, **kwargs)
+
     def _in_transaction(self, question: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         with self.database.transaction() as connection:
             return question(connection, *args, **kwargs)

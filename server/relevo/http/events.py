@@ -187,7 +187,7 @@ async def enqueue(
     headers = {"Location": f"/v1/events/{done.event_id}"}
     if wait_ms is None:
         return Json(asdict(done), 201 if done.created else 200, headers)
-    first = await desk.ask_door(remote.find, done.event_id, caller.project)
+    first = await desk.look(remote.find, done.event_id, caller.project)
     return await _waited(request, first, until, wait_ms, more={"enqueued": asdict(done)}, headers=headers)
 
 
@@ -220,7 +220,7 @@ async def wait(
     request: Request, event_id: EventId, wait_ms: WaitMs = DEFAULT_WAIT_MS, until: Until = "sent"
 ) -> Response:
     """Tell how far an event is, once nothing of it is left to send, or when the wait is over."""
-    first = await _desk(request).ask_door(remote.find, event_id, caller_of(request).project)
+    first = await _desk(request).look(remote.find, event_id, caller_of(request).project)
     return await _waited(request, first, until, wait_ms)
 
 
@@ -244,7 +244,7 @@ async def deliveries(
 ) -> Response:
     """Tell what became of each delivery of an event, by installation."""
     desk = _desk(request)
-    await desk.ask_door(remote.find, event_id, caller_of(request).project)
+    await desk.look(remote.find, event_id, caller_of(request).project)
     rows = await desk.ask(insights.event_deliveries, event_id, after=cursor, limit=limit)
     return Json({"items": rows, "next": str(rows[-1]["installation_id"]) if len(rows) == limit else None})
 

@@ -1,0 +1,156 @@
+"""HTTP beside dispatch in one process: what requests wait for in an open loop, and what dispatch loses by them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from bench.latency import await_first, bulk_rate, queue_bulk
+from bench.measuring import Goal, Row, latency
+from bench.stand import Stand, relevo_run
+from relevo import door, tokens
+
+_CYCLES = "reaper,fanout,dispatch"
+_FIRST_EVENT = 6_000_000_000
+_CONNECTIONS = 32
+_TURNS = 3
+_PATIENCE_S = 60.0
+
+
+@dataclass
+class Load:
+    """Requests that come at their times, whether the ones before were answered or not, and callers that wait."""
+
+    port: int
+    token: str
+    event_id: int
+    phone: str
+    per_second: int
+    waiters: int
+    waits_ms: list[float] = field(default_factory=list)
+    answers: Counter[int] = field(default_factory=Counter)
+
+    def apply(self, seconds: float) -> None:
+        """Call for so long."""
+        asyncio.run(self._apply(seconds))
+
+    async def _apply(self, seconds: float) -> None:
+        free: asyncio.Queue[_Caller] = asyncio.Queue()
+        for _ in range(_CONNECTIONS):
+            free.put_nowait(_Caller(self.port, self.token))
+        waiting = [asyncio.create_task(self._wait()) for _ in range(self.waiters)]
+        began, calls = time.perf_counter(), []
+        for number in range(int(seconds * self.per_second)):
+            due = began + number / self.per_second
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            calls.append(asyncio.create_task(self._call(free, number, due)))
+        await asyncio.gather(*calls)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def _wait(self) -> None:
+        caller = _Caller(self.port, self.token)
+        while True:
+            self.answers[await caller.ask("GET", f"/v1/events/{self.event_id}?waitMs=30000")] += 1
+
+    async def _call(self, free: asyncio.Queue[_Caller], number: int, due: float) -> None:
+        """Ask one thing after the other; the time a request was due counts, not the time it could be sent."""
+        caller = await free.get()
+        try:
+            match number % 10:
+                case 0:
+                    status = await caller.ask("GET", "/v1/ops/stats")
+                case 1 | 2:
+                    status = await caller.ask("GET", "/health/ready")
+                case 3 | 4 | 5:
+                    event = {"type": "bench.http", "key": f"{due}", "title": "Hello", "installations": [self.phone]}
+                    status = await caller.ask("POST", "/v1/events", event | {"audience": "installations"})
+                case _:
+                    status = await caller.ask("GET", f"/v1/events/{self.event_id}?waitMs=0")
+            self.answers[status] += 1
+            self.waits_ms.append((time.perf_counter() - due) * 1_000)
+        finally:
+            free.put_nowait(caller)
+
+
+class _Caller:
+    """One connection that is kept, and as little as an HTTP client can be: its CPU is taken from what is measured."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self._port = port
+        self._token = token
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> int:
+        """Return the status of the answer, of which everything is read."""
+        if self._streams is None:
+            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
+        reader, writer = self._streams
+        sent = json.dumps(body).encode() if body is not None else b""
+        head = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {self._token}\r\n"
+        head += f"Content-Type: application/json\r\nContent-Length: {len(sent)}\r\n\r\n"
+        writer.write(head.encode() + sent)
+        told = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        await reader.readexactly(int(told.partition("content-length: ")[2].partition("\r\n")[0] or 0))
+        return int(told.split(" ", 2)[1])
+
+
+def rows(stand: Stand) -> Iterator[Row]:
+    """Have one process send much bulk; in turns let it alone, and call it."""
+    sizes, port = stand.sizes, _free_port()
+    queue_bulk(stand, _FIRST_EVENT)
+    with stand.worker() as built:
+        token, _ = tokens.make(built.database, "bench", "operator")
+    later = door.Event(
+        "bench.later", "1", "Later", audience="everyone", scheduled_at=datetime.now(UTC) + timedelta(days=1)
+    )
+    load = Load(
+        port,
+        token,
+        door.enqueue(stand.conn, later).event_id,
+        str(stand.phones(1)[0]),
+        sizes.http_requests,
+        sizes.http_waiters,
+    )
+    alone, beside = 0.0, 0.0
+    with relevo_run(stand.dsn, stand.url, worker_cycles=_CYCLES, http_port=port, http_rate_per_second=0):
+        await_first(stand)
+        _await_port(port)
+        for _ in range(_TURNS):
+            alone += bulk_rate(stand, lambda: time.sleep(sizes.http_seconds))
+            beside += bulk_rate(stand, lambda: load.apply(sizes.http_seconds))
+    stand.forget_open()
+    errors = sum(count for status, count in load.answers.items() if status not in (200, 201, 202))
+    what = f"HTTP at {sizes.http_requests}/s beside dispatch, {sizes.http_waiters} waiters open"
+    told = latency("http", what, load.waits_ms, Goal("p99_ms", 250, "ms p99"), Goal("errors", 0, "errors"))
+    yield Row(told.name, what, f"{told.said}, {errors} errors", None, {**told.more, "errors": errors}, told.goals)
+    share = beside / alone if alone else 0.0
+    goal = Goal("share", 0.8, "x", at_least=True)
+    yield Row("beside_http", "dispatch meanwhile, of its rate alone", f"{share:.2f} x", None, {"share": share}, (goal,))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _await_port(port: int) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            assert time.monotonic() < deadline, "HTTP is not served"
+            time.sleep(0.1)
+        else:
+            return
