@@ -307,3 +307,51 @@ def test_a_test_push_that_cannot_be(served: Served, conn: psycopg.Connection[Any
     viewer = inside(Person(served, "viewer"))
     assert viewer.send("/dashboard/actions/test", phones=str(good), key=str(UUID(int=7))).status_code == 403
     assert conn.execute("select count(*) from relevo.notification_events").fetchall() == [(0,)]
+
+
+ODD = (
+    "",
+    "%00",
+    "%ED%A0%80",
+    "x" * 5_000,
+    "-1",
+    "9" * 30,
+    "%27%3B--",
+    "%F0%9F%8E%89",
+    "NaN",
+    "1e999",
+    "%2E%2E",
+    "[]",
+    "%0A",
+)
+
+
+def test_odd_addresses_are_told_and_nothing_breaks(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Whatever stands in an address or a form, the answer is a page, never a failure; and nothing is done."""
+    good = phone(conn)
+    person = inside(Person(served))
+    fields = {
+        "/dashboard/runs": ("cycle", "ended", "worker", "hours", "before"),
+        "/dashboard/audit": ("actor", "action", "ended", "hours", "before"),
+        "/dashboard/sources": ("source", "before"),
+        "/dashboard/archive": ("before",),
+        "/dashboard/compose": ("audience", "audience=owners&whom", "audience=matching&monto", "audience=matching&text"),
+        "/dashboard/actions/redrive": ("code", "project", "type", "event", "delivery"),
+        "/dashboard/actions/test": ("phones", "owner", f"phones={good}&title", f"phones={good}&data"),
+        "/dashboard/actions/cancel": ("event",),
+        "/dashboard/actions/retry": ("source", "reject"),
+        "/dashboard/actions/send-held": ("type", "type=x&origin"),
+    }
+    found = {
+        (path, name, odd): person.get(f"{path}?{name}={odd}").status_code
+        for path, names in fields.items()
+        for name in names
+        for odd in ODD
+    }
+    assert {key: status for key, status in found.items() if status not in (200, 400, 404)} == {}
+    for verb in ("pause", "resume", "run", "release", "send-held", "drop-held", "cancel", "retry", "redrive", "test"):
+        for odd in ("", "\x00", "x" * 5_000):
+            given = dict.fromkeys(
+                ("cycle", "project", "type", "event", "reject", "source", "phones", "key", "code"), odd
+            )
+            assert person.send(f"/dashboard/actions/{verb}", **given).status_code in (400, 404), (verb, odd[:5])

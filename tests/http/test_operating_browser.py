@@ -104,6 +104,10 @@ def test_who_may_not(served: Served, conn: psycopg.Connection[Any], chromium: An
         assert page.locator("a[href^='/dashboard/actions']").count() == 0, path
     assert page.goto(served.server.url + "/dashboard/actions/pause?cycle=dispatch").status == 403
     assert "operator" in page.inner_text("h1")
+    conn.execute("update relevo.http_sessions set created_at = now() - interval '2 days', expires_at = now()")
+    page.goto(served.server.url + "/dashboard/audit")
+    assert page.inner_text("h1") == "Log in"
+    assert "You were logged out." in page.inner_text("main")
     page.context.close()
 
     page = window(chromium, served, "operator")
