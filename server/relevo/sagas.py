@@ -19,8 +19,8 @@ from relevo.health import MOST_COUNTED
 _SQL = queries.load("sagas", "insights")
 _MOST_IDS = 2**63
 _LOOKED_AT = 5_000
-_DELIVERIES_LOOKED_AT = 20_000
-_SAMPLE = 5_000
+_DELIVERIES_LOOKED_AT = 10_000
+_SAMPLE = 2_000
 _FEW = 10
 """An event of so few deliveries is told request by request."""
 MOST_PHONES = 20
@@ -125,13 +125,15 @@ class Deliveries:
 
 
 def event_deliveries(
-    database: Database, event: Row, *, status: str | None = None, after: str | None = None, limit: int = 25
+    database: Database, seen: Saga, *, status: str | None = None, after: str | None = None, limit: int = 25
 ) -> Deliveries:
     """Return deliveries of a saga's event, by installation; those of one status out of a bounded number.
 
     Failed ones are all found, by number. `after` is the `next` of the page before.
     """
-    place: Row = {"event_id": event["id"], "event_day": event["event_day"]}
+    if status is not None and not seen.counts.get(status):
+        return Deliveries([])
+    place: Row = {"event_id": seen.event["id"], "event_day": seen.event["event_day"]}
     if status == "failed":
         number = int(after) if after is not None and _is_id(after) else None
         rows = _rows(database, "list_failed_of_event", **place, after=number, limit=limit + 1)

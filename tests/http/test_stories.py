@@ -19,6 +19,7 @@ from deliveries import mark_failed, mark_sent
 from phones import add_phones, fan_out
 from relevo import actions, door
 from relevo.http.dashboard import reasons
+from relevo.http.dashboard.html import el, outside
 from serving import Served
 
 Connection = psycopg.Connection[Any]
@@ -297,3 +298,21 @@ def test_every_error_and_every_rule_has_its_words(conn: Connection) -> None:
     assert sorted(rules - reasons.RULES.keys()) == []
     mismatch = conn.execute("select pg_get_functiondef('relevo.preference_mismatch'::regproc)").fetchone()[0]
     assert sorted(set(re.findall(r"THEN '([a-z_]+)'", mismatch)) - reasons.DIMENSIONS.keys()) == []
+
+
+def test_pages_lead_to_pages_of_ours_and_to_this_machine_alone() -> None:
+    """Wherever an address came from, a link leads to our pages; to another server only on this machine, and where code says so."""
+    for address in ("//evil.example", "/\\evil.example", "https://evil.example", "javascript:alert(1)", " /x"):
+        assert el("a", "x", href=address) == '<a href="#">x</a>'
+    assert el("a", "x", href="/dashboard?q=1") == '<a href="/dashboard?q=1">x</a>'
+    assert (
+        outside('http://127.0.0.1:9/"><b>', "x")
+        == '<a href="http://127.0.0.1:9/&quot;&gt;&lt;b&gt;" rel="noreferrer">x</a>'
+    )
+    for address in (
+        "http://evil.example/127.0.0.1",
+        "http://127.0.0.1@evil.example",
+        "javascript://127.0.0.1/%0aalert(1)",
+        "//127.0.0.1",
+    ):
+        assert outside(address, "<x>") == "&lt;x&gt;"

@@ -114,7 +114,7 @@ async def saga(
         archived = next(iter(await desk_of(request).ask(sagas.find_events, str(event_id))), None)
         said = t("Event {id} was archived.", id=event_id) if archived else t("There is no event {id}.", id=event_id)
         raise Problem(404, said, hint=t("`relevo archive restore` brings a month back.") if archived else "")
-    listed = await desk_of(request).ask(sagas.event_deliveries, seen.event, status=chosen or None, after=after)
+    listed = await desk_of(request).ask(sagas.event_deliveries, seen, status=chosen or None, after=after)
     sandbox = sandbox_address(request.app.state.relevo.settings)
     title = clipped(seen.event["title"], 160) or t("Event {id}", id=event_id)
     body = [
