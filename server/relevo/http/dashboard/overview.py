@@ -105,13 +105,17 @@ def _figures(seen: Overview) -> Markup:
         ),
         (t("Being sent"), number(queue["processing"]), t("{n} waiting in all", n=number(queue["pending"])), ""),
         (t("Stuck"), number(stuck), t("in expired claims"), "warn" if stuck else ""),
-        (t("Failed for good"), number(failing), t("dead letters"), "bad" if failing else ""),
+        (t("Failed for good"), number(failing), _dead_letters(), "bad" if failing else ""),
         (t("Sent"), number(queue["sent"]), t("of {n} not archived", n=number(queue["total"])), ""),
     ]
     return el("dl", [_figure(*each) for each in told], class_="figures")
 
 
-def _figure(name: str, value: str, more: str, kind: str) -> Markup:
+def _dead_letters() -> Markup:
+    return el("a", t("dead letters"), href="/dashboard/dead-letters")
+
+
+def _figure(name: str, value: str, more: Child, kind: str) -> Markup:
     figures = el("dt", name), el("dd", value, class_="big"), el("dd", more, class_="faint")
     return el("div", figures, class_=f"card {kind}")
 
