@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
@@ -14,15 +15,18 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from browsing import Person
+from browsing import NASTY, Person
 from deliveries import mark_failed, mark_sent
 from phones import add_phones, fan_out
 from relevo import actions, door
+from relevo.app import sandbox_address
+from relevo.config import Settings
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.html import el, outside
 from serving import Served
 
 Connection = psycopg.Connection[Any]
+NOWHERE = "http://127.0.0.1:9"
 
 
 @pytest.fixture
@@ -109,6 +113,7 @@ def test_the_saga_of_an_event(served: Served, conn: Connection, person: Person) 
     page = person.get(f"/dashboard/events/{number}").text
     assert {f"/dashboard/deliveries/{each}" for each in ids.values()} <= set(re.findall(r'href="([^"#]+)', page))
     assert f"/dashboard/installations/{two}" in page
+    assert f'href="{NOWHERE}/events/{number}"' in page, "the push service of tests is on this machine, as a sandbox is"
     failed = told(person, f"/dashboard/events/{number}?status=failed")
     assert str(ids[one]) in failed.split("In words")[-1]
     assert str(ids[two]) not in failed.split("In words")[-1].split()
@@ -138,6 +143,23 @@ def test_a_tender_scheduled_held_cancelled_and_expired(served: Served, conn: Con
     said = told(person, f"/dashboard/events/{number}")
     assert "It was cancelled. wrong date" in said
     assert "It was ended; 0 of its pushes had been sent by then." in said
+
+
+def test_what_is_not_there_any_more(conn: Connection, person: Person) -> None:
+    """An archived event says so, with the next step; an address of nothing is a page, too."""
+    conn.execute(
+        "insert into relevo.event_keys (event_type, event_key, event_id, content_hash, state, month) "
+        "values ('t', 'old', 7, '', 'fanned', '2026-01-01')"
+    )
+    gone = person.get("/dashboard/events/7")
+    assert (gone.status_code, "Event 7 was archived." in gone.text, "relevo archive restore" in gone.text) == (
+        404,
+        True,
+        True,
+    )
+    assert "(event 7, archived)" in told(person, "/dashboard/search?q=old")
+    lost = person.get("/dashboard/<script>")
+    assert (lost.status_code, "There is no page /dashboard/&lt;script&gt;." in lost.text) == (404, True)
 
 
 def test_one_delivery(served: Served, conn: Connection, person: Person) -> None:
@@ -283,6 +305,7 @@ def test_a_token_stands_in_no_address_and_on_no_page(served: Served, conn: Conne
     for asked, place in ((known, f"/dashboard/installations/{one}"), (unknown, "/dashboard/search?nothing=1")):
         assert person.get(f"/dashboard/search?q={quote(asked)}").headers["location"] == place
     assert "Nothing fits." in told(person, "/dashboard/search?nothing=1")
+    assert "<script>document" not in person.send("/dashboard/search", q=NASTY).text
 
 
 def test_every_error_and_every_rule_has_its_words(conn: Connection) -> None:
@@ -316,3 +339,10 @@ def test_pages_lead_to_pages_of_ours_and_to_this_machine_alone() -> None:
         "//127.0.0.1",
     ):
         assert outside(address, "<x>") == "&lt;x&gt;"
+
+
+def test_a_real_push_service_is_no_sandbox(make_settings: Callable[..., Settings]) -> None:
+    """Only a push service on this machine, or the embedded one, is taken for a sandbox that shows what phones got."""
+    assert sandbox_address(make_settings()) == NOWHERE
+    assert sandbox_address(make_settings(expo_base_url="http://localhost:19000/")) == "http://localhost:19000"
+    assert sandbox_address(make_settings(expo_base_url="https://exp.host")) is None

@@ -94,6 +94,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/dashboard/compose/{event_id}"): VIEW_PAGE,
     ("GET", "/dashboard/actions/{verb}"): OPERATE_PAGE,
     ("POST", "/dashboard/actions/{verb}"): OPERATE_PAGE,
+    ("GET", "/dashboard/{place:path}"): VIEW_PAGE,
     ("GET", "/guide"): OPEN_PAGE,
     ("GET", "/guide/{name}"): OPEN_PAGE,
     ("GET", "/guide/pictures/{name}"): OPEN_PAGE,

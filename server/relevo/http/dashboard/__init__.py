@@ -34,4 +34,5 @@ ROUTERS = (
     audit.router,
     compose.router,
     confirming.router,
+    search.nowhere,  # the last
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import RedirectResponse, Response
 
 from relevo import sagas
@@ -14,9 +14,12 @@ from relevo.http.dashboard.lists import address, part
 from relevo.http.dashboard.page import SEARCH, Page, desk_of, fields_of, show
 from relevo.http.dashboard.parts import clipped, event_link, owner_link, owner_path, phone_link, phone_path
 from relevo.http.dashboard.states import state
+from relevo.http.problems import Problem
 from relevo.sagas import Found
 
 router = APIRouter(route_class=Page, include_in_schema=False)
+nowhere = APIRouter(route_class=Page, include_in_schema=False)
+"""What no other router knows; it comes last."""
 _LONGEST = 300
 _LONG = 60
 
@@ -45,6 +48,12 @@ async def search(request: Request) -> Response:
     if _may_be_secret(asked) or found.by_token:
         return _page(request, asked, found)
     return RedirectResponse(address(SEARCH, q=asked), 303)
+
+
+@nowhere.get("/dashboard/{place:path}")
+async def lost(place: Annotated[str, Path()]) -> Response:
+    """Say on a page that there is none at this address."""
+    raise Problem(404, t("There is no page {place}.", place=clipped(f"/dashboard/{place}", 100)))
 
 
 def _may_be_secret(asked: str) -> bool:

@@ -797,4 +797,5 @@ SPANISH: dict[str, str] = {
     "There is no delivery {id}, or it was archived.": "No hay ninguna entrega {id}, o está archivada.",
     "There is no phone {id}.": "No hay ningún teléfono {id}.",
     "There is no owner {name}.": "No hay ningún dueño {name}.",
+    "There is no page {place}.": "No hay ninguna página {place}.",
 }
