@@ -25,8 +25,10 @@ from relevo.model import Lane
 _SQL = queries.load("actions", "doctor", "subscriptions")
 _WAKE = queries.load("wakeups")
 _REDRIVE_BATCH = 500
-_REDRIVE_LOOK = 10_000
+_REDRIVE_LOOK = 5_000
 """Of how many dead letters a redrive that is only tried looks at the phones."""
+MOST_TRIED = 50_000
+"""How many dead letters a redrive that is only tried counts: more is more."""
 _RELEASE_BATCH = 1_000
 _REPAIR_BATCH = 1_000
 _REPAIRS = {
@@ -155,8 +157,8 @@ def dead_letters(database: Database, which: DeadLetters, *, everything: bool = F
 
 
 def try_redrive(database: Database, which: DeadLetters) -> dict[str, int]:
-    """Tell what a redrive would do, without doing it: how many it finds, and how many would not be sent, and why."""
-    asked = which.parameters() | {"look": _REDRIVE_LOOK}
+    """Tell what a redrive would do, without doing it: how many it finds, up to a bound, and how many not, and why."""
+    asked = which.parameters() | {"look": _REDRIVE_LOOK, "most": MOST_TRIED}
     with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(_SQL["try_redrive"], asked).fetchall()[0]
 

@@ -64,16 +64,17 @@ select coalesce(g.error_code, 'none') as error_code, g.deliveries, g.too_late,
  order by g.deliveries desc;
 
 -- name: try_redrive
--- Tells what a redrive would do: how many dead letters it finds, those past their deadline, in a month that is being archived, of an event that
+-- Tells what a redrive would do: how many dead letters it finds, up to a bound, those past their deadline, in a month that is being archived, of an event that
 -- has ended, and, out of so many of the others, those whose phone takes no pushes any more; each counts once.
 with meant as materialized (
   select l.event_day, l.delivery_id, l.event_id
     from relevo.dead_letters l
-   where true
+   where (%(ids)s::bigint[] is null or l.delivery_id = any (%(ids)s::bigint[]))
      and (%(error_code)s::text is null or l.error_code = %(error_code)s or %(error_code)s = 'none' and l.error_code is null)
      and (%(event_id)s::bigint is null or l.event_id = %(event_id)s)
      and (%(project)s::text is null or l.project = %(project)s)
      and (%(event_type)s::text is null or exists (select from relevo.notification_events t where t.id = l.event_id and t.event_type = %(event_type)s))
+   limit %(most)s
 ), judged as materialized (
   select b.event_day, b.event_id, b.deliveries,
          exists (select from relevo.archive_exports x

@@ -138,6 +138,8 @@ def test_dead_letters_are_sent_again_after_a_look(served: Served, conn: psycopg.
     ):
         assert words in told, words
     assert entries(served, "redrive") == []
+    one = conn.execute("select min(delivery_id) from relevo.dead_letters where event_id = %s", [other]).fetchall()[0][0]
+    assert "1 delivery</strong> would be" in person.get(f"/dashboard/actions/redrive?delivery={one + 1}").text
     done = person.send("/dashboard/actions/redrive", code="MessageTooBig", project="default", type="order.shipped")
     assert "6 dead letters will be sent again" in done.text
     [entry] = entries(served, "redrive")

@@ -55,7 +55,15 @@ RUNS = {
     "limit": PAGE + 1,
 }
 AUDIT = {"action": None, "outcome": None, "actor": None, "hours": None, "before": 9_000, "limit": PAGE + 1}
-DEAD = {"ids": None, "error_code": "c1", "event_id": None, "project": None, "event_type": None, "look": 500}
+DEAD = {
+    "ids": None,
+    "error_code": "c1",
+    "event_id": None,
+    "project": None,
+    "event_type": None,
+    "look": 500,
+    "most": 1_000,
+}
 STATEMENTS = [
     (TOKENS, "read_session", {"secret_hash": HASH}, 10),
     (TOKENS, "add_session", {"secret_hash": b"\x01" * 32, "token_id": "00000000000a", "hours": 12}, 10),
@@ -72,7 +80,7 @@ STATEMENTS = [
     (HISTORY, "group_dead_letters", {"look": 500}, 3 * 500),
     (HISTORY, "list_named_phones", {"event_id": 1, "limit": 20}, 50),
     (HISTORY, "page_archive", {"before": None, "limit": 61}, 10),
-    (ACTIONS, "try_redrive", DEAD, MANY // 4 + 4 * 500),
+    (ACTIONS, "try_redrive", DEAD, 3 * 1_000 + 4 * 500),
     (ACTIONS, "begin_audit", {"actor": "x", "face": "cli", "action": "x", "target": "{}"}, 5),
     (ACTIONS, "finish_audit", {"id": 7, "outcome": "failed", "result": "{}", "error_message": "x"}, 5),
 ]

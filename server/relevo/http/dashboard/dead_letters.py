@@ -85,38 +85,43 @@ async def _ask_redrive(request: Request, given: Given) -> Question:
     which = _which(given)
     tried = await desk_of(request).ask(actions.try_redrive, which)
     again = tried["found"] - tried["too_late"] - tried["archived"]
-    sent = again - tried["ended"] - tried["silent"]
-    about = (
-        "" if tried["looked"] >= again - tried["ended"] else t("of the first {n} looked at", n=number(tried["looked"]))
-    )
-    kept = {
-        "code": which.error_code or "",
-        "project": which.project or "",
-        "type": which.event_type or "",
-        "event": which.event_id or "",
-        "delivery": which.ids[0] if which.ids else "",
-    }
+    more = tried["found"] >= actions.MOST_TRIED
     return Question(
-        t("Send {n} again?", n=count(again, "dead letter")),
-        t("Send {n} again", n=number(again)),
+        t("Send all these dead letters again?") if more else t("Send {n} again?", n=count(again, "dead letter")),
+        t("Send them again") if more else t("Send {n} again", n=number(again)),
         [
             facts(
                 (t("Error"), which.error_code),
                 (t("Project"), which.project),
                 (t("Type"), which.event_type),
                 (t("Event"), which.event_id),
-                (t("Found"), number(tried["found"])),
+                (t("Found"), t("{n} or more", n=number(tried["found"])) if more else number(tried["found"])),
             ),
-            el(
-                "ul",
-                el("li", el("strong", count(max(sent, 0), "delivery", "deliveries")), " ", t("would be sent again.")),
-                [_left(number(tried[name]), why) for name, why in _reasons(about) if tried[name]],
-            ),
+            el("p", t("Of the first {n}:", n=number(tried["found"]))) if more else None,
+            _outlook(tried, again),
             el("p", t("Each begins with all its attempts; what fails again comes back here."), class_="faint"),
         ],
-        kept=kept,
+        kept={
+            "code": which.error_code or "",
+            "project": which.project or "",
+            "type": which.event_type or "",
+            "event": which.event_id or "",
+            "delivery": which.ids[0] if which.ids else "",
+        },
         back=_HERE,
         possible=again > 0,
+    )
+
+
+def _outlook(tried: dict[str, int], again: int) -> Markup:
+    """Tell how many would be sent again, and how many not and why."""
+    sent = max(0, again - tried["ended"] - tried["silent"])
+    whole = tried["looked"] >= again - tried["ended"]
+    about = "" if whole else t("of the first {n} looked at", n=number(tried["looked"]))
+    return el(
+        "ul",
+        el("li", el("strong", count(sent, "delivery", "deliveries")), " ", t("would be sent again.")),
+        [_left(number(tried[name]), why) for name, why in _reasons(about) if tried[name]],
     )
 
 

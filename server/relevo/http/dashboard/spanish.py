@@ -372,6 +372,9 @@ SPANISH: dict[str, str] = {
     "Look again": "Mirar otra vez",
     "Send what failed again…": "Enviar otra vez lo fallido…",
     "Cancel it…": "Cancelarlo…",
+    "Send all these dead letters again?": "¿Enviar otra vez todas estas cartas muertas?",
+    "Send them again": "Enviarlas otra vez",
+    "Of the first {n}:": "De las primeras {n}:",
     # States
     "waiting": "en espera",
     "held": "retenido",
