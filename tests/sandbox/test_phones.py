@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import socket
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from relevo.errors import InvalidInputError, RelevoError
-from relevo.sandbox import Sandbox, phones, projects, tickets, tokens
+from relevo.sandbox import Sandbox, language, page, phones, projects, tickets, tokens
 from relevo.sandbox.faults import parse
 
 ANA, EVA = "ExponentPushToken[ana]", "ExponentPushToken[eva]"
@@ -168,6 +169,18 @@ def test_the_page_escapes_what_others_wrote(sandbox: Sandbox, client: Any) -> No
     assert "&lt;b&gt;&amp;amp;" in page
     for raw in ("<script>", "<img", "<b>", "<i>evil"):
         assert raw not in page
+
+
+def test_the_pages_speak_spanish(client: Any) -> None:
+    """The language is the one chosen in the dashboard, else the browser's; every text of the pages has its Spanish."""
+    assert "Ningún teléfono ha recibido nada" in client.call("GET", "/", headers={"accept-language": "es-CL,en"}).text
+    chosen = {"accept-language": "es", "cookie": "a=b; relevo_language=en"}
+    assert "No phone has received anything yet" in client.call("GET", "/", headers=chosen).text
+    assert '<html lang="en">' in client.call("GET", "/", headers={"accept-language": "fr"}).text
+    code = Path(page.__file__).read_text(encoding="utf-8")
+    said = set(re.findall(r'\bt\(\s*["\'](.+?)["\'][,)\s]', code)) | set(re.findall(r'\("([A-Z][\w -]+)", ', code))
+    assert len(said) > 25
+    assert sorted(said - language.SPANISH.keys()) == ["Relevo sandbox"]
 
 
 def test_one_click_to_what_a_phone_got(client: Any) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from relevo.sandbox import admin, answers, messages, page
+from relevo.sandbox import admin, answers, language, messages, page
 from relevo.sandbox.answers import Answer, Refused
 from relevo.sandbox.world import Exchange, World
 
@@ -71,8 +71,10 @@ class SandboxApp:
             encoding, authorisation = _headers(scope)
             body = messages.unpack(await _read(receive), encoding)
             return (self.world.send if path == SEND else self.world.receipts)(body, authorisation)
-        if method in ("GET", "HEAD") and (found := page.find(self.world, path, _address(scope))) is not None:
-            return Exchange(found)
+        if method in ("GET", "HEAD") and not path.startswith("/sandbox/"):
+            language.speak(_said(scope, b"cookie"), _said(scope, b"accept-language"))
+            if (found := page.find(self.world, path, _address(scope))) is not None:
+                return Exchange(found)
         encoding, _ = _headers(scope)
         body = messages.unpack(await _read(receive), encoding)
         return Exchange(admin.answer(self.world, method, path, scope["query_string"], body))
@@ -114,8 +116,11 @@ async def _gone(receive: Receive) -> None:
 
 def _address(scope: Scope) -> str:
     """Return the address the page was asked for at."""
-    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
-    return f"http://{hosts[0] if hosts else 'localhost'}"
+    return f"http://{_said(scope, b'host') or 'localhost'}"
+
+
+def _said(scope: Scope, wanted: bytes) -> str:
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == wanted), "")
 
 
 def _headers(scope: Scope) -> tuple[bytes, bytes]:

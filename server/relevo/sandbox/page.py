@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from relevo.sandbox.answers import HTML, Answer
+from relevo.sandbox.language import spoken, t
 from relevo.sandbox.phones import Phone
 from relevo.sandbox.world import World
 
@@ -66,7 +67,7 @@ def _file(name: str) -> bytes:
 def _answer(title: str, body: str, *, status: int = 200) -> Answer:
     text = (
         "<!doctype html>\n"
-        f'<html lang="en"><head><meta charset="utf-8">'
+        f'<html lang="{spoken()}"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(title)}</title>'
         f'<link rel="stylesheet" href="{STYLE}"><script src="{SCRIPT}" defer></script></head><body>'
         f'<header><a class="brand" href="/">Relevo sandbox</a></header><main data-live>{body}</main></body></html>\n'
@@ -75,20 +76,23 @@ def _answer(title: str, body: str, *, status: int = 200) -> Answer:
 
 
 def _overview(world: World, address: str) -> str:
-    head = f'<section class="card"><h1>What the phones got</h1>{_how(world)}</section>'
+    head = f'<section class="card"><h1>{t("What the phones got")}</h1>{_how(world)}</section>'
     return f"{head}{_totals(world.totals())}{_faults(world.rules.as_json())}{_phones(world, address)}"
 
 
 def _of_name(world: World, room: str, name: str) -> Answer:
     """Show every message of one event or delivery: what each phone got, and how often."""
     found = world.phones.messages_of(_NAMES[room], name, SHOWN)
-    what = f"{'Event' if room == 'events' else 'Delivery'} {name[:50]}"
+    what = t("Event {id}" if room == "events" else "Delivery {id}", id=name[:50])
     if not found:
-        why = "No phone of this sandbox got it: it was refused or not sent yet, or the sandbox was started since then."
+        why = t(
+            "No phone of this sandbox got it: it was refused or not sent yet, or the sandbox was started since then."
+        )
         return _answer(what, f'<section class="card"><h1>{escape(what)}</h1><p>{why}</p></section>', status=404)
-    times = "once" if len(found) == 1 else f"{len(found)} times" if len(found) < SHOWN else f"{SHOWN} times or more"
+    many = "it arrived {n} times" if len(found) < SHOWN else "it arrived {n} times or more"
+    times = t("it arrived once") if len(found) == 1 else t(many, n=len(found))
     cards = "".join(_message(at, message, phone) for phone, (at, message) in found)
-    return _answer(what, f'<section class="card"><h1>{escape(what)}: it arrived {times}</h1></section>{cards}')
+    return _answer(what, f'<section class="card"><h1>{escape(what)}: {times}</h1></section>{cards}')
 
 
 def _of_phone(world: World, token: str) -> Answer:
@@ -96,11 +100,12 @@ def _of_phone(world: World, token: str) -> Answer:
     phone = world.phones.find(token)
     named = escape(_short(token))
     if phone is None:
-        why = "No message has reached this phone."
-        return _answer("Phone", f'<section class="card"><h1>{named}</h1><p>{why}</p></section>', status=404)
+        why = t("No message has reached this phone.")
+        return _answer(t("Phone"), f'<section class="card"><h1>{named}</h1><p>{why}</p></section>', status=404)
     kept = "".join(_message(at, message) for at, message in reversed(phone.kept or ()))
     head = f'<section class="card"><h1>{named}</h1><p>{_count(phone)}</p></section>'
-    return _answer("Phone", head + (kept or '<p class="faint">The messages themselves are not kept.</p>'))
+    nothing = f'<p class="faint">{t("The messages themselves are not kept.")}</p>'
+    return _answer(t("Phone"), head + (kept or nothing))
 
 
 def _message(at: float, message: Any, phone: Phone | None = None) -> str:
@@ -110,8 +115,8 @@ def _message(at: float, message: Any, phone: Phone | None = None) -> str:
     rest = {name: value for name, value in message.items() if name not in ("to", "title", "body")}
     came = escape(_short(json.dumps(rest, ensure_ascii=False, indent=1, default=str), 3000))
     return (
-        f'<article class="card">{whose}<h2>{title or "No title"}</h2><p>{body}</p><p class="faint">{_when(at)}</p>'
-        f"<details><summary>As it came</summary><pre><code>{came}</code></pre></details></article>"
+        f'<article class="card">{whose}<h2>{title or t("No title")}</h2><p>{body}</p><p class="faint">{_when(at)}</p>'
+        f"<details><summary>{t('As it came')}</summary><pre><code>{came}</code></pre></details></article>"
     )
 
 
@@ -126,23 +131,25 @@ def _link(token: str) -> str:
 
 
 def _count(phone: Phone) -> str:
-    times = "times" if phone.received != 1 else "time"
     repeated = phone.received - phone.distinct
-    told = f"{phone.received:,} {times}" + (f", {repeated:,} repeated" if repeated else "")
+    told = t("{n} times", n=f"{phone.received:,}") if phone.received != 1 else t("1 time")
+    told += t(", {n} repeated", n=f"{repeated:,}") if repeated else ""
     return f'<span class="badge{" warn" if repeated else ""}">{told}</span>'
 
 
 def _how(world: World) -> str:
     settings = world.settings
     parts = [
-        f"{settings.rate_per_s:g} messages/s per project" if settings.rate_per_s else "no rate limit",
-        f"receipts after {settings.receipt_delay_s:g} s",
-        "access token required" if settings.access_token else "no access token",
+        t("{rate} messages/s per project", rate=f"{settings.rate_per_s:g}")
+        if settings.rate_per_s
+        else t("no rate limit"),
+        t("receipts after {seconds} s", seconds=f"{settings.receipt_delay_s:g}"),
+        t("access token required") if settings.access_token else t("no access token"),
     ]
     if settings.time_scale != 1:
-        parts.append(f"{settings.time_scale:g} times as fast")
+        parts.append(t("{times} times as fast", times=f"{settings.time_scale:g}"))
     if settings.latency_ms:
-        parts.append(f"latency {settings.latency_ms:g} ms")
+        parts.append(t("latency {ms} ms", ms=f"{settings.latency_ms:g}"))
     return f'<p class="faint">{escape(" · ".join(parts))}</p>'
 
 
@@ -159,7 +166,7 @@ def _totals(totals: dict[str, Any]) -> str:
         ("Peak in flight", max(totals["peakConnections"].values(), default=0), False),
     )
     terms = "".join(
-        f'<div class="card{" loud" if loud else ""}"><dt>{name}</dt>'
+        f'<div class="card{" loud" if loud else ""}"><dt>{t(name)}</dt>'
         f'<dd class="big" title="{number}">{_brief(number)}</dd></div>'
         for name, number, loud in cells
     )
@@ -175,19 +182,19 @@ def _faults(rules: list[dict[str, Any]]) -> str:
     if not rules:
         return ""
     told = "".join(f"<li>{escape(_rule(rule))}</li>" for rule in rules)
-    return f'<section class="card"><h2>Faults in force</h2><ul>{told}</ul></section>'
+    return f'<section class="card"><h2>{t("Faults in force")}</h2><ul>{told}</ul></section>'
 
 
 def _rule(rule: dict[str, Any]) -> str:
     parts = [rule["fault"], f"{rule['share'] * 100:g} %"]
     if rule["on"] != "send":
-        parts.append("on receipts")
+        parts.append(t("on receipts"))
     if rule["times"] is not None:
-        parts.append(f"{rule['times']} times more")
+        parts.append(t("{n} times more", n=rule["times"]))
     if rule["project"] is not None:
         parts.append(rule["project"])
     if rule["seconds"] is not None:
-        parts.append(f"for {rule['seconds']:.0f} s")
+        parts.append(t("for {seconds} s", seconds=f"{rule['seconds']:.0f}"))
     return " · ".join(parts)
 
 
@@ -196,18 +203,18 @@ def _phones(world: World, address: str) -> str:
     if not phones:
         return _nothing_yet(address)
     count = len(world.phones)
-    shown = f"the last {len(phones)} of {count:,}" if count > len(phones) else f"{count:,}"
+    shown = t("the last {n} of {all}", n=len(phones), all=f"{count:,}") if count > len(phones) else f"{count:,}"
     cards = "".join(_card(phone) for phone in phones)
-    return f'<h2>Phones <span class="faint">{shown}</span></h2><div class="phones">{cards}</div>'
+    return f'<h2>{t("Phones")} <span class="faint">{shown}</span></h2><div class="phones">{cards}</div>'
 
 
 def _card(phone: Phone) -> str:
     top = f'<div class="top">{_link(phone.token)}{_count(phone)}</div>'
     if phone.last is None:
-        return f'<article class="card">{top}<p class="faint">The message itself is not kept.</p></article>'
+        return f'<article class="card">{top}<p class="faint">{t("The message itself is not kept.")}</p></article>'
     at, message = phone.last
     title, body = (escape(_short(str(message.get(part) or ""))) for part in ("title", "body"))
-    heading = f"<h3>{title or 'No title'}</h3>" + (f"<p>{body}</p>" if body else "")
+    heading = f"<h3>{title or t('No title')}</h3>" + (f"<p>{body}</p>" if body else "")
     return f'<article class="card">{top}{heading}<p class="faint">{_when(at)}</p></article>'
 
 
@@ -221,8 +228,12 @@ def _nothing_yet(address: str) -> str:
         f"curl {address}/--/api/v2/push/send -H 'content-type: application/json' \\\n"
         '  -d \'{"to": "ExponentPushToken[ana]", "title": "Hello", "body": "from the sandbox"}\''
     )
+    how = t(
+        "Send to this address, as {setting}, and watch messages arrive here.",
+        setting=f"<code>EXPO_BASE_URL={base}</code>",
+    )
     return (
-        '<section class="card"><h2>Phones</h2><p><strong>No phone has received anything yet.</strong></p>'
-        f"<p>Send to this address, as <code>EXPO_BASE_URL={base}</code>, and watch messages arrive here.</p>"
+        f'<section class="card"><h2>{t("Phones")}</h2>'
+        f"<p><strong>{t('No phone has received anything yet.')}</strong></p><p>{how}</p>"
         f"<pre><code>{example}</code></pre></section>"
     )
