@@ -21,7 +21,7 @@ from typing import Any
 
 import psycopg
 
-from relevo import app, config, logs, queries
+from relevo import app, config, db, logs, queries
 from relevo.providers import expo, expo_wire
 
 STEPS = ("claims", "journal", "settle", "receipts", "dispatch", "projects")
@@ -57,7 +57,7 @@ class Watch:
     def install(self) -> None:
         """Put itself around statements, transactions and requests."""
         psycopg.Cursor.execute = self._around(psycopg.Cursor.execute, _statement)  # type: ignore[method-assign]
-        psycopg.Connection.transaction = self._around_commit(psycopg.Connection.transaction)  # type: ignore[method-assign]
+        db.Database.begin = self._around_commit(db.Database.begin)  # type: ignore[method-assign]
         expo.Expo.send = self._around(expo.Expo.send, lambda *_: "POST send")  # type: ignore[method-assign]
         expo.Expo.fetch_receipts = self._around(expo.Expo.fetch_receipts, lambda *_: "POST receipts")  # type: ignore[method-assign]
         expo_wire._Plain.request = self._around(expo_wire._Plain.request, lambda *_: "POST written")  # type: ignore[method-assign]
@@ -74,12 +74,12 @@ class Watch:
 
         return watched
 
-    def _around_commit(self, transaction: Callable[..., Any]) -> Callable[..., Any]:
+    def _around_commit(self, begin: Callable[..., Any]) -> Callable[..., Any]:
         @contextmanager
-        def watched(connection: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        def watched(database: Any, connection: Any, *args: Any, **kwargs: Any) -> Iterator[None]:
             connection.last_named, name, nth = None, None, 0
-            with transaction(connection, *args, **kwargs) as opened:
-                yield opened
+            with begin(database, connection, *args, **kwargs):
+                yield
                 name = connection.last_named and f"COMMIT of {connection.last_named}"
                 nth = self.before(name) if name else 0
             if name is not None:
