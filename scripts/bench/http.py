@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,12 +18,14 @@ from bench.latency import await_first, bulk_rate, queue_bulk
 from bench.measuring import Goal, Row, latency
 from bench.stand import Stand, relevo_run
 from relevo import door, tokens
+from relevo.db import Database
 
 _CYCLES = "reaper,fanout,dispatch"
 _FIRST_EVENT = 6_000_000_000
 _CONNECTIONS = 32
 _TURNS = 3
 _PATIENCE_S = 60.0
+_SETTLE_S = 4.0
 
 
 @dataclass
@@ -37,21 +41,31 @@ class Load:
     waits_ms: list[float] = field(default_factory=list)
     answers: Counter[int] = field(default_factory=Counter)
 
-    def apply(self, seconds: float) -> None:
-        """Call for so long."""
-        asyncio.run(self._apply(seconds))
+    def apply(self, seconds: float, around: Callable[[Callable[[], None]], float]) -> float:
+        """Call for so long, once the waiters wait; what is measured around the calls alone is returned."""
+        ready, done = threading.Event(), threading.Event()
+        with ThreadPoolExecutor(1) as threads:
+            calling = threads.submit(lambda: asyncio.run(self._apply(seconds, ready, done)))
+            while not ready.wait(0.1) and not calling.done():
+                pass
+            measured = around(lambda: _until(done, calling))
+            calling.result()
+        return measured
 
-    async def _apply(self, seconds: float) -> None:
+    async def _apply(self, seconds: float, ready: threading.Event, done: threading.Event) -> None:
         free: asyncio.Queue[_Caller] = asyncio.Queue()
         for _ in range(_CONNECTIONS):
             free.put_nowait(_Caller(self.port, self.token))
         waiting = [asyncio.create_task(self._wait()) for _ in range(self.waiters)]
+        await asyncio.sleep(_SETTLE_S)  # opening them all at once is another thing than having them open
+        ready.set()
         began, calls = time.perf_counter(), []
         for number in range(int(seconds * self.per_second)):
             due = began + number / self.per_second
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             calls.append(asyncio.create_task(self._call(free, number, due)))
         await asyncio.gather(*calls)
+        done.set()
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
@@ -107,8 +121,9 @@ def rows(stand: Stand) -> Iterator[Row]:
     """Have one process send much bulk; in turns let it alone, and call it."""
     sizes, port = stand.sizes, _free_port()
     queue_bulk(stand, _FIRST_EVENT)
-    with stand.worker() as built:
-        token, _ = tokens.make(built.database, "bench", "operator")
+    database = Database(stand.dsn, stand.dsn, stand.settings())
+    token, _ = tokens.make(database, "bench", "operator")
+    database.close()
     later = door.Event(
         "bench.later", "1", "Later", audience="everyone", scheduled_at=datetime.now(UTC) + timedelta(days=1)
     )
@@ -126,15 +141,22 @@ def rows(stand: Stand) -> Iterator[Row]:
         _await_port(port)
         for _ in range(_TURNS):
             alone += bulk_rate(stand, lambda: time.sleep(sizes.http_seconds))
-            beside += bulk_rate(stand, lambda: load.apply(sizes.http_seconds))
+            beside += load.apply(sizes.http_seconds, lambda work: bulk_rate(stand, work))
     stand.forget_open()
     errors = sum(count for status, count in load.answers.items() if status not in (200, 201, 202))
     what = f"HTTP at {sizes.http_requests}/s beside dispatch, {sizes.http_waiters} waiters open"
     told = latency("http", what, load.waits_ms, Goal("p99_ms", 250, "ms p99"), Goal("errors", 0, "errors"))
-    yield Row(told.name, what, f"{told.said}, {errors} errors", None, {**told.more, "errors": errors}, told.goals)
+    busy = load.answers[503]
+    said = f"{told.said}, {errors} errors" + (f" ({busy} of them 503)" if busy else "")
+    yield Row(told.name, what, said, None, {**told.more, "errors": errors, "busy": busy}, told.goals)
     share = beside / alone if alone else 0.0
     goal = Goal("share", 0.8, "x", at_least=True)
     yield Row("beside_http", "dispatch meanwhile, of its rate alone", f"{share:.2f} x", None, {"share": share}, (goal,))
+
+
+def _until(done: threading.Event, calling: Future[None]) -> None:
+    while not done.wait(0.05) and not calling.done():
+        pass
 
 
 def _free_port() -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+from uuid import UUID
 
 from relevo import audit, door, queries
 from relevo.checking import check_storable
@@ -15,6 +16,7 @@ from relevo.door import Enqueued, Preview
 from relevo.errors import NotFoundError, RelevoError
 
 _SQL = queries.load("remote")
+Told = TypeVar("Told", Enqueued, Preview)
 _SENT = ("sent", "ok", "unconfirmed")
 _OPEN = ("pending", "retryable")
 
@@ -59,14 +61,35 @@ def enqueue(connection: Connection, events: Sequence[Mapping[str, Any]], project
         connection.execute(_SQL["own_events"], {"ids": made, "project": project})
         if connection.execute(_SQL["find_foreign"], before).fetchone() is not None:
             raise KeyTakenError("An event of this type and key is there, and not of this project.")
+        others = _others_phones(connection, [each for event in events for each in _named(event)], project)
+        return [_hide(each, _named(event) & others) for each, event in zip(done, events, strict=True)]
     return done
+
+
+def _others_phones(connection: Connection, named: Sequence[UUID], project: str) -> set[UUID]:
+    """Return which phones are of other projects: to a caller of one project nobody registered those."""
+    if not named:
+        return set()
+    rows = connection.execute(_SQL["list_others_phones"], {"ids": list(named), "project": project}).fetchall()
+    return {row[0] for row in rows}
+
+
+def _named(event: Mapping[str, Any]) -> set[UUID]:
+    """Return the installations that an event names; the door has checked that they are ids."""
+    return {UUID(str(each)) for each in event.get("installations") or ()}
+
+
+def _hide(told: Told, others: set[UUID]) -> Told:
+    unknown = dict.fromkeys((*told.unknown_installations, *sorted(others)))
+    return replace(told, unknown_installations=tuple(unknown))
 
 
 def preview(connection: Connection, event: Mapping[str, Any], project: str | None, *, sample: int) -> Preview:
     """Tell whom an event would reach; a caller of one project, which of its phones."""
     if project is None:
         return door.preview_json(connection, event, sample=sample)
-    return _preview_in_project(connection, event, project, sample)
+    seen = _preview_in_project(connection, event, project, sample)
+    return _hide(seen, _others_phones(connection, sorted(_named(event)), project))
 
 
 @verb

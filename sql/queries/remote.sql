@@ -7,6 +7,10 @@ select u.id, relevo.get_event(u.id), (select e.project from relevo.notification_
 -- Gives events that were just made to a project: its phones alone get them, its callers alone see them.
 update relevo.notification_events e set project = %(project)s where e.id = any (%(ids)s::bigint[]);
 
+-- name: list_others_phones
+-- Names those of some installations that are of other projects.
+select i.installation_id from relevo.device_installations i where i.installation_id = any (%(ids)s::uuid[]) and i.project <> %(project)s;
+
 -- name: find_foreign
 -- Finds among events that were there before one that is not this project's.
 select u.id

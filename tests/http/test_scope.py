@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -25,6 +26,22 @@ def test_a_project_pushes_to_its_own_phones_alone(served: Served, conn: psycopg.
             "select installation_id from relevo.notification_deliveries where notification_event_id = %s", [event_id]
         ).fetchall()
         assert {row[0] for row in found} == reached
+
+
+def test_anothers_phone_is_like_one_that_is_not_there(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """A token of one project does not learn which ids are phones of others: they are told as unknown, as strange ids are."""
+    mine, others, nobody = phone(conn, "mine"), phone(conn, "other"), uuid4()
+    named = {"audience": "installations", "installations": [str(each) for each in (mine, others, nobody)]}
+    given = {"type": "x", "title": "Hello", **named}
+    for project, unknown in (("mine", {others, nobody}), (None, {nobody})):
+        client = served.client("app", project=project)
+        answers = [
+            client.post("/v1/events/preview", given).json(),
+            client.post("/v1/events", {**given, "key": f"one {project}"}).json(),
+            client.post("/v1/events/batch", {"events": [{**given, "key": f"two {project}"}]}).json()["items"][0],
+        ]
+        told = [sorted(each["unknown_installations"]) for each in answers]
+        assert told == [sorted(map(str, unknown))] * 3
 
 
 def test_a_project_previews_its_own_phones_alone(served: Served, conn: psycopg.Connection[Any]) -> None:
