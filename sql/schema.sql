@@ -2554,19 +2554,30 @@ begin
 end
 $$;
 
-CREATE FUNCTION relevo.settle_sent_1(claim uuid, of_project text, sent_ids bigint[], tickets text[], of_installations uuid[], versions integer[], of_attempts smallint[], request_ids uuid[], firsts integer[], lasts integer[], events bigint[], formers text[], counts integer[], receipt_ms integer, finish boolean, given_at timestamp with time zone) RETURNS integer
+CREATE FUNCTION relevo.settle_sent_2(claim uuid, of_project text, sent_ids bigint[], unsent integer[], tickets text[], of_installations uuid[], versions integer[], of_attempts smallint[], request_ids uuid[], firsts integer[], lasts integer[], events bigint[], formers text[], counts integer[], receipt_ms integer, finish boolean, given_at timestamp with time zone) RETURNS integer
     LANGUAGE plpgsql
     AS $$
 declare
   at timestamptz := coalesce(given_at, now());
   size int := cardinality(sent_ids);
+  reach int := size + cardinality(unsent);
   held_days date[];
   held_ids bigint[];
+  kept_days date[] := '{}';
+  kept_ids bigint[] := '{}';
   is_all boolean;
   written int;
 begin
-  select c.days[:size], c.ids[:size], cardinality(c.ids) = size into held_days, held_ids, is_all
+  select c.days[:reach], c.ids[:reach], cardinality(c.ids) = size into held_days, held_ids, is_all
     from relevo.claims c where c.token = claim for no key update;
+  if unsent <> '{}' then
+    select array_agg(u.event_day order by u.place) filter (where u.place = any (unsent)),
+           array_agg(u.id order by u.place) filter (where u.place = any (unsent)),
+           array_agg(u.event_day order by u.place) filter (where u.place <> all (unsent)),
+           array_agg(u.id order by u.place) filter (where u.place <> all (unsent))
+      into kept_days, kept_ids, held_days, held_ids
+      from unnest(held_days, held_ids) with ordinality as u(event_day, id, place);
+  end if;
   if held_ids is distinct from sent_ids then
     return null;
   end if;
@@ -2607,7 +2618,7 @@ begin
     delete from relevo.claims c where c.token = claim;
   else
     update relevo.claims c
-       set days = c.days[size + 1:], ids = c.ids[size + 1:],
+       set days = kept_days || c.days[reach + 1:], ids = kept_ids || c.ids[reach + 1:],
            leased_until = case when at < c.claimed_at + 3 * c.lease_ms * interval '1 millisecond'
                                then greatest(c.leased_until, at + c.lease_ms * interval '1 millisecond') else c.leased_until end
      where c.token = claim;

@@ -74,6 +74,7 @@ class Unguarded(Claims):
         sent: Sequence[SentRequest],
         now: datetime | None = None,
         *,
+        unsent: Sequence[int] = (),  # noqa: ARG002
         finish: bool = False,  # noqa: ARG002
     ) -> Settlement:
         """Write tickets by key alone."""

@@ -142,10 +142,11 @@ class PushRequest:
 
 
 class SentRequest(NamedTuple):
-    """A request of which every delivery was accepted, each with its ticket."""
+    """A request of which every delivery was accepted, each with its ticket; or what was accepted of it."""
 
     request: PushRequest
     tickets: Sequence[str]
+    whole: bool = True
 
 
 class Verdict(NamedTuple):

@@ -8,10 +8,10 @@
 -- ticket and a send are serialised by nothing: one that is committed before the journal looks is seen.
 
 -- name: settle_sent
--- Settles requests of which every delivery was sent, under the lock of their claim; null if the general statement has to.
-select relevo.settle_sent_1(%(token)s, %(project)s, %(ids)s::bigint[], %(tickets)s::text[], %(installations)s::uuid[], %(versions)s::int[],
-                            %(attempts)s::smallint[], %(request_ids)s::uuid[], %(firsts)s::int[], %(lasts)s::int[], %(events)s::bigint[],
-                            %(formers)s::text[], %(counts)s::int[], %(receipt_ms)s, %(finish)s, %(now)s);
+-- Settles what was sent of requests, under the lock of their claim; null if the general statement has to.
+select relevo.settle_sent_2(%(token)s, %(project)s, %(ids)s::bigint[], %(unsent)s::int[], %(tickets)s::text[], %(installations)s::uuid[],
+                            %(versions)s::int[], %(attempts)s::smallint[], %(request_ids)s::uuid[], %(firsts)s::int[], %(lasts)s::int[],
+                            %(events)s::bigint[], %(formers)s::text[], %(counts)s::int[], %(receipt_ms)s, %(finish)s, %(now)s);
 
 -- name: settle_deliveries
 -- Writes outcomes of what the claim holds; a retry is timed, capped and ended by its type's policy, and named for the queue.

@@ -34,7 +34,7 @@ HOUR_MS = 3_600_000
 CLAIM, JOURNAL, SETTLE = (
     b"relevo.claim_due_2",
     b"relevo.journal_wave_1",
-    b"relevo.settle_sent_1",
+    b"relevo.settle_sent_2",
 )
 
 

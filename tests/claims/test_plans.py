@@ -197,7 +197,7 @@ class Batch:
             "floors_ms": [0], "projects": [None], "not_befores": [None], "types": ["tender.new"], "formers": ["pending"],
             "events": [d.notification_event_id for d in self.deliveries], "made": NOW, "attempts": [1] * size,
             "counts": [1] * size, "firsts": list(range(1, size + 1, 100)), "lasts": list(range(100, size + 1, 100)),
-            "receipt_ms": 900_000, "finish": False, "mixed": False, "max_attempts": 9,
+            "receipt_ms": 900_000, "finish": False, "mixed": False, "unsent": [], "max_attempts": 9,
             "retry_base_ms": 60_000, "retry_max_ms": 3_600_000, "retry_jitter_ms": 500, "poison_lapses": 5,
         }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -109,6 +110,7 @@ COPIED = (
     "late_tickets",
     "claims",
     "due_chunks",
+    "dead_letters",
 )
 
 
@@ -149,6 +151,63 @@ def test_both_settles_write_the_same(build, conn, requests, finish) -> None:
     assert found == expected
     assert any(row[-1] for row in found["repeats"])
     assert bool(claims_in(conn)) is not finish
+
+
+def summed(seen: dict[str, list[tuple[Any, ...]]]) -> dict[str, Any]:
+    """Return what was written, with the sums of what only ever counts as sums."""
+    progress: Counter[Any] = Counter()
+    for event, status, deliveries in seen["progress"]:
+        progress[event, status] += deliveries
+    repeats: Counter[Any] = Counter()
+    for event, times in seen["repeats"]:
+        repeats[event] += times
+    tallies: Counter[Any] = Counter()
+    for project, at, *numbers in seen["tallies"]:
+        tallies.update({(project, at, place): number for place, number in enumerate(numbers) if number})
+    return seen | {"progress": +progress, "repeats": repeats, "tallies": tallies, "owed": -progress}
+
+
+@pytest.mark.parametrize("odd", [(0,), (3,), (7,), (0, 1, 5), (2, 3)])
+def test_what_was_sent_in_a_mixture_is_settled_as_usual(build, conn, odd) -> None:
+    """Around what failed, the rest is settled beforehand; together that writes what the general settle writes."""
+    many_pasts(conn)
+    worker = build()
+    claim = take(worker)
+    wave = waves(claim, 2)
+    failed = {claim.deliveries[place].id for place in odd}
+    answers = [
+        Answer(d.event_day, d.id, "failed", error_code="x")
+        if d.id in failed
+        else Answer(d.event_day, d.id, "sent", True, ticket(d.id), token_version=d.token_version)
+        for request in wave
+        for d in request.deliveries
+    ]
+
+    def at_once(worker: App, claim: Claim, wave: Sequence[PushRequest], finish: bool) -> None:
+        worker.claims.settle(claim, answers, [each.id for each in wave], NOW + SECOND, finish=finish)
+
+    worker.claims.journal(claim, wave, NOW)
+    expected = settled_by(at_once, worker, conn, claim, wave, finish=True)
+    conn.execute("update relevo.notification_events set first_sent_at = null where id <> 72")
+    conn.execute("update relevo.licitaciones set notificada = false")
+    parts = [PushRequest(r.id, tuple(d for d in r.deliveries if d.id not in failed)) for r in wave]
+    going = [
+        SentRequest(part, [ticket(d.id) for d in part.deliveries], len(part.deliveries) == 2)
+        for part in parts
+        if part.deliveries
+    ]
+    last = max(place for place, d in enumerate(claim.deliveries) if d.id not in failed)
+    unsent = [place + 1 for place in odd if place < last]
+    settlement = worker.claims.settle_sent(claim, going, NOW + SECOND, unsent=unsent)
+    assert settlement is not None
+    assert conn.execute("select ids from relevo.claims").fetchall() == [(sorted(failed),)]
+    open_ones = "select count(*) from relevo.push_requests where answered_at is null"
+    mixed = [request for request in wave if failed & {d.id for d in request.deliveries}]
+    assert conn.execute(open_ones).fetchone() == (len(mixed),), "what failed is not answered yet"
+    rest = [answer for answer in answers if answer.id in failed]
+    worker.claims.settle(claim, rest, [request.id for request in mixed], NOW + SECOND, finish=True)
+    assert summed(picture(conn)) == summed(expected)
+    assert not claims_in(conn)
 
 
 @pytest.mark.parametrize("wrong", ["not the next", "lost", "a row is gone", "settled already"])

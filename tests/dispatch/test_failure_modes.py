@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from relaying import Relay, at_once, beside, seconds_from, token
@@ -280,3 +281,23 @@ def test_waits_between_attempts_double(relay) -> None:
         waits.append(round(seconds_from(before, due) / 60))
         worker.clock.travel_to(due + timedelta(milliseconds=1))
     assert waits == [1, 2, 4, 4, 4]
+
+
+def test_one_refused_phone_leaves_the_others_the_usual_way(relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a wave in which one phone is gone, what was sent is settled as if it had been alone, and the rest after it."""
+    worker = relay()
+    worker.add_phones(9)
+    worker.register("gone!DeviceNotRegistered")
+    worker.tell_everyone()
+    usual, settled = worker.app.claims.settle_sent, []
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        settled.append(usual(*args, **kwargs))
+        return settled[-1]
+
+    monkeypatch.setattr(worker.app.claims, "settle_sent", watched)
+    worker.dispatch()
+    assert worker.states() == {"sent": 9, "invalid": 1}
+    assert [each.written for each in settled] == [{"sent": 9}]
+    assert worker.rows("select from relevo.claims") == []
+    assert worker.rows("select from relevo.push_requests where answered_at is null") == []

@@ -227,10 +227,37 @@ class Batch:
                 again += self.deciding.decide(request, reply, decided)
                 answers += [a._replace(request=request.id) if a.status == "retryable" else a for a in decided]
         self._mark_unsent([each.request.id for each in posted if each.reply is None])
-        self._settle(answers, outcomes)
+        self._settle(*self._settle_sent_of(posted, answers, outcomes))
         if lost := next((each.lost for each in posted if each.lost), None):
             raise lost
         return again
+
+    def _settle_sent_of(
+        self, posted: Sequence[Posted], answers: list[Answer], outcomes: dict[UUID, str]
+    ) -> tuple[list[Answer], dict[UUID, str]]:
+        """Settle, of a wave most of which was sent, that part as usual; return what is left to be settled.
+
+        Beforehand and by itself: a crash in between leaves the rest journalled and unanswered, as if it came sooner.
+        """
+        new = [a for a in answers if a.id not in self.settled]
+        tickets = {a.id: a.ticket_id for a in new if a.status == "sent" and a.attempted and a.ticket_id}
+        if 2 * len(tickets) <= len(new) or len(tickets) == len(new):
+            return answers, outcomes
+        sent = list(filter(None, (_sent_of(each.request, tickets) for each in posted)))
+        gone = {delivery.id for each in sent for delivery in each.request.deliveries}
+        held = [delivery.id for delivery in self.claim.deliveries if delivery.id not in self.settled]
+        last = max((place for place, held_id in enumerate(held) if held_id in gone), default=-1)
+        unsent = [place for place, held_id in enumerate(held[: last + 1], 1) if held_id not in gone]
+        settlement = self._persist(
+            lambda: self.services.claims.settle_sent(self.claim, sent, self.run.now, unsent=unsent), tickets=len(gone)
+        )
+        if settlement is None:
+            return answers, outcomes
+        self.settled = self.settled | gone
+        self._count(settlement)
+        whole = {each.request.id for each in sent if each.whole}
+        rest = {request: kind for request, kind in outcomes.items() if request not in whole}
+        return [answer for answer in answers if answer.id not in gone], rest
 
     def _all_sent(self, posted: Sequence[Posted]) -> list[SentRequest]:
         """Return requests with their tickets if everything in all of them was accepted, and none was settled before."""
@@ -248,7 +275,7 @@ class Batch:
     def _take_sent(self, sent: Sequence[SentRequest]) -> list[Sequence[Delivery]]:
         """Settle requests of which everything was sent; return what is to be tried again for that."""
         again: list[Sequence[Delivery]] = []
-        for request, tickets in sent:
+        for request, tickets, _ in sent:
             self._count_request(request)
             self._measure("answered", Accepted(tickets))
             with self.deciding.in_passing():
@@ -262,7 +289,7 @@ class Batch:
         if settlement is None:
             answers = [
                 ticketed(delivery, ticket)
-                for request, tickets in sent
+                for request, tickets, _ in sent
                 for delivery, ticket in zip(request.deliveries, Accepted(tickets), strict=True)
             ]
             self._settle(answers, dict.fromkeys((each.request.id for each in sent), "answered"))
@@ -444,6 +471,15 @@ class Batch:
     @cached_property
     def _deliveries(self) -> list[Delivery]:
         return [delivery for delivery in self.claim.deliveries if isinstance(delivery, Delivery)]
+
+
+def _sent_of(request: PushRequest, tickets: Mapping[int, str]) -> SentRequest | None:
+    """Return what was sent of a request; None if nothing was."""
+    sent = [delivery for delivery in request.deliveries if delivery.id in tickets]
+    if not sent:
+        return None
+    whole = len(sent) == len(request.deliveries)
+    return SentRequest(PushRequest(request.id, tuple(sent)), [tickets[d.id] for d in sent], whole)
 
 
 def _chunks(deliveries: Sequence[Delivery], size: int) -> Iterator[Sequence[Delivery]]:

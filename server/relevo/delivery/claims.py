@@ -440,15 +440,23 @@ class Claims:
             _queue(connection, [row[0] for row in opened], [row[1] for row in opened], [row[2] for row in opened])
 
     def settle_sent(
-        self, claim: Claim, sent: Sequence[SentRequest], now: datetime | None = None, *, finish: bool = False
+        self,
+        claim: Claim,
+        sent: Sequence[SentRequest],
+        now: datetime | None = None,
+        *,
+        unsent: Sequence[int] = (),
+        finish: bool = False,
     ) -> Settlement | None:
-        """Write down requests of which everything was sent; None, and nothing is written, if `settle` has to do it.
+        """Write down what was sent of some requests; None, and nothing is written, if `settle` has to do it.
 
-        That is so if they are not what the claim holds next, if it is lost, or if one of their deliveries is gone.
+        That is so if it is not what the claim holds next, but for what was not sent in between (given by its places
+        from 1 on, and left in the claim), if the claim is lost, or if one of the deliveries is gone.
         """
         if claim.loss is not None:
             return None
         parameters = _all_sent(claim, sent) | {
+            "unsent": array(unsent),
             "receipt_ms": self._settings.receipt_first_poll_ms,
             "finish": finish,
             "now": now,
@@ -778,6 +786,7 @@ def _all_sent(claim: Claim, sent: Sequence[SentRequest]) -> dict[str, Any]:
         "versions": _versions(deliveries),
         "attempts": array_of_few([delivery.attempt_count + 1 for delivery in deliveries]),
         **_requests([each.request for each in sent]),
+        "request_ids": uuid_array([each.request.id for each in sent if each.whole]),
         "events": array([event for event, _ in pasts]),
         "formers": text_array([status for _, status in pasts]),
         "counts": array(pasts.values()),
