@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 from browsing import NASTY
 from deliveries import mark_failed, mark_sent
 from phones import add_phones, fan_out
-from relevo import actions, door
+from relevo import actions, door, trials
 from relevo.app import App
 
 
@@ -34,6 +34,7 @@ class World:
     external_id: str = "<b>code</b>"
     """Of several tenders, so that a search shows them."""
     run: int = 0
+    trial: int = 0
 
 
 def fill(conn: psycopg.Connection[Any], app: App) -> World:
@@ -53,6 +54,8 @@ def fill(conn: psycopg.Connection[Any], app: App) -> World:
     _deliver(conn, world)
     _run(conn, world)
     _feed(conn)
+    tried = trials.make(str(uuid4()), [world.installation], nasty(500), nasty(2000), {})
+    world.trial = trials.send(app.database, tried, [world.installation])
     actions.pause(app.database, "dispatch", nasty(300))
     return world
 

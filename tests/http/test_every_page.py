@@ -41,6 +41,7 @@ PAGES_SEEN = [
     "/dashboard/archive",
     "/dashboard/audit",
     "/dashboard/compose?audience=everyone",
+    "/dashboard/compose/{trial}",
     "/dashboard/actions/test?phones={installation}&title={owner}&body={owner}",
     "/dashboard/actions/redrive?code=MessageTooBig",
     "/dashboard/actions/pause?cycle=dispatch",
