@@ -87,7 +87,7 @@ def supported(released: Sequence[Release], known: Sequence[Migration]) -> list[R
     return [release for release in released[-SUPPORTED:] if ordered(release.version) >= needed]
 
 
-SETTINGS = re.compile(r"^set local ", re.MULTILINE)  # they name nothing of the schema, and go with BEGIN, unprepared
+SETTINGS = re.compile(r"^set ", re.MULTILINE)  # they name nothing of the schema, and PostgreSQL prepares none
 
 
 def breaks(release: Release, connection: psycopg.Connection[Any]) -> Iterator[str]:
