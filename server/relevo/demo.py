@@ -58,7 +58,8 @@ def register_phones(database: Database) -> None:
     """Register the demo's phones, the same ones every time."""
     with database.transaction() as connection:
         for number, (name, preference) in enumerate(_PHONES, start=1):
-            phone = Installation(f"ExponentPushToken[demo-{name}]", UUID(int=number), platform="android")
+            owner = name.partition("!")[0]
+            phone = Installation(f"ExponentPushToken[demo-{name}]", UUID(int=number), platform="android", owner=owner)
             door.set_preference(connection, door.register(connection, phone), "default", preference)
 
 

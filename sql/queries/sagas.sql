@@ -19,7 +19,7 @@ with looked as materialized (
 ), ends as materialized (
   select min(l.id) as last_looked, count(*)::int as looked_at from looked l
 )
-select e.id, e.event_type, e.event_key, e.state, left(e.title, 200) as title, e.audience, e.project, e.created_at, e.scheduled_at,
+select e.id, e.event_type, e.event_key, e.state, left(e.title, 200) as title, left(e.body, 200) as body, e.audience, e.project, e.created_at, e.scheduled_at,
        e.deliveries_created, coalesce(p.deliveries, '{}') as deliveries, ends.last_looked, ends.looked_at
   from ends
   left join fitting f on true
@@ -225,7 +225,8 @@ select p.installation_id, p.name, p.enabled, p.rubro_prefix, p.tipo, p.region, p
 -- name: list_history
 -- Lists the deliveries to some installations, newest first, before a given one if asked, with what they said.
 select x.id, x.event_day, x.installation_id, x.event_id, x.event_type, x.status, x.attempt_count, x.created_at, x.last_attempt_at, x.completed_at,
-       x.last_error_code, left(coalesce(nullif(e.title, ''), e.body), 200) as title
+       x.last_error_code, left(coalesce(nullif(e.title, ''), e.body), 200) as title,
+       case when e.title <> '' then left(e.body, 200) end as body
   from unnest(%(installations)s::uuid[]) as i(installation_id)
   cross join lateral (select d.id, d.event_day, d.installation_id, d.notification_event_id as event_id, d.event_type, d.status, d.attempt_count,
                              d.created_at, d.last_attempt_at, d.completed_at, d.last_error_code

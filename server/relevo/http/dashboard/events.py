@@ -77,7 +77,10 @@ def _filters(chosen: dict[str, str], types: list[str]) -> Markup:
 def _list(found: Events, chosen: dict[str, str]) -> list[Markup]:
     rows: list[list[Child]] = [
         [
-            event_link(row["id"], clipped(row["title"], 90) or t("(no title)")),
+            [
+                event_link(row["id"], clipped(row["title"], 90) or t("(no title)")),
+                el("div", clipped(row["body"]), class_="faint"),
+            ],
             [el("div", clipped(row["event_type"], 60)), el("div", clipped(row["event_key"], 60), class_="faint")],
             state(row["state"]),
             _progress(row["deliveries"]),

@@ -263,7 +263,7 @@ def _delivery(row: Row, *, several: bool) -> list[Child]:
         *([phone_link(row["installation_id"])] if several else []),
         [
             event_link(row["event_id"], clipped(row["title"], 90) or None),
-            el("div", clipped(row["event_type"], 60), class_="faint"),
+            el("div", clipped(row["body"]) or clipped(row["event_type"], 60), class_="faint"),
         ],
         state(row["status"]),
         clipped(reasons.briefly(row["status"], row["last_error_code"])),

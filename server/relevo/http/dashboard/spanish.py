@@ -57,7 +57,7 @@ SPANISH: dict[str, str] = {
     "Archive": "Archivo",
     "Healthy. Nothing needs you.": "Todo bien. Nada le necesita.",
     "Not healthy: ": "No está bien: ",
-    "As of": "Al",
+    "As of": "Visto el",
     "{n} or more": "{n} o más",
     "oldest {time}": "la más antigua, {time}",
     "nothing waits": "nada espera",
