@@ -292,7 +292,8 @@ def _answer(answer: Answer) -> list[Child]:
 
 def _meaning(delivery: Mapping[str, Any]) -> Child:
     error = delivery["last_error_message"] or delivery["last_error_code"]
-    told = reasons.in_words(delivery["last_error_code"]) if delivery["last_error_code"] else ""
+    explained = delivery["last_error_code"] and delivery["status"] != "invalid"  # which says as much
+    told = reasons.in_words(delivery["last_error_code"]) if explained else ""
     return [
         reasons.meaning(delivery["status"]),
         el("span", told, class_="block") if told not in ("", error) else None,

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from relevo import history, insights
+from relevo.config import REJECT_ATTEMPTS
 from relevo.http.dashboard.acting import offer
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import t
@@ -114,12 +115,18 @@ def _rejects(request: Request, found: history.Page) -> Markup:
     return table(heads, rows, empty=empty, label=t("What could not be used"))
 
 
+def _next_try(row: dict[str, Any]) -> Child:
+    if row["retry_at"] is None:
+        return t("given up") if row["attempts"] >= REJECT_ATTEMPTS else "—"
+    return ago(row["retry_at"], row["now"]) if row["retry_at"] > row["now"] else t("with the next pass")
+
+
 def _reject(request: Request, row: dict[str, Any]) -> list[Child]:
     return [
         row["source"],
         [row["external_id"] or "", el("span", row["place"], class_="faint block")],
         row["reason"],
         [count(row["attempts"], "time"), el("span", ago(row["updated_at"], row["now"]), class_="faint block")],
-        ago(row["retry_at"], row["now"]) if row["retry_at"] else t("given up"),
+        _next_try(row),
         offer(request, "retry", t("Try again"), reject=row["id"]),
     ]

@@ -262,6 +262,7 @@ SPANISH: dict[str, str] = {
     "dead letter": "carta muerta",
     "dropped here ": "borrado aquí ",
     "given up": "abandonado",
+    "with the next pass": "con la próxima pasada",
     "it is still running": "sigue en curso",
     "no month": "ningún mes",
     "nothing": "nada",
