@@ -205,6 +205,23 @@ def test_a_wait_stops_when_the_caller_leaves(served: Served) -> None:
     eventually(lambda: waiters.count == 0, "it left")
 
 
+@pytest.mark.parametrize(
+    "data", ['{"a": NaN}', '{"a": [1e400]}', '{"a": -Infinity}', '{"\\ud800": 1}', '{"a": "\\ud800"}']
+)
+def test_what_cannot_be_kept_is_refused_and_not_changed(
+    served: Served, conn: psycopg.Connection[Any], data: str
+) -> None:
+    """Numbers that are none, and halves of characters, in values and in names, are named; nothing else is kept for them."""
+    app = served.client("app")
+    event = f'{{"type": "x", "key": "k", "title": "t", "audience": "everyone", "data": {data}}}'
+    headers = {"Authorization": f"Bearer {app.token}", "Content-Type": "application/json"}
+    for path, body in (("", event), ("/preview", event), ("/batch", f'{{"events": [{event}]}}')):
+        answer = requests.post(f"{served.server.url}/v1/events{path}", data=body, headers=headers, timeout=60)
+        assert answer.status_code == 400, (path, answer.text)
+        assert "data" in answer.json()["detail"]
+    assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)
+
+
 def test_an_event_is_previewed(served: Served, conn: psycopg.Connection[Any]) -> None:
     """A preview tells how many it would reach, and enqueues nothing; what is wrong with it is named as ever."""
     phones = {str(phone(conn)) for _ in range(3)}

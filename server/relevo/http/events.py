@@ -209,7 +209,7 @@ async def preview(
 
     For a token of one project, its phones alone count.
     """
-    given = {"key": "preview"} | event.model_dump(mode="json", exclude_none=True, exclude_unset=True)
+    given = {"key": "preview"} | event.model_dump(exclude_none=True, exclude_unset=True)
     found = await _desk(request).ask_door(remote.preview, given, caller_of(request).project, sample=sample)
     told = {name: getattr(found, name) for name in PreviewOut.model_fields}
     return Json(told)
@@ -256,7 +256,7 @@ def _desk(request: Request) -> Desk:
 
 def _given(event: EventIn, idempotency_key: str | None, place: str = "") -> dict[str, Any]:
     """Return an event as the SQL door takes it, with its key from wherever it came."""
-    given = event.model_dump(mode="json", exclude_unset=True)
+    given = event.model_dump(exclude_unset=True)  # as it was parsed: written as JSON, NaN would become null unseen
     if idempotency_key is not None and given.get("key") not in (None, idempotency_key):
         raise invalid("Idempotency-Key", "differs from the key in the body")
     given["key"] = given.get("key") or idempotency_key
