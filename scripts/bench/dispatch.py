@@ -18,7 +18,9 @@ from benching import say
 from relevo.app import App
 from relevo.cycles import dispatch
 from relevo.db import Database, array, array_of_few, text_array
-from relevo.delivery.claims import Claim, Claims, Verdicts, deliveries_of
+from relevo.delivery.claim import Claim, Verdicts
+from relevo.delivery.claims import Claims
+from relevo.delivery.columns import deliveries_of
 from relevo.door import Matching
 from relevo.model import Lane, PushRequest, SentRequest, Settlement, Shard
 

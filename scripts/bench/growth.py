@@ -21,7 +21,8 @@ from benching import fresh_database, say
 from relevo import app, queries
 from relevo.app import App
 from relevo.db import Connection, Manner
-from relevo.delivery.claims import Claim, Claims
+from relevo.delivery.claim import Claim
+from relevo.delivery.claims import Claims
 from relevo.model import Delivery, PushRequest
 
 GROWTH, AT = "growth: ", "us_at_"

@@ -13,7 +13,7 @@ import psycopg
 from deliveries import TODAY, add_deliveries
 from relevo.app import App
 from relevo.cycles.reaper import reap_one
-from relevo.delivery.claims import Claim
+from relevo.delivery.claim import Claim
 from relevo.model import Answer, Delivery, PushRequest, Status
 
 NOW = datetime.combine(TODAY, datetime.min.time(), UTC)

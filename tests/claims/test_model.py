@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from relevo import queries
 from relevo.app import App
-from relevo.delivery.claims import Claim
+from relevo.delivery.claim import Claim
 from relevo.errors import OwnershipLostError
 from relevo.model import Answer, Awaiting, Delivery, PushRequest, ReceiptAnswer, SentRequest, Settlement
 

@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 from deliveries import TODAY, add_event
 from plans import BY_KEY, nodes, rows_read_so_far
 from relevo import app, config, queries
-from relevo.delivery.claims import deliveries_of
+from relevo.delivery.columns import deliveries_of
 from relevo.model import Delivery
 
 SQL = queries.load("claims", "journal", "settle")

@@ -15,7 +15,7 @@ import structlog
 
 from relevo.db import BUSY
 from relevo.delivery.answers import alerts, reason
-from relevo.delivery.claims import Claim
+from relevo.delivery.claim import Claim
 from relevo.delivery.posts import SERVICE
 from relevo.delivery.projects import Allowance
 from relevo.delivery.sending import PoolCall, RequestPool

@@ -18,7 +18,7 @@ from psycopg_pool import PoolClosed
 
 from relevo.db import BUSY
 from relevo.delivery.answers import judged, ticketed
-from relevo.delivery.claims import Claim
+from relevo.delivery.claim import Claim
 from relevo.delivery.composing import Composing
 from relevo.delivery.deciding import Deciding
 from relevo.delivery.isolating import Isolation

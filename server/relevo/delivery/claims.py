@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from datetime import date, datetime
-from functools import cached_property
-from itertools import accumulate
 from operator import attrgetter
-from types import MappingProxyType
-from typing import Any, overload
+from typing import Any
 from uuid import UUID, uuid4
 
 import structlog
@@ -27,13 +23,13 @@ from relevo.db import (
     Manner,
     array,
     array_of_few,
-    ascii_array,
-    storable,
     text_array,
     uuid_array,
 )
-from relevo.errors import DatabaseUnavailableError, OwnershipLostError
-from relevo.logs import normalise_error, scrub
+from relevo.delivery import columns
+from relevo.delivery.claim import Claim, Verdicts
+from relevo.errors import DatabaseUnavailableError
+from relevo.logs import normalise_error
 from relevo.model import (
     Answer,
     Awaiting,
@@ -53,113 +49,12 @@ _SQL = queries.load("claims", "journal", "settle", "receipts")
 _log = structlog.get_logger("relevo.claims")
 _FOREIGN_FOR_S = 5.0
 _PROBES_LOOK_AT = 5_000  # of the oldest due deliveries
-_EVENT_AND_STATUS = attrgetter("notification_event_id", "status")
-_MADE_TOGETHER = attrgetter("event_day", "notification_event_id", "created_at")
 _SAID_ALIKE = attrgetter(
     "status", "attempted", "error_code", "error_message", "retry_after_ms", "project", "not_before", "request"
 )
 
 Pruning = Callable[[Connection, str], bool]
 """Asked inside a transaction, after the answers were counted, whether tokens of a project may be disabled."""
-
-
-@dataclass
-class Claim:
-    """A batch of deliveries that is this worker's until it is settled, handed back or lost."""
-
-    token: UUID
-    cycle: str
-    project: str
-    lease_ms: int
-    deliveries: tuple[Delivery, ...] | tuple[Awaiting, ...]
-    since: float = field(default_factory=time.monotonic, compare=False)
-    """When this process last knew that the whole lease lay before it."""
-    taken_at: float = field(default=0.0, init=False, compare=False)
-    """Since when it is held, by the monotonic clock."""
-    loss: tuple[LossReason, str] | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        """Count from the moment it was asked for."""
-        self.taken_at = self.since
-
-    @property
-    def days(self) -> list[date]:
-        """The event days of its deliveries, in the order of their ids."""
-        return [delivery.event_day for delivery in self.deliveries]
-
-    @property
-    def ids(self) -> list[int]:
-        """The ids of its deliveries."""
-        return [delivery.id for delivery in self.deliveries]
-
-    @cached_property
-    def _former(self) -> dict[int, tuple[str, str]]:
-        """The type and status of each of its deliveries, as it was claimed."""
-        return {each.id: (each.event_type, each.status) for each in self.deliveries if isinstance(each, Delivery)}
-
-    def former(self, delivery_id: int) -> tuple[str | None, str | None]:
-        """Return type and status of one of its deliveries, as it was claimed."""
-        return self._former.get(delivery_id, (None, None))
-
-    def lose(self, reason: LossReason, detail: str) -> None:
-        """Learn that the claim is gone; the first reason stays."""
-        if self.loss is not None:
-            return
-        self.loss = (reason, detail)
-        _log.warning("claim_lost", claim=str(self.token), reason=reason, detail=detail, deliveries=len(self.deliveries))
-
-    def renewed(self, since: float) -> None:
-        """Learn that the heartbeat extended the lease, from a moment of the monotonic clock on."""
-        self.since = since
-
-    def check(self, needed_ms: int = 0) -> None:
-        """Raise OwnershipLostError if the claim is gone, or too little of its lease is left: before every request.
-
-        A process that was stopped and goes on finds its lease spent here, even before its heartbeat beats again.
-        """
-        if self.loss is None and time.monotonic() + needed_ms / 1000 > self.since + self.lease_ms / 1000:
-            self.lose("error", "Its lease ran out while this process was not running.")
-        if self.loss is not None:
-            reason, detail = self.loss
-            raise OwnershipLostError(reason, f"Claim {self.token} is lost ({reason}). {detail}")
-
-
-class Verdicts(Sequence[Verdict]):
-    """What the journal says of a wave: what is held back, what is ours if not all is; the rest may be sent."""
-
-    def __init__(
-        self,
-        wave: Sequence[PushRequest],
-        held: Mapping[int, Verdict] = MappingProxyType({}),
-        ours: Collection[int] | None = None,
-    ) -> None:
-        self._wave = wave
-        self.held = held
-        self.ours = ours
-
-    @property
-    def all_go(self) -> bool:
-        """Whether everything may be sent."""
-        return not self.held and self.ours is None
-
-    @cached_property
-    def _spelled_out(self) -> list[Verdict]:
-        asked = (d for request in self._wave for d in request.deliveries if self.ours is None or d.id in self.ours)
-        return [self.held.get(d.id) or Verdict(d.event_day, d.id, "send", None) for d in asked]
-
-    @overload
-    def __getitem__(self, place: int) -> Verdict: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Verdict]: ...
-
-    def __getitem__(self, place: int | slice) -> Verdict | Sequence[Verdict]:
-        """Return what is said of a delivery, those left out that are not ours."""
-        return self._spelled_out[place]
-
-    def __len__(self) -> int:
-        """Return of how many deliveries something is said."""
-        return len(self._spelled_out)
 
 
 class Claims:
@@ -243,8 +138,8 @@ class Claims:
             groups = connection.execute(_SQL["claim_awaited"], parameters).fetchall()
         taken = [
             Awaiting(day, each, phone, ticket, version, sent_at, attempts)
-            for sent_at, *columns in groups
-            for day, each, phone, ticket, version, attempts in zip(*columns, strict=True)
+            for sent_at, *of_each in groups
+            for day, each, phone, ticket, version, attempts in zip(*of_each, strict=True)
         ]
         if not taken:
             return None
@@ -326,11 +221,11 @@ class Claims:
         claim.check()
         asked = [delivery for request in wave for delivery in request.deliveries]
         if not asked or not self._journal_plainly(claim, wave, asked, now):
-            numbers = _numbers(asked, now)
+            numbers = columns.numbers(asked, now)
             return self._look_at_phones(claim, wave, self._write_journal(claim, wave, numbers), numbers)
         if self._are_unchanged(asked):
             return Verdicts(wave)
-        return self._look_at_phones(claim, wave, Verdicts(wave), _numbers(asked, now))
+        return self._look_at_phones(claim, wave, Verdicts(wave), columns.numbers(asked, now))
 
     def _journal_plainly(
         self, claim: Claim, wave: Sequence[PushRequest], asked: Sequence[Delivery], now: datetime | None
@@ -340,8 +235,8 @@ class Claims:
             "token": claim.token,
             "project": claim.project,
             "ids": array([delivery.id for delivery in asked]),
-            "events": _events(asked),
-            **_requests(wave),
+            "events": columns.events_of(asked),
+            **columns.requests(wave),
             "timeout_ms": self._settings.push_request_timeout_ms,
             "now": now,
         }
@@ -354,8 +249,8 @@ class Claims:
         made = {delivery.created_at for delivery in asked}
         parameters = {
             "installations": uuid_array([delivery.installation_id for delivery in asked]),
-            "versions": _versions(asked),
-            "events": _events(asked),
+            "versions": columns.versions(asked),
+            "events": columns.events_of(asked),
             "made": min(each for each in made if each is not None),
         }
         with self._database.connection() as connection:
@@ -406,7 +301,7 @@ class Claims:
         asked = [delivery for request in wave for delivery in request.deliveries]
         phones = {
             "installations": uuid_array([delivery.installation_id for delivery in asked]),
-            "versions": _versions(asked),
+            "versions": columns.versions(asked),
         }
         with self._transaction() as connection:
             rows = connection.execute(_SQL["look_at_phones"], numbers | phones).fetchall()
@@ -455,7 +350,7 @@ class Claims:
         """
         if claim.loss is not None:
             return None
-        parameters = _all_sent(claim, sent) | {
+        parameters = columns.all_sent(claim, sent) | {
             "unsent": array(unsent),
             "receipt_ms": self._settings.receipt_first_poll_ms,
             "finish": finish,
@@ -521,13 +416,13 @@ class Claims:
         finish: bool,
     ) -> dict[str, Any]:
         """Return the parameters of a settle."""
-        kinds, sorts = _sorted_out(answers, lambda a: _SAID_ALIKE(a) + claim.former(a.id), _storable_sort)
+        kinds, sorts = columns.sorted_out(answers, lambda a: _SAID_ALIKE(a) + claim.former(a.id), columns.storable_sort)
         return self._retry_policy() | {
             "token": claim.token,
-            **_keys(answers),
+            **columns.keys(answers),
             "kinds": array_of_few(kinds),
             "tickets": text_array([a.ticket_id for a in answers]),
-            "versions": _versions(answers),
+            "versions": columns.versions(answers),
             "statuses": [sort[0] for sort in sorts],
             "spent": [int(sort[1]) for sort in sorts],
             "paced": [sort[1] for sort in sorts],
@@ -564,10 +459,10 @@ class Claims:
             if confirmed is not None:
                 self._heartbeat.drop(claim.token)
                 return Settlement({"ok": confirmed} if confirmed else {})
-        kinds, sorts = _sorted_out(answers, _receipt_sort_of)
+        kinds, sorts = columns.sorted_out(answers, columns.receipt_sort_of)
         parameters = self._retry_policy() | {
             "token": claim.token,
-            **_keys([a.awaiting for a in answers]),
+            **columns.keys([a.awaiting for a in answers]),
             "kinds": array_of_few(kinds),
             "statuses": [sort[0] for sort in sorts],
             "spent": [sort[1] for sort in sorts],
@@ -707,38 +602,7 @@ def _claimed(token: UUID, cycle: str, project: str, lane: Lane, rows: Sequence[t
     """Return the claim that a statement tells of, its lease behind each chunk; None if it took nothing."""
     if not rows:
         return None
-    return Claim(token, cycle, project, rows[0][-1], deliveries_of(project, lane, rows))
-
-
-def deliveries_of(project: str, lane: Lane, chunks: Sequence[tuple[Any, ...]]) -> tuple[Delivery, ...]:
-    """Return the deliveries of chunks as a claim tells of them, in the claim's order."""
-    provider, colons, _ = project.partition("::")
-    where = provider if colons else "expo", project, lane
-    return tuple([each for chunk in chunks for each in _chunk(where, chunk)])
-
-
-def _chunk(where: tuple[str, str, Lane], chunk: tuple[Any, ...]) -> Iterator[Delivery]:
-    day, event, of_type, at_most_once, attempts, lapses, deadline, seconds_left, made, *columns = chunk[:16]
-    past = at_most_once, "retryable" if attempts else "pending", attempts, lapses, deadline
-    for key, phone, token, version, platform, locale, obstacle in zip(*columns, strict=True):
-        yield Delivery._make(
-            (
-                day,
-                key,
-                event,
-                phone,
-                of_type,
-                *where,
-                *past,
-                token,
-                version,
-                platform,
-                locale,
-                obstacle,
-                seconds_left,
-                made,
-            )
-        )
+    return Claim(token, cycle, project, rows[0][-1], columns.deliveries_of(project, lane, rows))
 
 
 def _written(connection: Connection, statement: str, parameters: dict[str, Any]) -> dict[str, int]:
@@ -756,93 +620,3 @@ def _queue(connection: Connection, days: Sequence[date], ids: Sequence[int], due
     if ids:
         queued = {"days": array(days), "ids": array(ids), "due": list(due)}
         connection.execute(_SQL["queue_deliveries"], queued)
-
-
-def _events(asked: Sequence[Delivery]) -> str:
-    """Write the events of some deliveries, each once."""
-    return array({delivery.notification_event_id for delivery in asked})
-
-
-def _requests(wave: Sequence[PushRequest]) -> dict[str, Any]:
-    """Write the requests of a wave: their ids, and the places of the first and the last delivery of each."""
-    lasts = list(accumulate(len(request.deliveries) for request in wave))
-    return {
-        "request_ids": uuid_array([request.id for request in wave]),
-        "firsts": array([last - len(request.deliveries) + 1 for last, request in zip(lasts, wave, strict=True)]),
-        "lasts": array(lasts),
-    }
-
-
-def _all_sent(claim: Claim, sent: Sequence[SentRequest]) -> dict[str, Any]:
-    """Return what the settle of requests of which everything was sent is told."""
-    deliveries = [delivery for each in sent for delivery in each.request.deliveries]
-    pasts = Counter(map(_EVENT_AND_STATUS, deliveries))
-    return {
-        "token": claim.token,
-        "project": claim.project,
-        "ids": array([delivery.id for delivery in deliveries]),
-        "tickets": ascii_array([ticket for each in sent for ticket in each.tickets]),
-        "installations": uuid_array([delivery.installation_id for delivery in deliveries]),
-        "versions": _versions(deliveries),
-        "attempts": array_of_few([delivery.attempt_count + 1 for delivery in deliveries]),
-        **_requests([each.request for each in sent]),
-        "request_ids": uuid_array([each.request.id for each in sent if each.whole]),
-        "events": array([event for event, _ in pasts]),
-        "formers": text_array([status for _, status in pasts]),
-        "counts": array(pasts.values()),
-    }
-
-
-def _numbers(asked: Sequence[Delivery], now: datetime | None) -> dict[str, Any]:
-    """Number what a wave's deliveries have in common, for the statements that look at each of them."""
-    kinds, made = _sorted_out(asked, _MADE_TOGETHER)
-    return {
-        "kinds": array_of_few(kinds),
-        "kind_days": [each[0] for each in made],
-        "kind_events": [each[1] for each in made],
-        "kind_made": [each[2] for each in made],
-        "ids": array([delivery.id for delivery in asked]),
-        "now": now,
-    }
-
-
-def _keys(deliveries: Sequence[Delivery] | Sequence[Awaiting] | Sequence[Answer]) -> dict[str, str]:
-    return {"days": array_of_few([d.event_day for d in deliveries]), "ids": array([d.id for d in deliveries])}
-
-
-def _versions(of: Sequence[Delivery] | Sequence[Answer]) -> str:
-    return array_of_few([each.token_version for each in of])
-
-
-def _words(said: str | None) -> str | None:
-    """Return what somebody said as it may lie in the table and in the archive: no delivery holds a token."""
-    return storable(scrub(said), 500) if said else None
-
-
-def _storable_sort(sort: tuple[Any, ...]) -> tuple[Any, ...]:
-    status, attempted, code, message, *rest = sort
-    return status, attempted, storable(code, 100), _words(message), *rest
-
-
-def _receipt_sort_of(answer: ReceiptAnswer) -> tuple[Any, ...]:
-    return (
-        answer.status,
-        answer.spent,
-        answer.paced,
-        storable(answer.error_code, 100),
-        _words(answer.error_message),
-        answer.retry_after_ms,
-    )
-
-
-def _sorted_out(
-    answers: Sequence[Any], sort_of: Callable[[Any], Hashable], written: Callable[[Any], Hashable] = lambda sort: sort
-) -> tuple[list[int], list[Any]]:
-    """Number the different sorts of answers from 1 on: most of a batch is of one sort, and is written as one number.
-
-    `written` makes of a sort what is written of it; sorts of which the same is written are one.
-    """
-    sorts = [sort_of(answer) for answer in answers]
-    numbers: dict[Hashable, int] = {}
-    number_of = {sort: numbers.setdefault(written(sort), len(numbers) + 1) for sort in dict.fromkeys(sorts)}
-    return [number_of[sort] for sort in sorts], list(numbers)

@@ -1,0 +1,118 @@
+"""A claim: a batch of deliveries and the lease on it, and what the journal says of its waves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+from types import MappingProxyType
+from typing import overload
+from uuid import UUID
+
+import structlog
+
+from relevo.errors import OwnershipLostError
+from relevo.model import Awaiting, Delivery, LossReason, PushRequest, Verdict
+
+_log = structlog.get_logger("relevo.claims")
+
+
+@dataclass
+class Claim:
+    """A batch of deliveries that is this worker's until it is settled, handed back or lost."""
+
+    token: UUID
+    cycle: str
+    project: str
+    lease_ms: int
+    deliveries: tuple[Delivery, ...] | tuple[Awaiting, ...]
+    since: float = field(default_factory=time.monotonic, compare=False)
+    """When this process last knew that the whole lease lay before it."""
+    taken_at: float = field(default=0.0, init=False, compare=False)
+    """Since when it is held, by the monotonic clock."""
+    loss: tuple[LossReason, str] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        """Count from the moment it was asked for."""
+        self.taken_at = self.since
+
+    @property
+    def days(self) -> list[date]:
+        """The event days of its deliveries, in the order of their ids."""
+        return [delivery.event_day for delivery in self.deliveries]
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids of its deliveries."""
+        return [delivery.id for delivery in self.deliveries]
+
+    @cached_property
+    def _former(self) -> dict[int, tuple[str, str]]:
+        """The type and status of each of its deliveries, as it was claimed."""
+        return {each.id: (each.event_type, each.status) for each in self.deliveries if isinstance(each, Delivery)}
+
+    def former(self, delivery_id: int) -> tuple[str | None, str | None]:
+        """Return type and status of one of its deliveries, as it was claimed."""
+        return self._former.get(delivery_id, (None, None))
+
+    def lose(self, reason: LossReason, detail: str) -> None:
+        """Learn that the claim is gone; the first reason stays."""
+        if self.loss is not None:
+            return
+        self.loss = (reason, detail)
+        _log.warning("claim_lost", claim=str(self.token), reason=reason, detail=detail, deliveries=len(self.deliveries))
+
+    def renewed(self, since: float) -> None:
+        """Learn that the heartbeat extended the lease, from a moment of the monotonic clock on."""
+        self.since = since
+
+    def check(self, needed_ms: int = 0) -> None:
+        """Raise OwnershipLostError if the claim is gone, or too little of its lease is left: before every request.
+
+        A process that was stopped and goes on finds its lease spent here, even before its heartbeat beats again.
+        """
+        if self.loss is None and time.monotonic() + needed_ms / 1000 > self.since + self.lease_ms / 1000:
+            self.lose("error", "Its lease ran out while this process was not running.")
+        if self.loss is not None:
+            reason, detail = self.loss
+            raise OwnershipLostError(reason, f"Claim {self.token} is lost ({reason}). {detail}")
+
+
+class Verdicts(Sequence[Verdict]):
+    """What the journal says of a wave: what is held back, what is ours if not all is; the rest may be sent."""
+
+    def __init__(
+        self,
+        wave: Sequence[PushRequest],
+        held: Mapping[int, Verdict] = MappingProxyType({}),
+        ours: Collection[int] | None = None,
+    ) -> None:
+        self._wave = wave
+        self.held = held
+        self.ours = ours
+
+    @property
+    def all_go(self) -> bool:
+        """Whether everything may be sent."""
+        return not self.held and self.ours is None
+
+    @cached_property
+    def _spelled_out(self) -> list[Verdict]:
+        asked = (d for request in self._wave for d in request.deliveries if self.ours is None or d.id in self.ours)
+        return [self.held.get(d.id) or Verdict(d.event_day, d.id, "send", None) for d in asked]
+
+    @overload
+    def __getitem__(self, place: int) -> Verdict: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Verdict]: ...
+
+    def __getitem__(self, place: int | slice) -> Verdict | Sequence[Verdict]:
+        """Return what is said of a delivery, those left out that are not ours."""
+        return self._spelled_out[place]
+
+    def __len__(self) -> int:
+        """Return of how many deliveries something is said."""
+        return len(self._spelled_out)
