@@ -99,13 +99,15 @@ def test_an_operator_runs_the_fleet(
     assert operator.post("/v1/ops/redrive", {}).status_code == 400
     dry = operator.post("/v1/ops/redrive", {"dry_run": True}).json()
     assert (dry["redriven"], dry["found"][0]["error_code"], dry["found"][0]["deliveries"]) == (0, "MessageTooBig", 1)
+    for others in ({"project": "nobody's"}, {"event_type": "another"}):
+        assert operator.post("/v1/ops/redrive", {"event_id": event_id, **others}).json()["redriven"] == 0
     assert operator.post("/v1/ops/redrive", {"event_id": event_id}).json()["redriven"] == 1
     stats = viewer.get("/v1/ops/stats").json()
     check_shape(stats)
     assert (stats["queue"]["failed"], stats["queue"]["pending"]) == (0, 1)
 
     entries = viewer.get("/v1/ops/audit").json()["items"]
-    assert [entry["action"] for entry in entries][:2] == ["redrive", "run_cycle"]
+    assert [entry["action"] for entry in entries][:2] == ["redrive", "run_cycle"]  # what found nothing did nothing
     assert entries[0]["result"] == {"answer": 1}
     assert entries[0]["target"] == {"event_id": event_id}
     assert {entry["outcome"] for entry in entries} == {"ok"}

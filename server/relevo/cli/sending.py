@@ -33,6 +33,8 @@ def redrive(
     ] = None,
     error_code: Annotated[str | None, typer.Option(help="Those that failed with this code.")] = None,
     event: Annotated[int | None, typer.Option(min=1, max=MOST_IDS, help="Those of this event.")] = None,
+    project: Annotated[str | None, typer.Option(help="Those of this project.")] = None,
+    event_type: Annotated[str | None, typer.Option("--type", help="Those of events of this type.")] = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Only show what would be sent again; with nothing named, all dead letters."),
@@ -40,7 +42,7 @@ def redrive(
     as_json: AsJson = False,
 ) -> None:
     """Send dead letters again: deliveries that ended as failed. What is past its deadline stays."""
-    which = DeadLetters(tuple(ids or ()), error_code, event)
+    which = DeadLetters(tuple(ids or ()), error_code, event, project, event_type)
     settings = load_settings()
     with open_database(settings) as database:
         migrate.prepare(database)

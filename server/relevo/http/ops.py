@@ -173,6 +173,8 @@ class RedriveIn(Given):
     ids: list[Id] = Field(default_factory=list, max_length=10_000)
     error_code: str | None = Field(None, min_length=1, max_length=100)
     event_id: Id | None = None
+    project: str | None = Field(None, min_length=1, max_length=250)
+    event_type: str | None = Field(None, min_length=1, max_length=100)
     dry_run: bool = False
 
 
@@ -244,7 +246,7 @@ async def resume(request: Request, name: Name) -> Response:
 @router.post("/v1/ops/redrive", responses={200: {"model": RedriveOut}})
 async def redrive(request: Request, which: RedriveIn) -> Response:
     """Send dead letters again, or with `dry_run` only tell which; what is past its deadline stays."""
-    meant = DeadLetters(tuple(which.ids), which.error_code, which.event_id)
+    meant = DeadLetters(tuple(which.ids), which.error_code, which.event_id, which.project, which.event_type)
     desk = _desk(request)
     found = await desk.ask(actions.dead_letters, meant, everything=which.dry_run)
     redriven = 0
