@@ -732,7 +732,7 @@ begin
       step := greatest((last_seq - after + 7) / 8, 1);
     end if;
     upto := case when part < 5 then last_seq else least(after + step, last_seq) end;
-    bound := coalesce(relevo.slice_end_1(of_event, e.audience, buckets, after, upto, case when part < 5 then 5000 else 500 end), upto);
+    bound := coalesce(relevo.slice_end_1(of_event, e.audience, buckets, after, upto, case when part < 5 then 2500 else 500 end), upto);
     share := 1;
     if part >= 5 and bound < upto then
       exact := false;

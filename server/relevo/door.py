@@ -127,7 +127,7 @@ class EventStatus:
 
 @dataclass(frozen=True)
 class Preview:
-    """Whom an event would reach: how many installations (beyond some 20,000 an estimate), and some of them."""
+    """Whom an event would reach: how many installations (beyond some 10,000 an estimate), and some of them."""
 
     count: int
     exact: bool

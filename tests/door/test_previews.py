@@ -107,16 +107,16 @@ class TestPreview:
         assert relevo.preview(conn, event, sample=0).sample == ()
 
     def test_many_are_estimated(self, conn) -> None:
-        """Beyond 20,000 that were looked at it says that it estimates, and how many are about right."""
-        add_phones(conn, 30_000)
+        """Beyond 10,000 that were looked at it says that it estimates, and how many are about right."""
+        add_phones(conn, 15_000)
         seen = relevo.preview(conn, Event("t", "1", "t", audience="everyone"), sample=3)
         assert (seen.exact, len(seen.sample)) == (False, 3)
-        assert 29_000 < seen.count < 31_000
+        assert 14_500 < seen.count < 15_500
 
     def test_an_estimate_looks_at_the_newest_phones_as_well(self, conn) -> None:
-        """Where the newest may get nothing, the oldest 20,000 do not speak for them."""
-        add_phones(conn, 24_000)
-        add_phones(conn, 24_000, permission="denied")
+        """Where the newest may get nothing, the oldest 10,000 do not speak for them."""
+        add_phones(conn, 12_000)
+        add_phones(conn, 12_000, permission="denied")
         conn.execute(
             "insert into relevo.notification_preferences (installation_id, name) "
             "select installation_id, 'default' from relevo.device_installations"
@@ -124,7 +124,7 @@ class TestPreview:
         for audience in ("everyone", Matching()):
             seen = relevo.preview(conn, Event("t", "1", "t", audience=audience))
             assert not seen.exact
-            assert 21_000 < seen.count < 27_000
+            assert 10_500 < seen.count < 13_500
 
     def test_bad_input(self, conn) -> None:
         """An event that could not be enqueued cannot be previewed."""

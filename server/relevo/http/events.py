@@ -101,7 +101,7 @@ class PreviewOut(BaseModel):
     """Whom an event would reach."""
 
     count: int
-    exact: bool = Field(description="Whether that was counted; beyond some 20,000 it is an estimate.")
+    exact: bool = Field(description="Whether that was counted; beyond some 10,000 it is an estimate.")
     sample: list[UUID]
     unknown_installations: list[UUID]
 
