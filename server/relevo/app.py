@@ -140,6 +140,26 @@ def _renderer(source: Source, renderers: Mapping[str, Renderer]) -> Renderer:
     return found
 
 
+def _ingesting(settings: Settings, sources: Sequence[Source], renderers: Mapping[str, Renderer]) -> list[Cycle]:
+    """Return a cycle for each source: those that the settings name, and further ones."""
+    reading = [*_sources(settings), *sources]
+    return [ingest.cycle(settings, source, _renderer(source, renderers)) for source in reading]
+
+
+def _own_cycles(services: Services, ingesting: Sequence[Cycle], store: ArchiveStore | None) -> list[Cycle]:
+    """Return our cycles, in the order in which they are shown."""
+    settings = services.settings
+    return [
+        reaper.cycle(settings),
+        *ingesting,
+        fanout.cycle(settings),
+        dispatch.cycle(services),
+        receipt.cycle(services),
+        cleanup.cycle(settings),
+        export.cycle(settings, store),
+    ]
+
+
 def _registry(cycles: Sequence[Cycle]) -> dict[str, Cycle]:
     registry: dict[str, Cycle] = {}
     for cycle in cycles:
@@ -293,29 +313,11 @@ def build(
             stop_s=math.inf if role == "run" else settings.worker_shutdown_timeout_ms / 1000,
             clock=clock,
         )
-        reading = [*_sources(settings), *sources]
         projects = Projects(opened, settings, worker_id)
-        services = Services(
-            settings,
-            opened,
-            worker_id,
-            claims,
-            projects,
-            serving,
-            push_middlewares,
-            composers or {},
-            hung=hung,
-            metrics=metrics,
-        )
-        own = [
-            reaper.cycle(settings),
-            *(ingest.cycle(settings, source, _renderer(source, renderers or {})) for source in reading),
-            fanout.cycle(settings),
-            dispatch.cycle(services),
-            receipt.cycle(services),
-            cleanup.cycle(settings),
-            export.cycle(settings, store or archive_store(settings)),
-        ]
+        pushing = serving, push_middlewares, composers or {}
+        services = Services(settings, opened, worker_id, claims, projects, *pushing, hung=hung, metrics=metrics)
+        ingesting = _ingesting(settings, sources, renderers or {})
+        own = _own_cycles(services, ingesting, store or archive_store(settings))
         registry = _registry([*own, *(each if isinstance(each, Cycle) else each(settings, claims) for each in cycles)])
         worker = Worker(opened, settings, worker_id, hung, sorted(composers or {}))
         heartbeat.announce(worker.beat)
