@@ -145,7 +145,9 @@ class DeadLetters:
         """Return them as statements take them; nothing given would mean everything, and is refused unless asked for."""
         asked = vars(self) | {"ids": list(self.ids) or None}
         if not everything and all(value is None for value in asked.values()):
-            raise UsageError("Which dead letters?", hint="Name them with --id, --error-code, --event, --project or --type.")
+            raise UsageError(
+                "Which dead letters?", hint="Name them with --id, --error-code, --event, --project or --type."
+            )
         return asked
 
 

@@ -14,11 +14,11 @@ on conflict do nothing;
 
 -- name: count_queued
 -- Counts, up to a bound, what would begin to move once this database is adopted.
-select (select coalesce(least(sum(cardinality(q.ids)), %(most)s), 0)::int
+select (select least(coalesce(sum(cardinality(q.ids)), 0), %(most)s)::int
           from (select q.ids from relevo.due_chunks q limit %(most)s) q) as deliveries_queued,
        (select count(*)::int from (select from relevo.notification_events e
                                     where e.state in ('waiting', 'fanning') limit %(most)s) x) as events_waiting,
-       (select coalesce(least(sum(cardinality(r.ids)), %(most)s), 0)::int
+       (select least(coalesce(sum(cardinality(r.ids)), 0), %(most)s)::int
           from (select r.ids from relevo.awaited_receipts r limit %(most)s) r) as receipts_awaited;
 
 -- name: adopt_instance

@@ -13,9 +13,16 @@ import psycopg
 from deliveries import add_event
 from hearing import acknowledge, read, reap, subscribe, write
 from kills import Mortals, kill_points
+from processes import eventually
 from relevo.app import App
 
 TOLD = "select count(*), count(distinct event_key) from relevo.notification_events where event_type = 'relevo.news'"
+
+HELD = (
+    "select from pg_stat_activity where datname = current_database() and state like 'idle in transaction%'"
+    " and pid <> pg_backend_pid()"
+)
+"""What the dead still hold locked is passed over, as what another replica has in hand."""
 
 
 def scene(conn: psycopg.Connection[Any], name: str) -> None:
@@ -41,6 +48,7 @@ def test_a_kill_at_any_statement(dsn: str, conn: psycopg.Connection[Any], build:
             acknowledge(conn, 4 * (number + 1), "feed")
             scene(conn, str(number))
             mortals.run("reaper", kill=point)
+            eventually(lambda: not conn.execute(HELD).fetchone(), "the server notices the death")
             reap(app)
             told = [(row["news_position"], row["kind"]) for row in read(conn, "feed")]
             first = 4 * (number + 1)

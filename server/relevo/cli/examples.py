@@ -27,7 +27,7 @@ EXAMPLES = {
     "version": "relevo version",
     "sandbox": "relevo sandbox --port 8787 --fault 500:0.01",
     "token list": "relevo token list --json",
-    "token revoke": "relevo token revoke 3",
+    "token revoke": "relevo token revoke c4f4d51df489",
     "news subscribe": "relevo news subscribe billing --kind delivery.failed --webhook billing",
     "news list": "relevo news list --json",
     "news read": "relevo news read billing --acknowledge",

@@ -28,6 +28,7 @@ cli = typer.Typer()
 
 @cli.command()
 def redrive(
+    *,
     ids: Annotated[
         list[int] | None, typer.Option("--id", min=1, max=MOST_IDS, help="A delivery; may be given again.")
     ] = None,

@@ -80,7 +80,12 @@ def runs(
             counted(row["counts"]),
             escape(row["reason"] or row["error_message"] or ""),
         )
-    out.print(table if rows else "No runs yet: start `relevo run`, or loosen the filter.")
+    none = (
+        "No runs yet: start `relevo run`."
+        if cycle is None and outcome is None
+        else "No run fits: none of these is kept."
+    )
+    out.print(table if rows else none)
 
 
 def _print_runs_narrow(rows: Sequence[dict[str, Any]]) -> None:

@@ -14,6 +14,7 @@ again = json.loads(ship(factory.post("/"), 17).content)["event"]
 assert again == event
 assert json.loads(event_state(factory.get("/"), event).content)["state"] == "waiting"
 assert Order.objects.get(pk=17).status == "shipped"
+assert event_state(factory.get("/"), event + 1).status_code == 404
 log_out_phone(asked, phone)
 [listed] = relevo.list_installations(connection, owner="user-7")
 assert not listed.receives

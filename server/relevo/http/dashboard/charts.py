@@ -21,6 +21,8 @@ def pushes(rows: Sequence[dict[str, Any]], *, title: str, first: str, per: float
     said = ", ".join(f"{number(totals[name])} {t(name)}" for name in _SERIES)
     drawn = [_area(rows, "sent", top * per), *(_line(rows, name, top * per) for name in _SERIES)]
     most = t("at most {n} a minute", n=number(top))
+    if per > 1:
+        most = t("at most {n} in {minutes} min", n=number(top * per), minutes=number(per))
     picture = el(
         "svg",
         _grid(),

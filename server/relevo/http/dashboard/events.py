@@ -358,7 +358,7 @@ def _errors(seen: Saga) -> Markup | None:
             state(row["status"]),
             [
                 el("div", clipped(reasons.in_words(row["last_error_code"]))),
-                el("div", f"{clipped(row['last_error_code'], 60)}: {clipped(row['example'], 300)}", class_="faint"),
+                el("div", _as_told(row), class_="faint"),
             ],
             _next(row["next_attempt_at"], seen.event["now"]),
         ]
@@ -366,6 +366,11 @@ def _errors(seen: Saga) -> Markup | None:
     ]
     heads = [t("Deliveries"), t("State"), t("What went wrong"), t("Next attempt")]
     return part(t("What went wrong"), table(heads, rows, empty="", label=t("What went wrong")))
+
+
+def _as_told(row: dict[str, Any]) -> str:
+    """Write an error as the push service told it."""
+    return ": ".join(filter(None, (clipped(row["last_error_code"], 60), clipped(row["example"], 300))))
 
 
 def _next(due: datetime | None, now: datetime) -> Child:

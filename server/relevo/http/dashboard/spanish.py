@@ -48,6 +48,7 @@ SPANISH: dict[str, str] = {
     "The last day": "El último día",
     "a day ago": "hace un día",
     "at most {n} a minute": "a lo más {n} por minuto",
+    "at most {n} in {minutes} min": "a lo más {n} en {minutes} min",
     "the last {runs} took at most {time}": "las últimas {runs} tardaron a lo más {time}",
     "Due now": "Por enviar",
     "Cycles": "Ciclos",
