@@ -10,7 +10,7 @@ import json
 import threading
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid5
 
 import structlog
 
@@ -29,6 +29,7 @@ _PHONES = (
     ("fabio!MessageRateExceeded*1", Preference(keywords=("plaza",))),
 )
 """Who asks for what; after the `!` stands what the sandbox does to a phone: one is gone, one is tried again once."""
+_FAMILY = UUID("5c6f6b9e-8f0b-4f0e-9d0a-72656c65766f")
 _SAMPLE = Path(__file__).parent / "sources" / "sample"
 _NEWS_S = 30.0
 _WORKS = (
@@ -57,9 +58,11 @@ def wanted(settings: Settings) -> bool:
 def register_phones(database: Database) -> None:
     """Register the demo's phones, the same ones every time."""
     with database.transaction() as connection:
-        for number, (name, preference) in enumerate(_PHONES, start=1):
+        for name, preference in _PHONES:
             owner = name.partition("!")[0]
-            phone = Installation(f"ExponentPushToken[demo-{name}]", UUID(int=number), platform="android", owner=owner)
+            phone = Installation(
+                f"ExponentPushToken[demo-{name}]", uuid5(_FAMILY, name), platform="android", owner=owner
+            )
             door.set_preference(connection, door.register(connection, phone), "default", preference)
 
 

@@ -188,7 +188,9 @@ def _sent_so_far(counts: dict[str, int]) -> str:
         return t("It is going out: {open} of {total} are still to be sent.", open=number(still), total=total)
     if sent := counts.get("sent", 0):
         return t("All is sent; {n} of {total} wait to be confirmed.", n=number(sent), total=total)
-    return t("It is done: {n} of {total} were confirmed.", n=number(counts.get("ok", 0)), total=total)
+    if not counts.get("ok"):
+        return t("It is done, and reached nobody: none of {total} was confirmed.", total=total)
+    return t("It is done: {n} of {total} were confirmed.", n=number(counts["ok"]), total=total)
 
 
 def _audience(seen: Saga) -> Child:

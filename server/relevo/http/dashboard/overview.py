@@ -23,6 +23,7 @@ from relevo.insights import Overview
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _MOST_MONTHS = 6
+_DEAD = "/dashboard/dead-letters"
 
 
 @router.get("/dashboard")
@@ -64,8 +65,13 @@ def _part(title: str, *body: Child) -> Markup:
 def _verdict(seen: Overview) -> Markup:
     problems = seen.status.health.problems
     if not problems:
-        told = t("Healthy. Nothing needs you.")
-        return el("section", el("h1", told), _as_of(seen), class_="card verdict good", role="status")
+        failed = seen.queue["failed"]
+        told = t("Healthy.") if failed else t("Healthy. Nothing needs you.")
+        look = el(
+            "a", t("{deliveries} failed for good", deliveries=count(failed, "delivery", "deliveries")), href=_DEAD
+        )
+        lines = [el("h1", told), el("p", look) if failed else None, _as_of(seen)]
+        return el("section", lines, class_="card verdict good", role="status")
     first, *others = problems
     return el(
         "section",
@@ -106,7 +112,7 @@ def _figures(seen: Overview) -> Markup:
         (t("Being sent"), number(queue["processing"]), t("{n} waiting in all", n=number(queue["pending"])), ""),
         (t("Stuck"), number(stuck), t("in expired claims"), "warn" if stuck else ""),
         (t("Failed for good"), number(failing), _dead_letters(), "bad" if failing else ""),
-        (t("Sent"), number(queue["sent"]), t("of {n} not archived", n=number(queue["total"])), ""),
+        (t("Sent"), number(queue["sent"]), t("of {n} that are kept here", n=number(queue["total"])), ""),
     ]
     return el("dl", [_figure(*each) for each in told], class_="figures")
 
@@ -163,7 +169,7 @@ def _cycle(seen: Overview, row: dict[str, Any], request: Request) -> list[Child]
         switch = [state("paused"), *_since(row["paused_at"], seen), f": {row['paused_reason']}"]
     return [
         el("a", el("strong", name_of(row)), href=address("/dashboard/runs", cycle=name_of(row))),
-        [state(row["last_outcome"]), _why(row)],
+        [state(row["last_outcome"] or ("idle" if row["last_round_at"] else None)), _why(row)],
         duration(runs[-1]["seconds"]) if runs else "—",
         charts.spark(runs),
         ago(row["last_round_at"], seen.now),

@@ -69,7 +69,9 @@ SPANISH: dict[str, str] = {
     "Failed for good": "Fallidas",
     "dead letters": "cartas muertas",
     "Sent": "Enviadas",
-    "of {n} not archived": "de {n} sin archivar",
+    "of {n} that are kept here": "de {n} que se guardan aquí",
+    "Healthy.": "Todo bien.",
+    "{deliveries} failed for good": "{deliveries} fallaron definitivamente",
     "Project": "Proyecto",
     "Lane": "Vía",
     "Due": "Por enviar",
@@ -504,6 +506,9 @@ SPANISH: dict[str, str] = {
         "Falló definitivamente; queda entre las cartas muertas hasta que alguien la reenvíe."
     ),
     "It has not gone out yet.": "Aún no ha salido.",
+    "It is done, and reached nobody: none of {total} was confirmed.": (
+        "Terminó y no llegó a nadie: de {total} no se confirmó ninguna."
+    ),
     "It is done: {n} of {total} were confirmed.": "Está terminado: {n} de {total} se confirmaron.",
     "It is going out: {open} of {total} are still to be sent.": "Está saliendo: faltan por enviar {open} de {total}.",
     "It is to be sent.": "Está por enviarse.",
