@@ -178,25 +178,28 @@ def test_a_call_runs_a_sleeping_cycle_and_a_deaf_listener_recovers(processes, pr
     conn.execute(WRITE_DOWN)  # a word that stands for a moment only is read afterwards
     relay = processes.relay("run", probes=[SLEEPER], worker_id="w-1", **SLOW)
 
-    def knock() -> str:
-        """Enqueue some work, wait until all is taken, and return what made the cycle look."""
+    def knock() -> bool:
+        """Enqueue some work once the cycle sleeps, wait until all is taken, and tell whether the call made it look."""
+        sleeps = "select from relevo.cycle_state where cycle = 'sleeper' and asleep"
+        eventually(lambda: conn.execute(sleeps).fetchall(), "the cycle sleeps")
         with conn.transaction():
             conn.execute("insert into public.probe_work (cycle) select 'sleeper' from generate_series(1, 3)")
             conn.execute("select relevo.wake('sleeper')")
         eventually(lambda: not rows("select 1 from public.probe_work"), "the work was taken")
-        return str(probed("sleeper", "took")[-1]["trigger"])
+        return bool(probed("sleeper", "took")[-1]["trigger"] == "wake-up")
 
     listening(relay, conn, looks=2)
-    # Once more it looks by itself when a transaction ends that was open as it fell asleep, whoever's that is.
-    eventually(lambda: knock() == "wake-up", "a call is heard")
+    # Once more it looks by itself when a transaction ends that was open as it fell asleep, whoever's that is, and a few
+    # times after work: a call that comes just then finds nothing left to do.
+    eventually(knock, "a call is heard", every=1.0)
     listening(relay, conn, looks=4)
     assert rows("select wakeups from relevo.workers") == [{"wakeups": "listening"}]
     [pid] = backends(conn)
     conn.execute("select pg_terminate_backend(%s)", [pid])
     reported = [{"wakeups": "listening"}, {"wakeups": "polling"}, {"wakeups": "listening"}]
     eventually(lambda: rows("select wakeups from public.told order by id") == reported, "polling is told, then hearing")
-    # It also looks by itself, for calls that it may have missed: a call that comes just then finds nothing left to do.
-    eventually(lambda: knock() == "wake-up", "a call is heard again")
+    # It also looks by itself for calls that it may have missed.
+    eventually(knock, "a call is heard again", every=1.0)
     assert [line["event"] for line in relay.lines() if line["event"].startswith("wakeups_")] == [
         "wakeups_listening",
         "wakeups_degraded",
