@@ -118,7 +118,10 @@ def _instance(database: Database, settings: Settings) -> Iterator[Finding]:
     standing = insights.standing(database, settings)
     if trouble := standing.trouble():
         yield Finding(
-            "database_copied", f"{trouble[0].upper()}{trouble[1:]}.", "If it belongs here, run `relevo adopt`."
+            "database_copied",
+            f"{trouble[0].upper()}{trouble[1:]}.",
+            "If a fleet runs in it, set RELEVO_INSTANCE as it does: `relevo adopt` from here would stop it. "
+            "If none does, and it belongs here, run `relevo adopt`.",
         )
     if standing.here.system_identifier is None:
         yield Finding(

@@ -52,7 +52,7 @@ def _named(node: Any, by: frozenset[str]) -> Iterator[Named]:
         case pp.NumberLiteral() | pp.StringLiteral():
             pass
         case _:
-            raise NotImplementedError(type(node).__name__)
+            raise TypeError(f"teach this check what {type(node).__name__} means")
 
 
 def evaluate(query: str, samples: dict[str, Vector]) -> Vector:
@@ -72,7 +72,7 @@ def _vector(node: Any, samples: dict[str, Vector]) -> Vector:
             limit = node.rhs.val
             return [(labels, value) for labels, value in _vector(node.lhs, samples) if holds(value, limit)]
         case _:
-            raise NotImplementedError(type(node).__name__)
+            raise TypeError(f"teach this check what {type(node).__name__} means")
 
 
 def _aggregated(node: Any, inside: Vector) -> Vector:
