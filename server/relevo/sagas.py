@@ -157,6 +157,8 @@ class Push:
     wait: Row | None
     """What it waits for, while it is open or its receipt is awaited."""
     why: Explanation
+    changes: Row | None = None
+    """What was changed of the phone since the event went out, and when."""
 
 
 def push(database: Database, delivery_id: int) -> Push | None:
@@ -170,7 +172,9 @@ def push(database: Database, delivery_id: int) -> Push | None:
     with database.connection() as connection:
         why = door.explain(connection, found["event_id"], found["installation_id"])
     late = _rows(database, "list_late_tickets", event_day=found["event_day"], id=delivery_id)
-    return Push(found, event["title"] if event else "", _requests(database, found), late, _wait(database, found), why)
+    changes = _changes(database, found["event_id"], [found["installation_id"]]).get(found["installation_id"])
+    title = event["title"] if event else ""
+    return Push(found, title, _requests(database, found), late, _wait(database, found), why, changes)
 
 
 def _requests(database: Database, found: Row) -> list[Row]:
@@ -230,12 +234,22 @@ class Reason:
 
     installation_id: UUID
     told: Explanation
+    """By the phone as it is today."""
+    changes: Row | None = None
+    """What was changed of it since the event went out, and when; None if the event has not, or either is gone."""
 
 
 def explain(database: Database, event_id: int, installations: Sequence[UUID]) -> list[Reason]:
-    """Tell for some phones why each gets an event, or not."""
+    """Tell for some phones why each gets an event, or not, and what was changed since."""
+    asked = installations[:MOST_PHONES]
+    changes = _changes(database, event_id, asked)
     with database.connection() as connection:
-        return [Reason(each, door.explain(connection, event_id, each)) for each in installations[:MOST_PHONES]]
+        return [Reason(each, door.explain(connection, event_id, each), changes.get(each)) for each in asked]
+
+
+def _changes(database: Database, event_id: int, installations: Sequence[UUID]) -> dict[UUID, Row]:
+    rows = _rows(database, "list_changes_since", event_id=event_id, installations=list(installations))
+    return {row["installation_id"]: row for row in rows}
 
 
 @dataclass(frozen=True)

@@ -222,6 +222,19 @@ select p.installation_id, p.name, p.enabled, p.rubro_prefix, p.tipo, p.region, p
  order by p.installation_id, p.name
  limit %(limit)s;
 
+-- name: list_changes_since
+-- Tells of some installations what was registered, disabled, changed or given to its owner after an event had begun to go out, and when.
+select i.installation_id, e.audience, e.fanout_started_at as went_out_at,
+       case when i.registered_at > e.fanout_started_at then i.registered_at end as registered_at,
+       case when i.invalidated_at > e.fanout_started_at then i.invalidated_at end as disabled_at,
+       case when i.updated_at > e.fanout_started_at then i.updated_at end as changed_at,
+       case when i.owner_since > e.fanout_started_at then i.owner_since end as owner_since,
+       (select max(p.updated_at) from relevo.notification_preferences p
+         where p.installation_id = i.installation_id and p.updated_at > e.fanout_started_at) as preferences_at
+  from relevo.notification_events e
+  join relevo.device_installations i on i.installation_id = any (%(installations)s::uuid[])
+ where e.id = %(event_id)s and e.fanout_started_at is not null;
+
 -- name: list_history
 -- Lists the deliveries to some installations, newest first, before a given one if asked, with what they said.
 select x.id, x.event_day, x.installation_id, x.event_id, x.event_type, x.status, x.attempt_count, x.created_at, x.last_attempt_at, x.completed_at,

@@ -89,6 +89,7 @@ STATEMENTS = [
     (SAGAS, "list_phones", {"installations": [UUID(int=7)]}, 5),
     (SAGAS, "list_phones_of_owner", {"owner": "user-7", "limit": 20}, 5),
     (SAGAS, "list_preferences_of_phones", {"installations": [UUID(int=7)], "limit": PAGE}, 5),
+    (SAGAS, "list_changes_since", {"event_id": 7, "installations": [UUID(int=7)]}, 10),
     (SAGAS, "list_history", {"installations": [UUID(int=1), UUID(int=2)], "before": None, "limit": PAGE}, 20),
     (SAGAS, "find_event", {"event_id": 7}, 5),
     (SAGAS, "find_events_by_key", {"key": "17", "limit": 20}, 20),

@@ -225,6 +225,45 @@ def test_why_not(
     assert answer in told(person, f"/dashboard/owners/{quote('ana/b c', safe='')}?event=k-1")
 
 
+def why(person: Person, one: UUID, number: int) -> str:
+    """Ask why a phone got an event, or not, and return the answer, in words."""
+    said = told(person, f"/dashboard/installations/{one}?event={number}")
+    return said.split(" Explain ", 1)[1].split(" Asks for ")[0]
+
+
+def test_what_changed_since_is_told(served: Served, conn: Connection, person: Person) -> None:
+    """A past event is judged by today's phone: what was registered, disabled, changed since is said with its time, nothing else."""
+    quiet, disabled, other, wish, gone = (phone(conn, owner="ana") for _ in range(5))
+    region = door.Matching(region="Maule")
+    everyone, matching, named = event(conn, "1", "everyone"), event(conn, "2", region), event(conn, "3", [quiet])
+    owned = event(conn, "4", door.Owners("ana"))
+    for each in (quiet, wish, gone):
+        door.set_preference(conn, each, "default", door.Preference(region="Ñuble"))
+    fan_out(served.app)
+    late = phone(conn, owner="ana")
+    conn.execute(
+        "update relevo.device_installations set invalidated_at = now(), invalid_reason = 'DeviceNotRegistered' where installation_id = %s",
+        [disabled],
+    )
+    door.register(conn, door.Installation(None, installation_id=other, permission="denied"))
+    door.register(conn, door.Installation(None, installation_id=gone, owner="bea"))
+    door.set_preference(conn, wish, "default", door.Preference(region="Maule"))
+    for number in (everyone, matching, owned):
+        assert "No. It was registered only afterwards: 20" in why(person, late, number)
+    assert "No. The event is for others" in why(person, late, named)
+    assert ". That is so only since 20" in why(person, disabled, everyone)
+    assert "UTC , after the event had gone out; how it was then is not kept." in why(person, disabled, everyone)
+    assert "The phone was changed, or registered itself again, since: 20" in why(person, other, everyone)
+    assert "Its preferences were changed since: 20" in why(person, wish, matching)
+    assert "UTC ; it is judged as it is today." in why(person, wish, matching)
+    assert "A preference that was removed since would leave no trace." in why(person, quiet, matching)
+    assert "It changed its owner since: 20" in why(person, gone, owned)
+    for number in (everyone, named, owned):
+        assert "since" not in why(person, quiet, number)
+    (push,) = [deliveries_of(conn, owned)[gone]]
+    assert "It changed its owner since: 20" in told(person, f"/dashboard/deliveries/{push}")
+
+
 def test_a_phone_and_its_owner(served: Served, conn: Connection, person: Person) -> None:
     """What a phone asks for in words, its history page by page, its token shortened; its owner has them all."""
     token = f"ExponentPushToken[{uuid4().hex[:22]}]"

@@ -232,7 +232,11 @@ def _reason(reason: Reason, rows: dict[UUID, Row], answer: Answer) -> Markup:
             words,
         )
     verdict, kind = _verdict(told)
-    return el("div", el("p", named, el("strong", verdict), " ", clipped(rule, 600)), status, class_=f"answer {kind}")
+    late = reasons.came_afterwards(told, reason.changes)
+    why = reasons.afterwards(reason.changes) if late and reason.changes else clipped(rule, 600)
+    since = [] if late else reasons.changed_since(told, reason.changes)
+    notes = [el("p", each, class_="faint") for each in since]
+    return el("div", el("p", named, el("strong", verdict), " ", why), notes, status, class_=f"answer {kind}")
 
 
 def _verdict(told: Explanation) -> tuple[str, str]:

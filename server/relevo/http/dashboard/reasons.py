@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from relevo.door import Explanation
+from relevo.http.dashboard.html import Child
 from relevo.http.dashboard.language import noted, t
+from relevo.http.dashboard.words import instant
 
 MEANINGS = {
     "pending": noted("It is to be sent."),
@@ -151,6 +153,12 @@ MATCHED = {
 """Why phones get an event, by its audience."""
 
 
+_STANDS = ("event_gone", "installation_gone", "not_named")
+"""Rules that hold whenever a phone was registered."""
+_BY_PREFERENCES = ("no_preference", "preference_differs", "preference")
+_BY_PHONE = ("not_allowed", "opted_out")
+
+
 def in_words(code: str | None) -> str:
     """Say what an error code means; one that is not ours stands for itself."""
     return t(ERRORS.get(code or "", code or ""))
@@ -187,3 +195,45 @@ def rule(told: Explanation, *, why_not: str | None = None, event: Mapping[str, A
     why = not_allowed(why_not)[:1].lower() + not_allowed(why_not)[1:].removesuffix(".") if why_not else t("for now")
     parts = {"why": why, "category": event.get("category") or "", "differs": differs}
     return t(said, **parts, reason=ended, preference=told.raw.get("preference") or "")
+
+
+def came_afterwards(told: Explanation, changes: Mapping[str, Any] | None) -> bool:
+    """Tell whether a phone missed an event because it was registered only when that had gone out."""
+    later = changes is not None and changes["registered_at"] is not None
+    return later and not told.raw.get("delivery") and told.rule not in _STANDS
+
+
+def afterwards(changes: Mapping[str, Any]) -> Child:
+    """Say that a phone was registered only after an event had gone out."""
+    went_out, registered = instant(changes["went_out_at"]), instant(changes["registered_at"])
+    return [t("It was registered only afterwards:"), " ", registered, ". ", t("The event went out"), " ", went_out, "."]
+
+
+def changed_since(told: Explanation, changes: Mapping[str, Any] | None) -> list[Child]:
+    """Say what was changed since an event went out of that by which it is judged; where no trace is kept, say that."""
+    return list(_changed_since(told, changes)) if changes is not None else []
+
+
+def _changed_since(told: Explanation, changes: Mapping[str, Any]) -> Iterator[Child]:
+    came_later = told.rule == "came_later"
+    if told.rule == "not_allowed" and changes["disabled_at"]:
+        since = t("That is so only since")
+        yield [
+            since,
+            " ",
+            instant(changes["disabled_at"]),
+            t(", after the event had gone out; how it was then is not kept."),
+        ]
+    elif (told.rule in _BY_PHONE or came_later) and changes["changed_at"]:
+        yield _judged(t("The phone was changed, or registered itself again, since:"), changes["changed_at"])
+    if told.rule in _BY_PREFERENCES or (came_later and changes["audience"] == "matching"):
+        if changes["preferences_at"]:
+            yield _judged(t("Its preferences were changed since:"), changes["preferences_at"])
+        elif not told.raw.get("delivery"):
+            yield t("A preference that was removed since would leave no trace.")
+    if told.rule in ("not_named", "owner") and changes["owner_since"]:
+        yield _judged(t("It changed its owner since:"), changes["owner_since"])
+
+
+def _judged(what: str, at: Any) -> Child:
+    return [what, " ", instant(at), t("; it is judged as it is today.")]

@@ -808,4 +808,20 @@ SPANISH: dict[str, str] = {
     "There is no phone {id}.": "No hay ningún teléfono {id}.",
     "There is no owner {name}.": "No hay ningún dueño {name}.",
     "There is no page {place}.": "No hay ninguna página {place}.",
+    # What was changed since an event went out
+    "It was registered only afterwards:": "Se registró recién después:",
+    "The event went out": "El evento salió",
+    "That is so only since": "Es así recién desde",
+    ", after the event had gone out; how it was then is not kept.": (
+        ", cuando el evento ya había salido; no se guarda cómo era entonces."
+    ),
+    "The phone was changed, or registered itself again, since:": (
+        "El teléfono cambió después, o se registró de nuevo:"
+    ),
+    "Its preferences were changed since:": "Sus preferencias cambiaron después:",
+    "A preference that was removed since would leave no trace.": (
+        "Una preferencia que se quitó después no dejaría huella."
+    ),
+    "It changed its owner since:": "Cambió de dueño después:",
+    "; it is judged as it is today.": "; se juzga según como es hoy.",
 }
