@@ -253,6 +253,34 @@ def _changes(database: Database, event_id: int, installations: Sequence[UUID]) -
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """How many of the phones that are meant were looked at, and how many of them get nothing, by the reason."""
+
+    looked_at: int
+    reasons: dict[str, int]
+
+    @property
+    def is_all(self) -> bool:
+        """Tell whether there were no more than were looked at."""
+        return self.looked_at < MOST_COUNTED
+
+
+def left_out(
+    database: Database,
+    *,
+    installations: Sequence[str] = (),
+    owners: Sequence[str] = (),
+    everyone: bool = False,
+    category: str | None = None,
+) -> LeftOut:
+    """Count who of an audience gets no push, and why; of everyone, the newest phones are looked at."""
+    asked = {"installations": list(installations), "owners": list(owners), "everyone": everyone, "category": category}
+    rows = _rows(database, "count_left_out", **asked, most=MOST_COUNTED)
+    reasons = {row["reason"]: row["phones"] for row in rows if row["reason"] is not None}
+    return LeftOut(sum(row["phones"] for row in rows), reasons)
+
+
+@dataclass(frozen=True)
 class Found:
     """What fits a text, by kind."""
 

@@ -251,6 +251,27 @@ select x.id, x.event_day, x.installation_id, x.event_id, x.event_type, x.status,
  order by x.id desc
  limit %(limit)s;
 
+-- name: count_left_out
+-- Counts, of a bounded number of phones that are meant (the named ones, those of named owners, or the newest of all), those that may not get a
+-- push, or opted out of its category, by the reason; those that may have none.
+with meant as materialized (
+  (select i from relevo.device_installations i where %(everyone)s and not i.for_news order by i.seq desc limit %(most)s)
+  union all
+  (select n.i from unnest(%(installations)s::uuid[]) as u(id)
+    cross join lateral (select i from relevo.device_installations i where i.installation_id = u.id offset 0) n
+   limit %(most)s)
+  union all
+  (select n.i from unnest(%(owners)s::text[]) as u(owner)
+    cross join lateral (select i from relevo.device_installations i where i.owner = u.owner order by i.seq desc limit %(most)s) n
+   limit %(most)s)
+)
+select case when not relevo.may_receive(m.i) then relevo.why_not_allowed(m.i) when %(category)s::text = any ((m.i).opt_outs) then 'opted_out' end as reason,
+       count(*)::int as phones
+  from meant m
+ group by 1
+ order by 2 desc, 1
+ limit 20;
+
 -- name: find_event
 -- Finds an event by its number, archived ones included.
 select e.id, e.event_type, e.event_key, left(e.title, 200) as title, false as archived from relevo.notification_events e where e.id = %(event_id)s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from html import unescape
 from typing import Any
 from uuid import UUID
 
@@ -257,6 +258,67 @@ def test_an_audience_is_previewed(served: Served, conn: psycopg.Connection[Any])
     assert conn.execute("select count(*) from relevo.notification_events").fetchall() == [(0,)]
 
 
+def test_a_preview_tells_who_is_left_out(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Of an audience those who get nothing are counted by the reason, for everyone as for named phones, owners and preferences."""
+    good, off, lost, quiet = (register(conn, f"{name}") for name in ("ana", "bea", "carla", "dora"))
+    for change, which in (
+        ("active = false", off),
+        ("token = null, invalidated_at = now(), invalid_reason = 'DeviceNotRegistered'", lost),
+        ("opt_outs = '{ads}'", quiet),
+    ):
+        conn.execute(
+            f"update relevo.device_installations set {change}, owner = 'ana' where installation_id = %s", [which]
+        )  # type: ignore[arg-type]
+    viewer = inside(Person(served, "viewer"))
+    left = (
+        "Left out",
+        "1 phone: it was unregistered, as at a log-out",
+        "1 phone: The app was removed from this phone, or may show nothing any more",
+        "1 phone: opted out of the category ads",
+    )
+    named = "%0A".join(map(str, (good, off, lost, quiet, UUID(int=1))))
+    for query in ("audience=everyone", "audience=owners&whom=ana", f"audience=installations&whom={named}"):
+        page = viewer.get(f"/dashboard/compose?{query}&category=ads").text
+        assert [words for words in left if words not in page] == [], query
+    assert "1 phone: nobody registered it" in page
+    matching = viewer.get("/dashboard/compose?audience=matching&topics=x").text
+    assert "Left out, beside those whose preferences do not match" in matching
+    assert "opted out" not in matching
+    assert "Left out" not in viewer.get(f"/dashboard/compose?audience=installations&whom={good}").text
+
+
+def test_a_form_keeps_what_was_typed(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Whatever is wrong with a test push or an audience, it is said beside the form, which holds what was typed; going back keeps it, too."""
+    good = phone(conn)
+    person = inside(Person(served))
+    typed = {"phones": str(good), "title": "Hello <b>", "body": "there", "data": '{"a": '}
+    for wrong in ({}, {"phones": "x"}, {"data": "[]"}, {"phones": "", "owner": "nobody"}, {"title": "y" * 501}):
+        page = person.get("/dashboard/actions/test", params=typed | wrong)
+        assert (page.status_code in (400, 404), 'role="alert"' in page.text) == (True, True), wrong
+        text = unescape(page.text)
+        assert [each for each in (typed | wrong).values() if each[:500] not in text] == [], wrong
+    question = person.get("/dashboard/actions/test", params=typed | {"data": '{"a": 1}'}).text
+    back = unescape(re.findall(r'href="(/dashboard/compose[?][^"]+)"', question)[0])
+    again = unescape(person.get(back).text)
+    assert [each for each in (str(good), "Hello <b>", "there", '{"a": 1}') if each not in again] == []
+    lost = unescape(person.get("/dashboard/compose?audience=matching&monto=much&region=Maule").text)
+    assert [each for each in ('value="much"', 'value="Maule"') if each not in lost] == []
+
+
+def test_a_phone_leads_to_a_test_push(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """From a phone's and an owner's page an operator comes to the form, filled in; a viewer does not."""
+    one = register(conn, "ana")
+    conn.execute("update relevo.device_installations set owner = 'a/b c'")
+    operator, viewer = inside(Person(served)), inside(Person(served, "viewer"))
+    for path, filled in (
+        (f"/dashboard/installations/{one}", f">{one}<"),
+        ("/dashboard/owners/a%2Fb%20c", 'value="a/b c"'),
+    ):
+        [there] = re.findall(r'href="(/dashboard/compose[?][^"]+)"', operator.get(path).text)
+        assert filled in operator.get(unescape(there)).text
+        assert "/dashboard/compose?" not in viewer.get(path).text
+
+
 def test_a_test_push_tells_what_became_of_it(
     serve: Callable[..., Served], conn: psycopg.Connection[Any], sandbox: Sandbox
 ) -> None:
@@ -269,14 +331,15 @@ def test_a_test_push_tells_what_became_of_it(
     phones = f"{good}, {gone}\n{silent}"
     asked = {"phones": phones, "title": "Hello <b>", "body": "there", "data": '{"a": 1}'}
     question = person.get("/dashboard/actions/test", params=asked).text
-    assert "Send this test push to 2 phones?" in question
+    assert "Send this test push to 2 of 3 phones?" in question
+    assert "1 phone: Pushes may not go to this phone: it was unregistered, as at a log-out." in question
     assert "Pushes may not go to this phone: it was unregistered, as at a log-out." in question
     key = re.findall(r'name="key" value="([^"]+)"', question)[0]
     answer = person.send("/dashboard/actions/test", key=key, **asked)
     assert answer.status_code == 303
     follow = answer.headers["location"]
     assert person.send("/dashboard/actions/test", key=key, **asked).headers["location"] == follow
-    assert "On its way to 3 phones" in person.get(follow).text
+    assert "On its way to 2 of 3 phones" in person.get(follow).text
     fan_out(served)
     run(served, "dispatch")
     page = person.get(follow).text

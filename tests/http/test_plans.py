@@ -62,6 +62,7 @@ PREVIEWED = json.dumps({"type": "t", "key": "k", "title": "Hello", "audience": "
 SAGAS = queries.load("sagas")
 EVENTS = {"event_type": None, "state": None, "project": None, "before": 9_000, "limit": PAGE}
 PUSHES = {"event_id": 7, "event_day": TODAY, "after": None, "limit": PAGE}
+LEFT_OUT: dict[str, Any] = {"installations": [], "owners": [], "everyone": False, "category": None, "most": 5_000}
 A_DAY = MANY // 20
 """How many requests there are of a day."""
 STATEMENTS = [
@@ -89,6 +90,9 @@ STATEMENTS = [
     (SAGAS, "list_phones", {"installations": [UUID(int=7)]}, 5),
     (SAGAS, "list_phones_of_owner", {"owner": "user-7", "limit": 20}, 5),
     (SAGAS, "list_preferences_of_phones", {"installations": [UUID(int=7)], "limit": PAGE}, 5),
+    (SAGAS, "count_left_out", {**LEFT_OUT, "installations": [UUID(int=7)]}, 5),
+    (SAGAS, "count_left_out", {**LEFT_OUT, "owners": ["user-7"]}, 5),
+    (SAGAS, "count_left_out", {**LEFT_OUT, "everyone": True}, 5_100),
     (SAGAS, "list_changes_since", {"event_id": 7, "installations": [UUID(int=7)]}, 10),
     (SAGAS, "list_history", {"installations": [UUID(int=1), UUID(int=2)], "before": None, "limit": PAGE}, 20),
     (SAGAS, "find_event", {"event_id": 7}, 5),

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from fastapi import Request
+from starlette.responses import Response
 
 from relevo.app import App
 from relevo.http.dashboard.html import Child, Markup, el
@@ -65,6 +66,10 @@ class Given:
             raise Problem(400, t("{name} is too long: {most} characters at most.", name=name, most=most))
         return value
 
+    def typed(self, name: str, most: int = 300) -> str:
+        """Return what was typed, to be shown again whatever is wrong with it."""
+        return self._fields.get(name, "")[:most]
+
     def id(self, name: str) -> int | None:
         """Return a number by which something is known, or None."""
         value = self.text(name, 20)
@@ -88,6 +93,7 @@ class Given:
 
 
 Ask = Callable[[Request, Given], Awaitable[Question]]
+Again = Callable[[Request, Given, Problem], Response]
 Do = Callable[[Request, Given], Awaitable[Told]]
 
 
@@ -97,6 +103,8 @@ class Deed:
 
     ask: Ask
     do: Do
+    again: Again | None = None
+    """Shows the form again, as it was filled in, with what is wrong with it."""
 
 
 def is_operator(request: Request) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Annotated, Any
@@ -12,23 +13,24 @@ from uuid import UUID, uuid4
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from relevo import door, insights, trials
+from relevo import door, insights, sagas, trials
 from relevo.door import Event, Explanation, Preview
 from relevo.errors import InvalidInputError
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import PLACE, Deed, Given, Question, Told, is_operator
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import said, t
-from relevo.http.dashboard.lists import area, box, choice, part
+from relevo.http.dashboard.lists import address, area, box, choice, part
 from relevo.http.dashboard.page import Page, badge, desk_of, show, table
 from relevo.http.dashboard.parts import event_link, phone_link
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import count, number, sentence
 from relevo.http.problems import Problem
+from relevo.sagas import LeftOut
 from relevo.trials import MOST_PHONES, Answer, Trial
 
 router = APIRouter(route_class=Page, include_in_schema=False)
-_HERE = "/dashboard/compose"
+HERE = "/dashboard/compose"
 _SAMPLE = 10
 _LISTS = ("rubros",)
 _WORDS = ("region", "tipo", "moneda", "text")
@@ -40,19 +42,68 @@ async def compose(request: Request) -> Response:
     """Show whom an event would reach, if it is said for whom it is, and the form of a test push."""
     given = Given(request.query_params)
     told: Child = None
-    if given.text("audience"):
+    if given.typed("audience"):
         try:
-            found = await desk_of(request).ask_door(door.preview_json, _event(given), sample=_SAMPLE)
-            told = _preview(found)
+            told = await _previewed(request, _event(given))
         except (InvalidInputError, Problem) as error:
             told = el("p", str(error), class_="bad", role="alert")
+    return _page(request, given, told)
+
+
+def _page(request: Request, given: Given, told: Child = None, wrong: Child = None, status: int = 200) -> Response:
+    """Show both forms as they were filled in, what is told of an audience, and what is wrong with a test push."""
     return show(
         request,
         t("Compose"),
-        part(t("Whom would it reach?"), told, _audience(given), level="h1"),
-        part(t("Test push"), _trial(given)) if is_operator(request) else None,
+        part(t("Whom would it reach?"), told, _audience(given), level="h1") if wrong is None else None,
+        part(t("Test push"), wrong, _trial(given), id_="test", level="h1" if wrong else "h2")
+        if is_operator(request)
+        else None,
+        status=status,
         live=False,
     )
+
+
+def _again(request: Request, given: Given, problem: Problem) -> Response:
+    """Show the form of a test push again, as it was filled in, with what is wrong with it."""
+    hint = el("p", sentence(problem.hint)) if problem.hint else None
+    wrong = el("div", el("p", problem.detail, class_="bad"), hint, class_="told", role="alert")
+    return _page(request, given, wrong=wrong, status=problem.status)
+
+
+async def _previewed(request: Request, event: dict[str, Any]) -> Markup:
+    found = await desk_of(request).ask_door(door.preview_json, event, sample=_SAMPLE)
+    whom = {name: event.get(name, ()) for name in ("installations", "owners")}
+    everyone = event["audience"] in ("everyone", "matching")
+    left = await desk_of(request).ask(sagas.left_out, **whom, everyone=everyone, category=event.get("category"))
+    return _preview(found, _left_out(left, found, event))
+
+
+def _left_out(left: LeftOut, found: Preview, event: dict[str, Any]) -> Markup | None:
+    """Say who is left out, and why, as counts."""
+    told = [(phones, _why_left_out(reason, event.get("category"))) for reason, phones in left.reasons.items()]
+    if unknown := len(found.unknown_installations):
+        told.append((unknown, t("nobody registered it")))
+    matching = event["audience"] == "matching"
+    if not told and not matching:
+        return None
+    head = t("Left out, beside those whose preferences do not match") if matching else t("Left out")
+    if not left.is_all:
+        head = f"{head} ({t('of the newest {n} phones', n=number(left.looked_at))})"
+    return el(
+        "div",
+        el("h3", head),
+        el("ul", [el("li", f"{count(phones, 'phone')}: {why}") for phones, why in told])
+        if told
+        else el("p", t("nobody")),
+        class_="told",
+    )
+
+
+def _why_left_out(reason: str, category: str | None) -> str:
+    if reason == "opted_out":
+        return t("opted out of the category {category}", category=category or "")
+    return reasons.not_allowed(reason).removesuffix(".")
 
 
 def _event(given: Given) -> dict[str, Any]:
@@ -90,43 +141,40 @@ def _audience(given: Given) -> Markup:
         "form",
         el(
             "div",
-            choice("audience", t("Audience"), audiences, given.text("audience", 20) or "everyone"),
-            box("category", t("Category"), given.text("category", 100)),
+            choice("audience", t("Audience"), audiences, given.typed("audience", 20) or "everyone"),
+            box("category", t("Category"), given.typed("category", 100)),
             class_="filters",
         ),
-        area("whom", t("With owners or installations: which, one a line"), given.text("whom", 4_000), maxlength=4_000),
+        area("whom", t("With owners or installations: which, one a line"), given.typed("whom", 4_000), maxlength=4_000),
         el(
             "fieldset",
             el("legend", t("With preferences: what it is about")),
             el(
                 "div",
-                box("topics", t("Topics, apart by commas"), given.text("topics", 2_000)),
-                box("rubros", t("Rubros, apart by commas"), given.text("rubros", 2_000)),
-                box("region", t("Region"), given.text("region", 2_000)),
-                box("tipo", t("Tender type"), given.text("tipo", 2_000)),
-                box("monto", t("Amount"), given.text("monto", 30), inputmode="decimal"),
-                box("moneda", t("Currency"), given.text("moneda", 2_000)),
-                box("text", t("Text"), given.text("text", 2_000)),
+                box("topics", t("Topics, apart by commas"), given.typed("topics", 2_000)),
+                box("rubros", t("Rubros, apart by commas"), given.typed("rubros", 2_000)),
+                box("region", t("Region"), given.typed("region", 2_000)),
+                box("tipo", t("Tender type"), given.typed("tipo", 2_000)),
+                box("monto", t("Amount"), given.typed("monto", 30), inputmode="decimal"),
+                box("moneda", t("Currency"), given.typed("moneda", 2_000)),
+                box("text", t("Text"), given.typed("text", 2_000)),
                 class_="filters",
             ),
         ),
         el("button", t("Show whom it would reach")),
         method="get",
-        action=_HERE,
+        action=HERE,
     )
 
 
-def _preview(found: Preview) -> Markup:
+def _preview(found: Preview, left_out: Markup | None) -> Markup:
     how_many = count(found.count, "phone")
     told = how_many if found.exact else t("about {phones}", phones=how_many)
-    unknown = len(found.unknown_installations)
     return el(
         "div",
         el("p", el("strong", told, class_="big"), role="status"),
         el("p", t("Nothing was sent."), class_="faint"),
-        el("p", t("Nobody registered {phones} of those named.", phones=count(unknown, "phone")), class_="bad")
-        if unknown
-        else None,
+        left_out,
         el("h3", t("Some of them")) if found.sample else None,
         el("ul", [el("li", _phone(each)) for each in found.sample], class_="bare") if found.sample else None,
         class_="told",
@@ -146,11 +194,11 @@ def _trial(given: Given) -> Markup:
             t("It goes to these phones alone, and its page tells whether each took it, or why not."),
             class_="faint",
         ),
-        area("phones", most, given.text("phones", 4_000), maxlength=4_000),
-        box("owner", t("Or all phones of an owner"), given.text("owner", 200)),
-        box("title", t("Title"), given.text("title", 500), maxlength=500),
-        area("body", t("Body"), given.text("body", 2_000)),
-        box("data", t("Data for the app, as JSON"), given.text("data", 2_000), maxlength=2_000, placeholder="{}"),
+        area("phones", most, given.typed("phones", 4_000), maxlength=4_000),
+        box("owner", t("Or all phones of an owner"), given.typed("owner", 200)),
+        box("title", t("Title"), given.typed("title", 500), maxlength=500),
+        area("body", t("Body"), given.typed("body", 2_000)),
+        box("data", t("Data for the app, as JSON"), given.typed("data", 2_000), maxlength=2_000, placeholder="{}"),
         el("button", t("Look at it first")),
         method="get",
         action=f"{PLACE}/test",
@@ -192,20 +240,38 @@ async def _ask_test(request: Request, given: Given) -> Question:
     getting = sum(each.gets_it for _, each in judged)
     heads = [t("Phone"), t("Gets it"), t("Why")]
     rows: list[list[Child]] = [[_phone(phone), _yes(each), _rule(each)] for phone, each in judged]
+    kept = {
+        "phones": "\n".join(map(str, phones)),
+        "title": event.title,
+        "body": event.body,
+        "data": json.dumps(event.data) if event.data else "",
+    }
     return Question(
-        t("Send this test push to {phones}?", phones=count(getting, "phone")),
+        _how_many(getting, len(phones)),
         t("Send it"),
-        [_bubble(event.title, event.body), table(heads, rows, empty="", label=t("Phones"))],
-        kept={
-            "phones": "\n".join(map(str, phones)),
-            "title": event.title,
-            "body": event.body,
-            "data": json.dumps(event.data),
-            "key": event.key,
-        },
-        back=_HERE,
+        [_bubble(event.title, event.body), _missed(judged), table(heads, rows, empty="", label=t("Phones"))],
+        kept={**kept, "key": event.key},
+        back=address(HERE, **kept) + "#test",
         possible=getting > 0,
     )
+
+
+def _how_many(getting: int, chosen: int) -> str:
+    phones = count(chosen, "phone")
+    if getting == chosen:
+        return t("Send this test push to {phones}?", phones=phones)
+    if not getting:
+        return t("None of {phones} would get this test push.", phones=phones)
+    return t("Send this test push to {n} of {phones}?", n=number(getting), phones=phones)
+
+
+def _missed(judged: Sequence[tuple[UUID, Explanation]]) -> Markup | None:
+    """Say how many of the chosen phones are left out, and why."""
+    whys = Counter(_rule(each) for _, each in judged if not each.gets_it)
+    if not whys:
+        return None
+    told = [el("li", f"{count(phones, 'phone')}: {why}") for why, phones in whys.most_common()]
+    return el("div", el("h2", t("Left out")), el("ul", told), class_="told")
 
 
 def _yes(explained: Explanation) -> Markup:
@@ -228,10 +294,10 @@ async def _test(request: Request, given: Given) -> Told:
     if not keys or not phones:
         raise Problem(400, t("No phone is named, and the owner has none."), hint=t("Name one by its id."))
     event_id = await desk_of(request).ask(trials.send, _made(given, phones, str(keys[0])), phones)
-    return Told("", to=f"{_HERE}/{event_id}")
+    return Told("", to=f"{HERE}/{event_id}")
 
 
-DEEDS = {"test": Deed(_ask_test, _test)}
+DEEDS = {"test": Deed(_ask_test, _test, _again)}
 
 
 @router.get("/dashboard/compose/{event_id}")
@@ -248,7 +314,7 @@ async def trial(request: Request, event_id: Annotated[int, Path(ge=1, le=2**63 -
             "section",
             el("h1", title),
             [el("p", sentence(said(each))) for each in seen.waits],
-            None if seen.is_over else _again(event_id),
+            None if seen.is_over else _look_again(event_id),
             class_=f"card verdict {kind}",
             role="status",
         ),
@@ -259,7 +325,7 @@ async def trial(request: Request, event_id: Annotated[int, Path(ge=1, le=2**63 -
             el(
                 "p",
                 event_link(event_id, t("Its timeline")),
-                el("a", t("Another test push"), href=_HERE),
+                el("a", t("Another test push"), href=HERE),
                 class_="row",
             ),
         ),
@@ -267,8 +333,8 @@ async def trial(request: Request, event_id: Annotated[int, Path(ge=1, le=2**63 -
     )
 
 
-def _again(event_id: int) -> Markup:
-    by_hand = el("noscript", el("p", el("a", t("Look again"), href=f"{_HERE}/{event_id}")))
+def _look_again(event_id: int) -> Markup:
+    by_hand = el("noscript", el("p", el("a", t("Look again"), href=f"{HERE}/{event_id}")))
     return el("div", el("p", t("This page looks again by itself."), class_="faint script"), by_hand)
 
 
@@ -278,10 +344,18 @@ def _verdict(seen: Trial) -> tuple[str, str]:
     if not seen.is_over:
         if sent := seen.count(*_GOOD):
             return t("Sent to {n} of {phones}; the receipts are awaited.", n=number(sent), phones=phones), ""
-        return t("On its way to {phones}.", phones=phones), ""
+        return _under_way(seen, phones), ""
     if taken:
         return t("Taken by {n} of {phones}.", n=number(taken), phones=phones), "good"
     return t("Taken by none of {phones}.", phones=phones), "bad"
+
+
+def _under_way(seen: Trial, phones: str) -> str:
+    """Say to how many of the chosen phones it goes."""
+    getting = sum(each.delivery is not None or each.explanation.gets_it for each in seen.answers)
+    if getting == len(seen.answers):
+        return t("On its way to {phones}.", phones=phones)
+    return t("On its way to {n} of {phones}.", n=number(getting), phones=phones)
 
 
 def _answer(answer: Answer) -> list[Child]:

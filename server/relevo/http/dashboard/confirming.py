@@ -7,12 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from starlette.responses import RedirectResponse, Response
 
+from relevo.errors import InvalidInputError
 from relevo.http.dashboard import compose, dead_letters, deeds
 from relevo.http.dashboard.acting import PLACE, Deed, Given, Question
 from relevo.http.dashboard.html import Markup, el
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.page import Page, fields_of, form, show
-from relevo.http.problems import Problem
+from relevo.http.problems import Problem, of_error
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _DEEDS = deeds.DEEDS | dead_letters.DEEDS | compose.DEEDS
@@ -29,7 +30,13 @@ def _deed(verb: str) -> Deed:
 @router.get("/dashboard/actions/{verb}")
 async def ask(request: Request, verb: Verb) -> Response:
     """Ask before something is done."""
-    question = await _deed(verb).ask(request, Given(request.query_params))
+    deed, given = _deed(verb), Given(request.query_params)
+    try:
+        question = await deed.ask(request, given)
+    except (Problem, InvalidInputError) as error:
+        if deed.again is None:
+            raise
+        return deed.again(request, given, of_error(error))
     return show(request, question.title, _card(request, verb, question), live=False)
 
 

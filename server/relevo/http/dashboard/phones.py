@@ -13,9 +13,11 @@ from starlette.responses import Response
 from relevo import door, sagas
 from relevo.door import Explanation
 from relevo.http.dashboard import reasons
+from relevo.http.dashboard.acting import is_operator
+from relevo.http.dashboard.compose import HERE as COMPOSE
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import t
-from relevo.http.dashboard.lists import facts, part
+from relevo.http.dashboard.lists import address, facts, part
 from relevo.http.dashboard.page import Page, desk_of, show, table
 from relevo.http.dashboard.parts import (
     clipped,
@@ -60,7 +62,9 @@ async def phone(request: Request, installation_id: UUID, event: Asked = "", befo
     answer = await _explained(request, event.strip(), [installation_id])
     path = phone_path(installation_id)
     body = [
-        _phone(seen.rows[0]) if seen.rows else _forgotten(installation_id),
+        _phone(seen.rows[0], try_it=_try_it(request, phones=installation_id))
+        if seen.rows
+        else _forgotten(installation_id),
         _why(path, answer, seen),
         part(t("Asks for"), _preferences(seen.preferences.get(installation_id, []))) if seen.rows else None,
         part(t("History"), _history(seen, path, several=False)),
@@ -78,11 +82,12 @@ async def owner(
         raise Problem(404, t("There is no owner {name}.", name=clipped(owner, 60)))
     answer = await _explained(request, event.strip(), [row["installation_id"] for row in seen.rows])
     path = owner_path(owner)
+    try_it = _try_it(request, owner=owner) if seen.rows else None
     told = count(len(seen.rows), "phone")
     if len(seen.rows) == MOST_PHONES:
         told = t("The newest {n} phones are shown.", n=number(MOST_PHONES))
     body = [
-        el("section", el("h1", t("Owner"), " ", owner), el("p", told, class_="faint"), class_="card"),
+        el("section", el("h1", t("Owner"), " ", owner), el("p", told, class_="faint"), try_it, class_="card"),
         _why(path, answer, seen),
         [_phone(row, seen.preferences.get(row["installation_id"], [])) for row in seen.rows],
         part(t("History"), _history(seen, path, several=True)),
@@ -102,7 +107,14 @@ async def _explained(request: Request, asked: str, phones: Sequence[UUID]) -> An
     return Answer(asked, found[0], await desk.ask_door(door.get, found[0]["id"]), (), told)
 
 
-def _phone(row: Row, preferences: Sequence[Row] | None = None) -> Markup:
+def _try_it(request: Request, **whom: object) -> Markup | None:
+    """Lead an operator to the form of a test push, filled in."""
+    if not is_operator(request):
+        return None
+    return el("p", el("a", t("Send a test push…"), href=address(COMPOSE, **whom) + "#test", class_="button plain"))
+
+
+def _phone(row: Row, preferences: Sequence[Row] | None = None, try_it: Markup | None = None) -> Markup:
     """Tell what is known of a phone; with what it asks for, if that is given."""
     receives = state("on") if row["receives"] else state("off", "bad")
     why = None if row["receives"] else [" ", clipped(_sentence(reasons.not_allowed(row["why_not"])), 300)]
@@ -124,7 +136,7 @@ def _phone(row: Row, preferences: Sequence[Row] | None = None) -> Markup:
         (t("Registered"), ago(row["registered_at"], row["now"])),
         (t("Asks for"), _preferences(preferences) if preferences is not None else None),
     )
-    return el("section", el("h2" if own else "h1", title), told, class_="card")
+    return el("section", el("h2" if own else "h1", title), told, try_it, class_="card")
 
 
 def _token(row: Row) -> Child:

@@ -340,7 +340,6 @@ SPANISH: dict[str, str] = {
     "Look at it first": "Revisarla primero",
     "Name one by its id.": "Nombre uno por su id.",
     "No phone is named, and the owner has none.": "No se nombra ningún teléfono, y el dueño no tiene ninguno.",
-    "Nobody registered {phones} of those named.": "Nadie registró {phones} de los nombrados.",
     "Nothing was sent.": "No se envió nada.",
     "On its way to {phones}.": "En camino a {phones}.",
     "Or all phones of an owner": "O todos los teléfonos de un dueño",
@@ -824,4 +823,17 @@ SPANISH: dict[str, str] = {
     ),
     "It changed its owner since:": "Cambió de dueño después:",
     "; it is judged as it is today.": "; se juzga según como es hoy.",
+    # Who is left out of an audience, or of a test push
+    "Left out": "Quedan fuera",
+    "Left out, beside those whose preferences do not match": (
+        "Quedan fuera, además de aquellos cuyas preferencias no coinciden"
+    ),
+    "of the newest {n} phones": "de los {n} teléfonos más nuevos",
+    "nobody registered it": "nadie lo registró",
+    "nobody": "nadie",
+    "opted out of the category {category}": "se dieron de baja de la categoría {category}",
+    "None of {phones} would get this test push.": "Ninguno de {phones} recibiría esta notificación de prueba.",
+    "Send this test push to {n} of {phones}?": "¿Enviar esta notificación de prueba a {n} de {phones}?",
+    "On its way to {n} of {phones}.": "En camino a {n} de {phones}.",
+    "Send a test push…": "Enviar una notificación de prueba…",
 }
