@@ -4053,9 +4053,11 @@ CREATE TABLE relevo.workers (
     hung jsonb DEFAULT '[]'::jsonb NOT NULL,
     asleep text[] DEFAULT '{}'::text[] NOT NULL,
     http jsonb,
+    rests_because text,
     CONSTRAINT workers_check CHECK (((stopped_at IS NULL) OR (lost_at IS NULL))),
     CONSTRAINT workers_hung_check CHECK ((jsonb_typeof(hung) = 'array'::text)),
     CONSTRAINT workers_lease_ms_check CHECK ((lease_ms > 0)),
+    CONSTRAINT workers_rests_because_check CHECK (((length(rests_because) >= 1) AND (length(rests_because) <= 500))),
     CONSTRAINT workers_role_check CHECK ((role = ANY (ARRAY['run'::text, 'tick'::text, 'run-cycle'::text]))),
     CONSTRAINT workers_wakeups_check CHECK ((wakeups = ANY (ARRAY['off'::text, 'listening'::text, 'polling'::text]))),
     CONSTRAINT workers_worker_id_check CHECK (((length(worker_id) >= 1) AND (length(worker_id) <= 100)))
@@ -4071,6 +4073,8 @@ COMMENT ON COLUMN relevo.workers.hung IS 'Calls of code of others, and runs, tha
 COMMENT ON COLUMN relevo.workers.asleep IS 'The cycles that sleep there and may be called.';
 
 COMMENT ON COLUMN relevo.workers.http IS 'Where it serves HTTP (address), or why it cannot (problem).';
+
+COMMENT ON COLUMN relevo.workers.rests_because IS 'In what the database differs, to this worker, from where it belongs; null while it is at work.';
 
 ALTER TABLE ONLY relevo.api_tokens
     ADD CONSTRAINT api_tokens_pkey PRIMARY KEY (id);

@@ -61,10 +61,21 @@ def resume(database: Database, cycle: str, *, source: str = "") -> bool:
 
 
 @audit.audited
-def adopt(database: Database, settings: Settings, shown: Standing, queued: dict[str, int], adopted_by: str) -> None:
-    """Let a database that looks like a copy belong here, and have the cycles look at once."""
+def adopt(
+    database: Database,
+    settings: Settings,
+    shown: Standing,
+    queued: dict[str, int],
+    adopted_by: str,
+    *,
+    force: bool = False,
+) -> None:
+    """Let a database that looks like a copy belong here, and have the cycles look at once.
+
+    Refused while a worker is at work where it belongs, which that would stop, unless it is forced.
+    """
     with audit.recorded(database, "adopt", instance=settings.relevo_instance, was=shown.differences()) as result:
-        instance.adopt(database, settings, shown, queued, adopted_by)
+        instance.adopt(database, settings, shown, queued, adopted_by, force=force)
         result.update(queued)
     with database.connection() as connection:
         for cycle in ("fanout", "dispatch", "receipt"):

@@ -319,9 +319,9 @@ def build(
         ingesting = _ingesting(settings, sources, renderers or {})
         own = _own_cycles(services, ingesting, store or archive_store(settings))
         registry = _registry([*own, *(each if isinstance(each, Cycle) else each(settings, claims) for each in cycles)])
-        worker = Worker(opened, settings, worker_id, hung, sorted(composers or {}))
+        worker = Worker(opened, settings, worker_id, hung, guard=guard, composers=sorted(composers or {}))
+        heartbeat.announce(guard.check)  # first: the beat tells what it found
         heartbeat.announce(worker.beat)
-        heartbeat.announce(guard.check)
         try:
             yield App(settings, opened, worker, heartbeat, claims, runner, services, registry, metrics)
         finally:

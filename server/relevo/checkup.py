@@ -63,15 +63,14 @@ def _settings(settings: Settings) -> Iterator[Finding]:
             "instance_unnamed",
             "RELEVO_INSTANCE is unset: a copy of this database's volume would push to real phones.",
             "Set it to a name of its own in each environment, such as production, then run `relevo adopt` once.",
-            harmless=True,
+            warning=True,
         )
-
     if settings.http_open_registration is not None:
         yield Finding(
             "registration_open",
             f"Any stranger may register phones over HTTP in project {settings.http_open_registration}.",
             "Unset HTTP_OPEN_REGISTRATION, and have the app's server sign for its phones.",
-            harmless=True,
+            warning=True,
         )
 
 
@@ -120,8 +119,9 @@ def _instance(database: Database, settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "database_copied",
             f"{trouble[0].upper()}{trouble[1:]}.",
-            "If a fleet runs in it, set RELEVO_INSTANCE as it does: `relevo adopt` from here would stop it. "
-            "If none does, and it belongs here, run `relevo adopt`.",
+            "Set RELEVO_INSTANCE as that worker has it: `relevo adopt` from here would stop it."
+            if standing.would_stop
+            else "If it belongs here, run `relevo adopt`.",
         )
     if standing.here.system_identifier is None:
         yield Finding(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from shlex import quote
 from typing import Any, Self
@@ -31,6 +31,8 @@ MOST_COUNTED = 10_000
 
 RUNBOOK = {
     "database_copied": "this-database-looks-like-a-copy",
+    "instance_differs": "relevo_instance-differs-from-that-of-the-workers",
+    "worker_rests": "a-worker-rests",
     "worker_silent": "worker-has-not-been-seen",
     "worker_lost": "worker-has-not-been-seen",
     "call_hung": "something-has-hung",
@@ -91,6 +93,8 @@ class Seen:
     receipts_due: bool = False
     copied: str = ""
     """Why nothing may be sent from this database, if it belongs elsewhere."""
+    misnamed: Mapping[str, str | None] = field(default_factory=dict)
+    """RELEVO_INSTANCE here, that of a worker at work, and that worker, if all that differs is the name."""
     news: Sequence[Row] = ()
 
 
@@ -162,7 +166,7 @@ def in_numbers(count: int, one: str, many: str = "", **parts: object) -> str:
 def find_problems(seen: Seen, settings: Settings) -> list[Problem]:
     """Return everything that is wrong, what stops most first."""
     return [
-        *([Problem("database_copied", "{problem}", problem=seen.copied)] if seen.copied else []),
+        *_of_instance(seen),
         *_of_workers(seen),
         *_of_cycles(seen, settings),
         *_of_pauses(seen),
@@ -185,8 +189,40 @@ def _of_month(month: Row) -> Problem:
     )
 
 
+def _of_instance(seen: Seen) -> Iterator[Problem]:
+    """Tell that nothing may be sent from here: of a fleet at work only the name differs, or this is a copy."""
+    if seen.misnamed:
+        yield Problem(
+            "instance_differs",
+            "RELEVO_INSTANCE is {here} here, and {home} for worker {worker}, which is at work; "
+            "nothing is sent from here until it is set as there",
+            here=seen.misnamed["here"] or Phrase("unset"),
+            home=seen.misnamed["home"] or Phrase("unset"),
+            worker=seen.misnamed["worker"],
+        )
+    elif seen.copied:
+        yield Problem("database_copied", "{problem}", problem=seen.copied)
+
+
+def _of_resting(worker: Row, seen: Seen) -> Problem:
+    others = [each["worker_id"] for each in seen.workers if each["state"] == "alive" and not each.get("rests_because")]
+    advice = Phrase("set RELEVO_INSTANCE where it runs as it was, or run `relevo adopt` there if it belongs there")
+    if others:
+        advice = Phrase("set RELEVO_INSTANCE where it runs as worker {worker} has it", worker=others[0])
+    return Problem(
+        "worker_rests",
+        "worker {worker} rests and sends nothing, for this database looks like a copy to it: {why}; {advice}, "
+        "then restart it",
+        worker=worker["worker_id"],
+        why=worker["rests_because"],
+        advice=advice,
+    )
+
+
 def _of_workers(seen: Seen) -> Iterator[Problem]:
     for worker in seen.workers:
+        if worker["state"] == "alive" and worker.get("rests_because"):
+            yield _of_resting(worker, seen)
         if worker["state"] == "silent":
             yield Problem(
                 "worker_silent",

@@ -297,7 +297,8 @@ def status(database: Database, settings: Settings) -> Status:
     )
     waiting = _rows(database, "read_health", most=MOST_COUNTED)[0]
     stopped = held(database)
-    waiting["copied"] = standing(database, settings).trouble()
+    stands = standing(database, settings)
+    waiting |= {"copied": stands.trouble(), "misnamed": stands.misnamed()}
     waiting["news"] = subscriptions(database)
     seen = Seen(waiting.pop("now"), workers, cycles, due, found, sending, archive(database), stopped, **waiting)
     problems = Health(tuple(find_problems(seen, settings)))
@@ -520,6 +521,8 @@ class Finding:
     hint: str
     deliveries: int = 0
     harmless: bool = False
+    warning: bool = False
+    """Whether nothing is wrong yet, and something will be if it stays so."""
 
 
 def examine(

@@ -21,6 +21,7 @@ from relevo.logs import get_logger
 _SQL = queries.load("instance")
 _log = get_logger("relevo.instance")
 REMEDY = "`relevo adopt`"
+_MOST_TOLD = 500
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ class Standing:
     home: Identity | None = None
     """None until the first start recorded it."""
     recorded_at: datetime | None = None
+    at_work: str | None = None
+    """A worker that lives and works here, as of late."""
+    seen_s: float = 0.0
+    """How long ago it was seen."""
 
     def differences(self) -> list[str]:
         """Say in what it differs from where it belongs; nothing if it is at home."""
@@ -59,11 +64,29 @@ class Standing:
             home = f"the instance {self.home.name}" if self.home.name else "an instance without a name"
             yield f"it belongs to {home}, and RELEVO_INSTANCE is {self.here.name or 'unset'} here"
 
+    @property
+    def would_stop(self) -> str:
+        """Name a worker that an adoption from here would stop: it is at work where the database belongs."""
+        renamed_alone = any(self._renamed()) and not any(self._moved())
+        return self.at_work or "" if renamed_alone else ""
+
+    def misnamed(self) -> dict[str, str | None]:
+        """Name the instance here, the one where a worker is at work, and that worker; nothing if there is none."""
+        if not self.would_stop or self.home is None:
+            return {}
+        return {"here": self.here.name, "home": self.home.name, "worker": self.would_stop}
+
     def trouble(self) -> str:
         """Say why nothing may be sent from here, or nothing if all is well."""
         found = self.differences()
         if not found:
             return ""
+        if there := self.misnamed():
+            return (
+                f"RELEVO_INSTANCE is {there['here'] or 'unset'} here, and {there['home'] or 'unset'} for worker "
+                f"{there['worker']}, which is at work on this database; nothing is sent, asked, ingested, exported or "
+                "dropped from here until it is set as there"
+            )
         hint = "" if any(self._moved()) else "RELEVO_INSTANCE is set as it was, or "
         return (
             "this database looks like a copy; nothing is sent, asked, ingested, exported or dropped from here until "
@@ -75,9 +98,10 @@ def read(connection: Connection, settings: Settings) -> Standing:
     """Return where this database belongs, and where it is."""
     row = connection.execute(_SQL["read_instance"]).fetchone()
     assert row is not None
-    recorded, identifier, oid, name, recorded_at, _, identifier_here, oid_here = row
+    recorded, identifier, oid, name, recorded_at, identifier_here, oid_here, at_work, seen_s = row
     here = Identity(identifier_here, oid_here, settings.relevo_instance)
-    return Standing(here, Identity(identifier, oid, name) if recorded else None, recorded_at)
+    home = Identity(identifier, oid, name) if recorded else None
+    return Standing(here, home, recorded_at, at_work, seen_s or 0.0)
 
 
 def record(database: Database, settings: Settings) -> None:
@@ -96,8 +120,19 @@ def count_queued(database: Database, most: int) -> dict[str, int]:
         return {column.name: value for column, value in zip(cursor.description, row, strict=True)}
 
 
-def adopt(database: Database, settings: Settings, shown: Standing, queued: dict[str, int], adopted_by: str) -> None:
-    """Let this database belong where it is, and record who said so and what was queued."""
+def adopt(
+    database: Database,
+    settings: Settings,
+    shown: Standing,
+    queued: dict[str, int],
+    adopted_by: str,
+    *,
+    force: bool = False,
+) -> None:
+    """Let this database belong where it is, and record who said so and what was queued.
+
+    What would stop a fleet that is at work is refused, unless it is forced.
+    """
     decided = {
         "name": settings.relevo_instance,
         "adopted_by": adopted_by[:200],
@@ -105,9 +140,24 @@ def adopt(database: Database, settings: Settings, shown: Standing, queued: dict[
         "recorded_at": shown.recorded_at,
     }
     with database.connection() as connection:
+        if not force:
+            _refuse_to_stop(read(connection, settings))
         if connection.execute(_SQL["adopt_instance"], decided).fetchone() is None:
             raise UsageError("Somebody else adopted this database in this moment.", hint="Look again.")
     _log.warning("database_adopted", adopted_by=adopted_by, was=shown.differences(), queued=queued)
+
+
+def _refuse_to_stop(now: Standing) -> None:
+    if not now.would_stop or now.home is None:
+        return
+    there = f"RELEVO_INSTANCE={now.home.name}" if now.home.name else "no RELEVO_INSTANCE"
+    remedy = f"Set {there} in this shell" if now.home.name else "Unset RELEVO_INSTANCE in this shell"
+    raise UsageError(
+        f"Worker {now.would_stop} is at work on this database with {there} (seen {now.seen_s:.0f} s ago); "
+        f"an adoption with {f'RELEVO_INSTANCE={now.here.name}' if now.here.name else 'none'} would stop it.",
+        hint=f"{remedy}, as that worker has it: then nothing is to be adopted. To give the fleet another name, "
+        "stop its workers first, or say --force.",
+    )
 
 
 class Guard:
@@ -117,6 +167,8 @@ class Guard:
         self._settings = settings
         self.trouble = ""
         """Why nothing may be sent from here; nothing if all is well."""
+        self.differs = ""
+        """In what the database differs from where it belongs."""
 
     def check(self, connection: Connection) -> None:
         """Look again with every heartbeat: a run that is under way stops, too."""
@@ -124,7 +176,8 @@ class Guard:
 
     def look(self, connection: Connection) -> str:
         """Look again, and return why nothing may be sent from here."""
-        before, self.trouble = self.trouble, read(connection, self._settings).trouble()
+        before, standing = self.trouble, read(connection, self._settings)
+        self.trouble, self.differs = standing.trouble(), "; ".join(standing.differences())[:_MOST_TOLD]
         if self.trouble and not before:
             _log.error("database_belongs_elsewhere", why=self.trouble)
         elif before and not self.trouble:

@@ -10,7 +10,7 @@ select r.id, r.cycle, r.source, r.slot_at, r.trigger, r.worker_id, r.started_at,
 
 -- name: list_workers
 -- Lists the workers that live, and those that ended within the last day.
-select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w.started_at, w.last_seen_at, w.hung, w.http,
+select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w.started_at, w.last_seen_at, w.hung, w.http, w.rests_because,
        extract(epoch from now() - w.last_seen_at)::float8 as silent_s,
        case when w.stopped_at is not null then 'stopped'
             when w.lost_at is not null then 'lost'

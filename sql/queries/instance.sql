@@ -1,9 +1,15 @@
 -- name: read_instance
--- Tells where this database belongs, if that was recorded, and where it is.
-select i.one is not null as recorded, i.system_identifier, i.database_oid, i.name, i.recorded_at, i.adopted_by,
-       relevo.system_identifier() as system_identifier_here, d.oid::bigint as database_oid_here
+-- Tells where this database belongs, if that was recorded, where it is, and a worker that has been at work since it belongs there.
+select i.one is not null as recorded, i.system_identifier, i.database_oid, i.name, i.recorded_at,
+       relevo.system_identifier() as system_identifier_here, d.oid::bigint as database_oid_here,
+       w.worker_id as at_work, extract(epoch from now() - w.last_seen_at)::float8 as seen_s
   from pg_database d
   left join relevo.instance i on true
+  left join lateral (select w.worker_id, w.last_seen_at
+                       from relevo.workers w
+                      where w.rests_because is null and w.stopped_at is null and w.lost_at is null and w.stopping_at is null
+                        and w.last_seen_at > i.recorded_at and w.last_seen_at + w.lease_ms * interval '1 millisecond' > now()
+                      order by w.last_seen_at desc, w.worker_id limit 1) w on true
  where d.datname = current_database();
 
 -- name: record_instance

@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from relaying import Relay
 
 from processes import eventually
-from relevo import app, config, embedded, insights, instance, migrate
+from relevo import app, checkup, config, embedded, insights, instance, migrate
 from relevo.db import Database
 from relevo.embedded import binaries
 from relevo.errors import DatabaseUnavailableError
@@ -106,6 +106,76 @@ def test_another_name_is_another_instance(relay) -> None:
     assert first.received("ana") == 0
     assert first.run("dispatch").outcome == "ok"
     assert first.received("ana") == 1
+
+
+def told(worker: Relay) -> dict[str, str]:
+    """Return the problems that health finds with the settings of a worker, by their codes."""
+    found = insights.health(worker.app.database, worker.app.settings).problems
+    return {each.code: str(each) for each in found}
+
+
+@pytest.fixture
+def fleet(relay) -> tuple[Relay, Relay]:
+    """A worker at home, at work, and one beside it under another name."""
+    home = started(relay, relevo_instance="production")
+    home.app.heartbeat.beat()
+    return home, relay(relevo_instance="staging")
+
+
+def test_a_worker_that_rests_is_seen(fleet: tuple[Relay, Relay]) -> None:
+    """Whoever looks from home learns which worker rests and why, from its start on, and no longer once it is mended."""
+    home, other = fleet
+    rests, works = other.app.worker.worker_id, home.app.worker.worker_id
+    why = "it belongs to the instance production, and RELEVO_INSTANCE is staging here"
+    for _ in range(2):
+        problem = told(home)["worker_rests"]
+        assert problem.startswith(f"worker {rests} rests and sends nothing"), problem
+        assert why in problem
+        assert f"as worker {works} has it" in problem
+        other.app.heartbeat.beat()
+    home.conn.execute("update relevo.instance set name = 'staging', recorded_at = clock_timestamp()")
+    for worker in fleet:
+        worker.app.heartbeat.beat()
+    assert told(other)["worker_rests"].startswith(f"worker {works} rests")
+
+
+def test_a_shell_under_another_name_is_told_so(fleet: tuple[Relay, Relay], relay) -> None:
+    """While workers are at work at home, nobody is advised to adopt: not by status, the doctor or a run that is skipped."""
+    works = fleet[0].app.worker.worker_id
+    for name in ("staging", None):
+        shell = relay(relevo_instance=name) if name else relay()
+        problem = told(shell)["instance_differs"]
+        assert problem.startswith(f"RELEVO_INSTANCE is {name or 'unset'} here, and production for worker {works}")
+        (found,) = checkup._instance(shell.app.database, shell.app.settings)
+        skipped = shell.run("dispatch").reason
+        assert found.hint.startswith("Set RELEVO_INSTANCE as that worker has it")
+        assert [text for text in (problem, found.what, skipped) if "adopt" in text] == []
+    assert "instance_differs" not in told(fleet[0])
+
+
+def test_an_adoption_that_would_stop_a_fleet_is_refused(fleet, command, conn, monkeypatch) -> None:
+    """It names the worker and what to do instead, changes nothing and is recorded; forced, or once the fleet stopped, it is done."""
+    home, other = fleet
+    other.app.worker.stopped()
+    belongs = "select name from relevo.instance"
+    monkeypatch.delenv("RELEVO_INSTANCE")
+    refused = command("adopt", "--yes")
+    assert refused.code == 2
+    assert f"Worker {home.app.worker.worker_id} is at work" in " ".join(refused.err.split())
+    assert "Set RELEVO_INSTANCE=production in this shell" in " ".join(refused.err.split())
+    assert conn.execute(belongs).fetchall() == [("production",)]
+    assert conn.execute("select outcome from relevo.audit_log where action = 'adopt'").fetchall() == [("failed",)]
+
+    assert command("adopt", "--yes", "--force").code == 0
+    assert conn.execute(belongs).fetchall() == [(None,)]
+    home.app.heartbeat.beat()
+    monkeypatch.setenv("RELEVO_INSTANCE", "production")
+    assert command("adopt", "--yes").code == 0, "who rests is not stopped by it"
+    home.app.heartbeat.beat()
+    monkeypatch.setenv("RELEVO_INSTANCE", "other")
+    assert command("adopt", "--yes").code == 2
+    home.app.worker.stopped()
+    assert command("adopt", "--yes").code == 0
 
 
 def test_a_run_under_way_stops(relay) -> None:

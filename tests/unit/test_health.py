@@ -74,6 +74,7 @@ WELL: list[dict[str, Any]] = [
     {},
     {"workers": [worker("alive"), worker("stopped"), worker("lost", silent_s=1_000.0), worker("lost", role="tick")]},
     {"workers": [worker("lost"), worker("alive", started_at=NOW)]},
+    {"workers": [worker("stopped", rests_because="it was number 1"), worker("alive", rests_because=None)]},
     {"workers": [worker("stopped", hung=[HUNG]), worker("lost", hung=[HUNG], silent_s=1_000.0)]},
     {"cycles": [cycle("dispatch", 100)]},
     {"cycles": [cycle("dispatch", 1_000, round_gap_s=300.0)]},
@@ -95,7 +96,27 @@ def test_what_is_well_is_not_a_problem(seen: dict[str, Any]) -> None:
     assert problems(**seen) == []
 
 
+REASON = "it belongs to the instance production, and RELEVO_INSTANCE is unset here"
 ILL: list[tuple[dict[str, Any], str]] = [
+    ({"copied": "this database looks like a copy"}, "this database looks like a copy"),
+    (
+        {"copied": "any", "misnamed": {"here": None, "home": "production", "worker": "v"}},
+        "RELEVO_INSTANCE is unset here, and production for worker v, which is at work; nothing is sent from here until",
+    ),
+    (
+        {"workers": [worker("alive", rests_because=REASON), worker("alive", worker_id="v")]},
+        (
+            f"worker w rests and sends nothing, for this database looks like a copy to it: {REASON}; set RELEVO_INSTANCE "
+            "where it runs as worker v has it, then restart it"
+        ),
+    ),
+    (
+        {"workers": [worker("alive", rests_because=REASON)]},
+        (
+            f"worker w rests and sends nothing, for this database looks like a copy to it: {REASON}; set RELEVO_INSTANCE "
+            "where it runs as it was, or run `relevo adopt` there"
+        ),
+    ),
     ({"no_reaper": True}, "no reaper has ever run; start `relevo run`"),
     ({"workers": [worker("silent")]}, "worker w has not been seen for 120 s"),
     (

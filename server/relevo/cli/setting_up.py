@@ -65,8 +65,8 @@ def doctor(
     Settings, the server and its clock, this role's rights, vacuum and what holds it back, the archive's store, the way
     to Expo; the schema, old workers, deliveries that stand in no queue or in two.
 
-    Exit code 1 if something is wrong; with --repair, if something is left. It reads all deliveries that are not
-    archived, piece by piece, and leaves alone what changed within the last two minutes.
+    Exit code 1 if something is wrong, warnings apart; with --repair, if something is left. It reads all deliveries
+    that are not archived, piece by piece, and leaves alone what changed within the last two minutes.
     """
     settings = load_settings()
     with open_database(settings) as database:
@@ -80,14 +80,14 @@ def doctor(
         print_json([asdict(each) for each in found])
     else:
         _print_findings(repaired, found)
-    raise typer.Exit(OK if all(each.harmless for each in found) else FAILED)
+    raise typer.Exit(OK if all(each.harmless or each.warning for each in found) else FAILED)
 
 
 def _print_findings(repaired: Mapping[str, int], found: Sequence[insights.Finding]) -> None:
     for kind, count in repaired.items():
         out.print(f"Repaired: {count:,} {kind.replace('_', ' ')}.")
     for each in found:
-        head, style = ("Harmless:", "yellow") if each.harmless else ("Wrong:", "bold red")
+        head, style = _label(each)
         print_wrapped(head, f"{each.what} {each.hint}", style)
     if found:
         places = " ".join(dict.fromkeys(f"#{each.kind}" for each in found))
@@ -96,15 +96,22 @@ def _print_findings(repaired: Mapping[str, int], found: Sequence[insights.Findin
         out.print("[green]Everything stands where it must.[/]")
 
 
+def _label(found: insights.Finding) -> tuple[str, str]:
+    if found.harmless:
+        return "Harmless:", "yellow"
+    return ("Warning:", "bold yellow") if found.warning else ("Wrong:", "bold red")
+
+
 @cli.command(epilog="Example: `RELEVO_INSTANCE=staging relevo adopt`, in a database that was loaded from a dump.")
 def adopt(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Adopt it even if that stops workers that run.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say that a database which looks like a copy belongs here, so that it is sent from again.
 
     Shows what is queued in it first. A dump that was loaded elsewhere, or a copied volume under another name,
-    pushes to nobody before.
+    pushes to nobody before. While a worker is at work under the name it belongs to, it is refused: that would stop it.
     """
     settings = load_settings()
     with open_database(settings) as database:
@@ -114,8 +121,9 @@ def adopt(
         if not as_json:
             _print_standing(differs, queued)
         if differs:
-            _confirm(yes=yes, what="Adopt it, and let all that go out from here?")
-            actions.adopt(database, settings, shown, queued, user())
+            if force or not shown.would_stop:  # what is refused anyway is not asked about
+                _confirm(yes=yes, what="Adopt it, and let all that go out from here?")
+            actions.adopt(database, settings, shown, queued, user(), force=force)
     if as_json:
         print_json([{"differed": differs, "queued": queued, "adopted": bool(differs)}])
     elif differs:

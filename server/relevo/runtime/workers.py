@@ -14,6 +14,7 @@ from psycopg.types.json import Jsonb
 from relevo import __version__, queries
 from relevo.config import Settings
 from relevo.db import Connection, Database
+from relevo.instance import Guard
 from relevo.runtime.hung import HungCalls
 
 Role = Literal["run", "tick", "run-cycle"]
@@ -35,21 +36,30 @@ class Worker:
     """This process's row in `workers`."""
 
     def __init__(
-        self, database: Database, settings: Settings, worker_id: str, hung: HungCalls, composers: Sequence[str] = ()
+        self,
+        database: Database,
+        settings: Settings,
+        worker_id: str,
+        hung: HungCalls,
+        *,
+        guard: Guard,
+        composers: Sequence[str] = (),
     ) -> None:
         self._composers = list(composers)
         self._database = database
         self._settings = settings
         self._role: Role = "run"
         self._hung = hung
+        self._guard = guard
         self.worker_id = worker_id
         self.http: dict[str, str] | None = None
         """Where this process serves HTTP, or why it cannot."""
 
     def record_start(self, role: Role, cycles: Sequence[str]) -> None:
-        """Say that this process has started and which cycles it runs."""
+        """Say that this process has started, which cycles it runs, and why it rests, if it does."""
         self._role = role
         with self._database.connection() as connection:
+            self._guard.look(connection)
             connection.execute(
                 _SQL["register_worker"],
                 {
@@ -61,6 +71,7 @@ class Worker:
                     "cycles": list(cycles),
                     "composers": self._composers,
                     "lease_ms": self._settings.outbox_lease_duration_ms,
+                    "rests_because": self._guard.differs or None,
                     "now": None,
                 },
             )
@@ -72,9 +83,15 @@ class Worker:
             connection.execute(_SQL["add_providers"], {"providers": list(providers)})
 
     def beat(self, connection: Connection) -> None:
-        """Say, inside the heartbeat's transaction, that this process lives, and what hangs in it."""
+        """Say, inside the heartbeat's transaction, that this process lives, what hangs in it, and why it rests."""
         hung = Jsonb([each._asdict() for each in self._hung.given_up()[:_MOST_TOLD]])
-        said = {"worker_id": self.worker_id, "hung": hung, "now": None, "http": Jsonb(self.http) if self.http else None}
+        said = {
+            "worker_id": self.worker_id,
+            "hung": hung,
+            "http": Jsonb(self.http) if self.http else None,
+            "rests_because": self._guard.differs or None,
+            "now": None,
+        }
         row = connection.execute(_SQL["beat_worker"], said).fetchone()
         if row and row[0]:
             _log.warning("worker_was_given_up", worker_id=self.worker_id)

@@ -14,6 +14,23 @@ HEALTH: dict[str, str] = {
         "{month} no está archivado: {why}; archive-export lo intenta de nuevo en su próximo turno, "
         "`relevo run-cycle archive-export` en el acto"
     ),
+    "RELEVO_INSTANCE is {here} here, and {home} for worker {worker}, which is at work; nothing is sent from here until "
+    "it is set as there": (
+        "RELEVO_INSTANCE es {here} aquí, y {home} para el proceso {worker}, que está trabajando; desde aquí no se "
+        "envía nada hasta que sea igual que allí"
+    ),
+    "unset": "sin definir",
+    "set RELEVO_INSTANCE where it runs as it was, or run `relevo adopt` there if it belongs there": (
+        "donde corre, defina RELEVO_INSTANCE como antes, o ejecute allí `relevo adopt` si la base es de allí"
+    ),
+    "set RELEVO_INSTANCE where it runs as worker {worker} has it": (
+        "donde corre, defina RELEVO_INSTANCE igual que el proceso {worker}"
+    ),
+    "worker {worker} rests and sends nothing, for this database looks like a copy to it: {why}; {advice}, then restart "
+    "it": (
+        "el proceso {worker} descansa y no envía nada, porque esta base de datos le parece una copia: {why}; {advice}, "
+        "y reinícielo"
+    ),
     "worker {worker} has not been seen for {time}; if it hangs, end its process: what it held is taken back": (
         "el proceso {worker} no da señales desde hace {time}; si está colgado, termínelo: lo que tenía se recupera"
     ),
