@@ -285,6 +285,8 @@ class Status:
     held: list[Row]
     """What the runaway brake holds, by type and origin."""
     health: Health
+    dead_letters: int = 0
+    """How many deliveries failed for good, up to a bound, and lie there until somebody sends them again."""
 
 
 def status(database: Database, settings: Settings) -> Status:
@@ -302,7 +304,8 @@ def status(database: Database, settings: Settings) -> Status:
     waiting["news"] = subscriptions(database)
     seen = Seen(waiting.pop("now"), workers, cycles, due, found, sending, archive(database), stopped, **waiting)
     problems = Health(tuple(find_problems(seen, settings)))
-    return Status(workers, cycles, _rows(database, "sum_claims")[0], found, sending, due, stopped, problems)
+    claims, dead = _rows(database, "sum_claims")[0], _rows(database, "count_dead_letters", most=MOST_COUNTED)[0]
+    return Status(workers, cycles, claims, found, sending, due, stopped, problems, dead["dead_letters"])
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,9 @@ select l.project, l.lane, x.due, extract(epoch from now() - x.oldest_at)::float8
 
 -- name: list_events
 -- Lists events, newest first, by type and state if asked.
-select e.id, e.event_type, e.event_key, e.state, e.title, e.body, e.audience, e.lane, e.created_at, e.scheduled_at, e.deadline_at,
+select e.id, e.event_type, e.event_key, e.state, e.title, e.body,
+       case when e.audience = 'installations' and exists (select from relevo.event_owners o where o.event_id = e.id) then 'owners' else e.audience end as audience,
+       e.lane, e.created_at, e.scheduled_at, e.deadline_at,
        e.targets_selected, e.deliveries_created, e.end_reason
   from relevo.notification_events e
  where (%(event_type)s::text is null or e.event_type = %(event_type)s)
@@ -101,7 +103,8 @@ select s.at, s.what, s.detail
     (e.created_at, 'event enqueued', concat_ws(' ', e.event_type, e.event_key)),
     (case when e.scheduled_at > e.created_at then e.scheduled_at end, 'scheduled', null),
     (e.fanout_started_at, 'fan-out began', concat('for installations registered until then, as of ', e.event_day)),
-    (e.fanout_finished_at, 'fan-out finished', concat_ws(': ', concat(e.targets_selected, ' targets, ', e.deliveries_created, ' deliveries'),
+    (e.fanout_finished_at, 'fan-out finished', concat_ws(': ', concat(e.targets_selected, case e.targets_selected when 1 then ' phone, ' else ' phones, ' end,
+                                                                              e.deliveries_created, case e.deliveries_created when 1 then ' delivery' else ' deliveries' end),
                                                            case when e.ended_at is null then e.end_reason end)),
     (h.held_at, 'held by the runaway brake', h.reason),
     (nullif(h.released_at, e.ended_at), 'released', null),
@@ -279,6 +282,10 @@ select w.worker_id
  where w.stopped_at is null and w.lost_at is null and w.stopping_at is null and w.role = 'run' and w.cycles <> '{}'
    and w.last_seen_at + w.lease_ms * interval '1 millisecond' > now()
  limit 1;
+
+-- name: count_dead_letters
+-- Counts the deliveries that failed for good, up to a bound.
+select count(*)::int as dead_letters from (select from relevo.dead_letters l limit %(most)s) x;
 
 -- name: count_queue
 -- Counts all deliveries by status without counting them, and what of the open ones is claimed, by claims that live and that have expired.

@@ -21,7 +21,7 @@ from phones import add_phones, fan_out
 from processes import RELEVO
 from relevo import cli
 from relevo.cli import common
-from relevo.door import Event, Installation, Matching, Preference
+from relevo.door import Event, Installation, Matching, Owners, Preference
 from relevo.model import Answer
 
 MARKUP = "[bold red]x[/] [/] [link=https://a.b]y[/link] \\[z]"
@@ -256,14 +256,36 @@ class TestEvents:
         ]
         places = [next(n for n, line in enumerate(reported) if f" {what}" in line) for what in order]
         assert places == sorted(places)
-        assert "3 targets, 3 deliveries" in said.out
-        assert "Deliveries: cancelled=1 failed=2" in said.out
+        assert "3 phones, 3 deliveries" in said.out
+        assert "Deliveries: 1 cancelled, 2 failed" in said.out
+        assert f"`relevo deliveries --event {made.event_id}` lists each" in said.out
         assert f"  2 failed with MessageTooBig: {MARKUP}" in reported
         assert MARKUP in reported[places[3]]
         (line,) = command("event", made.event_id, "--json").lines
         assert line["event"]["deliveries"] == {"failed": 2, "cancelled": 1}
         assert [moment["what"] for moment in line["moments"]][:2] == ["event enqueued", "fan-out began"]
         assert line["errors"][0]["deliveries"] == 2
+
+    def test_one_is_one(self, command: Command, conn, build) -> None:
+        """One phone, one delivery, one installation, one event are not several; an event for owners says so."""
+        relevo.register(conn, Installation("ExponentPushToken[a]", owner="ana"))
+        made = relevo.enqueue(conn, Event("notice", "1", "t", audience=Owners("ana")))
+        fan_out(build())
+        assert "1 phone, 1 delivery" in command("event", made.event_id).out
+        assert command("preview", "--owner", "ana").out.startswith("It would reach 1 installation.\n")
+        assert command("events", "--json").lines[0]["audience"] == "owners"
+        relevo.enqueue(conn, Event("notice", "2", "t", audience=[]))
+        assert command("events", "--json").lines[0]["audience"] == "installations"
+
+    def test_the_record_is_in_words(self, command: Command, conn) -> None:
+        """What was done, with what and to what end, is told without the names of variables."""
+        made = relevo.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
+        command("cancel", made.event_id, "--reason", "a slip")
+        said = command("audit").out
+        assert f"event id {made.event_id}, reason a slip" in said
+        assert "=" not in said
+        command("event-type", "notice", "--at-most-once", "--ttl-s", "3600")
+        assert "at most once yes, ttl 3,600 s" in command("event-type").out
 
     def test_what_others_wrote_is_shown_as_they_wrote_it(self, command: Command, conn) -> None:
         """Markup in a feed's text is text, and control characters do not reach the terminal."""
@@ -336,7 +358,7 @@ class TestRejects:
         """Nothing rejected is said."""
         assert command("rejects") == Said(0, "Nothing was rejected.\n", "")
         assert command("rejects", "--json") == Said(0, "", "")
-        assert command("rejects", "--retry").out.startswith("0 will be tried again")
+        assert command("rejects", "--retry").out.startswith("0 rejects will be tried again")
 
     @pytest.mark.usefixtures("rejects")
     def test_what_and_why(self, command: Command) -> None:
@@ -350,11 +372,11 @@ class TestRejects:
         """--retry makes them due at once: all, one source's, or one."""
         due = "select source from relevo.ingest_rejects where retry_at <= now() and resolved_at is null"
         reject_id = command("rejects", "--json", "--source", "two").lines[0]["id"]
-        assert command("rejects", "--retry", "--id", reject_id).out.startswith("1 will be tried again")
+        assert command("rejects", "--retry", "--id", reject_id).out.startswith("1 reject will be tried again")
         assert rejects.execute(due).fetchall() == [("two",)]
-        assert command("rejects", "--retry", "--source", "one").out.startswith("1 will be tried again")
+        assert command("rejects", "--retry", "--source", "one").out.startswith("1 reject will be tried again")
         assert len(rejects.execute(due).fetchall()) == 2
-        assert command("rejects", "--retry", "--id", 4711).out.startswith("0 will be tried again")
+        assert command("rejects", "--retry", "--id", 4711).out.startswith("0 rejects will be tried again")
 
 
 class TestEventType:
@@ -371,7 +393,7 @@ class TestEventType:
         assert command("event-type", "call", "--bulk", "--at-least-once").code == 0
         row = conn.execute("select ttl_s, lane, at_most_once, max_attempts from relevo.event_types").fetchone()
         assert row == (60, "bulk", False, 2)
-        assert "ttl_s=60" in command("event-type", "call").out
+        assert "ttl 60 s" in command("event-type", "call").out
         assert command("event-type", "call", "--ttl-s", 0).code == 2
         assert command("event-type", "call", "--retry-base-ms", 9, "--retry-max-ms", 1).code == 2
         assert command("event-type", "call", "--reset").code == 0

@@ -20,6 +20,7 @@ from deliveries import TODAY, add_event
 from plans import rows_read_by_table
 from relevo import cli, insights, logs, queries
 from relevo.cli import watching
+from relevo.cli.common import span
 from relevo.cli.examples import EXAMPLES
 
 PHONE = UUID("7".rjust(32, "0"))
@@ -137,6 +138,26 @@ def test_sources_in_words(ask, conn) -> None:
     ):
         assert words in said
     assert told(ask("sources", "--json"))[0].items() >= {"source": "folder", "rejects": 1, "given_up": 0}.items()
+
+
+def test_status_counts_dead_letters(ask, conn, events) -> None:
+    """What failed for good is counted with the commands that look at it; where nothing did, nothing is said."""
+    assert "Dead letters" not in ask("status").stdout
+    conn.execute(
+        "insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at) select event_day, id, "
+        "notification_event_id, project, last_error_code, now() from relevo.notification_deliveries where status = 'failed'"
+    )
+    said = ask("status").stdout
+    assert "Dead letters: 6 deliveries failed for good; `relevo redrive --dry-run` tells why" in said
+    assert json.loads(ask("status", "--json").stdout)["dead_letters"] == 6
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.256, "0.26 s"), (95, "95 s"), (531, "9 min"), (7_300, "2 h"), (260_000, "3 days")]
+)
+def test_times_can_be_read_at_a_glance(seconds, words) -> None:
+    """Nobody has to divide by sixty."""
+    assert span(seconds) == words
 
 
 def test_status_looks_again_and_again(ask) -> None:

@@ -15,7 +15,6 @@ from relevo.cli.common import (
     AsJson,
     Limit,
     coloured,
-    counted,
     err,
     load_settings,
     make_table,
@@ -23,6 +22,7 @@ from relevo.cli.common import (
     out,
     print_json,
     shortened,
+    told_of,
 )
 from relevo.errors import UsageError
 
@@ -113,9 +113,9 @@ def audit(
             f"{row['at'].astimezone(UTC):%Y-%m-%d %H:%M:%S}",
             escape(f"{row['actor']} ({row['face']})"),
             escape(row["action"]),
-            escape(shortened(counted(row["target"]))),
+            escape(shortened(told_of(row["target"]))),
             coloured(row["outcome"]),
-            escape(shortened(row["error_message"] or counted(row["result"]))),
+            escape(shortened(row["error_message"] or told_of(row["result"]))),
         )
     out.print(table if rows else "Nobody has done anything yet.")
 

@@ -35,6 +35,7 @@ from relevo.cli.common import (
     open_database,
     out,
     print_json,
+    several,
 )
 from relevo.config import Settings
 from relevo.errors import ArchiveError, MigrationError, UsageError
@@ -172,7 +173,7 @@ def verify(entity: Entity, month: Month) -> None:
     record = restore.read_manifest(store, restore.entity_named(entity), restore.month_named(month))
     with _progress(record) as progress:
         restore.verify(store, record, progress)
-    out.print(f"{record.relation} is whole: {record.rows:,} rows in {len(record.parts)} files.")
+    out.print(f"{record.relation} is whole: {several(record.rows, 'row')} in {several(len(record.parts), 'file')}.")
 
 
 @archive.command(name="restore")
@@ -188,7 +189,7 @@ def restore_month(
     record = restore.read_manifest(store, restore.entity_named(entity), restore.month_named(month))
     with open_database(settings) as database, _progress(record) as progress:
         done = restore.restore(database, store, record, schema=into, replace=replace, progress=progress)
-    out.print(f"Restored {done.rows:,} rows into {done.schema}.{done.relation}.")
+    out.print(f"Restored {several(done.rows, 'row')} into {done.schema}.{done.relation}.")
 
 
 @archive.command()
@@ -230,7 +231,7 @@ def query(
             table.add_row(*(escape("" if value is None else str(value)) for value in row.values()))
         out.print(table)
     if found.num_rows > limit:
-        out.print(f"{found.num_rows - limit:,} more rows; say --limit to see more.")
+        out.print(f"{several(found.num_rows - limit, 'more row')}; say --limit to see more.")
 
 
 @cli.command()
@@ -246,7 +247,7 @@ def forget(
         migrate.prepare(database)
         if owner is not None:
             count = actions.forget_owner(database, owner)
-            out.print(f"Owner {escape(owner)} is forgotten, with {count} installations.")
+            out.print(f"Owner {escape(owner)} is forgotten, with {several(count, 'installation')}.")
             return
         assert installation is not None  # one of the two is given
         known = actions.forget(database, installation)

@@ -9,7 +9,7 @@ import re
 import socket
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -23,6 +23,7 @@ from relevo import config, insights, logs, opening
 from relevo.config import Settings
 from relevo.db import Database
 from relevo.errors import RelevoError, UsageError
+from relevo.health import in_words
 
 if TYPE_CHECKING:  # what runs cycles, or reaches a store, is loaded by those commands alone
     from relevo.app import App
@@ -34,6 +35,7 @@ OK, FAILED, USAGE, SKIPPED = 0, 1, 2, 3
 out = Console(highlight=False, width=None if sys.stdout.isatty() else 200)  # a pipe is as wide as it needs to be
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 _NARROW = 80
+_MINUTES, _ANY_MINUTES = 120, 600
 MOST_IDS = 2**63 - 1
 
 Limit = Annotated[int, typer.Option(min=1, max=insights.MAX_LIMIT, help="How many to show.")]
@@ -136,6 +138,44 @@ def coloured(word: str) -> str:
 def counted(counts: Any) -> str:
     """Write the counts that are not zero in one line."""
     return " ".join(f"{name}={count}" for name, count in sorted(counts.items()) if count)
+
+
+def told_of(values: Mapping[str, Any]) -> str:
+    """Write values with their names, in words: `event id 7, reason late, ttl 60 s`; an answer stands for itself."""
+    shown = ((name, value) for name, value in sorted(values.items()) if value not in (None, "", [], {}))
+    return ", ".join(_told(name, _in_a_word(value)) for name, value in shown)
+
+
+def _told(name: str, value: str) -> str:
+    if name == "answer":
+        return value
+    words, _, unit = name.rpartition("_")
+    if unit in ("s", "ms"):
+        return f"{words.replace('_', ' ')} {value} {unit}"
+    return f"{name.replace('_', ' ')} {value}"
+
+
+def _in_a_word(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return " ".join(map(_in_a_word, value))
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def by_status(deliveries: Mapping[str, int]) -> str:
+    """Write how many deliveries there are of each status: `1 failed, 2 ok`."""
+    return ", ".join(f"{count:,} {status}" for status, count in sorted(deliveries.items()) if count)
+
+
+def several(count: int, one: str, many: str = "") -> str:
+    """Write a count with its noun: 1 file, 3 files."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def span(seconds: float) -> str:
+    """Write how long something was: 4.20 s, 95 s, 9 min."""
+    return f"{seconds / 60:.0f} min" if _MINUTES <= seconds < _ANY_MINUTES else in_words(seconds)
 
 
 def shortened(text: str, limit: int = 80) -> str:

@@ -18,13 +18,15 @@ from relevo.cli.common import (
     MOST_IDS,
     AsJson,
     Limit,
+    by_status,
     coloured,
-    counted,
     load_settings,
     make_table,
     open_database,
     out,
     print_json,
+    print_wrapped,
+    several,
     shortened,
 )
 from relevo.errors import UsageError
@@ -121,7 +123,7 @@ def preview(  # noqa: PLR0917 typer options
     if as_json:
         print_json([found.raw])
         return
-    out.print(f"It would reach {'' if found.exact else 'about '}{found.count} installations.")
+    out.print(f"It would reach {'' if found.exact else 'about '}{several(found.count, 'installation')}.")
     for each in found.raw["sample"]:
         out.print(f"  {each['installation_id']}  {_shown(each['project'])}  {_shown(each['owner'] or '')}".rstrip())
     for each in found.unknown_installations:
@@ -221,7 +223,9 @@ def event(event_id: Annotated[int, typer.Argument(help="The event.")], as_json: 
     for row in shown.moments:
         moments.add_row(f"{row['at'].astimezone(UTC):%Y-%m-%d %H:%M:%S}", row["what"], _shown(row["detail"] or ""))
     out.print(moments)
-    out.print(f"Deliveries: {counted(shown.event['deliveries']) or 'none'}")
+    out.print(f"Deliveries: {by_status(shown.event['deliveries']) or 'none'}")
+    if any(shown.event["deliveries"].values()):
+        print_wrapped("Phones:", f"`relevo deliveries --event {shown.event['id']}` lists each, with what became of it.")
     for wait in shown.waits:
         out.print(f"  waiting: {_shown(wait)}")
     for row in shown.errors:
@@ -279,7 +283,7 @@ def rejects(
             raise UsageError(f"There is no source {source}.", hint=f"Known: {', '.join(known) or 'none yet'}.")
         if retry:
             count = actions.retry_rejects(database, source=source, reject_id=reject_id)
-            out.print(f"{count} will be tried again with the next pass of their source.")
+            out.print(f"{several(count, 'reject')} will be tried again with the next pass of their source.")
             return
         rows = insights.rejects(database, source=source, limit=limit)
     if as_json:

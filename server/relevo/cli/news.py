@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from relevo import actions, insights, migrate, news
-from relevo.cli.common import AsJson, counted, load_settings, make_table, open_database, out, print_json, shortened
+from relevo.cli.common import AsJson, by_status, load_settings, make_table, open_database, out, print_json, shortened
 from relevo.errors import UsageError
 from relevo.health import in_numbers
 
@@ -104,7 +104,7 @@ def read(
 def _said(each: news.Outcome) -> str:
     deliveries = each.data.get("deliveries")
     words = [str(each.data[key]) for key in ("event_type", "state", "error_code", "reason") if each.data.get(key)]
-    return shortened(" ".join([*words, counted(deliveries) if deliveries else ""]).strip())
+    return shortened(" ".join([*words, by_status(deliveries) if deliveries else ""]).strip())
 
 
 @_group.command()

@@ -28,6 +28,7 @@ from relevo.cli.common import (
     out,
     print_json,
     split_names,
+    told_of,
 )
 from relevo.config import Settings
 from relevo.errors import UsageError
@@ -204,6 +205,5 @@ def event_type(  # noqa: PLR0917 typer options
     table = make_table("event type", "what differs", wide=("what differs",))
     for row in rows:
         differs = {name: value for name, value in row.items() if name not in ("event_type", "updated_at")}
-        shown = " ".join(f"{name}={value}" for name, value in differs.items() if value is not None)
-        table.add_row(escape(row["event_type"]), escape(shown) or "nothing")
+        table.add_row(escape(row["event_type"]), escape(told_of(differs)) or "nothing")
     out.print(table if rows else "No event type differs from the settings.")

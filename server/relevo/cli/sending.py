@@ -18,6 +18,7 @@ from relevo.cli.common import (
     out,
     print_json,
     progress,
+    several,
     shortened,
 )
 from relevo.errors import UsageError
@@ -100,11 +101,10 @@ def _report_events(event_type: str, count: int, *, drop: bool) -> None:
     if not count:
         out.print(f"Nothing of {escape(event_type)} was held; it is judged anew.")
     elif drop:
-        out.print(f"{count} events of {escape(event_type)} are ended.")
+        out.print(f"{several(count, 'event')} of {escape(event_type)} {'is' if count == 1 else 'are'} ended.")
     else:
-        out.print(
-            f"{count} events of {escape(event_type)} will be sent; if more come as fast, those will be held again."
-        )
+        again = "if more come as fast, those will be held again"
+        out.print(f"{several(count, 'event')} of {escape(event_type)} will be sent; {again}.")
 
 
 def _report_project(project: str, *, held: bool) -> None:

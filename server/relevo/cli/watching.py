@@ -32,6 +32,7 @@ from relevo.cli.common import (
     print_json,
     print_wrapped,
     shortened,
+    span,
 )
 from relevo.config import Settings
 from relevo.db import Database
@@ -182,6 +183,7 @@ def _as_json(seen: insights.Status) -> dict[str, Any]:
         "sources": seen.sources,
         "projects": seen.projects,
         "due": seen.due,
+        "dead_letters": seen.dead_letters,
         "held": seen.held,
         "cycles": seen.cycles,
         "workers": seen.workers,
@@ -202,7 +204,7 @@ def _print_status(seen: insights.Status) -> None:
             f"{row['cycle']}:{row['source']}" if row["source"] else row["cycle"],
             str(row["rounds"]),
             str(row["idle_rounds"]),
-            f"{in_words(row['quiet_s'])} ago" if row["quiet_s"] is not None else "never",
+            f"{span(row['quiet_s'])} ago" if row["quiet_s"] is not None else "never",
             coloured(row["last_outcome"]) if row["last_outcome"] else "none",
             now,
         )
@@ -217,7 +219,7 @@ def _print_status(seen: insights.Status) -> None:
             row["role"],
             ", ".join(row["cycles"]),
             row["wakeups"],
-            f"{in_words(row['silent_s'])} ago",
+            f"{span(row['silent_s'])} ago",
         )
     out.print(cycles if seen.cycles else "No cycle has run yet: start `relevo run`.")
     out.print(workers if len(ended) < len(seen.workers) else "No worker is running: start `relevo run`.")
@@ -229,15 +231,24 @@ def _print_status(seen: insights.Status) -> None:
             sources.add_row(
                 row["source"],
                 coloured(row["last_outcome"]) if row["last_outcome"] else "none",
-                f"{in_words(row['since_ok_s'])} ago" if row["since_ok_s"] is not None else "never",
+                f"{span(row['since_ok_s'])} ago" if row["since_ok_s"] is not None else "never",
                 escape(row["last_detail"] or ""),
             )
         out.print(sources)
     if seen.projects:
         out.print(_projects(seen.projects))
+    _print_waiting(seen)
+
+
+def _print_waiting(seen: insights.Status) -> None:
+    """Print what is due, what failed for good, and what is claimed."""
     for row in seen.due:
         what = in_numbers(row["due"], f"{row['lane']} delivery", f"{row['lane']} deliveries")
-        print_wrapped("Due:", f"{what} of project {row['project']}, the oldest for {in_words(row['oldest_s'])}.")
+        print_wrapped("Due:", f"{what} of project {row['project']}, the oldest for {span(row['oldest_s'])}.")
+    if seen.dead_letters:
+        dead = in_numbers(seen.dead_letters, "delivery", "deliveries")
+        look = "`relevo redrive --dry-run` tells why, `relevo deliveries --state failed` which"
+        print_wrapped("Dead letters:", f"{dead} failed for good; {look}.", "yellow")
     claims, deliveries = seen.claims, in_numbers(seen.claims["deliveries"], "delivery", "deliveries")
     out.print(f"Claims: {claims['claims']:,} holding {deliveries}, {claims['expired']:,} expired.")
 
@@ -309,7 +320,7 @@ def sources(as_json: AsJson = False) -> None:
         return
     for row in rows:
         answer = coloured(row["last_outcome"]) if row["last_outcome"] else "never asked"
-        age = f"{in_words(row['since_ok_s'])} ago" if row["since_ok_s"] is not None else "never"
+        age = f"{span(row['since_ok_s'])} ago" if row["since_ok_s"] is not None else "never"
         out.print(f"[bold]{escape(row['source'])}[/]  {answer}, last read {age}")
         for head, text in _about(row):
             print_wrapped(f"  {head}:", text)
