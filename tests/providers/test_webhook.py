@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from fakes.server import Answer, Asked, FakeServer
+from processes import eventually
 from relevo.providers.webhook import Webhook, WebhookAddress, read_addresses
 
 KEY = b"k" * 32
@@ -127,10 +128,77 @@ def test_the_address_that_was_checked_is_the_one_that_is_connected_to(
         looked.append(host)
         return [(2, 1, 6, "", ("10.0.0.7", port))]
 
-    monkeypatch.setattr("relevo.providers.webhook.socket.getaddrinfo", lookup)
+    monkeypatch.setattr("relevo.providers.lookups.socket.getaddrinfo", lookup)
     hook = Webhook({"billing": WebhookAddress("https://example.com/x", KEY)}, timeout_ms=500, connect_timeout_ms=500)
     [ticket] = hook.send([MESSAGE]).tickets
     assert (ticket.code, looked) == ("RefusedAddress", ["example.com"])
+
+
+class Resolver:
+    """Hangs until it may answer; counts how often it was asked, by host."""
+
+    def __init__(self) -> None:
+        self.answers = threading.Event()
+        self.asked: list[str] = []
+
+    def lookup(self, host: str, port: int, *_: Any, **_more: Any) -> list[Any]:
+        """Answer loopback, in the end."""
+        self.asked.append(host)
+        self.answers.wait()
+        return [(2, 1, 6, "", ("127.0.0.1", port))]
+
+    @staticmethod
+    def hanging() -> int:
+        """Count the threads that wait for an answer."""
+        return sum(thread.name == "relevo-lookup" for thread in threading.enumerate())
+
+
+@pytest.fixture
+def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolver]:
+    """A resolver in the place of the system's, which hangs until the test lets it go."""
+    made = Resolver()
+    monkeypatch.setattr("relevo.providers.lookups.socket.getaddrinfo", made.lookup)
+    yield made
+    made.answers.set()
+    eventually(lambda: made.hanging() == 0, "the look-ups end")
+
+
+def test_a_resolver_that_hangs_ends_with_the_time(receiver: Receiver, resolver: Resolver) -> None:
+    """A look-up that hangs costs a request its time to connect and no more; all to that host hold one thread."""
+    hook = webhook(receiver, timeout_ms=60_000, connect_timeout_ms=20)
+    replies = [hook.send([MESSAGE]) for _ in range(5)]
+    assert {(reply.kind, reply.code) for reply in replies} == {("not_sent", "ConnectTimeout")}
+    assert (len(resolver.asked), resolver.hanging()) == (1, 1)
+    assert receiver.asked == []
+    resolver.answers.set()
+    eventually(lambda: hook.send([MESSAGE]).kind == "answered", "once it answers, all goes on")
+
+
+def test_the_time_of_the_request_bounds_a_look_up(receiver: Receiver, resolver: Resolver) -> None:
+    """However long connecting may take, what is left of the request's time is the end."""
+    reply = webhook(receiver, timeout_ms=20, connect_timeout_ms=60_000).send([MESSAGE])
+    assert (reply.kind, reply.code) == ("not_sent", "ConnectTimeout")
+
+
+def test_look_ups_that_hang_are_bounded(resolver: Resolver) -> None:
+    """A resolver that hangs for many hosts holds so many threads and no more; the rest are told at once."""
+    addresses = {f"h{n}": WebhookAddress(f"https://h{n}.example/", KEY) for n in range(40)}
+    hook = Webhook(addresses, timeout_ms=60_000, connect_timeout_ms=5)
+    replies = [hook.send([{"to": name}]) for name in addresses]
+    assert {(reply.kind, reply.code) for reply in replies} == {("not_sent", "ConnectTimeout")}
+    assert resolver.hanging() == 32
+
+
+def test_a_host_that_is_not_there(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the resolver refuses is tried again later, and nothing of it stays."""
+
+    def lookup(*_asked: Any, **_more: Any) -> list[Any]:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr("relevo.providers.lookups.socket.getaddrinfo", lookup)
+    hook = webhook(receiver)
+    assert [(hook.send([MESSAGE]).kind, hook.send([MESSAGE]).code)] == [("not_sent", "NoConnection")]
+    assert hook._lookups._under_way == {}
 
 
 def test_secrets_do_not_show(receiver: Receiver) -> None:

@@ -26,6 +26,7 @@ from relevo import __version__
 from relevo.addresses import is_loopback, is_private
 from relevo.logs import normalise_error
 from relevo.model import Message, ReceiptReply, Reply, Ticket
+from relevo.providers.lookups import Lookups
 from relevo.providers.timed import TimedReader, left
 from relevo.retry_after import retry_after_ms
 
@@ -65,6 +66,7 @@ class Webhook:
         self._allow_loopback = allow_loopback
         self._clock = clock
         self._tls = ssl.create_default_context()
+        self._lookups = Lookups()
 
     def refuse_token(self, token: object) -> Ticket | None:
         """Return the final ticket of a message to a name that no operator wrote down."""
@@ -138,7 +140,7 @@ class Webhook:
         parts = urlsplit(url)
         host = parts.hostname or ""
         port = parts.port or (443 if parts.scheme == "https" else 80)
-        found = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+        found = self._lookups.addresses(host, port, min(self._connect_s, left(end_by)))
         pinned = next((each for each in found if self._may_lead(each, parts.scheme)), None)
         if pinned is None or any(not self._may_lead(each, parts.scheme) for each in found):
             raise _Refused("it leads to an address that is not of the public internet")
