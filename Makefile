@@ -3,6 +3,8 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .SUFFIXES:
+# What was compiled is kept, also where the environment forbids it for everything, as container images often do.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The interpreter .venv is made with; empty: the first of python3.14 … python3.11, python3 that fits.
 PYTHON ?=
