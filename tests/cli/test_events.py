@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -16,32 +14,14 @@ import pytest
 from psycopg import sql
 
 import relevo
+from commanding import Command, Said, make_command
 from deliveries import mark_sent
 from phones import add_phones, fan_out
 from processes import RELEVO
-from relevo import cli
-from relevo.cli import common
 from relevo.door import Event, Installation, Matching, Owners, Preference
 from relevo.model import Answer
 
 MARKUP = "[bold red]x[/] [/] [link=https://a.b]y[/link] \\[z]"
-
-
-@dataclass(frozen=True)
-class Said:
-    """What a command said and how it left."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[dict[str, Any]]:
-        """Its JSON lines."""
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-Command = Callable[..., Said]
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -50,26 +30,6 @@ def nested(levels: int) -> dict[str, Any]:
     for _ in range(levels):
         found = {"a": found}
     return found
-
-
-def make_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str) -> Command:
-    """Return a function that runs `relevo` in this process as its entry point does, in a wide window."""
-    monkeypatch.setenv("DATABASE_URL", url)
-    monkeypatch.setattr(common.out, "width", 200)
-    monkeypatch.setattr(common.err, "width", 200)
-
-    def run(*words: object) -> Said:
-        monkeypatch.setattr(sys, "argv", ["relevo", *map(str, words)])
-        capsys.readouterr()
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as left:
-            code = left.code if isinstance(left.code, int) else 1
-        said = capsys.readouterr()
-        return Said(code, said.out, said.err)
-
-    return run
 
 
 @pytest.fixture
@@ -438,7 +398,7 @@ def test_as_a_process(dsn: str) -> None:
     """The installed command prints to a pipe what it prints here, and leaves with its exit code."""
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        environ = {"DATABASE_URL": dsn, "PATH": "/usr/bin", "PYTHONPATH": str(common.__file__).split("/relevo/cli/")[0]}
+        environ = {"DATABASE_URL": dsn, "PATH": "/usr/bin", "PYTHONPATH": str(Path(relevo.__file__).parents[1])}
         return subprocess.run([RELEVO, *words], env=environ, capture_output=True, text=True, timeout=300, check=False)
 
     made = run("enqueue", "notice", "1", "--everyone", "--title", MARKUP)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ import pytest
 import structlog
 from psycopg.conninfo import make_conninfo
 
-from relevo import app, cli, embedded
-from relevo.cli import common
+from commanding import Command, make_command
+from relevo import app, embedded
 from relevo.config import Settings
 from relevo.sandbox import Sandbox
 from relevo.sandbox import Settings as SandboxSettings
@@ -72,38 +72,14 @@ def sandbox(push_service: Sandbox) -> Sandbox:
     return push_service
 
 
-@dataclass(frozen=True)
-class Said:
-    """What a command said and how it left."""
-
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
 def command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], dsn: str, push_service: Sandbox
-) -> Callable[..., Said]:
+) -> Command:
     """`relevo` on the test's database, in this process and a wide window: `command("redrive", "--dry-run")`."""
-    monkeypatch.setenv("DATABASE_URL", dsn)
     monkeypatch.setenv("EXPO_BASE_URL", push_service.url)
     monkeypatch.setenv("RELEVO_INSTANCE", "tests")
-    monkeypatch.setattr(common.out, "width", 200)
-    monkeypatch.setattr(common.err, "width", 200)
-
-    def run(*words: object) -> Said:
-        monkeypatch.setattr(sys, "argv", ["relevo", *map(str, words)])
-        capsys.readouterr()
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as left:
-            code = left.code if isinstance(left.code, int) else 1
-        said = capsys.readouterr()
-        return Said(code, said.out, said.err)
-
-    return run
+    return make_command(monkeypatch, capsys, dsn)
 
 
 @pytest.fixture

@@ -1,0 +1,51 @@
+"""The command `relevo`, run in the test's own process as its entry point runs it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from relevo import cli
+from relevo.cli import common
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command said and how it left."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Its JSON lines."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Command = Callable[..., Said]
+
+
+def make_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str) -> Command:
+    """Return a function that runs `relevo` in this process as its entry point does, in a wide window."""
+    monkeypatch.setenv("DATABASE_URL", url)
+    monkeypatch.setattr(common.out, "width", 200)
+    monkeypatch.setattr(common.err, "width", 200)
+
+    def run(*words: object) -> Said:
+        monkeypatch.setattr(sys, "argv", ["relevo", *map(str, words)])
+        capsys.readouterr()
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as left:
+            code = left.code if isinstance(left.code, int) else 1
+        said = capsys.readouterr()
+        return Said(code, said.out, said.err)
+
+    return run
