@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -21,8 +22,14 @@ _MOST_IDS = 2**63
 _LOOKED_AT = 5_000
 _DELIVERIES_LOOKED_AT = 10_000
 _SAMPLE = 2_000
-_FEW = 10
-"""An event of so few deliveries is told request by request."""
+_REQUESTS = 20
+"""So many requests of an event are told of at once."""
+_KNOWN = 10_000
+"""The deliveries of an event with no more are all known while its requests are looked at."""
+_REQUESTS_LOOKED_AT = {False: 1_000, True: 150}
+_BEFORE_FIRST = timedelta(minutes=2)
+_REQUEST_PLACE = re.compile(r"(\d{1,17})-([0-9a-f-]{36})")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOST_PHONES = 20
 """As many phones of an owner are shown."""
 _MOST_PREFERENCES = 200
@@ -73,6 +80,18 @@ def event_types(database: Database) -> list[str]:
 
 
 @dataclass(frozen=True)
+class Requests:
+    """Some of the requests in which an event was sent, and behind what the next page begins, if there is one."""
+
+    rows: list[Row]
+    more: int = 0
+    """How many more were found."""
+    next: str = ""
+    is_all: bool = True
+    """Whether the look came to the end of what there is."""
+
+
+@dataclass(frozen=True)
 class Saga:
     """All that happened to one event."""
 
@@ -83,14 +102,16 @@ class Saga:
     errors: list[Row]
     waits: list[Row]
     incidents: list[Row]
-    requests: list[Row] = field(default_factory=list)
-    """Of an event with few deliveries alone."""
+    requests: Requests
     paused: dict[str, str] = field(default_factory=dict)
     """Why cycles that it waits for are paused."""
 
 
-def saga(database: Database, event_id: int) -> Saga | None:
-    """Return all that happened to one event, or None if there is none, or it was archived."""
+def saga(database: Database, event_id: int, *, requests_after: str = "") -> Saga | None:
+    """Return all that happened to one event, or None if there is none, or it was archived.
+
+    `requests_after` is the `next` of the page before of its requests.
+    """
     if not 0 < event_id < _MOST_IDS:
         return None
     event = next(iter(_rows(database, "read_saga", event_id=event_id, most=MOST_COUNTED)), None)
@@ -98,18 +119,59 @@ def saga(database: Database, event_id: int) -> Saga | None:
         status = door.get(connection, event_id)
     if event is None or status is None:
         return None
-    few = 0 < event["deliveries_created"] <= _FEW
     place = {"event_id": event_id, "event_day": event["event_day"]}
+    sample = _rows(database, "sum_event_sample", **place, most=_SAMPLE)[0]
     return Saga(
         event,
         dict(status.deliveries),
-        _rows(database, "sum_event_sample", **place, most=_SAMPLE)[0],
+        sample,
         _rows(database, "list_errors_of_event", **place, most=_SAMPLE),
         _rows(database, "list_event_waits", event_id=event_id),
         _rows(database, "list_event_incidents", event_id=event_id),
-        _rows(database, "list_event_requests", **place, most=_FEW) if few else [],
+        _requests_of_event(database, event, _last_request(event, sample, status.deliveries), requests_after),
         _paused(database),
     )
+
+
+def _last_request(event: Row, sample: Row, counts: Mapping[str, int]) -> datetime:
+    """Return until when an event may have been in requests."""
+    is_whole = sample["looked_at"] >= event["deliveries_created"] and sample["last_attempt_at"] is not None
+    is_open = any(counts.get(each, 0) > 0 for each in ("pending", "retryable"))
+    until: datetime = sample["last_attempt_at"] if is_whole and not is_open else event["now"]
+    return until
+
+
+def _requests_of_event(database: Database, event: Row, until: datetime, after: str) -> Requests:
+    """Look at the requests since an event began to go out; if they were all others', at those around its first push."""
+    if not event["deliveries_created"]:
+        return Requests([])
+    if place := _REQUEST_PLACE.fullmatch(after):
+        since, former = _EPOCH + timedelta(microseconds=int(place[1])), _as_uuid(place[2])
+        return _look_for_requests(database, event, since, former or UUID(int=0), until)
+    found = _look_for_requests(database, event, event["fanout_started_at"], UUID(int=0), until)
+    if found.rows or found.is_all or event["first_sent_at"] is None:
+        return found
+    since = max(event["fanout_started_at"], event["first_sent_at"] - _BEFORE_FIRST)
+    return _look_for_requests(database, event, since, UUID(int=0), until)
+
+
+def _look_for_requests(database: Database, event: Row, since: datetime, after: UUID, until: datetime) -> Requests:
+    by_key = event["deliveries_created"] > _KNOWN
+    look_at = _REQUESTS_LOOKED_AT[by_key]
+    asked = {"event_id": event["id"], "event_day": event["event_day"], "since": since, "after": after, "until": until}
+    bounds = {"by_key": by_key, "most": _KNOWN, "look_at": look_at, "limit": _REQUESTS}
+    found = _rows(database, "list_event_requests", **asked, **bounds)
+    rows = [row for row in found if row["id"] is not None]
+    ends, is_all = found[0], found[0]["looked_at"] < look_at
+    if ends["found"] > len(rows):
+        return Requests(
+            rows, ends["found"] - len(rows), _request_place(rows[-1]["journalled_at"], rows[-1]["id"]), is_all
+        )
+    return Requests(rows, 0, "" if is_all else _request_place(ends["last_at"], ends["last_id"]), is_all)
+
+
+def _request_place(at: datetime, request_id: UUID) -> str:
+    return f"{(at - _EPOCH) // timedelta(microseconds=1)}-{request_id}"
 
 
 def _paused(database: Database) -> dict[str, str]:

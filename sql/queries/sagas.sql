@@ -101,25 +101,51 @@ select x.status, x.last_error_code, count(*)::int as deliveries, min(x.last_erro
  limit 10;
 
 -- name: list_event_requests
--- Lists the requests in which the few deliveries of a small event were sent, oldest first, with how many of them each held.
-with few as materialized (
-  select array_agg(d.id) as ids, min(d.created_at) as since, max(d.last_attempt_at) as until
-    from (select d.id, d.created_at, d.last_attempt_at
-            from relevo.notification_deliveries d
-           where d.event_day = %(event_day)s and d.notification_event_id = %(event_id)s
-           order by d.installation_id
-           limit %(most)s) d
+-- Lists the requests in which an event's deliveries were sent, oldest first, out of so many that are looked at from a place on, with how many
+-- of its deliveries each held, and how many of those were taken then; and where the look ended. The deliveries of an event with many
+-- (by_key) are looked up one by one, those of others all at once.
+with known as materialized (
+  select d.id, d.provider_ticket_id is not null as has_ticket, d.last_attempt_at
+    from relevo.notification_deliveries d
+   where not %(by_key)s and d.event_day = %(event_day)s and d.notification_event_id = %(event_id)s
+   order by d.installation_id
+   limit %(most)s
+), looked as materialized (
+  select r.id, r.journalled_at, r.answered_at, r.outcome, r.worker_id, r.days, r.ids
+    from relevo.push_requests r
+   where r.request_day between (%(since)s::timestamptz at time zone 'UTC')::date and (%(since)s::timestamptz at time zone 'UTC')::date + 1
+     and (r.journalled_at, r.id) > (%(since)s::timestamptz, %(after)s::uuid) and r.journalled_at <= %(until)s
+   order by r.journalled_at, r.id
+   limit %(look_at)s
+), pushes as materialized (
+  select l.id as request_id, l.journalled_at, l.answered_at, u.id
+    from looked l cross join unnest(l.days, l.ids) as u(event_day, id)
+   where u.event_day = %(event_day)s
+), own as (
+  select p.*, k.has_ticket, k.last_attempt_at from pushes p join known k on k.id = p.id
+  union all
+  select p.*, d.has_ticket, d.last_attempt_at
+    from pushes p
+    cross join lateral (select d.notification_event_id, d.provider_ticket_id is not null as has_ticket, d.last_attempt_at
+                          from relevo.notification_deliveries d
+                         where %(by_key)s and d.event_day = %(event_day)s and d.id = p.id offset 0) d
+   where d.notification_event_id = %(event_id)s
+), last as ( -- what a delivery came to is what became of it in its last request
+  select o.*, row_number() over (partition by o.id order by o.journalled_at desc, o.request_id) = 1
+              and o.last_attempt_at <= coalesce(o.answered_at, o.journalled_at) + interval '5 minutes' as is_last
+    from own o
+), held as materialized (
+  select x.request_id, count(*)::int as of_event, count(*) filter (where x.is_last and x.has_ticket)::int as taken
+    from last x group by x.request_id
 )
-select r.id, r.journalled_at, r.answered_at, r.outcome, r.worker_id, cardinality(r.ids) as pushes,
-       (select count(*)::int from unnest(r.ids) as u(id) where u.id = any (f.ids)) as of_event
-  from few f
-  cross join lateral (select r.* from relevo.push_requests r
-                       where r.request_day between (f.since at time zone 'UTC')::date and (f.since at time zone 'UTC')::date + 1
-                         and r.journalled_at between f.since and f.until
-                         and r.ids && f.ids
-                       order by r.journalled_at
-                       limit 50) r
- order by r.journalled_at;
+select l.id, l.journalled_at, l.answered_at, l.outcome, l.worker_id, cardinality(l.ids) as pushes, h.of_event, h.taken, ends.looked_at, ends.found,
+       ends.last_at, ends.last_id
+  from (select count(*)::int as looked_at, (select count(*)::int from held) as found, max(l.journalled_at) as last_at,
+               (select l.id from looked l order by l.journalled_at desc, l.id desc limit 1) as last_id
+          from looked l) ends
+  left join (held h join looked l on l.id = h.request_id) on true
+ order by l.journalled_at, l.id
+ limit %(limit)s;
 
 -- name: find_delivery
 -- Finds one delivery by its number alone: day by day of those that are there, each by its key.

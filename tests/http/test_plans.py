@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -62,6 +63,14 @@ PREVIEWED = json.dumps({"type": "t", "key": "k", "title": "Hello", "audience": "
 SAGAS = queries.load("sagas")
 EVENTS = {"event_type": None, "state": None, "project": None, "before": 9_000, "limit": PAGE}
 PUSHES = {"event_id": 7, "event_day": TODAY, "after": None, "limit": PAGE}
+REQUESTS: dict[str, Any] = {
+    "event_day": TODAY,
+    "since": datetime.now(UTC) - timedelta(hours=1),
+    "until": datetime.now(UTC) + timedelta(hours=1),
+    "after": UUID(int=0),
+    "most": 5_000,
+    "limit": 20,
+}
 LEFT_OUT: dict[str, Any] = {"installations": [], "owners": [], "everyone": False, "category": None, "most": 5_000}
 A_DAY = MANY // 20
 """How many requests there are of a day."""
@@ -72,7 +81,9 @@ STATEMENTS = [
     (SAGAS, "read_saga", {"event_id": 7, "most": 100}, 20),
     (SAGAS, "sum_event_sample", {"event_id": 7, "event_day": TODAY, "most": 5_000}, 5_100),
     (SAGAS, "list_errors_of_event", {"event_id": 8, "event_day": TODAY, "most": 5_000}, 7_200),
-    (SAGAS, "list_event_requests", {"event_id": 9, "event_day": TODAY, "most": 10}, 3 * A_DAY),
+    (SAGAS, "list_event_requests", {**REQUESTS, "event_id": 9, "by_key": False, "look_at": 1_000}, 3 * A_DAY),
+    (SAGAS, "list_event_requests", {**REQUESTS, "event_id": 8, "by_key": False, "look_at": 1_000}, 3 * A_DAY + 5_000),
+    (SAGAS, "list_event_requests", {**REQUESTS, "event_id": 7, "by_key": True, "look_at": 150}, 3 * A_DAY + 150),
     (SAGAS, "find_delivery", {"id": 17_000}, 50),
     (SAGAS, "read_delivery_wait", {"id": 7, "event_id": 7, "project": "p", "open": True, "sent_at": None}, 20),
     (SAGAS, "read_delivery_wait", {"id": 7, "event_id": 7, "project": "p", "open": False, "sent_at": None}, 20),

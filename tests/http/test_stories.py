@@ -18,7 +18,7 @@ from psycopg.types.json import Jsonb
 from browsing import NASTY, Person
 from deliveries import mark_failed, mark_sent
 from phones import add_phones, fan_out
-from relevo import actions, door
+from relevo import actions, door, sagas
 from relevo.app import sandbox_address
 from relevo.config import Settings
 from relevo.http.dashboard import reasons
@@ -105,7 +105,7 @@ def test_the_saga_of_an_event(served: Served, conn: Connection, person: Person) 
         "Enqueued by the app, or by hand.",
         "2 phones get it, because they belong to its owners: 2 deliveries.",
         "went out with 1 of its pushes, from worker w-7.",
-        "After 2.0 s: the push service answered.",
+        "After 2.0 s: the push service answered: not taken.",
         "The message is too long: 4,096 bytes are the most.",
         "1 delivery of project default: sending is paused (a drill).",
     ):
@@ -117,6 +117,62 @@ def test_the_saga_of_an_event(served: Served, conn: Connection, person: Person) 
     failed = told(person, f"/dashboard/events/{number}?status=failed")
     assert str(ids[one]) in failed.split("In words")[-1]
     assert str(ids[two]) not in failed.split("In words")[-1].split()
+
+
+@pytest.mark.parametrize("known", [sagas._KNOWN, 10], ids=["known", "by-key"])
+def test_an_event_is_told_request_by_request(
+    served: Served, conn: Connection, person: Person, monkeypatch: pytest.MonkeyPatch, known: int
+) -> None:
+    """The first twenty requests with what became of them, then how many more and where; pushes of others in them are not counted."""
+    monkeypatch.setattr(sagas, "_KNOWN", known)
+    phones = add_phones(conn, 46)
+    number, other = event(conn, "many", "everyone"), event(conn, "other", phones[:4])
+    fan_out(served.app)
+    mine, theirs = list(deliveries_of(conn, number).values()), list(deliveries_of(conn, other).values())
+    journal(conn, theirs[:2], "answered")
+    journal(conn, [*mine[:2], theirs[2]], "not_sent")
+    journal(conn, [*mine[:4], theirs[3]], "answered")
+    for first in range(4, 46, 2):
+        journal(conn, mine[first : first + 2], "answered")
+    mark_sent(conn, mine[1:])
+    attempted(conn, mine)
+    page = person.get(f"/dashboard/events/{number}").text
+    said = told(person, f"/dashboard/events/{number}").split(" Deliveries ")[0]
+    assert said.count("went out with 2 of its pushes") == 19
+    assert said.count("went out with 4 of its pushes") == 1
+    assert "there was no connection." in said
+    assert "the push service answered: 3 taken, 1 not." in said
+    assert said.count("the push service answered: all 2 taken.") == 18
+    assert "and 3 more requests" in said
+    more = re.search(r'href="([^"#]+requests=[^"#]+)', page)
+    assert more is not None
+    rest = told(person, unescape(more[1])).split(" Deliveries ")[0]
+    assert rest.count("went out with 2 of its pushes") == 3
+    assert "more request" not in rest
+    assert person.get(f"/dashboard/events/{number}?requests=x").status_code == 200
+
+
+def test_requests_are_found_behind_those_of_others(
+    served: Served, conn: Connection, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An event whose turn came late is found around its first push; where a look ends before the end, it can be gone on with."""
+    monkeypatch.setattr(sagas, "_REQUESTS_LOOKED_AT", {False: 3, True: 3})
+    number, other = event(conn, "late", add_phones(conn, 8)), event(conn, "first", add_phones(conn, 1))
+    fan_out(served.app)
+    mine, (theirs,) = list(deliveries_of(conn, number).values()), deliveries_of(conn, other).values()
+    for _ in range(4):
+        journal(conn, [theirs], "answered")
+    later = "update relevo.push_requests set journalled_at = journalled_at - interval '10 minutes', answered_at = null"
+    conn.execute(later)
+    started = "update relevo.notification_events set fanout_started_at = now() - interval '20 minutes', first_sent_at = now() where id = %s"
+    conn.execute(started, [number])
+    for each in mine[:6]:
+        journal(conn, [each], "answered")
+    page = person.get(f"/dashboard/events/{number}").text
+    assert page.count("went out with 1 of its pushes") == 3
+    more = re.search(r'href="([^"#]+requests=[^"#]+)[^"]*"[^>]*>look at later requests', page)
+    assert more is not None
+    assert person.get(unescape(more[1])).text.count("went out with 1 of its pushes") == 3
 
 
 def test_a_tender_scheduled_held_cancelled_and_expired(served: Served, conn: Connection, person: Person) -> None:

@@ -109,10 +109,11 @@ async def saga(
     event_id: Annotated[int, Path(ge=0, le=_MOST_IDS)],
     status: Annotated[str, Query(max_length=20)] = "",
     after: Annotated[str | None, Query(max_length=40)] = None,
+    requests: Annotated[str, Query(max_length=60)] = "",
 ) -> Response:
     """Show what happened to one event."""
     chosen = status if status in DELIVERY_STATUSES else ""
-    seen = await desk_of(request).ask(sagas.saga, event_id)
+    seen = await desk_of(request).ask(sagas.saga, event_id, requests_after=requests)
     if seen is None:
         archived = next(iter(await desk_of(request).ask(sagas.find_events, str(event_id))), None)
         said = t("Event {id} was archived.", id=event_id) if archived else t("There is no event {id}.", id=event_id)
@@ -122,11 +123,16 @@ async def saga(
     title = clipped(seen.event["title"], 160) or t("Event {id}", id=event_id)
     body = [
         _head(seen, title, _switches(request, seen)),
-        part(t("What happened"), timeline([*moments(seen)], label=t("What happened")), _phones(sandbox, event_id)),
+        part(
+            t("What happened"),
+            timeline([*moments(seen)], label=t("What happened")),
+            _phones(sandbox, event_id),
+            id_="happened",
+        ),
         _errors(seen),
         part(t("Deliveries"), _statuses(seen, chosen), _deliveries(seen, listed, chosen), id_="deliveries"),
     ]
-    return show(request, title, body, live=after is None)
+    return show(request, title, body, live=after is None and not requests)
 
 
 def _phones(sandbox: str | None, event_id: int) -> Markup | None:
@@ -261,8 +267,11 @@ def _sending(seen: Saga) -> Iterator[Moment]:
     event, sample = seen.event, seen.sample
     if event["first_sent_at"]:
         yield Moment(event["first_sent_at"], t("The first push was handed to the push service."))
-    for row in seen.requests:
-        yield request_moment(row, t("with {n} of its pushes", n=number(row["of_event"])))
+    for row in seen.requests.rows:
+        yield request_moment(row, t("with {n} of its pushes", n=number(row["of_event"])), _taken(row))
+    if seen.requests.next:
+        last = seen.requests.rows[-1]["journalled_at"] if seen.requests.rows else event["fanout_started_at"]
+        yield Moment(last, _more_requests(seen), kind="faint")
     for row in seen.incidents:
         project, _, detail = (row["detail"] or "").partition(": ")
         what: str = row["what"]
@@ -276,7 +285,33 @@ def _sending(seen: Saga) -> Iterator[Moment]:
         yield Moment(sample["last_completed_at"], t("The last of its deliveries ended."), kind="good")
 
 
-def request_moment(row: dict[str, Any], which: str) -> Moment:
+def _taken(row: dict[str, Any]) -> str:
+    """Say how many of an event's pushes in a request were taken."""
+    if row["outcome"] != "answered":
+        return ""
+    refused = row["of_event"] - row["taken"]
+    if row["of_event"] == 1:
+        return t("not taken") if refused else t("taken")
+    if not refused:
+        return t("all {n} taken", n=number(row["taken"]))
+    return t("{taken} taken, {refused} not", taken=number(row["taken"]), refused=number(refused))
+
+
+def _more_requests(seen: Saga) -> Markup:
+    """Lead to the requests behind those that are shown."""
+    more = seen.requests.more
+    if more and seen.requests.is_all:
+        told = t("and {requests}", requests=count(more, "more request"))
+    elif more:
+        told = t("and {requests}, or more", requests=count(more, "more request"))
+    else:
+        told = t("look at later requests")
+    return el(
+        "a", told, href=address(f"{HOME}/{seen.event['id']}", requests=seen.requests.next) + "#happened", rel="next"
+    )
+
+
+def request_moment(row: dict[str, Any], which: str, taken: str = "") -> Moment:
     """Tell of one request to the push service, and what became of it."""
     names = {"id": short(row["id"]), "which": which, "worker": clipped(row["worker_id"], 60)}
     told = t("Request {id} went out {which}, from worker {worker}.", **names)
@@ -285,7 +320,8 @@ def request_moment(row: dict[str, Any], which: str) -> Moment:
     outcome = row["outcome"] or "answered"
     became = t(reasons.REPLIES.get(outcome, outcome))
     after = duration((row["answered_at"] - row["journalled_at"]).total_seconds())
-    detail = t("After {time}: {became}.", time=after, became=clipped(became))
+    told_so_far = ": ".join(filter(None, (clipped(became), taken)))
+    detail = t("After {time}: {became}.", time=after, became=told_so_far)
     return Moment(row["journalled_at"], told, detail, "" if outcome == "answered" else "warn")
 
 

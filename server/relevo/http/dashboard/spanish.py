@@ -836,4 +836,14 @@ SPANISH: dict[str, str] = {
     "Send this test push to {n} of {phones}?": "¿Enviar esta notificación de prueba a {n} de {phones}?",
     "On its way to {n} of {phones}.": "En camino a {n} de {phones}.",
     "Send a test push…": "Enviar una notificación de prueba…",
+    # An event's requests
+    "taken": "aceptada",
+    "not taken": "no aceptada",
+    "all {n} taken": "las {n} aceptadas",
+    "{taken} taken, {refused} not": "{taken} aceptadas, {refused} no",
+    "more request": "petición más",
+    "more requests": "peticiones más",
+    "and {requests}": "y {requests}",
+    "and {requests}, or more": "y {requests}, o más",
+    "look at later requests": "ver peticiones posteriores",
 }
