@@ -62,6 +62,16 @@ def _rows(database: Database, statement: str, **parameters: object) -> list[Row]
         return cursor.execute(_SQL[statement], parameters).fetchall()
 
 
+def _rows_by_key(database: Database, statement: str, **parameters: object) -> list[Row]:
+    """Read as `_rows` does, by keys and in their order: where few rows are expected, all of them would be sorted."""
+    with (
+        _of_this_version(),
+        database.transaction("bound_by_key") as connection,
+        connection.cursor(row_factory=dict_row) as cursor,
+    ):
+        return cursor.execute(_SQL[statement], parameters).fetchall()
+
+
 @contextmanager
 def _of_this_version() -> Iterator[None]:
     try:
@@ -115,7 +125,7 @@ def story(database: Database, event_id: int) -> Story | None:
     incidents = _rows(database, "list_event_incidents", event_id=event_id)
     moments_and_incidents = [*moments, *({**row, "what": row["what"].replace("_", " ")} for row in incidents)]
     moments_and_incidents.sort(key=lambda row: row["at"])
-    errors = _rows(database, "list_event_errors", event_id=event_id)
+    errors = _rows_by_key(database, "list_event_errors", event_id=event_id)
     return Story(status.raw, moments_and_incidents, errors, _waits(database, event_id, status.raw))
 
 

@@ -11,8 +11,9 @@ import psycopg
 import pytest
 
 from deliveries import TODAY
-from plans import rows_read_by_table
-from relevo import queries
+from plans import rows_read_by_table, rows_read_so_far
+from relevo import config, insights, queries
+from relevo.db import Database
 
 INSIGHTS = queries.load("insights")
 MANY = 20_000
@@ -174,3 +175,19 @@ def test_no_route_reads_a_whole_table(full: psycopg.Connection[Any]) -> None:
     full.prepare_threshold = 0
     full.execute("set plan_cache_mode = force_generic_plan")
     assert [found for each in STATEMENTS if each[0] is SAGAS and (found := beyond(full, *each))] == []
+
+
+def test_an_events_errors_are_read_in_part_whatever_was_expected(full: psycopg.Connection[Any], dsn: str) -> None:
+    """Where statistics say that an event has few deliveries, and it has many, what went wrong is found in a part of them."""
+    partition = f"relevo.notification_deliveries_{TODAY:%Y_%m}"
+    full.execute(f"alter table {partition} alter notification_event_id set (n_distinct = 20000)".encode())
+    full.execute(f"analyze {partition}".encode())
+    before = rows_read_so_far(full, "notification_deliveries%")
+    database = Database(dsn, dsn, config.load({}, None))
+    try:
+        story = insights.story(database, 8)
+    finally:
+        database.close()
+    assert story is not None
+    assert story.errors[0]["deliveries"] >= 10_000
+    assert rows_read_so_far(full, "notification_deliveries%") - before < 12_500
