@@ -206,11 +206,14 @@ def uuid_array(values: Iterable[UUID]) -> UuidArray:
 
 
 def ascii_array(values: Sequence[str]) -> AsciiArray | str:
-    """Write texts of plain ASCII as an array: quickly if all are of one length."""
+    """Write texts as an array: quickly if all are of plain ASCII and of one length."""
     sizes = set(map(len, values))
     if len(sizes) != 1:
         return text_array(values)
-    return AsciiArray(_binary_array(25, sizes.pop(), [value.encode("ascii") for value in values]))
+    try:
+        return AsciiArray(_binary_array(25, sizes.pop(), [value.encode("ascii") for value in values]))
+    except UnicodeEncodeError:  # a push service names its tickets as it likes
+        return text_array(values)
 
 
 def text_array(values: Iterable[str | None]) -> str:

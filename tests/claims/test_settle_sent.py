@@ -259,3 +259,16 @@ def test_a_late_ticket_that_came_again_is_used(build, conn) -> None:
     )
     plainly(worker, claim, wave, finish=True)
     assert picture(conn)["late"] == []
+
+
+def test_a_ticket_in_other_letters_is_settled_in_a_mixture(build, conn) -> None:
+    """A push service may name its tickets as it likes: what is not plain ASCII is written down as it is."""
+    ids = add(conn, 2)
+    worker = build()
+    claim = take(worker)
+    wave = waves(claim, 2)
+    worker.claims.journal(claim, wave, NOW)
+    part = SentRequest(PushRequest(wave[0].id, wave[0].deliveries[:1]), ["año-1"], whole=False)
+    settlement = worker.claims.settle_sent(claim, [part], NOW + SECOND)
+    assert settlement is not None
+    assert (one(conn, ids[0])["provider_ticket_id"], one(conn, ids[1])["status"]) == ("año-1", "pending")
