@@ -24,13 +24,14 @@ from claiming import (
     ticket_of,
 )
 
-from deliveries import one
+from deliveries import TODAY, one
 from processes import PATIENCE_S, eventually
 from relevo.cycles.reaper import reap_one
 from relevo.model import Answer, PushRequest
 
 REAPED_AT = NOW + LEASE
 RESEND_AT = REAPED_AT + HTTP_TIMEOUT
+PATIENT = {"database_lock_timeout_ms": 15_000, "database_statement_timeout_ms": 16_000}
 
 
 @pytest.fixture
@@ -375,3 +376,28 @@ def test_a_reaper_at_work_is_waited_for(build, conn, dsn) -> None:
         reaper.commit()
         marking.result(PATIENCE_S)
     assert (one(conn, delivery)["status"], chunks_in(conn)) == ("pending", [[delivery]])
+
+
+def test_a_ticket_meets_a_reaper(build, conn, dsn) -> None:
+    """A worker that knows that its claim is lost hands in tickets while a reaper gives the claim up: whoever is first,
+    what may be sent at most once is known to be sent."""
+    ids = add(conn, 2, at_most_once=True)
+    worker, other = build(worker_id="slow", **PATIENT), build(worker_id="other", **PATIENT)
+    claim = take(worker)
+    request = journal(worker, claim)
+    claim.lose("error", "as if it had been held for too long")
+    keep = "insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at) values (%s, %s, %s, %s, %s)"
+    waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+    with psycopg.connect(dsn) as between, ThreadPoolExecutor(2) as pool:
+        between.execute(
+            keep, [TODAY, ids[1], ticket_of(claim, ids[1]), uuid4(), NOW]
+        )  # holds the worker up in the midst
+        settling = pool.submit(worker.claims.settle, claim, answers(claim), [request.id], REAPED_AT)
+        eventually(lambda: settling.done() or conn.execute(waiting).fetchone() == (1,))
+        reaping = pool.submit(reap, other, REAPED_AT)
+        eventually(lambda: reaping.done() or conn.execute(waiting).fetchone() == (2,))
+        between.rollback()
+        settling.result(PATIENCE_S), reaping.result(PATIENCE_S)
+    reap(other, REAPED_AT)
+    assert [one(conn, each)["status"] for each in ids] == ["sent", "sent"]
+    assert (late_tickets_in(conn), len(awaited_in(conn))) == ([], 2)

@@ -396,8 +396,8 @@ class Claims:
         since = time.monotonic()  # before the transaction, whose beginning the lease is counted from
         with self._transaction() as connection:
             written: dict[str, int] = {}
+            connection.execute(_SQL["lock_claim"], {"token": claim.token})  # a reaper at work on it is waited for
             if claim.loss is None:  # a claim known to be lost is a reaper's to end, even while its row still stands
-                connection.execute(_SQL["lock_claim"], {"token": claim.token})
                 written = _written(connection, "settle_deliveries", parameters)
             if sum(written.values()) < len(answers):
                 late = connection.execute(_SQL["keep_late_tickets"], parameters).fetchone() or (0, 0)
