@@ -1449,9 +1449,10 @@ declare
   known boolean;
   alone bigint[];
 begin
+  perform relevo.lock_told_alone_1(array[installation], null);
   delete from relevo.device_installations where installation_id = installation;
   known := found;
-  alone := array(select a.event_id from relevo.event_audience a
+  alone := array(select a.event_id from relevo.event_audience a -- anew: one may have come meanwhile
                   where a.installation_id = installation
                     and not exists (select from relevo.event_audience o where o.event_id = a.event_id and o.installation_id <> installation));
   perform relevo.blank_events(alone, 'the installation was forgotten');
@@ -1468,6 +1469,7 @@ declare
   many int;
 begin
   perform relevo.check_owner(of_owner);
+  perform relevo.lock_told_alone_1(array(select i.installation_id from relevo.device_installations i where i.owner = of_owner), of_owner);
   select count(*) filter (where relevo.forget_installation(i.installation_id)) into many
     from (select i.installation_id from relevo.device_installations i where i.owner = of_owner order by i.installation_id for update) i;
   perform relevo.blank_events(array(
@@ -1736,6 +1738,22 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.lock_told_alone_1(installations uuid[], of_owner text) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+  perform from relevo.notification_events e
+    where e.id = any (array(
+            select a.event_id from relevo.event_audience a
+             where a.installation_id = any (installations)
+               and not exists (select from relevo.event_audience o where o.event_id = a.event_id and o.installation_id <> a.installation_id)
+            union all
+            select o.event_id from relevo.event_owners o
+             where o.owner = of_owner and not exists (select from relevo.event_owners n where n.event_id = o.event_id and n.owner <> of_owner)))
+    order by e.id for update;
+end
+$$;
+
 CREATE TABLE relevo.due_chunks (
     id bigint NOT NULL,
     project text NOT NULL,
@@ -1877,16 +1895,11 @@ end
 $$;
 
 CREATE FUNCTION relevo.note_first_sent(event_ids bigint[], at timestamp with time zone) RETURNS void
-    LANGUAGE sql
+    LANGUAGE plpgsql
     AS $$
-  update relevo.licitaciones l set notificada = true
-   where l.id in (select t.id from relevo.licitaciones t
-                   where not t.notificada and t.id in (select e.licitacion_id from relevo.notification_events e where e.id = any (event_ids))
-                   order by t.namespace, t.external_id
-                     for no key update);
-  update relevo.notification_events e set first_sent_at = coalesce(at, now())
-   where e.first_sent_at is null
-     and e.id in (select n.id from relevo.notification_events n where n.id = any (event_ids) order by n.id for no key update);
+begin
+  perform relevo.note_sent_1(event_ids, coalesce(at, now()));
+end
 $$;
 
 CREATE FUNCTION relevo.note_phone() RETURNS trigger
@@ -2454,7 +2467,10 @@ begin
     update relevo.notification_events e
        set state = 'cancelled', ended_at = now(), swept_at = now(), updated_at = now(),
            end_reason = 'its month was archived before its fan-out was finished'
-     where e.state = 'fanning' and date_trunc('month', e.event_day::timestamp)::date = of_month;
+      from (select n.id from relevo.notification_events n
+             where n.state = 'fanning' and date_trunc('month', n.event_day::timestamp)::date = of_month
+               for update skip locked) n
+     where e.id = n.id;
     delete from relevo.dead_letters l where l.event_day >= of_month and l.event_day < (of_month + interval '1 month')::date;
   end if;
   insert into relevo.archive_exports (entity, month, state, relation, part_rows, sealed_at)

@@ -210,16 +210,18 @@ with waiting as materialized (
    where s.event_type = %(event_type)s and (%(origin)s::text is null or s.origin = %(origin)s)
    order by h.event_id
    limit %(limit)s
-     for update of h
+), locked as materialized ( -- an event before the note that it is held, as whoever ends or deletes one
+  select e.id from waiting w cross join lateral (select e.id from relevo.notification_events e where e.id = w.event_id for update) e
 ), opened as (
   update relevo.notification_events e
      set state = case when %(drop)s then 'cancelled' else 'waiting' end, ended_at = case when %(drop)s then now() end,
          end_reason = case when %(drop)s then 'it was dropped while the runaway brake held it' end, updated_at = now()
-    from waiting w
-   where e.id = w.event_id and e.state = 'held'
+    from locked l
+   where e.id = l.id and e.state = 'held'
   returning e.id
 ), noted as (
-  update relevo.held_events h set released_at = now() from waiting w where h.event_id = w.event_id
+  update relevo.held_events h set released_at = now() from waiting w
+   where h.event_id = w.event_id and h.released_at is null and (select count(*) from locked) >= 0
 )
 select (select count(*) from waiting)::int, (select count(*) from opened)::int;
 

@@ -660,3 +660,18 @@ def test_rows_in_a_default_partition_keep_a_new_one_from_being_made_in_words(bui
     assert report.outcome == "partial"
     assert report.error.count("the partitions ahead could not be made: CheckViolation") == 1
     assert exports(conn)["notification_deliveries", f"{OLD:%Y-%m}"] == "retired"
+
+
+def test_a_seal_passes_by_an_event_that_fan_out_is_at(build, conn, dsn: str) -> None:
+    """Fan-out locks its event and then waits for the seal: the seal does not wait for the event, which ends all the same."""
+    add_old_deliveries(conn, OLD, 3, event=999)
+    app = build()
+    event = add_old_event(conn, OLD, "late", state="fanning", fanout_upto=10_000, fanout_finished_at=None)
+    with psycopg.connect(dsn) as fanning:
+        fanning.execute("select from relevo.notification_events for update")
+        conn.execute("set lock_timeout = '10s'")
+        assert seal(conn)
+    fan_out(app)
+    status = door.get(conn, event)
+    assert status is not None
+    assert (status.state, reached(conn, event)) == ("cancelled", [])

@@ -13,7 +13,9 @@ import pytest
 from relaying import Relay, beside, token
 
 from processes import eventually
+from relevo import actions
 from relevo.cycles.ingest import cycle
+from relevo.door import Owners
 from relevo.model import Answer, Fetched, Item, PushRequest, Report
 from relevo.ports import SourceContext
 
@@ -175,3 +177,69 @@ def test_tokens_that_move_are_locked_by_their_phones_ids(relay, conn, dsn: str) 
             other.execute(lock, [second])
             other.rollback()
     assert worker.rows("select distinct project from relevo.device_installations") == [{"project": "@acme/app"}]
+
+
+@pytest.mark.parametrize("closed_by", ["late ticket", "reaper"])
+def test_a_late_ticket_passes_by_an_event_that_somebody_holds(relay, conn, dsn: str, closed_by: str) -> None:
+    """Whoever deletes an event locks it, then its deliveries; a ticket that closes one of them waits for neither."""
+    worker: Relay = relay(**PATIENT)
+    worker.register("ana")
+    worker.tell("ana", at_most_once=closed_by == "late ticket")
+    claims = worker.app.claims
+    claim = claims.claim("dispatch", "default", "bulk")
+    request = PushRequest(uuid4(), claim.deliveries)
+    claims.journal(claim, [request])
+    (delivery,) = claim.deliveries
+    answer = Answer(delivery.event_day, delivery.id, "sent", ticket_id="late-1")
+    claim.lose("error", "as if it had been held for too long")
+    if closed_by == "reaper":
+        claims.settle(claim, [answer], [request.id])
+    worker.travel(minutes=15)
+    if closed_by == "late ticket":
+        worker.reap()
+    with psycopg.connect(dsn) as other:
+        other.execute("select from relevo.notification_events for update")
+        other.execute("set local lock_timeout = '20s'")
+        write = worker.reap if closed_by == "reaper" else lambda: claims.settle(claim, [answer], [], worker.clock())
+        with beside(write):
+            ended = "select status from relevo.notification_deliveries"
+            waiting = lambda: conn.execute(WAITING).fetchone() == (1,)  # noqa: E731
+            eventually(lambda: waiting() or conn.execute(ended).fetchone() == ("sent",), "it waits, or is done")
+            other.execute("select from relevo.notification_deliveries order by event_day, id for update")
+            other.rollback()
+    assert worker.delivery("ana")["status"] == "sent"
+
+
+def test_held_events_are_released_by_whoever_has_locked_them(relay, conn, dsn: str) -> None:
+    """Whoever ends or deletes an event that is held locks it, then the note of that: a release does so, too."""
+    worker: Relay = relay(**PATIENT, push_runaway_first_events=1)
+    worker.register("ana")
+    for _ in range(3):
+        worker.tell("ana", type="digest")
+    assert worker.rows("select count(*)::int as n from relevo.held_events") != [{"n": 0}]
+    with psycopg.connect(dsn) as other:
+        other.execute("select from relevo.notification_events order by id for update")
+        with beside(lambda: actions.release_events(worker.app.database, "digest")) as released:
+            eventually(lambda: conn.execute(WAITING).fetchone() == (1,), "the release waits for the events")
+            other.execute("select from relevo.held_events for update nowait")
+            other.rollback()
+    assert released[0] > 0
+    assert worker.rows("select distinct state from relevo.notification_events where state = 'held'") == []
+
+
+@pytest.mark.parametrize("whom", ["owner", "installation"])
+def test_whoever_is_forgotten_loses_events_before_phones(relay, conn, dsn: str, whom: str) -> None:
+    """A settle notes an event's first push, then disables phones: to forget somebody locks both in that order, too."""
+    worker: Relay = relay(**PATIENT)
+    (phone, _) = worker.register("ana", "ana-2", owner="ana")
+    worker.enqueue(audience=Owners("ana") if whom == "owner" else [phone])
+    with psycopg.connect(dsn) as other, psycopg.connect(dsn, autocommit=True) as app:
+        other.execute("select from relevo.notification_events for no key update")
+        forget = lambda: app.execute(  # noqa: E731
+            f"select relevo.forget_{whom}(%s)", ["ana" if whom == "owner" else phone]
+        )
+        with beside(forget):
+            eventually(lambda: conn.execute(WAITING).fetchone() == (1,), "it waits for the event")
+            other.execute("select from relevo.device_installations for no key update nowait")
+            other.rollback()
+    assert worker.rows("select title from relevo.notification_events") == [{"title": "forgotten"}]
