@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from parts import NEVER_REQUIRED, OPTIONAL_PARTS
 
 REQUIRE_ALL = os.environ.get("RELEVO_TEST_REQUIRE_ALL") == "1"
+MEMORY, ROOM_BYTES = Path("/dev/shm"), 6 << 30
 NOWHERE = "http://127.0.0.1:9"
 """A push service that is not there: no test reaches a real one."""
 LONG = (
@@ -100,10 +101,18 @@ def _quiet_logs() -> Iterator[None]:
     structlog.contextvars.clear_contextvars()
 
 
+def _quick_folder() -> Path | None:
+    """Return a disk in memory if there is one with plenty of room: a database is hundreds of files, made for each test."""
+    has_memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") > 2 * ROOM_BYTES
+    if has_memory and MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM_BYTES:
+        return MEMORY
+    return None
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[embedded.Embedded]:
     """The session's PostgreSQL; not durable, for its data dies with the session."""
-    folder = Path(tempfile.mkdtemp(prefix="relevo-tests-"))
+    folder = Path(tempfile.mkdtemp(prefix="relevo-tests-", dir=_quick_folder()))
     quick = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200"}
     quick["max_prepared_transactions"] = "4"
     chosen = os.environ.get("RELEVO_TEST_POSTGRES_BIN")
