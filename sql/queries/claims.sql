@@ -146,6 +146,9 @@ with gone as materialized (
          array_agg(w.attempt_count)
     from (select w.*, (row_number() over () - 1) / 100 as piece from written w where w.status = 'sent') w
    group by w.project, w.piece
+), tallied as (
+  insert into relevo.push_tallies (project, at, sent, answers, unregistered)
+  select w.project, coalesce(%(now)s::timestamptz, now()), count(*), count(*), 0 from written w where w.late group by w.project
 ), dead as (
   insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
   select w.event_day, w.id, w.event_id, w.project, w.last_error_code, coalesce(%(now)s::timestamptz, now()) from written w where w.status = 'failed'

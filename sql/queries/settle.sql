@@ -132,7 +132,7 @@ with live as materialized (
   insert into relevo.push_tallies (project, at, sent, answers, unregistered, failed)
   select c.project, coalesce(%(now)s::timestamptz, now()), coalesce(sum(c.n) filter (where c.status in ('sent', 'ok')), 0), sum(c.n),
          coalesce(sum(c.n) filter (where c.status = 'invalid'), 0), coalesce(sum(c.n) filter (where c.status = 'failed'), 0)
-    from changed c where c.spent > 0 group by c.project
+    from changed c where c.spent > 0 or c.status = 'sent' group by c.project -- a late ticket's spent its attempt before
 ), repeated as (
   insert into relevo.event_repeat_deltas (event_id, repeats)
   select c.event_id, sum(c.n)::int from changed c where c.spent > 0 and c.former_status = 'retryable' group by c.event_id

@@ -179,6 +179,28 @@ def test_the_reaper_uses_it(lost, conn, journalled) -> None:
     assert late_tickets_in(conn) == []
 
 
+@pytest.mark.parametrize("used_by", ["nobody", "journal", "settle", "hand-back", "reaper"])
+def test_what_it_closes_counts_as_sent_once(lost, conn, used_by) -> None:
+    """Whoever uses it, the push is one of those that its project sent: no more are confirmed than were sent."""
+    lost.send(at_most_once=used_by == "nobody")
+    if used_by != "nobody":
+        claim = take(lost.other, RESEND_AT)
+    lost.answer(RESEND_AT)
+    if used_by == "journal":
+        verdict, _ = ask(lost.other, claim, RESEND_AT)
+        answer = Answer(verdict.event_day, verdict.id, "sent", attempted=False, ticket_id=verdict.ticket_id)
+        lost.other.claims.settle(claim, [answer], now=RESEND_AT, finish=True)
+    elif used_by == "settle":
+        lost.other.claims.settle(claim, answers(claim, "expired", attempted=False), now=RESEND_AT, finish=True)
+    elif used_by == "hand-back":
+        lost.other.claims.release(claim, RESEND_AT)
+    elif used_by == "reaper":
+        reap(lost.worker, RESEND_AT + LEASE)
+    assert one(conn, lost.delivery)["status"] == "sent"
+    told = "select project, sum(sent)::int, sum(answers)::int, sum(unregistered)::int from relevo.push_tallies group by project"
+    assert conn.execute(told).fetchall() == [("default", 1, 1, 0)]
+
+
 def test_a_hand_back_uses_it(lost, conn) -> None:
     """A ticket that waits closes the delivery when the claim that holds it is handed back."""
     lost.send()
