@@ -98,7 +98,7 @@ $$;
 CREATE FUNCTION relevo.cancel(event_id bigint, reason text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$ select relevo.end_event(event_id, 'cancelled', reason) $$;
+    AS $$ select case when relevo.is_finished(event_id) then false else relevo.end_event(event_id, 'cancelled', reason) end $$;
 
 CREATE FUNCTION relevo.carry_columns(of_entity text, of_month date) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1586,6 +1586,18 @@ begin
   end if;
   return null;
 end
+$$;
+
+CREATE FUNCTION relevo.is_finished(id_of_event bigint) RETURNS boolean
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+  select exists (select from relevo.notification_events e where e.id = id_of_event and e.state = 'fanned' and e.ended_at is null)
+     and not exists (select from (select f.status, f.deliveries from relevo.event_progress f where f.event_id = id_of_event
+                                  union all
+                                  select d.status, d.deliveries from relevo.event_progress_deltas d where d.event_id = id_of_event) p
+                      where p.status in ('pending', 'retryable', 'sent', 'failed', 'unknown')
+                      group by p.status having sum(p.deliveries) <> 0)
 $$;
 
 CREATE FUNCTION relevo.is_news(kind text) RETURNS boolean

@@ -215,7 +215,7 @@ def enqueue_json(events: Sequence[Mapping[str, Any]]) -> Call[list[Enqueued]]:
 
 @verb
 def cancel(event: EventRef, reason: str = "") -> Call[bool]:
-    """End an event: nothing of it is sent any more. False if there is none, or it has ended before."""
+    """End an event: nothing of it is sent any more. False if there is none, or it has ended or was finished before."""
     check_storable("reason", reason)
     return Call("cancel_event", {**_ref(event), "reason": reason}, one(bool))
 

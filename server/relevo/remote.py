@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from relevo import audit, door, queries
@@ -114,19 +114,30 @@ def find(connection: Connection, event_id: int, project: str | None) -> EventLoo
     return found
 
 
-def cancel_as_operator(database: Database, event_id: int, reason: str, project: str | None) -> tuple[bool, EventLook]:
+class Cancelled(NamedTuple):
+    """What came of a cancellation."""
+
+    cancelled: bool
+    """Whether the event was ended just now."""
+    withdrawn: bool
+    """Whether anything of it was left to send, and is not sent any more."""
+    found: EventLook
+    """How far it is."""
+
+
+def cancel_as_operator(database: Database, event_id: int, reason: str, project: str | None) -> Cancelled:
     """End an event, and have it recorded, as everything an operator does."""
     with (
         audit.recorded(database, "cancel_event", event_id=event_id, reason=reason) as result,
         database.transaction() as connection,
     ):
-        cancelled, found = cancel(connection, event_id, reason, project)
-        result["answer"] = cancelled
-    return cancelled, found
+        done = cancel(connection, event_id, reason, project)
+        result.update(answer=done.cancelled, withdrawn=done.withdrawn)
+    return done
 
 
-def cancel(connection: Connection, event_id: int, reason: str, project: str | None) -> tuple[bool, EventLook]:
-    """End an event, and tell whether it had not ended before, and how far it is."""
-    find(connection, event_id, project)
+def cancel(connection: Connection, event_id: int, reason: str, project: str | None) -> Cancelled:
+    """End an event, and tell whether it had not ended before, whether that withdrew anything, and how far it is."""
+    before = find(connection, event_id, project)
     cancelled = door.cancel(connection, event_id, reason)
-    return cancelled, find(connection, event_id, project)
+    return Cancelled(cancelled, cancelled and not before.is_over("sent"), find(connection, event_id, project))

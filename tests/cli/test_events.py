@@ -15,7 +15,7 @@ from psycopg import sql
 
 import relevo
 from commanding import Command, Said, make_command
-from deliveries import mark_sent
+from deliveries import add_event, mark_sent
 from phones import add_phones, fan_out
 from processes import RELEVO
 from relevo.door import Event, Installation, Matching, Owners, Preference
@@ -53,6 +53,25 @@ class TestEnqueue:
         ).fetchone()
         assert row[1:] == ("Hello", "World", "news", "urgent", {"screen": "inbox"}, "everyone", True)
         assert said.out == f"Enqueued as event {row[0]}.\n"
+
+    def test_it_is_recorded(self, command: Command, conn) -> None:
+        """By whose hand which event was enqueued, and for how many, stands in the record; whom, and what it says, does not."""
+        for key, more in (
+            ("1", ["--everyone"]),
+            ("2", ["--owner", "ana"]),
+            ("3", ["--topic", "news"]),
+            ("3", ["--everyone"]),
+        ):
+            assert command("enqueue", "notice", key, "--title", "Psst", *more).code == 0
+        assert command("enqueue", "relevo.notice", "1", "--title", "x", "--everyone").code != 0
+        rows = conn.execute("select face, outcome, target, result from relevo.audit_log order by id").fetchall()
+        assert [row[:2] for row in rows] == [("cli", "ok")] * 4 + [("cli", "failed")]
+        assert [row[2] for row in rows[:3]] == [
+            {"event_type": "notice", "key": "1", "audience": "everyone"},
+            {"event_type": "notice", "key": "2", "audience": "owners", "owners": 1},
+            {"event_type": "notice", "key": "3", "audience": "topics", "topics": ["news"]},
+        ]
+        assert [row[3]["created"] for row in rows[:4]] == [True, True, True, False]
 
     def test_for_some_and_later(self, command: Command, conn) -> None:
         """Installations can be named, and the time is UTC whatever the session's zone."""
@@ -151,12 +170,46 @@ class TestCancel:
         assert (second.code, second.out) == (0, f"Event {made.event_id} had ended before.\n")
         assert unknown.code == 2
         assert f"There is no event {made.event_id + 1}." in unknown.err
-        assert command("cancel", "all").code == 2
+        assert "all is no event's number" in command("cancel", "all").err
         assert conn.execute("select end_reason from relevo.notification_events").fetchall() == [("a mistake",)]
+
+    @pytest.mark.parametrize(
+        ("status", "said", "state"),
+        [
+            ("skipped", "was finished already: nothing of it was withdrawn", "fanned"),
+            ("failed", "is cancelled; nothing of it was left to send", "cancelled"),
+            ("retryable", "is cancelled", "cancelled"),
+        ],
+    )
+    def test_what_was_finished(self, command: Command, conn, status: str, said: str, state: str) -> None:
+        """Where an end can change nothing, nothing is changed, and that is said; a redrive of what failed is ended by it."""
+        event = add_event(conn)
+        progress = "insert into relevo.event_progress_deltas (event_id, status, deliveries) values (%s, %s, 2)"
+        conn.execute(progress, [event, status])
+        assert command("cancel", event).out == f"Event {event} {said}.\n"
+        assert relevo.get(conn, event).state == state
+        assert relevo.cancel(conn, event) is False
+
+    def test_by_type_and_key(self, command: Command, conn) -> None:
+        """An event may be named as the app names it."""
+        made = relevo.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
+        assert command("cancel", "notice", "1").out == f"Event {made.event_id} is cancelled.\n"
+        assert "There is no event of type notice with key 2." in command("cancel", "notice", "2").err
 
 
 class TestEvents:
     """relevo events and relevo event."""
+
+    def test_one_is_named_by_number_or_by_type_and_key(self, command: Command, conn) -> None:
+        """Either finds it; what is neither is told what it takes, without a word of the parser's."""
+        made = relevo.enqueue(conn, Event("notice", "order-17", "Hello", audience="everyone"))
+        assert command("event", "notice", "order-17").out == command("event", made.event_id).out
+        for wrong in ("order-17", "0", "-1", "1.5", "٣", "9" * 30):
+            said = command("event", "--", wrong)
+            assert said.code == 2, wrong
+            assert f"{wrong} is no event's number." in said.err
+            assert "its type and key" in " ".join(said.err.split())
+        assert "There is no event of type notice with key x." in command("event", "notice", "x").err
 
     def test_none_yet(self, command: Command) -> None:
         """An empty list says so; as JSON it is empty."""

@@ -135,6 +135,20 @@ def test_a_cancelled_event_is_not_sent(served: Served) -> None:
     assert answer.json()["event"]["end_reason"] == "a slip"
 
 
+def test_a_finished_event_is_not_cancelled(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Of one that is through, nothing is withdrawn; it stays what it was, and the answer says so."""
+    app = served.client("app")
+    phone(conn)
+    event_id = app.post("/v1/events", EVENT).json()["event_id"]
+    first = app.post("/v1/events", EVENT | {"key": "other"}).json()["event_id"]
+    assert app.post(f"/v1/events/{first}/cancel").json()["withdrawn"] is True
+    fan_out(served)
+    end(conn, event_id, ok=1)
+    answer = app.post(f"/v1/events/{event_id}/cancel").json()
+    assert answer == {"cancelled": False, "withdrawn": False, "event_id": event_id, "counts": {"ok": 1}}
+    assert app.get(f"/v1/events/{event_id}").json()["event"]["state"] == "fanned"
+
+
 def test_deliveries_are_paged(served: Served, conn: psycopg.Connection[Any]) -> None:
     """Every delivery is on exactly one page, by installation."""
     phones = sorted(str(phone(conn)) for _ in range(5))

@@ -13,7 +13,7 @@ import typer
 from psycopg import errors as pg
 from rich.markup import escape
 
-from relevo import actions, audit, door, insights, migrate
+from relevo import actions, audit, door, insights, migrate, remote
 from relevo.cli.common import (
     MOST_IDS,
     AsJson,
@@ -29,6 +29,7 @@ from relevo.cli.common import (
     several,
     shortened,
 )
+from relevo.db import Database
 from relevo.errors import UsageError
 
 cli = typer.Typer()
@@ -85,12 +86,37 @@ def enqueue(  # noqa: PLR0917 typer options
             migrate.prepare(database)
         if unknown := actions.unknown_installations(database, to or ()):
             raise UsageError(f"There is no installation {unknown[0]}.", hint="`relevo installations` lists them.")
-        with database.connection() as connection:
-            done = door.enqueue(connection, event)
+        done = _enqueue(database, event)
     if done.created:
         out.print(f"Enqueued as event {done.event_id}.")
     else:
         out.print(f"Event {done.event_id} has this type and key already, {_COMPARED[done.same_content]}.")
+
+
+def _enqueue(database: Database, event: door.Event) -> door.Enqueued:
+    """Enqueue an event and have that recorded; a role of the door, which may not write there, only enqueues."""
+    named = {"event_type": event.type, "key": event.key, **_named(event)}
+    try:
+        with audit.recorded(database, "enqueue_event", **named) as result, database.connection() as connection:
+            done = door.enqueue(connection, event)
+            result.update(event_id=done.event_id, created=done.created)
+    except pg.InsufficientPrivilege:
+        with database.connection() as connection:
+            return door.enqueue(connection, event)
+    return done
+
+
+def _named(event: door.Event) -> dict[str, Any]:
+    """Say for whom an event is, by how many and not by name: who is forgotten later stands nowhere."""
+    match event.audience:
+        case door.Matching():
+            return {"audience": "topics", "topics": list(event.topics)}
+        case door.Owners():
+            return {"audience": "owners", "owners": len(event.audience.names)}
+        case "everyone":
+            return {"audience": "everyone"}
+        case phones:
+            return {"audience": "installations", "phones": len(phones)}
 
 
 @cli.command()
@@ -153,22 +179,57 @@ def _json_object(text: str) -> dict[str, Any]:
     return given
 
 
+EventWord = Annotated[
+    str, typer.Argument(metavar="EVENT", help="The event: its number, or its type, followed by its key.")
+]
+KeyWord = Annotated[str | None, typer.Argument(metavar="KEY", help="With a type: the event's key.")]
+
+
+def _find(database: Database, word: str, key: str | None) -> int:
+    """Return the number of the event that is meant: by its number, or by its type and key."""
+    if key is None and not (word.isascii() and word.isdecimal() and 0 < int(word[:20]) <= MOST_IDS):
+        raise UsageError(
+            f"{_cut(word)} is no event's number.",
+            hint="Say its number, as `relevo events` lists it, or its type and key: "
+            "`relevo event order.shipped order-17`.",
+        )
+    named = int(word) if key is None else (word, key)
+    with database.connection() as connection:
+        found = door.get(connection, named)
+    if found is None:
+        what = f"event {word}" if key is None else f"event of type {_cut(word)} with key {_cut(key)}"
+        raise UsageError(f"There is no {what}.", hint="`relevo events` lists them.")
+    return found.id
+
+
+def _cut(word: str) -> str:
+    return "".join(each if each.isprintable() else " " for each in word[:100])
+
+
 @cli.command()
 def cancel(
-    event_id: Annotated[int, typer.Argument(help="The event.")],
+    event: EventWord,
+    key: KeyWord = None,
     reason: Annotated[str, typer.Option(help="Why.")] = "",
 ) -> None:
-    """End an event: nothing of it is sent any more."""
+    """End an event: nothing of it is sent any more. One that was finished stays as it is.
+
+    \b
+    relevo cancel 17 --reason "a slip"
+    relevo cancel order.shipped order-17
+    """
     settings = load_settings()
     with open_database(settings) as database:
         migrate.prepare(database)
-        with database.connection() as connection:
-            if door.get(connection, event_id) is None:
-                raise UsageError(f"There is no event {event_id}.", hint="`relevo events` lists them.")
-            with audit.recorded(database, "cancel_event", event_id=event_id, reason=reason) as result:
-                result["answer"] = cancelled = door.cancel(connection, event_id, reason)
+        event_id = _find(database, event, key)
+        done = remote.cancel_as_operator(database, event_id, reason, None)
         left = insights.too_late_to_stop(database, event_id)
-    out.print(f"Event {event_id} is cancelled." if cancelled else f"Event {event_id} had ended before.")
+    if done.cancelled:
+        out.print(f"Event {event_id} is cancelled{'' if done.withdrawn else '; nothing of it was left to send'}.")
+    elif done.found.event["state"] == "fanned":
+        out.print(f"Event {event_id} was finished already: nothing of it was withdrawn.")
+    else:
+        out.print(f"Event {event_id} had ended before.")
     if left["sent"]:
         out.print(f"{left['sent']} pushes of it were sent before, and stay sent.")
     if left["claimed"]:
@@ -208,10 +269,16 @@ def events(
 
 
 @cli.command()
-def event(event_id: Annotated[int, typer.Argument(help="The event.")], as_json: AsJson = False) -> None:
-    """Tell the saga of one event as a timeline."""
+def event(event: EventWord, key: KeyWord = None, as_json: AsJson = False) -> None:
+    """Tell the saga of one event as a timeline.
+
+    \b
+    relevo event 17
+    relevo event order.shipped order-17
+    """
     settings = load_settings()
     with open_database(settings) as database:
+        event_id = _find(database, event, key)
         shown = insights.story(database, event_id)
     if shown is None:
         raise UsageError(f"There is no event {event_id}.", hint="`relevo events` lists them.")

@@ -127,9 +127,10 @@ class CancelIn(BaseModel):
 
 
 class CancelOut(BaseModel):
-    """Whether the event was ended just now, and how far it came."""
+    """Whether the event was ended just now, whether anything of it was left to send, and how far it came."""
 
     cancelled: bool
+    withdrawn: bool
     event_id: int
     counts: dict[str, int]
 
@@ -226,13 +227,14 @@ async def wait(
 
 @router.post("/v1/events/{event_id}/cancel", responses={200: {"model": CancelOut}, 404: _NOT_FOUND})
 async def cancel(request: Request, event_id: EventId, why: CancelIn | None = None) -> Response:
-    """End an event: nothing of it is sent any more; what was sent stays sent."""
+    """End an event: nothing of it is sent any more; what was sent stays sent. One that was finished stays as it is."""
     reason, caller, desk = (why or CancelIn()).reason, caller_of(request), _desk(request)
     if caller.role == "operator":
-        cancelled, found = await desk.ask(remote.cancel_as_operator, event_id, reason, caller.project)
+        done = await desk.ask(remote.cancel_as_operator, event_id, reason, caller.project)
     else:
-        cancelled, found = await desk.ask_door(remote.cancel, event_id, reason, caller.project)
-    return Json({"cancelled": cancelled, "event_id": event_id, "counts": found.counts})
+        done = await desk.ask_door(remote.cancel, event_id, reason, caller.project)
+    told = {"cancelled": done.cancelled, "withdrawn": done.withdrawn, "event_id": event_id}
+    return Json(told | {"counts": done.found.counts})
 
 
 @router.get("/v1/events/{event_id}/deliveries", responses={200: {"model": DeliveryPage}, 404: _NOT_FOUND})

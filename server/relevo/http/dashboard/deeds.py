@@ -201,7 +201,7 @@ async def _ask_cancel(request: Request, given: Given) -> Question:
 
 async def _cancel(request: Request, given: Given) -> Told:
     event = _event(given)
-    cancelled, _ = await desk_of(request).ask(remote.cancel_as_operator, event, given.text("reason"), None)
+    done = await desk_of(request).ask(remote.cancel_as_operator, event, given.text("reason"), None)
     late = await desk_of(request).ask(insights.too_late_to_stop, event)
     told = [
         el("p", t("{n} of it sent before stay sent.", n=count(late["sent"], "push", "pushes")))
@@ -211,12 +211,17 @@ async def _cancel(request: Request, given: Given) -> Told:
         if late["claimed"]
         else None,
     ]
-    title = (
-        t("Event {event} is cancelled.", event=event)
-        if cancelled
-        else t("Event {event} had ended before.", event=event)
-    )
-    return Told(title, told, f"/dashboard/events/{event}")
+    return Told(_cancelled(done, event), told, f"/dashboard/events/{event}")
+
+
+def _cancelled(done: remote.Cancelled, event: int) -> str:
+    if done.cancelled and not done.withdrawn:
+        return t("Event {event} is cancelled; nothing of it was left to send.", event=event)
+    if done.cancelled:
+        return t("Event {event} is cancelled.", event=event)
+    if done.found.event["state"] == "fanned":
+        return t("Event {event} was finished already: nothing of it was withdrawn.", event=event)
+    return t("Event {event} had ended before.", event=event)
 
 
 async def _ask_retry(_request: Request, given: Given) -> Question:

@@ -139,6 +139,12 @@ SPANISH: dict[str, str] = {
     "Ended": "Terminó",
     "Error": "Error",
     "Event": "Evento",
+    "Event {event} is cancelled; nothing of it was left to send.": (
+        "El evento {event} está cancelado; no quedaba nada de él por enviar."
+    ),
+    "Event {event} was finished already: nothing of it was withdrawn.": (
+        "El evento {event} ya estaba terminado: no se retiró nada de él."
+    ),
     "Event {event} had ended before.": "El evento {event} ya había terminado.",
     "Event {event} is cancelled.": "El evento {event} está cancelado.",
     "Everything that the runaway brake holds of it is sent; it judges anew what comes then.": (
