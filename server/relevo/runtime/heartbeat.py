@@ -240,9 +240,9 @@ class Heartbeat:
 
     def _lose(self, loss: Loss) -> None:
         with self._guard:
-            held = self._held.pop(loss.key, None)
-        if held is not None:  # not dropped by its owner in the meantime
-            held[0].lose(loss.reason, loss.detail)
+            if loss.key in self._held:  # not dropped by its owner in the meantime
+                self._held[loss.key][0].lose(loss.reason, loss.detail)  # first: whom nobody keeps knows it
+                del self._held[loss.key]
 
     def _disconnect(self) -> None:
         if self._connection is not None:
