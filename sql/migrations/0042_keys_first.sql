@@ -40,7 +40,7 @@ begin
 end
 $$;
 
--- Months of deliveries that are still empty are made anew.
+-- Months of deliveries that are still empty are made anew, but for one that is sealed: it is on its way to the archive.
 do $$
 declare
   part record;
@@ -50,6 +50,7 @@ begin
   for part in select c.relname, to_date(right(c.relname, 7), 'YYYY_MM') as month
                 from pg_inherits i join pg_class c on c.oid = i.inhrelid
                where i.inhparent = 'relevo.notification_deliveries'::regclass and c.relname ~ '_\d{4}_\d{2}$' order by 1 loop
+    continue when exists (select from relevo.archive_exports x where x.entity = 'notification_deliveries' and x.month = part.month);
     execute format('select not exists (select from relevo.%I)', part.relname) into is_empty;
     if is_empty then
       execute format('drop table relevo.%I', part.relname);

@@ -302,6 +302,16 @@ def test_dead_letters_of_a_sealed_month_stay_there(database, old) -> None:
     assert [row[0] for row in letters] == young
 
 
+def test_an_empty_month_that_is_sealed_stays_as_it_is(database, old) -> None:
+    """Empty months are made anew, but not one on its way to the archive: it would never come there."""
+    old.execute("select relevo.ensure_partitions('2025-03-01', 1)")
+    assert old.execute("select relevo.seal_month('notification_deliveries', '2025-03-01', 100)").fetchone() == (True,)
+    migrate.migrate(database)
+    old.execute("update relevo.archive_exports set rows = 0")  # as cleanup counts it
+    old.execute("select relevo.retire_month('notification_deliveries', '2025-03-01')")
+    assert old.execute("select count(*) from relevo_archive.notification_deliveries_2025_03").fetchone() == (0,)
+
+
 def test_months_that_left_before_are_exported_with_the_columns_they_had(
     database, old, empty_database, tmp_path
 ) -> None:
