@@ -60,7 +60,7 @@ def fits(page: Any) -> bool:
 
 OUTSIDE = """() => [...document.querySelectorAll('body *')].filter(each => {
   const box = each.getBoundingClientRect(), style = getComputedStyle(each);
-  if (!box.width || !box.height || each.closest('thead, .skip, svg, input, textarea, select, pre')) return false;
+  if (!box.width || !box.height || each.closest('thead, .skip, svg, input, textarea, select, pre, header nav')) return false;
   const cut = ['hidden', 'clip'].includes(style.overflowX) && each.scrollWidth > each.clientWidth + 1;
   return box.right > innerWidth + 1 || box.left < -1 || cut;
 }).slice(0, 3).map(each => each.outerHTML.slice(0, 200))"""

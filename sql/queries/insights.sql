@@ -332,7 +332,15 @@ select d.id, d.installation_id, d.provider, d.project, d.lane, d.status, d.attem
 -- Lists the sources with how far they were read, their last answer, and how much of what they offered could not be used.
 select s.source, left(s.cursor::text, 500) as cursor, s.last_outcome, s.last_detail, s.last_asked_at, s.last_ok_at, s.seeded_at, s.problems,
        extract(epoch from now() - s.last_ok_at)::float8 as since_ok_s, extract(epoch from now() - s.last_news_at)::float8 as since_news_s,
-       r.rejects, r.given_up
+       r.rejects, r.given_up,
+       -- its cursor in short: of what holds several things how many, and the first
+       (select coalesce(jsonb_object_agg(left(c.key, 100), case jsonb_typeof(c.value)
+                 when 'object' then jsonb_build_object('entries', (select count(*) from jsonb_object_keys(c.value)),
+                   'first', (select jsonb_agg(left(k.key, 100)) from (select k.key from jsonb_object_keys(c.value) as k(key) limit 3) k))
+                 when 'array' then jsonb_build_object('entries', jsonb_array_length(c.value),
+                   'first', (select jsonb_agg(left(e.value #>> '{}', 100)) from (select e.value from jsonb_array_elements(c.value) e limit 3) e))
+                 else to_jsonb(left(c.value #>> '{}', 300)) end), '{}')
+          from (select c.key, c.value from jsonb_each(s.cursor) c limit 20) c) as read_up_to
   from relevo.source_state s
   cross join lateral (select count(*)::int as rejects,
                              count(*) filter (where x.retry_at is null and x.attempts >= %(given_up_attempts)s)::int as given_up

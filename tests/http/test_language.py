@@ -8,14 +8,17 @@ import string
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import relevo
 from browsing import Person
 from relevo import health
 from relevo.http import dashboard
 from relevo.http.dashboard.language import said, speak
+from relevo.http.dashboard.names import ACTIONS, COUNTERS, CURSORS, DETAILS, spaced
 from relevo.http.dashboard.page import PAGES
 from relevo.http.dashboard.spanish import SPANISH
 from relevo.http.dashboard.spanish_health import HEALTH
-from relevo.http.dashboard.states import KINDS, WORDS
+from relevo.http.dashboard.spanish_names import NAMES
+from relevo.http.dashboard.states import DELIVERY_STATUSES, KINDS, WORDS
 from serving import Served
 
 PLACE = Path(dashboard.__file__).parent
@@ -64,6 +67,28 @@ def test_every_state_is_there_in_spanish() -> None:
     assert sorted(KINDS.keys() - WORDS) == []
 
 
+def recorded() -> Iterator[str]:
+    """Find every action that code records: functions that are audited, and what is recorded by name."""
+    for path in sorted(Path(relevo.__file__).parent.rglob("*.py")):
+        for each in ast.walk(ast.parse(path.read_text())):
+            if isinstance(each, ast.FunctionDef) and any(
+                ast.unparse(by) == "audit.audited" for by in each.decorator_list
+            ):
+                yield each.name
+            if isinstance(each, ast.Call) and ast.unparse(each.func) == "audit.recorded":
+                yield from (name.value for name in each.args[1:2] if isinstance(name, ast.Constant))
+
+
+def test_names_of_counters_and_actions_are_there_in_spanish() -> None:
+    """Whatever a run counts, the record names or a cursor holds has its words, and none is of what nobody counts or does."""
+    said = {*CURSORS.values(), *map(spaced, COUNTERS | ACTIONS | DETAILS)}
+    assert sorted(said ^ NAMES.keys()) == []
+    assert sorted(set(recorded()) - ACTIONS) == []
+    code = "".join(path.read_text() for path in Path(relevo.__file__).parent.rglob("*.py") if path.name != "names.py")
+    by_status = {f"notifications_{each}" for each in DELIVERY_STATUSES}
+    assert [each for each in sorted(COUNTERS - by_status) if not re.search(rf"\b{each}\b", code)] == []
+
+
 def test_health_is_told_in_spanish() -> None:
     """Each sentence about health, and about what an event waits for, has its Spanish, with its parts in Spanish too."""
     told = set(texts([Path(health.__file__)], HEALTH_BY))
@@ -85,6 +110,8 @@ def test_health_is_told_in_spanish() -> None:
         "fanout está en pausa desde hace 3 días (maintenance), y 10.000 o más eventos esperan; "
         "`relevo resume fanout` lo reanuda"
     )
+    lately = health.Problem("x", "{time} ago", time=health.in_words(0.26))
+    assert (lately, said(lately)) == ("0.26 s ago", "hace 0,26 s")
     speak("en")
     assert said(paused) == paused
 

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
+from psycopg.types.json import Jsonb
 
 from browsing import NASTY, Person
 from operating import fill, kill, register, run
@@ -80,6 +81,26 @@ def test_lists_by_page_and_by_filter(served: Served, conn: psycopg.Connection[An
     assert all(words in run for words in ("notifications sent", "failed", "The run before", "one@host"))
     assert "relevo archive restore --entity deliveries --month 2026-05" in person.get("/dashboard/archive").text
     assert "120 / 10,000" in person.get("/dashboard/sources").text
+
+
+def test_names_are_told_as_words(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Counters and actions are words in the reader's language, with their names on hover; a cursor is told part by part."""
+    fill(conn)
+    actions.pause(served.app.database, "dispatch", "a drill")
+    cursor = {"complete": "2026-11-15", "failed": {f"{n}-1-LE26": [1] for n in range(4)}, "own_mark": "<b>"}
+    conn.execute("update relevo.source_state set cursor = %s", [Jsonb(cursor)])
+    person = inside(Person(served))
+    sources = person.get("/dashboard/sources").text
+    for words in (
+        '<span class="faint" title="complete">complete up to: </span>2026-11-15',
+        '<span class="faint" title="failed">failed, to be asked again: </span>4 (',
+        '<span class="faint" title="own_mark">own mark: </span>&lt;b&gt;',
+    ):
+        assert words in sources, words
+    assert "{&quot;" not in sources
+    person.get("/dashboard/language/es")
+    assert '<span title="notifications_sent">notificaciones enviadas</span>' in person.get("/dashboard/runs").text
+    assert 'title="pause">pausar</a>' in person.get("/dashboard/audit").text
 
 
 def walk(person: Person, path: str) -> int:

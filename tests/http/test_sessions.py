@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -10,8 +11,10 @@ import pytest
 
 from browsing import Person
 from relevo import insights, tokens
+from relevo.config import Settings
 from relevo.http.dashboard.codes import LoginCodes
 from relevo.http.dashboard.html import Markup, el, text
+from relevo.http.dashboard.login import make_token
 from relevo.http.rules import RULES
 from serving import Served
 
@@ -94,6 +97,14 @@ def test_cookies_count_on_pages_alone(served: Served) -> None:
     assert [key for key, rule in RULES.items() if rule.page and key[1].startswith("/v1/")] == []
 
 
+def test_a_bad_link_names_the_whole_command(make_settings: Callable[..., Settings], tmp_path: Path) -> None:
+    """It makes a token for this very database: the embedded one by its folder, another by the settings, which are not told."""
+    embedded = make_settings(database_url="", relevo_data_dir=str(tmp_path / "a b"))
+    told = make_token(embedded, "/opt/x/bin/relevo")
+    assert told == f"RELEVO_DATA_DIR='{tmp_path}/a b' /opt/x/bin/relevo token make me --role operator --days 1"
+    assert make_token(make_settings(), "pytest") == "relevo token make me --role operator --days 1"
+
+
 def test_a_login_link_is_good_once_and_on_this_machine(served: Served) -> None:
     """The printed code logs an operator in, once; not by another name of this machine, and it survives such a try."""
     code = served.server.codes.make()
@@ -105,6 +116,7 @@ def test_a_login_link_is_good_once_and_on_this_machine(served: Served) -> None:
     assert "login link (operator)" in person.get("/dashboard").text
     assert Person(served, None).get(f"/login?code={code}").status_code == 401
     assert Person(served, None).get("/login?code=wrong").status_code == 401
+    assert ">relevo token make me --role operator --days 1<" in Person(served, None).get("/login?code=wrong").text
     [row] = tokens.list_all(served.app.database)
     assert (row["role"], row["expires_at"] is not None) == ("operator", True)
 

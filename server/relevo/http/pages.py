@@ -15,12 +15,16 @@ from relevo.http.guard import Guarded
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
 _STYLE = (
-    ":root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;"
+    ":root{color-scheme:light dark}*{box-sizing:border-box}body{overflow-wrap:anywhere}"
+    "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;"
     "max-width:60rem;padding:0 1rem}"
+    "html{background:#fff;color:#1a1f27}a{color:#0b5cad}"
+    "@media(prefers-color-scheme:dark){html{background:#12161c;color:#e8ecf1}a{color:#7db7ff}}"
     "code,pre{font:14px/1.4 ui-monospace,monospace}"
     "pre{overflow-x:auto;padding:.75rem;border:1px solid #8885;border-radius:6px}"
     "h2{margin-top:2.5rem}section{border-top:1px solid #8885;padding:.5rem 0}.m{font-weight:700}"
     "table{border-collapse:collapse}td,th{text-align:left;vertical-align:top;padding:.15rem 1rem .15rem 0}"
+    "@media(max-width:40rem){body{margin:1rem auto}td{padding-right:.5rem}td:first-child{min-width:4rem}}"
 )
 
 
@@ -116,4 +120,4 @@ def _schemas(spec: Mapping[str, Any]) -> Iterator[str]:
         if name in ("HTTPValidationError", "ValidationError"):
             continue
         written = escape(orjson.dumps(schema, option=orjson.OPT_INDENT_2).decode())
-        yield f"<section id='{escape(name)}'><h3>{escape(name)}</h3><pre>{written}</pre></section>"
+        yield f"<section id='{escape(name)}'><h3>{escape(name)}</h3><pre tabindex=0>{written}</pre></section>"

@@ -23,6 +23,7 @@ from relevo.http.dashboard.lists import (
     part,
     since,
 )
+from relevo.http.dashboard.names import in_words
 from relevo.http.dashboard.page import Page, desk_of, show, table
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import ago
@@ -63,7 +64,7 @@ def _line(row: dict[str, Any]) -> list[Child]:
     return [
         ago(row["at"], row["now"]),
         [row["actor"], el("span", t("by {face}", face=row["face"]), class_="faint block")],
-        el("a", row["action"], href=address(_HERE, action=row["action"])),
+        el("a", in_words(row["action"]), href=address(_HERE, action=row["action"]), title=row["action"]),
         _pairs(row["target"]),
         [state(row["outcome"]), _pairs(row["result"]), _error(row)],
     ]
@@ -72,10 +73,18 @@ def _line(row: dict[str, Any]) -> list[Child]:
 def _pairs(values: dict[str, Any]) -> Markup | None:
     if not values:
         return None
-    return el("ul", [el("li", el("span", f"{name}: ", class_="faint"), _value(each)) for name, each in values.items()])
+    return el(
+        "ul",
+        [
+            el("li", el("span", f"{in_words(name)}: ", class_="faint", title=name), _value(each))
+            for name, each in values.items()
+        ],
+    )
 
 
 def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return t("yes") if value else t("no")
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

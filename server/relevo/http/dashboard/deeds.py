@@ -11,8 +11,8 @@ from relevo.http.dashboard.acting import Deed, Given, Question, Told, app_of, at
 from relevo.http.dashboard.html import Child, el
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, box
+from relevo.http.dashboard.names import in_words
 from relevo.http.dashboard.page import desk_of, table
-from relevo.http.dashboard.runs import spaced
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import count, number
 from relevo.http.problems import Problem
@@ -78,7 +78,7 @@ async def _run(request: Request, given: Given) -> Told:
 
 
 def _report(report: Report) -> list[Child]:
-    counts = ", ".join(f"{spaced(name)} {number(each)}" for name, each in report.counts.items() if each)
+    counts = ", ".join(f"{in_words(name)} {number(each)}" for name, each in report.counts.items() if each)
     return [
         report.cycle,
         state(report.outcome),

@@ -112,7 +112,8 @@ def render(name: str) -> tuple[str, list[tuple[str, str]], Markup]:
     _name_cells(tokens)
     title = next(text for tag, text, _ in headings if tag == "h1")
     below = [(text, place) for tag, text, place in headings if tag in _LEVELS]
-    return title, below, Markup(parser.renderer.render(tokens, parser.options, {}))
+    written = parser.renderer.render(tokens, parser.options, {})
+    return title, below, Markup(written.replace("<pre><code", '<pre tabindex="0"><code'))  # scrolled by keys, too
 
 
 def _open_cell(_self: Any, tokens: Sequence[Any], number: int, _options: Any, _env: Any) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from contextvars import ContextVar
 
 from fastapi import Request
 
 from relevo.http.dashboard.spanish import SPANISH
 from relevo.http.dashboard.spanish_health import HEALTH
+from relevo.http.dashboard.spanish_names import NAMES
 from relevo.phrases import Phrase, filled
 
 COOKIE = "relevo_language"
 LANGUAGES = {"en": "English", "es": "Español"}
-_TABLES: dict[str, dict[str, str]] = {"en": {}, "es": HEALTH | SPANISH}
+_TABLES: dict[str, dict[str, str]] = {"en": {}, "es": HEALTH | NAMES | SPANISH}
+_DECIMAL = re.compile(r"\d+\.\d+ (?:ms|s|min|h)")
 _spoken: ContextVar[str] = ContextVar("language", default="en")
 
 
@@ -26,7 +29,14 @@ def said(told: str) -> str:
     """Say what other parts of Relevo tell in the language of the page, as far as it is known in it."""
     if not isinstance(told, Phrase) or _spoken.get() == "en":
         return str(told)
-    return filled(t(told.template), told.parts, said, lambda number: f"{number:,}".replace(",", "."))
+    parts = {name: _with_comma(part) for name, part in told.parts.items()}
+    return filled(t(told.template), parts, said, lambda number: f"{number:,}".replace(",", "."))
+
+
+def _with_comma(part: object) -> object:
+    """Write a time such as 0.26 s with a comma; anything else stays what it is."""
+    is_time = isinstance(part, str) and not isinstance(part, Phrase) and _DECIMAL.fullmatch(part)
+    return str(part).replace(".", ",") if is_time else part
 
 
 def noted(english: str, /) -> str:

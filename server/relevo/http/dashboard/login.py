@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hmac
+import sys
+from pathlib import PurePath
+from shlex import quote
 from typing import Annotated
 
 import structlog
@@ -11,12 +14,15 @@ from starlette.responses import RedirectResponse, Response
 
 from relevo import audit, sessions, tokens
 from relevo.addresses import is_loopback
+from relevo.config import Settings
 from relevo.db import Database
 from relevo.http.dashboard import refusals
 from relevo.http.dashboard.codes import LoginCodes
+from relevo.http.dashboard.html import Child, el
 from relevo.http.dashboard.language import COOKIE as LANGUAGE_COOKIE
 from relevo.http.dashboard.language import LANGUAGES, t
 from relevo.http.dashboard.page import FORM_COOKIE, STATIC, Page, desk_of, fields_of, keep, login_page, read_form
+from relevo.http.dashboard.words import sentence
 from relevo.http.guard import COOKIE
 from relevo.http.problems import not_found
 from relevo.http.rules import VIEW_PAGE
@@ -25,6 +31,7 @@ from relevo.tokens import Token
 router = APIRouter(route_class=Page, include_in_schema=False)
 _log = structlog.get_logger("relevo.dashboard")
 _LINK_DAYS = 1
+_MAKE = "token make me --role operator --days 1"
 _LANGUAGE_HOURS = 365 * 24
 _HOME = "/dashboard"
 _NOT_ENOUGH = "a token whose role or project is not enough"
@@ -61,13 +68,40 @@ async def show_login(request: Request, code: Annotated[str | None, Query(max_len
     if until is None:
         _log.warning("login_refused", why="a link that is not good", address=_address(request))
         await refusals.note(request, "refused_login", "a link that is not good")
-        return login_page(request, t("This link was used, is too old, or is not for this machine."), 401)
+        wrong = t("This link was used, is too old, or is not for this machine.")
+        return login_page(request, wrong, 401, more=_another_way(request))
     try:
         session = await desk_of(request).ask(_begin_by_link)
     except BaseException:
         codes.give_back(code, until)
         raise
     return _welcome(request, session, _HOME)
+
+
+def _another_way(request: Request) -> Child:
+    """Say by which command one gets in after all: the whole of it, to whoever is at this machine."""
+    with_settings = t("Run it where the server runs, with the settings it was started with (`.env`, `DATABASE_URL`).")
+    at_start = t("`relevo run` without DATABASE_URL prints a new link whenever it starts.")
+    return [
+        el("p", t("This command makes a token to log in with, good for a day:")),
+        el("p", el("code", _make_token(request), class_="copy")),
+        el("p", sentence(f"{with_settings} {at_start}"), class_="faint"),
+    ]
+
+
+def _make_token(request: Request) -> str:
+    app = request.app.state.relevo
+    if not _is_local(request) or app is None:
+        return f"relevo {_MAKE}"
+    return make_token(app.settings, sys.argv[0])
+
+
+def make_token(settings: Settings, program: str) -> str:
+    """Write the command that makes a token for this very database; no address of a database is told."""
+    command = f"{quote(program) if PurePath(program).name == 'relevo' else 'relevo'} {_MAKE}"
+    if settings.database_url is not None:
+        return command
+    return f"RELEVO_DATA_DIR={quote(str(settings.relevo_data_dir.absolute()))} {command}"
 
 
 def _begin_by_link(database: Database) -> str:

@@ -151,8 +151,9 @@ def _head(request: Request, caller: Token | None) -> Markup:
         return el(
             "header", brand, _navigation(request) if at_home else el("nav", _guide(request), aria_label=t("Main"))
         )
-    leave = form(request, "/logout", el("button", t("Log out"), class_="plain"))
-    who = el("span", f"{caller.name} ({caller.role})", class_="who")
+    name = f"{caller.name} ({caller.role})"
+    leave = form(request, "/logout", el("button", t("Log out"), class_="plain", title=name))
+    who = el("span", name, class_="who")
     return el("header", brand, _search(request), el("div", who, leave, class_="me"), _navigation(request))
 
 
@@ -189,7 +190,9 @@ def _languages(request: Request) -> Markup:
     return el("span", offered, class_="languages", aria_label=t("Language"))
 
 
-def login_page(request: Request, said: str = "", status: int = 200, *, after: str = "/dashboard") -> Response:
+def login_page(
+    request: Request, said: str = "", status: int = 200, *, after: str = "/dashboard", more: Child = None
+) -> Response:
     """Show the form by which one logs in."""
     nonce = request.cookies.get(FORM_COOKIE, "")
     fresh = len(nonce) != _NONCE
@@ -209,6 +212,7 @@ def login_page(request: Request, said: str = "", status: int = 200, *, after: st
         "section",
         el("h1", t("Log in")),
         el("p", said, class_="bad", role="alert") if said else None,
+        more,
         fields,
         el("p", sentence(hint), class_="faint"),
         class_="card narrow",

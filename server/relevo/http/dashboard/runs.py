@@ -24,6 +24,7 @@ from relevo.http.dashboard.lists import (
     part,
     since,
 )
+from relevo.http.dashboard.names import named
 from relevo.http.dashboard.page import Page, desk_of, show, table
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import ago, duration, instant, number
@@ -94,13 +95,8 @@ def _did(row: dict[str, Any]) -> Child:
     counts = [(name, count) for name, count in row["counts"].items() if count]
     if not counts:
         return el("span", t("nothing"), class_="faint")
-    told = ", ".join(f"{spaced(name)} {number(count)}" for name, count in counts[:_MOST_COUNTS])
-    return told + (" …" if len(counts) > _MOST_COUNTS else "")
-
-
-def spaced(name: str) -> str:
-    """Write a count's name as words."""
-    return name.replace("_", " ")
+    told = [[", " if place else "", named(name), f" {number(count)}"] for place, (name, count) in enumerate(counts)]
+    return [*told[:_MOST_COUNTS], " …" if len(told) > _MOST_COUNTS else ""]
 
 
 @router.get("/dashboard/runs/{run_id}")
@@ -135,7 +131,7 @@ def _error(row: dict[str, Any]) -> Markup | None:
 
 
 def _counts(row: dict[str, Any]) -> Markup:
-    rows = [[spaced(name), number(count)] for name, count in sorted(row["counts"].items())]
+    rows: list[list[Child]] = [[named(name), number(count)] for name, count in sorted(row["counts"].items())]
     return table([t("What"), t("How many")], rows, empty=t("It counted nothing."), label=t("What it counted"))
 
 

@@ -13,6 +13,7 @@ from relevo.http.dashboard.acting import offer
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import Place, Text, address, choice, facts, filters, nothing, older, part
+from relevo.http.dashboard.names import CURSORS, in_words
 from relevo.http.dashboard.page import Page, badge, desk_of, show, table
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import ago, count, duration, number, sentence
@@ -60,7 +61,7 @@ def _source(request: Request, row: dict[str, Any], *, alone: bool) -> Markup:
             (t("Last read"), _since(row["since_ok_s"])),
             (t("Last news"), _since(row["since_news_s"])),
             (t("Stays wrong"), el("ul", [el("li", each) for each in row["problems"]]) if row["problems"] else None),
-            (t("Read up to"), el("code", row["cursor"]) if row["cursor"] != "{}" else t("the beginning")),
+            (t("Read up to"), _cursor(row["read_up_to"]) if row["read_up_to"] else t("the beginning")),
             (t("Not used"), _unused(row)),
         ),
         el(
@@ -72,6 +73,19 @@ def _source(request: Request, row: dict[str, Any], *, alone: bool) -> Markup:
         ),
         class_="card",
     )
+
+
+def _cursor(pairs: dict[str, Any]) -> Markup:
+    """Write how far a source was read, each part with its name."""
+    return el("ul", [el("li", _mark(name, value)) for name, value in pairs.items()], class_="bare")
+
+
+def _mark(name: str, value: Any) -> Child:
+    head = el("span", f"{t(CURSORS[name]) if name in CURSORS else in_words(name)}: ", class_="faint", title=name)
+    if not isinstance(value, dict):
+        return [head, str(value)]
+    first = ", ".join(map(str, value["first"] or ())) + (", …" if value["entries"] > len(value["first"] or ()) else "")
+    return [head, number(value["entries"]), f" ({first})" if first else ""]
 
 
 def _since(seconds: float | None) -> str:

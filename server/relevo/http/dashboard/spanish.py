@@ -852,4 +852,14 @@ SPANISH: dict[str, str] = {
     "and {requests}": "y {requests}",
     "and {requests}, or more": "y {requests}, o más",
     "look at later requests": "ver peticiones posteriores",
+    # A login link that is not good
+    "Run it where the server runs, with the settings it was started with (`.env`, `DATABASE_URL`).": (
+        "Ejecútelo donde corre el servidor, con los ajustes con que se inició (`.env`, `DATABASE_URL`)."
+    ),
+    "This command makes a token to log in with, good for a day:": (
+        "Este comando crea un token para entrar, válido por un día:"
+    ),
+    "`relevo run` without DATABASE_URL prints a new link whenever it starts.": (
+        "`relevo run` sin DATABASE_URL imprime un enlace nuevo cada vez que se inicia."
+    ),
 }

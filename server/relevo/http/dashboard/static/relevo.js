@@ -31,5 +31,6 @@ async function renew() {
 }
 
 localTimes(document);
+document.querySelector("header nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 setInterval(renew, EVERY_MS);
 document.addEventListener("visibilitychange", renew);

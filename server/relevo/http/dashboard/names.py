@@ -1,0 +1,72 @@
+"""Names that code gives to what it counts and does, told as words; the name itself is to be seen on hover."""
+
+from __future__ import annotations
+
+from relevo.http.dashboard.html import Markup, el
+from relevo.http.dashboard.language import t
+
+COUNTERS = frozenset(
+    {
+        *("claims_reaped", "claims_lost", "deliveries_recovered", "deliveries_ambiguous", "deliveries_dead"),
+        *("deliveries_unknown", "deliveries_closed_by_late_ticket", "stale_ms", "workers_lost", "runs_abandoned"),
+        *("targets_selected", "deliveries_created", "deliveries_cancelled", "deliveries_ended"),
+        *("events_fanned_out", "events_held", "events_expired", "events_ended", "events_created", "events_cancelled"),
+        *("licitaciones_found", "licitaciones_new", "licitaciones_changed", "rejected", "mended"),
+        *("push_requests", "late_tickets", "tokens_disabled", "tokens_not_disabled", "calls_given_up"),
+        *("notifications_sent", "notifications_confirmed", "notifications_failed", "notifications_retryable"),
+        *("notifications_postponed", "notifications_invalidated", "notifications_expired", "notifications_skipped"),
+        *("notifications_unconfirmed", "notifications_unknown", "notifications_cancelled"),
+        *("receipts_processed", "receipts_missing", "news_sent", "news_not_sent", "news_dropped"),
+        *("partitions_made", "runs_pruned", "workers_pruned", "late_tickets_pruned", "incidents_pruned"),
+        *("minutes_pruned", "rejects_pruned", "projects_pruned", "audit_pruned"),
+        *("months_retired", "months_exported", "months_verified", "months_dropped", "rows_exported", "rows_verified"),
+        *("parts_uploaded", "mismatches", "archived_licitaciones", "archived_events", "archived_deliveries"),
+        "archived_requests",
+    }
+)
+"""What runs count."""
+ACTIONS = frozenset(
+    {
+        *("pause", "resume", "run_cycle", "adopt", "set_event_type", "reset_event_type", "redrive", "repair"),
+        *("release_project", "release_events", "retry_rejects", "forget", "forget_owner", "grant", "cancel_event"),
+        *("pause_subscription", "remove_subscription", "send_test", "enqueue", "login", "make_token", "revoke_token"),
+        *("refused_form", "refused_session", "refused_role", "refused_login"),
+    }
+)
+"""What the record names."""
+DETAILS = frozenset(
+    {
+        *("answer", "cycle", "source", "reason", "event_id", "event_type", "project", "title", "phones", "id", "name"),
+        *("role", "days", "path", "method", "times", "error_code", "ids", "origin", "drop", "subscription", "outcome"),
+        *("installation_id", "reject_id", "worker", "paused"),
+    }
+)
+"""With what, and to what end, as the record names it."""
+CURSORS = {
+    "complete": "complete up to",
+    "failed": "failed, to be asked again",
+    "missing": "days missing",
+    "given_up": "days given up",
+    "files": "files read",
+    "passed": "passed the file",
+    "passed_count": "files passed",
+    "next": "next page",
+    "at": "place in it",
+    "from": "begins again at",
+}
+"""How far a source was read, by the names of its cursor."""
+
+
+def in_words(name: str) -> str:
+    """Write a name as words, in the language of the page as far as it is known there."""
+    return t(spaced(name))
+
+
+def spaced(name: str) -> str:
+    """Write a name as the words it is made of."""
+    return name.replace("_", " ")
+
+
+def named(name: str) -> Markup:
+    """Write a name as words, with the name itself on hover."""
+    return el("span", in_words(name), title=name)
