@@ -6,7 +6,9 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from decimal import Decimal
+from types import NoneType
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +17,8 @@ from relevo.errors import InvalidInputError
 _MAX_DEPTH = 100
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _MOST_BYTES = 4096
+_ADDED_BYTES_AT_MOST = 700
+_HEAVIEST_CHAR = 6  # a control character, as JSON writes it
 _MOST_NAMED = 100_000
 _MOST_TTL_S = 2_419_200
 _LANES = ("urgent", "bulk")
@@ -59,8 +63,13 @@ PUSH_FIELDS: Mapping[str, Mapping[str, Any]] = {
 """What a push may carry beside title, body and data. `relevo.push_fields()` is the same table; a test compares them."""
 
 
+_ALWAYS_STORABLE = (bool, int, datetime, UUID, NoneType)
+
+
 def check_storable(name: str, value: object, depth: int = 0) -> None:
     """Refuse, by its name, what PostgreSQL has no place for; no statement is sent, and the transaction survives."""
+    if type(value) in _ALWAYS_STORABLE or (type(value) is str and not _UNSTORABLE.search(value)):
+        return  # most are, and `match` asks for a lot more
     match value:
         case str() if found := _UNSTORABLE.search(value):
             what = "a NUL character" if found[0] == "\0" else "half a character (a lone surrogate)"
@@ -105,7 +114,7 @@ def _complaints(event: Mapping[str, Any]) -> Iterator[str]:
     if event["type"].startswith(_RESERVED):
         yield "type must not begin with relevo., which is for Relevo itself"
     for name in ("data", "push"):
-        if not isinstance(event.get(name) or {}, Mapping):
+        if not isinstance(event.get(name) or {}, dict | Mapping):
             yield f"{name} must be a JSON object"
     if not (event.get("title", "") + event.get("body", "")).strip(" ") and not event.get("data"):
         yield "an event must say something: give it a title, a body or data"
@@ -117,7 +126,7 @@ def _complaints(event: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(event.get("at_most_once", False), bool):
         yield "at_most_once must be true or false"
     yield from number(event, "ttl_s", 1, _MOST_TTL_S, whole=True)
-    if weight(event) > _MOST_BYTES:
+    if not _is_light(event) and weight(event) > _MOST_BYTES:
         yield "title, body, data and push together must fit into 4096 bytes once rendered"
 
 
@@ -128,7 +137,11 @@ def _audience(event: Mapping[str, Any]) -> Iterator[str]:
     yield from texts_in_list(event, "topics", 100, 100)
     if event.get("topics") and event["audience"] != "matching":
         yield "topics are looked for in preferences: with topics, audience must be matching"
-    matching = event.get("matching") or {}
+    if event.get("matching"):
+        yield from _matching(event["matching"])
+
+
+def _matching(matching: Mapping[str, Any]) -> Iterator[str]:
     yield from texts_in_list(matching, "rubros", 2000, 100, "matching.")
     yield from texts(matching, _MATCHING_TEXTS, "matching.")
     yield from number(matching, "monto", 0, _MOST_MONTO, place="matching.")
@@ -237,6 +250,18 @@ def wanted(rule: Mapping[str, Any]) -> str:
         case "object":
             return "a JSON object"
     return f"a {rule['kind']} between {rule['low']} and {rule['high']}"
+
+
+def _is_light(event: Mapping[str, Any]) -> bool:
+    """Tell of an event without fields for the push whether it is so short that it need not be weighed."""
+    if event.get("push"):
+        return False
+    chars = len(event.get("title", "")) + len(event.get("body", ""))
+    data = event.get("data")
+    return (
+        chars * _HEAVIEST_CHAR + (len(json.dumps(data, default=str)) if data else 0)
+        < _MOST_BYTES - _ADDED_BYTES_AT_MOST
+    )
 
 
 def weight(event: Mapping[str, Any]) -> int:

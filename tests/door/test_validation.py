@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 import relevo
-from relevo import Event, Installation, Matching, Preference
+from relevo import Event, Installation, Matching, Preference, checking
 from relevo.errors import InvalidInputError
 
 GOOD = {"type": "t", "key": "k", "title": "Hello", "audience": "everyone"}
@@ -32,6 +32,21 @@ def refusal(conn: psycopg.Connection[Any], function: str, *arguments: Any) -> st
         conn.execute(f"select relevo.{function}({places})", arguments)
     assert caught.value.diag.message_primary is not None
     return caught.value.diag.message_primary
+
+
+@pytest.mark.parametrize("letter", ["x", "ñ", '"', "\x01", "📋"])
+@pytest.mark.parametrize("field", ["body", "data"])
+def test_what_is_not_weighed_is_light(field: str, letter: str) -> None:
+    """However the bytes lie, an event that Python does not weigh because it is short fits, with all that is added."""
+    short = [
+        event
+        for count in range(2_000)
+        if checking._is_light(
+            event := {"title": "", field: letter * count if field == "body" else {"a": letter * count}}
+        )
+    ]
+    assert len(short) > 250
+    assert max(map(checking.weight, short)) <= 4096
 
 
 def stored(conn: psycopg.Connection[Any], event: Mapping[str, Any]) -> dict[str, Any]:
