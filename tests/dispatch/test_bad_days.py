@@ -264,3 +264,30 @@ class TestAmongMany:
         other.app.database.close()
         assert rows_read_so_far(crowd.conn, "device_installations") - before < 1_000
         assert crowd.delivery("newest")["status"] == "pending"
+
+
+FULL_DISK = """
+create sequence relevo.refusals;
+create function relevo.refuse_awhile() returns trigger language plpgsql as $$
+begin
+  if nextval('relevo.refusals') <= 2 then
+    raise exception using errcode = 'disk_full', message = 'could not extend file: No space left on device';
+  end if;
+  return null;
+end $$;
+create trigger refuse_awhile after insert on relevo.awaited_receipts for each statement execute function relevo.refuse_awhile()
+"""
+
+
+@pytest.mark.parametrize("names", [("ana", "bob"), ("ana", "bob", "eve!DeviceNotRegistered")])
+def test_a_disk_that_is_full_for_a_moment_costs_no_ticket(relay, conn, names) -> None:
+    """What was sent is written down once there is room again, instead of being sent once more."""
+    conn.execute(FULL_DISK)
+    try:
+        worker: Relay = relay()
+        worker.tell(*names)
+        worker.dispatch()
+        assert [worker.delivery(name)["status"] for name in names[:2]] == ["sent", "sent"]
+        assert [worker.received(name) for name in names[:2]] == [1, 1]
+    finally:
+        conn.execute("drop sequence relevo.refusals; drop function relevo.refuse_awhile() cascade")

@@ -455,7 +455,7 @@ class Batch:
         while True:
             try:
                 return write()
-            except (DatabaseUnavailableError, *BUSY) as error:
+            except (DatabaseUnavailableError, pg.OperationalError) as error:  # away, busy, or without room for a moment
                 if time.monotonic() > give_up or isinstance(error.__cause__, PoolClosed):
                     _log.error("answers_not_recorded", claim=str(self.claim.token), tickets=tickets, error=str(error))
                     raise
