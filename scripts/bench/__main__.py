@@ -72,7 +72,11 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--quick", action="store_true", help="as little as shows that everything works")
     parser.add_argument("--set", metavar="NAME=NUMBER", action="append", default=[], help="one of the sizes")
-    parser.add_argument("--write-readme", action="store_true", help="put table and charts into the README")
+    parser.add_argument(
+        "--write-readme",
+        action="store_true",
+        help="put the charts into the README, and the tables into the page on scaling",
+    )
     parser.add_argument("--into", type=Path, default=RESULTS, help="the folder that bench.json and charts go to")
     asked = parser.parse_args(words)
     names = asked.only.split(",") if asked.only else [name for name in known if name not in ON_DEMAND]
@@ -93,7 +97,8 @@ def main(words: Sequence[str] | None = None) -> None:
         raise SystemExit(f"Not measured: {', '.join(failed)}. What went wrong stands above.")
     if asked.write_readme:
         charts.write(ROOT / "server" / "docs", rows)
-        report.write_into(ROOT / "README.md", rows)
+        report.write_picture(ROOT / "README.md")
+        report.write_tables(ROOT / "server" / "docs" / "scaling.md", rows)
 
 
 def measure(names: Sequence[str], sizes: Sizes, failed: list[str]) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""What a run says: the table for the eye, the same for the README, and the JSON for machines."""
+"""What a run says: the table for the eye, the same for the docs, and the JSON for machines."""
 
 from __future__ import annotations
 
@@ -114,15 +114,23 @@ def _plain(row: Row) -> dict[str, Any]:
     return {"name": row.name, "what": row.what, "measured": row.said, "figures": figures, "goals": goals}
 
 
-def write_into(readme: Path, rows: Sequence[Row]) -> None:
-    """Write charts and table between the README's markers."""
-    text = readme.read_text(encoding="utf-8")
+def write_picture(readme: Path) -> None:
+    """Put the charts between a page's markers."""
+    _put_between(readme, _PICTURE)
+
+
+def write_tables(page: Path, rows: Sequence[Row]) -> None:
+    """Put the tables between a page's markers."""
+    _put_between(page, "\n".join(_markdown(rows)))
+
+
+def _put_between(page: Path, body: str) -> None:
+    text = page.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"{readme} must hold the lines {BEGIN} and {END}")
-    body = "\n".join(_markdown(rows))
-    readme.write_text(f"{before}{BEGIN}\n{_PICTURE}\n\n{body}\n{END}{after}", encoding="utf-8")
+        raise ValueError(f"{page} must hold the lines {BEGIN} and {END}")
+    page.write_text(f"{before}{BEGIN}\n\n{body}\n\n{END}{after}", encoding="utf-8")
 
 
 def _markdown(rows: Sequence[Row]) -> Iterator[str]:

@@ -112,28 +112,31 @@ def test_what_was_not_measured_is_left_blank() -> None:
     assert "ms</text>" not in charts.draw([SEED], charts.THEMES["light"])
 
 
-def test_the_readme_gets_table_and_charts(tmp_path: Path) -> None:
+def test_pages_get_tables_and_charts(tmp_path: Path) -> None:
     """What stands between the markers is replaced, as often as one likes; the rest stays as it was."""
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+    readme, page = tmp_path / "README.md", tmp_path / "scaling.md"
+    for each in (readme, page):
+        each.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
     for rows in ([DISPATCH, SEED], [WAITS]):
-        report.write_into(readme, rows)
-    text = readme.read_text()
-    assert text.startswith("before\n")
-    assert text.endswith("\nafter\n")
-    assert "old" not in text
-    assert "a <plain> loop" not in text
-    assert "| commit to POST | p50 2.0 ms, p99 30.0 ms |" in text
-    assert "server/docs/bench-dark.svg" in text
+        report.write_picture(readme)
+        report.write_tables(page, rows)
+    for each in (readme, page):
+        text = each.read_text()
+        assert text.startswith("before\n")
+        assert text.endswith("\nafter\n")
+        assert "old" not in text
+    assert "a <plain> loop" not in page.read_text()
+    assert "| commit to POST | p50 2.0 ms, p99 30.0 ms |" in page.read_text()
+    assert "server/docs/bench-dark.svg" in readme.read_text()
 
 
-def test_a_readme_without_markers_is_refused(tmp_path: Path) -> None:
-    """A README that has no place for the table stays as it is."""
-    readme = tmp_path / "README.md"
-    readme.write_text("nothing")
+def test_a_page_without_markers_is_refused(tmp_path: Path) -> None:
+    """A page that has no place for the tables stays as it is."""
+    page = tmp_path / "scaling.md"
+    page.write_text("nothing")
     with pytest.raises(ValueError, match="must hold the lines"):
-        report.write_into(readme, [Row("a", "b", "c")])
-    assert readme.read_text() == "nothing"
+        report.write_tables(page, [Row("a", "b", "c")])
+    assert page.read_text() == "nothing"
 
 
 def test_words_of_a_row_cannot_break_a_chart() -> None:
