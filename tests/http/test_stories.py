@@ -316,6 +316,7 @@ def test_what_changed_since_is_told(served: Served, conn: Connection, person: Pe
     assert "It changed its owner since: 20" in why(person, gone, owned)
     for number in (everyone, named, owned):
         assert "since" not in why(person, quiet, number)
+    assert "it was meant to get it: a delivery was made." in why(person, other, everyone)
     (push,) = [deliveries_of(conn, owned)[gone]]
     assert "It changed its owner since: 20" in told(person, f"/dashboard/deliveries/{push}")
 

@@ -24,7 +24,8 @@ _STYLE = (
     "pre{overflow-x:auto;padding:.75rem;border:1px solid #8885;border-radius:6px}"
     "h2{margin-top:2.5rem}section{border-top:1px solid #8885;padding:.5rem 0}.m{font-weight:700}"
     "table{border-collapse:collapse}td,th{text-align:left;vertical-align:top;padding:.15rem 1rem .15rem 0}"
-    "@media(max-width:40rem){body{margin:1rem auto}td{padding-right:.5rem}td:first-child{min-width:4rem}}"
+    "@media(max-width:40rem){body{margin:1rem auto}"
+    "tr{display:block;padding:.25rem 0}td{display:inline;padding:0 .5rem 0 0}}"
 )
 
 

@@ -23,7 +23,7 @@ from relevo.http.dashboard.lists import (
     part,
     since,
 )
-from relevo.http.dashboard.names import in_words
+from relevo.http.dashboard.names import ACTIONS, in_words
 from relevo.http.dashboard.page import Page, desk_of, show, table
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import ago
@@ -49,7 +49,8 @@ async def audit(
     narrowed = filters(
         _HERE,
         box("actor", t("Who"), actor),
-        box("action", t("Action"), action),
+        box("action", t("Action"), action, list="actions"),
+        el("datalist", [el("option", in_words(each), value=each) for each in sorted(ACTIONS)], id="actions"),
         choice("ended", t("Outcome"), {"": t("all")} | {each: t(each) for each in _OUTCOMES}, ended),
         since(hours),
     )

@@ -377,5 +377,7 @@ def _meaning(delivery: Mapping[str, Any]) -> Child:
 
 def _rule(explained: Explanation) -> str:
     """Say by which rule a phone gets it, or not."""
+    if explained.rule == "installation_gone":
+        return t("Nobody registered it, or it was forgotten.")
     _, _, why = explained.reason.removesuffix(".").partition("Pushes may not go to it: ")
     return reasons.rule(explained, why_not=why or None)

@@ -29,7 +29,15 @@ ACTIONS = frozenset(
     {
         *("pause", "resume", "run_cycle", "adopt", "set_event_type", "reset_event_type", "redrive", "repair"),
         *("release_project", "release_events", "retry_rejects", "forget", "forget_owner", "grant", "cancel_event"),
-        *("pause_subscription", "remove_subscription", "send_test", "enqueue", "login", "make_token", "revoke_token"),
+        *(
+            "pause_subscription",
+            "remove_subscription",
+            "send_test",
+            "enqueue_event",
+            "login",
+            "make_token",
+            "revoke_token",
+        ),
         *("refused_form", "refused_session", "refused_role", "refused_login"),
     }
 )

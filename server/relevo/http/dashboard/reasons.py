@@ -157,6 +157,8 @@ _STANDS = ("event_gone", "installation_gone", "not_named")
 """Rules that hold whenever a phone was registered."""
 _BY_PREFERENCES = ("no_preference", "preference_differs", "preference")
 _BY_PHONE = ("not_allowed", "opted_out")
+_AGAINST = ("not_named", "not_allowed", "opted_out", "no_preference", "preference_differs")
+"""Rules by which no delivery is made: where there is one, they hold only since."""
 
 
 def in_words(code: str | None) -> str:
@@ -216,6 +218,8 @@ def changed_since(told: Explanation, changes: Mapping[str, Any] | None) -> list[
 
 def _changed_since(told: Explanation, changes: Mapping[str, Any]) -> Iterator[Child]:
     came_later = told.rule == "came_later"
+    if told.raw.get("delivery") and told.rule in _AGAINST:
+        yield t("When the event went out it was meant to get it: a delivery was made.")
     if told.rule == "not_allowed" and changes["disabled_at"]:
         since = t("That is so only since")
         yield [

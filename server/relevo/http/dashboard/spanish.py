@@ -816,6 +816,10 @@ SPANISH: dict[str, str] = {
     # What was changed since an event went out
     "It was registered only afterwards:": "Se registró recién después:",
     "The event went out": "El evento salió",
+    "When the event went out it was meant to get it: a delivery was made.": (
+        "Cuando el evento salió debía recibirlo: se creó una entrega."
+    ),
+    "Nobody registered it, or it was forgotten.": "Nadie lo registró, o se olvidó.",
     "That is so only since": "Es así recién desde",
     ", after the event had gone out; how it was then is not kept.": (
         ", cuando el evento ya había salido; no se guarda cómo era entonces."

@@ -90,7 +90,7 @@ NAMES: dict[str, str] = {
     "pause subscription": "pausar una suscripción",
     "remove subscription": "quitar una suscripción",
     "send test": "enviar una prueba",
-    "enqueue": "encolar un evento",
+    "enqueue event": "encolar un evento",
     "login": "entrar",
     "make token": "crear un token",
     "revoke token": "revocar un token",
