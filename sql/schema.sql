@@ -778,21 +778,86 @@ CREATE FUNCTION relevo.delete_events(event_ids bigint[]) RETURNS integer
     AS $$
 declare
   gone relevo.notification_events;
+  done record;
+  most int := 5000;
   deleted int := 0;
 begin
   for gone in delete from relevo.notification_events where id = any (event_ids) returning * loop
-    delete from relevo.due_chunks where event_id = gone.id;
-    delete from relevo.dead_letters where event_id = gone.id;
-    -- locked in the order of every writer, so that a settle under way and this do not wait for each other
-    perform from relevo.notification_deliveries d
-     where d.event_day = gone.event_day and d.notification_event_id = gone.id order by d.event_day, d.id for update;
-    delete from relevo.notification_deliveries where event_day = gone.event_day and notification_event_id = gone.id;
-    -- the changes first: a reaper that is folding them is waited for, and its sums go next
-    delete from relevo.event_progress_deltas where event_id = gone.id;
-    delete from relevo.event_progress where event_id = gone.id;
     deleted := deleted + 1;
+    continue when gone.event_day is null; -- never fanned out
+    select * into done from relevo.delete_some_1(gone.id, gone.event_day, null, most);
+    most := greatest(most - done.deleted, 0);
+    if not done.finished then
+      insert into relevo.deleted_events (event_id, event_day, deleted_to) values (gone.id, gone.event_day, done.last_phone);
+    end if;
   end loop;
   return deleted;
+end
+$$;
+
+CREATE FUNCTION relevo.delete_leftovers_1(most integer) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  gone relevo.deleted_events;
+  done record;
+begin
+  select d.* into gone from relevo.deleted_events d order by d.event_id limit 1 for update skip locked;
+  if not found then
+    return 0;
+  end if;
+  if cardinality(relevo.hold_open(array[gone.event_day])) = 0 then
+    delete from relevo.deleted_events d where d.event_id = gone.event_id;
+    return 1;
+  end if;
+  select * into done from relevo.delete_some_1(gone.event_id, gone.event_day, gone.deleted_to, most);
+  if done.finished then
+    delete from relevo.deleted_events d where d.event_id = gone.event_id;
+  else
+    update relevo.deleted_events d set deleted_to = done.last_phone where d.event_id = gone.event_id;
+  end if;
+  return greatest(done.deleted, 1);
+end
+$$;
+
+CREATE FUNCTION relevo.delete_some_1(id_of_event bigint, of_day date, from_phone uuid, most integer, OUT deleted integer, OUT last_phone uuid, OUT finished boolean) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_sort TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+declare
+  keys bigint[];
+  rows int;
+begin
+  delete from relevo.due_chunks q
+   where q.id = any (array(select n.id from relevo.due_chunks n where n.event_id = id_of_event order by n.id limit least(most, 1000)));
+  get diagnostics deleted = row_count;
+  finished := deleted < least(most, 1000);
+  select coalesce(array_agg(n.id), '{}'), coalesce((array_agg(n.installation_id order by n.installation_id desc))[1], from_phone)
+    into keys, last_phone
+    from (select d.id, d.installation_id from relevo.notification_deliveries d
+           where d.event_day = of_day and d.notification_event_id = id_of_event
+             and d.installation_id >= coalesce(from_phone, '00000000-0000-0000-0000-000000000000')
+           order by d.installation_id limit most) n;
+  delete from relevo.dead_letters l where l.event_day = of_day and l.delivery_id = any (keys);
+  get diagnostics rows = row_count;
+  deleted := deleted + rows;
+  -- locked in the order of every writer, so that a settle under way and this do not wait for each other
+  perform from relevo.notification_deliveries d where d.event_day = of_day and d.id = any (keys) order by d.event_day, d.id for update;
+  delete from relevo.dead_letters l where l.event_day = of_day and l.delivery_id = any (keys); -- one that such a settle wrote
+  delete from relevo.notification_deliveries d where d.event_day = of_day and d.id = any (keys);
+  get diagnostics rows = row_count;
+  deleted := deleted + rows;
+  finished := finished and cardinality(keys) < most;
+  if finished then
+    -- the changes first: a reaper that is folding them is waited for, and its sums go next
+    delete from relevo.event_progress_deltas p where p.event_id = id_of_event;
+    delete from relevo.event_progress p where p.event_id = id_of_event;
+  end if;
 end
 $$;
 
@@ -1617,7 +1682,8 @@ begin
   if of_entity = 'notification_deliveries' then
     return exists (select from relevo.due_chunks q where q.event_day >= of_month and q.event_day < next_month)
         or exists (select from relevo.awaited_receipts r cross join unnest(r.days) as d(day) where d.day >= of_month and d.day < next_month)
-        or exists (select from relevo.claims c cross join unnest(c.days) as d(day) where d.day >= of_month and d.day < next_month);
+        or exists (select from relevo.claims c cross join unnest(c.days) as d(day) where d.day >= of_month and d.day < next_month)
+        or exists (select from relevo.deleted_events d where d.event_day >= of_month and d.event_day < next_month);
   end if;
   execute format($sql$select exists (select from relevo.claims c join relevo.%I r on r.claim_token = c.token and r.answered_at is null)$sql$,
                  of_entity || to_char(of_month, '_YYYY_MM')) into answer;
@@ -3287,6 +3353,17 @@ CREATE TABLE relevo.dead_letters (
 
 COMMENT ON TABLE relevo.dead_letters IS 'The deliveries that failed for good, as long as their month is not archived: what a redrive opens again.';
 
+CREATE TABLE relevo.deleted_events (
+    event_id bigint NOT NULL,
+    event_day date NOT NULL,
+    deleted_to uuid,
+    deleted_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+COMMENT ON TABLE relevo.deleted_events IS 'Events that were deleted and of whose deliveries some are left: a reaper deletes them.';
+
+COMMENT ON COLUMN relevo.deleted_events.deleted_to IS 'Up to this installation its deliveries are gone: what was deleted is not walked over again.';
+
 CREATE SEQUENCE relevo.delivery_ids
     START WITH 1
     INCREMENT BY 1
@@ -4139,6 +4216,9 @@ ALTER TABLE ONLY relevo.cycle_terms
 
 ALTER TABLE ONLY relevo.dead_letters
     ADD CONSTRAINT dead_letters_pkey PRIMARY KEY (event_day, delivery_id);
+
+ALTER TABLE ONLY relevo.deleted_events
+    ADD CONSTRAINT deleted_events_pkey PRIMARY KEY (event_id);
 
 ALTER TABLE ONLY relevo.delivery_counts
     ADD CONSTRAINT delivery_counts_pkey PRIMARY KEY (id);

@@ -242,7 +242,10 @@ def complete(what: EventRef | UUID | None = None, reason: str = "", *, owner: st
 
 @verb
 def delete(event_ids: Sequence[int]) -> Call[int]:
-    """Delete events with their deliveries; return how many events there were."""
+    """Delete events with their deliveries; return how many events there were.
+
+    Up to 5,000 deliveries go at once, more within the next rounds of a worker; none of them is sent.
+    """
     return Call("delete_events", {"event_ids": [_event_id(each) for each in event_ids]}, one(int))
 
 

@@ -91,3 +91,7 @@ delete from relevo.refused_events r
  where (r.project, r.event_id) in (select o.project, o.event_id from relevo.refused_events o
                                     where o.last_refused_at < coalesce(%(now)s::timestamptz, now()) - interval '1 day'
                                     limit %(limit)s for update skip locked);
+
+-- name: delete_leftovers
+-- Deletes so many of the deliveries that are left of an event that was deleted, and tells how many rows; 0 if nothing is left of any.
+select relevo.delete_leftovers_1(%(limit)s);

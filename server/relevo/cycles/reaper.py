@@ -1,4 +1,7 @@
-"""Reaper: take back expired claims, notice silent workers, end the runs they left behind, fold events' counts."""
+"""Reaper: take back expired claims, notice silent workers, end the runs they left behind, fold events' counts.
+
+It also deletes what an app's own transaction left of an event that it deleted.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,8 @@ _WAKE = queries.load("wakeups")
 _log = structlog.get_logger("relevo.reaper")
 _CLAIMS_PER_STEP = 50
 _FOLDS_PER_STEP = 10_000
+_LEFTOVERS = 5_000
+_LEFTOVERS_PER_STEP = 100_000
 _TALLIES_SHOWN_MS = 15 * 60_000  # by `relevo status`
 _TAKEN_BACK = ("deliveries_recovered", "deliveries_dead", "deliveries_unknown", "deliveries_closed_by_late_ticket")
 
@@ -63,7 +68,7 @@ def _is_our_turn(run: Run) -> bool:
 
 
 def _keep_up(run: Run) -> Counter[str]:
-    """Fold counts until few are left, forget what no brake looks at, look for lost workers, and tell the news."""
+    """Fold counts until few are left, forget what is looked at no more, look for lost workers, and tell the news."""
     folded = (_FOLDS_PER_STEP,)
     while folded == (_FOLDS_PER_STEP,) and run.may_go_on():
         with run.transaction() as connection:
@@ -78,7 +83,18 @@ def _keep_up(run: Run) -> Counter[str]:
         connection.execute(_SQL["prune_refused_events"], {"limit": _FOLDS_PER_STEP, "now": run.now})
     with run.transaction() as connection:
         counts += end_lost_workers(connection, run.context.worker_id)
+    counts += Counter(leftovers_deleted=_delete_leftovers(run))
     return counts + news.keep_up(run)
+
+
+def _delete_leftovers(run: Run) -> int:
+    """Delete what is left of deleted events, in batches, each committed; beyond a bound it waits for the next round."""
+    total, deleted = 0, 1
+    while deleted and total < _LEFTOVERS_PER_STEP and run.may_go_on():
+        with run.transaction("bound_by_key") as connection:
+            (deleted,) = connection.execute(_SQL["delete_leftovers"], {"limit": _LEFTOVERS}).fetchone() or (0,)
+        total += deleted
+    return total
 
 
 def _reap_some(run: Run) -> tuple[Counter[str], list[str]]:
