@@ -219,7 +219,8 @@ def _workers() -> list[Asked]:
     """Return what is asked of the workers that live."""
     ours = {
         "worker_id": "replica-1", "hostname": "host", "pid": 1, "version": "0", "role": "run", "cycles": ["dispatch"],
-        "composers": [], "lease_ms": 60_000, "now": None, "hung": "[]", "http": None, "project": "p1", "most": 6,
+        "composers": [], "lease_ms": 60_000, "now": None, "hung": "[]", "http": None, "rests_because": None,
+        "project": "p1", "most": 6,
     }  # fmt: skip
     return [
         Asked("workers", ("register_worker", "beat_worker"), ours),
