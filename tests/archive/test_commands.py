@@ -163,7 +163,7 @@ def test_forget_is_a_command(ask: Ask, conn) -> None:
     assert conn.execute("select count(*) from relevo.device_installations").fetchone() == (0,)
     door.register(conn, Installation(token(), owner="someone@example.com"))
     done = ask("forget", "--owner", "someone@example.com")
-    assert "is forgotten, with 1 installations." in done.stdout, done.stderr
+    assert "is forgotten, with 1 installation." in done.stdout, done.stderr
     kept = conn.execute(
         "select a.action, a::text like '%someone@%' from relevo.audit_log a where a.action = 'forget_owner'"
     )

@@ -565,5 +565,5 @@ class TestPlainAnswers:
         claim = worker.claims.claim("dispatch", "default", "bulk")
         assert claim is not None
         said = command("cancel", event).out
-        assert "1 pushes of it were sent before" in said
-        assert "2 are being sent right now" in said
+        assert "1 push of it was sent before, and stays sent." in said
+        assert "2 pushes of it are being sent right now" in said

@@ -231,9 +231,11 @@ def cancel(
     else:
         out.print(f"Event {event_id} had ended before.")
     if left["sent"]:
-        out.print(f"{left['sent']} pushes of it were sent before, and stay sent.")
+        sent = several(left["sent"], "push of it was sent before, and stays", "pushes of it were sent before, and stay")
+        out.print(f"{sent} sent.")
     if left["claimed"]:
-        out.print(f"{left['claimed']} are being sent right now; what is not under way yet is not sent any more.")
+        sending = several(left["claimed"], "push of it is", "pushes of it are")
+        out.print(f"{sending} being sent right now; what is not under way yet is not sent any more.")
 
 
 @cli.command()
