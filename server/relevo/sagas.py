@@ -26,7 +26,7 @@ _REQUESTS = 20
 """So many requests of an event are told of at once."""
 _KNOWN = 10_000
 """The deliveries of an event with no more are all known while its requests are looked at."""
-_REQUESTS_LOOKED_AT = {False: 1_000, True: 150}
+_REQUESTS_LOOKED_AT = {False: 500, True: 150}
 _BEFORE_FIRST = timedelta(minutes=2)
 _REQUEST_PLACE = re.compile(r"(\d{1,17})-([0-9a-f-]{36})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
