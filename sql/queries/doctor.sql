@@ -17,18 +17,19 @@ select p.month
  order by p.month;
 
 -- name: look_at_deliveries
--- Names those of a piece of a month's deliveries that do not stand where they must, but for what changed a moment ago, and where the piece
--- ends.
+-- Names those of a piece of a month's deliveries that do not stand where they must, and where the piece ends; what changed a moment ago, or
+-- is left of a deleted event, is not judged.
 with piece as materialized (
   select d.event_day, d.id, d.notification_event_id as event_id, d.status,
-         d.updated_at < coalesce(%(now)s::timestamptz, now()) - %(young_ms)s * interval '1 millisecond' as is_old
+         d.updated_at < coalesce(%(now)s::timestamptz, now()) - %(young_ms)s * interval '1 millisecond'
+           and not exists (select from relevo.deleted_events x where x.event_id = d.notification_event_id) as is_judged
     from relevo.notification_deliveries d
    where d.event_day >= %(month)s::date and d.event_day < (%(month)s::date + interval '1 month')::date
      and (d.event_day, d.id) > (%(after_day)s::date, %(after_id)s::bigint)
    order by d.event_day, d.id
    limit %(limit)s
 ), open as materialized (
-  select * from piece p where p.status in ('pending', 'retryable') and p.is_old
+  select * from piece p where p.status in ('pending', 'retryable') and p.is_judged
 ), placed as materialized ( -- counted, not joined: no estimate can make this batch x queue comparisons
   select x.id, max(x.event_day) as event_day, sum(x.place) as places, array_agg(x.chunk) filter (where x.chunk is not null) as chunks
     from (select o.id, o.event_day, 0 as place, null::bigint as chunk from open o
@@ -44,7 +45,7 @@ with piece as materialized (
    group by x.id
   having max(x.event_day) is not null
 ), sent as materialized (
-  select * from piece p where p.status = 'sent' and p.is_old
+  select * from piece p where p.status = 'sent' and p.is_judged
 ), awaited as materialized (
   select x.id, max(x.event_day) as event_day, sum(x.place) as places
     from (select s.id, s.event_day, 0 as place from sent s
@@ -66,7 +67,7 @@ with piece as materialized (
     left join lateral (select l.delivery_id from relevo.dead_letters l
                         where l.event_day = p.event_day and l.delivery_id = p.id
                        offset 0) l on true
-   where p.status = 'failed' and p.is_old and l.delivery_id is null
+   where p.status = 'failed' and p.is_judged and l.delivery_id is null
 )
 (select f.kind, f.event_day, f.id, f.places from found f order by f.kind, f.event_day, f.id)
 union all

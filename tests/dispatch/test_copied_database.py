@@ -122,9 +122,12 @@ def fleet(relay) -> tuple[Relay, Relay]:
     return home, relay(relevo_instance="staging")
 
 
-def test_a_worker_that_rests_is_seen(fleet: tuple[Relay, Relay]) -> None:
+def test_a_worker_that_rests_is_seen(fleet: tuple[Relay, Relay], command, monkeypatch) -> None:
     """Whoever looks from home learns which worker rests and why, from its start on, and no longer once it is mended."""
     home, other = fleet
+    monkeypatch.setenv("RELEVO_INSTANCE", "production")
+    shown = dict(line.split()[:2] for line in command("status").out.splitlines() if len(line.split()) > 1)
+    assert [shown[each.app.worker.worker_id] for each in fleet] == ["alive", "rests"]
     rests, works = other.app.worker.worker_id, home.app.worker.worker_id
     why = "it belongs to the instance production, and RELEVO_INSTANCE is staging here"
     for _ in range(2):

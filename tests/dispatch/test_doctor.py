@@ -124,6 +124,16 @@ def test_what_changed_a_moment_ago_is_left_alone(relay) -> None:
     assert found(worker, later) == {"not_queued": 1}
 
 
+def test_what_is_left_of_a_deleted_event_is_left_alone(lost: Relay) -> None:
+    """Deliveries that a reaper is still to delete are no fault, and are not queued again."""
+    assert found(lost) == {"not_queued": 2}
+    lost.conn.execute(
+        "insert into relevo.deleted_events (event_id, event_day) "
+        "select distinct notification_event_id, event_day from relevo.notification_deliveries"
+    )
+    assert (found(lost), repair(lost)) == ({}, {})
+
+
 def test_sealed_months_are_left_alone(lost: Relay) -> None:
     """Nothing of a month that is on its way to the archive is reported or written."""
     month_of_them = list(insights.find_misplaced(lost.app.database))

@@ -123,7 +123,7 @@ _COLOURS = {
     **dict.fromkeys(("ok", "alive", "fanned", "unchanged", "closed"), "green"),
     **dict.fromkeys(("idle", "stopped"), "dim"),
     **dict.fromkeys(
-        ("partial", "skipped", "stopping", "silent", "cancelled", "held", "unavailable", "probing"), "yellow"
+        ("partial", "skipped", "stopping", "silent", "rests", "cancelled", "held", "unavailable", "probing"), "yellow"
     ),
     **dict.fromkeys(("failed", "abandoned", "lost", "rejected", "open"), "bold red"),
     **dict.fromkeys(("running", "fanning"), "cyan"),

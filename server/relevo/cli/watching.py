@@ -215,7 +215,7 @@ def _print_status(seen: insights.Status) -> None:
     for row in (row for row in seen.workers if row["state"] != "stopped"):
         workers.add_row(
             row["worker_id"],
-            coloured(row["state"]),
+            coloured("rests" if row["state"] == "alive" and row["rests_because"] else row["state"]),
             row["role"],
             ", ".join(row["cycles"]),
             row["wakeups"],

@@ -270,7 +270,7 @@ def _workers(seen: Overview) -> Markup:
     rows: list[list[Child]] = [
         [
             el("strong", row["worker_id"]),
-            state(row["state"]),
+            state("rests" if row["state"] == "alive" and row["rests_because"] else row["state"]),
             row["role"],
             row["version"],
             ago(row["started_at"], seen.now),
