@@ -334,7 +334,7 @@ class TestOrder:
         story = insights.story(app.database, made.event_id)
         assert story is not None
         (finished,) = [moment["detail"] for moment in story.moments if moment["what"] == "fan-out finished"]
-        assert finished == "3 targets, 3 deliveries: its deadline passed before its fan-out was finished"
+        assert finished == "3 phones, 3 deliveries: its deadline passed before its fan-out was finished"
 
     def test_finding_the_next_event_reads_one_of_many(self, conn) -> None:
         """With thousands of events waiting the next one is found by the index, not by sorting them all."""

@@ -64,6 +64,18 @@ def is_told(app: App, what: str) -> None:
     eventually(look, f"health tells that {what} hangs")
 
 
+def test_a_process_that_stood_still_has_not_hung(processes, probed, runs) -> None:
+    """Stopped for longer than a run may take, and let go on, a process ends its run as if nothing had been."""
+    probe = {"name": "gather", "every_ms": 3_600_000, "hold_ms": 4_500}
+    process = processes.relay("run-cycle", "gather", probes=[probe], worker_id="stopped", outbox_lease_duration_ms=900)
+    process.hears("probe_holds")
+    process.pause()
+    time.sleep(3.5)
+    process.go_on()
+    assert process.ends() == 0, process.stderr
+    assert [row["outcome"] for row in runs("gather")] == ["ok"]
+
+
 class Board:
     """A source that hangs in one of two workers."""
 

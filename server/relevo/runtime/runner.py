@@ -191,8 +191,11 @@ class Runner:
         totals: Counter[str] = Counter()
         steps = threads.start(f"relevo-{cycle.key}", partial(self._guarded, cycle, run, totals))
         lasts_s = (cycle.stall_ms or 3 * self._settings.outbox_lease_duration_ms) / 1000
-        stop_at = math.inf
+        stop_at, looked_at = math.inf, time.monotonic()
         while not wait([steps], timeout=_WATCH_S).done:
+            stood_s = max(0.0, time.monotonic() - looked_at - 2 * _WATCH_S)
+            run.moved_at += stood_s  # while this process stood still nothing of it could come back
+            looked_at = time.monotonic()
             if self._leaving.is_set():
                 run.abandon()
                 return None
