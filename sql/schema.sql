@@ -2948,6 +2948,7 @@ $$;
 CREATE FUNCTION relevo.write_events(events jsonb) RETURNS TABLE(event_id bigint, created boolean, same_content boolean, unknown_installations uuid[])
     LANGUAGE plpgsql
     SET jit TO 'off'
+    SET enable_seqscan TO 'off'
     AS $$
 begin
   return query
@@ -3020,6 +3021,7 @@ $$;
 
 CREATE FUNCTION relevo.write_installations(given jsonb) RETURNS uuid[]
     LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
     AS $$
 declare
   ids uuid[];

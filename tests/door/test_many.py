@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 
 import relevo
 from processes import PATIENCE_S, eventually
-from relevo import Event
+from relevo import Event, Installation
 from relevo.door import Enqueued
 from relevo.errors import InvalidInputError
 
@@ -249,3 +249,25 @@ def test_somebody_else_is_at_one_of_them(conn, dsn: str, ending: str) -> None:
     assert [each.created for each in made] == expected
     rows = conn.execute("select count(*), count(distinct event_id) from relevo.event_audience").fetchone()
     assert rows == (sum(expected), sum(expected))
+
+
+READ_WHOLE = """
+select relname from pg_stat_xact_user_tables where schemaname = 'relevo' and seq_scan > 0 and relname <> 'cycle_state'
+"""
+"""The state of cycles has a row for each of them, and no more."""
+
+
+class TestPlans:
+    """Plans that an app's connection keeps."""
+
+    def test_made_on_tiny_tables_they_go_by_keys(self, conn) -> None:
+        """What was planned while there were three events and phones reads no table whole, however many come later."""
+        phones = relevo.register_many(conn, [Installation(f"ExponentPushToken[{n}]") for n in range(3)])
+        for n in range(3):
+            relevo.enqueue(conn, Event("t", str(n), "Hello", audience=phones))
+        conn.execute("vacuum analyze")
+        with conn.transaction():
+            for n in range(8):  # more often than plans are made anew each time
+                relevo.enqueue_many(conn, [Event("t", f"again {n}", "Hello", audience=phones)])
+                relevo.register_many(conn, [Installation(f"ExponentPushToken[again-{n}]")])
+            assert conn.execute(READ_WHOLE).fetchall() == []
