@@ -24,7 +24,7 @@ from relevo.db import Database
 
 _SQL = statements(__file__)
 _CYCLES = "reaper,fanout,dispatch"
-_FIRST_EVENT = 6_000_000_000
+_FIRST_EVENTS = 6_000_000_000, 6_000_000_100
 _CONNECTIONS = 32
 _TURNS = 3
 _PATIENCE_S = 60.0
@@ -123,7 +123,8 @@ class _Caller:
 def rows(stand: Stand) -> Iterator[Row]:
     """Have one process send much bulk; in turns let it alone, and call it."""
     sizes, port = stand.sizes, _free_port()
-    queue_bulk(stand, _FIRST_EVENT)
+    for first in _FIRST_EVENTS:  # so much that it lasts
+        queue_bulk(stand, first)
     database = Database(stand.dsn, stand.dsn, stand.settings())
     token, _ = tokens.make(database, "bench", "operator")
     database.close()
