@@ -9,6 +9,15 @@ asked.user = User()
 phone = UUID(json.loads(register_phone(asked).content)["installationId"])
 [listed] = relevo.list_installations(connection, owner="user-7")
 assert (listed.installation_id, listed.receives) == (phone, True)
+for bad in (
+    {},
+    {"token": "ExponentPushToken[a]", "platform": "web"},
+    {"token": "x"},
+    {"token": None, "installationId": "7"},
+):
+    refused = factory.put("/me/phone", data=json.dumps(bad))
+    refused.user = asked.user
+    assert register_phone(refused).status_code == 400, bad
 event = json.loads(ship(factory.post("/"), 17).content)["event"]
 again = json.loads(ship(factory.post("/"), 17).content)["event"]
 assert again == event
