@@ -23,6 +23,7 @@ _NO_NEWS_S = 3 * 86_400.0  # a long weekend
 _USUAL = 6.0
 _PAUSED_FOR_LONG_S = 86_400.0
 _LOST_LATELY_S = 900.0
+_TICKED_LATELY_S = 900.0
 _DROPPED_LATELY = timedelta(days=1)
 _START = Phrase("start `relevo run`, or let cron call `relevo tick`")
 MOST_COUNTED = 10_000
@@ -37,6 +38,7 @@ RUNBOOK = {
     "worker_lost": "worker-has-not-been-seen",
     "call_hung": "something-has-hung",
     "http_not_served": "http-cannot-be-served",
+    "no_worker": "no-worker-is-running",
     "no_reaper": "no-reaper-has-ever-run",
     "cycle_failed": "a-cycle-has-failed",
     "cycle_missed_slot": "a-cycle-missed-its-slot",
@@ -167,6 +169,7 @@ def find_problems(seen: Seen, settings: Settings) -> list[Problem]:
     """Return everything that is wrong, what stops most first."""
     return [
         *_of_instance(seen),
+        *([Problem("no_worker", "no worker is running; {advice}", advice=_START)] if _nobody_works(seen) else ()),
         *_of_workers(seen),
         *_of_cycles(seen, settings),
         *_of_pauses(seen),
@@ -255,6 +258,15 @@ def _of_workers(seen: Seen) -> Iterator[Problem]:
             yield Problem("http_not_served", "worker {worker}: {problem}", worker=worker["worker_id"], problem=problem)
 
 
+def _nobody_works(seen: Seen) -> bool:
+    """Tell whether every worker that ran cycles has ended, and no tick has come in its place, or came lately."""
+    ran = [each for each in seen.workers if each["role"] == "run" and each["cycles"]]
+    if not ran or any(each["state"] not in ("stopped", "lost") for each in ran):
+        return False
+    quiet_s = max(min(each["silent_s"] for each in ran), _TICKED_LATELY_S)
+    return not any(each["role"] == "tick" and each["silent_s"] <= quiet_s for each in seen.workers)
+
+
 def _is_missing(worker: Row, seen: Seen) -> bool:
     """Tell whether a worker was lost lately and no other was started on its host since then."""
     if worker["state"] != "lost" or worker["role"] != "run" or worker["silent_s"] > _LOST_LATELY_S:
@@ -284,7 +296,7 @@ def _of_cycles(seen: Seen, settings: Settings) -> Iterator[Problem]:
             )
         elif cron is not None:
             yield from _missed(name, row, cron, seen.now)
-        elif row["quiet_s"] > (limit_s := _limit_s(row, settings)):
+        elif row["quiet_s"] > (limit_s := _limit_s(row, settings)) and not _nobody_works(seen):
             worker = running.get(name)
             advice = _START
             if worker:

@@ -75,7 +75,10 @@ WELL: list[dict[str, Any]] = [
     {"workers": [worker("alive"), worker("stopped"), worker("lost", silent_s=1_000.0), worker("lost", role="tick")]},
     {"workers": [worker("lost"), worker("alive", started_at=NOW)]},
     {"workers": [worker("stopped", rests_because="it was number 1"), worker("alive", rests_because=None)]},
-    {"workers": [worker("stopped", hung=[HUNG]), worker("lost", hung=[HUNG], silent_s=1_000.0)]},
+    {"workers": [worker("stopped", hung=[HUNG]), worker("lost", hung=[HUNG], silent_s=1_000.0), worker("stopping")]},
+    {"workers": [worker("stopped"), worker("stopped", role="tick", silent_s=800.0)]},
+    {"workers": [worker("stopped", silent_s=9_000.0), worker("stopped", role="tick", silent_s=3_000.0)]},
+    {"workers": [worker("stopped", role="tick"), worker("stopped", role="run-cycle")]},
     {"cycles": [cycle("dispatch", 100)]},
     {"cycles": [cycle("dispatch", 1_000, round_gap_s=300.0)]},
     {"cycles": [cycle("ingest", 8 * 86_400, source="removed")]},
@@ -118,6 +121,15 @@ ILL: list[tuple[dict[str, Any], str]] = [
         ),
     ),
     ({"no_reaper": True}, "no reaper has ever run; start `relevo run`"),
+    ({"workers": [worker("stopped", silent_s=1.0)]}, "no worker is running; start `relevo run`, or let cron call"),
+    (
+        {"workers": [worker("stopped"), worker("alive", cycles=[]), worker("stopped", role="tick", silent_s=2_000.0)]},
+        "no worker is running; start `relevo run`",
+    ),
+    (
+        {"workers": [worker("stopped")], "cycles": [cycle("dispatch", 1_000)]},
+        "no worker is running; start `relevo run`",
+    ),
     ({"workers": [worker("silent")]}, "worker w has not been seen for 120 s"),
     (
         {"workers": [worker("alive", hung=[HUNG])]},

@@ -46,6 +46,7 @@ HEALTH: dict[str, str] = {
         "y reinicie el proceso"
     ),
     "worker {worker}: {problem}": "proceso {worker}: {problem}",
+    "no worker is running; {advice}": "no hay ningún proceso en marcha; {advice}",
     "no reaper has ever run; {advice}": "nunca ha corrido un reaper; {advice}",
     "{cycle} has failed{times}: {why}; `relevo runs --cycle {name}` tells more": (
         "{cycle} falló{times}: {why}; `relevo runs --cycle {name}` dice más"
