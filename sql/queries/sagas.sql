@@ -102,10 +102,11 @@ select x.status, x.last_error_code, count(*)::int as deliveries, min(x.last_erro
 
 -- name: list_event_requests
 -- Lists the requests in which an event's deliveries were sent, oldest first, out of so many that are looked at from a place on, with how many
--- of its deliveries each held, and how many of those were taken then; and where the look ended. The deliveries of an event with many
--- (by_key) are looked up one by one, those of others all at once.
+-- of its deliveries each held, and of how many of those it is known that they were taken then, or not: once one was sent anew, only its last
+-- ticket is kept; and where the look ended. The deliveries of an event with many (by_key) are looked up one by one, those of others all at
+-- once.
 with known as materialized (
-  select d.id, d.provider_ticket_id is not null as has_ticket, d.last_attempt_at
+  select d.id, d.provider_ticket_id is not null as has_ticket, d.status, d.last_attempt_at
     from relevo.notification_deliveries d
    where not %(by_key)s and d.event_day = %(event_day)s and d.notification_event_id = %(event_id)s
    order by d.installation_id
@@ -118,27 +119,30 @@ with known as materialized (
    order by r.journalled_at, r.id
    limit %(look_at)s
 ), pushes as materialized (
-  select l.id as request_id, l.journalled_at, l.answered_at, u.id
+  select l.id as request_id, l.journalled_at, l.answered_at, l.outcome, u.id
     from looked l cross join unnest(l.days, l.ids) as u(event_day, id)
    where u.event_day = %(event_day)s
 ), own as (
-  select p.*, k.has_ticket, k.last_attempt_at from pushes p join known k on k.id = p.id
+  select p.*, k.has_ticket, k.status, k.last_attempt_at from pushes p join known k on k.id = p.id
   union all
-  select p.*, d.has_ticket, d.last_attempt_at
+  select p.*, d.has_ticket, d.status, d.last_attempt_at
     from pushes p
-    cross join lateral (select d.notification_event_id, d.provider_ticket_id is not null as has_ticket, d.last_attempt_at
+    cross join lateral (select d.notification_event_id, d.provider_ticket_id is not null as has_ticket, d.status, d.last_attempt_at
                           from relevo.notification_deliveries d
                          where %(by_key)s and d.event_day = %(event_day)s and d.id = p.id offset 0) d
    where d.notification_event_id = %(event_id)s
-), last as ( -- what a delivery came to is what became of it in its last request
-  select o.*, row_number() over (partition by o.id order by o.journalled_at desc, o.request_id) = 1
-              and o.last_attempt_at <= coalesce(o.answered_at, o.journalled_at) + interval '5 minutes' as is_last
+), last as ( -- a ticket is of the last request, or of the only one that was answered; of an earlier one nothing is known any more
+  select o.*, o.last_attempt_at <= coalesce(o.answered_at, o.journalled_at) + interval '5 minutes'
+              and (count(*) filter (where coalesce(o.outcome, 'answered') = 'answered') over (partition by o.id) = 1
+                   or o.status in ('sent', 'ok', 'unconfirmed')
+                      and row_number() over (partition by o.id order by o.journalled_at desc, o.request_id) = 1) as has_its_ticket
     from own o
 ), held as materialized (
-  select x.request_id, count(*)::int as of_event, count(*) filter (where x.is_last and x.has_ticket)::int as taken
+  select x.request_id, count(*)::int as of_event, count(*) filter (where x.has_ticket and x.has_its_ticket)::int as taken,
+         count(*) filter (where not x.has_ticket)::int as refused
     from last x group by x.request_id
 )
-select l.id, l.journalled_at, l.answered_at, l.outcome, l.worker_id, cardinality(l.ids) as pushes, h.of_event, h.taken, ends.looked_at, ends.found,
+select l.id, l.journalled_at, l.answered_at, l.outcome, l.worker_id, cardinality(l.ids) as pushes, h.of_event, h.taken, h.refused, ends.looked_at, ends.found,
        ends.last_at, ends.last_id
   from (select count(*)::int as looked_at, (select count(*)::int from held) as found, max(l.journalled_at) as last_at,
                (select l.id from looked l order by l.journalled_at desc, l.id desc limit 1) as last_id

@@ -152,6 +152,33 @@ def test_an_event_is_told_request_by_request(
     assert person.get(f"/dashboard/events/{number}?requests=x").status_code == 200
 
 
+@pytest.mark.parametrize("known", [sagas._KNOWN, 1], ids=["known", "by-key"])
+def test_what_was_said_of_a_request_stays_true(
+    served: Served, conn: Connection, person: Person, monkeypatch: pytest.MonkeyPatch, known: int
+) -> None:
+    """Once pushes of a request were sent anew, how many it took is not known any more, and nothing false is said of it."""
+    monkeypatch.setattr(sagas, "_KNOWN", known)
+    number = event(conn, "anew", add_phones(conn, 4))
+    fan_out(served.app)
+    mine = list(deliveries_of(conn, number).values())
+    journal(conn, mine, "answered")
+    mark_sent(conn, mine[:3])
+    attempted(conn, mine)
+    failed = "update relevo.notification_deliveries set status = 'retryable', attempt_count = 1 where id = any (%s)"
+    for _ in ("the receipts are awaited", "two of them said that it did not arrive"):
+        assert "answered: 3 taken, 1 not." in told(person, f"/dashboard/events/{number}")
+        conn.execute(failed, [mine[:2]])
+    journal(conn, mine[:2], "answered")
+    journal(conn, mine[3:], "unclear")
+    attempted(conn, mine[:2])
+    said = told(person, f"/dashboard/events/{number}")
+    assert "with 4 of its pushes, from worker w-7. After 2.0 s: the push service answered. " in said
+    assert "with 2 of its pushes, from worker w-7. After 2.0 s: the push service answered. " in said
+    assert "After 2.0 s: no clear answer came, so it is not known what was taken. " in said
+    mark_sent(conn, mine[:2])
+    assert "answered: all 2 taken." in told(person, f"/dashboard/events/{number}")
+
+
 def test_requests_are_found_behind_those_of_others(
     served: Served, conn: Connection, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -286,10 +286,10 @@ def _sending(seen: Saga) -> Iterator[Moment]:
 
 
 def _taken(row: dict[str, Any]) -> str:
-    """Say how many of an event's pushes in a request were taken."""
-    if row["outcome"] != "answered":
+    """Say how many of an event's pushes in a request were taken; nothing where that is not known of all of them."""
+    refused = row["refused"]
+    if row["outcome"] != "answered" or row["taken"] + refused < row["of_event"]:
         return ""
-    refused = row["of_event"] - row["taken"]
     if row["of_event"] == 1:
         return t("not taken") if refused else t("taken")
     if not refused:

@@ -81,7 +81,7 @@ REPLIES = {
     "answered": noted("the push service answered"),
     "held_back": noted("it was not even begun"),
     "not_sent": noted("there was no connection"),
-    "unclear": noted("the answer was not seen whole"),
+    "unclear": noted("no clear answer came, so it is not known what was taken"),
     "throttled": noted("the push service asked us to go slower"),
     "unauthorised": noted("the push service did not accept our credentials"),
     "too_many": noted("the push service wanted fewer at once"),

@@ -771,7 +771,9 @@ SPANISH: dict[str, str] = {
     "sending is paused ({reason}).": "el envío está en pausa ({reason}).",
     "the amount is too large or unknown": "el monto es demasiado grande o no se conoce",
     "the amount is too small or unknown": "el monto es demasiado pequeño o no se conoce",
-    "the answer was not seen whole": "la respuesta no se vio completa",
+    "no clear answer came, so it is not known what was taken": (
+        "no llegó una respuesta clara, así que no se sabe qué se aceptó"
+    ),
     "the breaker is open ({reason}); the next try comes": (
         "el cortacircuito está abierto ({reason}); la próxima prueba será"
     ),
