@@ -103,18 +103,30 @@ def _figures(seen: Overview) -> Markup:
     oldest, failing, stuck = queue["oldest_pending_age_seconds"], queue["failed"], queue["stuck_processing"]
     due = number(queue["due_now"])
     told = [
-        (
-            t("Due now"),
-            t("{n} or more", n=due) if queue["due_now_is_at_least"] else due,
-            t("oldest {time}", time=duration(oldest)) if oldest is not None else t("nothing waits"),
-            "",
-        ),
-        (t("Being sent"), number(queue["processing"]), t("{n} waiting in all", n=number(queue["pending"])), ""),
+        (t("Due now"), t("{n} or more", n=due) if queue["due_now_is_at_least"] else due, _waiting(queue, oldest), ""),
+        (t("Being sent"), number(queue["processing"]), t("claimed by workers"), ""),
         (t("Stuck"), number(stuck), t("in expired claims"), "warn" if stuck else ""),
         (t("Failed for good"), number(failing), _dead_letters(), "bad" if failing else ""),
-        (t("Sent"), number(queue["sent"]), t("of {n} that are kept here", n=number(queue["total"])), ""),
+        (t("Sent, as they stand"), number(queue["sent"]), _of_all(queue), ""),
     ]
     return el("dl", [_figure(*each) for each in told], class_="figures")
+
+
+def _waiting(queue: dict[str, Any], oldest: float | None) -> str:
+    """Tell how long the oldest has been due, and how many are not due yet."""
+    told = t("oldest {time}", time=duration(oldest)) if oldest is not None else t("nothing is due")
+    later = queue["pending"] - queue["due_now"]
+    if later <= 0 or queue["due_now_is_at_least"]:
+        return told
+    return f"{told}; {count(later, 'waits for its time', 'wait for their time')}"
+
+
+def _of_all(queue: dict[str, Any]) -> Markup:
+    """Tell of how many, and why the charts, which count acts, may tell more."""
+    why = t(
+        "Deliveries that are sent now, confirmed or not. The charts count each push, also of those that failed then."
+    )
+    return el("span", t("of {n} that are kept here", n=number(queue["total"])), title=why)
 
 
 def _dead_letters() -> Markup:

@@ -61,14 +61,21 @@ SPANISH: dict[str, str] = {
     "As of": "Visto el",
     "{n} or more": "{n} o más",
     "oldest {time}": "la más antigua, {time}",
-    "nothing waits": "nada espera",
+    "nothing is due": "no hay nada por enviar",
+    "waits for its time": "espera su hora",
+    "wait for their time": "esperan su hora",
     "Being sent": "Enviándose",
-    "{n} waiting in all": "{n} en espera en total",
+    "claimed by workers": "reservadas por procesos",
     "Stuck": "Atascadas",
     "in expired claims": "en reservas vencidas",
     "Failed for good": "Fallidas",
     "dead letters": "cartas muertas",
     "Sent": "Enviadas",
+    "Sent, as they stand": "Enviadas, por estado",
+    "Deliveries that are sent now, confirmed or not. The charts count each push, also of those that failed then.": (
+        "Entregas que ahora están enviadas, confirmadas o no. Los gráficos cuentan cada envío, también los que después "
+        "fallaron."
+    ),
     "of {n} that are kept here": "de {n} que se guardan aquí",
     "Healthy.": "Todo bien.",
     "{deliveries} failed for good": "{deliveries} fallaron definitivamente",

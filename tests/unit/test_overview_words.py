@@ -1,0 +1,51 @@
+"""What the overview's figures and sentences say, by table, without a database or a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from relevo.http.dashboard import overview
+from relevo.http.dashboard.language import speak
+
+
+@pytest.fixture(autouse=True)
+def _english() -> Iterator[None]:
+    """Let each test begin and end in English."""
+    speak("en")
+    yield
+    speak("en")
+
+
+def queue(**more: Any) -> dict[str, Any]:
+    """Make the counts of a queue."""
+    return {"pending": 0, "due_now": 0, "due_now_is_at_least": False, "sent": 141, "total": 200} | more
+
+
+@pytest.mark.parametrize(
+    ("counts", "oldest", "told"),
+    [
+        ({}, None, "nothing is due"),
+        ({"pending": 18}, None, "nothing is due; 18 wait for their time"),
+        ({"pending": 1}, None, "nothing is due; 1 waits for its time"),
+        ({"pending": 7, "due_now": 7}, 90.0, "oldest 2 min"),
+        ({"pending": 9, "due_now": 7}, 90.0, "oldest 2 min; 2 wait for their time"),
+        ({"pending": 90_000, "due_now": 20_000, "due_now_is_at_least": True}, 90.0, "oldest 2 min"),
+    ],
+)
+def test_what_is_due_and_what_waits_stand_together(counts: dict[str, Any], oldest: float | None, told: str) -> None:
+    """That nothing is due does not say that nothing waits; what was not counted to its end is not subtracted."""
+    assert overview._waiting(queue(**counts), oldest) == told
+
+
+def test_it_is_said_in_spanish() -> None:
+    """Both halves of it."""
+    speak("es")
+    assert overview._waiting(queue(pending=18), None) == "no hay nada por enviar; 18 esperan su hora"
+
+
+def test_the_figure_of_what_is_sent_is_told_from_the_charts() -> None:
+    """It counts states, and says beside itself that the charts count acts."""
+    assert "The charts count each push" in str(overview._of_all(queue()))
