@@ -175,7 +175,7 @@ def find_problems(seen: Seen, settings: Settings) -> list[Problem]:
         *_of_pauses(seen),
         *_of_queue(seen, settings),
         *(problem for source in seen.sources for problem in _of_source(source)),
-        *(problem for project in seen.projects for problem in _of_project(project)),
+        *(problem for project in seen.projects for problem in _of_project(project, seen.now)),
         *(_of_runaway(row) for row in seen.held),
         *(problem for row in seen.news for problem in _of_news(row, seen.now)),
         *(_of_month(month) for month in seen.archive if month["last_error"] is not None),
@@ -476,17 +476,16 @@ def _of_source(source: Row) -> Iterator[Problem]:
         )
 
 
-def _of_project(project: Row) -> Iterator[Problem]:
+def _of_project(project: Row, now: datetime) -> Iterator[Problem]:
     name, release = project["project"], f"`relevo release {quote(project['project'])}`"
     if project["breaker"] != "closed":
-        probe = Phrase("the next at {at}", at=_at(project["probe_at"]))
         yield Problem(
             "project_stopped",
             "project {project} has sent nothing but probes since {since}, {probe}: {why}; "
             "once that is mended, {release} probes at once",
             project=name,
             since=_at(project["breaker_since"]),
-            probe=Phrase("one is on its way") if project["breaker"] == "probing" else probe,
+            probe=_probe(project, now),
             why=project["breaker_reason"].removesuffix("."),
             release=release,
         )
@@ -499,6 +498,15 @@ def _of_project(project: Row) -> Iterator[Problem]:
             since=_at(project["pruning_stopped_at"]),
             release=release,
         )
+
+
+def _probe(project: Row, now: datetime) -> str:
+    """Say that a probe is under way, if a request is, or else when the next one goes."""
+    if project["breaker"] == "probing" and project["connections"]:
+        return Phrase("one is on its way")
+    if project["probe_at"] is not None and project["probe_at"] <= now:
+        return Phrase("the next push that is due is one")
+    return Phrase("the next at {at}", at=_at(project["probe_at"]))
 
 
 def _of_runaway(row: Row) -> Problem:
@@ -555,6 +563,8 @@ def _why(row: Row, paused: Mapping[str, str], now: datetime) -> str:
             "dispatch is paused ({reason}); `relevo resume dispatch` switches it on", reason=paused["dispatch"]
         )
     if row["breaker"] not in (None, "closed"):
+        if row["probe_at"] is not None and row["probe_at"] <= now:
+            return Phrase("the breaker is open ({reason}), the next push is a probe", reason=row["breaker_reason"])
         return Phrase(
             "the breaker is open ({reason}), the next probe comes at {at}",
             reason=row["breaker_reason"],

@@ -335,7 +335,9 @@ class TestOperators:
         worker.tell_everyone()
         sandbox.add_fault("401")
         worker.dispatch()
-        assert "default may send again" in command("release", "default").out
+        assert (
+            "A probe of default goes out now; once it is taken, the rest follows" in command("release", "default").out
+        )
         sandbox.reset()
         worker.dispatch()
         assert (sandbox.totals()["messages"], worker.project()["breaker"]) == (1, "open")

@@ -198,7 +198,10 @@ def test_what_is_held_is_let_go(served: Served, conn: psycopg.Connection[Any]) -
     )
     person = inside(Person(served))
     assert "bad credentials" in person.get("/dashboard/actions/release?project=shop").text
-    assert "shop may send again" in person.send("/dashboard/actions/release", project="shop").text
+    assert (
+        "A probe of shop goes out now; once it is taken, the rest follows"
+        in person.send("/dashboard/actions/release", project="shop").text
+    )
     assert person.get("/dashboard/actions/release?project=nobody").status_code == 404
     assert "Try all rejects of folder" in person.get("/dashboard/actions/retry?source=folder").text
     assert "1 reject will be tried again" in person.send("/dashboard/actions/retry", reject="3").text

@@ -58,7 +58,7 @@ def project(**more: Any) -> dict[str, Any]:
     """Make a project's line."""
     well = {"breaker": "closed", "breaker_reason": None, "pruning_stopped_at": None, "rest_until": None}
     times = {"breaker_since": NOW - timedelta(hours=1), "probe_at": NOW + timedelta(minutes=1)}
-    return {"project": "app"} | times | well | more
+    return {"project": "app", "connections": 0} | times | well | more
 
 
 def problems(**seen: Any) -> list[str]:
@@ -239,6 +239,14 @@ ILL: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"projects": [project(breaker="probing", breaker_reason="403")]},
+        "since 2026-11-15 11:00:00Z, the next at 2026-11-15 12:01:00Z: 403; once",
+    ),
+    (
+        {"projects": [project(breaker="open", breaker_reason="403", probe_at=NOW)]},
+        "since 2026-11-15 11:00:00Z, the next push that is due is one: 403; once",
+    ),
+    (
+        {"projects": [project(breaker="probing", breaker_reason="403", connections=1)]},
         "since 2026-11-15 11:00:00Z, one is on its way: 403; once",
     ),
     (
@@ -298,6 +306,12 @@ LATER = NOW + timedelta(minutes=5)
             [wait(breaker="open", breaker_reason="403", probe_at=LATER)],
             {},
             "next probe comes at 2026",
+        ),
+        (
+            {"state": "fanned"},
+            [wait(breaker="open", breaker_reason="403", probe_at=NOW)],
+            {},
+            "the breaker is open (403), the next push is a probe",
         ),
         ({"state": "fanned"}, [wait(rest_until=LATER)], {}, "asked for a rest until 2026-11-15 12:05:00Z"),
         ({"state": "held"}, [], {}, "held by the runaway brake; `relevo release --type digest` sends"),

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from relevo import actions, migrate
+from relevo import actions, insights, migrate
 from relevo.actions import DeadLetters
 from relevo.cli.common import (
     MOST_IDS,
@@ -94,7 +94,8 @@ def release(
         if event_type is not None:
             _report_events(event_type, actions.release_events(database, event_type, origin, drop=drop), drop=drop)
         elif project is not None:
-            _report_project(project, held=actions.release_project(database, project))
+            held = actions.release_project(database, project)
+            _report_project(project, held=held, probes=insights.probes(database, project))
 
 
 def _report_events(event_type: str, count: int, *, drop: bool) -> None:
@@ -107,8 +108,11 @@ def _report_events(event_type: str, count: int, *, drop: bool) -> None:
         out.print(f"{several(count, 'event')} of {escape(event_type)} will be sent; {again}.")
 
 
-def _report_project(project: str, *, held: bool) -> None:
-    if held:
+def _report_project(project: str, *, held: bool, probes: bool) -> None:
+    if held and probes:
+        again = "if what stopped it is still there, it stays stopped"
+        out.print(f"A probe of {escape(project)} goes out now; once it is taken, the rest follows; {again}.")
+    elif held:
         out.print(f"{escape(project)} may send again; if what stopped it is still there, it will stop again.")
     else:
         out.print(f"Nothing held {escape(project)} up.")

@@ -108,6 +108,9 @@ async def _ask_release_project(request: Request, given: Given) -> Question:
 async def _release_project(request: Request, given: Given) -> Told:
     project = given.text("project", 250)
     if await desk_of(request).ask(actions.release_project, project):
+        if await desk_of(request).ask(insights.probes, project):
+            told = t("A probe of {project} goes out now; once it is taken, the rest follows.", project=project)
+            return Told(told)
         return Told(t("{project} may send again.", project=project))
     return Told(t("Nothing held {project} up.", project=project))
 

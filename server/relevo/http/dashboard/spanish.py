@@ -322,6 +322,9 @@ SPANISH: dict[str, str] = {
     "{n} of them given up": "{n} abandonados",
     "{n} past their deadline": "{n} con plazo vencido",
     "{n} will be sent again.": "Se enviarán otra vez: {n}.",
+    "A probe of {project} goes out now; once it is taken, the rest follows.": (
+        "Ahora sale una prueba de {project}; cuando la acepten, sigue el resto."
+    ),
     "{project} may send again.": "{project} puede enviar otra vez.",
     "{rejects} will be tried again by the next pass.": "La próxima pasada intentará otra vez: {rejects}.",
     "{value} is no number of anything.": "{value} no es el número de nada.",

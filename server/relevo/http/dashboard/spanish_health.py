@@ -113,6 +113,7 @@ HEALTH: dict[str, str] = {
     ),
     "the next at {at}": "la próxima a las {at}",
     "one is on its way": "una va en camino",
+    "the next push that is due is one": "el próximo envío será una",
     "project {project} has sent nothing but probes since {since}, {probe}: {why}; once that is mended, {release} "
     "probes at once": (
         "el proyecto {project} solo ha enviado pruebas desde {since}, {probe}: {why}; una vez arreglado, {release} "
@@ -141,6 +142,9 @@ HEALTH: dict[str, str] = {
     ),
     "dispatch is paused ({reason}); `relevo resume dispatch` switches it on": (
         "dispatch está en pausa ({reason}); `relevo resume dispatch` lo reanuda"
+    ),
+    "the breaker is open ({reason}), the next push is a probe": (
+        "el interruptor está abierto ({reason}), el próximo envío es una prueba"
     ),
     "the breaker is open ({reason}), the next probe comes at {at}": (
         "el interruptor está abierto ({reason}), la próxima prueba sale a las {at}"
