@@ -546,6 +546,20 @@ def why_it_waits(event: Row, waits: Sequence[Row], paused: Mapping[str, str], no
     ]
 
 
+def stopped(waits: Sequence[Row]) -> list[str]:
+    """Name the projects for which something of an event waits because their breaker is open."""
+    return list(dict.fromkeys(row["project"] for row in waits if row["breaker"] not in (None, "closed")))
+
+
+def tried_again(due: datetime | None, now: datetime, held: Sequence[str]) -> str:
+    """Say when what failed is tried again, as the end of a sentence: at a time, or once its project may send."""
+    if due is None:
+        return ""
+    if due > now:
+        return f", tried again at {due.astimezone(UTC):%H:%M:%S}"
+    return f", tried again when project {', '.join(held)} sends again" if held else ", due to be tried again"
+
+
 def _remedy(event_type: str, origin: str | None = None) -> str:
     from relevo.delivery import runaway  # noqa: PLC0415 where nothing is held, it is not needed
 

@@ -28,6 +28,8 @@ from relevo.health import (
     find_problems,
     next_round,
     say_misplaced,
+    stopped,
+    tried_again,
     why_it_waits,
 )
 from relevo.instance import Standing
@@ -113,6 +115,8 @@ class Story:
     errors: list[Row]
     waits: list[str]
     """Why what is open of it waits, and until when."""
+    again: list[str]
+    """When what went wrong is tried again, for each of `errors`, as the end of a sentence."""
 
 
 def story(database: Database, event_id: int) -> Story | None:
@@ -126,14 +130,12 @@ def story(database: Database, event_id: int) -> Story | None:
     moments_and_incidents = [*moments, *({**row, "what": row["what"].replace("_", " ")} for row in incidents)]
     moments_and_incidents.sort(key=lambda row: row["at"])
     errors = _rows_by_key(database, "list_event_errors", event_id=event_id)
-    return Story(status.raw, moments_and_incidents, errors, _waits(database, event_id, status.raw))
-
-
-def _waits(database: Database, event_id: int, event: Mapping[str, Any]) -> list[str]:
     now = _rows(database, "read_health", most=MOST_COUNTED)[0]["now"]
     paused = {row["cycle"]: row["paused_reason"] for row in _rows(database, "list_cycles") if row["paused_reason"]}
     waits = _rows(database, "list_event_waits", event_id=event_id)
-    return why_it_waits(event, waits, paused, now)
+    again = [tried_again(row["next_attempt_at"], now, stopped(waits)) for row in errors]
+    whys = why_it_waits(status.raw, waits, paused, now)
+    return Story(status.raw, moments_and_incidents, errors, whys, again)
 
 
 def too_late_to_stop(database: Database, event_id: int) -> Row:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from relevo import config
-from relevo.health import Seen, find_problems, why_it_waits
+from relevo.health import Seen, find_problems, stopped, tried_again, why_it_waits
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 SETTINGS = config.load({"DATABASE_URL": "postgresql://nowhere/x"}, None)
@@ -337,3 +337,17 @@ def test_an_event_says_why_it_waits(
 def test_an_event_with_nothing_open_waits_for_nothing() -> None:
     """What is finished says nothing."""
     assert why_it_waits({"state": "fanned"}, [], {}, NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("due", "breaker", "words"),
+    [
+        (None, "open", ""),
+        (LATER, "open", ", tried again at 12:05:00"),
+        (NOW, "open", ", tried again when project app sends again"),
+        (NOW, "closed", ", due to be tried again"),
+    ],
+)
+def test_nothing_is_tried_again_in_the_past(due: datetime | None, breaker: str, words: str) -> None:
+    """What is due and held up by a breaker waits for its project, not for a time that has passed."""
+    assert tried_again(due, NOW, stopped([wait(breaker=breaker), wait(breaker=breaker)])) == words

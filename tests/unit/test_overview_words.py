@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from relevo.http.dashboard import overview
+from relevo.http.dashboard import events, overview
 from relevo.http.dashboard.language import speak
+
+NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
@@ -49,3 +52,10 @@ def test_it_is_said_in_spanish() -> None:
 def test_the_figure_of_what_is_sent_is_told_from_the_charts() -> None:
     """It counts states, and says beside itself that the charts count acts."""
     assert "The charts count each push" in str(overview._of_all(queue()))
+
+
+def test_the_next_attempt_waits_for_an_open_breaker() -> None:
+    """What is due is not tried now while its project is stopped; what is tried later still names its time."""
+    assert events._next(NOW, NOW, []) == "now"
+    assert events._next(NOW, NOW, ["app"]) == "when project app sends again: its breaker is open"
+    assert "in 5 min" in str(events._next(NOW + timedelta(minutes=5), NOW, ["app"]))

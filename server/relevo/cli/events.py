@@ -297,11 +297,10 @@ def event(event: EventWord, key: KeyWord = None, as_json: AsJson = False) -> Non
         print_wrapped("Phones:", f"`relevo deliveries --event {shown.event['id']}` lists each, with what became of it.")
     for wait in shown.waits:
         out.print(f"  waiting: {_shown(wait)}")
-    for row in shown.errors:
+    for row, again in zip(shown.errors, shown.again, strict=True):
         example = _shown(shortened(row["example"] or ""))
-        again = f", tried again at {row['next_attempt_at'].astimezone(UTC):%H:%M:%S}" if row["next_attempt_at"] else ""
         said = f": {example}" if example else ""
-        out.print(f"  {row['deliveries']} {row['status']} with {_shown(row['last_error_code'])}{again}{said}")
+        out.print(f"  {row['deliveries']} {row['status']} with {_shown(row['last_error_code'])}{_shown(again)}{said}")
 
 
 @cli.command()

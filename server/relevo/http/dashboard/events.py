@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from relevo import sagas
 from relevo.app import sandbox_address
+from relevo.health import stopped
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import offer
 from relevo.http.dashboard.html import Child, Markup, el, outside, text
@@ -398,7 +399,7 @@ def _errors(seen: Saga) -> Markup | None:
                 el("div", clipped(reasons.in_words(row["last_error_code"]))),
                 el("div", _as_told(row), class_="faint"),
             ],
-            _next(row["next_attempt_at"], seen.event["now"]),
+            _next(row["next_attempt_at"], seen.event["now"], stopped(seen.waits)),
         ]
         for row in seen.errors
     ]
@@ -411,9 +412,12 @@ def _as_told(row: dict[str, Any]) -> str:
     return ": ".join(filter(None, (clipped(row["last_error_code"], 60), clipped(row["example"], 300))))
 
 
-def _next(due: datetime | None, now: datetime) -> Child:
+def _next(due: datetime | None, now: datetime, held: Sequence[str]) -> Child:
+    """Say when the next attempt comes; what is due and held up by a breaker waits for its project."""
     if due is None:
         return "—"
+    if due <= now and held:
+        return t("when project {project} sends again: its breaker is open", project=clipped(", ".join(held)))
     return t("now") if due <= now else ago(due, now)
 
 

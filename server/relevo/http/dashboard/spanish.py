@@ -325,6 +325,9 @@ SPANISH: dict[str, str] = {
     "A probe of {project} goes out now; once it is taken, the rest follows.": (
         "Ahora sale una prueba de {project}; cuando la acepten, sigue el resto."
     ),
+    "when project {project} sends again: its breaker is open": (
+        "cuando el proyecto {project} envíe otra vez: su cortacircuito está abierto"
+    ),
     "{project} may send again.": "{project} puede enviar otra vez.",
     "{rejects} will be tried again by the next pass.": "La próxima pasada intentará otra vez: {rejects}.",
     "{value} is no number of anything.": "{value} no es el número de nada.",
