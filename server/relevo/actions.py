@@ -25,6 +25,8 @@ from relevo.model import Lane
 _SQL = queries.load("actions", "doctor", "subscriptions")
 _WAKE = queries.load("wakeups")
 _REDRIVE_BATCH = 500
+_MOST_EVENTS = 1_000
+"""Of so many events of a project a redrive notes that it opened dead letters of theirs."""
 _REDRIVE_LOOK = 5_000
 """Of how many dead letters a redrive that is only tried looks at the phones."""
 MOST_TRIED = 50_000
@@ -183,26 +185,32 @@ def redrive(database: Database, which: DeadLetters, *, tell: Callable[[int], Non
         began = connection.execute(_SQL["ask_time"]).fetchone()
     parameters = which.parameters() | {"limit": _REDRIVE_BATCH, "began": began[0] if began else None}
     by_project: Counter[str] = Counter()
+    events: dict[str, set[int]] = {}
     looked_at, last = _REDRIVE_BATCH, 0
     while looked_at == _REDRIVE_BATCH:
-        opened, looked_at, last = _redrive(database, parameters | {"after": last})
+        opened, looked_at, last = _redrive(database, parameters | {"after": last}, events)
         by_project += opened
         tell(opened.total())
     with database.transaction() as connection:
         for project, count in by_project.items():
-            incident = {"project": project, "detail": f"{count} dead letters were opened again"}
-            connection.execute(_SQL["tell_redriven"], incident)
+            detail = f"{count} dead letters were opened again" if count > 1 else "1 dead letter was opened again"
+            incident = {"project": project, "detail": detail, "events": sorted(events[project])[:_MOST_EVENTS]}
+            connection.execute(_SQL["tell_redriven"], incident | {"began": parameters["began"]})
     return by_project.total()
 
 
-def _redrive(database: Database, parameters: dict[str, Any]) -> tuple[Counter[str], int, int]:
-    """Open one batch; return how many by project, how many were looked at, and the last of those."""
+def _redrive(
+    database: Database, parameters: dict[str, Any], events: dict[str, set[int]]
+) -> tuple[Counter[str], int, int]:
+    """Open one batch, noting its events; return how many by project, how many were looked at, and the last of those."""
     opened: Counter[str] = Counter()
     with database.transaction() as connection:
         rows = connection.execute(_SQL["redrive_dead"], parameters).fetchall()
-        for _, _, project, count, days, ids in rows:
+        for _, _, project, of_events, days, ids in rows:
             if project is not None:
-                opened[project] += count
+                opened[project] += len(ids)
+                if len(noted := events.setdefault(project, set())) < _MOST_EVENTS:
+                    noted.update(of_events)
                 connection.execute(_SQL["queue_deliveries"], {"days": days, "ids": ids})
         if opened:
             connection.execute(_SQL["wake_dispatch"])

@@ -221,6 +221,8 @@ class Push:
     why: Explanation
     changes: Row | None = None
     """What was changed of the phone since the event went out, and when."""
+    redriven: list[datetime] = field(default_factory=list)
+    """When it was a dead letter that an operator had sent anew."""
 
 
 def push(database: Database, delivery_id: int) -> Push | None:
@@ -236,7 +238,17 @@ def push(database: Database, delivery_id: int) -> Push | None:
     late = _rows(database, "list_late_tickets", event_day=found["event_day"], id=delivery_id)
     changes = _changes(database, found["event_id"], [found["installation_id"]]).get(found["installation_id"])
     title = event["title"] if event else ""
-    return Push(found, title, _requests(database, found), late, _wait(database, found), why, changes)
+    requests = _requests(database, found)
+    redriven = _redriven(database, found, requests)
+    return Push(found, title, requests, late, _wait(database, found), why, changes, redriven)
+
+
+def _redriven(database: Database, found: Row, requests: Sequence[Row]) -> list[datetime]:
+    """Return when a delivery was opened again: it had been sent before, and its attempts are counted since then."""
+    asked = {"project": found["project"], "event_id": found["event_id"], "since": found["created_at"]}
+    listed = [row["at"] for row in _rows(database, "list_delivery_redrives", **asked)]
+    sent = [row["journalled_at"] for row in requests]
+    return [at for at in listed if sent and sent[0] < at and found["attempt_count"] <= sum(each > at for each in sent)]
 
 
 def _requests(database: Database, found: Row) -> list[Row]:

@@ -98,7 +98,7 @@ select c.found, c.archived, c.too_late, c.ended, p.looked, p.silent
 
 -- name: redrive_dead
 -- Opens a batch of dead letters again, behind a given one, as if they had never been tried, and counts them over; those past their deadline
--- stay. Tells how many it looked at and the last of them, and what it opened by project.
+-- stay. Tells how many it looked at and the last of them, and what it opened by project, with the events it is of.
 with recursive days as ( -- each day that has some, by the key: there may be very many of one day
   select (select min(n.event_day) from relevo.dead_letters n) as event_day
   union all
@@ -141,9 +141,9 @@ with recursive days as ( -- each day that has some, by the key: there may be ver
 ), repeated as (
   insert into relevo.event_repeat_deltas (event_id, repeats) select o.notification_event_id, count(*)::int from opened o group by o.notification_event_id
 )
-select n.looked_at, n.last_id, o.project, o.deliveries, o.days, o.ids
+select n.looked_at, n.last_id, o.project, o.events, o.days, o.ids
   from (select count(*)::int as looked_at, max(c.delivery_id) as last_id from chosen c) n
-  left join (select o.project, count(*)::int as deliveries, array_agg(o.event_day) as days, array_agg(o.id) as ids
+  left join (select o.project, array_agg(distinct o.notification_event_id) as events, array_agg(o.event_day) as days, array_agg(o.id) as ids
                from opened o group by o.project) o on true;
 
 -- name: queue_deliveries
@@ -151,8 +151,9 @@ select n.looked_at, n.last_id, o.project, o.deliveries, o.days, o.ids
 select relevo.queue_deliveries(%(days)s::date[], %(ids)s::bigint[], array_fill(now(), array[cardinality(%(ids)s::bigint[])]));
 
 -- name: tell_redriven
--- Writes down that dead letters of a project were opened again.
-insert into relevo.project_incidents (project, at, what, detail) values (%(project)s, now(), 'redriven', %(detail)s);
+-- Writes down that dead letters of a project were opened again, when that began, and of which events.
+insert into relevo.project_incidents (project, at, what, detail, events)
+values (%(project)s, %(began)s::timestamptz, 'redriven', %(detail)s, %(events)s::bigint[]);
 
 -- name: ask_time
 -- Tells the database's time.

@@ -117,13 +117,15 @@ select s.at, s.what, s.detail
  order by s.at, s.what;
 
 -- name: list_event_incidents
--- Lists what happened to the sending of an event's projects while it was sent, out of a bounded sample of its deliveries.
+-- Lists what happened to the sending of an event's projects while it was sent, out of a bounded sample of its deliveries; that dead letters
+-- were sent anew, if some were its own.
 select i.at, i.what, concat_ws(': ', i.project, i.detail) as detail
   from relevo.notification_events e
   join relevo.project_incidents i on i.at >= e.fanout_started_at
  where e.id = %(event_id)s
    and i.project in (select x.project from (select d.project from relevo.notification_deliveries d
                                              where d.event_day = e.event_day and d.notification_event_id = e.id limit 1000) x)
+   and (i.what <> 'redriven' or e.id = any (i.events))
    and i.at <= (select max(case when x.completed_at is null and x.status <> 'sent' then now() else x.last_attempt_at + interval '1 minute' end)
                   from (select d.status, d.completed_at, d.last_attempt_at from relevo.notification_deliveries d
                          where d.event_day = e.event_day and d.notification_event_id = e.id limit 10000) x)

@@ -194,6 +194,13 @@ select r.id, r.journalled_at, r.answered_at, r.outcome, r.worker_id, cardinality
  order by r.journalled_at
  limit 50;
 
+-- name: list_delivery_redrives
+-- Lists when dead letters of a delivery's event were sent anew.
+select i.at from relevo.project_incidents i
+ where i.project = %(project)s and i.what = 'redriven' and i.at >= %(since)s and %(event_id)s = any (i.events)
+ order by i.at
+ limit 20;
+
 -- name: list_late_tickets
 -- Lists the tickets of one delivery that came after its claim was lost.
 select t.ticket_id, t.recorded_at from relevo.late_tickets t

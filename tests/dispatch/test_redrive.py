@@ -8,7 +8,7 @@ import pytest
 from relaying import Relay
 
 from deliveries import mark_failed
-from relevo import actions, door, insights
+from relevo import actions, door, insights, sagas
 from relevo.actions import DeadLetters
 from relevo.errors import UsageError
 
@@ -55,6 +55,23 @@ def test_the_story_tells_of_it(dead: Relay) -> None:
     assert [m["detail"] for m in story.moments if m["what"] == "redriven"] == [
         "default: 2 dead letters were opened again"
     ]
+
+
+def test_the_story_of_others_does_not(dead: Relay) -> None:
+    """A redrive is told of the events and the deliveries it opened, in good grammar, and of no others that go out meanwhile."""
+    opened, other = dead.delivery("big!MessageTooBig*1"), dead.delivery("dev!DeveloperError*1")
+    waiting = dead.delivery("big2!MessageTooBig*1")["notification_event_id"]
+    dead.conn.execute("update relevo.notification_deliveries set last_attempt_at = now() + interval '1 hour'")
+    assert redrive(dead, ids=[opened["id"]]) == 1
+    told = [insights.story(dead.app.database, each) for each in (opened["notification_event_id"], waiting)]
+    assert [[m["detail"] for m in story.moments if m["what"] == "redriven"] for story in told if story] == [
+        ["default: 1 dead letter was opened again"],
+        [],
+    ]
+    for _ in ("before it is sent anew", "and after"):
+        seen = [sagas.push(dead.app.database, each["id"]) for each in (opened, other)]
+        assert [len(each.redriven) for each in seen if each] == [1, 0]
+        dead.dispatch()
 
 
 def test_by_error_code(dead: Relay) -> None:

@@ -277,13 +277,23 @@ def _sending(seen: Saga) -> Iterator[Moment]:
         project, _, detail = (row["detail"] or "").partition(": ")
         what: str = row["what"]
         told = t(reasons.INCIDENTS.get(what, what), project=clipped(project))
-        yield Moment(row["at"], told, detail, "warn")
+        yield Moment(row["at"], told, _opened_again(detail) if what == "redriven" else detail, "warn")
     whole = sample["looked_at"] >= event["deliveries_created"]
     if whole and sample["last_attempt_at"] and sample["most_attempts"] > 1:
         times = t("One of its pushes was tried {n} times.", n=number(sample["most_attempts"]))
         yield Moment(sample["last_attempt_at"], t("The last attempt so far."), times)
     if whole and sample["last_completed_at"] and not _open(seen):
         yield Moment(sample["last_completed_at"], t("The last of its deliveries ended."), kind="good")
+
+
+def _opened_again(detail: str) -> str:
+    """Say how many dead letters were opened again, in the language of the page."""
+    many = detail.split(" ", 1)[0]
+    if not many.isdecimal():
+        return detail
+    if int(many) == 1:
+        return t("1 dead letter was opened again.")
+    return t("{n} dead letters were opened again.", n=number(int(many)))
 
 
 def _taken(row: dict[str, Any]) -> str:

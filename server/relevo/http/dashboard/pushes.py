@@ -81,6 +81,7 @@ def moments(seen: Push) -> Iterator[Moment]:
     for each in seen.requests:
         others = count(each["pushes"] - 1, "other push", "other pushes")
         yield request_moment(each, t("with this push and {others}", others=others))
+    yield from (Moment(at, t("An operator had it sent anew.")) for at in seen.redriven)
     for each in seen.late_tickets:
         told = t(
             "The push service took it, but the answer came late: ticket {ticket}.", ticket=clipped(each["ticket_id"])

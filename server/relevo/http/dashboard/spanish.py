@@ -485,8 +485,11 @@ SPANISH: dict[str, str] = {
     "(nobody was told of it)": "(no se avisó a nadie)",
     "After {time}: {became}.": "Tras {time}: {became}.",
     "All is sent; {n} of {total} wait to be confirmed.": "Todo está enviado; {n} de {total} esperan confirmación.",
+    "1 dead letter was opened again.": "Se reabrió 1 carta muerta.",
+    "{n} dead letters were opened again.": "Se reabrieron {n} cartas muertas.",
+    "An operator had it sent anew.": "Un operador la hizo enviar de nuevo.",
     "An operator had dead letters of project {project} sent anew.": (
-        "Un operador reenvió las cartas muertas del proyecto {project}."
+        "Un operador reenvió cartas muertas del proyecto {project}."
     ),
     "An operator released project {project}.": "Un operador liberó el proyecto {project}.",
     "Announces again": "Vuelve a anunciar",
