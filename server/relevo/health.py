@@ -360,6 +360,15 @@ def next_round(row: Row, settings: Settings, now: datetime) -> datetime | None:
     return due
 
 
+def why_off(row: Row, settings: Settings) -> str:
+    """Say why a cycle does nothing by its schedule although nobody paused it; nothing if it is on.
+
+    A store of RELEVO_APP is not known here, so with one only what is configured is told.
+    """
+    set_up = settings.archive_bucket or settings.archive_folder or settings.relevo_app
+    return Phrase("no store is set") if row["cycle"] == "archive-export" and not set_up else ""
+
+
 def _of_news(row: Row, now: datetime) -> Iterator[Problem]:
     """Tell of a subscription that lost news of late, or whose webhook may get none."""
     if row["dropped_at"] is not None and now - row["dropped_at"] < _DROPPED_LATELY:

@@ -31,6 +31,7 @@ from relevo.health import (
     stopped,
     tried_again,
     why_it_waits,
+    why_off,
 )
 from relevo.instance import Standing
 
@@ -303,7 +304,8 @@ class Status:
 
 def status(database: Database, settings: Settings) -> Status:
     """Return the fleet at a glance."""
-    workers, cycles = _rows(database, "list_workers", limit=50), _rows(database, "list_cycles")
+    workers = _rows(database, "list_workers", limit=50)
+    cycles = [row | {"off": why_off(row, settings)} for row in _rows(database, "list_cycles")]
     found, sending, due = (
         sources(database),
         projects(database),

@@ -26,7 +26,9 @@ def started(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
         try:
             assert process.stdout is not None
             said = process.stdout.readline()
-            yield process, said.split("EXPO_BASE_URL=")[1].split(",")[0]
+            url = said.split("EXPO_BASE_URL=")[1].removesuffix("\n")  # nothing sticks to it when it is copied
+            assert process.stdout.readline() == f"See it at {url}/\n"
+            yield process, url
         finally:
             process.kill()
 

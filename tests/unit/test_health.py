@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from relevo import config
-from relevo.health import Seen, find_problems, stopped, tried_again, why_it_waits
+from relevo.health import Seen, find_problems, stopped, tried_again, why_it_waits, why_off
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 SETTINGS = config.load({"DATABASE_URL": "postgresql://nowhere/x"}, None)
@@ -351,3 +351,10 @@ def test_an_event_with_nothing_open_waits_for_nothing() -> None:
 def test_nothing_is_tried_again_in_the_past(due: datetime | None, breaker: str, words: str) -> None:
     """What is due and held up by a breaker waits for its project, not for a time that has passed."""
     assert tried_again(due, NOW, stopped([wait(breaker=breaker), wait(breaker=breaker)])) == words
+
+
+def test_an_export_without_a_store_is_off() -> None:
+    """It is told to be off, and no other cycle is; with a store it is on."""
+    with_store = config.load({"DATABASE_URL": "postgresql://nowhere/x", "ARCHIVE_FOLDER": "/archive"}, None)
+    assert why_off(cycle("archive-export"), SETTINGS) == "no store is set"
+    assert why_off(cycle("archive-export"), with_store) == why_off(cycle("cleanup"), SETTINGS) == ""

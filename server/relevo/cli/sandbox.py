@@ -61,10 +61,8 @@ def serve_sandbox(  # noqa: PLR0917 typer options
 
 
 def _greet(url: str) -> None:
-    out.print(
-        f"The sandbox listens. Use it with [bold]EXPO_BASE_URL={escape(url)}[/], see it at {escape(url)}/",
-        soft_wrap=True,
-    )
+    out.print(f"The sandbox listens. Use it with [bold]EXPO_BASE_URL={escape(url)}[/]", soft_wrap=True)
+    out.print(f"See it at {escape(url)}/", soft_wrap=True)
     sys.stdout.flush()
 
 

@@ -200,6 +200,7 @@ def _print_status(seen: insights.Status) -> None:
     for row in seen.cycles:
         now = f"paused: {escape(row['paused_reason'])}" if row["paused_reason"] else ""
         now = now or (f"held by {row['held_by']}" if row["held_by"] else "")
+        now = now or (f"off: {row['off']}" if row["off"] else "")
         cycles.add_row(
             f"{row['cycle']}:{row['source']}" if row["source"] else row["cycle"],
             str(row["rounds"]),

@@ -179,14 +179,16 @@ def _cycle(seen: Overview, row: dict[str, Any], request: Request) -> list[Child]
     switch: Child = state("on")
     if row["paused_reason"]:
         switch = [state("paused"), *_since(row["paused_at"], seen), f": {row['paused_reason']}"]
+    elif row["off"]:
+        switch = [state("off"), f": {said(row['off'])}"]
     return [
         el("a", el("strong", name_of(row)), href=address("/dashboard/runs", cycle=name_of(row))),
         [state(row["last_outcome"] or ("idle" if row["last_round_at"] else None)), _why(row)],
         duration(runs[-1]["seconds"]) if runs else "—",
         charts.spark(runs),
         ago(row["last_round_at"], seen.now),
-        _next(seen, seen.next_rounds[key], paused=bool(row["paused_reason"])),
-        [switch, _switches(row, request)],
+        "—" if row["off"] else _next(seen, seen.next_rounds[key], paused=bool(row["paused_reason"])),
+        [switch, None if row["off"] and not row["paused_reason"] else _switches(row, request)],
     ]
 
 

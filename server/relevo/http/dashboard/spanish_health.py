@@ -20,6 +20,7 @@ HEALTH: dict[str, str] = {
         "envía nada hasta que sea igual que allí"
     ),
     "unset": "sin definir",
+    "no store is set": "no hay almacén definido",
     "set RELEVO_INSTANCE where it runs as it was, or run `relevo adopt` there if it belongs there": (
         "donde corre, defina RELEVO_INSTANCE como antes, o ejecute allí `relevo adopt` si la base es de allí"
     ),
