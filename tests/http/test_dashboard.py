@@ -89,6 +89,7 @@ def test_the_overview(serve: Callable[..., Served], conn: psycopg.Connection[Any
     assert page.get_attribute("svg.chart >> nth=0", "aria-label").startswith("The last hour: ")
     assert "UTC" not in page.inner_text("section.verdict time")
     assert page.get_attribute("section.verdict time", "title").endswith("Z")
+    assert page.inner_text("section.verdict [data-zone]").strip(" ()")
     look(page, "overview")
     actions.resume(served.app.database, "dispatch")
     page.wait_for_selector("main[data-renewed]")

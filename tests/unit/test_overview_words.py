@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from relevo.http.dashboard import events, overview
-from relevo.http.dashboard.language import speak
+from relevo.http.dashboard.language import said, speak
+from relevo.http.dashboard.words import count, sentence
+from relevo.phrases import Phrase
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
@@ -59,3 +61,20 @@ def test_the_next_attempt_waits_for_an_open_breaker() -> None:
     assert events._next(NOW, NOW, []) == "now"
     assert events._next(NOW, NOW, ["app"]) == "when project app sends again: its breaker is open"
     assert "in 5 min" in str(events._next(NOW + timedelta(minutes=5), NOW, ["app"]))
+
+
+def test_a_sentence_tells_times_as_the_page_does() -> None:
+    """A script can turn them into the viewer's own; a time in a command, or what is none, stays as it is."""
+    told = str(sentence("stopped since 2026-11-16 07:32:41Z; `x --at 2026-11-16 07:32Z`, not 2026-99-16 07:32Z"))
+    assert told.count("<time") == told.count("data-local") == 1
+    assert 'datetime="2026-11-16T07:32:41.000Z"' in told
+    assert "2026-11-16 07:32:41 UTC</time>; <code>x --at 2026-11-16 07:32Z</code>, not 2026-99-16 07:32Z" in told
+
+
+def test_one_is_told_as_one_in_spanish() -> None:
+    """The verb goes with the count, and a date with its article."""
+    speak("es")
+    one, many = "delivery failed for good", "deliveries failed for good"
+    assert count(1, one, many) == "1 entrega falló definitivamente"
+    assert count(2, one, many) == "2 entregas fallaron definitivamente"
+    assert said(Phrase("the next at {at}", at="2026-11-16 07:32:41Z")) == "la próxima el 2026-11-16 07:32:41Z"

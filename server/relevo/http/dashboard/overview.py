@@ -67,9 +67,7 @@ def _verdict(seen: Overview) -> Markup:
     if not problems:
         failed = seen.queue["failed"]
         told = t("Healthy.") if failed else t("Healthy. Nothing needs you.")
-        look = el(
-            "a", t("{deliveries} failed for good", deliveries=count(failed, "delivery", "deliveries")), href=_DEAD
-        )
+        look = el("a", count(failed, "delivery failed for good", "deliveries failed for good"), href=_DEAD)
         lines = [el("h1", told), el("p", look) if failed else None, _as_of(seen)]
         return el("section", lines, class_="card verdict good", role="status")
     first, *others = problems
@@ -95,7 +93,8 @@ def _help(problem: Problem) -> Markup:
 
 
 def _as_of(seen: Overview) -> Markup:
-    return el("p", t("As of"), " ", instant(seen.now), class_="faint")
+    """Tell when this was seen; a script adds of which zone the page's times are, which else name it themselves."""
+    return el("p", t("As of"), " ", instant(seen.now), el("span", data_zone=True), class_="faint")
 
 
 def _figures(seen: Overview) -> Markup:

@@ -78,7 +78,8 @@ SPANISH: dict[str, str] = {
     ),
     "of {n} that are kept here": "de {n} que se guardan aquí",
     "Healthy.": "Todo bien.",
-    "{deliveries} failed for good": "{deliveries} fallaron definitivamente",
+    "delivery failed for good": "entrega falló definitivamente",
+    "deliveries failed for good": "entregas fallaron definitivamente",
     "Project": "Proyecto",
     "Lane": "Vía",
     "Due": "Por enviar",
@@ -815,8 +816,11 @@ SPANISH: dict[str, str] = {
     "with {n} of its pushes": "con {n} de sus notificaciones",
     "yes: rather not at all than twice": "sí: mejor ninguna vez que dos",
     "{deliveries} of project {project}:": "{deliveries} del proyecto {project}:",
-    "{deliveries} wait for the push service to say what became of them.": (
-        "{deliveries}: falta que el servicio de notificaciones diga qué fue de ellas."
+    "delivery waits for the push service to say what became of it.": (
+        "entrega: falta que el servicio de notificaciones diga qué fue de ella."
+    ),
+    "deliveries wait for the push service to say what became of them.": (
+        "entregas: falta que el servicio de notificaciones diga qué fue de ellas."
     ),
     "Nobody gets it: no phone is meant, or none may receive pushes.": (
         "No lo recibe nadie: ningún teléfono corresponde, o ninguno puede recibir notificaciones."
@@ -838,7 +842,7 @@ SPANISH: dict[str, str] = {
         "Cuando el evento salió debía recibirlo: se creó una entrega."
     ),
     "Nobody registered it, or it was forgotten.": "Nadie lo registró, o se olvidó.",
-    "That is so only since": "Es así recién desde",
+    "That is so only since": "Es así recién desde el",
     ", after the event had gone out; how it was then is not kept.": (
         ", cuando el evento ya había salido; no se guarda cómo era entonces."
     ),

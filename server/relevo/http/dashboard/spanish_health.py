@@ -43,8 +43,8 @@ HEALTH: dict[str, str] = {
     " (project {project})": " (proyecto {project})",
     "worker {worker}: {what}{where} has hung since {since} (calls given up: {calls}); look into its code, and restart "
     "the worker": (
-        "proceso {worker}: {what}{where} está colgado desde {since} (llamadas abandonadas: {calls}); revise su código "
-        "y reinicie el proceso"
+        "proceso {worker}: {what}{where} está colgado desde el {since} (llamadas abandonadas: {calls}); revise su "
+        "código y reinicie el proceso"
     ),
     "worker {worker}: {problem}": "proceso {worker}: {problem}",
     "no worker is running; {advice}": "no hay ningún proceso en marcha; {advice}",
@@ -61,7 +61,7 @@ HEALTH: dict[str, str] = {
         "{cycle} no ha dado una vuelta desde hace {time} (lo usual: en {usual}); {advice}"
     ),
     "{cycle} missed its slot of {slot}; `relevo run-cycle {cycle}` runs it now": (
-        "{cycle} perdió su turno de {slot}; `relevo run-cycle {cycle}` lo corre ahora"
+        "{cycle} perdió su turno del {slot}; `relevo run-cycle {cycle}` lo corre ahora"
     ),
     "{news} dropped unread for subscription {name}{paused}; see that they are read, or raise NEWS_BACKLOG_LIMIT": (
         "{news} sin leer de la suscripción {name}{paused}; procure que se lean, o suba NEWS_BACKLOG_LIMIT"
@@ -89,7 +89,7 @@ HEALTH: dict[str, str] = {
     ),
     "`relevo runs --cycle dispatch` tells what dispatch does": "`relevo runs --cycle dispatch` dice qué hace dispatch",
     "the push service asked for a rest until {at}, then they are sent": (
-        "el servicio de push pidió un descanso hasta {at}, después se envían"
+        "el servicio de push pidió un descanso hasta el {at}, después se envían"
     ),
     "{deliveries} due, the oldest for {time}; {advice}": "{deliveries}, la más antigua desde hace {time}; {advice}",
     "{lane} delivery of project {project} is": "entrega {lane} del proyecto {project} espera su turno",
@@ -112,18 +112,18 @@ HEALTH: dict[str, str] = {
         "la fuente {source} no trae nada nuevo desde hace {time}, más que de costumbre; mire si lo que lee todavía se "
         "publica"
     ),
-    "the next at {at}": "la próxima a las {at}",
+    "the next at {at}": "la próxima el {at}",
     "one is on its way": "una va en camino",
     "the next push that is due is one": "el próximo envío será una",
     "project {project} has sent nothing but probes since {since}, {probe}: {why}; once that is mended, {release} "
     "probes at once": (
-        "el proyecto {project} solo ha enviado pruebas desde {since}, {probe}: {why}; una vez arreglado, {release} "
+        "el proyecto {project} solo ha enviado pruebas desde el {since}, {probe}: {why}; una vez arreglado, {release} "
         "prueba en el acto"
     ),
     "project {project} met so many unregistered tokens that none has been disabled since {since}; check its push "
     "credentials, then {release}": (
-        "el proyecto {project} encontró tantos tokens dados de baja que no se desactiva ninguno desde {since}; revise "
-        "sus credenciales de push, y después {release}"
+        "el proyecto {project} encontró tantos tokens dados de baja que no se desactiva ninguno desde el {since}; "
+        "revise sus credenciales de push, y después {release}"
     ),
     "{events} held as a runaway: {reason}; `{remedy}` sends {them}, and with --drop ends {them}": (
         "{events} por desbocado: {reason}; `{remedy}` {them} envía, y con --drop {them} termina"
@@ -132,7 +132,7 @@ HEALTH: dict[str, str] = {
     "events of {type} from {origin} are": "eventos {type} de {origin} están retenidos",
     "it": "lo",
     "them": "los",
-    "scheduled for {at}": "programado para {at}",
+    "scheduled for {at}": "programado para el {at}",
     "fanout is paused ({reason}); `relevo resume fanout` switches it on": (
         "fanout está en pausa ({reason}); `relevo resume fanout` lo reanuda"
     ),
@@ -148,11 +148,11 @@ HEALTH: dict[str, str] = {
         "el interruptor está abierto ({reason}), el próximo envío es una prueba"
     ),
     "the breaker is open ({reason}), the next probe comes at {at}": (
-        "el interruptor está abierto ({reason}), la próxima prueba sale a las {at}"
+        "el interruptor está abierto ({reason}), la próxima prueba sale el {at}"
     ),
-    "the push service asked for a rest until {at}": "el servicio de push pidió un descanso hasta {at}",
-    "tried again from {at} on": "se intenta de nuevo a partir de {at}",
+    "the push service asked for a rest until {at}": "el servicio de push pidió un descanso hasta el {at}",
+    "tried again from {at} on": "se intenta de nuevo a partir del {at}",
     "being sent": "se está enviando",
     "due; the rate lets them go one after the other": "les toca; el ritmo los deja salir uno tras otro",
-    "an unknown time": "una hora desconocida",
+    "an unknown time": "momento desconocido",
 }

@@ -10,6 +10,7 @@ from relevo.http.dashboard.html import Markup, el, text
 from relevo.http.dashboard.language import spoken, t
 
 _CODE = re.compile(r"`([^`]{1,400})`")
+_INSTANT = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?)Z")
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 _SHORT_S = 10
 _SPANISH_SIGNS = str.maketrans(",.", ".,")
@@ -81,6 +82,19 @@ def _time(moment: datetime, told: str, *, local: bool = False) -> Markup:
 
 
 def sentence(told: Any) -> Markup:
-    """Write a sentence of ours in which `commands` stand between backticks."""
+    """Write a sentence of ours in which `commands` stand between backticks, and its instants as other instants."""
     parts = _CODE.split(str(told))
-    return Markup("".join(el("code", part) if number % 2 else text(part) for number, part in enumerate(parts)))
+    return Markup("".join(el("code", part) if place % 2 else _with_times(part) for place, part in enumerate(parts)))
+
+
+def _with_times(told: str) -> Markup:
+    parts = _INSTANT.split(told)
+    return Markup("".join(_read(part) if place % 2 else text(part) for place, part in enumerate(parts)))
+
+
+def _read(written: str) -> Markup:
+    """Write an instant of a sentence; what only looks like one stays as it is."""
+    try:
+        return instant(datetime.fromisoformat(written).replace(tzinfo=UTC))
+    except ValueError:
+        return text(f"{written}Z")

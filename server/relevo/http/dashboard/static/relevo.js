@@ -7,6 +7,8 @@ function localTimes(place) {
     const at = new Date(each.dateTime);
     if (!isNaN(at)) each.textContent = at.toLocaleString(document.documentElement.lang, { dateStyle: "medium", timeStyle: "medium" });
   }
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  for (const each of place.querySelectorAll("[data-zone]")) each.textContent = zone ? ` (${zone})` : "";
 }
 
 function busy(main) {
