@@ -368,8 +368,11 @@ def waits(seen: Saga) -> Iterator[Child]:
             waits_for(row, seen.paused.get("dispatch"), event["now"]),
         ]
     if sent := seen.counts.get("sent", 0):
-        one = "delivery waits for the push service to say what became of it."
-        yield count(sent, one, "deliveries wait for the push service to say what became of them.")
+        yield count(
+            sent,
+            "delivery waits for the push service to say what became of it.",
+            "deliveries wait for the push service to say what became of them.",
+        )
 
 
 def _before_fanout(seen: Saga) -> Child:
