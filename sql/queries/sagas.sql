@@ -63,10 +63,14 @@ select now() as now, e.id, e.event_type, e.event_key, e.state, e.title, e.body, 
  where e.id = %(event_id)s;
 
 -- name: sum_event_sample
--- Tells of a bounded number of an event's deliveries when the last was tried and ended, and how often one was tried at most.
+-- Tells of a bounded number of an event's deliveries when the last was tried and ended, how often one was tried at most, and of how many the
+-- receipt, which came after the last attempt, told of an error.
 select count(*)::int as looked_at, max(x.last_attempt_at) as last_attempt_at, max(x.completed_at) as last_completed_at,
-       coalesce(max(x.attempt_count), 0)::int as most_attempts
-  from (select d.last_attempt_at, d.completed_at, d.attempt_count
+       coalesce(max(x.attempt_count), 0)::int as most_attempts, count(*) filter (where x.receipt_failed)::int as receipts_failed,
+       max(coalesce(x.completed_at, x.updated_at)) filter (where x.receipt_failed) as receipt_failed_at
+  from (select d.last_attempt_at, d.completed_at, d.updated_at, d.attempt_count,
+               d.status in ('retryable', 'failed', 'invalid', 'expired') and d.provider_receipt_id = d.provider_ticket_id
+               and d.last_error_code is not null and coalesce(d.completed_at, d.updated_at) > d.last_attempt_at as receipt_failed
           from relevo.notification_deliveries d
          where d.event_day = %(event_day)s and d.notification_event_id = %(event_id)s
          order by d.installation_id

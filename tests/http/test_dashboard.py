@@ -122,8 +122,8 @@ def test_from_the_box_to_the_reason(served: Served, conn: psycopg.Connection[Any
     page.press("input[type=search]", "Enter")
     page.wait_for_url(f"**/dashboard/events/{number}")
     timeline = page.inner_text(".moments")
-    assert "1 phone gets it, because it names them: 1 delivery." in timeline
-    assert "due, and waiting for their turn" in page.inner_text(".moments .now")
+    assert "1 phone gets it, because it is named: 1 delivery." in timeline
+    assert "due, and waiting in line" in page.inner_text(".moments .now")
     assert page.get_attribute(".moments time >> nth=0", "title").endswith("Z")
     page.click("#deliveries tbody a >> nth=0")
     page.wait_for_url("**/dashboard/deliveries/*")

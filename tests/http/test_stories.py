@@ -101,7 +101,7 @@ def test_the_saga_of_an_event(served: Served, conn: Connection, person: Person) 
     actions.pause(served.app.database, "dispatch", "a drill")
     said = told(person, f"/dashboard/events/{number}")
     for words in (
-        "It is going out: 1 of 2 are still to be sent.",
+        "It is going out: 1 of 2 is still to be sent.",
         "Enqueued by the app, or by hand.",
         "2 phones get it, because they belong to its owners: 2 deliveries.",
         "went out with 1 of its pushes, from worker w-7.",
@@ -179,6 +179,52 @@ def test_what_was_said_of_a_request_stays_true(
     assert "answered: all 2 taken." in told(person, f"/dashboard/events/{number}")
 
 
+def settled(conn: Connection, push: int, event_id: int, was: str, **became: object) -> None:
+    """Give a delivery of an event some values, and have it counted by its new status."""
+    columns = ", ".join(f"{name} = %({name})s" for name in became)
+    conn.execute(
+        f"update relevo.notification_deliveries set updated_at = clock_timestamp(), {columns} where id = %(id)s",
+        {**became, "id": push},
+    )
+    counted(conn, event_id, **{was: -1, str(became["status"]): 1})
+
+
+def test_an_event_of_one_push_in_good_grammar(served: Served, conn: Connection, person: Person) -> None:
+    """One is one, what is told of the first request is not told twice, a failed receipt is told, and nothing is "so far" at the end."""
+    phone(conn, owner="ana")
+    number = event(conn, "one", door.Owners("ana"))
+    fan_out(served.app)
+    (push,) = deliveries_of(conn, number).values()
+    page, own = f"/dashboard/events/{number}", f"/dashboard/deliveries/{push}"
+    said = told(person, page)
+    assert "1 phone gets it, because it belongs to an owner who is meant: 1 delivery." in said
+    assert "It is going out: 1 of 1 is still to be sent." in said
+    journal(conn, [push], "not_sent")
+    journal(conn, [push], "answered")
+    mark_sent(conn, [push])
+    attempted(conn, [push])
+    conn.execute("update relevo.notification_events set first_sent_at = clock_timestamp() where id = %s", [number])
+    settled(conn, push, number, "pending", status="sent", attempt_count=1)
+    said = told(person, page)
+    assert "All is sent; 1 of 1 waits to be confirmed." in said
+    assert "1 delivery waits for the push service to say what became of it." in said
+    assert "the push service answered: taken." in said
+    assert "The first push was handed" not in said
+    assert "Attempts 1 that counts, in 2 requests" in told(person, own)
+    failed = {"provider_receipt_id": "t", "last_error_code": "MessageRateExceeded", "attempt_count": 2}
+    settled(conn, push, number, "sent", status="retryable", **failed)
+    said = told(person, page)
+    assert "A receipt says that one of its pushes did not arrive." in said
+    assert "The last attempt so far. One of its pushes was tried 2 times." in said
+    settled(conn, push, number, "retryable", status="ok", completed_at=datetime.now(UTC), last_error_code=None)
+    said = told(person, page)
+    assert "It is done: 1 of 1 was confirmed." in said
+    assert "The last of its deliveries ended. One of its pushes was tried 2 times." in said
+    assert "so far" not in said
+    assert "A receipt says" not in said
+    assert "The receipt says: taken by Apple or Google." in told(person, own)
+
+
 def test_requests_are_found_behind_those_of_others(
     served: Served, conn: Connection, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,7 +297,7 @@ def test_one_delivery(served: Served, conn: Connection, person: Person) -> None:
     number = event(conn, "order-18", [one])
     fan_out(served.app)
     (push,) = deliveries_of(conn, number).values()
-    assert "It waits: due, and waiting for their turn." in told(person, f"/dashboard/deliveries/{push}")
+    assert "It waits: due, and waiting in line." in told(person, f"/dashboard/deliveries/{push}")
     journal(conn, [push], "not_sent")
     conn.execute(
         "update relevo.notification_deliveries set status = 'retryable', attempt_count = 2, last_attempt_at = clock_timestamp(), "
@@ -262,7 +308,7 @@ def test_one_delivery(served: Served, conn: Connection, person: Person) -> None:
     said = told(person, f"/dashboard/deliveries/{push}")
     for words in (
         "The event names this phone.",
-        "with this push and 0 other pushes, from worker w-7.",
+        "with this push alone, from worker w-7.",
         "After 2.0 s: there was no connection.",
         "Attempt 2 did not get through.",
         "The push service could not be reached; nothing was sent. (NoConnection: refused)",

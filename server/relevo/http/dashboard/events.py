@@ -15,7 +15,7 @@ from relevo.health import stopped
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import offer
 from relevo.http.dashboard.html import Child, Markup, el, outside, text
-from relevo.http.dashboard.language import t
+from relevo.http.dashboard.language import noted, t
 from relevo.http.dashboard.lists import address, box, choice, facts, filters, part
 from relevo.http.dashboard.page import Page, desk_of, show, table
 from relevo.http.dashboard.parts import (
@@ -188,16 +188,24 @@ def summary(seen: Saga) -> str:
 
 def _sent_so_far(counts: dict[str, int]) -> str:
     still = counts.get("pending", 0) + counts.get("retryable", 0)
-    total = number(sum(counts.values()))
+    total = sum(counts.values())
     if not counts:
         return t("It went out to nobody: no phone was meant, or none may receive pushes.")
     if still:
-        return t("It is going out: {open} of {total} are still to be sent.", open=number(still), total=total)
+        one = noted("It is going out: 1 of {total} is still to be sent.")
+        return _out_of(still, total, one, noted("It is going out: {n} of {total} are still to be sent."))
     if sent := counts.get("sent", 0):
-        return t("All is sent; {n} of {total} wait to be confirmed.", n=number(sent), total=total)
+        one = noted("All is sent; 1 of {total} waits to be confirmed.")
+        return _out_of(sent, total, one, noted("All is sent; {n} of {total} wait to be confirmed."))
     if not counts.get("ok"):
-        return t("It is done, and reached nobody: none of {total} was confirmed.", total=total)
-    return t("It is done: {n} of {total} were confirmed.", n=number(counts["ok"]), total=total)
+        return t("It is done, and reached nobody: none of {total} was confirmed.", total=number(total))
+    one = noted("It is done: 1 of {total} was confirmed.")
+    return _out_of(counts["ok"], total, one, noted("It is done: {n} of {total} were confirmed."))
+
+
+def _out_of(some: int, total: int, one: str, many: str) -> str:
+    """Say something of some out of all, in other words of one."""
+    return t(one, total=number(total)) if some == 1 else t(many, n=number(some), total=number(total))
 
 
 def _audience(seen: Saga) -> Child:
@@ -254,10 +262,11 @@ def _fanned(seen: Saga) -> str:
     phones, made = event["targets_selected"], count(event["deliveries_created"], "delivery", "deliveries")
     if not phones:
         return t("Nobody gets it: no phone is meant, or none may receive pushes.")
-    names = {"because": t(reasons.MATCHED["owners" if event["owners"] else event["audience"]]), "made": made}
+    audience = "owners" if event["owners"] else event["audience"]
     if phones == 1:
-        return t("1 phone gets it, {because}: {made}.", **names)
-    return t("{n} phones get it, {because}: {made}.", n=number(phones), **names)
+        return t("1 phone gets it, {because}: {made}.", because=t(reasons.MATCHED_ONE[audience]), made=made)
+    because = t(reasons.MATCHED[audience])
+    return t("{n} phones get it, {because}: {made}.", n=number(phones), because=because, made=made)
 
 
 def _ended_by_fanout(event: dict[str, Any]) -> str | None:
@@ -265,8 +274,8 @@ def _ended_by_fanout(event: dict[str, Any]) -> str | None:
 
 
 def _sending(seen: Saga) -> Iterator[Moment]:
-    event, sample = seen.event, seen.sample
-    if event["first_sent_at"]:
+    event = seen.event
+    if event["first_sent_at"] and not _shows_first(seen):
         yield Moment(event["first_sent_at"], t("The first push was handed to the push service."))
     for row in seen.requests.rows:
         yield request_moment(row, t("with {n} of its pushes", n=number(row["of_event"])), _taken(row))
@@ -278,12 +287,34 @@ def _sending(seen: Saga) -> Iterator[Moment]:
         what: str = row["what"]
         told = t(reasons.INCIDENTS.get(what, what), project=clipped(project))
         yield Moment(row["at"], told, _opened_again(detail) if what == "redriven" else detail, "warn")
-    whole = sample["looked_at"] >= event["deliveries_created"]
-    if whole and sample["last_attempt_at"] and sample["most_attempts"] > 1:
-        times = t("One of its pushes was tried {n} times.", n=number(sample["most_attempts"]))
+    if seen.sample["looked_at"] >= event["deliveries_created"]:
+        yield from _latest(seen)
+
+
+def _shows_first(seen: Saga) -> bool:
+    """Tell whether the request whose answer was the first push is told of, so that it need not be said twice."""
+    return any(
+        row["outcome"] == "answered"
+        and _taken(row)
+        and row["taken"]
+        and row["journalled_at"] <= seen.event["first_sent_at"]
+        for row in seen.requests.rows
+    )
+
+
+def _latest(seen: Saga) -> Iterator[Moment]:
+    """Tell of an event whose deliveries were all looked at what receipts said, and how far it came."""
+    sample, tries = seen.sample, seen.sample["most_attempts"]
+    if failed := sample["receipts_failed"]:
+        many = t("Receipts say that {n} of its pushes did not arrive; this was the last of them.", n=number(failed))
+        one = t("A receipt says that one of its pushes did not arrive.")
+        yield Moment(sample["receipt_failed_at"], one if failed == 1 else many, kind="warn")
+    times = t("One of its pushes was tried {n} times.", n=number(tries)) if tries > 1 else None
+    if not _open(seen):
+        if sample["last_completed_at"]:
+            yield Moment(sample["last_completed_at"], t("The last of its deliveries ended."), times, "good")
+    elif times and sample["last_attempt_at"]:
         yield Moment(sample["last_attempt_at"], t("The last attempt so far."), times)
-    if whole and sample["last_completed_at"] and not _open(seen):
-        yield Moment(sample["last_completed_at"], t("The last of its deliveries ended."), kind="good")
 
 
 def _opened_again(detail: str) -> str:
@@ -398,7 +429,7 @@ def waits_for(row: dict[str, Any], paused: str | None, now: datetime) -> Child:
     due = row["next_attempt_at"]
     if due is not None and due > now:
         return [t("the next attempt comes"), " ", ago(due, now), "."]
-    return t("being sent right now.") if row["claimed"] else t("due, and waiting for their turn.")
+    return t("being sent right now.") if row["claimed"] else t("due, and waiting in line.")
 
 
 def _errors(seen: Saga) -> Markup | None:

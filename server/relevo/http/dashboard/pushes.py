@@ -52,7 +52,7 @@ def _head(request: Request, seen: Push, title: str, sandbox: str | None) -> Mark
         (t("Phone"), phone_link(row["installation_id"], str(row["installation_id"]))),
         (t("Why"), _why(seen)),
         (t("Project"), row["project"]),
-        (t("Attempts"), number(row["attempt_count"])),
+        (t("Attempts"), _attempts(row["attempt_count"], len(seen.requests))),
         (t("Error"), clipped(row["last_error_code"])),
         (t("Ticket"), el("code", row["provider_ticket_id"]) if row["provider_ticket_id"] else None),
         (t("In the sandbox"), got),
@@ -67,6 +67,14 @@ def _head(request: Request, seen: Push, title: str, sandbox: str | None) -> Mark
     )
 
 
+def _attempts(counted: int, requests: int) -> str:
+    """Write how many attempts count; where there were more requests, those too, for some cost no attempt."""
+    if requests <= counted:
+        return number(counted)
+    names = {"n": number(counted), "requests": count(requests, "request")}
+    return t("1 that counts, in {requests}", **names) if counted == 1 else t("{n} that count, in {requests}", **names)
+
+
 def _why(seen: Push) -> Child:
     row = seen.delivery
     again = address(phone_path(row["installation_id"]), event=row["event_id"]) + "#why"
@@ -79,8 +87,7 @@ def moments(seen: Push) -> Iterator[Moment]:
     row = seen.delivery
     yield Moment(row["created_at"], t("Made by fan-out: this phone is to get the event."))
     for each in seen.requests:
-        others = count(each["pushes"] - 1, "other push", "other pushes")
-        yield request_moment(each, t("with this push and {others}", others=others))
+        yield request_moment(each, _which(each["pushes"] - 1))
     yield from (Moment(at, t("An operator had it sent anew.")) for at in seen.redriven)
     for each in seen.late_tickets:
         told = t(
@@ -90,6 +97,12 @@ def moments(seen: Push) -> Iterator[Moment]:
     yield from _answer(row)
     if seen.wait is not None:
         yield Moment(None, _waits(seen, seen.wait), kind="now")
+
+
+def _which(others: int) -> str:
+    if not others:
+        return t("with this push alone")
+    return t("with this push and {others}", others=count(others, "other push", "other pushes"))
 
 
 def _answer(row: dict[str, Any]) -> Iterator[Moment]:
@@ -109,7 +122,8 @@ def _answer(row: dict[str, Any]) -> Iterator[Moment]:
 def _end(row: dict[str, Any], error: str) -> Iterator[Moment]:
     status = row["status"]
     if row["completed_at"]:
-        receipt = t("The receipt says: delivered.") if status == "ok" else reasons.meaning(status)
+        by_receipt = status == "ok" and row["provider_receipt_id"]
+        receipt = t("The receipt says: taken by Apple or Google.") if by_receipt else reasons.meaning(status)
         told = [state(status), " ", receipt]
         yield Moment(row["completed_at"], told, error if status != "ok" else None, KINDS.get(status, ""))
     elif row["provider_receipt_id"] and error:

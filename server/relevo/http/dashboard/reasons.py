@@ -152,6 +152,14 @@ MATCHED = {
 }
 """Why phones get an event, by its audience."""
 
+MATCHED_ONE = {
+    "everyone": MATCHED["everyone"],
+    "installations": noted("because it is named"),
+    "owners": noted("because it belongs to an owner who is meant"),
+    "matching": noted("because its preferences match"),
+}
+"""The same of one phone."""
+
 
 _STANDS = ("event_gone", "installation_gone", "not_named")
 """Rules that hold whenever a phone was registered."""

@@ -532,7 +532,7 @@ SPANISH: dict[str, str] = {
         "Terminó y no llegó a nadie: de {total} no se confirmó ninguna."
     ),
     "It is done: {n} of {total} were confirmed.": "Está terminado: {n} de {total} se confirmaron.",
-    "It is going out: {open} of {total} are still to be sent.": "Está saliendo: faltan por enviar {open} de {total}.",
+    "It is going out: {n} of {total} are still to be sent.": "Está saliendo: faltan por enviar {n} de {total}.",
     "It is to be sent.": "Está por enviarse.",
     "It may be sent once at most, and no answer was seen: nobody knows whether it arrived.": (
         "Puede enviarse a lo más una vez y no se vio respuesta: nadie sabe si llegó."
@@ -689,7 +689,20 @@ SPANISH: dict[str, str] = {
         "El servicio de notificaciones la aceptó; más tarde se pregunta qué fue de ella."
     ),
     "The receipt says that it did not arrive.": "El recibo dice que no llegó.",
-    "The receipt says: delivered.": "El recibo dice: entregada.",
+    "The receipt says: taken by Apple or Google.": "El recibo dice: la aceptó Apple o Google.",
+    "A receipt says that one of its pushes did not arrive.": "Un recibo dice que una de sus notificaciones no llegó.",
+    "Receipts say that {n} of its pushes did not arrive; this was the last of them.": (
+        "Los recibos dicen que {n} de sus notificaciones no llegaron; este fue el último."
+    ),
+    "1 that counts, in {requests}": "1 que cuenta, en {requests}",
+    "{n} that count, in {requests}": "{n} que cuentan, en {requests}",
+    "with this push alone": "solo con esta notificación",
+    "It is going out: 1 of {total} is still to be sent.": "Está saliendo: falta por enviar 1 de {total}.",
+    "All is sent; 1 of {total} waits to be confirmed.": "Todo está enviado; 1 de {total} espera confirmación.",
+    "It is done: 1 of {total} was confirmed.": "Está terminado: 1 de {total} se confirmó.",
+    "because it is named": "porque se lo nombra",
+    "because it belongs to an owner who is meant": "porque es de un dueño al que se dirige",
+    "because its preferences match": "porque sus preferencias coinciden",
     "The request began, and its answer was not seen whole.": "La petición empezó y su respuesta no se vio completa.",
     "The runaway brake held it.": "El freno de emergencia lo retuvo.",
     "The runaway brake held its pushes: they were repeated too often.": (
@@ -765,7 +778,7 @@ SPANISH: dict[str, str] = {
     "because their preferences match": "porque sus preferencias coinciden",
     "because they belong to its owners": "porque son de sus dueños",
     "being sent right now.": "se están enviando ahora.",
-    "due, and waiting for their turn.": "por enviar, esperando su turno.",
+    "due, and waiting in line.": "por enviar, a la espera de turno.",
     "everything": "todo",
     "for now": "por ahora",
     "from": "desde",
@@ -873,6 +886,8 @@ SPANISH: dict[str, str] = {
     "not taken": "no aceptada",
     "all {n} taken": "las {n} aceptadas",
     "{taken} taken, {refused} not": "{taken} aceptadas, {refused} no",
+    "request": "petición",
+    "requests": "peticiones",
     "more request": "petición más",
     "more requests": "peticiones más",
     "and {requests}": "y {requests}",
