@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -43,12 +43,27 @@ _DELIVERIES_AT_ONCE = 5_000
 _DEAD_AT_ONCE = 2_000
 _CHUNKS_AT_ONCE = 200
 _TENDERS_AT_ONCE = 1_000
+_OWNERS_AT_ONCE = 100
 _YOUNG_MS = 120_000
 _EXAMPLES = 3
 _LOOKED_AT = 5_000
 _ABOUT_PAGE = ("looked_at", "last_day", "last_place")
 _PLACES = {True: re.compile(r"(\d{4}-\d\d-\d\d):([0-9a-f-]{36})"), False: re.compile(r"(\d{4}-\d\d-\d\d):(\d{1,18})")}
 _DURATIONS = 24
+
+CURSORS = {
+    "complete": "complete up to",
+    "failed": "failed, to be asked again",
+    "missing": "days missing",
+    "given_up": "days given up",
+    "files": "files read",
+    "passed": "passed the file",
+    "passed_count": "files passed",
+    "next": "next page",
+    "at": "place in it",
+    "from": "begins again at",
+}
+"""How far a source was read, by the names of its cursor."""
 
 Row = dict[str, Any]
 
@@ -137,6 +152,20 @@ def story(database: Database, event_id: int) -> Story | None:
     again = [tried_again(row["next_attempt_at"], now, stopped(waits)) for row in errors]
     whys = why_it_waits(status.raw, waits, paused, now)
     return Story(status.raw, moments_and_incidents, errors, whys, again)
+
+
+def is_event(database: Database, event_id: int) -> bool:
+    """Tell whether there is an event of this number."""
+    with _of_this_version(), database.connection() as connection:
+        return _door().get(connection, event_id) is not None
+
+
+def unknown_owners(database: Database, owners: Sequence[str]) -> list[str]:
+    """Return those of these owners, of the first hundred, that no installation has; nothing to who may not look."""
+    try:
+        return [each for each in owners[:_OWNERS_AT_ONCE] if not installations(database, owner=each, limit=1)]
+    except pg.InsufficientPrivilege:
+        return []
 
 
 def too_late_to_stop(database: Database, event_id: int) -> Row:

@@ -123,7 +123,7 @@ class TestEnqueue:
             (["--title", "t", "--data", "{"], "--data is not JSON"),
             (["--title", "t", "--data", "[1]"], "--data must be a JSON object."),
             (["--everyone", "--title", "t", "--data", json.dumps({"x": "y" * 4_000})], "must fit into 4096 bytes"),
-            (["--title", "t", "--to", "me"], "--to"),
+            (["--title", "t", "--to", "me"], "me is no installation's id."),
             (["--title", "t", "--to", str(UUID(int=7))], f"There is no installation {UUID(int=7)}."),
             (["--title", "t", "--at", "soon"], "--at"),
             (["--title", "t", "--ttl-s", "0"], "--ttl-s"),
@@ -147,6 +147,9 @@ class TestPreview:
         (told,) = command("preview", "--everyone", "--json").lines
         assert (told["count"], told["exact"], len(told["sample"])) == (2, True, 2)
         assert f"{UUID(int=7)} is not registered" in command("preview", "--to", UUID(int=7)).out
+        ghost = command("preview", "--owner", "ghost", "--owner", "ana").out
+        assert ("ghost is not known" in ghost, "ana is not known" in ghost) == (True, False)
+        assert command("preview", "--to", "abc").code == 2
         assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)
 
     def test_why(self, command: Command, conn) -> None:

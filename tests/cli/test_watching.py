@@ -92,6 +92,16 @@ def test_a_wrong_filter_is_told(ask, events, words) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "told"),
+    [(("--event", 99_999), "There is no event 99999."), (("--installation", "abc"), "abc is no installation's id.")],
+)
+def test_what_is_not_there_is_told(ask, events, words, told) -> None:
+    """An event that nobody enqueued, or an id that is none, is wrong usage; one without deliveries that fit is not."""
+    assert str(ask("deliveries", *words).exception).startswith(told)
+    assert "No delivery fits." in ask("deliveries", "--event", events[0], "--state", "unknown").stdout
+
+
+@pytest.mark.parametrize(
     ("name", "asked"),
     [
         ("list_deliveries", {}),
@@ -125,12 +135,12 @@ def test_sources_in_words(ask, conn) -> None:
     assert "No source was asked yet" in ask("sources").stdout
     conn.execute(
         """insert into relevo.source_state (source, cursor, last_outcome, last_detail, last_ok_at, problems)
-           values ('folder', '{"last": "a.jsonl"}', 'rejected', 'line 3 is no JSON', now() - interval '3 hours', '{no disk}')"""
+           values ('folder', '{"last": "a.jsonl", "files": ["a", "b", "c", "d"]}', 'rejected', 'line 3 is no JSON', now() - interval '3 hours', '{no disk}')"""
     )
     conn.execute("insert into relevo.ingest_rejects (source, place, reason) values ('folder', 'a.jsonl:3', 'no JSON')")
     said = ask("sources").stdout
     for words in (
-        '{"last": "a.jsonl"}',
+        "Read up to: last a.jsonl; files read 4 (a, b, c, …)",
         "line 3 is no JSON",
         "last read 3 h ago",
         "no disk",

@@ -305,6 +305,7 @@ def test_a_preview_tells_who_is_left_out(served: Served, conn: psycopg.Connectio
         page = viewer.get(f"/dashboard/compose?{query}&category=ads").text
         assert [words for words in left if words not in page] == [], query
     assert "1 phone: nobody registered it" in page
+    assert "not known: ghost<" in viewer.get("/dashboard/compose?audience=owners&whom=ana%0Aghost").text
     matching = viewer.get("/dashboard/compose?audience=matching&topics=x").text
     assert "Left out, beside those whose preferences do not match" in matching
     assert "opted out" not in matching

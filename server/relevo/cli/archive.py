@@ -35,6 +35,7 @@ from relevo.cli.common import (
     open_database,
     out,
     print_json,
+    read_installation,
     several,
 )
 from relevo.config import Settings
@@ -236,7 +237,9 @@ def query(
 
 @cli.command()
 def forget(
-    installation: Annotated[UUID | None, typer.Argument(help="The installation.")] = None,
+    installation: Annotated[
+        UUID | None, typer.Argument(parser=read_installation, metavar="INSTALLATION", help="The installation.")
+    ] = None,
     owner: Annotated[str | None, typer.Option(help="The owner, with all installations.")] = None,
 ) -> None:
     """Forget a person: delete an installation and all that leads to anybody; archived rows hold a random key."""

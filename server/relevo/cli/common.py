@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from uuid import UUID
 
 import typer
 from rich.console import Console
@@ -203,6 +204,15 @@ def progress(what: str) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=err, transient=True) as shown:
         task = shown.add_task(what, total=None)
         yield lambda count: shown.advance(task, count)
+
+
+def read_installation(word: str | UUID) -> UUID:
+    """Read an installation's id as it was typed."""
+    try:
+        return UUID(str(word))
+    except ValueError:
+        told = "".join(each if each.isprintable() else " " for each in str(word)[:60])
+        raise UsageError(f"{told} is no installation's id.", hint="`relevo installations` lists them.") from None
 
 
 def print_json(rows: Sequence[Any]) -> None:

@@ -26,6 +26,7 @@ from relevo.cli.common import (
     out,
     print_json,
     print_wrapped,
+    read_installation,
     several,
     shortened,
 )
@@ -51,7 +52,10 @@ def enqueue(  # noqa: PLR0917 typer options
     key: Annotated[str, typer.Argument(help="Its key: the same type and key again is the same event.")],
     title: Annotated[str, typer.Option(help="What the push says first; without title and body it is silent.")] = "",
     body: Annotated[str, typer.Option(help="What it says then.")] = "",
-    to: Annotated[list[UUID] | None, typer.Option(help="For this installation; may be given again.")] = None,
+    to: Annotated[
+        list[UUID] | None,
+        typer.Option(parser=read_installation, metavar="UUID", help="For this installation; may be given again."),
+    ] = None,
     owner: Annotated[list[str] | None, typer.Option(help="For this owner's phones; may be given again.")] = None,
     topic: Annotated[list[str] | None, typer.Option(help="For those who asked for it; may be given again.")] = None,
     everyone: Annotated[bool, typer.Option("--everyone", help="For everyone.")] = False,
@@ -121,12 +125,18 @@ def _named(event: door.Event) -> dict[str, Any]:
 
 @cli.command()
 def preview(  # noqa: PLR0917 typer options
-    to: Annotated[list[UUID] | None, typer.Option(help="For this installation; may be given again.")] = None,
+    to: Annotated[
+        list[UUID] | None,
+        typer.Option(parser=read_installation, metavar="UUID", help="For this installation; may be given again."),
+    ] = None,
     owner: Annotated[list[str] | None, typer.Option(help="For this owner's phones; may be given again.")] = None,
     topic: Annotated[list[str] | None, typer.Option(help="For those who asked for it; may be given again.")] = None,
     everyone: Annotated[bool, typer.Option("--everyone", help="For everyone.")] = False,
     category: Annotated[str | None, typer.Option(help="Those who opted out of it are left out.")] = None,
-    why: Annotated[UUID | None, typer.Option(help="Tell why this installation would get it, or not.")] = None,
+    why: Annotated[
+        UUID | None,
+        typer.Option(parser=read_installation, metavar="UUID", help="Tell why this installation would get it, or not."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell how many installations an event would reach, and some of them; nothing is sent.
@@ -138,14 +148,15 @@ def preview(  # noqa: PLR0917 typer options
     settings = load_settings()
     audience = _audience(to or (), owner or (), topic or (), everyone=everyone)
     event = door.Event("preview", "preview", "preview", audience=audience, topics=topic or (), category=category)
-    with open_database(settings) as database, database.connection() as connection:
-        if why is not None:
-            told = door.explain(connection, event, why)
-            print_json([told.raw]) if as_json else out.print(
-                _shown(f"{'Yes' if told.gets_it else 'No'}: {told.reason}")
-            )
-            return
-        found = door.preview(connection, event)
+    with open_database(settings) as database:
+        with database.connection() as connection:
+            if why is not None:
+                told = door.explain(connection, event, why)
+                shown = _shown(f"{'Yes' if told.gets_it else 'No'}: {told.reason}")
+                print_json([told.raw]) if as_json else out.print(shown)
+                return
+            found = door.preview(connection, event)
+        strangers = insights.unknown_owners(database, owner or ())
     if as_json:
         print_json([found.raw])
         return
@@ -154,6 +165,8 @@ def preview(  # noqa: PLR0917 typer options
         out.print(f"  {each['installation_id']}  {_shown(each['project'])}  {_shown(each['owner'] or '')}".rstrip())
     for each in found.unknown_installations:
         out.print(f"  {each} is not registered")
+    for each in strangers:
+        out.print(f"  {_shown(each)} is not known: no installation has this owner")
 
 
 def _audience(to: Sequence[UUID], owners: Sequence[str], topics: Sequence[str], *, everyone: bool) -> door.Audience:
@@ -308,7 +321,9 @@ def installations(  # noqa: PLR0917 typer options
     project: Annotated[str | None, typer.Option(help="Only this project.")] = None,
     token: Annotated[str | None, typer.Option(help="The one with this push token.")] = None,
     owner: Annotated[str | None, typer.Option(help="Those of this owner.")] = None,
-    installation_id: Annotated[UUID | None, typer.Option("--id", help="The one with this id.")] = None,
+    installation_id: Annotated[
+        UUID | None, typer.Option("--id", parser=read_installation, metavar="UUID", help="The one with this id.")
+    ] = None,
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:

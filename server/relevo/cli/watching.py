@@ -31,6 +31,7 @@ from relevo.cli.common import (
     out,
     print_json,
     print_wrapped,
+    read_installation,
     shortened,
     span,
 )
@@ -281,7 +282,9 @@ _STATES = (*_OPEN, *_ENDED)
 @cli.command(epilog="Example: `relevo deliveries --event 17 --state failed`, or `--installation ID` for one phone.")
 def deliveries(  # noqa: PLR0917 typer options
     event: Annotated[int | None, typer.Option(min=1, max=MOST_IDS, help="Only those of this event.")] = None,
-    installation: Annotated[UUID | None, typer.Option(help="Only those to this installation.")] = None,
+    installation: Annotated[
+        UUID | None, typer.Option(parser=read_installation, metavar="UUID", help="Only those to this installation.")
+    ] = None,
     state: Annotated[str | None, typer.Option(help=f"Only this state: {', '.join(_STATES)}.")] = None,
     before: Annotated[str | None, typer.Option(help="Go on from here; the last line of a page names it.")] = None,
     limit: Limit = 20,
@@ -295,6 +298,8 @@ def deliveries(  # noqa: PLR0917 typer options
         page = insights.deliveries(
             database, event=event, installation=installation, state=state, before=before, limit=limit
         )
+        if event is not None and not page.rows and not insights.is_event(database, event):
+            raise UsageError(f"There is no event {event}.", hint="`relevo events` lists them.")
     if as_json:
         print_json(page.rows)
         return
@@ -332,7 +337,10 @@ def sources(as_json: AsJson = False) -> None:
 
 
 def _about(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "Cursor", shortened(row["cursor"], 200)
+    pairs = [
+        f"{insights.CURSORS.get(name, name.replace('_', ' '))} {_mark(at)}" for name, at in row["read_up_to"].items()
+    ]
+    yield "Read up to", "; ".join(pairs) or "the beginning"
     if row["last_detail"]:
         yield "Said", row["last_detail"]
     for problem in row["problems"]:
@@ -341,3 +349,12 @@ def _about(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
         waits = in_numbers(row["rejects"], "item it offered could not be used", "items it offered could not be used")
         given_up = f", {row['given_up']:,} of them given up" if row["given_up"] else ""
         yield "Rejects", f"{waits}{given_up}; `relevo rejects --source {row['source']}` shows why."
+
+
+def _mark(value: Any) -> str:
+    """Write a part of a cursor; of what holds several things how many, and the first."""
+    if not isinstance(value, dict):
+        return str(value)
+    first = [*map(str, value["first"] or ())]
+    more = ", …" if value["entries"] > len(first) else ""
+    return f"{value['entries']:,}" + (f" ({', '.join(first)}{more})" if first else "")

@@ -18,11 +18,11 @@ from relevo.door import Event, Explanation, Preview
 from relevo.errors import InvalidInputError
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import PLACE, Deed, Given, Question, Told, is_operator
-from relevo.http.dashboard.html import Child, Markup, el
+from relevo.http.dashboard.html import Child, Markup, el, text
 from relevo.http.dashboard.language import said, t
 from relevo.http.dashboard.lists import address, area, box, choice, part
 from relevo.http.dashboard.page import Page, badge, desk_of, show, table
-from relevo.http.dashboard.parts import event_link, phone_link
+from relevo.http.dashboard.parts import clipped, event_link, phone_link
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import count, number, sentence
 from relevo.http.problems import Problem
@@ -76,7 +76,13 @@ async def _previewed(request: Request, event: dict[str, Any]) -> Markup:
     whom = {name: event.get(name, ()) for name in ("installations", "owners")}
     everyone = event["audience"] in ("everyone", "matching")
     left = await desk_of(request).ask(sagas.left_out, **whom, everyone=everyone, category=event.get("category"))
-    return _preview(found, _left_out(left, found, event))
+    strangers = await desk_of(request).ask(insights.unknown_owners, list(whom["owners"]))
+    return _preview(found, text([_not_known(strangers), _left_out(left, found, event)]))
+
+
+def _not_known(owners: list[str]) -> Markup | None:
+    """Name the owners that no phone has."""
+    return el("p", t("not known: {owners}", owners=clipped(", ".join(owners), 300)), class_="told") if owners else None
 
 
 def _left_out(left: LeftOut, found: Preview, event: dict[str, Any]) -> Markup | None:

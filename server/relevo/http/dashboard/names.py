@@ -50,19 +50,6 @@ DETAILS = frozenset(
     }
 )
 """With what, and to what end, as the record names it."""
-CURSORS = {
-    "complete": "complete up to",
-    "failed": "failed, to be asked again",
-    "missing": "days missing",
-    "given_up": "days given up",
-    "files": "files read",
-    "passed": "passed the file",
-    "passed_count": "files passed",
-    "next": "next page",
-    "at": "place in it",
-    "from": "begins again at",
-}
-"""How far a source was read, by the names of its cursor."""
 
 
 def in_words(name: str) -> str:

@@ -13,7 +13,7 @@ from relevo.http.dashboard.acting import offer
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import Place, Text, address, choice, facts, filters, nothing, older, part
-from relevo.http.dashboard.names import CURSORS, in_words
+from relevo.http.dashboard.names import in_words
 from relevo.http.dashboard.page import Page, badge, desk_of, show, table
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import ago, count, duration, number, sentence
@@ -81,7 +81,12 @@ def _cursor(pairs: dict[str, Any]) -> Markup:
 
 
 def _mark(name: str, value: Any) -> Child:
-    head = el("span", f"{t(CURSORS[name]) if name in CURSORS else in_words(name)}: ", class_="faint", title=name)
+    head = el(
+        "span",
+        f"{t(insights.CURSORS[name]) if name in insights.CURSORS else in_words(name)}: ",
+        class_="faint",
+        title=name,
+    )
     if not isinstance(value, dict):
         return [head, str(value)]
     first = ", ".join(map(str, value["first"] or ())) + (", …" if value["entries"] > len(value["first"] or ()) else "")

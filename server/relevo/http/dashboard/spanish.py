@@ -329,6 +329,7 @@ SPANISH: dict[str, str] = {
     "when project {project} sends again: its breaker is open": (
         "cuando el proyecto {project} envíe otra vez: su cortacircuito está abierto"
     ),
+    "not known: {owners}": "no se conoce: {owners}",
     "{project} may send again.": "{project} puede enviar otra vez.",
     "{rejects} will be tried again by the next pass.": "La próxima pasada intentará otra vez: {rejects}.",
     "{value} is no number of anything.": "{value} no es el número de nada.",
