@@ -1,0 +1,112 @@
+-- name: pick_event
+-- Locks the next event that is due to fan out, urgent ones first, passing by those another replica is at.
+select e.id, e.audience, e.lane, e.event_day,
+       (e.deadline_at <= coalesce(%(now)s::timestamptz, now())) is true as too_late,
+       case when e.audience = 'installations'
+            then (select count(*) from (select 1 from relevo.event_audience a where a.event_id = e.id
+                                        union all
+                                        select 1 from relevo.event_owners o
+                                          cross join lateral (select 1 from relevo.device_installations i where i.owner = o.owner limit 101) i
+                                         where o.event_id = e.id
+                                         limit 101) a) end as named,
+       date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch') as due_hour
+  from relevo.notification_events e
+ where e.state in ('waiting', 'fanning') and e.scheduled_at <= coalesce(%(now)s::timestamptz, now())
+   and e.id <> all (%(given_up)s::bigint[])
+ order by e.lane desc, e.scheduled_at, e.id
+ limit 1
+   for update skip locked;
+
+-- name: fan_out_small
+-- Makes and queues all deliveries of small personal events: of the first, which this transaction has locked already, and of those like it.
+select f.fanned, f.late, f.created, f.events, f.installations, f.counted, f.in_hour, f.busiest_day
+  from relevo.fan_out_small_1(%(lane)s, %(due_hour)s::timestamptz, %(few)s::int, %(most_events)s::int, %(most)s::int, %(left_out)s::bigint[],
+                              %(watched)s, %(now)s::timestamptz) f;
+
+-- name: pick_small_events
+-- Locks small personal events that are fanned out together, to find out which those are.
+select p.id from relevo.pick_small_events_1(%(lane)s, %(due_hour)s::timestamptz, %(few)s::int, %(most_events)s::int, %(left_out)s::bigint[],
+                                            coalesce(%(now)s::timestamptz, now())) p;
+
+-- name: fan_out_slice
+-- Makes and queues the deliveries of a slice of an event that this transaction has locked; nothing if its month is sealed.
+select f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day
+  from relevo.fan_out_slice_1(%(event_id)s::bigint, %(most)s::int, %(watched)s, %(step_aside)s, %(now)s::timestamptz) f;
+
+-- name: read_next_due
+-- Tells in how many seconds the next scheduled event falls due.
+select extract(epoch from min(n.scheduled_at) - coalesce(%(now)s::timestamptz, now()))::float8
+  from (values ('urgent'), ('bulk')) as l(lane)
+  cross join lateral (select e.scheduled_at from relevo.notification_events e
+                       where e.state in ('waiting', 'fanning') and e.lane = l.lane and e.scheduled_at > coalesce(%(now)s::timestamptz, now())
+                       order by e.scheduled_at limit 1) n;
+
+-- name: lock_event
+-- Locks an event that was found to be one too many, unless somebody else is at it or its fan-out has begun.
+select e.id from relevo.notification_events e
+ where e.id = %(event_id)s and e.state = 'waiting' and e.event_day is null
+   for update skip locked;
+
+-- name: end_sealed_event
+-- Ends an event whose month was sealed for the archive before its fan-out was finished.
+update relevo.notification_events
+   set state = 'cancelled', ended_at = coalesce(%(now)s::timestamptz, now()), swept_at = coalesce(%(now)s::timestamptz, now()),
+       end_reason = 'its month was archived before its fan-out was finished', updated_at = coalesce(%(now)s::timestamptz, now())
+ where id = %(event_id)s;
+
+-- name: expire_events
+-- Ends events whose deadline passed before they fanned out.
+select relevo.expire_events_1(%(events)s::bigint[], coalesce(%(now)s::timestamptz, now()));
+
+-- name: stop_late_fanout
+-- Ends the fan-out of an event whose deadline passed in its midst; what was made of it ends as every other delivery does.
+update relevo.notification_events
+   set state = 'fanned', fanout_finished_at = coalesce(%(now)s::timestamptz, now()),
+       end_reason = 'its deadline passed before its fan-out was finished', updated_at = coalesce(%(now)s::timestamptz, now())
+ where id = %(event_id)s;
+
+-- name: pick_ended_event
+-- Locks an event that was cancelled or completed and may have deliveries left, and that this run has not looked at.
+select e.id, e.event_day
+  from relevo.notification_events e
+ where e.ended_at is not null and e.swept_at is null and e.updated_at < %(run_started_at)s
+ order by e.updated_at, e.id
+ limit 1
+   for update skip locked;
+
+-- name: cancel_deliveries
+-- Ends some chunks of an ended event's deliveries, and counts them off; what is claimed is ended by its holder.
+with taken as materialized (
+  delete from relevo.due_chunks q
+   where q.id = any (array(select o.id from relevo.due_chunks o where o.event_id = %(event_id)s
+                            order by o.id limit greatest(1, %(limit)s / 100) for update skip locked))
+  returning q.event_day, q.ids
+), open as materialized (
+  select d.event_day, d.id, d.status
+    from (select t.event_day, u.id from taken t cross join unnest(t.ids) as u(id) order by 1, 2) k
+    cross join lateral (select d.event_day, d.id, d.status from relevo.notification_deliveries d
+                         where d.event_day = k.event_day and d.id = k.id for no key update) d
+), ended as (
+  update relevo.notification_deliveries d
+     set status = 'cancelled', completed_at = coalesce(%(now)s::timestamptz, now()), updated_at = coalesce(%(now)s::timestamptz, now())
+    from open o
+   where d.event_day = o.event_day and d.id = o.id
+  returning o.status
+), progress as (
+  insert into relevo.event_progress_deltas (event_id, status, deliveries)
+  select %(event_id)s, s.status, s.n
+    from (select e.status, -count(*)::int as n from ended e group by e.status
+          union all
+          select 'cancelled', count(*)::int from ended having count(*) > 0) s
+)
+select (select count(*)::int from ended), (select count(*)::int from taken);
+
+-- name: mark_swept
+-- Notes whether nothing open is left of an ended event; if something is, the event goes to the end of the line.
+update relevo.notification_events e
+   set updated_at = clock_timestamp(),
+       swept_at = case when not exists (select from relevo.due_chunks q where q.event_id = %(event_id)s)
+                        and not exists (select from relevo.claims c where %(event_id)s = any (c.events))
+         then coalesce(%(now)s::timestamptz, now()) end
+ where e.id = %(event_id)s
+returning e.swept_at is not null;

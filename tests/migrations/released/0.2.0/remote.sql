@@ -1,0 +1,19 @@
+-- name: look_at_events
+-- Reads some events, how far their deliveries are, and whose they are.
+select u.id, relevo.get_event(u.id), (select e.project from relevo.notification_events e where e.id = u.id)
+  from unnest(%(ids)s::bigint[]) as u(id);
+
+-- name: own_events
+-- Gives events that were just made to a project: its phones alone get them, its callers alone see them.
+update relevo.notification_events e set project = %(project)s where e.id = any (%(ids)s::bigint[]);
+
+-- name: list_others_phones
+-- Names those of some installations that are of other projects.
+select i.installation_id from relevo.device_installations i where i.installation_id = any (%(ids)s::uuid[]) and i.project <> %(project)s;
+
+-- name: find_foreign
+-- Finds among events that were there before one that is not this project's.
+select u.id
+  from unnest(%(ids)s::bigint[]) as u(id)
+ where not exists (select from relevo.notification_events e where e.id = u.id and e.project = %(project)s)
+ limit 1;
