@@ -64,13 +64,14 @@ def is_told(app: App, what: str) -> None:
     eventually(look, f"health tells that {what} hangs")
 
 
-def test_a_process_that_stood_still_has_not_hung(processes, probed, runs) -> None:
+def test_a_process_that_stood_still_has_not_hung(processes, probed, runs, rows) -> None:
     """Stopped for longer than a run may take, and let go on, a process ends its run as if nothing had been."""
-    probe = {"name": "gather", "every_ms": 3_600_000, "hold_ms": 4_500}
+    probe = {"name": "gather", "every_ms": 3_600_000, "hold_ms": 6_000}
     process = processes.relay("run-cycle", "gather", probes=[probe], worker_id="stopped", outbox_lease_duration_ms=900)
     process.hears("probe_holds")
     process.pause()
-    time.sleep(3.5)
+    silent = "select 1 from relevo.workers where role = 'run-cycle' and last_seen_at < now() - interval '4500 ms'"
+    eventually(lambda: rows(silent), "nothing is heard of it for longer than a run may take")
     process.go_on()
     assert process.ends() == 0, process.stderr
     assert [row["outcome"] for row in runs("gather")] == ["ok"]
