@@ -2782,7 +2782,7 @@ $$;
 CREATE FUNCTION relevo.slice_targets(event_id bigint, kind text, buckets text[], after_seq bigint, upto_seq bigint) RETURNS TABLE(installation_id uuid, project text, provider text)
     LANGUAGE sql STABLE
     AS $$
-  select i.installation_id, i.project, i.provider
+  select (n.phone).installation_id, (n.phone).project, (n.phone).provider
     from relevo.notification_events e
     cross join (
       select distinct x.seq
@@ -2792,9 +2792,9 @@ CREATE FUNCTION relevo.slice_targets(event_id bigint, kind text, buckets text[],
          and (x.sure or exists (select from relevo.notification_preferences p
                                   where p.installation_id = x.installation_id and p.name = x.name
                                     and relevo.preference_matches(p, e)))) c
-    join relevo.device_installations i on i.seq = c.seq and i.seq > after_seq and i.seq <= upto_seq
+    cross join lateral (select i as phone from relevo.device_installations i where i.seq = c.seq offset 0) n
    where slice_targets.kind = 'matching' and e.id = slice_targets.event_id
-     and relevo.may_receive(i) and (e.category is null or e.category <> all (i.opt_outs))
+     and relevo.may_receive(n.phone) and (e.category is null or e.category <> all ((n.phone).opt_outs))
   union all
   select i.installation_id, i.project, i.provider
     from relevo.notification_events e

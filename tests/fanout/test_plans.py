@@ -12,7 +12,7 @@ from phones import add_phones, event_row, fan_out_to_the_end, reached
 from plans import BY_KEY, rows_read, rows_read_by_table
 from relevo import door, queries
 from relevo.app import App
-from relevo.door import Event, Matching
+from relevo.door import Event, Installation, Matching
 
 FANOUT = queries.load("fanout")
 CLAIMS = queries.load("claims")
@@ -58,13 +58,29 @@ def test_a_narrow_event_reads_in_the_order_of_its_matches(many_phones, build) ->
     compare(many_phones, app, "with statistics")
 
 
+def test_a_plan_made_for_few_phones_reads_each_once(conn) -> None:
+    """A connection that fanned out to three phones reads those registered since once each, before any are analysed."""
+    for table in ("device_installations", "notification_preferences", "preference_index"):
+        conn.execute(f"alter table relevo.{table} set (autovacuum_enabled = off)")
+    door.register_many(conn, [Installation(f"ExponentPushToken[{n}]") for n in range(3)])
+    made = door.enqueue(conn, Event("tender", "1", "Sala cuna", audience=NARROW))
+    assert slice_reads(conn, made.event_id)["device_installations"] < 10
+    door.register_many(conn, [Installation(f"ExponentPushToken[late-{n}]") for n in range(1_000)])
+    assert slice_reads(conn, made.event_id)["device_installations"] < 1_100
+
+
+def slice_reads(conn: psycopg.Connection[Any], event_id: int) -> dict[str, int]:
+    """Return how many rows of which table an event's next slice reads on this connection, and undo it."""
+    asked = {"event_id": event_id, "most": 10_000, "watched": True, "step_aside": False, "now": None}
+    with conn.transaction(force_rollback=True):
+        conn.execute(BY_KEY)
+        return rows_read_by_table(conn, FANOUT["fan_out_slice"], asked)
+
+
 def compare(conn: psycopg.Connection[Any], app: App, key: str) -> None:
     """Look at what a slice reads, then compare with how many there were to find."""
     made = door.enqueue(conn, Event("tender", key, "Sala cuna", audience=NARROW))
-    asked = {"event_id": made.event_id, "most": 10_000, "watched": True, "step_aside": False, "now": None}
-    with conn.transaction(force_rollback=True):
-        conn.execute(BY_KEY)
-        read = rows_read_by_table(conn, FANOUT["fan_out_slice"], asked)
+    read = slice_reads(conn, made.event_id)
     fan_out_to_the_end(app)
     matches = len(reached(conn, made.event_id))
     assert 10 < matches < 50
