@@ -555,7 +555,11 @@ class Settings(Frozen):
         HOUR,
     )
     worker_busy_loop_delay_ms: int = _number(
-        "The pause after a run that found work, in milliseconds.", 250, 0, 10 * MINUTE
+        "The pause after a run that found work, in milliseconds; after one of fan-out or dispatch that left nothing, "
+        "five times what it took if that is less.",
+        250,
+        0,
+        10 * MINUTE,
     )
     worker_idle_backoff_max_ms: int = _number(
         "The longest pause after runs that found nothing, in milliseconds.", 30 * SECOND, 1, HOUR

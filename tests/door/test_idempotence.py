@@ -163,6 +163,20 @@ class TestNotification:
         relevo.enqueue(conn, Event("t", "2", "t", audience="everyone"))
         assert self.heard(conn) == []
 
+    @pytest.mark.parametrize("by_type", [False, True], ids=["its own lane", "its type's lane"])
+    def test_what_is_urgent_knocks_at_a_busy_door_too(self, conn, by_type: bool) -> None:
+        """An urgent event does not wait until fan-out has rested: it is called although nobody sleeps."""
+        conn.execute("insert into relevo.cycle_state (cycle, asleep) values ('fanout', false)")
+        conn.execute("insert into relevo.event_types (event_type, lane) values ('alarm', 'urgent'), ('digest', 'bulk')")
+        conn.execute("listen relevo_wake")
+        relevo.enqueue(conn, Event("digest", "1", "t", audience="everyone"))
+        assert self.heard(conn) == []
+        urgent = Event("alarm" if by_type else "t", "1", "t", audience="everyone", lane=None if by_type else "urgent")
+        relevo.enqueue(conn, urgent)
+        assert self.heard(conn) == ["fanout"]
+        relevo.enqueue(conn, urgent)
+        assert self.heard(conn) == [], "nothing new needs nobody"
+
     def test_what_is_rolled_back_knocks_at_no_door(self, dsn: str, conn) -> None:
         """A notification belongs to the caller's transaction too."""
         conn.execute("insert into relevo.cycle_state (cycle, asleep) values ('fanout', true)")

@@ -324,6 +324,27 @@ def test_a_slot_whose_work_outlasts_the_budget_is_followed_up(schedule: Schedule
     assert planned["nightly"][-1] > 1, "the work was done, but it runs again"
 
 
+def test_a_wakeable_cycle_rests_no_longer_than_its_work_is_worth(schedule: Schedule, planned) -> None:
+    """After quick work it looks again soon, and may sleep and be called; the busy pause is the most it rests."""
+    rounds = Rounds(lambda _run: Step({"done": 1}, items=1) if len(rounds.times) == 1 else Step())
+    began = time.monotonic()
+    schedule(Cycle("probe", Every(HOUR), rounds, wakeable=True), worker_busy_loop_delay_ms=MINUTE, **SLEEPY)
+    rounds.wait(3)  # the one with work, one without, and one more look
+    assert 0 < planned["probe"][0] <= 5 * (time.monotonic() - began)
+
+
+def test_a_wakeable_cycle_with_more_to_do_keeps_the_busy_pause(schedule: Schedule, planned) -> None:
+    """A round whose budget is spent leaves the others their turn, however quick it was."""
+    rounds = Rounds(lambda _run: Step({"done": 1}, items=1, more=True))
+    schedule(
+        Cycle("probe", Every(HOUR), rounds, wakeable=True, budget=Budget(MINUTE, max_items=1)),
+        worker_busy_loop_delay_ms=200,
+        worker_idle_backoff_jitter_ms=0,
+    )
+    rounds.wait(2)
+    assert planned["probe"][0] == pytest.approx(0.2)
+
+
 def test_what_a_wakeable_cycle_says_about_its_sleep(schedule: Schedule, planned, conn) -> None:
     """Idle, it sets the fleet's flag and looks once more before it sleeps; with work it clears the flag."""
     seen = threading.Event()

@@ -82,6 +82,17 @@ def test_a_wake_up_is_for_two_that_sleep(conn, hear) -> None:
     assert len(called) > 4, "not the same ones again and again"
 
 
+def test_an_urgent_wake_up_is_for_two_sleepers_first(conn, hear) -> None:
+    """Two are called though nobody may sleep: those that do first, then busy ones; who cannot come is not called."""
+    conn.execute(FLEET, [NO_GOOD])
+    assert hear("select relevo.wake_now('probe')") == ["probe busy"]
+    conn.execute(FLEET, [["asleep"]])
+    assert sorted(hear("select relevo.wake_now('probe')")) == ["probe asleep", "probe busy"]
+    conn.execute(FLEET, [["asleep-2", "asleep-3"]])
+    assert all(call.startswith("probe asleep") for call in hear("select relevo.wake_now('probe')"))
+    assert hear("select relevo.wake_now('other')") == ["other"], "nobody is known to run it: all are asked"
+
+
 def test_if_nobody_is_known_to_sleep_all_are_called(conn, hear) -> None:
     """A call is never lost because of what a row says of a worker."""
     conn.execute("insert into relevo.cycle_state (cycle, asleep) values ('probe', true)")

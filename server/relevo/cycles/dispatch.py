@@ -30,6 +30,7 @@ from relevo.runtime.timing import Every, doubled
 _log = structlog.get_logger("relevo.dispatch")
 
 _LOOK_EVERY_S = 0.05
+_CALLED_S = 0.015  # something new is due, and may be urgent
 _MOMENT_S = 0.005
 _LONGEST_REST_S = 0.5  # a call may go astray, and what others hand back is called out to nobody
 _BATCHES_AT_ONCE = 32
@@ -187,7 +188,9 @@ class _Drain:
         While a run only waits for a rate, a breaker, connections or room, what is new is called out to it.
         """
         soon = self.looked_at + _LOOK_EVERY_S
-        if self.left_behind or self.cut_short or self.run.woken.is_set() or time.monotonic() < soon:
+        if self.run.woken.is_set():
+            return self.looked_at + _CALLED_S
+        if self.left_behind or self.cut_short or time.monotonic() < soon:
             return soon
         if self.asked_at < self.looked_at - 2 * _LONGEST_REST_S:  # others may have said in between that nobody rests
             self.run.ask_to_be_woken()

@@ -27,6 +27,7 @@ _log = structlog.get_logger("relevo.scheduler")
 _CLOCK_CHECK_S = 2.0
 _CLOCK_SLACK_S = 1.0
 _LOOK_AGAIN_MS, _LONGEST_LOOK_AGAIN_MS = 10, 5_000
+_RESTS_AS_LONG = 5  # times what its work took: what comes meanwhile is done together
 _SOON_S = 0.5  # spread over so much, lest all replicas ask in the same moment
 
 
@@ -174,7 +175,9 @@ class Scheduler:
             self._aps.pause_job(key)  # its next run is decided by how this one ends
             clock.running, clock.again = True, False
             woken, clock.woken = clock.woken, False
-        return self._pause_s(clock, self._run(clock.cycle, woken=woken))
+        began = time.monotonic()
+        report = self._run(clock.cycle, woken=woken)
+        return self._pause_s(clock, report, time.monotonic() - began)
 
     def _ended(self, event: JobExecutionEvent) -> None:
         clock = self._clocks[event.job_id]
@@ -197,7 +200,7 @@ class Scheduler:
             _log.exception("round_failed", cycle=cycle.key)
             return Report(cycle.key, "failed", error=type(error).__name__)
 
-    def _pause_s(self, clock: _Clock, report: Report) -> float:
+    def _pause_s(self, clock: _Clock, report: Report, took_s: float) -> float:
         clock.streak = clock.streak + 1 if report.outcome == clock.last else 1
         clock.last = report.outcome
         if report.look_again_in_s is not None:
@@ -214,6 +217,8 @@ class Scheduler:
             pauses=self._pauses,
             chance=chance,
         )
+        if clock.cycle.wakeable and report.outcome == "ok" and not report.more:  # soon asleep, and so to be called
+            pause = min(pause, took_s * 1000 * _RESTS_AS_LONG)
         if report.due_in_s is not None and report.outcome != "failed":  # what is known to fall due is on time
             pause = min(pause, max(report.due_in_s * 1000, 0.0))
         return pause / 1000 if look_again_s is None else min(pause / 1000, look_again_s)
