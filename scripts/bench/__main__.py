@@ -25,6 +25,7 @@ from bench import (
     reaper,
     receipts,
     report,
+    requests,
     snapshot,
     starting,
 )
@@ -49,6 +50,7 @@ TOGETHER: dict[str, Callable[[Stand], Iterable[Row]]] = {
     "memory": starting.growing,
     "urgent": latency.urgent,
     "http": http.rows,
+    "requests": requests.rows,
     "aged": dispatch.aged,
 }
 """Rows by the name that --only knows, in their order: these share one database and one sandbox."""
@@ -59,7 +61,7 @@ ALONE: dict[str, Callable[[Sizes], Iterable[Row]]] = {
     "idle": idle.rows,
 }
 """These have a database each."""
-ON_DEMAND = {"memory", "ingest", "idle"}
+ON_DEMAND = {"memory", "requests", "ingest", "idle"}
 """Measured only if they are named."""
 
 

@@ -56,9 +56,9 @@ class Load:
         return measured
 
     async def _apply(self, seconds: float, ready: threading.Event, done: threading.Event) -> None:
-        free: asyncio.Queue[_Caller] = asyncio.Queue()
+        free: asyncio.Queue[Caller] = asyncio.Queue()
         for _ in range(_CONNECTIONS):
-            free.put_nowait(_Caller(self.port, self.token))
+            free.put_nowait(Caller(self.port, self.token))
         waiting = [asyncio.create_task(self._wait()) for _ in range(self.waiters)]
         await asyncio.sleep(_SETTLE_S)  # opening them all at once is another thing than having them open
         ready.set()
@@ -74,11 +74,11 @@ class Load:
         await asyncio.gather(*waiting, return_exceptions=True)
 
     async def _wait(self) -> None:
-        caller = _Caller(self.port, self.token)
+        caller = Caller(self.port, self.token)
         while True:
             self.answers[await caller.ask("GET", f"/v1/events/{self.event_id}?waitMs=30000")] += 1
 
-    async def _call(self, free: asyncio.Queue[_Caller], number: int, due: float) -> None:
+    async def _call(self, free: asyncio.Queue[Caller], number: int, due: float) -> None:
         """Ask one thing after the other; the time a request was due counts, not the time it could be sent."""
         caller = await free.get()
         try:
@@ -98,7 +98,7 @@ class Load:
             free.put_nowait(caller)
 
 
-class _Caller:
+class Caller:
     """One connection that is kept, and as little as an HTTP client can be: its CPU is taken from what is measured."""
 
     def __init__(self, port: int, token: str) -> None:
@@ -122,19 +122,16 @@ class _Caller:
 
 def rows(stand: Stand) -> Iterator[Row]:
     """Have one process send much bulk; in turns let it alone, and call it."""
-    sizes, port = stand.sizes, _free_port()
+    sizes, port = stand.sizes, free_port()
     for first in _FIRST_EVENTS:  # so much that it lasts
         queue_bulk(stand, first)
     database = Database(stand.dsn, stand.dsn, stand.settings())
     token, _ = tokens.make(database, "bench", "operator")
     database.close()
-    later = door.Event(
-        "bench.later", "1", "Later", audience="everyone", scheduled_at=datetime.now(UTC) + timedelta(days=1)
-    )
     load = Load(
         port,
         token,
-        door.enqueue(stand.conn, later).event_id,
+        later_event(stand),
         str(stand.phones(1)[0]),
         sizes.http_requests,
         sizes.http_waiters,
@@ -142,7 +139,7 @@ def rows(stand: Stand) -> Iterator[Row]:
     turns: list[tuple[float, float]] = []
     with relevo_run(stand.dsn, stand.url, worker_cycles=_CYCLES, http_port=port, http_rate_per_second=0):
         await_first(stand)
-        _await_port(port)
+        await_port(port)
         for _ in range(_TURNS):
             alone = bulk_rate(stand, lambda: time.sleep(sizes.http_seconds))
             turns.append((alone, load.apply(sizes.http_seconds, lambda work: bulk_rate(stand, work))))
@@ -168,14 +165,23 @@ def _until(done: threading.Event, calling: Future[None]) -> None:
         pass
 
 
-def _free_port() -> int:
+def later_event(stand: Stand) -> int:
+    """Enqueue an event that nobody gets before tomorrow, if it is not there; return its id."""
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    later = door.Event("bench.later", "1", "Later", audience="everyone", scheduled_at=tomorrow)
+    return door.enqueue(stand.conn, later).event_id
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
     return port
 
 
-def _await_port(port: int) -> None:
+def await_port(port: int) -> None:
+    """Wait until HTTP is served there."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:

@@ -39,6 +39,8 @@ class Sizes:
     http_waiters: int = 200
     http_seconds: int = 5
     """Requests a second, and callers that wait, beside dispatch, in turns of so many seconds."""
+    http_calls: int = 1_000
+    """Calls of each kind of which the CPU time is told."""
     starts: int = 3
     installations: int = 1_000_000
     """Phones with preferences that fan-out chooses from."""
@@ -79,6 +81,7 @@ QUICK = Sizes(
     http_requests=20,
     http_waiters=5,
     http_seconds=1,
+    http_calls=20,
     starts=1,
     installations=2_000,
     narrow=2,

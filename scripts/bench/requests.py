@@ -1,0 +1,68 @@
+"""What a request costs in CPU, of the process that answers and of PostgreSQL, route by route, while all else rests."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from bench.http import Caller, await_port, free_port, later_event
+from bench.measuring import Row
+from bench.stand import Stand, relevo_run
+from relevo import tokens
+from relevo.db import Database
+
+_CYCLES = "reaper,fanout,dispatch"
+_CONNECTIONS = 4
+_WARM = 100
+Ask = tuple[str, str, dict[str, Any] | None]
+
+
+def rows(stand: Stand) -> Iterator[Row]:
+    """Ask for one thing after the other, and look at what the processes spend on it."""
+    port, sizes = free_port(), stand.sizes
+    database = Database(stand.dsn, stand.dsn, stand.settings())
+    token, _ = tokens.make(database, "bench", "operator")
+    database.close()
+    routes = _routes(later_event(stand), str(stand.phones(1)[0]))
+    with relevo_run(stand.dsn, stand.url, worker_cycles=_CYCLES, http_port=port, http_rate_per_second=0) as worker:
+        await_port(port)
+        for name, ask in routes.items():
+            _apply(port, token, ask, _WARM)
+            cost = stand.meter.measure(partial(_apply, port, token, ask, sizes.http_calls), worker.pid)
+            yield Row(f"request_{name.lower().replace(' ', '_')}", f"1,000 x {name}", f"{cost.cpu_ms:,.0f} ms", cost)
+
+
+def _routes(event_id: int, phone: str) -> Mapping[str, Callable[[int], Ask]]:
+    """Return what is asked for, by its name."""
+    event = {"type": "bench.http", "title": "Hello", "audience": "installations", "installations": [phone]}
+    later = {"scheduled_at": (datetime.now(UTC) + timedelta(days=1)).isoformat()}
+    begun = time.time()
+    return {
+        "GET live": lambda _: ("GET", "/health/live", None),
+        "GET ready": lambda _: ("GET", "/health/ready", None),
+        "GET stats": lambda _: ("GET", "/v1/ops/stats", None),
+        "GET event": lambda _: ("GET", f"/v1/events/{event_id}?waitMs=0", None),
+        "POST event for later": lambda n: ("POST", "/v1/events", event | later | {"key": f"later-{begun}-{n}"}),
+        "POST event and push": lambda n: ("POST", "/v1/events", event | {"key": f"now-{begun}-{n}"}),
+    }
+
+
+def _apply(port: int, token: str, ask: Callable[[int], Ask], count: int) -> int:
+    return asyncio.run(_call(port, token, ask, count))
+
+
+async def _call(port: int, token: str, ask: Callable[[int], Ask], count: int) -> int:
+    """Ask so often, one after the other on each of a few connections."""
+    numbers = iter(range(first := time.perf_counter_ns(), first + count))
+
+    async def go_on(caller: Caller) -> None:
+        for number in numbers:
+            status = await caller.ask(*ask(number))
+            assert status in (200, 201, 202), status
+
+    await asyncio.gather(*(go_on(Caller(port, token)) for _ in range(_CONNECTIONS)))
+    return count
