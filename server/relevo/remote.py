@@ -31,7 +31,6 @@ class EventLook:
 
     event: Mapping[str, Any]
     """As the SQL door tells it."""
-    project: str | None = None
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -103,15 +102,15 @@ def _preview_in_project(event: Mapping[str, Any], project: str, sample: int) -> 
 def look(connection: Connection, ids: Sequence[int]) -> dict[int, EventLook]:
     """Look at some events in one statement; those that are not there are left out."""
     rows = connection.execute(_SQL["look_at_events"], {"ids": list(ids)}).fetchall()
-    return {event_id: EventLook(event, project) for event_id, event, project in rows if event is not None}
+    return {event_id: EventLook(event) for event_id, event in rows if event is not None}
 
 
 def find(connection: Connection, event_id: int, project: str | None) -> EventLook:
     """Look at one event; for a caller of one project, another's is not there."""
-    found = look(connection, [event_id]).get(event_id)
-    if found is None or (project is not None and found.project != project):
+    row = connection.execute(_SQL["look_at_event"], {"id": event_id, "project": project}).fetchone()
+    if row is None or row[0] is None:
         raise NotFoundError(f"There is no event {event_id}.")
-    return found
+    return EventLook(row[0])
 
 
 class Cancelled(NamedTuple):

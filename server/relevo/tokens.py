@@ -57,7 +57,7 @@ def make(
 
 
 def revoke(database: Database, token_id: str) -> str:
-    """Revoke a token, from the next request on, and return its name."""
+    """Revoke a token and return its name; a server that just saw it refuses it within a second."""
     with audit.recorded(database, "revoke_token", id=token_id), database.connection() as connection:
         row = connection.execute(_SQL["revoke_token"], {"id": token_id}).fetchone()
         if row is None:

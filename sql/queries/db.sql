@@ -9,9 +9,11 @@ set local lock_timeout = %(lock_ms)s;
 set local idle_in_transaction_session_timeout = %(idle_ms)s;
 
 -- name: bound_session
--- Bounds every single statement of a connection that leads to the server itself; one that a pooler shares must not be set up so.
+-- Bounds every single statement of a connection that leads to the server itself, and has it look again after it waited for a lock, whatever
+-- the database's default is; a connection that a pooler shares must not be set up so.
 set statement_timeout = %(statement_ms)s;
 set lock_timeout = %(lock_ms)s;
+set default_transaction_isolation = 'read committed';
 
 -- name: go_by_key
 -- Makes the transaction go by keys and by the due index: after a burst statistics are stale, and a scan would touch every row. A plan that

@@ -1,7 +1,11 @@
 -- name: look_at_events
--- Reads some events, how far their deliveries are, and whose they are.
-select u.id, relevo.get_event(u.id), (select e.project from relevo.notification_events e where e.id = u.id)
-  from unnest(%(ids)s::bigint[]) as u(id);
+-- Reads some events, and how far their deliveries are.
+select u.id, relevo.get_event(u.id) from unnest(%(ids)s::bigint[]) as u(id);
+
+-- name: look_at_event
+-- Reads one event, and how far its deliveries are; for a caller of one project, only if it is that project's.
+select relevo.get_event(%(id)s::bigint)
+ where %(project)s::text is null or exists (select from relevo.notification_events e where e.id = %(id)s and e.project = %(project)s);
 
 -- name: own_events
 -- Gives events that were just made to a project: its phones alone get them, its callers alone see them.

@@ -115,6 +115,7 @@ STATEMENTS = [
     (queries.load("tokens"), "read_token", {"id": "00000000000a"}, 5),
     (queries.load("tokens"), "note_use", {"id": "00000000000a"}, 10),
     (queries.load("remote"), "look_at_events", {"ids": [7, 8, 9]}, 60),
+    (queries.load("remote"), "look_at_event", {"id": 7, "project": "x"}, 25),
     (queries.load("remote"), "own_events", {"ids": [7], "project": "x"}, 10),
     (queries.load("remote"), "find_foreign", {"ids": [7], "project": "x"}, 10),
     (INSIGHTS, "list_event_deliveries", {"event_id": 7, "after": None, "limit": PAGE}, 3 * PAGE),

@@ -84,7 +84,7 @@ def list_tokens(limit: Limit = 100, as_json: AsJson = False) -> None:
 def revoke(
     token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `token list` shows it.")],
 ) -> None:
-    """Revoke a token, from the next request on."""
+    """Revoke a token: it is refused within a second."""
     settings = load_settings()
     with open_database(settings) as database:
         migrate.prepare(database)

@@ -20,6 +20,7 @@ from relevo.http.guard import Callers, Guarded
 from relevo.http.limits import RateLimiter
 from relevo.http.metrics import Exposition
 from relevo.http.ready import Readiness
+from relevo.http.shared import Shared
 from relevo.http.waiting import Waiters
 
 ROUTERS: tuple[APIRouter, ...] = (
@@ -58,7 +59,8 @@ def make(
     app.state.desk = desk
     app.state.relevo = relevo
     app.state.long_work = ops.LongWork()
-    app.state.readiness = readiness
+    app.state.checks = Shared(lambda: desk.ask(readiness.look))
+    app.state.stats = Shared(lambda: ops.find_stats(desk, relevo))
     app.state.device_rules = rules or Rules()
     app.state.exposition = exposition
     app.state.refusals = Refusals()

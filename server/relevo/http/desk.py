@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -35,8 +35,10 @@ class Desk:
         """Call a function of the door with a connection inside a transaction that is committed when it returns."""
         return await self._run(partial(self._in_transaction, question, *args, **kwargs))
 
-    async def look(self, question: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function that reads by a single statement with a connection, without the ceremony of a transaction."""
+    async def ask_once(
+        self, question: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Call a function of a single statement with a connection, without the ceremony of a transaction."""
         return await self._run(partial(self._outside, question, *args, **kwargs))
 
     def _outside(self, question: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -48,19 +50,40 @@ class Desk:
             return question(connection, *args, **kwargs)
 
     async def _run(self, call: Callable[[], T]) -> T:
-        try:
-            async with asyncio.timeout(self._wait_s):
-                await self._turns.acquire()
-        except TimeoutError:
-            raise busy("All connections to the database are in use.") from None
+        """Have a thread do it. By hand: the futures of `run_in_executor` cost more than many a statement."""
+        await self._take_turn()
         loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
         try:
-            running = loop.run_in_executor(self._threads, copy_context().run, call)
+            self._threads.submit(self._work, loop, answer, copy_context(), call)
         except BaseException:
             self._turns.release()
             raise
-        running.add_done_callback(lambda _: self._turns.release())  # whoever asked may have left by then
-        return await asyncio.shield(running)
+        return await answer
+
+    async def _take_turn(self) -> None:
+        if self._turns.locked():
+            try:
+                async with asyncio.timeout(self._wait_s):
+                    await self._turns.acquire()
+            except TimeoutError:
+                raise busy("All connections to the database are in use.") from None
+        else:
+            await self._turns.acquire()  # at once
+
+    def _work(
+        self, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[T], context: Context, call: Callable[[], T]
+    ) -> None:
+        try:
+            give = partial(answer.set_result, context.run(call))
+        except BaseException as error:  # noqa: BLE001 whatever it is, it belongs to whoever asked
+            give = partial(answer.set_exception, error)
+        loop.call_soon_threadsafe(self._end_turn, answer, give)
+
+    def _end_turn(self, answer: asyncio.Future[T], give: Callable[[], None]) -> None:
+        self._turns.release()
+        if not answer.done():  # whoever asked may have left by then
+            give()
 
     def close(self) -> None:
         """Take no more questions."""

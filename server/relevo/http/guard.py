@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 from fastapi import Request
@@ -16,9 +18,11 @@ from relevo import audit, sessions, tokens
 from relevo.http.desk import Desk
 from relevo.http.limits import RateLimiter
 from relevo.http.problems import Problem, ProblemBody
-from relevo.http.rules import Rule, rule_of
+from relevo.http.rules import OPERATE, Rule, rule_of
+from relevo.http.shared import FRESH_S
 from relevo.tokens import Token
 
+T = TypeVar("T")
 _MOST_KNOWN = 10_000
 _BEARER = "bearer "
 COOKIE = "relevo_session"
@@ -36,33 +40,46 @@ _TELLS = {
 class Callers:
     """Tells callers by their tokens, and keeps each of them within the rate."""
 
-    def __init__(self, desk: Desk, limiter: RateLimiter) -> None:
+    def __init__(self, desk: Desk, limiter: RateLimiter, clock: Callable[[], float] = time.monotonic) -> None:
         self._desk = desk
         self._limiter = limiter
-        self._known: OrderedDict[bytes, str] = OrderedDict()
+        self._clock = clock
+        self._known: OrderedDict[bytes, Token] = OrderedDict()
+        self._good: OrderedDict[bytes, tuple[Token, float]] = OrderedDict()
+        """Tokens that were found good, by their hash, and when that was asked; of sessions none."""
 
     async def identify(self, request: Request, rule: Rule) -> Token | None:
         """Return whose token the request brings; None where no token is asked for and none is brought.
 
         Whoever is a stranger is counted by address, before the database is asked; a token that was good a while ago,
-        by itself, so that strangers behind the same proxy do not use up its rate.
+        by itself, so that strangers behind the same proxy do not use up its rate. One that was good within the last
+        second is not asked for again: once revoked, it is refused a second later at the latest.
         """
         bearer = _written_token(request)
         written = bearer or (request.cookies.get(COOKIE, "") if rule.page else "")
         digest = hashlib.sha256(written.encode("utf-8", "replace")).digest() if written else b""
-        self._limiter.spend(self._known.get(digest) or f"from {request.client.host if request.client else 'nowhere'}")
+        known = self._known.get(digest)
+        self._limiter.spend(known.id if known else f"from {request.client.host if request.client else 'nowhere'}")
         if not written:
             return None
-        token = await self._desk.ask(tokens.verify if bearer else sessions.verify, written)
+        token = await (self._of_bearer(digest, written) if bearer else self._desk.ask(sessions.verify, written))
         if token is None:
             self._known.pop(digest, None)
             if rule.is_open:
                 return None
             raise _unauthorised("This token is unknown, revoked or expired." if bearer else "You were logged out.")
         request.state.session = "" if bearer else written
-        self._known[digest] = token.id
-        if len(self._known) > _MOST_KNOWN:
-            self._known.popitem(last=False)
+        _remember(self._known, digest, token)
+        return token
+
+    async def _of_bearer(self, digest: bytes, written: str) -> Token | None:
+        token, asked_at = self._good.get(digest, (None, -math.inf))
+        if token is not None and self._clock() - asked_at <= FRESH_S:
+            return token
+        asked_at = self._clock()
+        token = await self._desk.ask(tokens.verify, written)
+        if token is not None:
+            _remember(self._good, digest, (token, asked_at))
         return token
 
     async def admit(self, request: Request, rule: Rule) -> Token | None:
@@ -81,6 +98,12 @@ class Callers:
         if token.project is not None and not rule.scoped:
             raise Problem(403, f"This concerns the whole fleet; this token is for project {token.project} alone.")
         return token
+
+
+def _remember(what: OrderedDict[bytes, T], digest: bytes, value: T) -> None:
+    what[digest] = value
+    if len(what) > _MOST_KNOWN:
+        what.popitem(last=False)
 
 
 def _unauthorised(detail: str) -> Problem:
@@ -126,7 +149,10 @@ class Guarded(APIRoute):
             request.state.caller = token
             told |= {"caller": token.id} if token else {}
             with audit.acting_as(f"{token.name} ({token.id})" if token else "nobody", "http"):
-                return await handle(request)
+                answer = await handle(request)
+            if self.rule.roles == OPERATE.roles:
+                request.app.state.stats.forget()  # what an operator did is told to whoever asks next
+            return answer
 
         return guarded
 

@@ -7,10 +7,9 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from relevo.http.answers import Json
-from relevo.http.desk import Desk
 from relevo.http.guard import Guarded
 from relevo.http.problems import Problem
-from relevo.http.ready import Readiness, is_ready
+from relevo.http.ready import is_ready
 
 router = APIRouter(route_class=Guarded, tags=["health"])
 
@@ -37,11 +36,12 @@ async def live(request: Request) -> Response:
 
 @router.get("/health/ready", responses={200: {"model": Ready}, 503: {"model": Ready, "description": "Not ready."}})
 async def ready(request: Request) -> Response:
-    """Tell whether database, migrations, scheduler and listener are as they should be; 503 says what is not."""
-    desk: Desk = request.app.state.desk
-    readiness: Readiness = request.app.state.readiness
+    """Tell whether database, migrations, scheduler and listener are as they should be; 503 says what is not.
+
+    Looked at once a second at most, however often it is asked for.
+    """
     try:
-        found = dict(await desk.ask(readiness.look))
+        found = await request.app.state.checks.get()
     except Problem as problem:
         found = {"database": problem.detail}
     good = is_ready(found)

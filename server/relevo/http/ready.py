@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from relevo import insights, migrate
 from relevo.config import Settings
@@ -15,31 +13,21 @@ from relevo.logs import normalise_error
 from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.wakeups import Listener
 
-_FRESH_S = 1.0
 OK = "ok"
 
 
 @dataclass
 class Readiness:
-    """What is looked at, at most once a second, however often it is asked for."""
+    """What is looked at."""
 
     settings: Settings
     scheduled: bool
     """Whether this process runs cycles itself, rather than `relevo serve` beside others that do."""
     scheduler: Scheduler | None = None
     listener: Listener | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _seen: Mapping[str, str] = field(default_factory=dict)
-    _seen_at: float = float("-inf")
 
-    def look(self, database: Database) -> Mapping[str, str]:
+    def look(self, database: Database) -> dict[str, str]:
         """Return what was found of each part: `ok`, `degraded: …` or what is wrong with it."""
-        with self._lock:
-            if time.monotonic() - self._seen_at > _FRESH_S:
-                self._seen, self._seen_at = self._look(database), time.monotonic()
-            return self._seen
-
-    def _look(self, database: Database) -> Mapping[str, str]:
         reached = _database(database)
         if reached != OK:
             return {"database": reached, "migrations": "unknown", **self._process()}

@@ -106,7 +106,7 @@ class Waiters:
 
     async def _look(self, ids: list[int]) -> None:
         try:
-            found = await self._desk.look(remote.look, ids)
+            found = await self._desk.ask_once(remote.look, ids)
         except Problem:
             found = {}  # no turn was to be had: the next look comes
         except Exception as error:  # noqa: BLE001 whoever waits is told what was last seen, and may ask again
