@@ -8,12 +8,13 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
-from typer.main import get_command
+from typer.main import get_command, get_group
 from typer.testing import CliRunner
 
 from deliveries import TODAY, add_event
@@ -187,38 +188,47 @@ def test_on_a_terminal_the_overview_is_redrawn(ask, monkeypatch) -> None:
     assert said.count("No worker is running") >= 2
 
 
-def test_status_loads_little(dsn: str) -> None:
-    """A glance loads no push service, no store, no server, and nothing that reads options or writes log lines."""
-    heavy = [
-        "structlog",
-        "pydantic",
-        "relevo.door",
-        "relevo.model",
-        "relevo.app",
-        "boto3",
-        "pyarrow",
-        "apscheduler",
-        "fastapi",
-        "uvicorn",
-        "prometheus_client",
-        "relevo.sandbox",
-    ]
+HEAVY = ["relevo.app", "boto3", "pyarrow", "apscheduler", "fastapi", "uvicorn", "prometheus_client", "relevo.sandbox"]
+"""What runs cycles, serves, sends or archives."""
+
+
+def loaded(dsn: str, heavy: list[str], *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command, and have it tell at last which of these it loaded."""
     program = """if True:
         import atexit, sys
-        heavy, sys.argv = sys.argv[1:], ["relevo", "status", "--json"]
+        words = sys.argv.index("--")
+        heavy, sys.argv = sys.argv[1:words], ["relevo", *sys.argv[words + 1:]]
         atexit.register(lambda: print([name for name in heavy if name in sys.modules], file=sys.stderr))
         from relevo.__main__ import main
         main()
         """
-    done = subprocess.run(
-        [sys.executable, "-c", program, *heavy],
+    return subprocess.run(
+        [sys.executable, "-c", program, *heavy, "--", *words],
         capture_output=True,
         text=True,
         env={**os.environ, "DATABASE_URL": dsn},
         check=False,
     )
+
+
+def test_status_loads_little(dsn: str) -> None:
+    """A glance loads no push service, no store, no server, and nothing that reads options or writes log lines."""
+    done = loaded(dsn, ["structlog", "pydantic", "relevo.door", "relevo.model", *HEAVY], "status", "--json")
     assert (done.returncode, done.stderr.strip()) == (1, "[]")  # nothing runs here: it is not healthy
     assert json.loads(done.stdout)["workers"] == []
+
+
+@pytest.mark.parametrize("words", [["events"], ["audit"], ["config"]], ids=str)
+def test_what_looks_loads_little(dsn: str, words: list[str]) -> None:
+    """A command loads its own file: to look at events needs nothing of what runs cycles, serves, sends or archives."""
+    done = loaded(dsn, HEAVY, *words)
+    assert (done.returncode, done.stderr.strip()) == (0, "[]")
+
+
+def test_each_command_is_in_the_file_it_is_looked_for() -> None:
+    """The table by which a command's file is found, and no other loaded, names every command of every file."""
+    files = {name: tuple(get_group(import_module(f"relevo.cli.{name}").cli).commands) for name in cli.PARTS}
+    assert files == cli.PARTS
 
 
 def test_a_glance_and_a_glance_with_options_are_the_same(dsn: str) -> None:

@@ -23,8 +23,18 @@ from relevo.cli import examples
 from relevo.cli.common import FAILED, USAGE, complain, user
 from relevo.errors import ConfigError, InvalidInputError, RelevoError, UsageError
 
-_PARTS = ("watching", "running", "events", "sending", "news", "access", "archive", "setting_up", "sandbox")
-"""The files of commands, those that load little first."""
+PARTS = {
+    "watching": ("runs", "status", "deliveries", "sources"),
+    "running": ("run", "serve", "tick", "run-cycle", "pause", "resume", "event-type"),
+    "events": ("enqueue", "preview", "cancel", "events", "event", "installations", "rejects", "grant"),
+    "sending": ("redrive", "release"),
+    "news": ("news",),
+    "access": ("audit", "token"),
+    "archive": ("forget", "archive"),
+    "setting_up": ("migrate", "doctor", "adopt", "config", "psql", "version"),
+    "sandbox": ("sandbox",),
+}
+"""The commands by the file they are in: a command loads its own file alone."""
 
 
 @cache
@@ -38,13 +48,14 @@ def _part(name: str) -> TyperGroup:
 class _Commands(TyperGroup):
     """All commands; a file of them is loaded when one of its commands, or the list of all, is asked for."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 what it overrides has it
         """Name all commands, file by file."""
-        return [name for part in _PARTS for name in _part(part).list_commands(ctx)]
+        return [name for names in PARTS.values() for name in names]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Find a command in the first file that has it."""
-        return next((found for part in _PARTS if (found := _part(part).get_command(ctx, cmd_name))), None)
+        """Find a command in the file that has it."""
+        part = next((part for part, names in PARTS.items() if cmd_name in names), None)
+        return None if part is None else _part(part).get_command(ctx, cmd_name)
 
 
 cli = typer.Typer(

@@ -59,7 +59,7 @@ def make(
 @token.command(name="list")
 def list_tokens(limit: Limit = 100, as_json: AsJson = False) -> None:
     """Show the tokens, newest first, and when each was last used."""
-    settings = load_settings()
+    settings = load_settings(only_looks=True)
     with open_database(settings) as database:
         migrate.prepare(database)
         rows = tokens.list_all(database, limit=limit)
@@ -100,7 +100,7 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Show what operators did, by any face, newest first: who, when, what, with what result."""
-    settings = load_settings()
+    settings = load_settings(only_looks=True)
     with open_database(settings) as database:
         rows = insights.audit(database, before=before, action=action, limit=limit)
     if as_json:

@@ -145,7 +145,7 @@ def preview(  # noqa: PLR0917 typer options
     relevo preview --owner user-7
     relevo preview --topic team-7 --why 5f0c9a52-…
     """
-    settings = load_settings()
+    settings = load_settings(only_looks=True)
     audience = _audience(to or (), owner or (), topic or (), everyone=everyone)
     event = door.Event("preview", "preview", "preview", audience=audience, topics=topic or (), category=category)
     with open_database(settings) as database:
@@ -264,7 +264,7 @@ def events(
     states = ("waiting", "held", "fanning", "fanned", "cancelled", "completed")
     if state is not None and state not in states:
         raise UsageError(f"There is no state {state}.", hint=f"Known: {', '.join(states)}.")
-    settings = load_settings()
+    settings = load_settings(only_looks=True)
     with open_database(settings) as database:
         rows = insights.events(database, event_type=event_type, state=state, limit=limit)
     if as_json:
@@ -291,7 +291,7 @@ def event(event: EventWord, key: KeyWord = None, as_json: AsJson = False) -> Non
     relevo event 17
     relevo event order.shipped order-17
     """
-    settings = load_settings()
+    settings = load_settings(only_looks=True)
     with open_database(settings) as database:
         event_id = _find(database, event, key)
         shown = insights.story(database, event_id)
@@ -328,7 +328,7 @@ def installations(  # noqa: PLR0917 typer options
     as_json: AsJson = False,
 ) -> None:
     """Show installations, newest first; a token shows its first letters and a mark that tells it from others."""
-    settings = load_settings()
+    settings = load_settings(only_looks=True)
     wanted: dict[str, Any] = {"project": project, "token": token, "owner": owner, "installation_id": installation_id}
     with open_database(settings) as database:
         rows = insights.installations(database, **wanted, limit=limit)

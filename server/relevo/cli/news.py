@@ -48,7 +48,7 @@ def subscribe(
 @_group.command("list")
 def list_(as_json: AsJson = False) -> None:
     """List the subscriptions, with what waits for each and what was dropped unread."""
-    with open_database(load_settings()) as database:
+    with open_database(load_settings(only_looks=True)) as database:
         migrate.prepare(database)
         found = insights.subscriptions(database)
     if as_json:

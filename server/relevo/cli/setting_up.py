@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from relevo import __version__, actions, app, checkup, config, embedded, insights, migrate, opening
+from relevo import __version__, actions, config, insights, migrate, opening
 from relevo.cli.common import (
     FAILED,
     OK,
@@ -68,6 +68,8 @@ def doctor(
     Exit code 1 if something is wrong, warnings apart; with --repair, if something is left. It reads all deliveries
     that are not archived, piece by piece, and leaves alone what changed within the last two minutes.
     """
+    from relevo import app, checkup  # noqa: PLC0415 no other command needs them
+
     settings = load_settings()
     with open_database(settings) as database:
         store, expo = archive_store(settings), app.expo_address(settings)
@@ -181,6 +183,8 @@ def psql(context: typer.Context) -> None:
     if settings.database_url is not None:
         program, dsn = "psql", settings.database_direct_url or settings.database_url
     else:
+        from relevo import embedded  # noqa: PLC0415 a command on a server of its own needs none of it
+
         server = embedded.acquire(opening.embedded_folder(settings), settings.relevo_postgres_bin)
         server.inheritable()
         program, dsn = str(server.bin / "psql"), server.dsn
