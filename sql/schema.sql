@@ -81,6 +81,7 @@ COMMENT ON TABLE relevo.event_types IS 'What differs per event type; null means 
 
 CREATE FUNCTION relevo.any_urgent(events jsonb) RETURNS boolean
     LANGUAGE sql STABLE
+    SET enable_seqscan TO 'off'
     RETURN ((events @> '[{"lane": "urgent"}]'::jsonb) OR (EXISTS (SELECT FROM relevo.event_types t WHERE ((t.lane = 'urgent'::text) AND (any_urgent.events @> jsonb_build_array(jsonb_build_object('type', t.event_type)))))));
 
 CREATE FUNCTION relevo.bar_writes(barred regclass) RETURNS void
@@ -1642,8 +1643,8 @@ end
 $$;
 
 CREATE FUNCTION relevo.hidden_key(event_type text, event_key text) RETURNS text
-    LANGUAGE sql IMMUTABLE
-    RETURN CASE WHEN (event_key ~ '^sha256:[0-9a-f]{64}$'::text) THEN event_key ELSE ('sha256:'::text || encode(sha256(convert_to(((event_type || chr(10)) || event_key), 'UTF8'::name)), 'hex'::text)) END;
+    LANGUAGE sql STABLE
+    RETURN CASE WHEN (starts_with(event_key, 'sha256:'::text) AND (event_key ~ '^sha256:[0-9a-f]{64}$'::text)) THEN event_key ELSE ('sha256:'::text || encode(sha256(convert_to(((event_type || chr(10)) || event_key), 'UTF8'::name)), 'hex'::text)) END;
 
 CREATE FUNCTION relevo.hold_open(days date[]) RETURNS date[]
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1743,8 +1744,13 @@ begin
               else (event ->> 'ttl_s')::numeric between 1 and 2419200 and (event ->> 'ttl_s')::numeric % 1 = 0 end
      and case event ->> 'audience'
               when 'installations' then
-                case when jsonb_typeof(event -> 'installations') = 'array' then jsonb_array_length(event -> 'installations') <= 1000 end
-                and event ->> 'installations' ~* '^\["[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"(, "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")*\]$'
+                case when jsonb_typeof(event -> 'installations') = 'array' and jsonb_array_length(event -> 'installations') <= 1000 then
+                  -- as one pattern it would cost half of the whole check, as a subquery more than that
+                  replace(event ->> 'installations', '", "', '')
+                    like '["' || repeat('________-____-____-____-____________', jsonb_array_length(event -> 'installations')) || '"]'
+                  and replace(event ->> 'installations', '", "', '') ~ '^\["[0-9a-fA-F-]+"]$'
+                  and length(replace(replace(event ->> 'installations', '", "', ''), '-', '')) = 4 + 32 * jsonb_array_length(event -> 'installations')
+                end
                 and event ->> 'owners' is null
               when 'owners' then
                 case when jsonb_typeof(event -> 'owners') = 'array' then jsonb_array_length(event -> 'owners') <= 1000 end
@@ -3015,12 +3021,13 @@ begin
            -- its own, and the one by which it is known if it was personal and is old or forgotten
            array[g.event ->> 'key', relevo.hidden_key(g.event ->> 'type', g.event ->> 'key')] as keys,
            encode(sha256(convert_to(jsonb_strip_nulls(g.event)::text, 'UTF8')), 'hex') as hash,
+           g.event -> 'matching' as matching,
            coalesce(case when g.event ? 'scheduled_at' then relevo.event_time(g.event, 'scheduled_at') end, now()) as at,
            case when g.event ? 'deadline_at' then relevo.event_time(g.event, 'deadline_at') end as until
       from jsonb_array_elements(events) with ordinality as g(event, ord)
   ), looked_up as materialized (
     select g.*, coalesce(n.id, k.event_id) as known_id, nullif(coalesce(n.content_hash, k.content_hash), '') = g.hash as same_hash,
-           row_number() over (partition by g.event_type, g.keys[1] order by g.ord) as nth
+           row_number() over (partition by g.event_type collate "C", g.keys[1] collate "C" order by g.ord) as nth
       from given g
       left join lateral (select n.id, n.content_hash from relevo.notification_events n
                           where n.event_type = g.event_type and n.event_key = any (g.keys) limit 1) n on true
@@ -3039,9 +3046,9 @@ begin
            coalesce(m.event ->> 'lane', t.lane, 'bulk'), coalesce((m.event ->> 'at_most_once')::boolean, t.at_most_once, false), m.at,
            relevo.check_deadline(coalesce(m.until, m.at + coalesce((m.event ->> 'ttl_s')::numeric::int, t.ttl_s) * interval '1 second'), m.at),
            case when m.event -> 'topics' <> 'null' then array(select distinct jsonb_array_elements_text(m.event -> 'topics')) else '{}' end,
-           case when m.event #> '{matching,rubros}' <> 'null' then array(select jsonb_array_elements_text(m.event #> '{matching,rubros}')) else '{}' end,
-           relevo.region_key(m.event #>> '{matching,region}'), m.event #>> '{matching,tipo}',
-           (m.event #>> '{matching,monto}')::numeric, m.event #>> '{matching,moneda}', relevo.words(m.event #>> '{matching,text}'), m.hash
+           case when m.matching -> 'rubros' <> 'null' then array(select jsonb_array_elements_text(m.matching -> 'rubros')) else '{}' end,
+           relevo.region_key(m.matching ->> 'region'), m.matching ->> 'tipo', (m.matching ->> 'monto')::numeric, m.matching ->> 'moneda',
+           relevo.words(m.matching ->> 'text'), m.hash
       from numbered m
       left join lateral (select t.* from relevo.event_types t where t.event_type = m.event_type offset 0) t on true
      where m.new_id is not null
@@ -4457,6 +4464,8 @@ CREATE INDEX event_owners_owner ON relevo.event_owners USING btree (owner);
 CREATE INDEX event_progress_deltas_event ON relevo.event_progress_deltas USING btree (event_id);
 
 CREATE INDEX event_repeats_held ON relevo.event_repeats USING btree (event_id) WHERE (held_at IS NOT NULL);
+
+CREATE INDEX event_types_urgent ON relevo.event_types USING btree (event_type) WHERE (lane = 'urgent'::text);
 
 CREATE INDEX held_events_waiting ON relevo.held_events USING btree (stream_id, event_id) WHERE (released_at IS NULL);
 

@@ -68,7 +68,7 @@ _ALWAYS_STORABLE = (bool, int, datetime, UUID, NoneType)
 
 def check_storable(name: str, value: object, depth: int = 0) -> None:
     """Refuse, by its name, what PostgreSQL has no place for; no statement is sent, and the transaction survives."""
-    if type(value) in _ALWAYS_STORABLE or (type(value) is str and not _UNSTORABLE.search(value)):
+    if not value or type(value) in _ALWAYS_STORABLE or (type(value) is str and not _UNSTORABLE.search(value)):
         return  # most are, and `match` asks for a lot more
     match value:
         case str() if found := _UNSTORABLE.search(value):
@@ -114,7 +114,7 @@ def _complaints(event: Mapping[str, Any]) -> Iterator[str]:
     if event["type"].startswith(_RESERVED):
         yield "type must not begin with relevo., which is for Relevo itself"
     for name in ("data", "push"):
-        if not isinstance(event.get(name) or {}, dict | Mapping):
+        if not isinstance(event.get(name) or {}, Mapping):
             yield f"{name} must be a JSON object"
     if not (event.get("title", "") + event.get("body", "")).strip(" ") and not event.get("data"):
         yield "an event must say something: give it a title, a body or data"

@@ -427,16 +427,23 @@ def _whose(name: str, installation_id: UUID | None, owner: str | None) -> dict[s
 
 
 def _enqueued(event_id: int, created: bool, same_content: bool | None, unknown: Iterable[object]) -> Enqueued:
-    return Enqueued(event_id, created, same_content, tuple(UUID(str(each)) for each in unknown))
+    return Enqueued(event_id, created, same_content, tuple([UUID(str(each)) for each in unknown]) if unknown else ())
+
+
+_BESIDE = ("audience", "topics")
 
 
 def _event(event: Event) -> dict[str, Any]:
-    plain = {name: value for name, value in vars(event).items() if value is not None and name != "audience"}
-    for name, value in plain.items():
+    given = {name: value for name, value in vars(event).items() if value is not None and name not in _BESIDE}
+    check_storable("topics", event.topics)
+    for name, value in given.items():
         check_storable(name, value)
-    plain |= {name: _time(name, plain[name]) for name in ("scheduled_at", "deadline_at") if name in plain}
-    plain |= {"topics": list(event.topics) or None, **_audience(event.audience)}
-    given = {name: value for name, value in plain.items() if value is not None}
+    for name in ("scheduled_at", "deadline_at"):
+        if name in given:
+            given[name] = _time(name, given[name])
+    if event.topics:
+        given["topics"] = list(event.topics)
+    given |= _audience(event.audience)
     check_event(given)
     return given
 

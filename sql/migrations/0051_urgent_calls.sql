@@ -22,9 +22,12 @@ begin
 end
 $$;
 
+create index event_types_urgent on relevo.event_types (event_type) where lane = 'urgent';
+
 -- Tells whether any of some events may be urgent: by its own lane, or by that of its type.
 create function relevo.any_urgent(events jsonb) returns boolean
   language sql stable
+  set enable_seqscan = off
   return events @> '[{"lane": "urgent"}]'
       or exists (select from relevo.event_types t where t.lane = 'urgent' and events @> jsonb_build_array(jsonb_build_object('type', t.event_type)));
 
