@@ -20,6 +20,7 @@ from bench import (
     idle,
     ingest,
     latency,
+    pages,
     peers,
     personal,
     reaper,
@@ -59,9 +60,10 @@ ALONE: dict[str, Callable[[Sizes], Iterable[Row]]] = {
     "growth": growth.rows,
     "ingest": ingest.rows,
     "idle": idle.rows,
+    "pages": pages.rows,
 }
 """These have a database each."""
-ON_DEMAND = {"memory", "requests", "ingest", "idle"}
+ON_DEMAND = {"memory", "requests", "ingest", "idle", "pages"}
 """Measured only if they are named."""
 
 

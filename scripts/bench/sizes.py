@@ -61,6 +61,8 @@ class Sizes:
     rest_seconds: int = 75
     """How long idle replicas are measured, after so long a rest."""
     tenders: int = 1_500
+    deliveries: int = 1_000_000
+    """Deliveries that the dashboard's pages are looked at with."""
 
 
 QUICK = Sizes(
@@ -96,6 +98,7 @@ QUICK = Sizes(
     idle_seconds=1,
     rest_seconds=1,
     tenders=20,
+    deliveries=5_000,
 )
 """So little that a run shows only that everything works."""
 

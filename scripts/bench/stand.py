@@ -48,11 +48,11 @@ def sandbox_process() -> Iterator[str]:
 
 
 @contextmanager
-def relevo_run(dsn: str, url: str, **more: object) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a worker in a process of its own, with the rate lifted."""
+def relevo_run(dsn: str, url: str, command: str = "run", **more: object) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a worker in a process of its own, with the rate lifted; `serve` has it serve HTTP alone."""
     chosen = {"database_url": dsn, "expo_base_url": url, "log_level": "error", "push_rate_per_second": LIFTED, **more}
     environ = {"PATH": os.environ["PATH"]} | {name.upper(): str(value) for name, value in chosen.items()}
-    with subprocess.Popen([RELEVO, "run"], env=environ) as process:
+    with subprocess.Popen([RELEVO, command], env=environ) as process:
         try:
             yield process
         finally:

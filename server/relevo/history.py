@@ -17,7 +17,7 @@ from relevo.errors import UsageError
 _SQL = queries.load("history")
 _LOOKED_AT = 2_000
 """How many rows a page with filters looks at before it stops and says so."""
-MOST_DEAD = 20_000
+MOST_DEAD = 10_000
 """How many dead letters are grouped, the newest."""
 _MOST_MONTHS = 61
 _TROUBLED = ("partial", "failed", "skipped", "abandoned")
@@ -37,6 +37,12 @@ class Page:
 
 def _rows(database: Database, statement: str, **parameters: object) -> list[Row]:
     with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(_SQL[statement], parameters).fetchall()
+
+
+def _rows_by_key(database: Database, statement: str, **parameters: object) -> list[Row]:
+    """Ask along indexes, whatever the planner makes of it: where it takes the rows for few, it would read them all."""
+    with database.transaction("bound_by_key") as connection, connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(_SQL[statement], parameters).fetchall()
 
 
@@ -88,7 +94,7 @@ def runs(
     look = _look(limit, outcome, worker)
     asked = {"cycle": cycle, "source": source, "outcome": outcome, "worker": worker, "hours": hours}
     statement = "page_troubled_runs" if outcome in _TROUBLED else "page_runs"
-    rows = _rows(database, statement, **asked, before_at=at, before=number, look=look, limit=limit + 1)
+    rows = _rows_by_key(database, statement, **asked, before_at=at, before=number, look=look, limit=limit + 1)
     return _page(rows, limit, look)
 
 

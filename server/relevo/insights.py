@@ -415,7 +415,7 @@ def queued(database: Database) -> dict[str, int]:
 
 def sources(database: Database) -> list[Row]:
     """Return the sources with their last answer, and what stays wrong with them."""
-    return _rows(database, "list_sources", given_up_attempts=REJECT_ATTEMPTS)
+    return _rows(database, "list_sources", given_up_attempts=REJECT_ATTEMPTS, most=MOST_COUNTED)
 
 
 def source_details(database: Database) -> list[Row]:

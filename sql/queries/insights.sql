@@ -204,14 +204,22 @@ select r.id, r.source, r.place, r.external_id, r.reason, r.attempts, r.retry_at,
  limit %(limit)s;
 
 -- name: list_source_names
--- Lists the names of all sources that were asked, or of which something was rejected.
-select s.source from relevo.source_state s union select r.source from relevo.ingest_rejects r order by source;
+-- Lists the names of all sources that were asked, or of which something was rejected, along the index of rejects.
+with recursive rejecting as (
+  (select r.source from relevo.ingest_rejects r order by r.source limit 1)
+  union all
+  select n.source
+    from rejecting p
+    cross join lateral (select r.source from relevo.ingest_rejects r where r.source > p.source order by r.source limit 1) n
+)
+select s.source from relevo.source_state s union select p.source from (select p.source from rejecting p limit 1000) p order by source;
 
 -- name: list_sources
--- Lists the sources with their last answer.
+-- Lists the sources with their last answer, and how many of a bounded number of rejects were given up.
 select s.source, s.last_outcome, s.last_detail, s.last_asked_at, s.last_ok_at, s.seeded_at, s.problems,
-       (select count(*)::int from relevo.ingest_rejects r
-         where r.source = s.source and r.resolved_at is null and r.retry_at is null and r.attempts >= %(given_up_attempts)s) as given_up,
+       (select count(*) filter (where x.attempts >= %(given_up_attempts)s)::int
+          from (select r.attempts from relevo.ingest_rejects r
+                 where r.source = s.source and r.resolved_at is null and r.retry_at is null limit %(most)s) x) as given_up,
        extract(epoch from now() - s.last_ok_at)::float8 as since_ok_s,
        extract(epoch from now() - s.last_news_at)::float8 as since_news_s, s.news_gap_s
   from relevo.source_state s order by s.source;

@@ -16,6 +16,7 @@ import pytest
 from bench import charts, measuring, report, sizes
 from bench.__main__ import main
 from bench.measuring import Cost, Goal, Row
+from bench.pages import PAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -69,6 +70,16 @@ def test_a_quick_run_prints_the_table_and_draws(measured: tuple[str, Path]) -> N
         assert what in printed
     for theme in charts.THEMES:
         assert ET.parse(folder / f"bench-{theme}.svg").getroot().tag.endswith("svg")
+
+
+@pytest.mark.needs("chromium-headless-shell")
+def test_pages_are_looked_at_with_a_browser(tmp_path: Path) -> None:
+    """Asked for by name, every kind of page is opened, and the slowest is judged."""
+    done = run("--quick", "--only", "pages", "--into", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    [row] = json.loads((tmp_path / "bench.json").read_text())["rows"]
+    assert {f"ms: {page}" for page in PAGES} <= set(row["figures"])
+    assert [goal["asked"] for goal in row["goals"]] == ["≤ 500 ms"]
 
 
 @pytest.mark.parametrize(

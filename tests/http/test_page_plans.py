@@ -25,6 +25,7 @@ select n, case when n % 3 = 0 then 'reaper' else 'dispatch' end, '', 'schedule',
        case when n % 9999 = 0 then 'partial' else 'ok' end
   from generate_series(1, {many}) n;
 insert into relevo.audit_log (actor, face, action, outcome, finished_at) select 'x', 'cli', 'pause', 'ok', now() from generate_series(1, {many}) n;
+insert into relevo.source_state (source) values ('folder');
 insert into relevo.ingest_rejects (source, place, reason) select 'folder', n::text, 'x' from generate_series(1, {many}) n;
 insert into relevo.notification_events (id, event_type, event_key, title, audience, content_hash, state, event_day, fanout_started_at,
   fanout_finished_at, fanout_upto)
@@ -69,6 +70,9 @@ STATEMENTS = [
     (TOKENS, "add_session", {"secret_hash": b"\x01" * 32, "token_id": "00000000000a", "hours": 12}, 10),
     (INSIGHTS, "list_durations", {"limit": 24}, 200),
     (INSIGHTS, "list_cycles", {}, 50),
+    (INSIGHTS, "list_source_names", {}, 20),
+    (INSIGHTS, "list_sources", {"given_up_attempts": 5, "most": 500}, 550),
+    (INSIGHTS, "describe_sources", {"given_up_attempts": 5, "most": 500}, 550),
     (HISTORY, "page_runs", RUNS | {"look": PAGE + 1}, 5 * PAGE),
     (HISTORY, "page_runs", RUNS | {"look": 500, "outcome": "running"}, 5 * 500),
     (HISTORY, "page_troubled_runs", RUNS | {"look": 500, "outcome": "failed"}, 10),
