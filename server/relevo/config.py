@@ -556,7 +556,7 @@ class Settings(Frozen):
     )
     worker_busy_loop_delay_ms: int = _number(
         "The pause after a run that found work, in milliseconds; after one of fan-out or dispatch that left nothing, "
-        "five times what it took if that is less.",
+        "ten times what it took if that is less.",
         250,
         0,
         10 * MINUTE,

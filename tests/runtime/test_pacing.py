@@ -330,7 +330,7 @@ def test_a_wakeable_cycle_rests_no_longer_than_its_work_is_worth(schedule: Sched
     began = time.monotonic()
     schedule(Cycle("probe", Every(HOUR), rounds, wakeable=True), worker_busy_loop_delay_ms=MINUTE, **SLEEPY)
     rounds.wait(3)  # the one with work, one without, and one more look
-    assert 0 < planned["probe"][0] <= 5 * (time.monotonic() - began)
+    assert 0 < planned["probe"][0] <= 10 * (time.monotonic() - began)
 
 
 def test_a_wakeable_cycle_with_more_to_do_keeps_the_busy_pause(schedule: Schedule, planned) -> None:

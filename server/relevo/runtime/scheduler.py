@@ -27,7 +27,7 @@ _log = structlog.get_logger("relevo.scheduler")
 _CLOCK_CHECK_S = 2.0
 _CLOCK_SLACK_S = 1.0
 _LOOK_AGAIN_MS, _LONGEST_LOOK_AGAIN_MS = 10, 5_000
-_RESTS_AS_LONG = 5  # times what its work took: what comes meanwhile is done together
+_RESTS_AS_LONG = 10  # times what its work took: what comes meanwhile is done together
 _SOON_S = 0.5  # spread over so much, lest all replicas ask in the same moment
 
 
