@@ -25,6 +25,8 @@ _LANES = ("urgent", "bulk")
 _PLATFORMS = ("ios", "android", "unknown")
 _PERMISSIONS = ("granted", "denied", "undetermined")
 _RESERVED = "relevo."
+_UUID = re.compile("[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_NOBODY = str(UUID(int=0))
 _MOST_MONTO = 999_999_999_999_999_999
 _TEXTS = {"type": (1, 100), "key": (1, 300), "category": (1, 100), "title": (0, 500), "body": (0, 2000)}
 _MATCHING_TEXTS = {"region": (0, 200), "tipo": (0, 100), "text": (0, 20_000)}
@@ -102,6 +104,11 @@ def check_preference(preference: Mapping[str, Any]) -> None:
     refuse(next(_preference_complaints(preference), None))
 
 
+def check_name(name: object) -> None:
+    """Refuse the name of a preference that is none."""
+    refuse(next(texts({"name": "" if name is None else name}, {"name": (1, 100)}), None))
+
+
 def refuse(complaint: str | None) -> None:
     """Raise a complaint, if there is one."""
     if complaint is not None:
@@ -150,7 +157,10 @@ def _matching(matching: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _installation_complaints(given: Mapping[str, Any]) -> Iterator[str]:
-    yield from texts(given, {"provider": (1, 40), "project": (1, 200), "locale": (1, 35), "owner": (1, 200)})
+    sizes = {"token": (1, 200), "provider": (1, 40), "project": (1, 200), "locale": (1, 35), "owner": (1, 200)}
+    yield from texts(given, sizes)
+    if not _UUID.fullmatch(given.get("installation_id", _NOBODY)):
+        yield "installation_id must be a UUID"
     if not isinstance(given.get("push_capable", True), bool):
         yield "push_capable must be true or false"
     yield from texts_in_list(given, "opt_outs", 100, 100)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from uuid import UUID
 
-from relevo.checking import check_event, check_installation, check_preference, check_storable
+from relevo.checking import check_event, check_installation, check_name, check_preference, check_storable
 from relevo.connections import verb
 from relevo.connections.steps import (
     Call,
@@ -26,10 +26,12 @@ from relevo.connections.steps import (
 )
 from relevo.errors import InvalidInputError
 
+T = TypeVar("T")
 _MOST_IDS = 2**63
 _LONGEST_OWNER = 200
 _MOST_LISTED = 1000
 _MOST_SAMPLED = 100
+_FIRST_YEAR, _LAST_YEAR = 2000, 2200
 _FIRST_LOOK_S, _LAST_LOOK_S, _MAX_WAIT_S = 0.05, 1.0, 300.0
 
 
@@ -200,7 +202,7 @@ def enqueue(event: Event) -> Call[Enqueued]:
 @verb
 def enqueue_many(events: Sequence[Event]) -> Call[list[Enqueued]]:
     """Enqueue many events in one statement, in order, with one notification."""
-    payload = as_json("events", [_event(event) for event in events])
+    payload = as_json("events", _numbered("events", _event, events))
     return Call("enqueue_many", {"events": payload}, each(_enqueued))
 
 
@@ -216,8 +218,7 @@ def enqueue_json(events: Sequence[Mapping[str, Any]]) -> Call[list[Enqueued]]:
 @verb
 def cancel(event: EventRef, reason: str = "") -> Call[bool]:
     """End an event: nothing of it is sent any more. False if there is none, or it has ended or was finished before."""
-    check_storable("reason", reason)
-    return Call("cancel_event", {**_ref(event), "reason": reason}, one(bool))
+    return Call("cancel_event", {**_ref(event), "reason": _reason(reason)}, one(bool))
 
 
 @verb
@@ -226,7 +227,7 @@ def complete(what: EventRef | UUID | None = None, reason: str = "", *, owner: st
 
     With an owner: that they handled the event, or everything until now, on one phone; the others get no more of it.
     """
-    check_storable("reason", reason)
+    _reason(reason)
     if isinstance(what, UUID) and owner is None:
         return Call("complete_installation", {"installation_id": str(what), "reason": reason}, one(bool))
     if owner is None:
@@ -266,6 +267,8 @@ def wait(
     yield Outside()
     if not timeout_s >= 0:  # not a number is not
         raise InvalidInputError("timeout_s must be a number of seconds, 0 or more.", hint="Leave it out to wait 15 s.")
+    if until not in ("sent", "confirmed"):
+        raise InvalidInputError(f"until must be sent or confirmed, got {str(until)[:50]!r}.", hint="sent unless said.")
     deadline = time.monotonic() + min(timeout_s, _MAX_WAIT_S)
     pause = _FIRST_LOOK_S
     while True:
@@ -325,7 +328,7 @@ def register(installation: Installation) -> Call[UUID]:
 @verb
 def register_many(installations: Sequence[Installation]) -> Call[list[UUID]]:
     """Register many installations in one statement, each as if it came alone; return their ids in order."""
-    given = as_json("installations", [_registration(each) for each in installations])
+    given = as_json("installations", _numbered("installations", _registration, installations))
     return Call("register_many", {"installations": given}, each(as_uuid))
 
 
@@ -363,7 +366,9 @@ def set_preference(installation_id: UUID, name: str, preference: Preference | No
 
     A new installation has one named default, which asks for everything: set or remove that to ask for less.
     """
+    phone = _installation(installation_id)
     check_storable("name", name)
+    check_name(name)
     given = None
     if preference is not None:
         plain = {key: value for key, value in vars(preference).items() if value is not None}
@@ -371,7 +376,7 @@ def set_preference(installation_id: UUID, name: str, preference: Preference | No
             check_storable(key, value)
         check_preference(plain)
         given = as_json("preference", {key: _number(value) for key, value in plain.items()})
-    parameters = {"installation_id": str(installation_id), "name": name, "preference": given}
+    parameters = {"installation_id": phone, "name": name, "preference": given}
     return Call("set_preference", parameters, one(bool))
 
 
@@ -406,6 +411,11 @@ def _explanation(told: Any) -> Explanation:
 
 
 def _registration(installation: Installation) -> dict[str, Any]:
+    if not isinstance(installation, Installation):
+        raise InvalidInputError(
+            f"an installation must be a relevo.Installation, got {type(installation).__name__}.",
+            hint="Write relevo.Installation(token, owner=…).",
+        )
     given = {name: value for name, value in vars(installation).items() if value is not None}
     for name, value in given.items():
         check_storable(name, value)
@@ -431,9 +441,15 @@ def _enqueued(event_id: int, created: bool, same_content: bool | None, unknown: 
 
 
 _BESIDE = ("audience", "topics")
+_AUDIENCE = "audience must hold UUIDs of installations"
 
 
 def _event(event: Event) -> dict[str, Any]:
+    if not isinstance(event, Event):
+        raise InvalidInputError(
+            f"an event must be a relevo.Event, got {type(event).__name__}.",
+            hint="Write relevo.Event(type, key, title, audience=…).",
+        )
     given = {name: value for name, value in vars(event).items() if value is not None and name not in _BESIDE}
     check_storable("topics", event.topics)
     for name, value in given.items():
@@ -454,6 +470,10 @@ def _time(name: str, value: datetime) -> str:
             f"{name} must be a datetime with its zone, got {str(value)[:60]!r}.",
             hint="Write datetime.now(UTC) + timedelta(hours=1), or give your datetime a tzinfo.",
         )
+    if not _FIRST_YEAR - 1 <= value.year <= _LAST_YEAR:  # whose hours decide, the SQL door knows
+        raise InvalidInputError(
+            f"{name} must lie between the years {_FIRST_YEAR} and {_LAST_YEAR}, got {value}.", hint="Mend it."
+        )
     return value.isoformat()
 
 
@@ -472,19 +492,34 @@ def _audience(audience: object) -> dict[str, Any]:
         case str() | bytes() | Mapping():
             pass
         case Iterable():
-            return {"audience": "installations", "installations": [_installation(each) for each in audience]}
+            return {"audience": "installations", "installations": [_installation(each, _AUDIENCE) for each in audience]}
     raise InvalidInputError(
         f"audience must be everyone, installations, Owners or Matching, got {str(audience)[:50]!r}.",
         hint="Write audience='everyone', a list of installations' UUIDs, Owners('user-7') or Matching(…).",
     )
 
 
-def _installation(value: object) -> str:
+def _installation(value: object, said: str = "installation_id must be the UUID of an installation") -> str:
     if not isinstance(value, UUID):
-        raise InvalidInputError(
-            f"audience must hold UUIDs of installations, got {str(value)[:50]!r}.", hint="register() returns them."
-        )
+        raise InvalidInputError(f"{said}, got {str(value)[:50]!r}.", hint="register() returns it.")
     return str(value)
+
+
+def _reason(value: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidInputError(f"reason must be text, got {str(value)[:50]!r}.", hint="Leave it out if there is none.")
+    check_storable("reason", value)
+    return value
+
+
+def _numbered(name: str, plan: Callable[[T], dict[str, Any]], given: Iterable[T]) -> list[dict[str, Any]]:
+    """Read some as the SQL door takes them; of one that is refused, say which it is, counted from 0."""
+    read: list[dict[str, Any]] = []
+    try:
+        read.extend(map(plan, given))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{name}.{len(read)}: {error.message}", hint=error.hint) from None
+    return read
 
 
 def _owner(value: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -209,7 +209,7 @@ class TestEvents:
     def test_one_bad_event_spoils_the_batch(self, conn) -> None:
         """A batch is one statement: nothing half-written."""
         events = [Event("t", str(n), "x" * (501 if n == 7 else 5), audience="everyone") for n in range(10)]
-        with pytest.raises(InvalidInputError, match="title must be text of 0 to 500 characters"):
+        with pytest.raises(InvalidInputError, match=r"^events\.7: title must be text of 0 to 500 characters"):
             relevo.enqueue_many(conn, events)
         assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)
 
@@ -362,6 +362,13 @@ class TestInstallationsAndPreferences:
         rows = conn.execute("select name, keywords from relevo.notification_preferences order by name").fetchall()
         assert rows == [("default", None), ("work", ["aseo"])]
 
+    def test_one_bad_phone_of_many_is_named(self, conn) -> None:
+        """Whoever registers thousands is told which of them is refused, and none is registered."""
+        phones = [Installation(f"ExpoPushToken[{n}]", owner="x" * (201 if n == 3 else 5)) for n in range(5)]
+        with pytest.raises(InvalidInputError, match=r"^installations\.3: owner must be text"):
+            relevo.register_many(conn, phones)
+        assert conn.execute("select count(*) from relevo.device_installations").fetchone() == (0,)
+
     def test_python_hears_it_too(self, conn) -> None:
         """The Python door raises InvalidInputError for installations and preferences alike."""
         with pytest.raises(InvalidInputError, match="token must look like"):
@@ -384,3 +391,40 @@ class TestInstallationsAndPreferences:
         assert conn.execute("select match_monto from relevo.notification_events").fetchone() == (
             Decimal("120000000.10"),
         )
+
+
+NOT_SENT: list[tuple[str, Callable[[Any], object]]] = [
+    ("an event must be a relevo.Event, got dict", lambda conn: relevo.enqueue(conn, GOOD)),  # type: ignore[arg-type]
+    ("an installation must be a relevo.Inst", lambda conn: relevo.register(conn, "ExpoPushToken[a]")),  # type: ignore[arg-type]
+    ("scheduled_at must lie between", lambda conn: relevo.enqueue(conn, scheduled(datetime(9999, 1, 1, tzinfo=UTC)))),
+    ("installation_id must be a UUID", lambda conn: relevo.register(conn, Installation(None, "me"))),  # type: ignore[arg-type]
+    ("token must be text of 1 to 200", lambda conn: relevo.register(conn, Installation("x" * 201))),
+    ("installation_id must be the UUID", lambda conn: relevo.set_preference(conn, "me", "x", None)),  # type: ignore[arg-type]
+    ("installation_id must be the UUID", lambda conn: relevo.unregister(conn, "me")),  # type: ignore[arg-type]
+    ("name must be text of 1 to 100", lambda conn: relevo.set_preference(conn, uuid4(), "x" * 101, Preference())),
+    ("name must be text of 1 to 100", lambda conn: relevo.set_preference(conn, uuid4(), None, None)),  # type: ignore[arg-type]
+    ("reason must be text", lambda conn: relevo.cancel(conn, 1, 5)),  # type: ignore[arg-type]
+]
+
+
+def scheduled(at: datetime) -> Event:
+    """Return an event for later."""
+    return Event("t", "1", "Hello", scheduled_at=at, audience="everyone")
+
+
+@pytest.mark.parametrize(("complaint", "call"), NOT_SENT, ids=[said for said, _ in NOT_SENT])
+def test_the_callers_transaction_survives(dsn: str, complaint: str, call: Callable[[Any], object]) -> None:
+    """What Python can see is refused before a statement is sent: the caller's transaction goes on."""
+    with psycopg.connect(dsn) as app:
+        with pytest.raises(InvalidInputError, match=f"^{complaint}"):
+            call(app)
+        assert app.execute("select 1").fetchone() == (1,)
+
+
+def test_a_wait_for_something_else_is_refused(dsn: str) -> None:
+    """A wait is until all is sent or confirmed; a slip of the pen does not make it one of them."""
+    with (
+        psycopg.connect(dsn) as app,
+        pytest.raises(InvalidInputError, match=r"^until must be sent or confirmed"),
+    ):
+        relevo.wait(app, 1, until="x")  # type: ignore[arg-type]
