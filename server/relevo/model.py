@@ -178,7 +178,7 @@ class Answer(NamedTuple):
     """The project it belongs to, where that turned out to be another one."""
     not_before: datetime | None = None
     request: UUID | None = None
-    """For a retry, the request it failed in: what failed together is tried again together."""
+    """The request it failed in: what failed together is tried again together."""
 
 
 class Awaiting(NamedTuple):

@@ -117,7 +117,7 @@ with recursive days as ( -- each day that has some, by the key: there may be ver
    order by l.delivery_id
    limit %(limit)s
 ), dead as materialized (
-  select l.event_day, l.delivery_id as id
+  select l.event_day, l.delivery_id as id, l.died_at
     from chosen c
     join relevo.dead_letters l on l.event_day = c.event_day and l.delivery_id = c.delivery_id
    where l.died_at <= %(began)s::timestamptz -- what fails again meanwhile is left alone
@@ -132,7 +132,15 @@ with recursive days as ( -- each day that has some, by the key: there may be ver
      set status = 'pending', attempt_count = 0, lapse_count = 0, completed_at = null, updated_at = now()
     from dead x
    where d.event_day = x.event_day and d.id = x.id and d.status = 'failed'
-  returning d.event_day, d.id, d.notification_event_id, d.project
+  returning d.event_day, d.id, d.notification_event_id, d.project, d.last_error_code, d.last_error_message, x.died_at
+), told as ( -- a death that was noted by nobody, as one of before 0.3; only the first twenty of a delivery are kept
+  insert into relevo.failed_attempts (event_day, delivery_id, n, at, attempt, found_by, became, error_code, error_message)
+  select o.event_day, o.id, f.n, o.died_at, 0, 'redrive', 'failed', o.last_error_code, o.last_error_message
+    from opened o
+    cross join lateral (select coalesce(max(f.n), 0) + 1 as n, coalesce(bool_or(f.became = 'failed' and f.at >= o.died_at), false) as known
+                          from relevo.failed_attempts f where f.event_day = o.event_day and f.delivery_id = o.id) f
+   where not f.known and f.n <= 20
+  on conflict do nothing
 ), progress as (
   insert into relevo.event_progress_deltas (event_id, status, deliveries)
   select o.notification_event_id, s.status, s.sign * count(*)::int

@@ -76,11 +76,11 @@ with gone as materialized (
 ), released as ( -- a claim of receipts: they are asked for again
   update relevo.awaited_receipts r set claim_token = null where r.claim_token = %(token)s
 ), keys as materialized (
-  select k.event_day, k.id, max(k.journalled_at) as journalled_at
-    from (select u.event_day, u.id, null::timestamptz as journalled_at, true as held
+  select k.event_day, k.id, max(k.journalled_at) as journalled_at, (array_agg(k.request_id) filter (where not k.held))[1] as request_id
+    from (select u.event_day, u.id, null::timestamptz as journalled_at, null::uuid as request_id, true as held
             from gone cross join unnest(gone.days, gone.ids) as u(event_day, id) where gone.cycle <> 'receipt'
           union all
-          select u.event_day, u.id, r.journalled_at, false
+          select u.event_day, u.id, r.journalled_at, r.id, false
             from relevo.push_requests r cross join unnest(r.days, r.ids) as u(event_day, id)
            where r.claim_token = %(token)s and r.answered_at is null) k
    group by k.event_day, k.id
@@ -88,7 +88,7 @@ with gone as materialized (
    order by k.event_day, k.id
 ), held as materialized (
   select d.event_day, d.id, d.event_type, d.status, d.attempt_count, d.lapse_count, d.notification_event_id as event_id, k.journalled_at,
-         coalesce((select e.at_most_once from relevo.notification_events e where e.id = d.notification_event_id), d.at_most_once) as at_most_once,
+         k.request_id, coalesce((select e.at_most_once from relevo.notification_events e where e.id = d.notification_event_id), d.at_most_once) as at_most_once,
          (select l.ticket_id from relevo.late_tickets l where l.event_day = d.event_day and l.delivery_id = d.id
              and l.ticket_id is distinct from d.provider_ticket_id order by l.recorded_at desc limit 1) as late_ticket
     from keys k
@@ -96,7 +96,7 @@ with gone as materialized (
                          where d.event_day = k.event_day and d.id = k.id and d.status in ('pending', 'retryable')
                         offset 0) d
 ), verdict as materialized (
-  select h.event_day, h.id, h.journalled_at, h.late_ticket, h.event_id, h.status as former_status,
+  select h.event_day, h.id, h.journalled_at, h.request_id, h.late_ticket, h.event_id, h.status as former_status,
          h.attempt_count + (h.journalled_at is not null)::int as attempts,
          h.lapse_count + (%(lapsed)s and h.journalled_at is null)::int as lapses,
          case when h.late_ticket is not null then 'sent'
@@ -127,7 +127,7 @@ with gone as materialized (
     from verdict v
    where d.event_day = v.event_day and d.id = v.id
   returning d.event_day, d.id, d.status, d.project, d.installation_id, d.provider_ticket_id, d.token_version, d.attempt_count, d.last_error_code,
-            v.journalled_at is not null as ambiguous, v.event_id, v.former_status, v.late_ticket is not null as late
+            d.last_error_message, v.journalled_at is not null as ambiguous, v.request_id, v.event_id, v.former_status, v.late_ticket is not null as late
 ), progress as (
   insert into relevo.event_progress_deltas (event_id, status, deliveries)
   select m.event_id, m.status, sum(m.n)::int
@@ -152,6 +152,14 @@ with gone as materialized (
 ), dead as (
   insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
   select w.event_day, w.id, w.event_id, w.project, w.last_error_code, coalesce(%(now)s::timestamptz, now()) from written w where w.status = 'failed'
+), told as ( -- whose fate is unknown, and what killed whoever held it; only the first twenty of a delivery are kept
+  insert into relevo.failed_attempts (event_day, delivery_id, n, at, attempt, found_by, became, error_code, error_message, request_id)
+  select w.event_day, w.id, f.n, coalesce(%(now)s::timestamptz, now()), w.attempt_count, case when %(lapsed)s then 'reaper' else 'dispatch' end, w.status,
+         w.last_error_code, w.last_error_message, w.request_id
+    from written w
+    cross join lateral (select coalesce(max(f.n), 0) + 1 as n from relevo.failed_attempts f where f.event_day = w.event_day and f.delivery_id = w.id) f
+   where (w.ambiguous or w.status = 'failed') and w.status <> 'sent' and f.n <= 20
+  on conflict do nothing
 )
 select w.status, w.ambiguous, count(*)::int as deliveries, -- once for all, so that no tender is locked after an event
        (select relevo.note_first_sent(array(select distinct l.event_id from written l where l.late), %(now)s)) as noted,

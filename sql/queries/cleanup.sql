@@ -39,6 +39,20 @@ with old as materialized (
 delete from relevo.late_tickets l using old
  where l.event_day = old.event_day and l.delivery_id = old.delivery_id and l.ticket_id = old.ticket_id;
 
+-- name: prune_failed_attempts
+-- Deletes a batch of what went wrong with deliveries whose month is sealed, or left the hot tables.
+with old as materialized (
+  select f.event_day, f.delivery_id, f.n
+    from relevo.archive_exports x
+    cross join lateral (select f.event_day, f.delivery_id, f.n from relevo.failed_attempts f
+                         where f.event_day >= x.month and f.event_day < (x.month + interval '1 month')::date
+                         limit %(limit)s) f
+   where x.entity = 'notification_deliveries'
+   limit %(limit)s
+)
+delete from relevo.failed_attempts f using old
+ where f.event_day = old.event_day and f.delivery_id = old.delivery_id and f.n = old.n;
+
 -- name: prune_incidents
 -- Deletes a batch of what happened to projects longer ago than the runs' retention.
 with old as materialized (

@@ -48,7 +48,7 @@ with outcome as materialized (
     from held h
     left join relevo.event_types t on t.event_type = h.event_type
 ), verdict as materialized (
-  select g.event_day, g.id, g.attempts, g.retry_at,
+  select g.event_day, g.id, g.attempts, g.former_attempts, g.retry_at,
          case when g.paced and g.attempts >= g.max_attempts then 'failed'
               when g.retry_at >= g.deadline_at then 'expired'
               when g.attempts = 0 then 'pending'
@@ -88,7 +88,8 @@ with outcome as materialized (
          provider_receipt_id = case when f.said <> 'waiting' then d.provider_ticket_id else d.provider_receipt_id end
     from final f
    where d.event_day = f.event_day and d.id = f.id and d.status = 'sent' and (select count(*) from locked) >= 0
-  returning d.event_day, d.id, d.status, d.notification_event_id as event_id, d.project, d.last_error_code as code, f.said
+  returning d.event_day, d.id, d.status, d.notification_event_id as event_id, d.project, d.last_error_code as code, f.said,
+            d.attempt_count as attempt, f.code as said_code, f.message
 ), retried as (
   update relevo.notification_deliveries d
      set status = v.status,
@@ -101,11 +102,12 @@ with outcome as materialized (
          provider_receipt_id = d.provider_ticket_id
     from verdict v
    where d.event_day = v.event_day and d.id = v.id and d.status = 'sent' and (select count(*) from locked) >= 0
-  returning d.event_day, d.id, d.status, d.notification_event_id as event_id, d.project, d.last_error_code as code, 'retryable' as said, v.retry_at
+  returning d.event_day, d.id, d.status, d.notification_event_id as event_id, d.project, d.last_error_code as code, 'retryable' as said, v.retry_at,
+            v.former_attempts as attempt, v.code as said_code, v.message
 ), written as (
-  select e.event_day, e.id, e.status, e.event_id, e.project, e.code, e.said from ended_now e
+  select e.event_day, e.id, e.status, e.event_id, e.project, e.code, e.said, e.attempt, e.said_code, e.message from ended_now e
   union all
-  select r.event_day, r.id, r.status, r.event_id, r.project, r.code, r.said from retried r
+  select r.event_day, r.id, r.status, r.event_id, r.project, r.code, r.said, r.attempt, r.said_code, r.message from retried r
 ), done as (
   delete from relevo.awaited_receipts r where r.claim_token = %(token)s and exists (select from relevo.claims c where c.token = %(token)s)
 ), put_back as (
@@ -117,6 +119,13 @@ with outcome as materialized (
 ), dead as (
   insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
   select w.event_day, w.id, w.event_id, w.project, w.code, coalesce(%(now)s::timestamptz, now()) from written w where w.status = 'failed'
+), told as ( -- only the first twenty of a delivery are kept
+  insert into relevo.failed_attempts (event_day, delivery_id, n, at, attempt, found_by, became, error_code, error_message)
+  select w.event_day, w.id, f.n, coalesce(%(now)s::timestamptz, now()), w.attempt, 'receipt', w.status, w.said_code, w.message
+    from written w
+    cross join lateral (select coalesce(max(f.n), 0) + 1 as n from relevo.failed_attempts f where f.event_day = w.event_day and f.delivery_id = w.id) f
+   where w.said in ('retryable', 'invalid', 'failed') and f.n <= 20
+  on conflict do nothing
 ), progress as (
   insert into relevo.event_progress_deltas (event_id, status, deliveries)
   select m.event_id, m.status, sum(m.n)::int

@@ -23,8 +23,9 @@ with live as materialized (
          coalesce(t.retry_max_ms, greatest(%(retry_max_ms)s, t.retry_base_ms))::bigint as retry_max_ms,
          coalesce(t.retry_jitter_ms, %(retry_jitter_ms)s)::bigint as retry_jitter_ms
     from unnest(%(statuses)s::text[], %(spent)s::int[], %(paced)s::boolean[], %(codes)s::text[], %(messages)s::text[],
-                %(floors_ms)s::bigint[], %(projects)s::text[], %(not_befores)s::timestamptz[], %(types)s::text[], %(formers)s::text[])
-      with ordinality as o(said, spent, paced, code, message, floor_ms, project, not_before, event_type, former_status, kind)
+                %(floors_ms)s::bigint[], %(projects)s::text[], %(not_befores)s::timestamptz[], %(types)s::text[], %(formers)s::text[],
+                %(in_requests)s::uuid[])
+      with ordinality as o(said, spent, paced, code, message, floor_ms, project, not_before, event_type, former_status, request_id, kind)
     left join relevo.event_types t on t.event_type = o.event_type
 ), answer as materialized (
   select a.event_day, a.id, coalesce(a.ticket_id, l.ticket_id) as ticket_id, a.token_version, o.*,
@@ -64,7 +65,7 @@ with live as materialized (
    where d.event_day = a.event_day and d.id = a.id and a.status <> 'retryable'
      and (select count(*) from locked) >= 0
   returning d.status, d.notification_event_id as event_id, a.former_status, d.project, a.spent, d.last_error_code as code, d.event_day, d.id,
-            d.provider_ticket_id as ticket_id, d.installation_id, d.token_version, d.attempt_count
+            d.provider_ticket_id as ticket_id, d.installation_id, d.token_version, d.attempt_count, a.code as said_code, a.message, a.request_id
 ), again as materialized (
   select a.*, d.attempt_count + a.spent as attempts,
          -- what spent no attempt waits no longer than it was told to
@@ -104,7 +105,7 @@ with live as materialized (
    where d.event_day = v.event_day and d.id = v.id
      and (select count(*) from locked) >= 0
   returning d.status, d.notification_event_id as event_id, v.former_status, d.project, v.spent, d.last_error_code as code, d.event_day, d.id,
-            d.provider_ticket_id as ticket_id, d.installation_id, d.token_version, d.attempt_count
+            d.provider_ticket_id as ticket_id, d.installation_id, d.token_version, d.attempt_count, v.code as said_code, v.message, v.request_id
 ), written as (
   select * from ended_now union all select * from retried
 ), changed as materialized (
@@ -120,6 +121,13 @@ with live as materialized (
 ), dead as (
   insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
   select w.event_day, w.id, w.event_id, w.project, w.code, coalesce(%(now)s::timestamptz, now()) from written w where w.status = 'failed'
+), told as ( -- what cost an attempt, or ended it; only the first twenty of a delivery are kept
+  insert into relevo.failed_attempts (event_day, delivery_id, n, at, attempt, found_by, became, error_code, error_message, request_id)
+  select w.event_day, w.id, f.n, coalesce(%(now)s::timestamptz, now()), w.attempt_count, 'dispatch', w.status, w.said_code, w.message, w.request_id
+    from written w
+    cross join lateral (select coalesce(max(f.n), 0) + 1 as n from relevo.failed_attempts f where f.event_day = w.event_day and f.delivery_id = w.id) f
+   where (w.status = 'failed' or w.spent > 0 and w.status in ('retryable', 'pending', 'invalid', 'expired', 'unknown')) and f.n <= 20
+  on conflict do nothing
 ), progress as (
   insert into relevo.event_progress_deltas (event_id, status, deliveries)
   select m.event_id, m.status, sum(m.n)::int

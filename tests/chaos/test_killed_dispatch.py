@@ -317,7 +317,16 @@ def test_a_retry_that_a_receipt_asks_for_survives_a_kill(world, conn, sandbox) -
     for point, event in events.items():
         [fate] = fates(conn, sandbox, event)
         assert (fate.status, fate.received, fate.attempts, fate.requests) == ("ok", 1, 2, 2), (point, fate)
+    assert told_once(conn, "ExpoError") == len(events)
     assert sandbox.totals()["duplicates"] == 0
+
+
+def told_once(conn, code: str) -> int:
+    """Count the deliveries of which it is told that they failed with a code; each once, or the test fails."""
+    told = "select count(*), count(distinct delivery_id), count(*) filter (where error_code = %s) from relevo.failed_attempts"
+    ((rows, deliveries, with_code),) = conn.execute(told, [code]).fetchall()
+    assert rows == deliveries == with_code
+    return int(rows)
 
 
 REQUEUED = ("receipts.settle_receipts", "claims.queue_deliveries")
@@ -354,6 +363,7 @@ def test_the_reaper_survives_a_kill_at_every_step(world, conn, sandbox, begun) -
         for fate in fates(conn, sandbox, event):
             found = (fate.status, fate.received, fate.attempts, fate.requests)
             assert found == (("sent", 1, 2, 2) if begun else ("sent", 1, 1, 1)), (point, fate)
+    assert told_once(conn, "answer_not_seen") == (2 * len(events) if begun else 0)
     assert sandbox.totals()["duplicates"] == 0
 
 

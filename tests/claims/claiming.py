@@ -96,5 +96,12 @@ def chunks_in(conn: psycopg.Connection[Any]) -> list[list[int]]:
 
 def forget_deliveries(conn: psycopg.Connection[Any]) -> None:
     """Make the next round of a test begin without a delivery, in a queue or out of it."""
-    for table in ("due_chunks", "awaited_receipts", "late_tickets", "dead_letters", "notification_deliveries"):
+    for table in (
+        "due_chunks",
+        "awaited_receipts",
+        "late_tickets",
+        "dead_letters",
+        "failed_attempts",
+        "notification_deliveries",
+    ):
         conn.execute(f"delete from relevo.{table}".encode())

@@ -194,7 +194,7 @@ class Batch:
             "requests": [n // 100 + 1 for n in range(size)], "request_ids": self.requests,
             "request_outcomes": ["answered"] * len(self.requests), "tickets": [f"ticket-{n}" for n in self.ids],
             "kinds": [1] * size, "statuses": ["sent"], "spent": [1], "paced": [True], "codes": [None], "messages": [None],
-            "floors_ms": [0], "projects": [None], "not_befores": [None], "types": ["tender.new"], "formers": ["pending"],
+            "floors_ms": [0], "projects": [None], "not_befores": [None], "types": ["tender.new"], "formers": ["pending"], "in_requests": [None],
             "events": [d.notification_event_id for d in self.deliveries], "made": NOW, "attempts": [1] * size,
             "counts": [1] * size, "firsts": list(range(1, size + 1, 100)), "lasts": list(range(100, size + 1, 100)),
             "receipt_ms": 900_000, "finish": False, "mixed": False, "unsent": [], "max_attempts": 9,

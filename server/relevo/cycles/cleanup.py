@@ -20,6 +20,7 @@ _PRUNED = {
     "runs_pruned": "prune_runs",
     "workers_pruned": "prune_workers",
     "late_tickets_pruned": "prune_late_tickets",
+    "attempts_pruned": "prune_failed_attempts",
     "incidents_pruned": "prune_incidents",
     "minutes_pruned": "prune_push_minutes",
     "rejects_pruned": "prune_rejects",

@@ -225,7 +225,7 @@ class Batch:
                 self._count_request(request, seen=reply.kind not in ("held_back", "not_sent"))
                 self._measure(reply.kind, reply.tickets)
                 again += self.deciding.decide(request, reply, decided)
-                answers += [a._replace(request=request.id) if a.status == "retryable" else a for a in decided]
+                answers += [a if a.status in ("sent", "ok") else a._replace(request=request.id) for a in decided]
         self._mark_unsent([each.request.id for each in posted if each.reply is None])
         self._settle(*self._settle_sent_of(posted, answers, outcomes))
         if lost := next((each.lost for each in posted if each.lost), None):

@@ -433,6 +433,7 @@ class Claims:
             "not_befores": [sort[6] for sort in sorts],
             "types": [sort[8] for sort in sorts],
             "formers": [sort[9] for sort in sorts],
+            "in_requests": [sort[7] for sort in sorts],
             "request_ids": uuid_array(requests),
             "request_outcomes": list(requests.values()),
             "receipt_ms": self._settings.receipt_first_poll_ms,

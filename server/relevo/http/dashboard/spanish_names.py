@@ -54,6 +54,7 @@ NAMES: dict[str, str] = {
     "runs pruned": "ejecuciones borradas",
     "workers pruned": "procesos borrados",
     "late tickets pruned": "tickets tardíos borrados",
+    "attempts pruned": "intentos fallidos borrados",
     "incidents pruned": "incidentes borrados",
     "minutes pruned": "minutos borrados",
     "rejects pruned": "rechazos borrados",
