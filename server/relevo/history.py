@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -20,6 +21,8 @@ _LOOKED_AT = 2_000
 MOST_DEAD = 10_000
 """How many dead letters are grouped, the newest."""
 _MOST_MONTHS = 61
+_MOST_PAUSES = 50
+_SAMPLE = 1_000
 _TROUBLED = ("partial", "failed", "skipped", "abandoned")
 _PLACE = re.compile(r"(?:(\d{1,18})\.)?(\d{1,18})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -154,3 +157,20 @@ def archive(database: Database, *, before: date | None = None) -> tuple[list[Row
 def named_phones(database: Database, event_id: int, *, limit: int) -> list[UUID]:
     """Return installations that an event names."""
     return [row["installation_id"] for row in _rows(database, "list_named_phones", event_id=event_id, limit=limit)]
+
+
+def event_pauses(database: Database, event_id: int) -> list[Row]:
+    """Return the pauses that are over and lay in the way of an event, oldest first."""
+    asked = {"event_id": event_id, "most": _SAMPLE}
+    with database.transaction("bound_by_key") as connection, connection.cursor(row_factory=dict_row) as cursor:
+        spans = cursor.execute(_SQL["find_event_spans"], asked).fetchall()
+    return pauses(database, [(row["cycle"], row["source"], row["since"], row["until"]) for row in spans])
+
+
+def pauses(database: Database, spans: Sequence[tuple[str, str, datetime, datetime]]) -> list[Row]:
+    """Return the pauses that are over and fell into spans: cycle, source, since when, until when."""
+    if not spans:
+        return []
+    cycles, sources, sinces, untils = map(list, zip(*spans, strict=True))
+    asked = {"cycles": cycles, "sources": sources, "sinces": sinces, "untils": untils}
+    return _rows(database, "list_pauses", **asked, look=_MOST_PAUSES)

@@ -15,7 +15,7 @@ from uuid import UUID
 from psycopg import errors as pg
 from psycopg.rows import dict_row
 
-from relevo import instance, migrate, queries
+from relevo import history, instance, migrate, queries
 from relevo.config import CYCLES, REJECT_ATTEMPTS, Settings
 from relevo.db import Database
 from relevo.errors import MigrationError, UsageError
@@ -26,6 +26,7 @@ from relevo.health import (
     Problem,
     Seen,
     find_problems,
+    in_words,
     next_round,
     say_misplaced,
     stopped,
@@ -143,7 +144,8 @@ def story(database: Database, event_id: int) -> Story | None:
     if status is None:
         return None
     incidents = _rows(database, "list_event_incidents", event_id=event_id)
-    moments_and_incidents = [*moments, *({**row, "what": row["what"].replace("_", " ")} for row in incidents)]
+    told = ({**row, "what": row["what"].replace("_", " ")} for row in incidents)
+    moments_and_incidents = [*moments, *told, *tell_pauses(history.event_pauses(database, event_id))]
     moments_and_incidents.sort(key=lambda row: row["at"])
     errors = _rows_by_key(database, "list_event_errors", event_id=event_id)
     now = _rows(database, "read_health", most=MOST_COUNTED)[0]["now"]
@@ -152,6 +154,19 @@ def story(database: Database, event_id: int) -> Story | None:
     again = [tried_again(row["next_attempt_at"], now, stopped(waits)) for row in errors]
     whys = why_it_waits(status.raw, waits, paused, now)
     return Story(status.raw, moments_and_incidents, errors, whys, again)
+
+
+def tell_pauses(rows: Sequence[Row]) -> Iterator[Row]:
+    """Tell of pauses that are over as moments: that it began, and that it ended."""
+    for row in rows:
+        reason = f": {row['reason']}" if row["reason"] else ""
+        after = in_words((row["resumed_at"] - row["paused_at"]).total_seconds())
+        yield {"at": row["paused_at"], "what": f"{row['cycle']} paused", "detail": f"by {row['paused_by']}{reason}"}
+        yield {
+            "at": row["resumed_at"],
+            "what": f"{row['cycle']} resumed",
+            "detail": f"by {row['resumed_by']}, after {after}",
+        }
 
 
 def is_event(database: Database, event_id: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ from uuid import UUID
 
 from psycopg.rows import dict_row
 
-from relevo import door, queries
+from relevo import door, history, queries
 from relevo.db import Database
 from relevo.door import Explanation
 from relevo.health import MOST_COUNTED
@@ -35,6 +35,7 @@ MOST_PHONES = 20
 _MOST_PREFERENCES = 200
 _MOST_FOUND = 20
 _MOST_TYPES = 50
+_TAKEN = ("sent", "ok", "unconfirmed")
 
 Row = dict[str, Any]
 
@@ -105,6 +106,8 @@ class Saga:
     requests: Requests
     paused: dict[str, str] = field(default_factory=dict)
     """Why cycles that it waits for are paused."""
+    pauses: list[Row] = field(default_factory=list)
+    """The pauses on its way that are over."""
 
 
 def saga(database: Database, event_id: int, *, requests_after: str = "") -> Saga | None:
@@ -130,6 +133,7 @@ def saga(database: Database, event_id: int, *, requests_after: str = "") -> Saga
         _rows(database, "list_event_incidents", event_id=event_id),
         _requests_of_event(database, event, _last_request(event, sample, status.deliveries), requests_after),
         _paused(database),
+        history.event_pauses(database, event_id),
     )
 
 
@@ -209,6 +213,14 @@ def event_deliveries(
 
 
 @dataclass(frozen=True)
+class Try:
+    """One request that a delivery was in, and what went wrong with it there."""
+
+    request: Row
+    failure: Row | None
+
+
+@dataclass(frozen=True)
 class Push:
     """One delivery with all that is known of it."""
 
@@ -223,6 +235,42 @@ class Push:
     """What was changed of the phone since the event went out, and when."""
     redriven: list[datetime] = field(default_factory=list)
     """When it was a dead letter that an operator had sent anew."""
+    failures: list[Row] = field(default_factory=list)
+    """What went wrong with it, attempt by attempt, as far as it is kept."""
+    pauses: list[Row] = field(default_factory=list)
+    """The pauses on its way that are over."""
+
+    @property
+    def tries(self) -> list[Try]:
+        """Each request it was in, with what went wrong in it, if that is known."""
+        said = {row["request_id"]: row for row in self.failures if row["request_id"] is not None}
+        return [Try(row, said.get(row["id"]) if row["outcome"] != "held_back" else None) for row in self.requests]
+
+    @property
+    def apart(self) -> list[Row]:
+        """What went wrong with it in no request that is known: before one, or by a receipt."""
+        told = {row["id"] for row in self.requests}
+        return [row for row in self.failures if row["request_id"] not in told]
+
+    @property
+    def last_is_told(self) -> bool:
+        """Whether what went wrong with its last attempt, if something did, is among its failures."""
+        last = self.delivery["last_attempt_at"]
+        return last is None or any(row["at"] >= last for row in self.failures)
+
+    @property
+    def was_taken(self) -> bool:
+        """Whether the push service took it at its last attempt, whatever became of it there."""
+        last = self.delivery["last_attempt_at"]
+        if last is None or self.delivery["provider_ticket_id"] is None:
+            return False
+        refused = any(row["at"] >= last and row["found_by"] != "receipt" for row in self.failures)
+        return self.delivery["status"] in _TAKEN or not refused
+
+    @property
+    def deaths(self) -> list[Row]:
+        """When it failed for good, and was sent anew afterwards."""
+        return [row for row in self.failures if row["became"] == "failed" and row["at"] != _ended(self.delivery)]
 
 
 def push(database: Database, delivery_id: int) -> Push | None:
@@ -239,16 +287,45 @@ def push(database: Database, delivery_id: int) -> Push | None:
     changes = _changes(database, found["event_id"], [found["installation_id"]]).get(found["installation_id"])
     title = event["title"] if event else ""
     requests = _requests(database, found)
-    redriven = _redriven(database, found, requests)
-    return Push(found, title, requests, late, _wait(database, found), why, changes, redriven)
+    failures = _rows(database, "list_failed_attempts", event_day=found["event_day"], id=delivery_id)
+    redriven = _redriven(database, found, requests, failures)
+    pauses = history.pauses(database, list(_spans(found, requests)))
+    return Push(found, title, requests, late, _wait(database, found), why, changes, redriven, failures, pauses)
 
 
-def _redriven(database: Database, found: Row, requests: Sequence[Row]) -> list[datetime]:
-    """Return when a delivery was opened again: it had been sent before, and its attempts are counted since then."""
+def _spans(found: Row, requests: Sequence[Row]) -> Iterator[tuple[str, str, datetime, datetime]]:
+    """Return between which instants a delivery waited to be sent, and for its receipt."""
+    until = found["completed_at"] or found["now"]
+    is_sent = found["status"] in _TAKEN
+    yield (
+        "dispatch",
+        "",
+        found["created_at"],
+        found["last_attempt_at"] if is_sent and found["last_attempt_at"] else until,
+    )
+    if requests and found["provider_ticket_id"]:
+        yield "receipt", "", requests[0]["journalled_at"], until
+
+
+def _redriven(database: Database, found: Row, requests: Sequence[Row], failures: Sequence[Row]) -> list[datetime]:
+    """Return when a delivery was opened again: after a death that is known, before it was sent again.
+
+    Of one whose death is not known: it had been sent before, and its attempts are counted since then.
+    """
     asked = {"project": found["project"], "event_id": found["event_id"], "since": found["created_at"]}
     listed = [row["at"] for row in _rows(database, "list_delivery_redrives", **asked)]
     sent = [row["journalled_at"] for row in requests]
+    deaths = [row["at"] for row in failures if row["became"] == "failed"]
+    if deaths:
+        ends = [min((each for each in sent if each > death), default=found["now"]) for death in deaths]
+        opened = [[at for at in listed if death <= at <= end] for death, end in zip(deaths, ends, strict=True)]
+        return [each[-1] for death, each in zip(deaths, opened, strict=True) if each and death != _ended(found)]
     return [at for at in listed if sent and sent[0] < at and found["attempt_count"] <= sum(each > at for each in sent)]
+
+
+def _ended(found: Row) -> datetime | None:
+    """Return when a delivery became the dead letter that it is."""
+    return found["completed_at"] if found["status"] == "failed" else None
 
 
 def _requests(database: Database, found: Row) -> list[Row]:

@@ -146,3 +146,45 @@ select x.entity, x.month, x.state, x.rows, x.bytes, x.parts, x.retired_at, x.exp
 -- name: list_named_phones
 -- Lists the installations that an event names.
 select a.installation_id from relevo.event_audience a where a.event_id = %(event_id)s order by a.installation_id limit %(limit)s;
+
+-- name: find_event_spans
+-- Tells between which instants an event waited for each cycle on its way, by a bounded number of its deliveries; what has no end lasts until now.
+select s.cycle, s.source, s.since, coalesce(s.until, now()) as until
+  from relevo.notification_events e
+  left join relevo.licitaciones l on l.id = e.licitacion_id
+  left join relevo.licitacion_registry r on r.namespace = l.namespace and r.external_id = l.external_id
+  cross join lateral (select max(x.last_attempt_at) as last_attempt_at, max(x.completed_at) as last_completed_at,
+                             bool_or(x.status in ('pending', 'retryable')) as is_due, bool_or(x.status = 'sent') as is_awaited
+                        from (select d.status, d.last_attempt_at, d.completed_at from relevo.notification_deliveries d
+                               where d.event_day = e.event_day and d.notification_event_id = e.id
+                               order by d.event_day, d.notification_event_id, d.installation_id -- by chance, so that the last of many is near
+                               limit %(most)s) x) x
+  cross join lateral (values
+    ('ingest', r.source, l.publicada_at, r.claimed_at),
+    ('fanout', '', greatest(e.created_at, e.scheduled_at), coalesce(e.fanout_finished_at, e.ended_at)),
+    ('dispatch', '', e.fanout_started_at, case when not x.is_due then coalesce(x.last_attempt_at, x.last_completed_at) end),
+    ('receipt', '', e.first_sent_at, case when not x.is_awaited then x.last_completed_at end)) as s(cycle, source, since, until)
+ where e.id = %(event_id)s and s.since is not null and (s.cycle <> 'dispatch' or e.deliveries_created > 0);
+
+-- name: list_pauses
+-- Lists the pauses of cycles that are over and fell into the spans given for each, oldest first: who paused it, why and when, who resumed it
+-- and when, as the record of what operators did has it. Of a span so many of the first that ended in it or after it are looked at.
+select distinct on (p.at, p.id) s.cycle, p.at as paused_at, p.actor as paused_by, coalesce(p.target ->> 'reason', '') as reason, r.at as resumed_at,
+       r.actor as resumed_by
+  from unnest(%(cycles)s::text[], %(sources)s::text[], %(sinces)s::timestamptz[], %(untils)s::timestamptz[]) as s(cycle, source, since, until)
+  cross join lateral (select r.at, r.actor, coalesce(r.target ->> 'source', '') as source
+                        from relevo.audit_log r
+                       where r.action in ('pause', 'resume') and r.target ->> 'cycle' = s.cycle and r.at >= s.since
+                         and r.action = 'resume' and r.outcome = 'ok' and r.result ->> 'answer' = 'true'
+                         and coalesce(r.target ->> 'source', '') in ('', s.source)
+                       order by r.at
+                       limit %(look)s) r
+  cross join lateral (select p.id, p.at, p.actor, p.target
+                        from relevo.audit_log p
+                       where p.action in ('pause', 'resume') and p.target ->> 'cycle' = s.cycle and p.at < r.at
+                         and p.action = 'pause' and p.outcome = 'ok' and coalesce(p.target ->> 'source', '') = r.source
+                       order by p.at desc
+                       limit 1) p
+ where p.at < s.until
+ order by p.at, p.id
+ limit %(look)s;

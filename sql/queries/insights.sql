@@ -330,7 +330,11 @@ select r.cycle, r.finished_at, r.error_message
 -- name: list_event_deliveries
 -- Lists deliveries of one event, by installation, after a given one if asked.
 select d.id, d.installation_id, d.provider, d.project, d.lane, d.status, d.attempt_count, d.created_at, d.last_attempt_at, d.completed_at,
-       d.last_error_code, d.last_error_message
+       d.last_error_code, d.last_error_message,
+       coalesce((select jsonb_agg(jsonb_build_object('at', to_char(f.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'attempt', f.attempt,
+                                                     'found_by', f.found_by, 'status', f.became, 'error_code', f.error_code,
+                                                     'error_message', f.error_message) order by f.n)
+                   from relevo.failed_attempts f where f.event_day = d.event_day and f.delivery_id = d.id), '[]') as failed_attempts
   from relevo.notification_deliveries d
  where d.event_day = (select e.event_day from relevo.notification_events e where e.id = %(event_id)s)
    and d.notification_event_id = %(event_id)s

@@ -142,12 +142,14 @@ with known as materialized (
                       and row_number() over (partition by o.id order by o.journalled_at desc, o.request_id) = 1) as has_its_ticket
     from own o
 ), held as materialized (
-  select x.request_id, count(*)::int as of_event, count(*) filter (where x.has_ticket and x.has_its_ticket)::int as taken,
+  select x.request_id, min(x.id) as first_id, count(*)::int as of_event, count(*) filter (where x.has_ticket and x.has_its_ticket)::int as taken,
          count(*) filter (where not x.has_ticket)::int as refused
     from last x group by x.request_id
 )
 select l.id, l.journalled_at, l.answered_at, l.outcome, l.worker_id, cardinality(l.ids) as pushes, h.of_event, h.taken, h.refused, ends.looked_at, ends.found,
-       ends.last_at, ends.last_id
+       ends.last_at, ends.last_id, -- of a request that failed as a whole, what was said of one of them was said of all
+       (select f.error_code from relevo.failed_attempts f
+         where l.outcome <> 'answered' and f.event_day = %(event_day)s and f.delivery_id = h.first_id and f.request_id = l.id limit 1) as said_code
   from (select count(*)::int as looked_at, (select count(*)::int from held) as found, max(l.journalled_at) as last_at,
                (select l.id from looked l order by l.journalled_at desc, l.id desc limit 1) as last_id
           from looked l) ends
@@ -204,6 +206,13 @@ select i.at from relevo.project_incidents i
  where i.project = %(project)s and i.what = 'redriven' and i.at >= %(since)s and %(event_id)s = any (i.events)
  order by i.at
  limit 20;
+
+-- name: list_failed_attempts
+-- Lists what went wrong with one delivery, attempt by attempt, as far as it is kept.
+select f.n, f.at, f.attempt, f.found_by, f.became, f.error_code, f.error_message, f.request_id
+  from relevo.failed_attempts f
+ where f.event_day = %(event_day)s and f.delivery_id = %(id)s
+ order by f.n;
 
 -- name: list_late_tickets
 -- Lists the tickets of one delivery that came after its claim was lost.

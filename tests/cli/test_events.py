@@ -19,7 +19,7 @@ from deliveries import add_event, mark_sent
 from phones import add_phones, fan_out
 from processes import RELEVO
 from relevo.door import Event, Installation, Matching, Owners, Preference
-from relevo.model import Answer
+from relevo.model import Answer, PushRequest
 
 MARKUP = "[bold red]x[/] [/] [link=https://a.b]y[/link] \\[z]"
 
@@ -281,6 +281,29 @@ class TestEvents:
         assert line["event"]["deliveries"] == {"failed": 2, "cancelled": 1}
         assert [moment["what"] for moment in line["moments"]][:2] == ["event enqueued", "fan-out began"]
         assert line["errors"][0]["deliveries"] == 2
+
+    def test_the_saga_of_one_delivery(self, command: Command, conn, build) -> None:
+        """Each try with what was said of it, as others wrote it, and when it goes on; one that is not there leaves with 2."""
+        add_phones(conn, 1)
+        relevo.enqueue(conn, Event("notice", "1", "Title", audience="everyone"))
+        app = build()
+        fan_out(app)
+        claim = app.claims.claim("dispatch", "default", "bulk")
+        (push,) = claim.deliveries
+        request = PushRequest(uuid4(), (push,))
+        app.claims.journal(claim, [request])
+        failed = Answer(push.event_day, push.id, "retryable", error_code="HTTP_502", error_message=MARKUP[:14])
+        app.claims.settle(claim, [failed._replace(request=request.id)], {request.id: "unclear"}, finish=True)
+        said = command("delivery", push.id)
+        assert said.code == 0
+        heading, _, *reported = said.out.splitlines()
+        assert heading == f"Delivery {push.id} of event 1, to installation {push.installation_id}: retryable"
+        assert [" ".join(line.split()[2:5]) for line in reported] == ["made by fan-out", "1st try alone,", "next try"]
+        assert f"The push service failed: it answered 502. (HTTP_502: {MARKUP[:14]})" in reported[1]
+        (line,) = command("delivery", push.id, "--json").lines
+        assert [each["error_code"] for each in line["failed_attempts"]] == ["HTTP_502"]
+        gone = command("delivery", 10**9)
+        assert (gone.code, "There is no delivery 1000000000" in gone.err) == (2, True)
 
     def test_one_is_one(self, command: Command, conn, build) -> None:
         """One phone, one delivery, one installation, one event are not several; an event for owners says so."""

@@ -292,7 +292,7 @@ def test_the_shell_can_complete(dsn: str) -> None:
     """`relevo --show-completion` prints a script, and the shell gets the commands that fit."""
     environ = {
         "_RELEVO_COMPLETE": "complete_bash",
-        "COMP_WORDS": "relevo deliv",
+        "COMP_WORDS": "relevo deliveri",
         "COMP_CWORD": "1",
         "PATH": "/usr/bin:/bin",
     }

@@ -12,6 +12,7 @@ import pytest
 import requests
 
 from processes import eventually
+from relevo.model import Answer
 from serving import EVENT, Served, end, fan_out, phone
 
 
@@ -164,6 +165,32 @@ def test_deliveries_are_paged(served: Served, conn: psycopg.Connection[Any]) -> 
             break
         cursor = {"cursor": page["next"]}
     assert found == phones
+
+
+def test_a_delivery_tells_each_attempt_that_failed(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Oldest first, with what was said of it and what became of it; of one that was never tried nothing."""
+    phone(conn)
+    app = served.client("app")
+    event_id = app.post("/v1/events", EVENT).json()["event_id"]
+    fan_out(served)
+    place = f"/v1/events/{event_id}/deliveries"
+    (item,) = app.get(place).json()["items"]
+    assert item["failed_attempts"] == []
+    claim = served.app.claims.claim("dispatch", "default", "bulk")
+    assert claim is not None
+    (push,) = claim.deliveries
+    said = Answer(push.event_day, push.id, "retryable", error_code="HTTP_500", error_message="oops")
+    served.app.claims.settle(claim, [said])
+    (item,) = app.get(place).json()["items"]
+    (failed,) = item["failed_attempts"]
+    assert failed.pop("at") == item["last_attempt_at"]
+    assert failed == {
+        "attempt": 1,
+        "found_by": "dispatch",
+        "status": "retryable",
+        "error_code": "HTTP_500",
+        "error_message": "oops",
+    }
 
 
 def test_what_is_not_there_is_not_there(served: Served) -> None:

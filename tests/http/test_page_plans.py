@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -26,6 +27,9 @@ select n, case when n % 3 = 0 then 'reaper' else 'dispatch' end, '', 'schedule',
   from generate_series(1, {many}) n;
 insert into relevo.audit_log (actor, face, action, outcome, finished_at) select 'x', 'cli', 'pause', 'ok', now() from generate_series(1, {many}) n;
 insert into relevo.source_state (source) values ('folder');
+insert into relevo.audit_log (at, actor, face, action, target, outcome, result, finished_at)
+select now() - n * interval '1 minute', 'x', 'cli', case when n % 2 = 0 then 'pause' else 'resume' end, '{"cycle": "dispatch", "reason": "x"}', 'ok',
+       '{"answer": true}', now() from generate_series(1, {many}) n;
 insert into relevo.ingest_rejects (source, place, reason) select 'folder', n::text, 'x' from generate_series(1, {many}) n;
 insert into relevo.notification_events (id, event_type, event_key, title, audience, content_hash, state, event_day, fanout_started_at,
   fanout_finished_at, fanout_upto)
@@ -36,6 +40,8 @@ insert into relevo.notification_deliveries (event_day, id, notification_event_id
 select current_date, n, n % 20 + 1, gen_random_uuid(), 't', 'failed', now() from generate_series(1, {many}) n;
 insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
 select current_date, n, n % 20 + 1, 'default', 'c' || n % 4, now() from generate_series(1, {many}) n;
+insert into relevo.failed_attempts (event_day, delivery_id, n, at, attempt, found_by, became)
+select current_date, n, 1, now(), 1, 'dispatch', 'failed' from generate_series(1, {many}) n;
 insert into relevo.event_audience (event_id, installation_id) select 1, gen_random_uuid() from generate_series(1, {many}) n;
 insert into relevo.projects (project, filled_at) values ('default', now());
 insert into relevo.push_minutes (project, minute, sent, answers, unregistered, confirmed, failed)
@@ -44,7 +50,11 @@ insert into relevo.push_tallies (project, at, sent, answers, unregistered, confi
 select 'default', now() - n * interval '1 minute', 1, 1, 0, 1, 0 from generate_series(1, {many}) n;
 analyze
 """
-HISTORY, ACTIONS, TOKENS, INSIGHTS = (queries.load(name) for name in ("history", "actions", "tokens", "insights"))
+HISTORY, ACTIONS, TOKENS, INSIGHTS, SAGAS = (
+    queries.load(name) for name in ("history", "actions", "tokens", "insights", "sagas")
+)
+LONG_AGO = datetime.now(UTC) - timedelta(days=5)
+SPANS = {"cycles": ["dispatch"], "sources": [""], "sinces": [LONG_AGO - timedelta(days=1)]}
 RUNS = {
     "cycle": None,
     "source": None,
@@ -84,6 +94,11 @@ STATEMENTS = [
     (HISTORY, "group_dead_letters", {"look": 500}, 3 * 500),
     (HISTORY, "list_named_phones", {"event_id": 1, "limit": 20}, 50),
     (HISTORY, "page_archive", {"before": None, "limit": 61}, 10),
+    (HISTORY, "find_event_spans", {"event_id": 7, "most": 200}, 250),
+    (HISTORY, "list_pauses", SPANS | {"untils": [datetime.now(UTC)], "look": 20}, 100),
+    (HISTORY, "list_pauses", SPANS | {"untils": [LONG_AGO], "look": 20}, 100),
+    (SAGAS, "list_failed_attempts", {"event_day": datetime.now(UTC).date(), "id": 77}, 5),
+    (INSIGHTS, "list_event_deliveries", {"event_id": 7, "after": None, "limit": PAGE}, 3 * PAGE),
     (ACTIONS, "try_redrive", DEAD, 3 * 1_000 + 4 * 500),
     (ACTIONS, "begin_audit", {"actor": "x", "face": "cli", "action": "x", "target": "{}"}, 5),
     (ACTIONS, "finish_audit", {"id": 7, "outcome": "failed", "result": "{}", "error_message": "x"}, 5),

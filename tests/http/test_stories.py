@@ -326,6 +326,71 @@ def test_one_delivery(served: Served, conn: Connection, person: Person) -> None:
     assert person.get("/dashboard/deliveries/99999").status_code == 404
 
 
+FAILED = """
+insert into relevo.failed_attempts (event_day, delivery_id, n, at, attempt, found_by, became, error_code, error_message, request_id)
+select d.event_day, d.id, %(n)s, clock_timestamp(), %(n)s, %(by)s, %(became)s, %(code)s, %(said)s,
+       (select r.id from relevo.push_requests r where d.id = any (r.ids) and %(by)s <> 'receipt' order by r.journalled_at desc limit 1)
+  from relevo.notification_deliveries d where d.id = %(id)s
+"""
+
+
+def test_each_try_of_one_delivery(served: Served, conn: Connection, person: Person) -> None:
+    """What was said of each try stands with it, also in Spanish, escaped; a death before a redrive is told; the event tells codes apart."""
+    number = event(conn, "order-19", [phone(conn)])
+    fan_out(served.app)
+    (push,) = deliveries_of(conn, number).values()
+    row: dict[str, Any] = {"id": push, "by": "dispatch", "became": "retryable"}
+    for n, (outcome, code, said) in enumerate(
+        [
+            ("unclear", "HTTP_500", "oops"),
+            ("unclear", "ConnectionBroken", NASTY[:400]),
+            ("answered", "MessageTooBig", None),
+        ],
+        1,
+    ):
+        journal(conn, [push], outcome)
+        conn.execute(FAILED, row | {"n": n, "code": code, "said": said, "became": "failed" if n == 3 else "retryable"})
+    attempted(conn, [push])
+    conn.execute(FAILED, row | {"n": 4, "by": "receipt", "code": "ExpoError", "said": None})
+    own = f"/dashboard/deliveries/{push}"
+    said = told(person, own)
+    for words in (
+        "Try 1. Request",
+        "not known what was taken. The push service failed: it answered 500. (HTTP_500: oops)",
+        "The connection was cut before the whole answer came. (ConnectionBroken",
+        "the push service answered. The message is too long: 4,096 bytes are the most. (MessageTooBig)",
+        "It had failed for good, and lay among the dead letters.",
+        "The receipt says that it did not arrive. The push service had a problem of its own. (ExpoError)",
+    ):
+        assert words in said, words
+    assert said.index("Try 1.") < said.index("Try 2.") < said.index("Try 3.") < said.index("It had failed for good")
+    assert "<script>document" not in person.get(own).text
+    both = told(person, f"/dashboard/events/{number}")
+    assert "not known what was taken. The push service failed: it answered 500. " in both
+    assert "not known what was taken. The connection was cut before the whole answer came" in both
+    spanish = person.get(own, headers={"accept-language": "es"}).text
+    assert "Intento 1." in spanish
+    assert "respondió 500" in spanish
+    assert "cartas muertas" in spanish
+
+
+def test_a_pause_that_is_over(served: Served, conn: Connection, person: Person) -> None:
+    """What waited through a pause tells who paused what and why, and who had it go on; one that lasts is told as what it waits for."""
+    number = event(conn, "order-20", [phone(conn)])
+    fan_out(served.app)
+    (push,) = deliveries_of(conn, number).values()
+    actions.pause(served.app.database, "dispatch", f"a drill {NASTY[:50]}")
+    page, own = f"/dashboard/events/{number}", f"/dashboard/deliveries/{push}"
+    assert "paused sending." not in told(person, page)
+    actions.resume(served.app.database, "dispatch")
+    for each in (page, own):
+        said = told(person, each)
+        assert "a program paused sending. a drill " in said
+        assert "a program had sending go on, after " in said
+        assert "<script>document" not in person.get(each).text
+    assert "puso en pausa los envíos." in person.get(page, headers={"accept-language": "es"}).text
+
+
 WHY = [
     ({"permission": "denied"}, {}, "No. Pushes may not go to this phone: the phone does not permit notifications."),
     ({"opt_outs": ["ads"]}, {"category": "ads"}, "No. This phone opted out of the event's category, ads."),

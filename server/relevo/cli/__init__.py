@@ -27,6 +27,7 @@ PARTS = {
     "watching": ("runs", "status", "deliveries", "sources"),
     "running": ("run", "serve", "tick", "run-cycle", "pause", "resume", "event-type"),
     "events": ("enqueue", "preview", "cancel", "events", "event", "installations", "rejects", "grant"),
+    "delivery": ("delivery",),
     "sending": ("redrive", "release"),
     "news": ("news",),
     "access": ("audit", "token"),

@@ -184,6 +184,11 @@ def shortened(text: str, limit: int = 80) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def as_written(text: str) -> str:
+    """Show what others wrote as they wrote it: neither as markup nor as orders to the terminal."""
+    return escape("".join(each if each.isprintable() else " " for each in text))
+
+
 def print_wrapped(head: str, text: str, style: str = "default") -> None:
     """Print a sentence so that its lines belong together and the `commands` in it can be copied in one piece."""
     kept = re.sub("`[^`]*`", lambda command: command[0].replace(" ", "\0"), f"{head} {text}")

@@ -11,13 +11,13 @@ from uuid import UUID
 
 import typer
 from psycopg import errors as pg
-from rich.markup import escape
 
 from relevo import actions, audit, door, insights, migrate, remote
 from relevo.cli.common import (
     MOST_IDS,
     AsJson,
     Limit,
+    as_written,
     by_status,
     coloured,
     load_settings,
@@ -39,11 +39,6 @@ _COMPARED = {
     False: "and says something else; nothing was changed",
     None: "and what it said is not known any more; nothing was changed",
 }
-
-
-def _shown(text: str) -> str:
-    """Show what others wrote as they wrote it: neither as markup nor as orders to the terminal."""
-    return escape("".join(each if each.isprintable() else " " for each in text))
 
 
 @cli.command()
@@ -152,7 +147,7 @@ def preview(  # noqa: PLR0917 typer options
         with database.connection() as connection:
             if why is not None:
                 told = door.explain(connection, event, why)
-                shown = _shown(f"{'Yes' if told.gets_it else 'No'}: {told.reason}")
+                shown = as_written(f"{'Yes' if told.gets_it else 'No'}: {told.reason}")
                 print_json([told.raw]) if as_json else out.print(shown)
                 return
             found = door.preview(connection, event)
@@ -162,11 +157,13 @@ def preview(  # noqa: PLR0917 typer options
         return
     out.print(f"It would reach {'' if found.exact else 'about '}{several(found.count, 'installation')}.")
     for each in found.raw["sample"]:
-        out.print(f"  {each['installation_id']}  {_shown(each['project'])}  {_shown(each['owner'] or '')}".rstrip())
+        out.print(
+            f"  {each['installation_id']}  {as_written(each['project'])}  {as_written(each['owner'] or '')}".rstrip()
+        )
     for each in found.unknown_installations:
         out.print(f"  {each} is not registered")
     for each in strangers:
-        out.print(f"  {_shown(each)} is not known: no installation has this owner")
+        out.print(f"  {as_written(each)} is not known: no installation has this owner")
 
 
 def _audience(to: Sequence[UUID], owners: Sequence[str], topics: Sequence[str], *, everyone: bool) -> door.Audience:
@@ -274,11 +271,11 @@ def events(
     for row in rows:
         table.add_row(
             str(row["id"]),
-            _shown(row["event_type"]),
+            as_written(row["event_type"]),
             coloured(row["state"]),
             f"{row['created_at'].astimezone(UTC):%m-%d %H:%M:%S}",
             str(row["deliveries_created"]),
-            _shown(shortened(row["body"] or row["title"])),
+            as_written(shortened(row["body"] or row["title"])),
         )
     out.print(table if rows else "No event fits." if event_type or state else "No events yet.")
 
@@ -300,20 +297,22 @@ def event(event: EventWord, key: KeyWord = None, as_json: AsJson = False) -> Non
     if as_json:
         print_json([{"event": shown.event, "moments": shown.moments, "errors": shown.errors, "waits": shown.waits}])
         return
-    out.print(f"[bold]{_shown(shown.event['title'])}[/]  {_shown(shown.event['body'])}")
+    out.print(f"[bold]{as_written(shown.event['title'])}[/]  {as_written(shown.event['body'])}")
     moments = make_table("when (UTC)", "what", "", wide=("",))
     for row in shown.moments:
-        moments.add_row(f"{row['at'].astimezone(UTC):%Y-%m-%d %H:%M:%S}", row["what"], _shown(row["detail"] or ""))
+        moments.add_row(f"{row['at'].astimezone(UTC):%Y-%m-%d %H:%M:%S}", row["what"], as_written(row["detail"] or ""))
     out.print(moments)
     out.print(f"Deliveries: {by_status(shown.event['deliveries']) or 'none'}")
     if any(shown.event["deliveries"].values()):
         print_wrapped("Phones:", f"`relevo deliveries --event {shown.event['id']}` lists each, with what became of it.")
     for wait in shown.waits:
-        out.print(f"  waiting: {_shown(wait)}")
+        out.print(f"  waiting: {as_written(wait)}")
     for row, again in zip(shown.errors, shown.again, strict=True):
-        example = _shown(shortened(row["example"] or ""))
+        example = as_written(shortened(row["example"] or ""))
         said = f": {example}" if example else ""
-        out.print(f"  {row['deliveries']} {row['status']} with {_shown(row['last_error_code'])}{_shown(again)}{said}")
+        out.print(
+            f"  {row['deliveries']} {row['status']} with {as_written(row['last_error_code'])}{as_written(again)}{said}"
+        )
 
 
 @cli.command()
@@ -337,11 +336,11 @@ def installations(  # noqa: PLR0917 typer options
         return
     table = make_table("installation", "token", "project", "asks for", "receives", wide=("project", "receives"))
     for row in rows:
-        receives = "[green]yes[/]" if row["receives"] else f"[yellow]no: {_shown(row['why_not'])}[/]"
+        receives = "[green]yes[/]" if row["receives"] else f"[yellow]no: {as_written(row['why_not'])}[/]"
         table.add_row(
             str(row["installation_id"]),
-            _shown(row["token"] or ""),
-            _shown(row["project"]),
+            as_written(row["token"] or ""),
+            as_written(row["project"]),
             str(row["preferences"]),
             receives,
         )
@@ -374,9 +373,11 @@ def rejects(
         return
     table = make_table("reject", "source", "place", "tries", "reason", wide=("place", "reason"))
     for row in rows:
-        name, place, why = (_shown(row[each]) for each in ("source", "place", "reason"))
+        name, place, why = (as_written(row[each]) for each in ("source", "place", "reason"))
         table.add_row(str(row["id"]), name, place, str(row["attempts"]), why)
-    out.print(table if rows else f"Nothing of {_shown(source)} was rejected." if source else "Nothing was rejected.")
+    out.print(
+        table if rows else f"Nothing of {as_written(source)} was rejected." if source else "Nothing was rejected."
+    )
 
 
 @cli.command()
@@ -392,4 +393,4 @@ def grant(
         migrate.prepare(database)
         actions.grant(database, role, worker=worker)
     what = "run Relevo on this database" if worker else "call relevo.enqueue and its kin"
-    out.print(f"{_shown(role)} may now {what}.")
+    out.print(f"{as_written(role)} may now {what}.")

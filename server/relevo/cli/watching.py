@@ -311,6 +311,8 @@ def deliveries(  # noqa: PLR0917 typer options
         told = (row["id"], row["event_id"], row["installation_id"], escape(row["project"]))
         table.add_row(*map(str, told), coloured(row["status"]), str(row["attempt_count"]), changed, escape(why))
     out.print(table if page.rows else "No delivery fits.")
+    if any(row["attempt_count"] > 1 for row in page.rows):
+        out.print("[dim]`relevo delivery ID` tells each try of one.[/]")
     if page.next:
         out.print(f"[dim]More: --before {page.next}[/]")
 

@@ -135,6 +135,17 @@ class CancelOut(BaseModel):
     counts: dict[str, int]
 
 
+class FailedAttempt(BaseModel):
+    """An attempt that did not get through, and what was said of it."""
+
+    at: str
+    attempt: int = Field(description="Its number among those that count; a redrive begins anew.")
+    found_by: Literal["dispatch", "receipt", "reaper", "redrive"]
+    status: str = Field(description="What the delivery became by it.")
+    error_code: str | None
+    error_message: str | None
+
+
 class DeliveryOut(BaseModel):
     """One push to one installation."""
 
@@ -150,6 +161,7 @@ class DeliveryOut(BaseModel):
     completed_at: str | None
     last_error_code: str | None
     last_error_message: str | None
+    failed_attempts: list[FailedAttempt] = Field(description="Oldest first, the first twenty.")
 
 
 class DeliveryPage(BaseModel):

@@ -223,6 +223,7 @@ def _audience(seen: Saga) -> Child:
 def moments(seen: Saga) -> Iterator[Moment]:
     """Tell what happened to an event, and what is to come."""
     yield from _beginning(seen)
+    yield from pause_moments(seen.pauses)
     yield from _sending(seen)
     yield from _end(seen)
     yield from (Moment(None, each, kind="now") for each in waits(seen))
@@ -278,7 +279,8 @@ def _sending(seen: Saga) -> Iterator[Moment]:
     if event["first_sent_at"] and not _shows_first(seen):
         yield Moment(event["first_sent_at"], t("The first push was handed to the push service."))
     for row in seen.requests.rows:
-        yield request_moment(row, t("with {n} of its pushes", n=number(row["of_event"])), _taken(row))
+        which, said = t("with {n} of its pushes", n=number(row["of_event"])), reasons.in_words(row["said_code"])
+        yield request_moment(row, which, _taken(row), said)
     if seen.requests.next:
         last = seen.requests.rows[-1]["journalled_at"] if seen.requests.rows else event["fanout_started_at"]
         yield Moment(last, _more_requests(seen), kind="faint")
@@ -353,18 +355,28 @@ def _more_requests(seen: Saga) -> Markup:
     )
 
 
-def request_moment(row: dict[str, Any], which: str, taken: str = "") -> Moment:
-    """Tell of one request to the push service, and what became of it."""
+def pause_moments(rows: Sequence[dict[str, Any]]) -> Iterator[Moment]:
+    """Tell of pauses that are over: that they began, and that they ended."""
+    for row in rows:
+        who, after = clipped(row["paused_by"]), duration((row["resumed_at"] - row["paused_at"]).total_seconds())
+        yield Moment(row["paused_at"], t(reasons.PAUSED[row["cycle"]], who=who), clipped(row["reason"], 300), "warn")
+        resumed = t(reasons.RESUMED[row["cycle"]], who=clipped(row["resumed_by"]), time=after)
+        yield Moment(row["resumed_at"], resumed)
+
+
+def request_moment(row: dict[str, Any], which: str, taken: str = "", said: str = "") -> Moment:
+    """Tell of one request to the push service, what became of it, and what was said of that."""
     names = {"id": short(row["id"]), "which": which, "worker": clipped(row["worker_id"], 60)}
     told = t("Request {id} went out {which}, from worker {worker}.", **names)
     if row["answered_at"] is None:
-        return Moment(row["journalled_at"], told, t("No answer was seen yet."), "warn")
+        return Moment(row["journalled_at"], told, said or t("No answer was seen yet."), "warn")
     outcome = row["outcome"] or "answered"
     became = t(reasons.REPLIES.get(outcome, outcome))
     after = duration((row["answered_at"] - row["journalled_at"]).total_seconds())
     told_so_far = ": ".join(filter(None, (clipped(became), taken)))
     detail = t("After {time}: {became}.", time=after, became=told_so_far)
-    return Moment(row["journalled_at"], told, detail, "" if outcome == "answered" else "warn")
+    kind = "" if outcome == "answered" and not said else "warn"
+    return Moment(row["journalled_at"], told, " ".join(filter(None, (detail, said))), kind)
 
 
 def _open(seen: Saga) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
@@ -12,7 +13,7 @@ from relevo import sagas
 from relevo.app import sandbox_address
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import offer
-from relevo.http.dashboard.events import request_moment, waits_for
+from relevo.http.dashboard.events import pause_moments, request_moment, waits_for
 from relevo.http.dashboard.html import Child, Markup, el, outside
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, facts, part
@@ -21,7 +22,7 @@ from relevo.http.dashboard.parts import Moment, clipped, event_link, phone_link,
 from relevo.http.dashboard.states import KINDS, state
 from relevo.http.dashboard.words import ago, count, number
 from relevo.http.problems import Problem
-from relevo.sagas import Push
+from relevo.sagas import Push, Try
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _MOST_IDS = 2**63 - 1
@@ -84,19 +85,28 @@ def _why(seen: Push) -> Child:
 
 def moments(seen: Push) -> Iterator[Moment]:
     """Tell what happened to a delivery, and what is to come."""
-    row = seen.delivery
-    yield Moment(row["created_at"], t("Made by fan-out: this phone is to get the event."))
-    for each in seen.requests:
-        yield request_moment(each, _which(each["pushes"] - 1))
+    yield Moment(seen.delivery["created_at"], t("Made by fan-out: this phone is to get the event."))
+    yield from pause_moments(seen.pauses)
+    yield from (_try(n, each) for n, each in enumerate(seen.tries, 1))
+    yield from map(_went_wrong, _apart(seen))
+    yield from (Moment(row["at"], _died(row), kind="bad") for row in seen.deaths)
     yield from (Moment(at, t("An operator had it sent anew.")) for at in seen.redriven)
     for each in seen.late_tickets:
         told = t(
             "The push service took it, but the answer came late: ticket {ticket}.", ticket=clipped(each["ticket_id"])
         )
         yield Moment(each["recorded_at"], told)
-    yield from _answer(row)
+    yield from _answer(seen)
     if seen.wait is not None:
         yield Moment(None, _waits(seen, seen.wait), kind="now")
+
+
+def _try(n: int, told: Try) -> Moment:
+    """Tell of one request it was in, and what went wrong there."""
+    request, failure = told.request, told.failure
+    said = reasons.as_said(failure["error_code"], failure["error_message"]) if failure else ""
+    moment = request_moment(request, _which(request["pushes"] - 1), said=said)
+    return replace(moment, what=[el("strong", t("Try {n}.", n=number(n))), " ", moment.what])
 
 
 def _which(others: int) -> str:
@@ -105,35 +115,48 @@ def _which(others: int) -> str:
     return t("with this push and {others}", others=count(others, "other push", "other pushes"))
 
 
-def _answer(row: dict[str, Any]) -> Iterator[Moment]:
-    error = " ".join(filter(None, (reasons.in_words(row["last_error_code"]), _raw(row))))
-    if row["last_attempt_at"] and row["provider_ticket_id"]:
+def _apart(seen: Push) -> list[dict[str, Any]]:
+    """Return what went wrong in no request; what ended it is told with its end."""
+    return [row for row in seen.apart if row["at"] != seen.delivery["completed_at"]]
+
+
+def _went_wrong(row: dict[str, Any]) -> Moment:
+    by_receipt = row["found_by"] == "receipt"
+    told = t("The receipt says that it did not arrive.") if by_receipt else t("It did not get through.")
+    return Moment(row["at"], told, reasons.as_said(row["error_code"], row["error_message"]), "warn")
+
+
+def _died(row: dict[str, Any]) -> Child:
+    return [state(row["became"]), " ", t("It had failed for good, and lay among the dead letters.")]
+
+
+def _answer(seen: Push) -> Iterator[Moment]:
+    row = seen.delivery
+    error = reasons.as_said(row["last_error_code"], row["last_error_message"])
+    if seen.was_taken:
         ticket = t("The push service took it: ticket {ticket}.", ticket=clipped(row["provider_ticket_id"]))
         yield Moment(row["last_attempt_at"], ticket)
-    elif row["last_attempt_at"] and row["completed_at"] is None:
+    elif row["completed_at"] is None and not seen.last_is_told:
         told = t("Attempt {n} did not get through.", n=number(row["attempt_count"]))
         yield Moment(row["last_attempt_at"], told, error, "warn")
     if row["lapse_count"]:
         told = t("Whoever held it before was lost, {times}.", times=count(row["lapse_count"], "time"))
         yield Moment(row["updated_at"], told, kind="warn")
-    yield from _end(row, error)
+    yield from _end(seen, error)
 
 
-def _end(row: dict[str, Any], error: str) -> Iterator[Moment]:
+def _end(seen: Push, error: str) -> Iterator[Moment]:
+    row = seen.delivery
     status = row["status"]
     if row["completed_at"]:
         by_receipt = status == "ok" and row["provider_receipt_id"]
         receipt = t("The receipt says: taken by Apple or Google.") if by_receipt else reasons.meaning(status)
         told = [state(status), " ", receipt]
-        yield Moment(row["completed_at"], told, error if status != "ok" else None, KINDS.get(status, ""))
-    elif row["provider_receipt_id"] and error:
+        is_told = any(each.failure and each.failure["at"] == row["completed_at"] for each in seen.tries)
+        detail = error if status != "ok" and not is_told else None
+        yield Moment(row["completed_at"], told, detail, KINDS.get(status, ""))
+    elif row["provider_receipt_id"] and error and not any(each["found_by"] == "receipt" for each in seen.failures):
         yield Moment(row["updated_at"], t("The receipt says that it did not arrive."), error, "warn")
-
-
-def _raw(row: dict[str, Any]) -> str:
-    """Write an error as it was said, behind its words."""
-    said = ": ".join(filter(None, (row["last_error_code"], row["last_error_message"])))
-    return f"({clipped(said, 500)})" if said else ""
 
 
 def _waits(seen: Push, wait: dict[str, Any]) -> Child:

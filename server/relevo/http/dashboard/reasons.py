@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from relevo.door import Explanation
 from relevo.http.dashboard.html import Child
 from relevo.http.dashboard.language import noted, t
+from relevo.http.dashboard.parts import clipped
 from relevo.http.dashboard.words import instant
 
 MEANINGS = {
@@ -46,8 +48,8 @@ ERRORS = {
     "MalformedMessage": noted("The message cannot be written as JSON."),
     "NoConnection": _NOT_REACHED,
     "ConnectTimeout": _NOT_REACHED,
-    "ReadTimeout": _HALF_SEEN,
-    "ConnectionBroken": _HALF_SEEN,
+    "ReadTimeout": noted("No whole answer came in time."),
+    "ConnectionBroken": noted("The connection was cut before the whole answer came."),
     "MismatchedTickets": _HALF_SEEN,
     "request_hung": _HALF_SEEN,
     "request_failed": _HALF_SEEN,
@@ -74,8 +76,12 @@ ERRORS = {
     "UnknownAddress": noted("There is no webhook of this name."),
     "RefusedAddress": noted("The webhook leads to a private address."),
     "HTTP_410": noted("The webhook wants no more."),
+    "INTERNAL_SERVER_ERROR": noted("The push service failed: it answered with an error of its own, 500."),
+    "UnreadableAnswer": noted("The push service answered something that could not be read."),
 }
 """What each error code of a delivery means."""
+_STATUS = re.compile(r"HTTP_(\d{3})")
+_FAILED_STATUS = 500
 
 REPLIES = {
     "answered": noted("the push service answered"),
@@ -89,6 +95,22 @@ REPLIES = {
     "rejected": noted("the push service refused one of its messages"),
 }
 """What became of a whole request."""
+
+PAUSED = {
+    "ingest": noted("{who} paused the asking of sources."),
+    "fanout": noted("{who} paused fan-out."),
+    "dispatch": noted("{who} paused sending."),
+    "receipt": noted("{who} paused the asking for receipts."),
+}
+"""What it means that a cycle is paused."""
+
+RESUMED = {
+    "ingest": noted("{who} had sources asked again, after {time}."),
+    "fanout": noted("{who} had fan-out go on, after {time}."),
+    "dispatch": noted("{who} had sending go on, after {time}."),
+    "receipt": noted("{who} had receipts asked for again, after {time}."),
+}
+"""What it means that a cycle is resumed."""
 
 INCIDENTS = {
     "breaker_opened": noted("The breaker of project {project} opened: sending stopped but for probes."),
@@ -171,7 +193,18 @@ _AGAINST = ("not_named", "not_allowed", "opted_out", "no_preference", "preferenc
 
 def in_words(code: str | None) -> str:
     """Say what an error code means; one that is not ours stands for itself."""
-    return t(ERRORS.get(code or "", code or ""))
+    status = _STATUS.fullmatch(code or "")
+    if code in ERRORS or status is None:
+        return t(ERRORS.get(code or "", code or ""))
+    if int(status[1]) < _FAILED_STATUS:
+        return t("The push service refused the request: it answered {status}.", status=status[1])
+    return t("The push service failed: it answered {status}.", status=status[1])
+
+
+def as_said(code: str | None, message: str | None) -> str:
+    """Say what an error means, and behind that what was said."""
+    said = ": ".join(filter(None, (code, message)))
+    return " ".join(filter(None, (in_words(code), f"({clipped(said, 500)})" if said else "")))
 
 
 def meaning(status: str) -> str:

@@ -705,6 +705,33 @@ SPANISH: dict[str, str] = {
     "because it belongs to an owner who is meant": "porque es de un dueño al que se dirige",
     "because its preferences match": "porque sus preferencias coinciden",
     "The request began, and its answer was not seen whole.": "La petición empezó y su respuesta no se vio completa.",
+    "No whole answer came in time.": ("No llegó a tiempo una respuesta completa."),
+    "The connection was cut before the whole answer came.": (
+        "La conexión se cortó antes de que llegara la respuesta completa."
+    ),
+    "The push service answered something that could not be read.": (
+        "El servicio de notificaciones respondió algo que no se pudo leer."
+    ),
+    "The push service refused the request: it answered {status}.": (
+        "El servicio de notificaciones rechazó la petición: respondió {status}."
+    ),
+    "The push service failed: it answered with an error of its own, 500.": (
+        "El servicio de notificaciones falló: respondió con un error propio, 500."
+    ),
+    "The push service failed: it answered {status}.": "El servicio de notificaciones falló: respondió {status}.",
+    "{who} paused the asking of sources.": "{who} puso en pausa la consulta de fuentes.",
+    "{who} paused fan-out.": "{who} puso en pausa el reparto.",
+    "{who} paused sending.": "{who} puso en pausa los envíos.",
+    "{who} paused the asking for receipts.": "{who} puso en pausa la consulta de recibos.",
+    "{who} had sources asked again, after {time}.": "{who} reanudó la consulta de fuentes, tras {time}.",
+    "{who} had fan-out go on, after {time}.": "{who} reanudó el reparto, tras {time}.",
+    "{who} had sending go on, after {time}.": "{who} reanudó los envíos, tras {time}.",
+    "{who} had receipts asked for again, after {time}.": "{who} reanudó la consulta de recibos, tras {time}.",
+    "Try {n}.": "Intento {n}.",
+    "It did not get through.": "No llegó.",
+    "It had failed for good, and lay among the dead letters.": (
+        "Había fallado definitivamente y estaba entre las cartas muertas."
+    ),
     "The runaway brake held it.": "El freno de emergencia lo retuvo.",
     "The runaway brake held its pushes: they were repeated too often.": (
         "El freno de emergencia retuvo sus notificaciones: se repetían demasiado."
