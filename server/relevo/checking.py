@@ -31,6 +31,11 @@ _MOST_MONTO = 999_999_999_999_999_999
 _TEXTS = {"type": (1, 100), "key": (1, 300), "category": (1, 100), "title": (0, 500), "body": (0, 2000)}
 _MATCHING_TEXTS = {"region": (0, 200), "tipo": (0, 100), "text": (0, 20_000)}
 
+_EVENT_FIELDS = {
+    *("type", "key", "title", "body", "data", "push", "audience", "installations", "owners", "matching", "topics"),
+    *("category", "lane", "at_most_once", "scheduled_at", "deadline_at", "ttl_s", "licitacion_id"),
+}
+
 PUSH_FIELDS: Mapping[str, Mapping[str, Any]] = {
     "subtitle": {"kind": "text", "most": 500},
     "sound": {
@@ -116,6 +121,8 @@ def refuse(complaint: str | None) -> None:
 
 
 def _complaints(event: Mapping[str, Any]) -> Iterator[str]:
+    if unknown := event.keys() - _EVENT_FIELDS:
+        yield f"an event has no field {', '.join(sorted(unknown))}"
     yield from (f"{name} must be given" for name in ("type", "key") if not str(event.get(name) or "").strip(" "))
     yield from texts(event, _TEXTS)
     if event["type"].startswith(_RESERVED):

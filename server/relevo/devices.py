@@ -117,7 +117,12 @@ def judge(
         _judge_new(asked, proven, open_project)
     else:
         _judge_known(asked, known, proven)
-    if held_in is not None and not (proven.by_signature and held_in == asked.project):
+    if held_in is not None and proven.by_signature and held_in != asked.project:
+        raise NotAllowedError(
+            "An installation of another project has this token, and tokens stay in their project.",
+            hint="Forget that one first, or have the app get another token.",
+        )
+    if held_in is not None and not proven.by_signature:
         raise NotAllowedError(
             "Another installation has this token, and only a signature of the app's server moves it here.",
             hint="Sign for this installation, and send X-Relevo-Signature.",

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
 from uuid import UUID
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
 from relevo import devices
@@ -60,7 +60,7 @@ class InstallationBody(BaseModel):
     owner: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(
         None, description="Whose phone it is; with a token or a signature of the app's alone."
     )
-    push_capable: bool = True
+    push_capable: StrictBool = True
     permission: Literal["granted", "denied", "undetermined"] = "granted"
     opt_outs: list[Annotated[Text, Field(min_length=1, max_length=100)]] | None = Field(None, max_length=100)
 
@@ -78,7 +78,7 @@ class PreferenceBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    enabled: bool = True
+    enabled: StrictBool = True
     rubro_prefix: Annotated[str, Field(pattern="^[0-9A-Za-z-]{1,20}$")] | None = None
     tipo: Annotated[Text, Field(min_length=1, max_length=100)] | None = None
     region: Annotated[Text, Field(min_length=1, max_length=200)] | None = None

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Path, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
 from relevo import insights, remote
@@ -65,7 +65,7 @@ class EventIn(BaseModel):
     matching: dict[str, Any] | None = None
     category: str | None = Field(None, max_length=100)
     lane: Literal["urgent", "bulk"] | None = None
-    at_most_once: bool | None = None
+    at_most_once: StrictBool | None = None
     scheduled_at: str | None = Field(None, max_length=64, description="When to send it; now if not given.")
     deadline_at: str | None = Field(None, max_length=64, description="When it is pointless.")
     ttl_s: int | None = Field(None, ge=1, le=2_419_200)

@@ -90,7 +90,7 @@ class Callers:
         if rule.own_check:
             return token
         if token is None:
-            raise _unauthorised("A token is needed: Authorization: Bearer relevo_…")
+            raise _unauthorised("A token is needed, in the header Authorization after the word Bearer.")
         request.state.caller = token  # an error page tells who looks at it
         if token.role not in rule.roles:
             needed = " or ".join(sorted(rule.roles))

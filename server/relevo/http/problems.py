@@ -26,12 +26,20 @@ from relevo.errors import (
 )
 from relevo.logs import scrub
 
+_PLACE = re.compile(r"^(?P<place>events\.\d+): ")
 _FIELD = re.compile(
-    r"^(?P<field>[a-z_]+(?:\.[A-Za-z_]+)*) (?:must|holds|is nested)|has no field (?P<unknown>[^,]+?)[.,]"
+    r"^(?P<field>[a-z_]+(?:\.[A-Za-z0-9_]+)*) (?:must|holds|is nested|are)"
+    r"|^(?:(?P<of>push[A-Za-z.]*)|.*?) has no field (?P<unknown>[^,;]+?)\.?(?:$|[,;])"
 )
+_TOGETHER = {
+    "an event must say something": ("title", "body", "data"),
+    "title, body, data and push": ("title", "body", "data", "push"),
+}
+"""What is said of several fields, by how it begins."""
 _MAX_ERRORS = 20
 _MAX_TEXT = 300
 _SOON_S = 1
+_JSON_ONLY = "Send JSON, with the header Content-Type: application/json."
 _TITLES = {
     400: "Bad request",
     401: "Unauthorised",
@@ -124,14 +132,12 @@ def of_error(error: Exception) -> Problem:  # noqa: PLR0911 a table
         case Problem():
             return error
         case InvalidInputError():
-            found = _FIELD.search(error.message)
-            field = (found["field"] or found["unknown"] or "") if found else ""
-            named = [{"field": field[:100], "reason": _told(error.message)}] if field else []
+            named = [{"field": field, "reason": error.message} for field in _fields(error.message)]
             return Problem(400, error.message, kind="invalid", hint=error.hint, errors=named)
         case NotFoundError():
             return Problem(404, error.message, hint=error.hint)
         case UsageError():
-            return Problem(400, error.message, kind="invalid")
+            return Problem(400, error.message, kind="invalid", hint=error.hint)
         case DatabaseUnavailableError() | MigrationError():
             return Problem(503, "The database cannot be used right now.", kind="database", retry_after_s=2 * _SOON_S)
         case RelevoError():
@@ -142,6 +148,16 @@ def of_error(error: Exception) -> Problem:  # noqa: PLR0911 a table
             return Problem(400, "A text holds what the database has no place for, such as NUL.", kind="invalid")
         case _:
             return Problem(500, "Something went wrong here; the log tells what, by the request id.")
+
+
+def _fields(complaint: str) -> list[str]:
+    """Return the fields that a complaint of the door names, in a batch with the event's place before each."""
+    at = _PLACE.match(complaint)
+    said = complaint[at.end() :] if at else complaint
+    found = _FIELD.search(said)
+    names = [found["field"] or ".".join(filter(None, (found["of"], found["unknown"])))] if found else []
+    names = next((list(fields) for begins, fields in _TOGETHER.items() if said.startswith(begins)), names)
+    return [f"{at['place']}.{name}" if at else name for name in (each[:100] for each in names)]
 
 
 def install(app: FastAPI) -> None:
@@ -175,16 +191,22 @@ async def _answer_http(request: Request, error: Exception) -> Response:
 
 async def _answer_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    errors = [{"field": _place(each["loc"]), "reason": _told(str(each["msg"]))} for each in error.errors()]
+    errors = [{"field": _place(each), "reason": _told(str(each["msg"]))} for each in error.errors()]
     first = errors[0] if errors else {"field": "request", "reason": "is not as it should be"}
     detail = f"{first['field']}: {first['reason']}"
-    return Problem(400, detail, kind="invalid", errors=errors).response(request_id_of(request))
+    hint = _JSON_ONLY if first["field"] == "body" and not _says_json(request) else ""
+    return Problem(400, detail, kind="invalid", errors=errors, hint=hint).response(request_id_of(request))
 
 
-def _place(loc: Sequence[Any]) -> str:
+def _place(wrong: Mapping[str, Any]) -> str:
     """Name a field as its caller knows it: without where it was found, but for the body as a whole."""
-    names = [str(each)[:50] for each in loc]
-    return ".".join(names[1:]) or names[0]
+    names = [str(each)[:50] for each in wrong["loc"]]
+    return names[0] if wrong["type"] == "json_invalid" else ".".join(names[1:]) or names[0]
+
+
+def _says_json(request: Request) -> bool:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
 def _told(text: str) -> str:

@@ -1,0 +1,72 @@
+"""What is wrong with a request is told as problem+json that names the field, the reason and the next step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from serving import Served
+
+GOOD = {"type": "t", "key": "k", "title": "Hello", "audience": "everyone"}
+WHOLE: list[tuple[dict[str, Any], list[str]]] = [
+    ({"title": "a\0b"}, ["title"]),
+    ({"push": {"badge": "x"}}, ["push.badge"]),
+    ({"push": {"nope": 1}}, ["push.nope"]),
+    ({"push": {"sound": {"nope": 1}}}, ["push.sound.nope"]),
+    ({"nope": 1}, ["nope"]),
+    ({"topics": ["a"]}, ["topics"]),
+    ({"at_most_once": "yes"}, ["at_most_once"]),
+    ({"title": "", "body": ""}, ["title", "body", "data"]),
+    ({"data": {"x": "y" * 5_000}}, ["title", "body", "data", "push"]),
+]
+
+
+@pytest.fixture
+def post(served: Served) -> Any:
+    """Post to a server: `post("/v1/events", json={})`; return status and body."""
+    client = served.client("app")
+
+    def call(path: str, **given: Any) -> tuple[int, Any]:
+        answer = client.call("POST", path, **given)
+        return answer.status_code, answer.json()
+
+    return call
+
+
+def test_an_event_is_refused_by_the_names_of_its_fields(post) -> None:
+    """Whatever finds the fault, the complaint names the fields it is about, in a batch with the event's place."""
+    for wrong, fields in WHOLE:
+        status, told = post("/v1/events", json=GOOD | wrong)
+        assert (status, [each["field"] for each in told["errors"]]) == (400, fields), wrong
+        status, told = post("/v1/events/batch", json={"events": [GOOD, GOOD | {"key": "2"} | wrong]})
+        placed = [f"events.1.{field}" for field in fields]
+        assert (status, [each["field"] for each in told["errors"]]) == (400, placed), wrong
+
+
+@pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b'{"type": "t",}'])
+def test_what_is_no_json_is_a_fault_of_the_body(post, body: bytes) -> None:
+    """The place where JSON ends is no name of a field."""
+    status, told = post("/v1/events", data=body, headers={"Content-Type": "application/json"})
+    assert (status, [each["field"] for each in told["errors"]]) == (400, ["body"])
+
+
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain"])
+def test_json_that_is_not_called_json(post, kind: str) -> None:
+    """Whoever forgets the header, as curl does for them, is told about it."""
+    status, told = post("/v1/events", data=b'{"type": "t"}', headers={"Content-Type": kind})
+    assert (status, told["errors"][0]["field"]) == (400, "body")
+    assert "Content-Type: application/json" in told["hint"]
+
+
+def test_which_dead_letters(served: Served) -> None:
+    """A redrive of nothing in particular says what it needs."""
+    answer = served.client("operator").call("POST", "/v1/ops/redrive", json={})
+    assert (answer.status_code, answer.json()["detail"]) == (400, "Which dead letters?")
+    assert "project" in answer.json()["hint"]
+
+
+def test_a_call_without_a_token_says_where_it_goes(served: Served) -> None:
+    """Nothing of the sentence is taken for a secret and struck out."""
+    told = served.client(None).call("GET", "/v1/ops/stats").json()
+    assert told["detail"] == "A token is needed, in the header Authorization after the word Bearer."
