@@ -33,13 +33,18 @@ select p.id from relevo.pick_small_events_1(%(lane)s, %(due_hour)s::timestamptz,
 select f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day
   from relevo.fan_out_slice_1(%(event_id)s::bigint, %(most)s::int, %(watched)s, %(step_aside)s, %(now)s::timestamptz) f;
 
--- name: read_next_due
--- Tells in how many seconds the next scheduled event falls due.
-select extract(epoch from min(n.scheduled_at) - coalesce(%(now)s::timestamptz, now()))::float8
-  from (values ('urgent'), ('bulk')) as l(lane)
-  cross join lateral (select e.scheduled_at from relevo.notification_events e
-                       where e.state in ('waiting', 'fanning') and e.lane = l.lane and e.scheduled_at > coalesce(%(now)s::timestamptz, now())
-                       order by e.scheduled_at limit 1) n;
+-- name: look_beside
+-- Tells whether held events are too late, whether ended ones have something left that this run has not looked at, and in how many seconds
+-- the next scheduled event falls due.
+select exists (select from relevo.notification_events e where e.state = 'held' and e.deadline_at <= coalesce(%(now)s::timestamptz, now())),
+       exists (select from relevo.notification_events e
+                where e.ended_at is not null and e.swept_at is null and e.updated_at < %(run_started_at)s),
+       (select extract(epoch from min(n.scheduled_at) - coalesce(%(now)s::timestamptz, now()))::float8
+          from (values ('urgent'), ('bulk')) as l(lane)
+          cross join lateral (select e.scheduled_at from relevo.notification_events e
+                               where e.state in ('waiting', 'fanning') and e.lane = l.lane
+                                 and e.scheduled_at > coalesce(%(now)s::timestamptz, now())
+                               order by e.scheduled_at limit 1) n);
 
 -- name: lock_event
 -- Locks an event that was found to be one too many, unless somebody else is at it or its fan-out has begun.

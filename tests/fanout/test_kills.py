@@ -48,6 +48,12 @@ class Scene:
             " scheduled_at = now() - interval '1 hour' where id = %s",
             [self.late],
         )
+        self.held = self._event("held", "everyone")  # by the brake, until its deadline passed
+        conn.execute(
+            "update relevo.notification_events set state = 'held', deadline_at = now() - interval '1 minute',"
+            " scheduled_at = now() - interval '1 hour' where id = %s",
+            [self.held],
+        )
         self.begun = self._event("begun", "everyone")  # one delivery is there already
         conn.execute(
             "insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type)"
@@ -112,6 +118,7 @@ class Scene:
         expected = {
             self.ended: ("cancelled", everyone, {"cancelled": 6}),
             self.late: ("cancelled", [], {}),
+            self.held: ("cancelled", [], {}),
             self.begun: ("fanned", everyone, {"pending": 5}),
             self.big: ("fanned", everyone, {"pending": 6}),
             self.matching: ("fanned", asked, {"pending": 3}),

@@ -196,13 +196,13 @@ def _hold(run: Run, event: Fanning, found: _TooManyError) -> Step:
 
 def _sweep(run: Run, connection: Connection) -> Step:
     """End what is left of a cancelled or completed event; what is claimed is ended by its holder."""
-    expired = runaway.expire_held(connection, run.settings.fanout_slice_size, run.now)
-    if expired:
+    look = {"run_started_at": run.context.started_at, "now": run.now}
+    held_late, ended_before, due_in_s = connection.execute(_SQL["look_beside"], look).fetchone() or (False, False, None)
+    if held_late and (expired := runaway.expire_held(connection, run.settings.fanout_slice_size, run.now)):
         return Step({"events_expired": expired}, items=expired, more=True)
-    row = connection.execute(_SQL["pick_ended_event"], {"run_started_at": run.context.started_at}).fetchone()
+    row = connection.execute(_SQL["pick_ended_event"], look).fetchone() if ended_before else None
     if row is None:
-        due = connection.execute(_SQL["read_next_due"], {"now": run.now}).fetchone()
-        return Step(due_in_s=due[0] if due else None)
+        return Step(due_in_s=due_in_s)
     limit = run.settings.fanout_slice_size
     ending = {"event_id": row[0], "day": row[1], "limit": limit, "now": run.now}
     ended = connection.execute(_SQL["cancel_deliveries"], ending).fetchone()
