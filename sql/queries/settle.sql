@@ -2,10 +2,10 @@
 -- then). A delivery is the claim's exactly while its id stands in the claim; what is settled is taken out in the same statement, so that
 -- to settle the same again writes nothing.
 --
--- One lock order for all who write: event (to sweep, end or delete it); chunk, claim, awaited receipts or dead letter; delivery by (event_day, id);
--- tender; installation; project. An event that is only told of its first push is passed by if somebody holds it. Settle and reaper, journal
--- and reaper are serialised by the claim's row; cancel, redrive and seal own the chunk, the dead letter or the month they take away; a late
--- ticket and a send are serialised by nothing: one that is committed before the journal looks is seen.
+-- One lock order for all who write: event (to sweep, end or delete it); chunk, claim, awaited receipts or dead letter; delivery by (event_day, id),
+-- with what is told of its failures; tender; installation; project. An event that is only told of its first push is passed by if somebody holds
+-- it. Settle and reaper, journal and reaper are serialised by the claim's row; cancel, redrive and seal own the chunk, the dead letter or the
+-- month they take away; a late ticket and a send are serialised by nothing: one that is committed before the journal looks is seen.
 
 -- name: settle_sent
 -- Settles what was sent of requests, under the lock of their claim; null if the general statement has to.
