@@ -58,7 +58,10 @@ GAUGES = {
     "queue_oldest_due_seconds": Gauge("For how long the oldest has been due.", ("project", "lane")),
     "claims": Gauge("Batches held by workers, or expired and waiting for a reaper.", ("state",)),
     "claimed_deliveries": Gauge("Deliveries in claims.", ("state", "cycle")),
-    "workers": Gauge("Processes that run cycles; lost ones for an hour.", ("state",)),
+    "workers": Gauge(
+        "Processes that run cycles: late after half a lease without a heartbeat, silent after one; lost for an hour.",
+        ("state",),
+    ),
     "listeners_degraded": Gauge("Workers that hear no wake-up and poll instead."),
     "hung_calls": Gauge("Calls of other people's code that were given up and have not come back."),
     "events_waiting": Gauge("Events that wait for their fan-out, counted up to 10,000."),

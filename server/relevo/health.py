@@ -100,6 +100,13 @@ class Seen:
     news: Sequence[Row] = ()
 
 
+def worker_state(worker: Mapping[str, Any]) -> str:
+    """Return a worker's state in a word: of one that is alive also that it rests, or that its heartbeat is late."""
+    if worker["state"] != "alive":
+        return str(worker["state"])
+    return "rests" if worker.get("rests_because") else "late" if worker.get("is_late") else "alive"
+
+
 def in_words(seconds: float) -> str:
     """Write a duration so that it can be read at a glance."""
     if seconds < 10:  # noqa: PLR2004 below ten seconds the decimals tell something

@@ -28,7 +28,8 @@ with recursive lane as (
 ), held as materialized (
   select c.cycle, c.leased_until > now() as live, cardinality(c.ids) as deliveries from relevo.claims c limit %(most)s
 ), worker as materialized (
-  select w.*, w.last_seen_at + w.lease_ms * interval '1 millisecond' > now() as heard
+  select w.*, w.last_seen_at + w.lease_ms * interval '1 millisecond' > now() as heard,
+         w.last_seen_at + w.lease_ms / 2 * interval '1 millisecond' < now() as late
     from relevo.workers w where w.stopped_at is null and w.lost_at is null limit %(most)s
 )
 select 'queue_deliveries' as name, array[x.status] as labels, sum(x.deliveries)::float8 as value
@@ -42,7 +43,8 @@ union all select 'queue_oldest_due_seconds', array[d.project, d.lane], coalesce(
 union all select 'claims', array[case when h.live then 'live' else 'expired' end], count(*) from held h group by h.live
 union all select 'claimed_deliveries', array[case when h.live then 'live' else 'expired' end, h.cycle], sum(h.deliveries)
             from held h group by h.live, h.cycle
-union all select 'workers', array[case when not w.heard then 'silent' when w.stopping_at is not null then 'stopping' else 'alive' end], count(*)
+union all select 'workers', array[case when not w.heard then 'silent' when w.stopping_at is not null then 'stopping'
+                                       when w.late then 'late' else 'alive' end], count(*)
             from worker w group by 2
 union all select 'workers', array['lost'], count(*)
             from relevo.workers w

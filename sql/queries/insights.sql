@@ -12,6 +12,7 @@ select r.id, r.cycle, r.source, r.slot_at, r.trigger, r.worker_id, r.started_at,
 -- Lists the workers that live, and those that ended within the last day.
 select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w.started_at, w.last_seen_at, w.hung, w.http, w.rests_because,
        extract(epoch from now() - w.last_seen_at)::float8 as silent_s,
+       w.last_seen_at + w.lease_ms / 2 * interval '1 millisecond' < now() as is_late,
        case when w.stopped_at is not null then 'stopped'
             when w.lost_at is not null then 'lost'
             when w.last_seen_at + w.lease_ms * interval '1 millisecond' < now() then 'silent'
@@ -194,6 +195,14 @@ select i.installation_id, i.seq, i.owner,
    and (%(installation_id)s::uuid is null or i.installation_id = %(installation_id)s)
  order by i.seq desc
  limit %(limit)s;
+
+-- name: list_unknown_owners
+-- Lists those of some owners that no installation has, in their order; each is looked up by the index.
+select o.owner
+  from unnest(%(owners)s::text[]) with ordinality as o(owner, place)
+  left join lateral (select 1 as one from relevo.device_installations i where i.owner = o.owner limit 1) i on true
+ where i.one is null
+ order by o.place;
 
 -- name: list_rejects
 -- Lists what sources offered and could not be used, newest first.

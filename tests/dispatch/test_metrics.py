@@ -90,6 +90,18 @@ def totals(worker: Relay) -> dict[str, int]:
     return {labels[0]: int(value) for name, labels, value in fresh if name == "queue_deliveries" and value}
 
 
+def test_a_worker_whose_heartbeat_is_late(relay) -> None:
+    """After half its lease without a heartbeat a worker is no longer counted as alive, long before it is given up."""
+    worker: Relay = relay(register=True)
+    late: Relay = relay(worker_id="late", register=True)
+    worker.conn.execute(
+        "update relevo.workers set last_seen_at = now() - 0.6 * lease_ms * interval '1 ms' where worker_id = %s",
+        [late.app.worker.worker_id],
+    )
+    seen = scrape(worker)
+    assert (seen["relevo_workers", "late"], seen["relevo_workers", "alive"]) == (1, 1)
+
+
 def test_the_reapers_three_and_lost_workers(relay) -> None:
     """What RULE-020-023 and 020-052 name: reaper runs, what it took back, how long that was stuck, workers lost."""
     worker: Relay = relay()

@@ -107,6 +107,7 @@ STATEMENTS = [
     (SAGAS, "count_left_out", {**LEFT_OUT, "everyone": True}, 5_100),
     (SAGAS, "list_changes_since", {"event_id": 7, "installations": [UUID(int=7)]}, 10),
     (SAGAS, "list_history", {"installations": [UUID(int=1), UUID(int=2)], "before": None, "limit": PAGE}, 20),
+    (INSIGHTS, "list_unknown_owners", {"owners": [f"user-{n}" for n in range(100)]}, 100),
     (SAGAS, "find_event", {"event_id": 7}, 5),
     (SAGAS, "find_events_by_key", {"key": "17", "limit": 20}, 20),
     (SAGAS, "find_phone", PHONE, 5),

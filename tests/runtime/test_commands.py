@@ -292,6 +292,18 @@ def test_status_of_a_living_fleet(ask: Ask, build, conn) -> None:
     ]
 
 
+def test_a_worker_whose_heartbeat_is_late(ask: Ask, build, conn) -> None:
+    """After half its lease without a heartbeat a worker is shown as late, with since when; nothing is taken from it yet."""
+    worker = build(worker_id="w")
+    worker.runner.run(worker.registry["reaper"], "manual")
+    conn.execute("update relevo.workers set last_seen_at = now() - 0.6 * lease_ms * interval '1 millisecond'")
+    seen = ask("status")
+    assert re.search(r"w +late .* 3\d s ago", seen.output), seen.output
+    [line] = ask("status", "--json").output.splitlines()
+    [told] = json.loads(line)["workers"]
+    assert (told["state"], told["is_late"], seen.exit_code) == ("alive", True, 0)
+
+
 def test_a_fleet_without_a_reaper_is_not_healthy(ask: Ask, build, conn) -> None:
     """If no reaper made a round for three intervals and a little, status says so and its exit code is 1."""
     worker = build()

@@ -124,7 +124,8 @@ _COLOURS = {
     **dict.fromkeys(("ok", "alive", "fanned", "unchanged", "closed"), "green"),
     **dict.fromkeys(("idle", "stopped"), "dim"),
     **dict.fromkeys(
-        ("partial", "skipped", "stopping", "silent", "rests", "cancelled", "held", "unavailable", "probing"), "yellow"
+        ("partial", "skipped", "stopping", "late", "silent", "rests", "cancelled", "held", "unavailable", "probing"),
+        "yellow",
     ),
     **dict.fromkeys(("failed", "abandoned", "lost", "rejected", "open"), "bold red"),
     **dict.fromkeys(("running", "fanning"), "cyan"),

@@ -38,7 +38,7 @@ from relevo.cli.common import (
 from relevo.config import Settings
 from relevo.db import Database
 from relevo.errors import DatabaseUnavailableError, RelevoError, UsageError
-from relevo.health import in_numbers, in_words
+from relevo.health import in_numbers, in_words, worker_state
 
 cli = typer.Typer()
 _WIDE = 120
@@ -217,7 +217,7 @@ def _print_status(seen: insights.Status) -> None:
     for row in (row for row in seen.workers if row["state"] != "stopped"):
         workers.add_row(
             row["worker_id"],
-            coloured("rests" if row["state"] == "alive" and row["rests_because"] else row["state"]),
+            coloured(worker_state(row)),
             row["role"],
             ", ".join(row["cycles"]),
             row["wakeups"],

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from relevo import insights
-from relevo.health import MOST_COUNTED, Problem
+from relevo.health import MOST_COUNTED, Problem, worker_state
 from relevo.http.dashboard import charts
 from relevo.http.dashboard.acting import offer
 from relevo.http.dashboard.guide import RUNBOOK
@@ -283,7 +283,7 @@ def _workers(seen: Overview) -> Markup:
     rows: list[list[Child]] = [
         [
             el("strong", row["worker_id"]),
-            state("rests" if row["state"] == "alive" and row["rests_because"] else row["state"]),
+            state(worker_state(row)),
             row["role"],
             row["version"],
             ago(row["started_at"], seen.now),

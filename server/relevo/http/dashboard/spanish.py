@@ -421,6 +421,7 @@ SPANISH: dict[str, str] = {
     "partial": "parcial",
     "abandoned": "abandonado",
     "alive": "vivo",
+    "late": "atrasado",
     "stopped": "terminado",
     "lost": "perdido",
     "silent": "callado",
