@@ -53,7 +53,13 @@ def make(
 ) -> FastAPI:
     """Put the app together."""
     app = FastAPI(
-        title="Relevo", version=__version__, description=_DESCRIPTION, openapi_url=None, docs_url=None, redoc_url=None
+        title="Relevo",
+        version=__version__,
+        description=_DESCRIPTION,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # else each request looks for somebody to tell
     )
     app.router.route_class = Guarded
     app.state.desk = desk
