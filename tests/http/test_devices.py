@@ -328,3 +328,18 @@ def test_the_history_reads_what_it_shows(conn: psycopg.Connection[Any]) -> None:
     asked = {"installation_id": phone, "before": 2**63 - 1, "own": True, "limit": 10}
     read = rows_read_by_table(conn, queries.load("devices")["list_history"], asked)
     assert sum(read.values()) <= 40, read
+
+
+def test_strangers_do_not_use_up_a_phones_rate(serve: Callable[..., Served], keys_file: Path) -> None:
+    """Behind one proxy all have one address: a phone that has proven itself is counted by itself."""
+    phones = Phones(serve(http_signing_keys_file=keys_file, http_rate_per_second=1))
+    phone = uuid4()
+    secret = phones.put(phone, phones.app, token=TOKEN.format("rate")).json()["secret"]
+    path = f"/v1/installations/{phone}/preferences"
+    assert phones.call("GET", path, secret).status_code == 200
+
+    def strangers_are_refused() -> bool:
+        return phones.call("GET", path).status_code == 429
+
+    eventually(strangers_are_refused, "strangers have used up the address's rate")
+    assert phones.call("GET", path, secret).status_code == 200

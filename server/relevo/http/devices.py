@@ -239,11 +239,15 @@ def proof_of(request: Request) -> Proof:
 
 async def ask(request: Request, verb: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Do what a phone asks for in one transaction; say 401 or 403 if it may not."""
+    by_secret = request.state.caller is None and "authorization" in request.headers
     try:
         answer: T = await request.app.state.desk.ask_door(verb, *args, **kwargs)
     except NoProofError as error:
+        request.app.state.callers.note_phone(request, good=False)
         headers = {"WWW-Authenticate": 'Bearer realm="relevo"'}
         raise Problem(401, error.message, hint=error.hint, headers=headers) from None
     except NotAllowedError as error:
         raise Problem(403, error.message, hint=error.hint) from None
+    if by_secret:
+        request.app.state.callers.note_phone(request, good=True)
     return answer

@@ -24,6 +24,7 @@ from relevo.tokens import Token
 
 T = TypeVar("T")
 _MOST_KNOWN = 10_000
+_MOST_PHONES = 50_000
 _BEARER = "bearer "
 COOKIE = "relevo_session"
 """Where a browser keeps a session."""
@@ -47,19 +48,20 @@ class Callers:
         self._known: OrderedDict[bytes, Token] = OrderedDict()
         self._good: OrderedDict[bytes, tuple[Token, float]] = OrderedDict()
         """Tokens that were found good, by their hash, and when that was asked; of sessions none."""
+        self._phones: OrderedDict[bytes, None] = OrderedDict()
+        """Phones' secrets that were found good, by their hash."""
 
     async def identify(self, request: Request, rule: Rule) -> Token | None:
         """Return whose token the request brings; None where no token is asked for and none is brought.
 
-        Whoever is a stranger is counted by address, before the database is asked; a token that was good a while ago,
-        by itself, so that strangers behind the same proxy do not use up its rate. One that was good within the last
-        second is not asked for again: once revoked, it is refused a second later at the latest.
+        Whoever is a stranger is counted by address, before the database is asked; a token or a phone's secret that was
+        good a while ago, by itself, so that strangers behind the same proxy do not use up its rate. A token that was
+        good within the last second is not asked for again: once revoked, it is refused a second later at the latest.
         """
         bearer = _written_token(request)
         written = bearer or (request.cookies.get(COOKIE, "") if rule.page else "")
-        digest = hashlib.sha256(written.encode("utf-8", "replace")).digest() if written else b""
-        known = self._known.get(digest)
-        self._limiter.spend(known.id if known else f"from {request.client.host if request.client else 'nowhere'}")
+        digest = _digest(written)
+        self._limiter.spend(self._counted(request, digest))
         if not written:
             return None
         token = await (self._of_bearer(digest, written) if bearer else self._desk.ask(sessions.verify, written))
@@ -71,6 +73,22 @@ class Callers:
         request.state.session = "" if bearer else written
         _remember(self._known, digest, token)
         return token
+
+    def _counted(self, request: Request, digest: bytes) -> str:
+        """Return by what a request is counted."""
+        if (known := self._known.get(digest)) is not None:
+            return known.id
+        if digest in self._phones:
+            return f"phone {digest.hex()}"
+        return f"from {request.client.host if request.client else 'nowhere'}"
+
+    def note_phone(self, request: Request, *, good: bool) -> None:
+        """Count a phone by itself from now on, if the secret it brings was found good; else by its address."""
+        digest = _digest(_written_token(request))
+        if good:
+            _remember(self._phones, digest, None, _MOST_PHONES)
+        else:
+            self._phones.pop(digest, None)
 
     async def _of_bearer(self, digest: bytes, written: str) -> Token | None:
         token, asked_at = self._good.get(digest, (None, -math.inf))
@@ -100,9 +118,13 @@ class Callers:
         return token
 
 
-def _remember(what: OrderedDict[bytes, T], digest: bytes, value: T) -> None:
+def _digest(written: str) -> bytes:
+    return hashlib.sha256(written.encode("utf-8", "replace")).digest() if written else b""
+
+
+def _remember(what: OrderedDict[bytes, T], digest: bytes, value: T, most: int = _MOST_KNOWN) -> None:
     what[digest] = value
-    if len(what) > _MOST_KNOWN:
+    if len(what) > most:
         what.popitem(last=False)
 
 
