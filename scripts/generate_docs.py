@@ -270,7 +270,7 @@ def _meaning(option: Any) -> str:
     most = f" Up to {high}." if high is not None and high < 2**63 - 1 else ""
     bounds = f" From {low} to {high}." if low is not None and most else most
     shown = not option.is_flag and isinstance(option.default, str | int | float | Path)
-    default = f" Default: {option.default}." if shown else ""
+    default = f" Default: {option.default}." if shown and option.default != "" else ""
     return _plain(f"{option.help or ''}{bounds}{default}{' May be given again.' if option.multiple else ''}".strip())
 
 

@@ -28,6 +28,7 @@ from relevo.health import (
     find_problems,
     in_words,
     next_round,
+    progress_of,
     say_misplaced,
     stopped,
     tried_again,
@@ -119,8 +120,9 @@ def known_sources(database: Database) -> list[str]:
 def events(
     database: Database, *, event_type: str | None = None, state: str | None = None, limit: int = 20
 ) -> list[Row]:
-    """Return events, newest first."""
-    return _rows(database, "list_events", event_type=event_type, state=state, limit=min(limit, MAX_LIMIT))
+    """Return events, newest first, each with how far it is in a word."""
+    rows = _rows(database, "list_events", event_type=event_type, state=state, limit=min(limit, MAX_LIMIT))
+    return [{**row, "progress": progress_of(row["state"], row["deliveries"])} for row in rows]
 
 
 @dataclass(frozen=True)
@@ -345,6 +347,14 @@ class Status:
     health: Health
     dead_letters: int = 0
     """How many deliveries failed for good, up to a bound, and lie there until somebody sends them again."""
+
+
+def running_beside(database: Database, hostname: str) -> list[Row]:
+    """Return the workers that run on this machine already; none in a database that has no tables yet."""
+    with suppress(MigrationError):
+        rows = _rows(database, "list_workers", limit=50)
+        return [row for row in rows if (row["state"], row["role"], row["hostname"]) == ("alive", "run", hostname)]
+    return []
 
 
 def status(database: Database, settings: Settings) -> Status:

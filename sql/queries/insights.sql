@@ -78,16 +78,24 @@ select l.project, l.lane, x.due, extract(epoch from now() - x.oldest_at)::float8
  limit %(limit)s;
 
 -- name: list_events
--- Lists events, newest first, by type and state if asked.
+-- Lists events, newest first, by type and state if asked, with how many deliveries are in which status.
 select e.id, e.event_type, e.event_key, e.state, e.title, e.body,
        case when e.audience = 'installations' and exists (select from relevo.event_owners o where o.event_id = e.id) then 'owners' else e.audience end as audience,
        e.lane, e.created_at, e.scheduled_at, e.deadline_at,
-       e.targets_selected, e.deliveries_created, e.end_reason
-  from relevo.notification_events e
- where (%(event_type)s::text is null or e.event_type = %(event_type)s)
-   and (%(state)s::text is null or e.state = %(state)s)
- order by e.id desc
- limit %(limit)s;
+       e.targets_selected, e.deliveries_created, e.end_reason, coalesce(p.deliveries, '{}') as deliveries
+  from (select e.*
+          from relevo.notification_events e
+         where (%(event_type)s::text is null or e.event_type = %(event_type)s)
+           and (%(state)s::text is null or e.state = %(state)s)
+         order by e.id desc
+         limit %(limit)s) e
+  left join lateral (select jsonb_object_agg(s.status, s.n) as deliveries
+                       from (select x.status, sum(x.deliveries) as n
+                               from (select g.status, g.deliveries from relevo.event_progress g where g.event_id = e.id
+                                     union all
+                                     select d.status, d.deliveries from relevo.event_progress_deltas d where d.event_id = e.id) x
+                              group by x.status having sum(x.deliveries) <> 0) s) p on true
+ order by e.id desc;
 
 -- name: read_story
 -- Tells the saga of one event as moments in time: its item, its enqueueing, its fan-out, its end.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,16 +13,20 @@ from processes import Process, Processes, eventually
 
 
 @pytest.fixture
-def demo(tmp_path: Path) -> Iterator[Process]:
-    """The demo, in a folder of its own."""
+def start(tmp_path: Path) -> Iterator[Callable[[], Process]]:
+    """Start the demo, in a folder of its own."""
     started = Processes("", tmp_path)
     nothing = {"database_url": "", "expo_base_url": "", "log_format": "json"}
-    yield started.relevo("run", relevo_demo="true", relevo_data_dir=tmp_path / "data", **nothing)
+    yield lambda: started.relevo("run", relevo_demo="true", relevo_data_dir=tmp_path / "data", **nothing)
     started.close()
 
 
-def test_a_newcomer_is_led_to_the_dashboard_and_sees_receipts(demo: Process) -> None:
-    """The dashboard, a link that logs in once, and the phones come first; receipts follow on their own."""
+def test_a_newcomer_is_led_to_the_dashboard_and_sees_receipts(start: Callable[[], Process]) -> None:
+    """The dashboard, a link that logs in once, and the phones come first; receipts follow on their own.
+
+    Opened again where it logged in, the link leads to the dashboard. A second one says that, and where, the first one runs.
+    """
+    demo = start()
     demo.hears("http_serving")
     told = eventually(lambda: demo.stdout if demo.stdout.count("\n") >= 3 else "", "it says where to look")
     assert re.fullmatch(
@@ -43,6 +47,18 @@ def test_a_newcomer_is_led_to_the_dashboard_and_sees_receipts(demo: Process) -> 
     assert page.url.endswith("/dashboard")
     assert "login link (operator)" in page.text
     assert "demo-ana" in person.get(told.split()[-1], timeout=30).text
+    assert person.get(login, timeout=30).url.endswith("/dashboard")
+    person.cookies.clear()
     assert person.get(login, timeout=30).status_code == 401
     person.close()
+    second = start()
+    said = eventually(
+        lambda: second.stdout if second.stdout.count("\n") >= 4 else "", "the second one says where to look"
+    )
+    address = told.split()[1]
+    assert said.startswith(
+        f"Relevo runs here already, as process {demo.pid}: its dashboard is {address}.\nThis one shares "
+    )
+    assert f"Dashboard: {address}\n" not in said
+    assert second.stops() == 0
     assert demo.stops() == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from commanding import Command, Said, make_command
 from deliveries import add_event, mark_sent
 from phones import add_phones, fan_out
 from processes import RELEVO
+from relevo.cli import common
 from relevo.door import Event, Installation, Matching, Owners, Preference
 from relevo.model import Answer, PushRequest
 
@@ -56,13 +58,13 @@ class TestEnqueue:
 
     def test_it_is_recorded(self, command: Command, conn) -> None:
         """By whose hand which event was enqueued, and for how many, stands in the record; whom, and what it says, does not."""
-        for key, more in (
-            ("1", ["--everyone"]),
-            ("2", ["--owner", "ana"]),
-            ("3", ["--topic", "news"]),
-            ("3", ["--everyone"]),
+        for key, more, code in (
+            ("1", ["--everyone"], 0),
+            ("2", ["--owner", "ana"], 0),
+            ("3", ["--topic", "news"], 0),
+            ("3", ["--everyone"], 1),
         ):
-            assert command("enqueue", "notice", key, "--title", "Psst", *more).code == 0
+            assert command("enqueue", "notice", key, "--title", "Psst", *more).code == code
         assert command("enqueue", "relevo.notice", "1", "--title", "x", "--everyone").code != 0
         rows = conn.execute("select face, outcome, target, result from relevo.audit_log order by id").fetchall()
         assert [row[:2] for row in rows] == [("cli", "ok")] * 4 + [("cli", "failed")]
@@ -105,13 +107,14 @@ class TestEnqueue:
         assert conn.execute(asked).fetchall() == [("", "installations", []), ("Goal!", "matching", ["team-7"])]
 
     def test_the_same_again(self, command: Command) -> None:
-        """It says whether the event that is there says the same."""
+        """It says whether the event that is there says the same; exit code 1 and a next step if not."""
         command("enqueue", "notice", "1", "--everyone", "--title", "Hello")
         same = command("enqueue", "notice", "1", "--everyone", "--title", "Hello")
         other = command("enqueue", "notice", "1", "--everyone", "--title", "Goodbye")
-        assert (same.code, other.code) == (0, 0)
-        assert same.out == "Event 1 has this type and key already, and says the same.\n"
-        assert other.out == "Event 1 has this type and key already, and says something else; nothing was changed.\n"
+        assert same == Said(0, "Event 1 has this type and key already, and says the same.\n", "")
+        assert (other.code, other.out) == (1, "")
+        assert "Event 1 has this type and key already, and says something else; nothing was changed." in other.err
+        assert "`relevo event 1` shows it" in other.err
 
     def test_wrong_input_leaves_with_2(self, command: Command, conn) -> None:
         """What is wrong is named, the exit code is 2, and nothing is enqueued."""
@@ -236,6 +239,39 @@ class TestEvents:
         cancelled = command("events", "--json", "--state", "cancelled").lines
         assert [(row["id"], row["end_reason"]) for row in cancelled] == [(made[0], "why not")]
         assert len(command("events", "--json", "--limit", 3).lines) == 3
+
+    def test_how_far_each_is_in_a_word(self, command: Command, conn, build) -> None:
+        """What was fanned out is sending, sent or finished; `--json` has the state and the counts beside it."""
+        phones = add_phones(conn, 1)
+        made = [relevo.enqueue(conn, Event("t", str(n), "t", audience=phones)).event_id for n in range(3)]
+        relevo.enqueue(conn, Event("t", "later", "t", audience=phones, scheduled_at=datetime.now(UTC) + timedelta(1)))
+        fan_out(build())
+        for event, status in zip(made[1:], ("sent", "failed"), strict=True):
+            conn.execute("update relevo.event_progress_deltas set status = %s where event_id = %s", [status, event])
+        told = [(row["state"], row["progress"], row["deliveries"]) for row in command("events", "--json").lines]
+        assert told == [
+            ("waiting", "waiting", {}),
+            ("fanned", "finished", {"failed": 1}),
+            ("fanned", "sent", {"sent": 1}),
+            ("fanned", "sending", {"pending": 1}),
+        ]
+        said = command("events", "--state", "fanned").out.splitlines()[1:]
+        assert [line.split()[2] for line in said] == ["finished", "sent", "sending"]
+
+    @pytest.mark.parametrize("width", [56, 70, 80, 100, 200])
+    def test_nothing_is_cut_off_in_a_narrow_window(
+        self, command: Command, conn, build, monkeypatch, width: int
+    ) -> None:
+        """In each width every line fits, and what is not folded stands in one piece: field by field, if need be."""
+        (phone,) = add_phones(conn, 1)
+        relevo.enqueue(conn, Event("order.shipped", "1", "On its way", "and more " * 8, audience=[phone]))
+        fan_out(build())
+        monkeypatch.setattr(common.out, "width", width)
+        for words in (["events"], ["deliveries"], ["installations"], ["status"]):
+            said = command(*words).out
+            assert max(map(len, said.splitlines())) <= width, (words, said)
+            assert str(phone) in said or words[0] in ("events", "status")
+        assert "order.shipped" in command("events").out
 
     def test_wrong_choices_leave_with_2(self, command: Command) -> None:
         """A state that is none, or a limit out of bounds, is wrong usage."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from relevo.health import progress_of
 from relevo.http.dashboard import events, overview
 from relevo.http.dashboard.language import said, speak
 from relevo.http.dashboard.words import count, sentence
@@ -61,6 +62,32 @@ def test_the_next_attempt_waits_for_an_open_breaker() -> None:
     assert events._next(NOW, NOW, []) == "now"
     assert events._next(NOW, NOW, ["app"]) == "when project app sends again: its breaker is open"
     assert "in 5 min" in str(events._next(NOW + timedelta(minutes=5), NOW, ["app"]))
+
+
+def test_a_probe_that_is_due_was_not_tried_in_the_past() -> None:
+    """Until its time comes that is told; from then on, that the next push is the probe."""
+    row = {"repeats_held": False, "breaker": "open", "breaker_reason": "403", "probe_at": NOW + timedelta(minutes=5)}
+    assert "in 5 min" in "".join(map(str, events.waits_for(row, None, NOW)))
+    for late in (timedelta(0), timedelta(minutes=5)):
+        told = events.waits_for(row, None, NOW + timedelta(minutes=5) + late)
+        assert told == "the breaker is open (403); the next push that is due is a probe."
+
+
+@pytest.mark.parametrize(
+    ("state", "counts", "word"),
+    [
+        ("waiting", {}, "waiting"),
+        ("cancelled", {"sent": 1}, "cancelled"),
+        ("fanned", {}, "finished"),
+        ("fanned", {"ok": 3, "failed": 1}, "finished"),
+        ("fanned", {"ok": 3, "sent": 1, "pending": 0}, "sent"),
+        ("fanned", {"sent": 3, "retryable": 1}, "sending"),
+        ("fanned", {"pending": 1}, "sending"),
+    ],
+)
+def test_how_far_an_event_is_has_one_word(state: str, counts: dict[str, int], word: str) -> None:
+    """It is finished when nothing is left to send or to confirm, and not before."""
+    assert progress_of(state, counts) == word
 
 
 def test_a_sentence_tells_times_as_the_page_does() -> None:

@@ -49,6 +49,12 @@ def _part(name: str) -> TyperGroup:
 class _Commands(TyperGroup):
     """All commands; a file of them is loaded when one of its commands, or the list of all, is asked for."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options of the command itself."""
+        parameters = super().get_params(ctx)
+        examples.hide_types_of_flags(parameters)
+        return parameters
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 what it overrides has it
         """Name all commands, file by file."""
         return [name for names in PARTS.values() for name in names]

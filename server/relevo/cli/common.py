@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 from uuid import UUID
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 from relevo import config, insights, logs, opening
 from relevo.config import Settings
@@ -35,7 +36,7 @@ OK, FAILED, USAGE, SKIPPED = 0, 1, 2, 3
 
 out = Console(highlight=False, width=None if sys.stdout.isatty() else 200)  # a pipe is as wide as it needs to be
 err = Console(stderr=True, highlight=False, soft_wrap=True)
-_NARROW = 80
+_FOLDED = 12
 _MINUTES, _ANY_MINUTES = 120, 600
 MOST_IDS = 2**63 - 1
 
@@ -112,23 +113,53 @@ def split_names(csv: str | None) -> list[str] | None:
     return names
 
 
+class _Fitting(Table):
+    """A table whose rows are shown field by field, as psql can, where a narrow window would cut them off."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Show the table, or what it holds."""
+        fits = not self.show_header or sum(map(_least, self.columns)) + 2 * len(self.columns) - 2 <= options.max_width
+        if fits:
+            yield from super().__rich_console__(console, options)
+            return
+        if self.title:
+            yield Text(str(self.title), style="bold")
+        for row in zip(*(column.cells for column in self.columns), strict=True):
+            fields = Table.grid(padding=(0, 2))
+            fields.add_column(style="dim", no_wrap=True)
+            fields.add_column(overflow="fold")
+            for column, value in zip(self.columns, row, strict=True):
+                if value:
+                    fields.add_row(column.header, value)
+            yield fields
+            yield ""
+
+
+def _least(column: Column) -> int:
+    """Return how narrow a column may be: what folds needs less than it would take."""
+    widest = max(Text.from_markup(str(each)).cell_len for each in (column.header, *column.cells))
+    return widest if column.no_wrap else min(widest, _FOLDED)
+
+
 def make_table(*columns: str, title: str | None = None, wide: Sequence[str] = ()) -> Table:
-    """Make a plain table; only its wide columns fold when the window is narrow."""
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+    """Make a plain table; its wide columns fold when the window is narrow, the others are never cut off."""
+    table = _Fitting(
+        title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False
+    )
     for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column not in wide and out.width >= _NARROW)
+        table.add_column(column, overflow="fold", no_wrap=column not in wide)
     return table
 
 
 _COLOURS = {
-    **dict.fromkeys(("ok", "alive", "fanned", "unchanged", "closed"), "green"),
+    **dict.fromkeys(("ok", "alive", "finished", "unchanged", "closed"), "green"),
     **dict.fromkeys(("idle", "stopped"), "dim"),
     **dict.fromkeys(
         ("partial", "skipped", "stopping", "late", "silent", "rests", "cancelled", "held", "unavailable", "probing"),
         "yellow",
     ),
     **dict.fromkeys(("failed", "abandoned", "lost", "rejected", "open"), "bold red"),
-    **dict.fromkeys(("running", "fanning"), "cyan"),
+    **dict.fromkeys(("running", "fanning", "sending", "sent"), "cyan"),
 }
 
 

@@ -31,7 +31,7 @@ from relevo.cli.common import (
     shortened,
 )
 from relevo.db import Database
-from relevo.errors import UsageError
+from relevo.errors import RelevoError, UsageError
 
 cli = typer.Typer()
 _COMPARED = {
@@ -62,6 +62,8 @@ def enqueue(  # noqa: PLR0917 typer options
 ) -> None:
     """Enqueue an event for given installations, owners, those who asked for a topic, or everyone.
 
+    Where its type and key are there already nothing is changed; exit code 1 if that event says something else.
+
     \b
     relevo enqueue order.shipped 17 --title "On its way" --owner user-7
     relevo enqueue notice 2026-11 --title "New terms" --everyone
@@ -88,8 +90,12 @@ def enqueue(  # noqa: PLR0917 typer options
         done = _enqueue(database, event)
     if done.created:
         out.print(f"Enqueued as event {done.event_id}.")
-    else:
-        out.print(f"Event {done.event_id} has this type and key already, {_COMPARED[done.same_content]}.")
+        return
+    told = f"Event {done.event_id} has this type and key already, {_COMPARED[done.same_content]}."
+    if done.same_content is not False:
+        out.print(told)
+        return
+    raise RelevoError(told, hint=f"`relevo event {done.event_id}` shows it; another key makes another event.")
 
 
 def _enqueue(database: Database, event: door.Event) -> door.Enqueued:
@@ -252,7 +258,11 @@ def cancel(
 def events(
     event_type: Annotated[str | None, typer.Option("--type", help="Only this type.")] = None,
     state: Annotated[
-        str | None, typer.Option(help="Only this state: waiting, held, fanning, fanned, cancelled, completed.")
+        str | None,
+        typer.Option(
+            help="Only this state: waiting, held, fanning, fanned (told apart as sending, sent, finished), cancelled, "
+            "completed."
+        ),
     ] = None,
     limit: Limit = 20,
     as_json: AsJson = False,
@@ -272,7 +282,7 @@ def events(
         table.add_row(
             str(row["id"]),
             as_written(row["event_type"]),
-            coloured(row["state"]),
+            coloured(row["progress"]),
             f"{row['created_at'].astimezone(UTC):%m-%d %H:%M:%S}",
             str(row["deliveries_created"]),
             as_written(shortened(row["body"] or row["title"])),

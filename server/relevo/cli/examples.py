@@ -1,6 +1,11 @@
-"""A line to copy for each command that brings none of its own, shown at the end of its --help."""
+"""What --help shows: a line to copy behind each command that brings none of its own, and no type behind flags."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import typer
 
 EXAMPLES = {
     "run": "relevo run --cycles reaper,fanout,dispatch,receipt",
@@ -9,11 +14,7 @@ EXAMPLES = {
     "pause": "relevo pause dispatch --reason 'Expo is down, see ticket 17'",
     "resume": "relevo resume dispatch",
     "event-type": "relevo event-type order.shipped --urgent --ttl-s 3600",
-    "enqueue": "relevo enqueue order.shipped order-17 --title 'On its way' --owner user-7",
-    "preview": "relevo preview --owner user-7",
-    "cancel": "relevo cancel 17 --reason 'sent by mistake'",
     "events": "relevo events --state held --json",
-    "event": "relevo event 17",
     "installations": "relevo installations --owner user-7",
     "rejects": "relevo rejects --source folder --retry",
     "grant": "relevo grant app_role",
@@ -42,9 +43,17 @@ EXAMPLES = {
 }
 
 
-def show(command: object, name: str) -> None:
+def show(command: Any, name: str) -> None:
     """Give a command, or those of a group, their example."""
     for below, each in getattr(command, "commands", {}).items():
         show(each, f"{name} {below}")
-    if not getattr(command, "epilog", None) and name in EXAMPLES:
-        command.epilog = f"Example: {EXAMPLES[name]}"  # type: ignore[attr-defined]
+    hide_types_of_flags(command.get_params(typer.Context(command)))
+    if not command.epilog and name in EXAMPLES:
+        command.epilog = f"Example: {EXAMPLES[name]}"
+
+
+def hide_types_of_flags(parameters: Sequence[Any]) -> None:
+    """Show no type behind a flag, which takes nothing."""
+    for each in parameters:
+        if getattr(each, "is_flag", False):
+            each.metavar = ""

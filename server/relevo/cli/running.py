@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
@@ -11,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.markup import escape
 
-from relevo import actions, app, migrate, service
+from relevo import actions, app, insights, migrate, service
 from relevo import demo as demo_room
 from relevo.addresses import is_loopback
 from relevo.cli.common import (
@@ -52,11 +53,38 @@ def run(
     if signals.came_early():
         return
     with build(settings, "run") as built:
+        beside = _runs_beside(built)
         faces = [_http(built)] if settings.http_enabled else []
-        faces += [demo_room.News(settings)] if demo_room.wanted(settings) else []
+        faces += [demo_room.News(settings)] if demo_room.wanted(settings) and not beside else []
         drained = service.serve(built, split_names(cycles), signals, faces)
     if not drained:
         os._exit(FAILED)  # an ordinary exit would wait for the threads that did not end in time
+
+
+def _runs_beside(built: app.App) -> bool:
+    """Say where the embedded default runs already, if it does: who starts it a second time may not have meant to."""
+    if built.settings.database_url is not None:
+        return False
+    others = [row for row in insights.running_beside(built.database, socket.gethostname()) if _lives(row["pid"])]
+    for row in others:
+        address = (row["http"] or {}).get("address")
+        where = f"its dashboard is {address}/dashboard" if address else "without a dashboard"
+        out.print(f"Relevo runs here already, as process {row['pid']}: {where}.", soft_wrap=True)
+    if others:
+        out.print(
+            "This one shares its work, and has a dashboard of its own; Ctrl-C ends only this one.", soft_wrap=True
+        )
+    return bool(others)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
 
 
 @cli.command(epilog="Example: `relevo serve` beside `relevo run` elsewhere, which is started with HTTP_ENABLED=false.")

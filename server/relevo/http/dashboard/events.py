@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from relevo import sagas
 from relevo.app import sandbox_address
-from relevo.health import stopped
+from relevo.health import progress_of, stopped
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import offer
 from relevo.http.dashboard.html import Child, Markup, el, outside, text
@@ -38,6 +38,8 @@ from relevo.sagas import Deliveries, Events, Saga
 router = APIRouter(route_class=Page, include_in_schema=False)
 HOME = "/dashboard/events"
 _MOST_IDS = 2**63 - 1
+_CHOSEN = {"fanned": noted("sending, sent or finished")}
+"""States that pages show as several."""
 _OVER = ("ok", "unconfirmed", "invalid", "failed", "expired", "skipped", "cancelled", "unknown")
 
 
@@ -65,7 +67,7 @@ async def latest(
 
 def _filters(chosen: dict[str, str], types: list[str]) -> Markup:
     """Write the form by which events are chosen; the types there are are suggested."""
-    states = {"": t("any"), **{each: t(each) for each in EVENT_STATES}}
+    states = {"": t("any"), **{each: t(_CHOSEN.get(each, each)) for each in EVENT_STATES}}
     return filters(
         HOME,
         box("type", t("Type"), chosen["type"], maxlength=100, list="types"),
@@ -83,7 +85,7 @@ def _list(found: Events, chosen: dict[str, str]) -> list[Markup]:
                 el("div", clipped(row["body"]), class_="faint"),
             ],
             [el("div", clipped(row["event_type"], 60)), el("div", clipped(row["event_key"], 60), class_="faint")],
-            state(row["state"]),
+            state(progress_of(row["state"], row["deliveries"])),
             _progress(row["deliveries"]),
             instant(row["created_at"]),
         ]
@@ -156,7 +158,7 @@ def _head(seen: Saga, title: str, switches: Markup) -> Markup:
         (t("At most once"), t("yes: rather not at all than twice") if event["at_most_once"] else None),
         (t("Announces again"), event_link(event["former_event_id"]) if event["former_event_id"] else None),
     )
-    head = el("h1", title, " ", state(event["state"])), el("p", summary(seen))
+    head = el("h1", title, " ", state(progress_of(event["state"], seen.counts))), el("p", summary(seen))
     return el("section", head, told, switches, class_="card")
 
 
@@ -434,14 +436,22 @@ def waits_for(row: dict[str, Any], paused: str | None, now: datetime) -> Child:
     if paused:
         return t("sending is paused ({reason}).", reason=clipped(paused))
     if row["breaker"] not in (None, "closed"):
-        told = t("the breaker is open ({reason}); the next try comes", reason=clipped(row["breaker_reason"]))
-        return [told, " ", ago(row["probe_at"], now), "."]
+        return _probe(row, now)
     if row["rest_until"] is not None and row["rest_until"] > now:
         return [t("the push service asked for a rest; it ends"), " ", ago(row["rest_until"], now), "."]
     due = row["next_attempt_at"]
     if due is not None and due > now:
         return [t("the next attempt comes"), " ", ago(due, now), "."]
     return t("being sent right now.") if row["claimed"] else t("due, and waiting in line.")
+
+
+def _probe(row: dict[str, Any], now: datetime) -> Child:
+    """Say when a project whose breaker is open is tried again."""
+    reason = clipped(row["breaker_reason"])
+    if row["probe_at"] is None or row["probe_at"] <= now:
+        return t("the breaker is open ({reason}); the next push that is due is a probe.", reason=reason)
+    told = t("the breaker is open ({reason}); the next try comes", reason=reason)
+    return [told, " ", ago(row["probe_at"], now), "."]
 
 
 def _errors(seen: Saga) -> Markup | None:

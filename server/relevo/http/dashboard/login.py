@@ -65,6 +65,8 @@ async def show_login(request: Request, code: Annotated[str | None, Query(max_len
         return login_page(request)
     codes: LoginCodes = request.app.state.codes
     until = codes.take(code) if _is_local(request) else None
+    if until is None and await _is_logged_in(request):
+        return RedirectResponse(_HOME, 303)
     if until is None:
         _log.warning("login_refused", why="a link that is not good", address=_address(request))
         await refusals.note(request, "refused_login", "a link that is not good")
@@ -76,6 +78,12 @@ async def show_login(request: Request, code: Annotated[str | None, Query(max_len
         codes.give_back(code, until)
         raise
     return _welcome(request, session, _HOME)
+
+
+async def _is_logged_in(request: Request) -> bool:
+    """Tell whether this browser has a session that is good, as after a link that is opened a second time."""
+    session = request.cookies.get(COOKIE, "")
+    return bool(session) and await desk_of(request).ask(sessions.verify, session) is not None
 
 
 def _another_way(request: Request) -> Child:

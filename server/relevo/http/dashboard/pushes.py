@@ -166,6 +166,8 @@ def _waits(seen: Push, wait: dict[str, Any]) -> Child:
             return t("Asking for receipts is paused ({reason}).", reason=clipped(wait["receipts_paused"]))
         if wait["receipt_at"] is None:
             return t("Its receipt is being asked for.")
+        if wait["receipt_at"] <= now:
+            return t("Its receipt is due to be asked for.")
         return [t("It waits for its receipt, which is asked for"), " ", ago(wait["receipt_at"], now), "."]
     if wait["worker_id"] is not None:
         return t("Worker {worker} is sending it.", worker=clipped(wait["worker_id"]))

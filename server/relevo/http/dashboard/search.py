@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import RedirectResponse, Response
 
 from relevo import sagas
+from relevo.health import progress_of
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, part
@@ -120,7 +121,7 @@ def _tender(row: dict[str, Any]) -> Child:
     name = f"{clipped(row['external_id'], 60)} {clipped(row['nombre'])}"
     if row["id"] is None:
         return [name, " ", el("span", t("(nobody was told of it)"), class_="faint")]
-    return [event_link(row["id"], name), " ", state(row["state"])]
+    return [event_link(row["id"], name), " ", state(progress_of(row["state"], row["deliveries"]))]
 
 
 def _phone(row: dict[str, Any]) -> Child:

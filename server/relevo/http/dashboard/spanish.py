@@ -404,6 +404,9 @@ SPANISH: dict[str, str] = {
     "held": "retenido",
     "fanning": "repartiéndose",
     "fanned": "repartido",
+    "sending": "enviándose",
+    "finished": "terminado",
+    "sending, sent or finished": "enviándose, enviado o terminado",
     "cancelled": "cancelado",
     "completed": "completado",
     "pending": "pendiente",
@@ -478,6 +481,7 @@ SPANISH: dict[str, str] = {
     # Times
     "never": "nunca",
     "just now": "ahora mismo",
+    "in a moment": "en un momento",
     "now": "ahora",
     "{time} ago": "hace {time}",
     "in {time}": "en {time}",
@@ -546,6 +550,7 @@ SPANISH: dict[str, str] = {
     "It waits:": "Espera:",
     "It waits for its receipt, which is asked for": "Espera su recibo, que se pide",
     "Its receipt is being asked for.": "Se está pidiendo su recibo.",
+    "Its receipt is due to be asked for.": "Toca pedir su recibo.",
     "Asking for receipts is paused ({reason}).": "La consulta de recibos está en pausa ({reason}).",
     "Worker {worker} is sending it.": "El proceso {worker} la está enviando.",
     "Now": "Ahora",
@@ -832,6 +837,9 @@ SPANISH: dict[str, str] = {
     "the amount is too small or unknown": "el monto es demasiado pequeño o no se conoce",
     "no clear answer came, so it is not known what was taken": (
         "no llegó una respuesta clara, así que no se sabe qué se aceptó"
+    ),
+    "the breaker is open ({reason}); the next push that is due is a probe.": (
+        "el cortacircuito está abierto ({reason}); el próximo push pendiente es una prueba."
     ),
     "the breaker is open ({reason}); the next try comes": (
         "el cortacircuito está abierto ({reason}); la próxima prueba será"

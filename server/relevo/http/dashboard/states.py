@@ -27,6 +27,7 @@ OUTCOMES = ("running", "idle", "ok", "partial", "failed", "skipped", "abandoned"
 WORDS = frozenset(
     {
         *EVENT_STATES,
+        *("sending", "finished"),
         *DELIVERY_STATUSES,
         *OUTCOMES,
         *("alive", "late", "stopped", "lost", "silent", "stopping"),

@@ -66,7 +66,9 @@ def ago(moment: datetime | None, now: datetime) -> Markup:
         return text(t("never"))
     away = (now - moment).total_seconds()
     told = t("{time} ago", time=duration(away)) if away >= 0 else t("in {time}", time=duration(-away))
-    return _time(moment, t("just now") if abs(away) < 1 else told)
+    if abs(away) < 1:
+        told = t("just now") if away >= 0 else t("in a moment")
+    return _time(moment, told)
 
 
 def instant(moment: datetime | None) -> Markup:
