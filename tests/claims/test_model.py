@@ -292,6 +292,15 @@ select id, event_type, at_most_once, deadline_at, next_attempt_at, status, attem
   from relevo.deliveries order by id
 """
 QUEUE = "select due_at, event_type, lapse_count, ids from relevo.due_chunks order by due_at, id"
+UNTOLD = """
+select d.id, d.status, d.attempt_count, f.*
+  from relevo.notification_deliveries d
+  cross join lateral (select count(*) as told, coalesce(max(f.n), 0) as last, count(*) filter (where f.error_code is distinct from 'poison') as tried,
+                             count(f.request_id) as in_requests, count(distinct f.request_id) as requests
+                        from relevo.failed_attempts f where f.event_day = d.event_day and f.delivery_id = d.id) f
+ where f.told <> f.last or f.in_requests <> f.requests
+    or (d.provider_ticket_id is null and d.status in ('pending', 'retryable', 'failed', 'unknown', 'invalid') and f.tried < d.attempt_count)
+"""
 MISPLACED = """
 with place as (
   select u.id, 'open' as kind from relevo.due_chunks q cross join unnest(q.ids) as u(id)
@@ -385,6 +394,7 @@ class Machine(RuleBasedStateMachine):
             "claims",
             "push_requests",
             "late_tickets",
+            "failed_attempts",
             "device_installations",
         ):
             self.conn.execute(f"delete from relevo.{table}".encode())
@@ -712,6 +722,11 @@ class Machine(RuleBasedStateMachine):
     def the_queue_tells_the_truth(self) -> None:
         """What chunks and awaited receipts say of a delivery is what its row says."""
         assert self.conn.execute(UNTRUE).fetchall() == []
+
+    @invariant()
+    def every_failed_attempt_is_told_once(self) -> None:
+        """What cost an attempt and got no ticket is told, no request of a delivery twice, and without a gap."""
+        assert self.conn.execute(UNTOLD).fetchall() == []
 
     @invariant()
     def states_are_possible(self) -> None:
