@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from bench.http import Caller, await_port, free_port, later_event
 from bench.measuring import Row
@@ -18,6 +19,7 @@ from relevo.db import Database
 _CYCLES = "reaper,fanout,dispatch"
 _CONNECTIONS = 4
 _WARM = 100
+_PHONES = 50  # so many that no brake looks at one of them
 Ask = tuple[str, str, dict[str, Any] | None]
 
 
@@ -27,7 +29,7 @@ def rows(stand: Stand) -> Iterator[Row]:
     database = Database(stand.dsn, stand.dsn, stand.settings())
     token, _ = tokens.make(database, "bench", "operator")
     database.close()
-    routes = _routes(later_event(stand), str(stand.phones(1)[0]))
+    routes = _routes(later_event(stand), stand.phones(_PHONES))
     with relevo_run(stand.dsn, stand.url, worker_cycles=_CYCLES, http_port=port, http_rate_per_second=0) as worker:
         await_port(port)
         for name, ask in routes.items():
@@ -36,18 +38,22 @@ def rows(stand: Stand) -> Iterator[Row]:
             yield Row(f"request_{name.lower().replace(' ', '_')}", f"1,000 x {name}", f"{cost.cpu_ms:,.0f} ms", cost)
 
 
-def _routes(event_id: int, phone: str) -> Mapping[str, Callable[[int], Ask]]:
+def _routes(event_id: int, phones: Sequence[UUID]) -> Mapping[str, Callable[[int], Ask]]:
     """Return what is asked for, by its name."""
-    event = {"type": "bench.http", "title": "Hello", "audience": "installations", "installations": [phone]}
+    event = {"type": "bench.http", "title": "Hello", "audience": "installations"}
     later = {"scheduled_at": (datetime.now(UTC) + timedelta(days=1)).isoformat()}
     begun = time.time()
+
+    def one(kind: str, n: int) -> dict[str, Any]:
+        return {"key": f"{kind}-{begun}-{n}", "installations": [str(phones[n % len(phones)])]}
+
     return {
         "GET live": lambda _: ("GET", "/health/live", None),
         "GET ready": lambda _: ("GET", "/health/ready", None),
         "GET stats": lambda _: ("GET", "/v1/ops/stats", None),
         "GET event": lambda _: ("GET", f"/v1/events/{event_id}?waitMs=0", None),
-        "POST event for later": lambda n: ("POST", "/v1/events", event | later | {"key": f"later-{begun}-{n}"}),
-        "POST event and push": lambda n: ("POST", "/v1/events", event | {"key": f"now-{begun}-{n}"}),
+        "POST event for later": lambda n: ("POST", "/v1/events", event | later | one("later", n)),
+        "POST event and push": lambda n: ("POST", "/v1/events", event | one("now", n)),
     }
 
 
