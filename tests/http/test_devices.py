@@ -330,6 +330,28 @@ def test_the_history_reads_what_it_shows(conn: psycopg.Connection[Any]) -> None:
     assert sum(read.values()) <= 40, read
 
 
+def test_an_amount_comes_back_as_it_was_given(phones: Phones) -> None:
+    """What is read can be handed in again: the largest amount there is to its last digit, cents as they are."""
+    phone = uuid4()
+    secret = phones.put(phone, phones.app, token=TOKEN.format("amount")).json()["secret"]
+    path = f"/v1/installations/{phone}/preferences/default"
+    for amount in (999_999_999_999_999_999, 1500.75, 0):
+        told = phones.call("PUT", path, secret, json={"monto_min": amount})
+        assert (told.status_code, told.json()["monto_min"]) == (200, amount)
+        assert phones.call("PUT", path, secret, json={"monto_min": told.json()["monto_min"]}).status_code == 200
+
+
+def test_a_text_that_is_too_long_has_characters(phones: Phones) -> None:
+    """Lengths are told in characters, and a fault that we found without ceremony."""
+    phone = uuid4()
+    path = f"/v1/installations/{phone}/preferences/"
+    told = [phones.call("PUT", path + name, phones.app, json={}).json()["errors"] for name in ("x" * 101, "%00")]
+    assert told == [
+        [{"field": "name", "reason": "String should have at most 100 characters"}],
+        [{"field": "name", "reason": "must not hold a NUL character"}],
+    ]
+
+
 def test_strangers_do_not_use_up_a_phones_rate(serve: Callable[..., Served], keys_file: Path) -> None:
     """Behind one proxy all have one address: a phone that has proven itself is counted by itself."""
     phones = Phones(serve(http_signing_keys_file=keys_file, http_rate_per_second=1))

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 from uuid import UUID
 
@@ -253,6 +254,12 @@ def read_installation(word: str | UUID) -> UUID:
 
 
 def print_json(rows: Sequence[Any]) -> None:
-    """Print one JSON object per line."""
+    """Print one JSON object per line; instants are RFC 3339, in UTC, as HTTP tells them."""
     for row in rows:
-        sys.stdout.write(json.dumps(row, default=str, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(row, default=_plain, ensure_ascii=False) + "\n")
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return str(value)

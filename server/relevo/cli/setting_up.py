@@ -196,6 +196,6 @@ def psql(context: typer.Context) -> None:
 
 
 @cli.command()
-def version() -> None:
+def version(as_json: AsJson = False) -> None:
     """Show the version."""
-    out.print(__version__)
+    print_json([{"version": __version__}]) if as_json else out.print(__version__)

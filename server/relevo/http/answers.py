@@ -23,7 +23,11 @@ class Json(Response):
         return orjson.dumps(content, default=_plain, option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS)
 
 
+_MOST_WHOLE = 2**63
+
+
 def _plain(value: Any) -> Any:
+    """Write an amount as the number it is: whole ones to the last digit, so that they can be handed in again."""
     if isinstance(value, Decimal):
-        return float(value)
+        return int(value) if value % 1 == 0 and abs(value) < _MOST_WHOLE else float(value)
     return str(value)

@@ -191,7 +191,7 @@ async def _answer_http(request: Request, error: Exception) -> Response:
 
 async def _answer_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    errors = [{"field": _place(each), "reason": _told(str(each["msg"]))} for each in error.errors()]
+    errors = [{"field": _place(each), "reason": _told(_reason(each))} for each in error.errors()]
     first = errors[0] if errors else {"field": "request", "reason": "is not as it should be"}
     detail = f"{first['field']}: {first['reason']}"
     hint = _JSON_ONLY if first["field"] == "body" and not _says_json(request) else ""
@@ -202,6 +202,14 @@ def _place(wrong: Mapping[str, Any]) -> str:
     """Name a field as its caller knows it: without where it was found, but for the body as a whole."""
     names = [str(each)[:50] for each in wrong["loc"]]
     return names[0] if wrong["type"] == "json_invalid" else ".".join(names[1:]) or names[0]
+
+
+def _reason(wrong: Mapping[str, Any]) -> str:
+    """Say what is wrong in words that fit the field: a text has characters where pydantic speaks of items."""
+    said = str(wrong["msg"]).removeprefix("Value error, ")
+    if wrong["type"] in ("too_short", "too_long") and isinstance(wrong.get("input"), str):
+        said = re.sub(r"^Value(.*) items?\b.*", r"String\1 characters", said)
+    return said
 
 
 def _says_json(request: Request) -> bool:
