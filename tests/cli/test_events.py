@@ -629,3 +629,49 @@ class TestPlainAnswers:
         said = command("cancel", event).out
         assert "1 push of it was sent before, and stays sent." in said
         assert "2 pushes of it are being sent right now" in said
+
+
+def test_what_was_done_can_be_read_by_machines(command: Command, conn) -> None:
+    """Each verb tells with --json in one object what it did: the same as its sentence, and nothing else."""
+    phone = relevo.register(conn, Installation("ExponentPushToken[a]", owner="ana"))
+    relevo.register(conn, Installation("ExponentPushToken[b]", owner="eva"))
+    role = conn.execute("select current_user").fetchone()[0]
+    conn.execute("insert into relevo.projects (project, filled_at) values ('p', now())")
+    conn.execute("insert into relevo.event_streams (event_type, origin, known_since) values ('t', 'app', now())")
+    later = ("--title", "Psst", "--owner", "ana", "--at", "2030-01-01")
+    secret = command("token", "make", "x", "--role", "app", "--json").lines[0]
+    told: list[tuple[tuple[object, ...], dict[str, Any]]] = [
+        (
+            ("enqueue", "t", "k", *later),
+            {"event_id": 1, "created": True, "same_content": True, "unknown_installations": []},
+        ),
+        (("cancel", 1), {"event_id": 1, "cancelled": True, "withdrawn": True, "sent": 0, "claimed": 0}),
+        (("pause", "receipt", "--reason", "x"), {"cycle": "receipt", "paused": True}),
+        (("resume", "receipt"), {"cycle": "receipt", "paused": False, "changed": True}),
+        (("grant", role), {"role": role, "worker": False}),
+        (("release", "p"), {"project": "p", "released": False}),
+        (("release", "--type", "t"), {"event_type": "t", "events": 0, "dropped": False}),
+        (("token", "revoke", secret["id"]), {"id": secret["id"], "name": "x", "revoked": True}),
+        (("news", "subscribe", "n"), {"name": "n", "created": True}),
+        (("news", "pause", "n"), {"name": "n", "paused": True}),
+        (("news", "resume", "n"), {"name": "n", "paused": False}),
+        (("news", "remove", "n"), {"name": "n", "removed": True, "forgotten": 0}),
+        (("forget", phone), {"installation_id": str(phone), "installations": 1}),
+        (("forget", "--owner", "eva"), {"owner": "eva", "installations": 1}),
+    ]
+    for words, expected in told:
+        said = command(*words, "--json")
+        assert (said.code, said.lines) == (0, [expected]), (words, said.err)
+    [run] = command("run-cycle", "reaper", "--json").lines
+    assert (run["cycle"], run["outcome"]) == ("reaper", "idle")
+    ticked = command("tick", "--runners", "reaper,fanout", "--json").lines
+    assert [each["cycle"] for each in ticked] == ["reaper", "fanout"]
+
+
+def test_an_event_that_says_something_else_is_told_to_machines_too(command: Command) -> None:
+    """The object says so, and so do the complaint and the exit code."""
+    words = ("enqueue", "t", "k", "--everyone", "--json", "--title")
+    assert command(*words, "a").code == 0
+    said = command(*words, "b")
+    assert (said.code, said.lines[0]["created"], said.lines[0]["same_content"]) == (1, False, False)
+    assert "already" in said.err

@@ -21,6 +21,7 @@ from relevo.cli.common import (
     open_database,
     out,
     print_json,
+    say,
     shortened,
     told_of,
 )
@@ -83,13 +84,15 @@ def list_tokens(limit: Limit = 100, as_json: AsJson = False) -> None:
 @token.command()
 def revoke(
     token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `token list` shows it.")],
+    as_json: AsJson = False,
 ) -> None:
     """Revoke a token: it is refused within a second."""
     settings = load_settings()
     with open_database(settings) as database:
         migrate.prepare(database)
         name = tokens.revoke(database, token_id)
-    out.print(f"Token {escape(token_id)} ({escape(name)}) is revoked.")
+    told = {"id": token_id, "name": name, "revoked": True}
+    say(f"Token {escape(token_id)} ({escape(name)}) is revoked.", told, as_json=as_json)
 
 
 @cli.command()

@@ -36,6 +36,7 @@ from relevo.cli.common import (
     out,
     print_json,
     read_installation,
+    say,
     several,
 )
 from relevo.config import Settings
@@ -167,14 +168,15 @@ def _size(size: int, files: int) -> str:
 
 
 @archive.command()
-def verify(entity: Entity, month: Month) -> None:
+def verify(entity: Entity, month: Month, as_json: AsJson = False) -> None:
     """Read a month back from the store and check it against its manifest."""
     settings = load_settings()
     store = _store(settings)
     record = restore.read_manifest(store, restore.entity_named(entity), restore.month_named(month))
     with _progress(record) as progress:
         restore.verify(store, record, progress)
-    out.print(f"{record.relation} is whole: {several(record.rows, 'row')} in {several(len(record.parts), 'file')}.")
+    words = f"{record.relation} is whole: {several(record.rows, 'row')} in {several(len(record.parts), 'file')}."
+    say(words, {"relation": record.relation, "rows": record.rows, "files": len(record.parts)}, as_json=as_json)
 
 
 @archive.command(name="restore")
@@ -183,6 +185,7 @@ def restore_month(
     month: Month,
     into: Annotated[str, typer.Option(help="The schema in which its table is made.")] = restore.SCHEMA,
     replace: Annotated[bool, typer.Option("--replace", help="Replace what was restored before.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Bring a month back as a table, all or nothing, checked against its manifest."""
     settings = load_settings()
@@ -190,7 +193,8 @@ def restore_month(
     record = restore.read_manifest(store, restore.entity_named(entity), restore.month_named(month))
     with open_database(settings) as database, _progress(record) as progress:
         done = restore.restore(database, store, record, schema=into, replace=replace, progress=progress)
-    out.print(f"Restored {several(done.rows, 'row')} into {done.schema}.{done.relation}.")
+    words = f"Restored {several(done.rows, 'row')} into {done.schema}.{done.relation}."
+    say(words, {"schema": done.schema, "relation": done.relation, "rows": done.rows}, as_json=as_json)
 
 
 @archive.command()
@@ -198,6 +202,7 @@ def fetch(
     entity: Entity,
     month: Month,
     into: Annotated[Path, typer.Option(help="The folder in which its files are put, under their keys.")] = Path(),
+    as_json: AsJson = False,
 ) -> None:
     """Download a month's Parquet files, each checked against the manifest."""
     settings = load_settings()
@@ -206,7 +211,7 @@ def fetch(
     with _progress(record) as progress:
         paths = restore.fetch(store, record, into, progress)
     for path in paths:
-        out.print(escape(str(path)), soft_wrap=True)
+        say(escape(str(path)), {"file": path}, as_json=as_json)
 
 
 @archive.command()
@@ -241,6 +246,7 @@ def forget(
         UUID | None, typer.Argument(parser=read_installation, metavar="INSTALLATION", help="The installation.")
     ] = None,
     owner: Annotated[str | None, typer.Option(help="The owner, with all installations.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Forget a person: delete an installation and all that leads to anybody; archived rows hold a random key."""
     settings = load_settings()
@@ -250,10 +256,12 @@ def forget(
         migrate.prepare(database)
         if owner is not None:
             count = actions.forget_owner(database, owner)
-            out.print(f"Owner {escape(owner)} is forgotten, with {several(count, 'installation')}.")
+            words = f"Owner {escape(owner)} is forgotten, with {several(count, 'installation')}."
+            say(words, {"owner": owner, "installations": count}, as_json=as_json)
             return
         assert installation is not None  # one of the two is given
         known = actions.forget(database, installation)
     if not known:
         raise UsageError(f"There is no installation {installation}.", hint="`relevo installations` lists them.")
-    out.print(f"Installation {installation} is forgotten.")
+    told = {"installation_id": installation, "installations": 1}
+    say(f"Installation {installation} is forgotten.", told, as_json=as_json)

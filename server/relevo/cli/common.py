@@ -259,6 +259,11 @@ def print_json(rows: Sequence[Any]) -> None:
         sys.stdout.write(json.dumps(row, default=_plain, ensure_ascii=False) + "\n")
 
 
+def say(words: str, told: Mapping[str, Any], *, as_json: bool) -> None:
+    """Say what was done, in a sentence or as one JSON object."""
+    print_json([told]) if as_json else out.print(words, soft_wrap=True)
+
+
 def _plain(value: Any) -> str:
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -27,6 +28,7 @@ from relevo.cli.common import (
     print_json,
     print_wrapped,
     read_installation,
+    say,
     several,
     shortened,
 )
@@ -59,6 +61,7 @@ def enqueue(  # noqa: PLR0917 typer options
     ttl_s: Annotated[int | None, typer.Option(min=1, max=2_419_200, help="Seconds until it is pointless.")] = None,
     urgent: Annotated[bool, typer.Option("--urgent", help="Overtakes what is not.")] = False,
     data: Annotated[str, typer.Option(help="A JSON object for the app.")] = "{}",
+    as_json: AsJson = False,
 ) -> None:
     """Enqueue an event for given installations, owners, those who asked for a topic, or everyone.
 
@@ -88,12 +91,10 @@ def enqueue(  # noqa: PLR0917 typer options
         if unknown := actions.unknown_installations(database, to or ()):
             raise UsageError(f"There is no installation {unknown[0]}.", hint="`relevo installations` lists them.")
         done = _enqueue(database, event)
-    if done.created:
-        out.print(f"Enqueued as event {done.event_id}.")
-        return
     told = f"Event {done.event_id} has this type and key already, {_COMPARED[done.same_content]}."
-    if done.same_content is not False:
-        out.print(told)
+    if as_json or done.same_content is not False:
+        say(f"Enqueued as event {done.event_id}." if done.created else told, asdict(done), as_json=as_json)
+    if done.created or done.same_content is not False:
         return
     raise RelevoError(told, hint=f"`relevo event {done.event_id}` shows it; another key makes another event.")
 
@@ -227,6 +228,7 @@ def cancel(
     event: EventWord,
     key: KeyWord = None,
     reason: Annotated[str, typer.Option(help="Why.")] = "",
+    as_json: AsJson = False,
 ) -> None:
     """End an event: nothing of it is sent any more. One that was finished stays as it is.
 
@@ -240,6 +242,9 @@ def cancel(
         event_id = _find(database, event, key)
         done = remote.cancel_as_operator(database, event_id, reason, None)
         left = insights.too_late_to_stop(database, event_id)
+    if as_json:
+        print_json([{"event_id": event_id, "cancelled": done.cancelled, "withdrawn": done.withdrawn, **left}])
+        return
     if done.cancelled:
         out.print(f"Event {event_id} is cancelled{'' if done.withdrawn else '; nothing of it was left to send'}.")
     elif done.found.event["state"] == "fanned":
@@ -396,6 +401,7 @@ def grant(
     worker: Annotated[
         bool, typer.Option("--worker", help="Give it what running Relevo takes; it still may not change the schema.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Let a role use the app's door (enqueue and its kin) and nothing else of Relevo; with --worker, run it."""
     settings = load_settings()
@@ -403,4 +409,4 @@ def grant(
         migrate.prepare(database)
         actions.grant(database, role, worker=worker)
     what = "run Relevo on this database" if worker else "call relevo.enqueue and its kin"
-    out.print(f"{as_written(role)} may now {what}.")
+    say(f"{as_written(role)} may now {what}.", {"role": role, "worker": worker}, as_json=as_json)

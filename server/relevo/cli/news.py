@@ -9,7 +9,17 @@ import typer
 from rich.markup import escape
 
 from relevo import actions, insights, migrate, news
-from relevo.cli.common import AsJson, by_status, load_settings, make_table, open_database, out, print_json, shortened
+from relevo.cli.common import (
+    AsJson,
+    by_status,
+    load_settings,
+    make_table,
+    open_database,
+    out,
+    print_json,
+    say,
+    shortened,
+)
 from relevo.errors import UsageError
 from relevo.health import in_numbers
 
@@ -34,6 +44,7 @@ def subscribe(
     webhook: Annotated[
         str | None, typer.Option(help="Send them to this name in WEBHOOKS_FILE; default: they are read.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Subscribe to news from now on, or change what a subscription asks for."""
     asked: Any = tuple(kinds or (kind for kind in news.KINDS if project is None or kind != "event.finished"))
@@ -42,7 +53,8 @@ def subscribe(
         with database.transaction() as connection:
             created = news.subscribe_news(connection, name, kinds=asked, project=project, webhook=webhook)
     where = f"are sent to the webhook {webhook}" if webhook else f"can be read: relevo news read {name}"
-    out.print(f"{'Subscribed' if created else 'Changed'}: news for {escape(name)} {escape(where)}.", soft_wrap=True)
+    words = f"{'Subscribed' if created else 'Changed'}: news for {escape(name)} {escape(where)}."
+    say(words, {"name": name, "created": created}, as_json=as_json)
 
 
 @_group.command("list")
@@ -108,27 +120,28 @@ def _said(each: news.Outcome) -> str:
 
 
 @_group.command()
-def pause(name: Name) -> None:
+def pause(name: Name, as_json: AsJson = False) -> None:
     """Hand out nothing until `relevo news resume`; what comes meanwhile is kept, up to NEWS_BACKLOG_LIMIT."""
     with open_database(load_settings()) as database:
         migrate.prepare(database)
         actions.pause_news(database, name)
-    out.print(f"Paused: news for {escape(name)} wait.")
+    say(f"Paused: news for {escape(name)} wait.", {"name": name, "paused": True}, as_json=as_json)
 
 
 @_group.command()
-def resume(name: Name) -> None:
+def resume(name: Name, as_json: AsJson = False) -> None:
     """Hand out a subscription's news again, from where it stood."""
     with open_database(load_settings()) as database:
         migrate.prepare(database)
         actions.resume_news(database, name)
-    out.print(f"Resumed: news for {escape(name)} go on.")
+    say(f"Resumed: news for {escape(name)} go on.", {"name": name, "paused": False}, as_json=as_json)
 
 
 @_group.command()
 def remove(
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", help="Forget also what waits unread.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """End a subscription; what waits for it is forgotten."""
     with open_database(load_settings()) as database:
@@ -140,4 +153,5 @@ def remove(
                 hint="Read them first, or forget them with --yes.",
             )
         actions.remove_news(database, name)
-    out.print(f"Removed: {escape(name)} gets no more news.")
+    told = {"name": name, "removed": True, "forgotten": waiting}
+    say(f"Removed: {escape(name)} gets no more news.", told, as_json=as_json)

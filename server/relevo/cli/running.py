@@ -28,6 +28,7 @@ from relevo.cli.common import (
     open_database,
     out,
     print_json,
+    say,
     split_names,
     told_of,
 )
@@ -122,13 +123,14 @@ def tick(
     ] = None,
     shard_index: Annotated[int | None, typer.Option(min=0, help="Which shard, from 0.")] = None,
     shard_count: Annotated[int | None, typer.Option(min=1, max=10_000, help="Of how many shards.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run the chosen cycles once, in order, within their budgets, and leave."""
     settings = load_settings()
     shard = _shard(settings, shard_index, shard_count)
     with build(settings, "tick") as built:
         reports = service.tick(built, split_names(runners), shard)
-    _tell(reports)
+    _tell(reports, as_json=as_json)
 
 
 def _shard(settings: Settings, index: int | None, count: int | None) -> Shard | None:
@@ -142,21 +144,27 @@ def _shard(settings: Settings, index: int | None, count: int | None) -> Shard | 
 
 
 @cli.command(name="run-cycle")
-def run_cycle(name: Annotated[str, typer.Argument(help="The cycle's name, e.g. reaper.")]) -> None:
+def run_cycle(
+    name: Annotated[str, typer.Argument(help="The cycle's name, e.g. reaper.")], as_json: AsJson = False
+) -> None:
     """Run one cycle once, by hand."""
     settings = load_settings()
     with build(settings, "run-cycle") as built:
         reports = service.run_cycle(built, name)
-    _tell(reports)
+    _tell(reports, as_json=as_json)
 
 
-def _tell(reports: Sequence[Report]) -> NoReturn:
+_TOLD = ("cycle", "outcome", "run_id", "counts", "reason", "error", "more")
+"""What is told of a run as JSON, here as over HTTP."""
+
+
+def _tell(reports: Sequence[Report], *, as_json: bool) -> NoReturn:
     table = make_table("cycle", "outcome", "counts", "why", wide=("counts", "why"))
     for report in reports:
         table.add_row(
             report.cycle, coloured(report.outcome), counted(report.counts), escape(report.reason or report.error)
         )
-    out.print(table)
+    print_json([{name: getattr(each, name) for name in _TOLD} for each in reports]) if as_json else out.print(table)
     outcomes = {report.outcome for report in reports}
     raise typer.Exit(FAILED if "failed" in outcomes else SKIPPED if outcomes == {"skipped"} else OK)
 
@@ -167,6 +175,7 @@ def pause(
         str, typer.Argument(help="The cycle to switch off in the whole fleet, or one source of it: ingest:folder.")
     ],
     reason: Annotated[str, typer.Option(help="Why, for whoever finds it at 3 a.m.")],
+    as_json: AsJson = False,
 ) -> None:
     """Switch a cycle off in every replica; runs in progress come to their end."""
     settings = load_settings()
@@ -174,18 +183,22 @@ def pause(
         name, source = built.switch_of(cycle)
         migrate.prepare(built.database)
         actions.pause(built.database, name, reason, source=source)
-    out.print(f"{cycle} is paused in the whole fleet. `relevo resume {cycle}` switches it on again.")
+    words = f"{cycle} is paused in the whole fleet. `relevo resume {cycle}` switches it on again."
+    say(words, {"cycle": cycle, "paused": True}, as_json=as_json)
 
 
 @cli.command()
-def resume(cycle: Annotated[str, typer.Argument(help="The cycle to switch on again.")]) -> None:
+def resume(
+    cycle: Annotated[str, typer.Argument(help="The cycle to switch on again.")], as_json: AsJson = False
+) -> None:
     """Switch a paused cycle on again."""
     settings = load_settings()
     with build(settings, "run-cycle") as built:
         name, source = built.switch_of(cycle)
         migrate.prepare(built.database)
         was_paused = actions.resume(built.database, name, source=source)
-    out.print(f"{cycle} is on again." if was_paused else f"{cycle} was not paused.")
+    words = f"{cycle} is on again." if was_paused else f"{cycle} was not paused."
+    say(words, {"cycle": cycle, "paused": False, "changed": was_paused}, as_json=as_json)
 
 
 @cli.command(name="event-type")

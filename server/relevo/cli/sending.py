@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -18,6 +18,7 @@ from relevo.cli.common import (
     out,
     print_json,
     progress,
+    say,
     several,
     shortened,
 )
@@ -78,6 +79,7 @@ def release(
     ] = None,
     origin: Annotated[str | None, typer.Option(help="With --type: only what comes from this source, or app.")] = None,
     drop: Annotated[bool, typer.Option("--drop", help="With --type: end what is held instead of sending it.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Let a project send again: probe its breaker at once, take its brake off.
 
@@ -92,27 +94,28 @@ def release(
     with open_database(settings) as database:
         migrate.prepare(database)
         if event_type is not None:
-            _report_events(event_type, actions.release_events(database, event_type, origin, drop=drop), drop=drop)
+            count = actions.release_events(database, event_type, origin, drop=drop)
+            told: dict[str, Any] = {"event_type": event_type, "events": count, "dropped": drop}
+            say(_events_released(event_type, count, drop=drop), told, as_json=as_json)
         elif project is not None:
             held = actions.release_project(database, project)
-            _report_project(project, held=held, probes=insights.probes(database, project))
+            words = _project_released(project, held=held, probes=insights.probes(database, project))
+            say(words, {"project": project, "released": held}, as_json=as_json)
 
 
-def _report_events(event_type: str, count: int, *, drop: bool) -> None:
+def _events_released(event_type: str, count: int, *, drop: bool) -> str:
     if not count:
-        out.print(f"Nothing of {escape(event_type)} was held; it is judged anew.")
-    elif drop:
-        out.print(f"{several(count, 'event')} of {escape(event_type)} {'is' if count == 1 else 'are'} ended.")
-    else:
-        again = "if more come as fast, those will be held again"
-        out.print(f"{several(count, 'event')} of {escape(event_type)} will be sent; {again}.")
+        return f"Nothing of {escape(event_type)} was held; it is judged anew."
+    if drop:
+        return f"{several(count, 'event')} of {escape(event_type)} {'is' if count == 1 else 'are'} ended."
+    again = "if more come as fast, those will be held again"
+    return f"{several(count, 'event')} of {escape(event_type)} will be sent; {again}."
 
 
-def _report_project(project: str, *, held: bool, probes: bool) -> None:
+def _project_released(project: str, *, held: bool, probes: bool) -> str:
     if held and probes:
         again = "if what stopped it is still there, it stays stopped"
-        out.print(f"A probe of {escape(project)} goes out now; once it is taken, the rest follows; {again}.")
-    elif held:
-        out.print(f"{escape(project)} may send again; if what stopped it is still there, it will stop again.")
-    else:
-        out.print(f"Nothing held {escape(project)} up.")
+        return f"A probe of {escape(project)} goes out now; once it is taken, the rest follows; {again}."
+    if held:
+        return f"{escape(project)} may send again; if what stopped it is still there, it will stop again."
+    return f"Nothing held {escape(project)} up."
