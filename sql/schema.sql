@@ -1747,8 +1747,9 @@ begin
               when 'installations' then
                 case when jsonb_typeof(event -> 'installations') = 'array' and jsonb_array_length(event -> 'installations') <= 1000 then
                   -- as one pattern it would cost half of the whole check, as a subquery more than that
-                  replace(event ->> 'installations', '", "', '')
-                    like '["' || repeat('________-____-____-____-____________', jsonb_array_length(event -> 'installations')) || '"]'
+                  event ->> 'installations'
+                    like '["' || repeat('________-____-____-____-____________", "', jsonb_array_length(event -> 'installations') - 1)
+                         || '________-____-____-____-____________"]'
                   and replace(event ->> 'installations', '", "', '') ~ '^\["[0-9a-fA-F-]+"]$'
                   and length(replace(replace(event ->> 'installations', '", "', ''), '-', '')) = 4 + 32 * jsonb_array_length(event -> 'installations')
                 end

@@ -21,6 +21,7 @@ from relevo.errors import InvalidInputError
 GOOD = {"type": "t", "key": "k", "title": "Hello", "audience": "everyone"}
 PERSONAL = GOOD | {"audience": "installations"}
 ABOUT = GOOD | {"audience": "matching"}
+PHONE = str(UUID(int=0))
 SOON = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
 LATER = (datetime.now(UTC) + timedelta(hours=2)).isoformat()
 
@@ -106,6 +107,9 @@ BAD_EVENTS = [
     (GOOD | {"installations": [str(uuid4())]}, "installations must be a list exactly when audience is installations"),
     (PERSONAL | {"installations": [str(uuid4())] * 100_001}, "installations must name at most 100000 of them"),
     (PERSONAL | {"installations": ["me"]}, "installations must be UUIDs, got me"),
+    (PERSONAL | {"installations": ["", PHONE + PHONE]}, "installations must be UUIDs, got "),
+    (PERSONAL | {"installations": [PHONE[:-1], "0" + PHONE]}, f"installations must be UUIDs, got {PHONE[:-1]}"),
+    (PERSONAL | {"installations": [PHONE, PHONE + "0", PHONE[1:]]}, f"installations must be UUIDs, got {PHONE}0"),
     (PERSONAL | {"installations": [str(uuid4()), None]}, "installations must be UUIDs, got null"),
     (PERSONAL | {"installations": [{"a": 1}]}, 'installations must be UUIDs, got {"a": 1}'),
     (ABOUT, "matching or topics must say what the event is about when audience is matching"),
