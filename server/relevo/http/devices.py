@@ -239,7 +239,6 @@ def proof_of(request: Request) -> Proof:
 
 async def ask(request: Request, verb: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Do what a phone asks for in one transaction; say 401 or 403 if it may not."""
-    by_secret = request.state.caller is None and "authorization" in request.headers
     try:
         answer: T = await request.app.state.desk.ask_door(verb, *args, **kwargs)
     except NoProofError as error:
@@ -248,6 +247,12 @@ async def ask(request: Request, verb: Callable[Concatenate[Connection, P], T], *
         raise Problem(401, error.message, hint=error.hint, headers=headers) from None
     except NotAllowedError as error:
         raise Problem(403, error.message, hint=error.hint) from None
-    if by_secret:
+    if _is_proven_by_secret(request, answer):
         request.app.state.callers.note_phone(request, good=True)
     return answer
+
+
+def _is_proven_by_secret(request: Request, answer: object) -> bool:
+    """Tell of a request that was let in whether nothing but a secret can have done that."""
+    is_new = isinstance(answer, devices.Registered) and answer.created  # and has been told its secret just now
+    return request.state.caller is None and "x-relevo-signature" not in request.headers and not is_new
