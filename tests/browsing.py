@@ -62,12 +62,14 @@ OUTSIDE = """() => [...document.querySelectorAll('body *')].filter(each => {
   const box = each.getBoundingClientRect(), style = getComputedStyle(each);
   if (!box.width || !box.height || each.closest('thead, .skip, svg, input, textarea, select, pre, header nav')) return false;
   const cut = ['hidden', 'clip'].includes(style.overflowX) && each.scrollWidth > each.clientWidth + 1;
-  return box.right > innerWidth + 1 || box.left < -1 || cut;
+  const card = each.parentElement.closest('.card');
+  const beyond = card && box.right > card.getBoundingClientRect().right + 1;
+  return box.right > innerWidth + 1 || box.left < -1 || beyond || cut;
 }).slice(0, 3).map(each => each.outerHTML.slice(0, 200))"""
 
 
 def sticks_out(page: Any) -> list[str]:
-    """Return what sticks out of the window sideways, or is cut off."""
+    """Return what sticks out of the window or of its card sideways, or is cut off."""
     if not fits(page):
         return [*page.evaluate(OUTSIDE), "the page is wider than the window"]
     return list(page.evaluate(OUTSIDE))

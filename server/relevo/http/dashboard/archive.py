@@ -51,7 +51,7 @@ def _months(rows: list[dict[str, Any]]) -> Markup:
 
 def _month(row: dict[str, Any]) -> list[Child]:
     short = _SHORT.get(row["entity"], row["entity"])
-    command = f"relevo archive restore --entity {short} --month {row['month']:%Y-%m}"
+    command = f"relevo archive restore --entity {short} ", el("span", f"--month {row['month']:%Y-%m}", class_="one")
     return [
         el("strong", f"{row['month']:%Y-%m}"),
         t(short),

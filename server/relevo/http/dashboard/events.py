@@ -80,11 +80,18 @@ def _filters(chosen: dict[str, str], types: list[str]) -> Markup:
 def _list(found: Events, chosen: dict[str, str]) -> list[Markup]:
     rows: list[list[Child]] = [
         [
-            [
+            el(
+                "div",
                 event_link(row["id"], clipped(row["title"], 90) or t("(no title)")),
                 el("div", clipped(row["body"]), class_="faint"),
-            ],
-            [el("div", clipped(row["event_type"], 60)), el("div", clipped(row["event_key"], 60), class_="faint")],
+                class_="said",
+            ),
+            el(
+                "div",
+                el("div", clipped(row["event_type"], 60)),
+                el("div", clipped(row["event_key"], 60), class_="faint"),
+                class_="named",
+            ),
             state(progress_of(row["state"], row["deliveries"])),
             _progress(row["deliveries"]),
             instant(row["created_at"]),
@@ -103,7 +110,7 @@ def _list(found: Events, chosen: dict[str, str]) -> list[Markup]:
 def _progress(deliveries: dict[str, Any]) -> Child:
     """Write how many deliveries are in each status, the most telling ones first."""
     told = [(each, int(deliveries[each])) for each in DELIVERY_STATUSES if int(deliveries.get(each, 0)) > 0]
-    return [[state(name), f" {number(value)} "] for name, value in told] or t("none")
+    return [[el("span", state(name), f" {number(value)}", class_="one"), " "] for name, value in told] or t("none")
 
 
 @router.get("/dashboard/events/{event_id}")

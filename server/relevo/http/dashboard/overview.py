@@ -179,7 +179,7 @@ def _cycle(seen: Overview, row: dict[str, Any], request: Request) -> list[Child]
     if row["paused_reason"]:
         switch = [state("paused"), *_since(row["paused_at"], seen), f": {row['paused_reason']}"]
     elif row["off"]:
-        switch = [state("off"), f": {said(row['off'])}"]
+        switch = [state("off"), f" {said(row['off'])}"]
     return [
         el("a", el("strong", name_of(row)), href=address("/dashboard/runs", cycle=name_of(row))),
         [state(row["last_outcome"] or ("idle" if row["last_round_at"] else None)), _why(row)],

@@ -35,7 +35,10 @@ async def sources(request: Request, source: Text = "", before: Place = "") -> Re
         request,
         t("Sources"),
         part(t("Sources"), _none_yet(described), level="h1") if not described else None,
-        [_source(request, row, alone=len(described) == 1) for row in described],
+        el("h1", t("Sources")) if len(described) > 1 else None,
+        el("div", [_source(request, row, alone=len(described) == 1) for row in described], class_="pair close")
+        if described
+        else None,
         part(t("Quotas"), _quotas(quotas, settings.chilecompra_daily_limit)) if quotas else None,
         part(
             t("What could not be used"),
