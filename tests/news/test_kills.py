@@ -19,8 +19,8 @@ from relevo.app import App
 TOLD = "select count(*), count(distinct event_key) from relevo.notification_events where event_type = 'relevo.news'"
 
 HELD = (
-    "select from pg_stat_activity where datname = current_database() and state like 'idle in transaction%'"
-    " and pid <> pg_backend_pid()"
+    "select from pg_stat_activity where datname = current_database() and backend_type = 'client backend'"
+    " and xact_start is not null and pid <> pg_backend_pid()"  # for a moment it may still look active
 )
 """What the dead still hold locked is passed over, as what another replica has in hand."""
 
