@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import typer
+from prometheus_client.metrics import MetricWrapperBase
 
 from relevo import config
 from relevo.checking import PUSH_FIELDS
@@ -295,11 +296,19 @@ def _push_kind(rule: Mapping[str, Any]) -> str:
 def _metrics() -> Iterator[str]:
     yield _METRICS
     yield from ("## Counters and histograms of each process", "", "Add up all replicas.", "")
+    metrics = Metrics()
+    made = [each for each in vars(metrics).values() if isinstance(each, MetricWrapperBase)]
+    labels = {each._name: each._labelnames for each in made}  # noqa: SLF001 nothing else tells them before they are used
     rows = [
-        (f"`{each.name}{_SUFFIX.get(each.type, '')}`", each.type, each.documentation.partition(" Of this")[0])
-        for each in Metrics().registry.collect()
+        (
+            f"`{each.name}{_SUFFIX.get(each.type, '')}`",
+            each.type,
+            ", ".join(f"`{label}`" for label in labels[each.name]),
+            each.documentation.partition(" Of this")[0],
+        )
+        for each in metrics.registry.collect()
     ]
-    yield from _table(("metric", "kind", "what it says"), sorted(rows))
+    yield from _table(("metric", "kind", "labels", "what it says"), sorted(rows))
     yield from ("## Gauges of the fleet", "", "The same on every replica: take the max, not the sum.", "")
     told = [
         (f"`relevo_{name}`", ", ".join(f"`{each}`" for each in gauge.labels), gauge.says)
