@@ -282,6 +282,25 @@ def test_many_wake_ups_are_one(schedule: Schedule, planned) -> None:
     assert planned["probe"] == [0, 3_600]
 
 
+def test_calls_do_not_make_a_cycle_spin_that_can_do_nothing(schedule: Schedule, planned, said) -> None:
+    """One that failed, or is paused, is called by every urgent event: it tries again after the busy pause, not at once."""
+
+    def fail(_run: Run) -> Step:
+        calls[0]("probe")
+        raise RuntimeError("not yet")
+
+    rounds, calls = Rounds(fail), [lambda _cycle: None]
+    _, scheduler = schedule(
+        Cycle("probe", Every(HOUR), rounds), worker_busy_loop_delay_ms=150, worker_tick_loop_error_backoff_ms=MINUTE
+    )
+    calls[0] = scheduler.wake
+    eventually(lambda: planned["probe"], "it has failed")
+    scheduler.wake("probe")
+    rounds.wait(4)
+    assert min(rounds.pauses[1:]) >= 0.15
+    assert 0.14 < min(planned["probe"][2:]) <= 0.15
+
+
 def test_a_wake_up_concerns_its_cycle_alone(schedule: Schedule, planned) -> None:
     """All sources of the named cycle wake, no other cycle does, and an unknown name is nobody's business."""
     names = {"ingest:a": Rounds(), "ingest:b": Rounds(), "other": Rounds()}

@@ -49,6 +49,8 @@ class _Clock:
     streak: int = 0
     due: float = 0.0
     """When it runs next, by the clock that nobody sets."""
+    ended: float = 0.0
+    """When its last round ended, by the same clock."""
 
 
 class _AtSlots(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
@@ -126,14 +128,17 @@ class Scheduler:
         self._aps.start()
 
     def wake(self, cycle_name: str) -> None:
-        """Run a cycle as soon as possible; during a run, right after it. Many calls are one."""
+        """Run a cycle as soon as possible; during a run, right after it. Many calls are one.
+
+        One that failed, or may not run, is not made to spin by them: it tries again after the busy pause.
+        """
         with self._guard:
             for clock in self._clocks.values():
                 if clock.cycle.name == cycle_name:
                     clock.woken = True
                     self._runner.call(clock.cycle)
                     if not clock.running:
-                        self._move(clock, 0.0)
+                        self._move(clock, min(self._called_in_s(clock), max(0.0, clock.due - time.monotonic())))
 
     def look_soon(self) -> None:
         """Have every cycle look within a moment: the database answers again, or a wake-up may have been missed.
@@ -185,10 +190,10 @@ class Scheduler:
         if event.code == EVENT_JOB_MISSED:  # too late by APScheduler's book; the slot decides what is still worth doing
             pause_s = 0.0
         with self._guard:
-            clock.running = False
+            clock.running, clock.ended = False, time.monotonic()
             if clock.again and clock.last == "failed":
                 pause_s = min(pause_s, _soon_s())
-            self._move(clock, 0.0 if clock.woken else pause_s)
+            self._move(clock, min(pause_s, self._called_in_s(clock)) if clock.woken else pause_s)
             self._guard.notify_all()
 
     def _run(self, cycle: Cycle, *, woken: bool) -> Report:
@@ -239,6 +244,12 @@ class Scheduler:
                 return 0.0
             return _next_look_s(clock, report.open_transactions) if idle else None
         return None
+
+    def _called_in_s(self, clock: _Clock) -> float:
+        """Return how soon a cycle runs that is called."""
+        if clock.last not in ("failed", "skipped"):
+            return 0.0
+        return max(0.0, clock.ended + self._pauses.busy_ms / 1000 - time.monotonic())
 
     def _move(self, clock: _Clock, pause_s: float) -> None:
         """Set when a cycle's job runs next; the caller holds the guard."""
