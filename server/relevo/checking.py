@@ -71,17 +71,22 @@ PUSH_FIELDS: Mapping[str, Mapping[str, Any]] = {
 
 
 _ALWAYS_STORABLE = (bool, int, datetime, UUID, NoneType)
+_CONTAINERS = (dict, list, tuple)
 
 
 def check_storable(name: str, value: object, depth: int = 0) -> None:
     """Refuse, by its name, what PostgreSQL has no place for; no statement is sent, and the transaction survives."""
-    if not value or type(value) in _ALWAYS_STORABLE or (type(value) is str and not _UNSTORABLE.search(value)):
+    if type(value) in _ALWAYS_STORABLE or (type(value) is str and not _UNSTORABLE.search(value)):
         return  # most are, and `match` asks for a lot more
+    if (
+        type(value) in _CONTAINERS and not value
+    ):  # only of these: whether it is empty, an array of others refuses to say
+        return
     match value:
         case str() if found := _UNSTORABLE.search(value):
             what = "a NUL character" if found[0] == "\0" else "half a character (a lone surrogate)"
             raise InvalidInputError(f"{name} holds {what}.", hint="Take it out and try again.")
-        case float() | Decimal() if not math.isfinite(value):
+        case float() | Decimal() if not (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)):
             raise InvalidInputError(f"{name} must be a finite number.", hint="Leave it out if it is not known.")
         case Mapping() | list() | tuple() if depth >= _MAX_DEPTH:
             raise InvalidInputError(f"{name} is nested too deeply.", hint=f"At most {_MAX_DEPTH} levels are taken.")

@@ -458,10 +458,15 @@ def _event(event: Event) -> dict[str, Any]:
         if name in given:
             given[name] = _time(name, given[name])
     if event.topics:
-        given["topics"] = list(event.topics)
+        given["topics"] = _listed(event.topics)
     given |= _audience(event.audience)
     check_event(given)
     return given
+
+
+def _listed(value: object) -> object:
+    """Return a list of what is one, in whatever form; one text is no list of letters."""
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
 
 
 def _time(name: str, value: datetime) -> str:

@@ -408,7 +408,24 @@ NOT_SENT: list[tuple[str, Callable[[Any], object]]] = [
     ("name must be text of 1 to 100", lambda conn: relevo.set_preference(conn, uuid4(), "x" * 101, Preference())),
     ("name must be text of 1 to 100", lambda conn: relevo.set_preference(conn, uuid4(), None, None)),  # type: ignore[arg-type]
     ("reason must be text", lambda conn: relevo.cancel(conn, 1, 5)),  # type: ignore[arg-type]
+    ("topics must be a list", lambda conn: relevo.enqueue(conn, about(topics="news"))),
+    ("topics must be a list", lambda conn: relevo.enqueue(conn, about(topics=5))),
+    ("event cannot be told in JSON", lambda conn: relevo.enqueue(conn, about(data={"scores": Scores()}))),
+    ("data.a must be a finite", lambda conn: relevo.enqueue(conn, about(data={"a": Decimal("sNaN")}))),
 ]
+
+
+class Scores:
+    """An array as others make them: it does not say whether it is empty."""
+
+    def __bool__(self) -> bool:
+        """Refuse to say."""
+        raise ValueError("The truth value of an array is ambiguous.")
+
+
+def about(**more: Any) -> Event:
+    """Return an event for those whose preferences match."""
+    return Event("t", "1", "Hello", audience=Matching(), **more)
 
 
 def scheduled(at: datetime) -> Event:
