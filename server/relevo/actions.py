@@ -27,7 +27,7 @@ _WAKE = queries.load("wakeups")
 _REDRIVE_BATCH = 500
 _MOST_EVENTS = 1_000
 """Of so many events of a project a redrive notes that it opened dead letters of theirs."""
-_REDRIVE_LOOK = 5_000
+_REDRIVE_LOOK = 2_000
 """Of how many dead letters a redrive that is only tried looks at the phones."""
 MOST_TRIED = 50_000
 """How many dead letters a redrive that is only tried counts: more is more."""
