@@ -1756,7 +1756,8 @@ begin
                 and event ->> 'owners' is null
               when 'owners' then
                 case when jsonb_typeof(event -> 'owners') = 'array' then jsonb_array_length(event -> 'owners') <= 1000 end
-                and event ->> 'owners' ~ '^\["[^"\\]{1,200}"(, "[^"\\]{1,200}")*\]$'
+                and length(event ->> 'owners') <= 204 -- then none is longer than 200; of more, check_event counts each
+                and event ->> 'owners' ~ '^\["[^"\\]+"(?:, "[^"\\]+")*]$'
                 and event ->> 'installations' is null
               when 'everyone' then event ->> 'installations' is null and event ->> 'owners' is null
               else false end
@@ -1770,9 +1771,11 @@ CREATE FUNCTION relevo.is_plain_installation(installation jsonb) RETURNS boolean
 begin
   return jsonb_typeof(installation) = 'object'
      and installation - array['installation_id', 'token', 'project', 'platform', 'locale', 'owner', 'push_capable', 'permission'] = '{}'
-     and jsonb_typeof(installation -> 'token') = 'string' and installation ->> 'token' ~ '^Expo(nent)?PushToken\[[^][[:space:]]{1,150}\]$'
+     and jsonb_typeof(installation -> 'token') = 'string' and length(installation ->> 'token') <= 164 -- Expo's are half as long
+     and installation ->> 'token' ~ '^Expo(?:nent)?PushToken\[[^][[:space:]]+]$'
      and case when installation ->> 'installation_id' is null then true
-              else installation ->> 'installation_id' ~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' end
+              else installation ->> 'installation_id' like '________-____-____-____-____________'
+                   and installation ->> 'installation_id' ~ '^[0-9a-fA-F-]+$' and length(replace(installation ->> 'installation_id', '-', '')) = 32 end
      and coalesce(jsonb_typeof(installation -> 'project') = 'string' and length(installation ->> 'project') between 1 and 200, true)
      and coalesce(jsonb_typeof(installation -> 'locale') = 'string' and length(installation ->> 'locale') between 1 and 35, true)
      and coalesce(jsonb_typeof(installation -> 'owner') = 'string' and length(installation ->> 'owner') between 1 and 200, true)
