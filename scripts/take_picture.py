@@ -1,6 +1,6 @@
-"""Take the README's picture of the dashboard: a fresh demo, some minutes of its life, a headless Chromium.
+"""Take the README's pictures of the dashboard: a fresh demo, some minutes of its life, a headless Chromium.
 
-Usage: .venv/bin/python scripts/take_picture.py [SECONDS]; it writes server/docs/pictures/dashboard.png.
+Usage: .venv/bin/python scripts/take_picture.py [SECONDS]; it writes server/docs/pictures/dashboard*.png.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Literal
 
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).resolve().parents[1]
-PICTURE = ROOT / "server" / "docs" / "pictures" / "dashboard.png"
+PICTURES = ROOT / "server" / "docs" / "pictures"
+NAMES: dict[Literal["light", "dark"], str] = {"light": "dashboard.png", "dark": "dashboard-dark.png"}
 SIZE = (1200, 760)
 MOST_BYTES = 200_000
 _CHROMIUM = "/usr/bin/chromium-headless-shell"
@@ -24,7 +26,7 @@ _PATIENCE_S = 60.0
 
 
 def main() -> None:
-    """Start the demo in a folder that goes with it, log in by its link, and take the picture."""
+    """Start the demo in a folder that goes with it, log in by its link, and take the pictures."""
     lives_s = float(sys.argv[1]) if len(sys.argv) > 1 else 1200.0
     with tempfile.TemporaryDirectory() as folder:
         said = Path(folder) / "said"
@@ -37,8 +39,13 @@ def main() -> None:
         finally:
             demo.terminate()
             demo.wait(_PATIENCE_S)
-    size = PICTURE.stat().st_size
-    print(f"{PICTURE.relative_to(ROOT)}: {size:,} bytes")
+    for name in NAMES.values():
+        _weigh(PICTURES / name)
+
+
+def _weigh(picture: Path) -> None:
+    size = picture.stat().st_size
+    print(f"{picture.relative_to(ROOT)}: {size:,} bytes")
     if size > MOST_BYTES:
         raise SystemExit(f"That is more than {MOST_BYTES:,}.")
 
@@ -53,16 +60,18 @@ def _login_link(said: Path) -> str:
 
 
 def _take(login: str, lives_s: float) -> None:
-    """Log in at once, for the link is good for ten minutes, and take the picture later."""
-    PICTURE.parent.mkdir(exist_ok=True)
+    """Log in at once, for the link is good for ten minutes, and take the pictures later."""
+    PICTURES.mkdir(exist_ok=True)
     with sync_playwright() as driver:
         chromium = driver.chromium.launch(executable_path=_CHROMIUM, args=["--no-sandbox"])
         page = chromium.new_page(viewport={"width": SIZE[0], "height": SIZE[1]}, color_scheme="light", locale="en-US")
         page.goto(login)
         time.sleep(lives_s)
-        page.reload()
-        page.wait_for_selector("svg.chart")
-        page.screenshot(path=PICTURE)
+        for scheme, name in NAMES.items():
+            page.emulate_media(color_scheme=scheme)
+            page.reload()
+            page.wait_for_selector("svg.chart")
+            page.screenshot(path=PICTURES / name)
         chromium.close()
 
 

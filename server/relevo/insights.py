@@ -137,6 +137,11 @@ class Story:
     again: list[str]
     """When what went wrong is tried again, for each of `errors`, as the end of a sentence."""
 
+    @property
+    def progress(self) -> str:
+        """How far it is, in a word."""
+        return progress_of(self.event["state"], self.event["deliveries"])
+
 
 def story(database: Database, event_id: int) -> Story | None:
     """Return the saga of one event, or None if there is none."""

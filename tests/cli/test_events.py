@@ -297,7 +297,7 @@ class TestEvents:
         said = command("event", made.event_id)
         assert said.code == 0
         reported = said.out.splitlines()
-        assert reported[0] == "Title  Body"
+        assert reported[:2] == ["Title  Body", "State: cancelled"]
         order = [
             "event enqueued",
             "fan-out began",
@@ -306,7 +306,7 @@ class TestEvents:
             "open deliveries ended",
             "deadline",
         ]
-        places = [next(n for n, line in enumerate(reported) if f" {what}" in line) for what in order]
+        places = [next(n for n, line in enumerate(reported) if f"  {what}" in line) for what in order]
         assert places == sorted(places)
         assert "3 phones, 3 deliveries" in said.out
         assert "Deliveries: 1 cancelled, 2 failed" in said.out
@@ -314,7 +314,7 @@ class TestEvents:
         assert f"  2 failed with MessageTooBig: {MARKUP}" in reported
         assert MARKUP in reported[places[3]]
         (line,) = command("event", made.event_id, "--json").lines
-        assert line["event"]["deliveries"] == {"failed": 2, "cancelled": 1}
+        assert (line["event"]["deliveries"], line["progress"]) == ({"failed": 2, "cancelled": 1}, "cancelled")
         assert [moment["what"] for moment in line["moments"]][:2] == ["event enqueued", "fan-out began"]
         assert line["errors"][0]["deliveries"] == 2
 

@@ -80,18 +80,18 @@ def test_an_event_for_nobody_is_done(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("became", "code", "word"),
+    ("became", "code", "word", "progress"),
     [
-        ({"sent": 2}, 200, "DONE"),
-        ({"ok": 1, "failed": 1}, 200, "DONE"),
-        ({"failed": 1, "invalid": 1}, 422, "FAILED"),
-        ({"retryable": 1, "failed": 1}, 202, "PENDING"),
+        ({"sent": 2}, 200, "DONE", "sent"),
+        ({"ok": 1, "failed": 1}, 200, "DONE", "finished"),
+        ({"failed": 1, "invalid": 1}, 422, "FAILED", "finished"),
+        ({"retryable": 1, "failed": 1}, 202, "PENDING", "sending"),
     ],
 )
 def test_the_answer_follows_the_deliveries(
-    served: Served, conn: psycopg.Connection[Any], became: dict[str, int], code: int, word: str
+    served: Served, conn: psycopg.Connection[Any], became: dict[str, int], code: int, word: str, progress: str
 ) -> None:
-    """200 when nothing is left and some was sent, 422 when nothing was, 202 while something is left; counts always."""
+    """200 when nothing is left and some was sent, 422 when nothing was, 202 else; counts and a word of progress always."""
     phone(conn), phone(conn)
     app = served.client("app")
     event_id = app.post("/v1/events", EVENT).json()["event_id"]
@@ -99,7 +99,7 @@ def test_the_answer_follows_the_deliveries(
     end(conn, event_id, **became)
     answer = app.get(f"/v1/events/{event_id}?waitMs=0")
     assert (answer.status_code, answer.json()["status"]) == (code, word)
-    assert answer.json()["counts"] == became
+    assert (answer.json()["counts"], answer.json()["progress"]) == (became, progress)
     if code == 202:
         assert int(answer.headers["retry-after"]) >= 1
         assert answer.json()["retryAfterMs"] > 0

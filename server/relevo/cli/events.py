@@ -310,9 +310,11 @@ def event(event: EventWord, key: KeyWord = None, as_json: AsJson = False) -> Non
     if shown is None:
         raise UsageError(f"There is no event {event_id}.", hint="`relevo events` lists them.")
     if as_json:
-        print_json([{"event": shown.event, "moments": shown.moments, "errors": shown.errors, "waits": shown.waits}])
+        told = {"moments": shown.moments, "errors": shown.errors, "waits": shown.waits}
+        print_json([{"event": shown.event, "progress": shown.progress, **told}])
         return
     out.print(f"[bold]{as_written(shown.event['title'])}[/]  {as_written(shown.event['body'])}")
+    out.print(f"State: {coloured(shown.progress)}")
     moments = make_table("when (UTC)", "what", "", wide=("",))
     for row in shown.moments:
         moments.add_row(f"{row['at'].astimezone(UTC):%Y-%m-%d %H:%M:%S}", row["what"], as_written(row["detail"] or ""))

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from relevo import insights, remote
 from relevo.door import Enqueued
+from relevo.health import progress_of
 from relevo.http.answers import Json
 from relevo.http.desk import Desk
 from relevo.http.guard import Guarded, caller_of
@@ -111,6 +112,10 @@ class EventOut(BaseModel):
 
     status: Literal["DONE", "PENDING", "FAILED"]
     event_id: int
+    progress: str = Field(
+        description="How far it is, in a word: its state, and once it is fanned out: sending, sent (receipts are "
+        "awaited) or finished."
+    )
     counts: dict[str, int] = Field(description="How many deliveries there are of each status.")
     event: dict[str, Any] = Field(description="As the SQL door tells it.")
     retryAfterMs: int | None = Field(None, description="With PENDING: when to ask again.")  # noqa: N815 its published name
@@ -304,7 +309,8 @@ async def _waited(
 
 
 def _answer(seen: EventLook, until: str, more: dict[str, Any], headers: dict[str, str]) -> Response:
-    told = {"event_id": seen.event["id"], "counts": seen.counts, "event": seen.event, **more}
+    progress = progress_of(seen.event["state"], seen.counts)
+    told = {"event_id": seen.event["id"], "progress": progress, "counts": seen.counts, "event": seen.event, **more}
     if not seen.is_over(until):
         pending = {"status": "PENDING", "retryAfterMs": _RETRY_MS}
         return Json(pending | told, 202, {**headers, "Retry-After": str(math.ceil(_RETRY_MS / 1000))})
