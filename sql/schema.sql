@@ -650,6 +650,22 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.count_candidates(audience text, buckets text[], after_seq bigint, upto_seq bigint, places integer, wide bigint, most integer) RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    SET enable_seqscan TO 'off'
+    AS $$
+begin
+  if audience = 'everyone' then
+    return (select count(*) from (select from relevo.spread_places(after_seq, upto_seq, places, wide) p
+                                    cross join lateral (select from relevo.device_installations i
+                                                         where i.seq > p.after and i.seq <= p.upto offset 0) i limit most) c);
+  end if;
+  return (select count(*) from (select from relevo.spread_places(after_seq, upto_seq, places, wide) p
+                                  cross join lateral (select from relevo.preference_index x
+                                                       where x.bucket = any (buckets) and x.seq > p.after and x.seq <= p.upto offset 0) x limit most) c);
+end
+$$;
+
 CREATE FUNCTION relevo.count_deliveries() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -736,50 +752,45 @@ $_$;
 
 CREATE FUNCTION relevo.count_targets(of_event bigint, most integer) RETURNS jsonb
     LANGUAGE plpgsql STABLE
+    SET enable_seqscan TO 'off'
     AS $$
 declare
+  all_looks constant int := 10000; -- so many are counted
+  looks constant int := 3000; -- so many speak for more
   e relevo.notification_events;
   buckets text[];
+  first_seq bigint := (select coalesce(min(i.seq), 1) - 1 from relevo.device_installations i);
   last_seq bigint := (select coalesce(max(i.seq), 0) from relevo.device_installations i);
-  after bigint := 0;
-  upto bigint;
-  bound bigint;
-  found_here bigint;
-  ids uuid[];
-  reached numeric := 0;
-  sample uuid[] := '{}';
-  exact boolean := true;
-  step bigint;
-  begun bigint;
-  share numeric;
+  places int := 1;
+  part numeric := last_seq - first_seq; -- how many numbers there are for each place
+  wide bigint := last_seq - first_seq;
+  seen bigint;
+  reached bigint;
+  sample uuid[];
 begin
   select n.* into e from relevo.notification_events n where n.id = of_event;
-  buckets := case when e.audience = 'matching' then relevo.event_buckets(e) end;
-  for part in 1 .. 12 loop
-    -- four slices from the first phone on, and, if that was not all, a small one out of the middle of each eighth of the rest
-    if part = 5 then
-      step := greatest((last_seq - after + 7) / 8, 1);
-    end if;
-    upto := case when part < 5 then last_seq else least(after + step, last_seq) end;
-    bound := coalesce(relevo.slice_end_1(of_event, e.audience, buckets, after, upto, case when part < 5 then 2500 else 500 end), upto);
-    share := 1;
-    if part >= 5 and bound < upto then
-      exact := false;
-      begun := after;
-      after := after + (upto - after) / 2;
-      bound := coalesce(relevo.slice_end_1(of_event, e.audience, buckets, after, upto, 500), upto);
-      share := (upto - begun)::numeric / (bound - after);
-    end if;
-    select count(*), array_agg(t.installation_id order by t.n) filter (where t.n <= most - cardinality(sample)) into found_here, ids
-      from (select s.installation_id, row_number() over () as n
-              from relevo.slice_targets(of_event, e.audience, buckets, after, bound) s
-             where e.project is null or s.project = e.project) t;
-    sample := sample || coalesce(ids, '{}');
-    reached := reached + found_here * share;
-    after := case when part < 5 then bound else upto end;
-    exit when after >= last_seq;
-  end loop;
-  return jsonb_build_object('count', round(reached), 'exact', exact,
+  if e.audience = 'matching' then
+    buckets := array(select b.bucket from unnest(relevo.event_buckets(e)) as b(bucket)
+                      where exists (select from relevo.preference_index x where x.bucket = b.bucket));
+  end if;
+  if e.audience in ('everyone', 'matching')
+     and relevo.count_candidates(e.audience, buckets, first_seq, last_seq, 1, wide, all_looks + 1) > all_looks then
+    -- each place is looked up in each bucket
+    places := least(greatest(1000 / coalesce(cardinality(buckets), 1), 100), wide);
+    part := wide::numeric / places;
+    wide := greatest(part / 250, 1);
+    seen := relevo.count_candidates(e.audience, buckets, first_seq, last_seq, places, wide, 2 * looks);
+    wide := least(greatest(round(wide::numeric * looks / greatest(seen, 1)), 1), ceil(part));
+    while wide > 1 and relevo.count_candidates(e.audience, buckets, first_seq, last_seq, places, wide, 2 * looks) = 2 * looks loop
+      wide := wide / 2;
+    end loop;
+  end if;
+  select count(*), array_agg(t.installation_id order by t.n) filter (where t.n <= most) into reached, sample
+    from (select s.installation_id, row_number() over () as n
+            from relevo.spread_places(first_seq, last_seq, places, wide) p
+            cross join lateral relevo.slice_targets(of_event, e.audience, buckets, p.after, p.upto) s
+           where e.project is null or s.project = e.project) t;
+  return jsonb_build_object('count', round(reached * part / greatest(wide, 1)), 'exact', places = 1,
     'sample', coalesce((select jsonb_agg(jsonb_build_object('installation_id', i.installation_id, 'owner', i.owner, 'project', i.project,
                                                             'provider', i.provider, 'platform', i.platform) order by u.n)
                           from unnest(sample) with ordinality as u(id, n)
@@ -2859,6 +2870,16 @@ CREATE FUNCTION relevo.slice_targets(event_id bigint, kind text, buckets text[],
    where slice_targets.kind = 'installations' and e.id = slice_targets.event_id
      and (n.phone).seq > after_seq and (n.phone).seq <= upto_seq
      and relevo.may_receive(n.phone) and (e.category is null or e.category <> all ((n.phone).opt_outs))
+$$;
+
+CREATE FUNCTION relevo.spread_places(after_seq bigint, upto_seq bigint, places integer, wide bigint) RETURNS TABLE(after bigint, upto bigint)
+    LANGUAGE sql IMMUTABLE
+    AS $$
+  select p.begins + p.shift, p.begins + p.shift + wide
+    from (select b.begins, (hashint4(n)::bigint & 2147483647) % greatest(b.ends - b.begins - wide + 1, 1) as shift
+            from generate_series(0, places - 1) as n
+            cross join lateral (select after_seq + (upto_seq - after_seq) * n / places as begins,
+                                       after_seq + (upto_seq - after_seq) * (n + 1) / places as ends) b) p
 $$;
 
 CREATE FUNCTION relevo.subscribe_news(subscription jsonb) RETURNS boolean

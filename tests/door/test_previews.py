@@ -126,6 +126,24 @@ class TestPreview:
             assert not seen.exact
             assert 10_500 < seen.count < 13_500
 
+    def test_an_estimate_sees_phones_that_stand_close_together(self, conn) -> None:
+        """Of 50,000 that ask for something, 600 match: in a row, in two crowds, or in turns, it tells about how many."""
+        conn.execute(
+            """
+            with made as (insert into relevo.device_installations (token) select 'ExponentPushToken[' || n || ']' from generate_series(1, 50000) n
+                          returning installation_id, seq)
+            insert into relevo.notification_preferences (installation_id, name, topics, tipo)
+            select installation_id, 'default', array['all'],
+                   case when n between 21000 and 21599 then 'row' when n between 33000 and 33299 or n > 49700 then 'crowds'
+                        when n % 80 = 7 then 'turns' else 'none' end
+              from (select installation_id, seq - min(seq) over () + 1 as n from made) m
+            """
+        )
+        for tipo in ("row", "crowds", "turns"):
+            seen = relevo.preview(conn, Event("t", "1", "t", audience=Matching(tipo=tipo), topics=["all"]))
+            assert not seen.exact
+            assert 300 <= seen.count <= 1200, tipo
+
     def test_bad_input(self, conn) -> None:
         """An event that could not be enqueued cannot be previewed."""
         with pytest.raises(InvalidInputError, match="sample must be between 0 and 100"):
