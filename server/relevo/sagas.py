@@ -239,6 +239,8 @@ class Push:
     """What went wrong with it, attempt by attempt, as far as it is kept."""
     pauses: list[Row] = field(default_factory=list)
     """The pauses on its way that are over."""
+    event: Mapping[str, Any] = field(default_factory=dict)
+    """Its event as the app's door tells of it; nothing once that is gone."""
 
     @property
     def tries(self) -> list[Try]:
@@ -283,6 +285,8 @@ def push(database: Database, delivery_id: int) -> Push | None:
     event = next(iter(_rows(database, "find_event", event_id=found["event_id"])), None)
     with database.connection() as connection:
         why = door.explain(connection, found["event_id"], found["installation_id"])
+        status = door.get(connection, found["event_id"])
+    told = status.raw if status is not None else {}
     late = _rows(database, "list_late_tickets", event_day=found["event_day"], id=delivery_id)
     changes = _changes(database, found["event_id"], [found["installation_id"]]).get(found["installation_id"])
     title = event["title"] if event else ""
@@ -290,7 +294,7 @@ def push(database: Database, delivery_id: int) -> Push | None:
     failures = _rows(database, "list_failed_attempts", event_day=found["event_day"], id=delivery_id)
     redriven = _redriven(database, found, requests, failures)
     pauses = history.pauses(database, list(_spans(found, requests)))
-    return Push(found, title, requests, late, _wait(database, found), why, changes, redriven, failures, pauses)
+    return Push(found, title, requests, late, _wait(database, found), why, changes, redriven, failures, pauses, told)
 
 
 def _spans(found: Row, requests: Sequence[Row]) -> Iterator[tuple[str, str, datetime, datetime]]:

@@ -326,6 +326,22 @@ def test_one_delivery(served: Served, conn: Connection, person: Person) -> None:
     assert person.get("/dashboard/deliveries/99999").status_code == 404
 
 
+def test_why_a_push_that_was_made_may_not_go(served: Served, conn: Connection, person: Person) -> None:
+    """The page of a push names the reason for which its phone gets none any more, and the category it opted out of."""
+    one = phone(conn)
+    number = event(conn, "order-21", [one], category="ads")
+    fan_out(served.app)
+    (push,) = deliveries_of(conn, number).values()
+    own = f"/dashboard/deliveries/{push}"
+    changed = "update relevo.device_installations set permission = %s, opt_outs = '{ads}' where installation_id = %s"
+    conn.execute(changed, ["denied", one])
+    assert "Pushes may not go to this phone: the phone does not permit notifications." in told(person, own)
+    spanish = person.get(own, headers={"accept-language": "es"}).text
+    assert "No se pueden enviar notificaciones a este teléfono: el teléfono no permite" in spanish
+    conn.execute(changed, ["granted", one])
+    assert "This phone opted out of the event's category, ads." in told(person, own)
+
+
 FAILED = """
 insert into relevo.failed_attempts (event_day, delivery_id, n, at, attempt, found_by, became, error_code, error_message, request_id)
 select d.event_day, d.id, %(n)s, clock_timestamp(), %(n)s, %(by)s, %(became)s, %(code)s, %(said)s,

@@ -385,5 +385,4 @@ def _rule(explained: Explanation) -> str:
     """Say by which rule a phone gets it, or not."""
     if explained.rule == "installation_gone":
         return t("Nobody registered it, or it was forgotten.")
-    _, _, why = explained.reason.removesuffix(".").partition("Pushes may not go to it: ")
-    return reasons.rule(explained, why_not=why or None)
+    return reasons.rule(explained)

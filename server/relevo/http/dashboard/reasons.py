@@ -235,9 +235,18 @@ def rule(told: Explanation, *, why_not: str | None = None, event: Mapping[str, A
     said = RULES.get(told.rule)
     if said is None:
         return told.reason
-    why = not_allowed(why_not)[:1].lower() + not_allowed(why_not)[1:].removesuffix(".") if why_not else t("for now")
+    why = not_allowed(why_not or _told_why(told))
+    if told.rule == "not_allowed" and not why:
+        return t(ERRORS["not_allowed"])
+    why = why[:1].lower() + why[1:].removesuffix(".")
     parts = {"why": why, "category": event.get("category") or "", "differs": differs}
     return t(said, **parts, reason=ended, preference=told.raw.get("preference") or "")
+
+
+def _told_why(told: Explanation) -> str:
+    """Return why pushes may not go to a phone, as the rule's own sentence tells it."""
+    _, _, why = told.reason.removesuffix(".").partition("Pushes may not go to it: ")
+    return why
 
 
 def came_afterwards(told: Explanation, changes: Mapping[str, Any] | None) -> bool:

@@ -814,7 +814,6 @@ SPANISH: dict[str, str] = {
     "being sent right now.": "se están enviando ahora.",
     "due, and waiting in line.": "por enviar, a la espera de turno.",
     "everything": "todo",
-    "for now": "por ahora",
     "from": "desde",
     "held by the runaway brake until an operator releases it.": (
         "las retiene el freno de emergencia hasta que un operador lo suelte."
