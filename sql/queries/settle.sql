@@ -205,6 +205,29 @@ update relevo.device_installations i
                                  for no key update) n) g
  where i.installation_id = g.installation_id and i.token_version = g.token_version and i.invalidated_at is null;
 
+-- name: fail_doubted
+-- Makes dead letters of what this transaction wrote down as invalid while the brake doubts that so many phones are gone; tells how many. They
+-- stay counted as unregistered, which is what the brake judges by.
+with doubted as (
+  update relevo.notification_deliveries d set status = 'failed'
+    from (select u.event_day, u.id from unnest(%(days)s::date[], %(ids)s::bigint[]) as u(event_day, id) order by u.event_day, u.id) a
+   where d.event_day = a.event_day and d.id = a.id and d.status = 'invalid' and d.completed_at = coalesce(%(now)s::timestamptz, now())
+  returning d.event_day, d.id, d.notification_event_id as event_id, d.project, d.last_error_code as code
+), dead as (
+  insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
+  select w.event_day, w.id, w.event_id, w.project, w.code, coalesce(%(now)s::timestamptz, now()) from doubted w
+), told as ( -- nobody has seen it yet
+  update relevo.failed_attempts f set became = 'failed'
+    from doubted w
+   where f.event_day = w.event_day and f.delivery_id = w.id and f.became = 'invalid' and f.at = coalesce(%(now)s::timestamptz, now())
+), progress as (
+  insert into relevo.event_progress_deltas (event_id, status, deliveries)
+  select w.event_id, s.status, s.sign * count(*)::int
+    from doubted w cross join (values ('invalid', -1), ('failed', 1)) as s(status, sign)
+   group by w.event_id, s.status, s.sign
+)
+select count(*)::int from doubted;
+
 -- name: keep_late_tickets
 -- Keeps tickets that arrived after their claim was lost, for whoever owns the delivery's chunk or claim; only what was given up as unknown,
 -- which nobody owns, is closed with its ticket at once.

@@ -231,7 +231,7 @@ def test_9_a_mass_of_unregistered_tokens_brakes_pruning(relay, sandbox) -> None:
     worker.add_phones(60, "there")
     worker.tell_everyone()
     worker.dispatch()
-    assert worker.states() == {"invalid": 60, "sent": 60}
+    assert worker.states() == {"failed": 60, "sent": 60}
     assert worker.disabled() == 0
     assert worker.incidents() == ["pruning_stopped"]
 

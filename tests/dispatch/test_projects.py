@@ -11,6 +11,7 @@ from relaying import Relay, at_once, beside
 
 from processes import PATIENCE_S, eventually
 from relevo import actions, insights
+from relevo.actions import DeadLetters
 from relevo.errors import UsageError
 from relevo.model import Reply
 
@@ -258,13 +259,13 @@ class TestPruningBrake:
         ("gone", "there", "trips"), [(49, 0, False), (50, 0, True), (50, 200, False), (51, 200, True)]
     )
     def test_when_it_trips(self, relay, gone: int, there: int, trips: bool) -> None:
-        """At least fifty and more than a fifth: then no token is disabled; otherwise each one is."""
+        """At least fifty and more than a fifth: then no token is disabled, and their pushes can be redriven."""
         worker = relay()
         worker.add_phones(gone, "gone", "!DeviceNotRegistered")
         worker.add_phones(there, "there")
         worker.tell_everyone()
         worker.dispatch()
-        assert worker.states() == {"invalid": gone} | ({"sent": there} if there else {})
+        assert worker.states() == {"failed" if trips else "invalid": gone} | ({"sent": there} if there else {})
         assert worker.disabled() == (0 if trips else gone)
         assert (worker.project()["pruning_stopped_at"] is not None) == trips
         assert ("unregistered" in problems(worker)) == trips
@@ -295,6 +296,33 @@ class TestPruningBrake:
         assert worker.disabled() == 1
         assert worker.project()["pruning_stopped_at"] is None
         assert worker.incidents() == ["pruning_stopped", "pruning_resumed"]
+
+    def test_what_it_doubts_can_be_sent_again(self, relay, sandbox) -> None:
+        """The credentials were another app's: once they are right and the brake is released, a redrive loses none."""
+        worker = relay()
+        worker.add_phones(60)
+        worker.tell_everyone()
+        sandbox.add_fault("DeviceNotRegistered")
+        worker.dispatch()
+        codes = {(row["status"], row["last_error_code"]) for row in worker.deliveries()}
+        assert codes == {("failed", "DeviceNotRegistered")}
+        assert worker.rows("select distinct became from relevo.failed_attempts") == [{"became": "failed"}]
+        sandbox.clear_faults()
+        actions.release_project(worker.app.database, "default")
+        assert actions.redrive(worker.app.database, DeadLetters(error_code="DeviceNotRegistered")) == 60
+        worker.drain()
+        worker.everyone_received(1)
+
+    def test_a_malformed_token_is_not_doubted(self, relay) -> None:
+        """No credentials make it a token: while the brake is on, a push to it ends as invalid all the same."""
+        worker = relay()
+        worker.add_phones(60, "gone", "!DeviceNotRegistered")
+        worker.tell_everyone()
+        worker.dispatch()
+        worker.tell("ana")
+        worker.conn.execute("update relevo.device_installations set token = 'none' where token like '%[ana]'")
+        worker.dispatch()
+        assert worker.states() == {"failed": 60, "invalid": 1}
 
     def test_sending_goes_on(self, relay) -> None:
         """The brake stops pruning, not pushes."""

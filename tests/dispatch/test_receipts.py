@@ -489,7 +489,7 @@ class TestTokens:
         worker.tell_everyone()
         worker.dispatch()
         worker.ask()
-        assert (worker.states(), worker.disabled()) == ({"invalid": 60}, 0)
+        assert (worker.states(), worker.disabled()) == ({"failed": 60}, 0)
         assert worker.incidents() == ["pruning_stopped"]
 
 

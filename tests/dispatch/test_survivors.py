@@ -160,7 +160,7 @@ class TestTheBrakes:
         worker.dispatch()
         worker.travel(minutes=16)
         worker.ask()
-        assert worker.states() == {"invalid": 60, "sent": 240}
+        assert worker.states() == {"failed": 60, "sent": 240}
         assert worker.disabled() == 0
         assert worker.incidents() == ["pruning_stopped"]
 
@@ -174,7 +174,7 @@ class TestTheBrakes:
             "update relevo.device_installations set active = false where token like 'ExponentPushToken[away%'"
         )
         worker.dispatch()
-        assert worker.states() == {"invalid": 50, "skipped": 250}
+        assert worker.states() == {"failed": 50, "skipped": 250}
         assert worker.disabled() == 0
         assert worker.incidents() == ["pruning_stopped"]
 

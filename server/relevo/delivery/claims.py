@@ -401,7 +401,7 @@ class Claims:
                 written = _written(connection, "settle_deliveries", parameters)
             if sum(written.values()) < len(answers):
                 late = connection.execute(_SQL["keep_late_tickets"], parameters).fetchone() or (0, 0)
-            disabled = self._disable(connection, claim, answers, may_prune, now) if written.get("invalid") else 0
+            disabled = self._disable(connection, claim, answers, may_prune, now, written=written)
         if finish or written:
             self._keep_or_drop(claim, since, finish=finish)
         return Settlement(written, closed_late=late[0], kept_as_evidence=late[1], tokens_disabled=disabled)
@@ -490,7 +490,7 @@ class Claims:
         with self._transaction() as connection:
             connection.execute(_SQL["lock_claim"], {"token": claim.token})
             written = _written(connection, "settle_receipts", parameters)
-            disabled = self._disable(connection, claim, gone, may_prune, now) if written.get("invalid") else 0
+            disabled = self._disable(connection, claim, gone, may_prune, now, written=written)
         self._heartbeat.drop(claim.token)
         return Settlement(written, tokens_disabled=disabled)
 
@@ -518,14 +518,16 @@ class Claims:
         answers: Sequence[Answer],
         may_prune: Pruning | None,
         now: datetime | None,
+        *,
+        written: dict[str, int],
     ) -> int:
-        """Disable the tokens that are gone, unless the project's brake is on.
+        """Disable the tokens that are gone, unless the project's brake is on: then their pushes become dead letters.
 
         Behind a savepoint: what goes wrong there is only told, for nothing of it may undo the answers.
         """
         gone = [a for a in answers if a.status == "invalid" and a.installation_id and a.token_version is not None]
         gone.sort(key=lambda a: str(a.installation_id))  # as everybody locks installations
-        if not gone:
+        if not gone or not written.get("invalid"):
             return 0
         parameters = {
             "installations": uuid_array([a.installation_id for a in gone if a.installation_id]),
@@ -536,6 +538,7 @@ class Claims:
         try:
             with connection.transaction():
                 if may_prune is not None and not may_prune(connection, claim.project):
+                    _keep_as_dead(connection, gone, now, written)
                     return 0
                 return connection.execute(_SQL["disable_tokens"], parameters).rowcount
         except BUSY as error:
@@ -615,6 +618,17 @@ def _written(connection: Connection, statement: str, parameters: dict[str, Any])
         else:
             written[status] = written.get(status, 0) + deliveries
     return written
+
+
+def _keep_as_dead(
+    connection: Connection, gone: Sequence[Answer], now: datetime | None, written: dict[str, int]
+) -> None:
+    """Let what a brake doubts end as failed, so that it can be redriven, and count it so."""
+    doubted = [answer for answer in gone if answer.attempted]  # a malformed token is one, whatever others are
+    row = connection.execute(_SQL["fail_doubted"], columns.keys(doubted) | {"now": now}).fetchone()
+    kept = row[0] if row else 0
+    written["invalid"] -= kept
+    written["failed"] = written.get("failed", 0) + kept
 
 
 def _queue(connection: Connection, days: Sequence[date], ids: Sequence[int], due: Sequence[datetime]) -> None:
