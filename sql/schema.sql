@@ -1783,7 +1783,7 @@ begin
   return jsonb_typeof(installation) = 'object'
      and installation - array['installation_id', 'token', 'project', 'platform', 'locale', 'owner', 'push_capable', 'permission'] = '{}'
      and jsonb_typeof(installation -> 'token') = 'string' and length(installation ->> 'token') <= 164 -- Expo's are half as long
-     and installation ->> 'token' ~ '^Expo(?:nent)?PushToken\[[^][[:space:]]+]$'
+     and installation ->> 'token' ~ '^Expo(?:nent)?PushToken\[[^][[:space:][:cntrl:]]+]$'
      and case when installation ->> 'installation_id' is null then true
               else installation ->> 'installation_id' like '________-____-____-____-____________'
                    and installation ->> 'installation_id' ~ '^[0-9a-fA-F-]+$' and length(replace(installation ->> 'installation_id', '-', '')) = 32 end

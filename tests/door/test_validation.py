@@ -281,6 +281,7 @@ BAD_INSTALLATIONS = [
     (None, "an installation must be a JSON object"),
     ([], "an installation must be a JSON object"),
     ({"token": "ExpoPushToken[a]", "tokn": 1}, "an installation has no field tokn"),
+    ({"token": "ExpoPushToken[a\x1fb]"}, "token must be text of 1 to 200 characters"),
     *(
         ({"token": token}, "token must look like ExponentPushToken[...], ExpoPushToken[...] or a UUID")
         for token in (
