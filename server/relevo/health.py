@@ -616,7 +616,7 @@ def _why(row: Row, paused: Mapping[str, str], now: datetime) -> str:
         return Phrase("the push service asked for a rest until {at}", at=_at(row["rest_until"]))
     if row["next_attempt_at"] is not None and row["next_attempt_at"] > now:
         return Phrase("tried again from {at} on", at=_at(row["next_attempt_at"]))
-    return Phrase("being sent") if row["claimed"] else Phrase("due; the rate lets them go one after the other")
+    return Phrase("being sent") if row["claimed"] else Phrase("due, and sent as the project's rate allows")
 
 
 def _at(moment: datetime | None) -> str:

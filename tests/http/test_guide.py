@@ -90,3 +90,21 @@ def test_a_wheel_brings_its_own_pages(monkeypatch: pytest.MonkeyPatch, tmp_path:
     shutil.copytree(DOCS, tmp_path / "relevo" / "docs")
     monkeypatch.setattr(guide, "__file__", str(inside / "guide.py"))
     assert guide.docs_root() == tmp_path / "relevo" / "docs"
+
+
+def test_who_reads_spanish_is_told_that_the_guide_is_in_english(served: Served) -> None:
+    """The frame speaks the reader's language and says that the page does not; in English there is nothing to say."""
+    said = "La guía está en inglés."
+    assert said in served.client().get("/guide", headers={"Accept-Language": "es"}).text
+    assert said not in served.client().get("/guide", headers={"Accept-Language": "en"}).text
+
+
+def test_the_page_of_the_api_leads_to_its_parts(served: Served) -> None:
+    """Each link of its contents has its place on the page, and names of fields are written as code, not in backticks."""
+    html = served.client().get("/docs").text
+    contents = html[html.index("<nav>") : html.index("</nav>")]
+    parts = re.findall(r"href='#([^']+)'", contents)
+    assert {"events", "schemas"} <= set(parts)
+    assert [part for part in parts if not re.search(rf"<h2 id='?{part}\b", html)] == []
+    assert "<code>waitMs</code>" in html
+    assert "`" not in html[: html.index("id=schemas")]

@@ -150,6 +150,7 @@ def test_dead_letters_are_sent_again_after_a_look(served: Served, conn: psycopg.
     )
     person = inside(Person(served))
     page = person.get("/dashboard/dead-letters").text
+    assert "The message is too long" in page
     assert "/dashboard/actions/redrive?code=MessageTooBig&amp;project=default&amp;type=order.shipped" in page
     question = person.get("/dashboard/actions/redrive?code=MessageTooBig&project=default&type=order.shipped").text
     told = re.sub(r"<[^>]+>", "", question)

@@ -323,7 +323,7 @@ LATER = NOW + timedelta(minutes=5)
         ),
         ({"state": "fanned"}, [wait(next_attempt_at=LATER)], {}, "tried again from 2026-11-15 12:05:00Z on"),
         ({"state": "fanned"}, [wait(claimed=True)], {}, "being sent"),
-        ({"state": "fanned"}, [wait()], {}, "due; the rate lets them go"),
+        ({"state": "fanned"}, [wait()], {}, "due, and sent as the project"),
     ],
 )
 def test_an_event_says_why_it_waits(

@@ -34,9 +34,9 @@ ROUTERS: tuple[APIRouter, ...] = (
     *dashboard.ROUTERS,
 )
 _DESCRIPTION = (
-    "Tenders and your app's events, delivered to phones. Bodies are JSON; errors are problem+json (RFC 9457) that name "
-    "field and reason; instants are RFC 3339. Every answer has an X-Request-Id. A proxy in front of it has to bear "
-    "requests of at least 35 seconds, for `waitMs` may be 30000."
+    "Your app's events, and tenders, delivered to phones. Bodies are JSON; errors are problem+json (RFC 9457) that "
+    "name field and reason; instants are RFC 3339. Every answer has an X-Request-Id. A proxy in front of it has to "
+    "bear requests of at least 35 seconds, for `waitMs` may be 30000."
 )
 
 

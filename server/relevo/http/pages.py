@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
@@ -14,11 +15,12 @@ from relevo.http.answers import Json
 from relevo.http.guard import Guarded
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
+_CODE = re.compile(r"`([^`]+)`")
 _STYLE = (
     ":root{color-scheme:light dark}*{box-sizing:border-box}body{overflow-wrap:anywhere}"
     "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;"
     "max-width:60rem;padding:0 1rem}"
-    "html{background:#fff;color:#1a1f27}a{color:#0b5cad}"
+    "html{background:#f6f7f9;color:#1a1f27}a{color:#0b5cad}nav a{margin-right:1rem}"
     "@media(prefers-color-scheme:dark){html{background:#12161c;color:#e8ecf1}a{color:#7db7ff}}"
     "code,pre{font:14px/1.4 ui-monospace,monospace}"
     "pre{overflow-x:auto;padding:.75rem;border:1px solid #8885;border-radius:6px}"
@@ -57,40 +59,54 @@ def render(spec: Mapping[str, Any]) -> str:
         f"<!doctype html><html lang=en><head><meta charset=utf-8><title>{escape(info['title'])} API</title>"
         f"<meta name=viewport content='width=device-width'><style>{_STYLE}</style></head><body>"
         f"<h1>{escape(info['title'])} API <small>{escape(info['version'])}</small></h1>"
-        f"<p>{escape(info['description'])}</p><p><a href=openapi.json>openapi.json</a></p>{body}</body></html>"
+        f"<p>{_prose(info['description'])}</p>{_contents_of(spec)}<main>{body}</main></body></html>"
     )
+
+
+def _prose(text: str) -> str:
+    """Write a description as HTML: what stands in backticks is code."""
+    return _CODE.sub(r"<code>\1</code>", escape(text)).replace("\n\n", "</p><p>")
+
+
+def _contents_of(spec: Mapping[str, Any]) -> str:
+    """Lead to each part of the page, to the document behind it, and back to the guide."""
+    tags = dict.fromkeys(_tag(each) for methods in spec["paths"].values() for each in methods.values())
+    parts = "".join(f"<a href='#{escape(tag)}'>{escape(tag.capitalize())}</a> " for tag in [*tags, "schemas"])
+    return f"<nav><p>{parts}</p><p><a href=openapi.json>openapi.json</a> <a href=guide>Guide</a></p></nav>"
+
+
+def _tag(operation: Mapping[str, Any]) -> str:
+    return str(operation.get("tags", ["other"])[0])
 
 
 def _operations(spec: Mapping[str, Any]) -> Iterator[str]:
     tag = ""
     operations = [
-        (each.get("tags", ["other"])[0], path, method, each)
-        for path, methods in spec["paths"].items()
-        for method, each in methods.items()
+        (_tag(each), path, method, each) for path, methods in spec["paths"].items() for method, each in methods.items()
     ]
     for now, path, method, operation in operations:
         if now != tag:
-            yield f"<h2>{escape(now.capitalize())}</h2>"
+            yield f"<h2 id='{escape(now)}'>{escape(now.capitalize())}</h2>"
             tag = now
         yield _operation(path, method, operation)
 
 
 def _operation(path: str, method: str, operation: Mapping[str, Any]) -> str:
     anchor = escape(operation["operationId"])
-    described = escape(operation.get("description", "")).replace("\n\n", "</p><p>")
+    described = _prose(operation.get("description", ""))
     head = f"<span class=m>{method.upper()}</span> <code>{escape(path)}</code>"
     parts = [f"<section id={anchor}><h3>{head}</h3><p>{described}</p>"]
     if given := operation.get("parameters"):
         rows = "".join(
             f"<tr><td><code>{escape(each['name'])}</code><td>{each['in']}<td>{_kind(each['schema'])}"
-            f"<td>{escape(each.get('description', ''))}"
+            f"<td>{_prose(each.get('description', ''))}"
             for each in given
         )
         parts.append(f"<h4>Parameters</h4><table>{rows}</table>")
     if sent := operation.get("requestBody"):
         parts.append(f"<h4>Body</h4><p>{_contents(sent['content'])}</p>")
     answers = "".join(
-        f"<tr><td>{code}<td>{escape(each['description'])}<td>{_contents(each.get('content', {}))}"
+        f"<tr><td>{code}<td>{_prose(each['description'])}<td>{_contents(each.get('content', {}))}"
         for code, each in operation["responses"].items()
     )
     parts.append(f"<h4>Answers</h4><table>{answers}</table></section>")
@@ -116,7 +132,7 @@ def _kind(schema: Mapping[str, Any]) -> str:
 
 
 def _schemas(spec: Mapping[str, Any]) -> Iterator[str]:
-    yield "<h2>Schemas</h2>"
+    yield "<h2 id=schemas>Schemas</h2>"
     for name, schema in spec.get("components", {}).get("schemas", {}).items():
         if name in ("HTTPValidationError", "ValidationError"):
             continue

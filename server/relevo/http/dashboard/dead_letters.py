@@ -15,6 +15,7 @@ from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import facts, part
 from relevo.http.dashboard.page import Page, desk_of, show, table
 from relevo.http.dashboard.parts import delivery_link
+from relevo.http.dashboard.reasons import in_words
 from relevo.http.dashboard.words import ago, count, number
 
 router = APIRouter(route_class=Page, include_in_schema=False)
@@ -49,13 +50,23 @@ def _group(request: Request, row: dict[str, Any]) -> list[Child]:
     which = {"code": row["error_code"], "project": row["project"], "type": row["event_type"]}
     late = t("{n} past their deadline", n=number(row["too_late"])) if row["too_late"] else None
     return [
-        [el("strong", row["error_code"]), el("span", row["example"], class_="faint block") if row["example"] else None],
+        _error(row),
         row["project"],
         row["event_type"] or "—",
         [number(row["deliveries"]), el("span", late, class_="faint block") if late else None],
         [ago(row["last_at"], row["now"]), _first(row)],
         _examples(row),
         offer(request, "redrive", t("Send again…"), **which),
+    ]
+
+
+def _error(row: dict[str, Any]) -> list[Child]:
+    """Name an error, say what it means if that is known, and what was said of one delivery."""
+    words = in_words(row["error_code"])
+    return [
+        el("strong", row["error_code"]),
+        el("span", words, class_="block") if words != row["error_code"] else None,
+        el("span", row["example"], class_="faint block") if row["example"] else None,
     ]
 
 

@@ -18,7 +18,7 @@ from fastapi import Path as InPath
 from starlette.responses import Response
 
 from relevo.http.dashboard.html import Markup, el
-from relevo.http.dashboard.language import t
+from relevo.http.dashboard.language import spoken, t
 from relevo.http.dashboard.page import Page, show
 from relevo.http.problems import not_found
 
@@ -75,9 +75,11 @@ def _shown(request: Request, name: str) -> Response:
     title, headings, written = render(name)
     crumbs = el("p", el("a", "← ", t("Guide"), href=HOME), class_="faint") if name != "index" else None
     head, end, rest = written.partition("</h1>")
+    in_english = el("p", t("The guide is in English."), class_="faint", lang=spoken()) if spoken() != "en" else None
     article = el(
         "article",
         crumbs,
+        in_english,
         Markup(head + end),
         _contents(headings),
         Markup(rest),

@@ -19,6 +19,7 @@ SPANISH: dict[str, str] = {
     "Guide": "Guía",
     "What to do": "Qué hacer",
     "On this page": "En esta página",
+    "The guide is in English.": "La guía está en inglés.",
     # Logging in
     "Log in": "Entrar",
     "Token": "Token",
@@ -299,12 +300,12 @@ SPANISH: dict[str, str] = {
     "times": "veces",
     "to be dropped here ": "se borrará aquí ",
     "would be opened, and end unsent: the phone takes no pushes any more": (
-        "se abrirían y terminarían sin enviarse: el teléfono ya no recibe notificaciones"
+        "a abrir, para terminar sin envío: el teléfono ya no recibe notificaciones"
     ),
     "would be opened, and end unsent: their event was cancelled or completed.": (
-        "se abrirían y terminarían sin enviarse: su evento fue cancelado o completado."
+        "a abrir, para terminar sin envío: su evento fue cancelado o completado."
     ),
-    "would be sent again.": "se enviarían otra vez.",
+    "would be sent again.": "para enviar otra vez.",
     "would not: their deadline has passed.": "no: su plazo ya pasó.",
     "would not: their month is on its way to the archive.": "no: su mes va camino al archivo.",
     "{cycle} has run and failed.": "{cycle} corrió y falló.",

@@ -153,6 +153,6 @@ HEALTH: dict[str, str] = {
     "the push service asked for a rest until {at}": "el servicio de push pidió un descanso hasta el {at}",
     "tried again from {at} on": "se intenta de nuevo a partir del {at}",
     "being sent": "se está enviando",
-    "due; the rate lets them go one after the other": "les toca; el ritmo los deja salir uno tras otro",
+    "due, and sent as the project's rate allows": "por enviar ya, según lo permita el ritmo del proyecto",
     "an unknown time": "momento desconocido",
 }
