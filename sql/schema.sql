@@ -255,10 +255,14 @@ $$;
 
 CREATE FUNCTION relevo.check_deadline(until timestamp with time zone, at timestamp with time zone) RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE
+    AS $$ begin return relevo.check_deadline_1(until, at, null); end $$;
+
+CREATE FUNCTION relevo.check_deadline_1(until timestamp with time zone, at timestamp with time zone, place bigint) RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE
     AS $$
 begin
   if until <= greatest(at, now()) then
-    perform relevo.refuse(format('deadline_at must lie after now and after scheduled_at, got %s', until));
+    perform relevo.refuse_event(place, format('deadline_at must lie after now and after scheduled_at, got %s', until));
   end if;
   return until;
 end
@@ -312,6 +316,33 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.check_events(events jsonb) RETURNS void
+    LANGUAGE plpgsql STABLE
+    AS $$
+declare
+  one jsonb;
+  place bigint;
+begin
+  if jsonb_array_length(events) = 1 then
+    perform relevo.check_event(events -> 0);
+    return;
+  end if;
+  begin
+    perform relevo.check_event(e) from jsonb_array_elements(events) as e;
+    return;
+  exception when invalid_parameter_value then
+    null; -- which one is found below
+  end;
+  begin
+    for one, place in select e.one, e.place from jsonb_array_elements(events) with ordinality as e(one, place) loop
+      perform relevo.check_event(one);
+    end loop;
+  exception when invalid_parameter_value then
+    perform relevo.refuse_event(place, sqlerrm);
+  end;
+end
+$$;
+
 CREATE FUNCTION relevo.check_installation(installation jsonb) RETURNS void
     LANGUAGE plpgsql STABLE
     AS $_$
@@ -357,6 +388,22 @@ begin
   end if;
 end
 $_$;
+
+CREATE FUNCTION relevo.check_installations(installations jsonb) RETURNS void
+    LANGUAGE plpgsql STABLE
+    AS $$
+declare
+  one jsonb;
+  place bigint;
+begin
+  for one, place in select i.one, i.place from jsonb_array_elements(installations) with ordinality as i(one, place)
+                     where relevo.is_plain_installation(i.one) is not true loop
+    perform relevo.check_installation(one);
+  end loop;
+exception when invalid_parameter_value then
+  perform relevo.refuse(case when jsonb_array_length(installations) = 1 then sqlerrm else format('installations.%s: %s', place - 1, sqlerrm) end);
+end
+$$;
 
 CREATE FUNCTION relevo.check_list(given jsonb, name text, most integer, chars integer, place text DEFAULT ''::text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE
@@ -979,7 +1026,7 @@ begin
   if jsonb_typeof(events) is distinct from 'array' or jsonb_array_length(events) > 100000 then
     perform relevo.refuse('events must be a list of at most 100000 events');
   end if;
-  perform relevo.check_event(e) from jsonb_array_elements(events) as e;
+  perform relevo.check_events(events);
   select array_agg(w.event_id), array_agg(w.created), array_agg(w.same_content), array_agg(w.unknown_installations::text)
     into ids, news, sames, strangers from relevo.write_events(events) w;
   for n in 1 .. coalesce(cardinality(ids), 0) loop
@@ -1006,7 +1053,9 @@ CREATE FUNCTION relevo.enqueue_many(events jsonb) RETURNS TABLE(event_id bigint,
 begin
   if exists (select from jsonb_array_elements(case jsonb_typeof(events) when 'array' then events else '[]' end) as e
               where jsonb_typeof(e -> 'type') = 'string' and starts_with(e ->> 'type', 'relevo.')) then
-    perform relevo.refuse('type must not begin with relevo., which is for Relevo itself');
+    perform relevo.refuse_event(case when jsonb_array_length(events) > 1 then min(e.place) end, 'type must not begin with relevo., which is for Relevo itself')
+       from jsonb_array_elements(events) with ordinality as e(one, place)
+      where jsonb_typeof(e.one -> 'type') = 'string' and starts_with(e.one ->> 'type', 'relevo.');
   end if;
   return query select * from relevo.enqueue_any_type(events);
 end
@@ -1230,6 +1279,10 @@ CREATE FUNCTION relevo.event_origin(e relevo.notification_events) RETURNS text
 
 CREATE FUNCTION relevo.event_time(event jsonb, name text) RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE
+    AS $$ begin return relevo.event_time_1(event, name, null); end $$;
+
+CREATE FUNCTION relevo.event_time_1(event jsonb, name text, place bigint) RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE
     AS $_$
 declare
   given timestamptz;
@@ -1247,10 +1300,10 @@ begin
     end;
   end if;
   if given is null or event ->> name !~* '^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)$' then
-    perform relevo.refuse(format('%s must be a time with its zone, such as 2026-11-15T09:00:00Z, got %s', name, left(event ->> name, 60)));
+    perform relevo.refuse_event(place, format('%s must be a time with its zone, such as 2026-11-15T09:00:00Z, got %s', name, left(event ->> name, 60)));
   end if;
   if given not between '2000-01-01Z' and '2200-01-01Z' then
-    perform relevo.refuse(format('%s must lie between the years 2000 and 2200, got %s', name, given));
+    perform relevo.refuse_event(place, format('%s must lie between the years 2000 and 2200, got %s', name, given));
   end if;
   return given;
 end
@@ -2403,6 +2456,10 @@ CREATE FUNCTION relevo.refuse(complaint text) RETURNS void
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$ begin raise exception using errcode = 'invalid_parameter_value', message = complaint; end $$;
 
+CREATE FUNCTION relevo.refuse_event(place bigint, complaint text) RETURNS void
+    LANGUAGE plpgsql
+    AS $$ begin perform relevo.refuse(case when place is null then complaint else format('events.%s: %s', place - 1, complaint) end); end $$;
+
 CREATE FUNCTION relevo.refuse_sealed() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2436,7 +2493,7 @@ begin
   if jsonb_typeof(installations) is distinct from 'array' or jsonb_array_length(installations) > 100000 then
     perform relevo.refuse('installations must be a list of at most 100000 installations');
   end if;
-  perform relevo.check_installation(i) from jsonb_array_elements(installations) as i where relevo.is_plain_installation(i) is not true;
+  perform relevo.check_installations(installations);
   select coalesce(array_agg(n.ord order by n.ord) filter (where n.first), '{}'), coalesce(array_agg(n.ord order by n.ord) filter (where not n.first), '{}')
     into firsts, others
     from (select g.ord::int, (g.i ->> 'installation_id' is null or row_number() over (partition by lower(g.i ->> 'installation_id') order by g.ord) = 1)
@@ -3040,6 +3097,8 @@ CREATE FUNCTION relevo.write_events(events jsonb) RETURNS TABLE(event_id bigint,
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     AS $$
+declare
+  many boolean := jsonb_array_length(events) > 1; -- of one alone nobody asks which
 begin
   return query
   with given as materialized (
@@ -3048,8 +3107,8 @@ begin
            array[g.event ->> 'key', relevo.hidden_key(g.event ->> 'type', g.event ->> 'key')] as keys,
            encode(sha256(convert_to(jsonb_strip_nulls(g.event)::text, 'UTF8')), 'hex') as hash,
            g.event -> 'matching' as matching,
-           coalesce(case when g.event ? 'scheduled_at' then relevo.event_time(g.event, 'scheduled_at') end, now()) as at,
-           case when g.event ? 'deadline_at' then relevo.event_time(g.event, 'deadline_at') end as until
+           coalesce(case when g.event ? 'scheduled_at' then relevo.event_time_1(g.event, 'scheduled_at', case when many then g.ord end) end, now()) as at,
+           case when g.event ? 'deadline_at' then relevo.event_time_1(g.event, 'deadline_at', case when many then g.ord end) end as until
       from jsonb_array_elements(events) with ordinality as g(event, ord)
   ), looked_up as materialized (
     select g.*, coalesce(n.id, k.event_id) as known_id, nullif(coalesce(n.content_hash, k.content_hash), '') = g.hash as same_hash,
@@ -3070,7 +3129,8 @@ begin
            coalesce(m.event ->> 'body', ''), coalesce(nullif(m.event -> 'data', 'null'), '{}'), coalesce(nullif(m.event -> 'push', 'null'), '{}'),
            case m.event ->> 'audience' when 'owners' then 'installations' else m.event ->> 'audience' end, m.event ->> 'category',
            coalesce(m.event ->> 'lane', t.lane, 'bulk'), coalesce((m.event ->> 'at_most_once')::boolean, t.at_most_once, false), m.at,
-           relevo.check_deadline(coalesce(m.until, m.at + coalesce((m.event ->> 'ttl_s')::numeric::int, t.ttl_s) * interval '1 second'), m.at),
+           relevo.check_deadline_1(coalesce(m.until, m.at + coalesce((m.event ->> 'ttl_s')::numeric::int, t.ttl_s) * interval '1 second'), m.at,
+                                   case when many then m.ord end),
            case when m.event -> 'topics' <> 'null' then array(select distinct jsonb_array_elements_text(m.event -> 'topics')) else '{}' end,
            case when m.matching -> 'rubros' <> 'null' then array(select jsonb_array_elements_text(m.matching -> 'rubros')) else '{}' end,
            relevo.region_key(m.matching ->> 'region'), m.matching ->> 'tipo', (m.matching ->> 'monto')::numeric, m.matching ->> 'moneda',

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from relevo import audit, door, queries
-from relevo.checking import check_event, check_storable
+from relevo.checking import check_storable
 from relevo.connections import verb
 from relevo.connections.steps import Call, as_json, one
 from relevo.db import Connection, Database
 from relevo.door import Enqueued, Preview
-from relevo.errors import InvalidInputError, NotFoundError, RelevoError
+from relevo.errors import NotFoundError, RelevoError
 
 _SQL = queries.load("remote")
 Told = TypeVar("Told", Enqueued, Preview)
@@ -53,10 +53,7 @@ class EventLook:
 
 def enqueue(connection: Connection, events: Sequence[Mapping[str, Any]], project: str | None) -> list[Enqueued]:
     """Enqueue events, all or none; a caller of one project makes them for its phones alone."""
-    try:
-        done = door.enqueue_json(connection, events)
-    except InvalidInputError as error:
-        raise _placed(events, error) from None
+    done = door.enqueue_json(connection, events)
     if project is not None:
         made = [each.event_id for each in done if each.created]
         before = {"ids": [each.event_id for each in done if not each.created], "project": project}
@@ -66,17 +63,6 @@ def enqueue(connection: Connection, events: Sequence[Mapping[str, Any]], project
         others = _others_phones(connection, [each for event in events for each in _named(event)], project)
         return [_hide(each, _named(event) & others) for each, event in zip(done, events, strict=True)]
     return done
-
-
-def _placed(events: Sequence[Mapping[str, Any]], error: InvalidInputError) -> InvalidInputError:
-    """Say of a batch which event the door complains about, as far as that can be told without asking it again."""
-    for number, event in enumerate(events if len(events) > 1 else ()):
-        try:
-            check_event({name: value for name, value in event.items() if value is not None})
-        except InvalidInputError as found:
-            if found.message == error.message:
-                return InvalidInputError(f"events.{number}: {error.message}", hint=error.hint)
-    return error
 
 
 def _others_phones(connection: Connection, named: Sequence[UUID], project: str) -> set[UUID]:

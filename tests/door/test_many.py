@@ -218,13 +218,54 @@ class TestAnswers:
     def test_a_deadline_that_passed_refuses_all(self, conn) -> None:
         """A new event that is too late is refused with its batch; one that is known is not judged again."""
         late = Event("t", "late", "t", deadline_at=datetime.now(UTC) - timedelta(hours=1), audience="everyone")
-        with pytest.raises(InvalidInputError, match="deadline_at must lie after now and after scheduled_at"):
+        with pytest.raises(
+            InvalidInputError, match=r"^events\.1: deadline_at must lie after now and after scheduled_at"
+        ):
             relevo.enqueue_many(conn, [Event("t", "1", "t", audience="everyone"), late])
         assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)
         relevo.enqueue(conn, Event("t", "late", "t", audience="everyone"))
         assert [
             each.created for each in relevo.enqueue_many(conn, [Event("t", "1", "t", audience="everyone"), late])
         ] == [True, False]
+
+
+class TestWhichOneIsRefused:
+    """In plain SQL, too, the complaint about a list names the entry, counted from 0; about a single one it does not."""
+
+    @pytest.mark.parametrize(
+        ("wrong", "complaint"),
+        [
+            ({"lane": "slow"}, "lane must be urgent or bulk"),
+            ({"type": "relevo.x"}, "type must not begin with relevo."),
+            ({"title": 7}, "title must be text"),
+            ({"scheduled_at": "tomorrow"}, "scheduled_at must be a time with its zone"),
+            ({"scheduled_at": "1999-01-01T00:00:00Z"}, "scheduled_at must lie between the years"),
+            ({"deadline_at": "2001-01-01T00:00:00Z"}, "deadline_at must lie after now"),
+        ],
+    )
+    def test_events(self, conn, wrong: dict[str, Any], complaint: str) -> None:
+        """Whether a check finds it or only the writing, the first bad one is named."""
+        good = {"type": "t", "key": "k", "title": "t", "audience": "everyone"}
+        matching, bad = good | {"key": "m", "audience": "matching", "topics": ["a"]}, good | {"key": "b"} | wrong
+        assert _refusal(conn, "enqueue_many", [bad]).startswith(complaint)
+        assert _refusal(conn, "enqueue_many", [good, matching, bad]).startswith(f"events.2: {complaint}")
+        assert _refusal(conn, "enqueue_many", [good, bad, 7]).startswith("events.")
+        assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)
+
+    def test_installations(self, conn) -> None:
+        """The first bad one among good ones, usual or not."""
+        good, rare = {"token": "ExponentPushToken[a]"}, {"token": "ExponentPushToken[b]", "opt_outs": ["tips"]}
+        bad = {"token": "ExponentPushToken[c]", "platform": "toaster"}
+        complaint = "platform must be ios, android or unknown"
+        assert _refusal(conn, "register_many", [bad]) == complaint
+        assert _refusal(conn, "register_many", [good, rare, bad, {}, 7]) == f"installations.2: {complaint}"
+        assert conn.execute("select count(*) from relevo.device_installations").fetchone() == (0,)
+
+
+def _refusal(conn: psycopg.Connection[Any], verb: str, given: list[Any]) -> str:
+    with pytest.raises(psycopg.errors.InvalidParameterValue) as refused:
+        conn.execute(f"select relevo.{verb}(%s)".encode(), [Jsonb(given)])
+    return refused.value.diag.message_primary or ""
 
 
 @pytest.mark.parametrize("ending", ["commit", "rollback"])

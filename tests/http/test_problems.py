@@ -17,6 +17,8 @@ WHOLE: list[tuple[dict[str, Any], list[str]]] = [
     ({"nope": 1}, ["nope"]),
     ({"topics": ["a"]}, ["topics"]),
     ({"at_most_once": "yes"}, ["at_most_once"]),
+    ({"deadline_at": "2001-01-01T00:00:00Z"}, ["deadline_at"]),
+    ({"type": "relevo.x"}, ["type"]),
     ({"title": "", "body": ""}, ["title", "body", "data"]),
     ({"data": {"x": "y" * 5_000}}, ["title", "body", "data", "push"]),
 ]
