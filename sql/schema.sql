@@ -82,7 +82,7 @@ COMMENT ON TABLE relevo.event_types IS 'What differs per event type; null means 
 CREATE FUNCTION relevo.any_urgent(events jsonb) RETURNS boolean
     LANGUAGE sql STABLE
     SET enable_seqscan TO 'off'
-    RETURN ((events @> '[{"lane": "urgent"}]'::jsonb) OR (EXISTS (SELECT FROM relevo.event_types t WHERE ((t.lane = 'urgent'::text) AND (any_urgent.events @> jsonb_build_array(jsonb_build_object('type', t.event_type)))))));
+    RETURN ((events @> '[{"lane": "urgent"}]'::jsonb) OR ((EXISTS (SELECT FROM relevo.event_types t WHERE (t.lane = 'urgent'::text))) AND (EXISTS (SELECT FROM ((SELECT DISTINCT (g_1.event ->> 'type'::text) AS event_type FROM jsonb_array_elements(any_urgent.events) g_1(event)) g CROSS JOIN LATERAL (SELECT FROM relevo.event_types t_1 WHERE ((t_1.event_type = g.event_type) AND (t_1.lane = 'urgent'::text)) OFFSET 0) t)))));
 
 CREATE FUNCTION relevo.bar_writes(barred regclass) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
@@ -3837,7 +3837,7 @@ CREATE TABLE relevo.failed_attempts (
     CONSTRAINT failed_attempts_n_check CHECK (((n >= 1) AND (n <= 20)))
 );
 
-COMMENT ON TABLE relevo.failed_attempts IS 'What went wrong with a delivery, attempt by attempt, the first twenty: rows are added, never changed, and go with their delivery.';
+COMMENT ON TABLE relevo.failed_attempts IS 'What went wrong with a delivery, attempt by attempt, the first twenty: rows are added by whatever writes the delivery, and go with it.';
 
 COMMENT ON COLUMN relevo.failed_attempts.attempt IS 'The delivery''s count of attempts then; a redrive begins anew.';
 

@@ -29,7 +29,9 @@ create function relevo.any_urgent(events jsonb) returns boolean
   language sql stable
   set enable_seqscan = off
   return events @> '[{"lane": "urgent"}]'
-      or exists (select from relevo.event_types t where t.lane = 'urgent' and events @> jsonb_build_array(jsonb_build_object('type', t.event_type)));
+      or (exists (select from relevo.event_types t where t.lane = 'urgent')
+          and exists (select from (select distinct g.event ->> 'type' as event_type from jsonb_array_elements(events) as g(event)) g
+                       cross join lateral (select from relevo.event_types t where t.event_type = g.event_type and t.lane = 'urgent' offset 0) t));
 
 create or replace function relevo.enqueue_any_type(events jsonb)
   returns table (event_id bigint, created boolean, same_content boolean, unknown_installations uuid[])

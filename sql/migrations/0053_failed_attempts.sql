@@ -16,7 +16,7 @@ create table relevo.failed_attempts (
   primary key (event_day, delivery_id, n)
 );
 
-comment on table relevo.failed_attempts is 'What went wrong with a delivery, attempt by attempt, the first twenty: rows are added, never changed, and go with their delivery.';
+comment on table relevo.failed_attempts is 'What went wrong with a delivery, attempt by attempt, the first twenty: rows are added by whatever writes the delivery, and go with it.';
 comment on column relevo.failed_attempts.attempt is 'The delivery''s count of attempts then; a redrive begins anew.';
 comment on column relevo.failed_attempts.found_by is 'Who found it: a redrive notes a death that nobody had.';
 comment on column relevo.failed_attempts.became is 'What the delivery became by it.';

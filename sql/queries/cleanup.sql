@@ -46,7 +46,8 @@ with old as materialized (
     from relevo.archive_exports x
     cross join lateral (select f.event_day, f.delivery_id, f.n from relevo.failed_attempts f
                          where f.event_day >= x.month and f.event_day < (x.month + interval '1 month')::date
-                         limit %(limit)s) f
+                         limit %(limit)s
+                           for update skip locked) f -- whoever deletes the event of one is not waited for
    where x.entity = 'notification_deliveries'
    limit %(limit)s
 )
