@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -46,13 +46,18 @@ _REPAIRS = {
 
 
 @audit.audited
-def pause(database: Database, cycle: str, reason: str, *, source: str = "") -> None:
-    """Switch a cycle, or one source of it, off in the whole fleet; runs in progress come to their end."""
+def pause(database: Database, cycle: str, reason: str, *, source: str = "") -> dict[str, str]:
+    """Switch a cycle, or one source of it, off in the whole fleet; runs in progress come to their end.
+
+    One that is off already keeps its time and reason; they are returned as `paused_since` and `paused_because`.
+    """
     reason = " ".join(reason.split())[:300]
     if not reason:
         raise UsageError("A pause needs a reason.", hint="Say why with --reason, for whoever finds it at 3 a.m.")
     with database.connection() as connection:
-        connection.execute(_SQL["pause_cycle"], {"cycle": cycle, "source": source, "reason": reason})
+        asked = {"cycle": cycle, "source": source, "reason": reason}
+        row = connection.execute(_SQL["pause_cycle"], asked).fetchone()
+    return {"paused_since": f"{row[0].astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}", "paused_because": row[1]} if row else {}
 
 
 @audit.audited
@@ -244,14 +249,17 @@ def _repair(database: Database, found: insights.Misplaced, batch: slice, now: da
 
 
 @audit.audited
-def release_project(database: Database, project: str) -> bool:
-    """Let a project send again: its breaker is probed, its brakes are off and judge anew; tell if anything held it."""
+def release_project(database: Database, project: str) -> list[str]:
+    """Let a project send again: its breaker is probed, its brakes are off and judge anew.
+
+    Return what was on: its `breaker`, its `brake` on disabling tokens, or a bound on its `rate`.
+    """
     with database.transaction() as connection:
         row = connection.execute(_SQL["release_project"], {"project": project}).fetchone()
         if row is None:
             raise NotFoundError(f"There is no project {project}.", hint="`relevo status` lists them.")
         connection.execute(_SQL["wake_dispatch"])
-    return bool(row[0])
+    return list(row[0])
 
 
 @audit.audited

@@ -499,11 +499,6 @@ def _place(before: str | None, *, by_phone: bool) -> tuple[date | None, str | No
     raise UsageError(f"{before[:60]} is no place in this list.", hint="Copy what the page before named.")
 
 
-def probes(database: Database, project: str) -> bool:
-    """Tell whether a project's breaker lets nothing but probes through."""
-    return any(row["project"] == project and row["breaker"] != "closed" for row in projects(database))
-
-
 def projects(database: Database) -> list[Row]:
     """Return the projects with what holds them up."""
     return _rows(database, "list_projects", limit=MAX_LIMIT)

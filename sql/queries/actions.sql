@@ -1,8 +1,14 @@
 -- name: pause_cycle
--- Switches a cycle, or one source of it, off in the whole fleet, with a reason.
-insert into relevo.cycle_state as s (cycle, source, paused_at, paused_reason)
-values (%(cycle)s, %(source)s, now(), %(reason)s)
-on conflict (cycle, source) do update set paused_at = excluded.paused_at, paused_reason = excluded.paused_reason;
+-- Switches a cycle, or one source of it, off in the whole fleet, with a reason; one that is off already keeps its time and reason, and tells them.
+with before as materialized (
+  select s.paused_at, s.paused_reason from relevo.cycle_state s
+   where s.cycle = %(cycle)s and s.source = %(source)s and s.paused_at is not null for update
+), written as (
+  insert into relevo.cycle_state as s (cycle, source, paused_at, paused_reason)
+  select %(cycle)s, %(source)s, now(), %(reason)s where not exists (select from before)
+  on conflict (cycle, source) do update set paused_at = excluded.paused_at, paused_reason = excluded.paused_reason where s.paused_at is null
+)
+select b.paused_at, b.paused_reason from before b;
 
 -- name: resume_cycle
 -- Switches a paused cycle, or one source of it, on again; returns nothing if it was not paused.
@@ -172,13 +178,13 @@ select clock_timestamp();
 select relevo.wake('dispatch');
 
 -- name: release_project
--- Lets a project send again: its breaker is probed at once, its brakes are off and judge anew, its rate is full; tells whether anything held it.
+-- Lets a project send again: its breaker is probed at once, its brakes are off and judge anew, its rate is full; tells what held it.
 with before as materialized (
-  select p.project, p.breaker <> 'closed' or p.rate_share < 1 or p.rest_until > now()
-         or p.pruning_stopped_at is not null as held
+  select p.project, array_remove(array[case when p.breaker <> 'closed' then 'breaker' end, case when p.pruning_stopped_at is not null then 'brake' end,
+                                       case when p.rate_share < 1 or p.rest_until > now() then 'rate' end], null) as held
     from relevo.projects p where p.project = %(project)s for update
 ), progress as (
-  insert into relevo.project_incidents (project, at, what) select b.project, now(), 'released' from before b where b.held
+  insert into relevo.project_incidents (project, at, what) select b.project, now(), 'released' from before b where b.held <> '{}'
 )
 update relevo.projects p
    set rate_share = 1, rest_until = null, failures = 0, trips = 0, pruning_stopped_at = null, filled_at = now(),

@@ -183,6 +183,7 @@ select distinct on (p.at, p.id) s.cycle, p.at as paused_at, p.actor as paused_by
                         from relevo.audit_log p
                        where p.action in ('pause', 'resume') and p.target ->> 'cycle' = s.cycle and p.at < r.at
                          and p.action = 'pause' and p.outcome = 'ok' and coalesce(p.target ->> 'source', '') = r.source
+                         and p.result ->> 'paused_since' is null -- else it was off before, and stayed so
                        order by p.at desc
                        limit 1) p
  where p.at < s.until

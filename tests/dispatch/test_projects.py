@@ -374,6 +374,19 @@ class TestOperators:
         worker.drain()
         worker.everyone_received(1)
 
+    def test_release_tells_what_was_on(self, relay, command) -> None:
+        """A brake on tokens had stopped no push, and a rate none: neither is called so; then nothing is left."""
+        worker = relay()
+        worker.tell("ana")
+        worker.dispatch()
+        worker.conn.execute("update relevo.projects set pruning_stopped_at = now()")
+        told = command("release", "default").out
+        assert "The brake on disabling tokens of default is off; it had not stopped sending." in told
+        assert "relevo redrive --error-code DeviceNotRegistered --project default" in told
+        worker.conn.execute("update relevo.projects set rate_share = 0.5")
+        assert "default sends at its full rate again" in command("release", "default").out
+        assert "Nothing held default up." in command("release", "default").out
+
     def test_release_takes_the_pruning_brake_off(self, relay) -> None:
         """After it tokens are disabled again, as if nothing had been said before."""
         worker = relay()

@@ -183,6 +183,9 @@ def test_cycles_are_paused_and_run_by_hand(served: Served) -> None:
     assert person.send("/dashboard/actions/pause", cycle="dispatch", reason=" ").status_code == 400
     assert "dispatch is paused" in person.send("/dashboard/actions/pause", cycle="dispatch", reason="a drill").text
     assert entries(served, "pause")[0]["target"] == {"cycle": "dispatch", "reason": "a drill"}
+    again = person.send("/dashboard/actions/pause", cycle="dispatch", reason="another").text
+    assert "dispatch was paused already." in again
+    assert "because: a drill" in again
     assert "is switched on again" in person.send("/dashboard/actions/resume", cycle="dispatch").text
     assert "was not paused" in person.send("/dashboard/actions/resume", cycle="dispatch").text
     assert "reaper has run" in person.send("/dashboard/actions/run", cycle="reaper").text

@@ -143,6 +143,8 @@ def test_a_cycle_is_paused_and_resumed(served: Served) -> None:
     operator = served.client("operator")
     assert operator.post("/v1/ops/cycles/reaper/pause", {"reason": " "}).status_code == 400
     assert operator.post("/v1/ops/cycles/reaper/pause", {"reason": "a drill"}).json()["paused"] is True
+    again = operator.post("/v1/ops/cycles/reaper/pause", {"reason": "another"}).json()
+    assert (again["changed"], again["paused_because"]) == (False, "a drill"), "the first reason stays"
     skipped = operator.post("/v1/ops/cycles/reaper/run").json()["summary"]
     assert (skipped["outcome"], skipped["runs"][0]["reason"]) == ("skipped", "paused: a drill")
     assert operator.post("/v1/ops/cycles/reaper/resume").json() == {"cycle": "reaper", "paused": False, "changed": True}

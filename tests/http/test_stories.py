@@ -396,6 +396,7 @@ def test_a_pause_that_is_over(served: Served, conn: Connection, person: Person) 
     fan_out(served.app)
     (push,) = deliveries_of(conn, number).values()
     actions.pause(served.app.database, "dispatch", f"a drill {NASTY[:50]}")
+    assert "a drill" in actions.pause(served.app.database, "dispatch", "another")["paused_because"]
     page, own = f"/dashboard/events/{number}", f"/dashboard/deliveries/{push}"
     assert "paused sending." not in told(person, page)
     actions.resume(served.app.database, "dispatch")

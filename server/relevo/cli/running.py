@@ -182,9 +182,12 @@ def pause(
     with build(settings, "run-cycle") as built:
         name, source = built.switch_of(cycle)
         migrate.prepare(built.database)
-        actions.pause(built.database, name, reason, source=source)
+        before = actions.pause(built.database, name, reason, source=source)
     words = f"{cycle} is paused in the whole fleet. `relevo resume {cycle}` switches it on again."
-    say(words, {"cycle": cycle, "paused": True}, as_json=as_json)
+    if before:
+        because = escape(before["paused_because"])
+        words = f"{cycle} was paused already since {before['paused_since']}, because: {because}. That stays as it is."
+    say(words, {"cycle": cycle, "paused": True, "changed": not before, **before}, as_json=as_json)
 
 
 @cli.command()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from relevo import actions, insights, migrate
+from relevo import actions, migrate
 from relevo.actions import DeadLetters
 from relevo.cli.common import (
     MOST_IDS,
@@ -99,8 +100,8 @@ def release(
             say(_events_released(event_type, count, drop=drop), told, as_json=as_json)
         elif project is not None:
             held = actions.release_project(database, project)
-            words = _project_released(project, held=held, probes=insights.probes(database, project))
-            say(words, {"project": project, "released": held}, as_json=as_json)
+            told = {"project": project, "released": bool(held), "what": held}
+            say(_project_released(project, held), told, as_json=as_json)
 
 
 def _events_released(event_type: str, count: int, *, drop: bool) -> str:
@@ -112,10 +113,18 @@ def _events_released(event_type: str, count: int, *, drop: bool) -> str:
     return f"{several(count, 'event')} of {escape(event_type)} will be sent; {again}."
 
 
-def _project_released(project: str, *, held: bool, probes: bool) -> str:
-    if held and probes:
+def _project_released(project: str, held: list[str]) -> str:
+    """Say what was released: nobody is to think that sending had stopped where only a brake was on."""
+    said, name = [], escape(project)
+    if "breaker" in held:
         again = "if what stopped it is still there, it stays stopped"
-        return f"A probe of {escape(project)} goes out now; once it is taken, the rest follows; {again}."
-    if held:
-        return f"{escape(project)} may send again; if what stopped it is still there, it will stop again."
-    return f"Nothing held {escape(project)} up."
+        said.append(f"A probe of {name} goes out now; once it is taken, the rest follows; {again}.")
+    elif "rate" in held:
+        said.append(f"{name} sends at its full rate again; if what slowed it is still there, it will be slowed again.")
+    if "brake" in held:
+        redrive = f"relevo redrive --error-code DeviceNotRegistered --project {escape(quote(project))}"
+        said.append(
+            f"The brake on disabling tokens of {name} is off; it had not stopped sending. `{redrive}` sends again what "
+            "failed while it was on."
+        )
+    return " ".join(said) or f"Nothing held {name} up."

@@ -160,11 +160,13 @@ class PauseIn(Given):
 
 
 class Paused(BaseModel):
-    """Whether a cycle is off, and whether that was changed just now."""
+    """Whether a cycle is off, and whether that was changed just now; if it was off before, since when and why."""
 
     cycle: str
     paused: bool
     changed: bool
+    paused_since: str | None = None
+    paused_because: str | None = None
 
 
 class RedriveIn(Given):
@@ -237,10 +239,10 @@ async def run_cycle(request: Request, name: Name) -> Response:
 
 @router.post("/v1/ops/cycles/{name}/pause", responses={200: {"model": Paused}, 404: _NOT_FOUND})
 async def pause(request: Request, name: Name, why: PauseIn) -> Response:
-    """Switch a cycle off in the whole fleet; runs in progress come to their end."""
+    """Switch a cycle off in the whole fleet; runs in progress come to their end. One that is off keeps its reason."""
     cycle, source = _app(request).switch_of(name)
-    await _desk(request).ask(actions.pause, cycle, why.reason, source=source)
-    return Json({"cycle": name, "paused": True, "changed": True})
+    before = await _desk(request).ask(actions.pause, cycle, why.reason, source=source)
+    return Json({"cycle": name, "paused": True, "changed": not before, **before})
 
 
 @router.post("/v1/ops/cycles/{name}/resume", responses={200: {"model": Paused}, 404: _NOT_FOUND})
@@ -272,7 +274,7 @@ async def release(request: Request, what: ReleaseIn) -> Response:
         if what.drop or what.origin is not None:
             raise invalid("drop" if what.drop else "origin", "goes with event_type")
         held = await _desk(request).ask(actions.release_project, what.project)
-        return Json({"released": held, "events": 0})
+        return Json({"released": bool(held), "events": 0})
     assert what.event_type is not None
     do = partial(actions.release_events, _app(request).database, what.event_type, what.origin, drop=what.drop)
     events = await _long(request, do)

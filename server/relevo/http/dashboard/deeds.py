@@ -43,7 +43,12 @@ async def _ask_pause(request: Request, given: Given) -> Question:
 
 async def _pause(request: Request, given: Given) -> Told:
     cycle, name, source = _cycle(request, given)
-    await desk_of(request).ask(actions.pause, name, given.text("reason"), source=source)
+    before = await desk_of(request).ask(actions.pause, name, given.text("reason"), source=source)
+    if before:
+        since, why = before["paused_since"], before["paused_because"]
+        return Told(
+            t("{cycle} was paused already.", cycle=cycle), t("Since {since}, because: {why}", since=since, why=why)
+        )
     return Told(t("{cycle} is paused in the whole fleet.", cycle=cycle), t("Switch it on again on the overview."))
 
 
@@ -107,11 +112,14 @@ async def _ask_release_project(request: Request, given: Given) -> Question:
 
 async def _release_project(request: Request, given: Given) -> Told:
     project = given.text("project", 250)
-    if await desk_of(request).ask(actions.release_project, project):
-        if await desk_of(request).ask(insights.probes, project):
-            told = t("A probe of {project} goes out now; once it is taken, the rest follows.", project=project)
-            return Told(told)
-        return Told(t("{project} may send again.", project=project))
+    held = await desk_of(request).ask(actions.release_project, project)
+    if "breaker" in held:
+        return Told(t("A probe of {project} goes out now; once it is taken, the rest follows.", project=project))
+    if "brake" in held:
+        again = t("Sending had not stopped. What failed while it was on can be sent again as dead letters.")
+        return Told(t("The brake on disabling tokens of {project} is off.", project=project), again)
+    if held:
+        return Told(t("{project} sends at its full rate again.", project=project))
     return Told(t("Nothing held {project} up.", project=project))
 
 

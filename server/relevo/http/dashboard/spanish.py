@@ -331,7 +331,13 @@ SPANISH: dict[str, str] = {
         "cuando el proyecto {project} envíe otra vez: su cortacircuito está abierto"
     ),
     "not known: {owners}": "no se conoce: {owners}",
-    "{project} may send again.": "{project} puede enviar otra vez.",
+    "{project} sends at its full rate again.": "{project} envía otra vez a su ritmo completo.",
+    "The brake on disabling tokens of {project} is off.": "El freno a desactivar tokens de {project} está suelto.",
+    "Sending had not stopped. What failed while it was on can be sent again as dead letters.": (
+        "El envío no se había detenido. Lo que falló mientras tanto se puede enviar otra vez desde los fallidos."
+    ),
+    "{cycle} was paused already.": "{cycle} ya estaba en pausa.",
+    "Since {since}, because: {why}": "Desde {since}, porque: {why}",
     "{rejects} will be tried again by the next pass.": "La próxima pasada intentará otra vez: {rejects}.",
     "{value} is no number of anything.": "{value} no es el número de nada.",
     "licitaciones": "licitaciones",
