@@ -38,12 +38,14 @@ def test_its_code_is_run_elsewhere() -> None:
     assert f"```python run\n{code}```" in (SERVER / "docs" / "quickstart.md").read_text(encoding="utf-8")
 
 
-def test_its_picture_is_small() -> None:
-    """The dashboard's picture is a PNG below 200 kB."""
-    [name] = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README)
-    picture = (ROOT / name).read_bytes()
-    assert picture.startswith(b"\x89PNG")
-    assert len(picture) < 200_000
+def test_its_pictures_are_small() -> None:
+    """The dashboard's pictures, light and dark, are PNGs below 200 kB."""
+    names = re.findall(r'(?:src|srcset)="([^"]+\.png)"', README)
+    assert len(names) == 2
+    for name in names:
+        picture = (ROOT / name).read_bytes()
+        assert picture.startswith(b"\x89PNG"), name
+        assert len(picture) < 200_000, name
 
 
 def places() -> list[tuple[str, str]]:
