@@ -218,6 +218,22 @@ def test_status_loads_little(dsn: str) -> None:
     assert json.loads(done.stdout)["workers"] == []
 
 
+@pytest.mark.parametrize(("words", "collects"), [("status --json", False), ("version", True)])
+def test_nothing_that_is_loaded_is_garbage(dsn: str, words: str, collects: bool) -> None:
+    """Garbage is not looked for while a command loads, nor by a glance at all; any other command looks for it again."""
+    program = """if True:
+        import atexit, gc, sys
+        gc.collect()
+        before = gc.get_stats()[2]["collections"]
+        atexit.register(lambda: print(gc.isenabled(), gc.get_stats()[2]["collections"] - before, file=sys.stderr))
+        from relevo.__main__ import main
+        main()
+        """
+    call = [sys.executable, "-c", program, *words.split()]
+    done = subprocess.run(call, capture_output=True, text=True, env={**os.environ, "DATABASE_URL": dsn}, check=False)
+    assert done.stderr.split() == [str(collects), "0"]
+
+
 @pytest.mark.parametrize("words", [["events"], ["audit"], ["config"]], ids=str)
 def test_what_looks_loads_little(dsn: str, words: list[str]) -> None:
     """A command loads its own file: to look at events needs nothing of what runs cycles, serves, sends or archives."""

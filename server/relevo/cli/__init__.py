@@ -5,8 +5,10 @@ Exit codes: 0 success, 1 failed, 2 wrong usage or settings, 3 skipped because lo
 
 from __future__ import annotations
 
-import relevo.needs_server  # isort: skip # noqa: F401 ahead of all it needs
+import relevo.needs_server  # isort: skip # ahead of all it needs
+import relevo.cli.loading  # isort: skip # noqa: F401 ahead of what is long to load
 
+import gc
 import os
 import sys
 from functools import cache
@@ -22,6 +24,8 @@ from relevo import __version__, audit, logs
 from relevo.cli import examples
 from relevo.cli.common import FAILED, USAGE, complain, user
 from relevo.errors import ConfigError, InvalidInputError, RelevoError, UsageError
+
+gc.enable()  # all is loaded
 
 PARTS = {
     "watching": ("runs", "status", "deliveries", "sources"),
@@ -96,7 +100,8 @@ _GLANCES = (["status"], ["status", "--json"])
 
 
 def _glance() -> NoReturn:
-    """Show the fleet at a glance, as the command does."""
+    """Show the fleet at a glance, as the command does; it ends before there is garbage worth looking for."""
+    gc.disable()
     try:
         code = import_module("relevo.cli.watching").glance(as_json="--json" in sys.argv)
         sys.stdout.flush()
