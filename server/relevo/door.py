@@ -116,6 +116,11 @@ class EventStatus:
     raw: Mapping[str, Any]
 
     @property
+    def progress(self) -> str:
+        """How far it is, in a word: its state, and once its deliveries are made: sending, sent or finished."""
+        return progress_of(self.state, self.deliveries)
+
+    @property
     def left_to_send(self) -> bool:
         """Whether anything may still be sent."""
         open_ones = self.deliveries.get("pending", 0) + self.deliveries.get("retryable", 0)
@@ -191,6 +196,18 @@ class Preference:
     keywords: Sequence[str] | None = None
     topics: Sequence[str] | None = None
     """Any one of them is enough."""
+
+
+def progress_of(state: str, deliveries: Mapping[str, int]) -> str:
+    """Say in a word how far an event is: its state, and once its deliveries are made, what is left to do with them.
+
+    It is finished when nothing of it is left to send or to confirm, as in the news `event.finished`.
+    """
+    if state != "fanned":
+        return state
+    if deliveries.get("pending") or deliveries.get("retryable"):
+        return "sending"
+    return "sent" if deliveries.get("sent") else "finished"
 
 
 @verb

@@ -107,18 +107,6 @@ def worker_state(worker: Mapping[str, Any]) -> str:
     return "rests" if worker.get("rests_because") else "late" if worker.get("is_late") else "alive"
 
 
-def progress_of(state: str, deliveries: Mapping[str, int]) -> str:
-    """Say in a word how far an event is: its state, and once its deliveries are made, what is left to do with them.
-
-    It is finished when nothing of it is left to send or to confirm, as in the news `event.finished`.
-    """
-    if state != "fanned":
-        return state
-    if deliveries.get("pending") or deliveries.get("retryable"):
-        return "sending"
-    return "sent" if deliveries.get("sent") else "finished"
-
-
 def in_words(seconds: float) -> str:
     """Write a duration so that it can be read at a glance."""
     if seconds < 10:  # noqa: PLR2004 below ten seconds the decimals tell something

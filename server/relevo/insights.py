@@ -18,6 +18,7 @@ from psycopg.rows import dict_row
 from relevo import history, instance, migrate, queries
 from relevo.config import CYCLES, REJECT_ATTEMPTS, Settings
 from relevo.db import Database
+from relevo.door import progress_of
 from relevo.errors import MigrationError, UsageError
 from relevo.health import (
     HARMLESS,
@@ -28,7 +29,6 @@ from relevo.health import (
     find_problems,
     in_words,
     next_round,
-    progress_of,
     say_misplaced,
     stopped,
     tried_again,

@@ -28,6 +28,7 @@ NOT_OURS = {
     "EVENT_NOT_SENT",
     "PENDING",
     "SKIP_LOCKED",
+    "TEST_RUNNER",
 }
 """Names in capitals that are not settings of Relevo."""
 NO_METRICS = {"relevo_archive", "relevo_restored", "relevo_"}

@@ -90,6 +90,9 @@ def test_a_stranger_can_do_nothing(guest: psycopg.Connection[Any]) -> None:
     for statement in ("select relevo.enqueue('{}')", "select relevo.get_event(1)", "table relevo.notification_events"):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             guest.execute(statement)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege) as refused:
+        relevo.get(guest, 1)
+    assert "`relevo grant ROLE`" in refused.value.__notes__[0]
 
 
 def test_the_grant_opens_exactly_the_door(database: Database, role: str, guest: psycopg.Connection[Any]) -> None:

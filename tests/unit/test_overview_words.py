@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from relevo.health import progress_of
+from relevo.door import EventStatus, progress_of
 from relevo.http.dashboard import events, overview
 from relevo.http.dashboard.language import said, speak
 from relevo.http.dashboard.words import count, sentence
@@ -88,6 +88,7 @@ def test_a_probe_that_is_due_was_not_tried_in_the_past() -> None:
 def test_how_far_an_event_is_has_one_word(state: str, counts: dict[str, int], word: str) -> None:
     """It is finished when nothing is left to send or to confirm, and not before."""
     assert progress_of(state, counts) == word
+    assert EventStatus(1, "t", "k", state, counts, {}).progress == word  # type: ignore[arg-type]
 
 
 def test_a_sentence_tells_times_as_the_page_does() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from relevo.errors import InvalidInputError, MigrationError
 
 _NO_SUCH_FUNCTION, _NO_SUCH_SCHEMA = "42883", "3F000"
+_NOT_ALLOWED = "42501"
 _BAD_DATA, _BROKEN_CONSTRAINT = "22", "23"
 
 
@@ -24,6 +25,8 @@ class refusals:  # noqa: N801 reads as a word where it is used
             raise MigrationError(
                 "This database has no relevo schema of this version.", hint="Run `relevo migrate`."
             ) from error
+        if state == _NOT_ALLOWED:
+            error.add_note("`relevo grant ROLE` lets the role that your app connects as use this door.")
         if state[:2] in (_BAD_DATA, _BROKEN_CONSTRAINT):
             raise InvalidInputError(f"{said}.", hint="Nothing was written; mend it and try again.") from error
 

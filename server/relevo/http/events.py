@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
 from relevo import insights, remote
-from relevo.door import Enqueued
-from relevo.health import progress_of
+from relevo.door import Enqueued, progress_of
 from relevo.http.answers import Json
 from relevo.http.desk import Desk
 from relevo.http.guard import Guarded, caller_of
@@ -43,7 +42,7 @@ class EventIn(BaseModel):
     model_config = ConfigDict(
         extra="allow",
         json_schema_extra={
-            "examples": [{"type": "order.shipped", "key": "order-17", "title": "On its way", "audience": "everyone"}],
+            "examples": [{"type": "order.shipped", "key": "order-40", "title": "On its way", "audience": "everyone"}],
             "additionalProperties": False,
         },
     )
@@ -184,10 +183,18 @@ _WAITED: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post(
-    "/v1/events",
-    responses={**_WAITED, 201: {"model": EnqueuedOut, "description": "Enqueued, without waiting."}, 409: _TAKEN},
-)
+_ENQUEUED: dict[int | str, dict[str, Any]] = {
+    200: {
+        "model": EnqueuedOut | EventOut,
+        "description": "Without waitMs: it was there before (created is false), and same_content says whether it says "
+        f"the same; what is there stays. With waitMs: {_WAITED[200]['description']}",
+    },
+    201: {"model": EnqueuedOut, "description": "Enqueued, without waiting."},
+    409: _TAKEN,
+}
+
+
+@router.post("/v1/events", responses={**_WAITED, **_ENQUEUED})
 async def enqueue(
     request: Request,
     event: EventIn,
@@ -280,7 +287,8 @@ def _given(event: EventIn, idempotency_key: str | None, place: str = "") -> dict
         raise invalid("Idempotency-Key", "differs from the key in the body")
     given["key"] = given.get("key") or idempotency_key
     if given["key"] is None:
-        raise invalid(f"{place}key", "must be given, here or as the header Idempotency-Key")
+        elsewhere = "" if place else ", here or as the header Idempotency-Key"  # which is no help to one of many
+        raise invalid(f"{place}key", f"must be given{elsewhere}")
     return given
 
 

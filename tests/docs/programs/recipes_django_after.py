@@ -1,6 +1,8 @@
 """What the snippets of the Django recipe do when they are called."""
 # ruff: noqa: F821
 
+from pathlib import Path
+
 from django.test import RequestFactory
 
 factory = RequestFactory()
@@ -21,10 +23,18 @@ for bad in (
 event = json.loads(ship(factory.post("/"), 17).content)["event"]
 again = json.loads(ship(factory.post("/"), 17).content)["event"]
 assert again == event
-assert json.loads(event_state(factory.get("/"), event).content)["state"] == "waiting"
+assert json.loads(event_state(factory.get("/"), event).content)["progress"] == "waiting"
 assert Order.objects.get(pk=17).status == "shipped"
 assert event_state(factory.get("/"), event + 1).status_code == 404
 log_out_phone(asked, phone)
 [listed] = relevo.list_installations(connection, owner="user-7")
 assert not listed.receives
 connection.close()
+
+os.environ |= {"DATABASE_URL": DSN, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+runner = Runner(verbosity=0, interactive=False)
+made = runner.setup_databases()
+assert connection.settings_dict["NAME"].startswith("test_")
+assert relevo.get(connection, ("order.shipped", "17")) is None
+relevo.register(connection, relevo.Installation("ExponentPushToken[a]", owner="user-7"))
+runner.teardown_databases(made)

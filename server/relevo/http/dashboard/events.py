@@ -11,7 +11,8 @@ from starlette.responses import Response
 
 from relevo import sagas
 from relevo.app import sandbox_address
-from relevo.health import progress_of, stopped
+from relevo.door import progress_of
+from relevo.health import stopped
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import offer
 from relevo.http.dashboard.html import Child, Markup, el, outside, text

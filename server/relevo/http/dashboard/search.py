@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import RedirectResponse, Response
 
 from relevo import sagas
-from relevo.health import progress_of
+from relevo.door import progress_of
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, part
