@@ -53,6 +53,36 @@ def test_what_is_no_json_is_a_fault_of_the_body(post, body: bytes) -> None:
     assert (status, [each["field"] for each in told["errors"]]) == (400, ["body"])
 
 
+def test_bad_json_says_where_it_ends(post) -> None:
+    """Who wrote it by hand is told the place."""
+    _, told = post("/v1/events", data=b'{"type": "t" "key"}', headers={"Content-Type": "application/json"})
+    assert told["detail"] == "body: is not JSON: Expecting ',' delimiter, at character 13"
+
+
+def test_an_event_of_a_batch_has_its_key_in_the_body(post) -> None:
+    """The header that may hold the key of one event is not named where it does not help."""
+    keyless = {name: value for name, value in GOOD.items() if name != "key"}
+    assert "Idempotency-Key" in post("/v1/events", json=keyless)[1]["detail"]
+    assert post("/v1/events/batch", json={"events": [keyless]})[1]["detail"] == "events.0.key: must be given"
+
+
+def test_a_query_parameter_that_does_not_exist_is_refused(post, served: Served) -> None:
+    """A slip is told with what was meant, or with what there is, and nothing is enqueued by it."""
+    status, told = post("/v1/events?wait=5", json=GOOD)
+    assert (status, told["errors"][0]["field"], told["hint"]) == (400, "wait", "Did you mean waitMs?")
+    assert post("/v1/events?colour=red", json=GOOD)[1]["hint"] == "This route takes waitMs, until."
+    assert post("/v1/events/batch?a=1", json={"events": [GOOD]})[1]["hint"] == "This route takes none."
+    assert served.client(None).call("POST", "/v1/events?wait=5", json=GOOD).status_code == 401
+    assert post("/v1/events", json=GOOD)[0] == 201
+
+
+def test_a_wrong_method_is_told_the_right_ones(served: Served) -> None:
+    """All that an address takes are named, whichever route has them."""
+    answer = served.client("app").call("PATCH", "/v1/installations/018f3c1e-7c1a-4a58-9d43-6a2f0c9b1d11")
+    assert (answer.status_code, answer.json()["detail"]) == (405, "This address takes DELETE or PUT.")
+    assert answer.headers["allow"] == "DELETE, PUT"
+
+
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain"])
 def test_json_that_is_not_called_json(post, kind: str) -> None:
     """Whoever forgets the header, as curl does for them, is told about it."""

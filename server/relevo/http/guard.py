@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import structlog
 from fastapi import Request
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from starlette.responses import Response
 
 from relevo import audit, sessions, tokens
@@ -26,6 +29,8 @@ T = TypeVar("T")
 _MOST_KNOWN = 10_000
 _MOST_PHONES = 50_000
 _BEARER = "bearer "
+_API = "/v1/"
+_LONGEST_TOLD = 50
 COOKIE = "relevo_session"
 """Where a browser keeps a session."""
 _TELLS = {
@@ -157,12 +162,13 @@ class Guarded(APIRoute):
         if self.rule.roles:
             roles = " or ".join(sorted(self.rule.roles))
             options["openapi_extra"] = {"security": [{"token": []}], "x-roles": sorted(self.rule.roles)}
-            options["description"] = f"{(endpoint.__doc__ or '').strip()}\n\nTakes a token of role {roles}."
+            options["description"] = f"{inspect.cleandoc(endpoint.__doc__ or '')}\n\nTakes a token of role {roles}."
         super().__init__(path, endpoint, **options)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Wrap the route, so that nothing of a request is read before its caller is let in."""
         handle = super().get_route_handler()
+        known = [name for each in self.dependant.query_params for name in _names(each)]
 
         async def guarded(request: Request) -> Response:
             told = request.scope["state"]["told"]
@@ -170,6 +176,8 @@ class Guarded(APIRoute):
             token = await request.app.state.callers.admit(request, self.rule)
             request.state.caller = token
             told |= {"caller": token.id} if token else {}
+            if self.path.startswith(_API):
+                _refuse_unknown(request, known)
             with audit.acting_as(f"{token.name} ({token.id})" if token else "nobody", "http"):
                 answer = await handle(request)
             if self.rule.roles == OPERATE.roles:
@@ -177,6 +185,30 @@ class Guarded(APIRoute):
             return answer
 
         return guarded
+
+
+def _names(parameter: Any) -> list[str]:
+    """Return what a parameter is called in a query; one that is a model stands for its fields."""
+    kind = parameter.field_info.annotation
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return [field.alias or name for name, field in kind.model_fields.items()]
+    return [parameter.alias]
+
+
+def _refuse_unknown(request: Request, known: Sequence[str]) -> None:
+    """Refuse a query parameter that the route does not know, as fields of a body are: a slip would go unseen."""
+    unknown = next((each for each in request.query_params if each not in known), None)
+    if unknown is None:
+        return
+    near = [each for each in known if each.lower().startswith(unknown.lower())] or get_close_matches(unknown, known, 1)
+    takes = f"This route takes {', '.join(known)}." if known else "This route takes none."
+    raise Problem(
+        400,
+        f"{unknown[:_LONGEST_TOLD]}: there is no such query parameter",
+        kind="invalid",
+        hint=f"Did you mean {near[0]}?" if near else takes,
+        errors=[{"field": unknown[:_LONGEST_TOLD], "reason": "there is no such query parameter"}],
+    )
 
 
 def _may_answer(rule: Rule, method: str) -> tuple[int, ...]:

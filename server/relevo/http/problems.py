@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from relevo.db import BUSY
 from relevo.errors import (
@@ -183,10 +184,19 @@ async def _answer(request: Request, error: Exception) -> Response:
 
 async def _answer_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    detail = {404: "There is nothing at this address.", 405: "This address takes another method."}.get(
-        error.status_code, str(error.detail)
-    )
-    return Problem(error.status_code, detail, headers=error.headers).response(request_id_of(request))
+    headers, detail = error.headers, str(error.detail)
+    if error.status_code == 404:  # noqa: PLR2004
+        detail = "There is nothing at this address."
+    if error.status_code == 405:  # noqa: PLR2004
+        methods = _methods(request)
+        headers, detail = {"Allow": ", ".join(methods)}, f"This address takes {' or '.join(methods)}."
+    return Problem(error.status_code, detail, headers=headers).response(request_id_of(request))
+
+
+def _methods(request: Request) -> list[str]:
+    """Return the methods that an address takes, of all its routes."""
+    here = (each for each in request.app.routes if each.matches(request.scope)[0] is not Match.NONE)
+    return sorted({method for each in here for method in getattr(each, "methods", None) or ()})
 
 
 async def _answer_validation(request: Request, error: Exception) -> Response:
@@ -207,6 +217,9 @@ def _place(wrong: Mapping[str, Any]) -> str:
 def _reason(wrong: Mapping[str, Any]) -> str:
     """Say what is wrong in words that fit the field: a text has characters where pydantic speaks of items."""
     said = str(wrong["msg"]).removeprefix("Value error, ")
+    if wrong["type"] == "json_invalid":
+        why, at = wrong.get("ctx", {}).get("error", said), wrong["loc"][-1]
+        said = f"is not JSON: {why}" + (f", at character {at}" if isinstance(at, int) else "")
     if wrong["type"] in ("too_short", "too_long") and isinstance(wrong.get("input"), str):
         said = re.sub(r"^Value(.*) items?\b.*", r"String\1 characters", said)
     return said
