@@ -14,7 +14,7 @@ select b.paused_at, b.paused_reason from before b;
 -- Switches a paused cycle, or one source of it, on again; returns nothing if it was not paused.
 update relevo.cycle_state set paused_at = null, paused_reason = null
  where cycle = %(cycle)s and source = %(source)s and paused_at is not null
-returning cycle;
+returning cycle, relevo.wake_now(cycle); -- what waited goes on at once
 
 -- name: set_event_type
 -- Sets what differs for one event type, leaving alone what is not given; it applies at the next enqueue, claim and settle.

@@ -14,6 +14,7 @@ import pytest
 
 from processes import PATIENCE_S, Process, eventually, never
 from proxy import Proxy
+from relevo import actions
 from relevo.errors import DatabaseUnavailableError
 from relevo.runtime import wakeups
 from relevo.runtime.wakeups import Listener
@@ -91,6 +92,18 @@ def test_an_urgent_wake_up_is_for_two_sleepers_first(conn, hear) -> None:
     conn.execute(FLEET, [["asleep-2", "asleep-3"]])
     assert all(call.startswith("probe asleep") for call in hear("select relevo.wake_now('probe')"))
     assert hear("select relevo.wake_now('other')") == ["other"], "nobody is known to run it: all are asked"
+
+
+def test_what_is_resumed_is_called(conn, build) -> None:
+    """What waited for a paused cycle goes on at once, and not at its next look; resuming what runs calls nobody."""
+    database = build().database
+    conn.execute("listen relevo_wake")
+    actions.pause(database, "dispatch", "a wrong text")
+    assert actions.resume(database, "dispatch")
+    assert [call.payload for call in conn.notifies(timeout=PATIENCE_S, stop_after=1)] == ["dispatch"]
+    assert not actions.resume(database, "dispatch")
+    conn.execute("select pg_notify('relevo_wake', 'end')")
+    assert [call.payload for call in conn.notifies(timeout=PATIENCE_S, stop_after=1)] == ["end"]
 
 
 def test_if_nobody_is_known_to_sleep_all_are_called(conn, hear) -> None:
