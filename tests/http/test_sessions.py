@@ -116,6 +116,7 @@ def test_a_login_link_is_good_once_and_on_this_machine(served: Served) -> None:
     assert "login link (operator)" in person.get("/dashboard").text
     assert Person(served, None).get(f"/login?code={code}").status_code == 401
     assert Person(served, None).get("/login?code=wrong").status_code == 401
+    assert ">relevo token make me --role operator<" in Person(served, None).get("/login").text
     assert ">relevo token make me --role operator --days 1<" in Person(served, None).get("/login?code=wrong").text
     [row] = tokens.list_all(served.app.database)
     assert (row["role"], row["expires_at"] is not None) == ("operator", True)

@@ -207,7 +207,7 @@ def login_page(
         method="post",
         action="/login",
     )
-    hint = t("A viewer's or an operator's token; `relevo token make` makes one.")
+    hint = t("A viewer's or an operator's token; `relevo token make me --role operator` makes one.")
     card = el(
         "section",
         el("h1", t("Log in")),

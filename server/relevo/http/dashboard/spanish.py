@@ -23,8 +23,8 @@ SPANISH: dict[str, str] = {
     # Logging in
     "Log in": "Entrar",
     "Token": "Token",
-    "A viewer's or an operator's token; `relevo token make` makes one.": (
-        "El token de un lector o de un operador; `relevo token make` crea uno."
+    "A viewer's or an operator's token; `relevo token make me --role operator` makes one.": (
+        "El token de un lector o de un operador; `relevo token make me --role operator` crea uno."
     ),
     "This link was used, is too old, or is not for this machine.": (
         "Este enlace ya se usó, es demasiado viejo o no es para esta máquina."
