@@ -154,6 +154,8 @@ def story(database: Database, event_id: int) -> Story | None:
     told = ({**row, "what": row["what"].replace("_", " ")} for row in incidents)
     moments_and_incidents = [*moments, *told, *tell_pauses(history.event_pauses(database, event_id))]
     moments_and_incidents.sort(key=lambda row: row["at"])
+    if not status.left_to_send and not status.deliveries.get("expired"):
+        moments_and_incidents = [row for row in moments_and_incidents if row["what"] != "deadline"]
     errors = _rows_by_key(database, "list_event_errors", event_id=event_id)
     now = _rows(database, "read_health", most=MOST_COUNTED)[0]["now"]
     paused = {row["cycle"]: row["paused_reason"] for row in _rows(database, "list_cycles") if row["paused_reason"]}

@@ -127,8 +127,11 @@ select s.at, s.what, s.detail
 
 -- name: list_event_incidents
 -- Lists what happened to the sending of an event's projects while it was sent, out of a bounded sample of its deliveries; that dead letters
--- were sent anew, if some were its own.
-select i.at, i.what, concat_ws(': ', i.project, i.detail) as detail
+-- were sent anew, if some were its own. A breaker that opened, and had not closed since it did before, is a probe that failed.
+select i.at, case when i.what = 'breaker_opened' and (select b.what from relevo.project_incidents b
+                                                      where b.project = i.project and b.at < i.at and b.what in ('breaker_opened', 'breaker_closed')
+                                                      order by b.at desc limit 1) = 'breaker_opened'
+                  then 'probe_failed' else i.what end as what, concat_ws(': ', i.project, i.detail) as detail
   from relevo.notification_events e
   join relevo.project_incidents i on i.at >= e.fanout_started_at
  where e.id = %(event_id)s

@@ -107,7 +107,7 @@ select x.status, x.last_error_code, count(*)::int as deliveries, min(x.last_erro
 -- name: list_event_requests
 -- Lists the requests in which an event's deliveries were sent, oldest first, out of so many that are looked at from a place on, with how many
 -- of its deliveries each held, and of how many of those it is known that they were taken then, or not: once one was sent anew, only its last
--- ticket is kept; and where the look ended. The deliveries of an event with many (by_key) are looked up one by one, those of others all at
+-- ticket is kept, and of the requests before it what went wrong; and where the look ended. The deliveries of an event with many (by_key) are looked up one by one, those of others all at
 -- once.
 with known as materialized (
   select d.id, d.provider_ticket_id is not null as has_ticket, d.status, d.last_attempt_at
@@ -139,12 +139,19 @@ with known as materialized (
   select o.*, o.last_attempt_at <= coalesce(o.answered_at, o.journalled_at) + interval '5 minutes'
               and (count(*) filter (where coalesce(o.outcome, 'answered') = 'answered') over (partition by o.id) = 1
                    or o.status in ('sent', 'ok', 'unconfirmed')
-                      and row_number() over (partition by o.id order by o.journalled_at desc, o.request_id) = 1) as has_its_ticket
+                      and row_number() over (partition by o.id order by o.journalled_at desc, o.request_id) = 1) as has_its_ticket,
+         lead(o.journalled_at, 1, 'infinity') over (partition by o.id order by o.journalled_at, o.request_id desc) as next_at
     from own o
+), told as ( -- of one that was sent anew: refused then, or taken and refused by its receipt, before the next
+  select x.*, case when x.has_ticket and x.has_its_ticket then 'taken' when not x.has_ticket then 'refused' else
+           (select case when bool_or(f.request_id = x.request_id) then 'refused'
+                        when bool_or(f.found_by = 'receipt' and f.at > x.journalled_at and f.at <= x.next_at) then 'taken' end
+              from relevo.failed_attempts f where f.event_day = %(event_day)s and f.delivery_id = x.id) end as became
+    from last x
 ), held as materialized (
-  select x.request_id, min(x.id) as first_id, count(*)::int as of_event, count(*) filter (where x.has_ticket and x.has_its_ticket)::int as taken,
-         count(*) filter (where not x.has_ticket)::int as refused
-    from last x group by x.request_id
+  select x.request_id, min(x.id) as first_id, count(*)::int as of_event, count(*) filter (where x.became = 'taken')::int as taken,
+         count(*) filter (where x.became = 'refused')::int as refused
+    from told x group by x.request_id
 )
 select l.id, l.journalled_at, l.answered_at, l.outcome, l.worker_id, cardinality(l.ids) as pushes, h.of_event, h.taken, h.refused, ends.looked_at, ends.found,
        ends.last_at, ends.last_id, -- of a request that failed as a whole, what was said of one of them was said of all

@@ -195,6 +195,34 @@ def test_cycles_are_paused_and_run_by_hand(served: Served) -> None:
     assert person.get("/dashboard/actions/explode").status_code == 404
 
 
+def test_the_banner_says_why_in_words_and_offers_the_remedy(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Words come first, the service's own as a quotation; an operator finds the button beside them, and with the breaker."""
+    conn.execute(
+        "insert into relevo.projects (project, filled_at, breaker, breaker_reason, breaker_by, breaker_since, probe_at) "
+        "values ('shop', now(), 'open', 'SERVICE_UNAVAILABLE: Down.', 'request', now(), now() + interval '1 hour')"
+    )
+    phone(conn)
+    kill(served, conn, code="SERVICE_UNAVAILABLE", message="Down.")
+    actions.pause(served.app.database, "reaper", "a drill")
+    person = inside(Person(served))
+    page = person.get("/dashboard").text
+    verdict = page.split('class="card verdict bad"')[1].split("</section>")[0]
+    assert "the push service is not available just now: it answered 503, “SERVICE_UNAVAILABLE: Down”" in verdict
+    for button in ("/dashboard/actions/release?project=shop", "/dashboard/actions/resume?cycle=reaper"):
+        assert button in verdict
+        assert button not in inside(Person(served, "viewer")).get("/dashboard").text
+    row = page.split("<strong>shop</strong>")[1].split("</tr>")[0].split("</td>")
+    assert [place for place, cell in enumerate(row) if "actions/release" in cell] == [2], "it stands with the breaker"
+    dead = re.sub(r"<[^>]+>", " ", person.get("/dashboard/dead-letters").text)
+    assert "The push service is not available just now: it answered 503." in dead
+    assert "“Down.”" in dead
+    spanish = person.get("/dashboard", headers={"accept-language": "es"}).text
+    assert (
+        "el servicio de notificaciones no está disponible ahora: respondió 503, «SERVICE_UNAVAILABLE: Down»" in spanish
+    )
+    assert "Qué hacer (en inglés)" in spanish
+
+
 def test_what_is_held_is_let_go(served: Served, conn: psycopg.Connection[Any]) -> None:
     """A project's breaker is released, held events are sent or ended, an event is cancelled, rejects are tried again."""
     fill(conn)

@@ -101,7 +101,7 @@ def test_the_saga_of_an_event(served: Served, conn: Connection, person: Person) 
     actions.pause(served.app.database, "dispatch", "a drill")
     said = told(person, f"/dashboard/events/{number}")
     for words in (
-        "It is going out: 1 of 2 is still to be sent.",
+        "On its way waiting It waits: 1 of 2 is not sent yet, because sending is paused.",
         "Enqueued by the app, or by hand.",
         "2 phones get it, because they belong to its owners: 2 deliveries.",
         "went out with 1 of its pushes, from worker w-7.",
@@ -177,6 +177,58 @@ def test_what_was_said_of_a_request_stays_true(
     assert "After 2.0 s: no clear answer came, so it is not known what was taken. " in said
     mark_sent(conn, mine[:2])
     assert "answered: all 2 taken." in told(person, f"/dashboard/events/{number}")
+
+
+def test_a_request_is_told_alike_after_a_retry(served: Served, conn: Connection, person: Person) -> None:
+    """What a request took stays told of it when what it refused was sent by another, and when a receipt refused more."""
+    number = event(conn, "retried", add_phones(conn, 6))
+    fan_out(served.app)
+    mine, page = list(deliveries_of(conn, number).values()), f"/dashboard/events/{number}"
+    journal(conn, mine, "answered")
+    mark_sent(conn, mine[:4])
+    attempted(conn, mine)
+    row = {"n": 1, "became": "retryable", "code": "MessageRateExceeded", "said": None}
+    for each in mine[4:]:
+        conn.execute(FAILED, row | {"id": each, "by": "dispatch"})
+    assert "answered: 4 taken, 2 not." in told(person, page)
+    conn.execute(FAILED, row | {"id": mine[0], "by": "receipt"})
+    again = [mine[0], *mine[4:]]
+    journal(conn, again, "answered")
+    mark_sent(conn, again)
+    attempted(conn, again)
+    said = told(person, page)
+    assert "answered: 4 taken, 2 not." in said
+    assert "answered: all 3 taken." in said
+
+
+def test_an_event_behind_an_open_breaker(served: Served, conn: Connection, person: Person) -> None:
+    """It says that it waits and for what; the breaker opened once, and each time after that a probe failed."""
+    number = event(conn, "stopped", add_phones(conn, 5), ttl_s=3600)
+    fan_out(served.app)
+    page = f"/dashboard/events/{number}"
+    assert "On its way sending It is going out: 5 of 5 are still to be sent." in told(person, page)
+    conn.execute(
+        "insert into relevo.projects (project, breaker, breaker_reason, breaker_by, breaker_since, filled_at, probe_at) "
+        "values ('default', 'open', 'HTTP_503', 'request', now(), now(), now() + interval '1 hour') "
+        "on conflict (project) do update set breaker = 'open', breaker_reason = excluded.breaker_reason, breaker_by = 'request', "
+        "breaker_since = now(), probe_at = excluded.probe_at"
+    )
+    for _ in range(3):
+        conn.execute(
+            "insert into relevo.project_incidents (project, at, what, detail) "
+            "values ('default', clock_timestamp(), 'breaker_opened', 'HTTP_503')"
+        )
+    said = told(person, page)
+    assert (
+        "On its way waiting It waits: 5 of 5 are not sent yet, because the breaker of project default is open." in said
+    )
+    assert said.count("The breaker of project default opened: sending stopped but for probes.") == 1
+    assert said.count("A probe of project default failed: its breaker stays open.") == 2
+    spanish = person.get(page, headers={"accept-language": "es"}).text
+    assert "5 de 5 aún no se han enviado, porque el cortacircuito del proyecto default está abierto." in spanish
+    assert "Its deadline: what is not sent by then is not sent." in said
+    counted(conn, number, pending=-5, ok=5)
+    assert "Its deadline" not in told(person, page)
 
 
 def settled(conn: Connection, push: int, event_id: int, was: str, **became: object) -> None:

@@ -9,13 +9,13 @@ from starlette.responses import Response
 
 from relevo import actions, history
 from relevo.actions import DeadLetters
+from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import Deed, Given, Question, Told, at_length, offer
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import facts, part
 from relevo.http.dashboard.page import Page, desk_of, show, table
 from relevo.http.dashboard.parts import delivery_link
-from relevo.http.dashboard.reasons import in_words
 from relevo.http.dashboard.words import ago, count, number
 
 router = APIRouter(route_class=Page, include_in_schema=False)
@@ -50,7 +50,7 @@ def _group(request: Request, row: dict[str, Any]) -> list[Child]:
     which = {"code": row["error_code"], "project": row["project"], "type": row["event_type"]}
     late = t("{n} past their deadline", n=number(row["too_late"])) if row["too_late"] else None
     return [
-        _error(row),
+        _error(row["error_code"], row["example"]),
         row["project"],
         row["event_type"] or "—",
         [number(row["deliveries"]), el("span", late, class_="faint block") if late else None],
@@ -60,13 +60,13 @@ def _group(request: Request, row: dict[str, Any]) -> list[Child]:
     ]
 
 
-def _error(row: dict[str, Any]) -> list[Child]:
-    """Name an error, say what it means if that is known, and what was said of one delivery."""
-    words = in_words(row["error_code"])
+def _error(code: str, example: str | None) -> list[Child]:
+    """Tell an error in words, and below them its code and what was said, as a quotation."""
+    words = reasons.in_words(code)
+    told = [el("code", code) if code not in (words, "none") else None, " " if example else None]
     return [
-        el("strong", row["error_code"]),
-        el("span", words, class_="block") if words != row["error_code"] else None,
-        el("span", row["example"], class_="faint block") if row["example"] else None,
+        el("strong", words),
+        el("span", told, reasons.quoted(example) if example else None, class_="faint block"),
     ]
 
 
@@ -102,7 +102,7 @@ async def _ask_redrive(request: Request, given: Given) -> Question:
         t("Send them again") if more else t("Send {n} again", n=number(again)),
         [
             facts(
-                (t("Error"), which.error_code),
+                (t("Error"), _error(which.error_code, None) if which.error_code else None),
                 (t("Project"), which.project),
                 (t("Type"), which.event_type),
                 (t("Event"), which.event_id),

@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import Request
 
 from relevo import actions, insights, remote, service
+from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import Deed, Given, Question, Told, app_of, at_length
 from relevo.http.dashboard.html import Child, el
 from relevo.http.dashboard.language import t
@@ -103,7 +104,7 @@ async def _ask_release_project(request: Request, given: Given) -> Question:
         t("Let {project} send again?", project=project),
         t("Release it"),
         [
-            el("p", t("Its breaker opened because: {why}", why=why)) if why else None,
+            el("p", t("Its breaker opened because: {why}", why=reasons.because(why))) if why else None,
             el("p", anew),
         ],
         kept={"project": project},

@@ -166,7 +166,8 @@ def _head(seen: Saga, title: str, switches: Markup) -> Markup:
         (t("At most once"), t("yes: rather not at all than twice") if event["at_most_once"] else None),
         (t("Announces again"), event_link(event["former_event_id"]) if event["former_event_id"] else None),
     )
-    head = el("h1", title, " ", state(progress_of(event["state"], seen.counts))), el("p", summary(seen))
+    stands = state("waiting", "warn") if _held_up(seen) else state(progress_of(event["state"], seen.counts))
+    head = el("h1", title, " ", stands), el("p", summary(seen))
     return el("section", head, told, switches, class_="card")
 
 
@@ -193,14 +194,18 @@ def summary(seen: Saga) -> str:
         return t("The runaway brake holds it until an operator releases it.")
     if seen.event["state"] in ("waiting", "fanning"):
         return t("It has not gone out yet.")
-    return _sent_so_far(counts)
+    return _sent_so_far(seen)
 
 
-def _sent_so_far(counts: dict[str, int]) -> str:
+def _sent_so_far(seen: Saga) -> str:
+    counts = seen.counts
     still = counts.get("pending", 0) + counts.get("retryable", 0)
     total = sum(counts.values())
     if not counts:
         return t("It went out to nobody: no phone was meant, or none may receive pushes.")
+    if still and (why := _held_up(seen)):
+        one = noted("It waits: 1 of {total} is not sent yet, because {why}.")
+        return _out_of(still, total, one, noted("It waits: {n} of {total} are not sent yet, because {why}."), why=why)
     if still:
         one = noted("It is going out: 1 of {total} is still to be sent.")
         return _out_of(still, total, one, noted("It is going out: {n} of {total} are still to be sent."))
@@ -213,9 +218,32 @@ def _sent_so_far(counts: dict[str, int]) -> str:
     return _out_of(counts["ok"], total, one, noted("It is done: {n} of {total} were confirmed."))
 
 
-def _out_of(some: int, total: int, one: str, many: str) -> str:
+def _held_up(seen: Saga) -> str:
+    """Say why nothing of an event goes out though its deliveries are made; nothing if some of it does."""
+    if seen.event["state"] != "fanned":
+        return ""
+    whys = [_holds(row, seen.paused.get("dispatch"), seen.event["now"]) for row in seen.waits]
+    return "; ".join(dict.fromkeys(whys)) if all(whys) else ""
+
+
+def _holds(row: dict[str, Any], paused: str | None, now: datetime) -> str:
+    """Say what holds up open deliveries of a project, as the end of a sentence; nothing if nothing does."""
+    if row["repeats_held"]:
+        return t("the runaway brake holds its pushes")
+    if paused:
+        return t("sending is paused")
+    if row["breaker"] not in (None, "closed"):
+        return t("the breaker of project {project} is open", project=clipped(row["project"]))
+    if row["rest_until"] is not None and row["rest_until"] > now:
+        return t("the push service asked for a rest")
+    return ""
+
+
+def _out_of(some: int, total: int, one: str, many: str, **more: str) -> str:
     """Say something of some out of all, in other words of one."""
-    return t(one, total=number(total)) if some == 1 else t(many, n=number(some), total=number(total))
+    if some == 1:
+        return t(one, total=number(total), **more)
+    return t(many, n=number(some), total=number(total), **more)
 
 
 def _audience(seen: Saga) -> Child:
@@ -298,7 +326,7 @@ def _sending(seen: Saga) -> Iterator[Moment]:
         project, _, detail = (row["detail"] or "").partition(": ")
         what: str = row["what"]
         told = t(reasons.INCIDENTS.get(what, what), project=clipped(project))
-        yield Moment(row["at"], told, _opened_again(detail) if what == "redriven" else detail, "warn")
+        yield Moment(row["at"], told, _detail(what, detail), "warn")
     if seen.sample["looked_at"] >= event["deliveries_created"]:
         yield from _latest(seen)
 
@@ -327,6 +355,16 @@ def _latest(seen: Saga) -> Iterator[Moment]:
             yield Moment(sample["last_completed_at"], t("The last of its deliveries ended."), times, "good")
     elif times and sample["last_attempt_at"]:
         yield Moment(sample["last_attempt_at"], t("The last attempt so far."), times)
+
+
+def _detail(what: str, detail: str) -> str:
+    """Say more of what happened to a project, as far as there is more."""
+    if what == "redriven":
+        return _opened_again(detail)
+    if what not in ("breaker_opened", "probe_failed"):
+        return detail
+    why = reasons.because(detail)
+    return why[:1].upper() + why[1:]
 
 
 def _opened_again(detail: str) -> str:
@@ -400,10 +438,19 @@ def _end(seen: Saga) -> Iterator[Moment]:
         yield Moment(event["ended_at"], told, event["end_reason"], "bad" if event["state"] == "cancelled" else "")
     if event["swept_at"]:
         yield Moment(event["swept_at"], t("What was still open of it was ended unsent."))
-    if event["deadline_at"]:
+    if event["deadline_at"] and _by_deadline(seen):
         late = event["deadline_at"] > now
         told = t("Its deadline: what is not sent by then is not sent.") if late else t("Its deadline passed.")
         yield Moment(event["deadline_at"], told, kind="later" if late else "")
+
+
+def _by_deadline(seen: Saga) -> bool:
+    """Tell whether an event's deadline still decides something, or has: not once all was sent or ended before it."""
+    counts = seen.counts
+    if seen.event["state"] in ("cancelled", "completed"):
+        return False
+    still = any(counts.get(each) for each in ("pending", "retryable", "expired"))
+    return still or seen.event["state"] != "fanned" or (seen.event["deadline_at"] <= seen.event["now"] and not counts)
 
 
 def waits(seen: Saga) -> Iterator[Child]:
@@ -455,7 +502,7 @@ def waits_for(row: dict[str, Any], paused: str | None, now: datetime) -> Child:
 
 def _probe(row: dict[str, Any], now: datetime) -> Child:
     """Say when a project whose breaker is open is tried again."""
-    reason = clipped(row["breaker_reason"])
+    reason = clipped(reasons.because(row["breaker_reason"]), 300)
     if row["probe_at"] is None or row["probe_at"] <= now:
         return t("the breaker is open ({reason}); the next push that is due is a probe.", reason=reason)
     told = t("the breaker is open ({reason}); the next try comes", reason=reason)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from relevo import insights
 from relevo.health import MOST_COUNTED, Problem, worker_state
-from relevo.http.dashboard import charts
+from relevo.http.dashboard import charts, reasons
 from relevo.http.dashboard.acting import offer
 from relevo.http.dashboard.guide import RUNBOOK
 from relevo.http.dashboard.html import Child, Markup, el, text
@@ -36,7 +36,7 @@ async def overview(request: Request) -> Response:
 def sections(seen: Overview, request: Request) -> list[Markup]:
     """Write the page's parts, the most urgent first."""
     return [
-        _verdict(seen),
+        _verdict(seen, request),
         _figures(seen),
         el(
             "section",
@@ -62,7 +62,7 @@ def _part(title: str, *body: Child) -> Markup:
     return el("section", el("h2", title), body, class_="card")
 
 
-def _verdict(seen: Overview) -> Markup:
+def _verdict(seen: Overview, request: Request) -> Markup:
     problems = seen.status.health.problems
     if not problems:
         failed = seen.queue["failed"]
@@ -74,8 +74,10 @@ def _verdict(seen: Overview) -> Markup:
     return el(
         "section",
         el("h1", el("span", t("Not healthy: "), class_="word"), _said(first)),
-        el("p", _help(first)),
-        el("ul", [el("li", _said(each), " ", _help(each)) for each in others]) if others else None,
+        el("p", _remedy(first, request), _help(first)),
+        el("ul", [el("li", _said(each), " ", _remedy(each, request), _help(each)) for each in others])
+        if others
+        else None,
         _as_of(seen),
         class_="card verdict bad",
         role="status",
@@ -83,13 +85,31 @@ def _verdict(seen: Overview) -> Markup:
 
 
 def _said(problem: Problem) -> Markup:
-    told = said(problem)
+    told = said(_explained(problem))
     return sentence(f"{told[:1].upper()}{told[1:].removesuffix('.')}.")
 
 
+def _explained(problem: Problem) -> Problem:
+    """Tell why a project is stopped in words before what the push service said."""
+    if problem.code != "project_stopped":
+        return problem
+    why = reasons.because(str(problem.parts["why"]))
+    return Problem(problem.code, problem.template, **{**problem.parts, "why": why})
+
+
+def _remedy(problem: Problem, request: Request) -> list[Child] | None:
+    """Offer an operator the button that does what a problem's sentence advises."""
+    button = None
+    if problem.code in ("project_stopped", "tokens_unregistered"):
+        button = offer(request, "release", t("Release"), project=problem.parts["project"])
+    elif problem.code == "cycle_paused":
+        button = offer(request, "resume", t("Switch on"), cycle=problem.parts["cycle"])
+    return [button, " "] if button else None
+
+
 def _help(problem: Problem) -> Markup:
-    """Lead to where the runbook explains a problem."""
-    return el("a", t("What to do"), href=f"{RUNBOOK}#{problem.place}")
+    """Lead to where the runbook explains a problem; it is written in English."""
+    return el("a", t("What to do"), href=f"{RUNBOOK}#{problem.place}", hreflang="en")
 
 
 def _as_of(seen: Overview) -> Markup:
@@ -231,10 +251,10 @@ def _projects(seen: Overview, request: Request) -> Markup:
         [
             el("strong", row["project"]),
             f"{row['rate_share']:.0%}",
-            _breaker(seen, row),
-            _brake(seen, row),
+            [_breaker(seen, row), _release(row, request) if row["breaker"] != "closed" else None],
+            [_brake(seen, row), _release(row, request) if row["breaker"] == "closed" and _brakes(seen, row) else None],
             number(row["sent"]),
-            [number(row["unregistered"]), _release(seen, row, request)],
+            number(row["unregistered"]),
         ]
         for row in seen.status.projects
     ]
@@ -242,17 +262,20 @@ def _projects(seen: Overview, request: Request) -> Markup:
     return table(heads, rows, empty=t("No project has sent anything yet."), label=t("Projects"))
 
 
-def _release(seen: Overview, row: dict[str, Any], request: Request) -> Markup | None:
+def _brakes(seen: Overview, row: dict[str, Any]) -> bool:
+    """Tell whether a project's brake is on, or it rests."""
     rests = row["rest_until"] is not None and row["rest_until"] > seen.now
-    if row["breaker"] == "closed" and row["pruning_stopped_at"] is None and not rests:
-        return None
+    return row["pruning_stopped_at"] is not None or rests
+
+
+def _release(row: dict[str, Any], request: Request) -> Markup:
     return el("span", offer(request, "release", t("Release"), project=row["project"]), class_="switches")
 
 
 def _breaker(seen: Overview, row: dict[str, Any]) -> Child:
     if row["breaker"] == "closed":
         return state("closed")
-    return [state(row["breaker"]), *_since(row["breaker_since"], seen), f": {row['breaker_reason']}"]
+    return [state(row["breaker"]), *_since(row["breaker_since"], seen), f": {reasons.because(row['breaker_reason'])}"]
 
 
 def _brake(seen: Overview, row: dict[str, Any]) -> Child:

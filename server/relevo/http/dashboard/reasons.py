@@ -77,6 +77,15 @@ ERRORS = {
     "RefusedAddress": noted("The webhook leads to a private address."),
     "HTTP_410": noted("The webhook wants no more."),
     "INTERNAL_SERVER_ERROR": noted("The push service failed: it answered with an error of its own, 500."),
+    "SERVICE_UNAVAILABLE": noted("The push service is not available just now: it answered 503."),
+    "BAD_GATEWAY": noted("The push service failed: what stands before it had no answer from it, 502."),
+    "GATEWAY_TIMEOUT": noted("The push service failed: what stands before it had no answer in time, 504."),
+    "PUSH_TOO_MANY_NOTIFICATIONS": noted("The push service wanted fewer pushes in one request."),
+    "PUSH_TOO_MANY_RECEIPTS": noted("The push service wanted to be asked for fewer receipts at once."),
+    "VALIDATION_ERROR": noted("The push service did not understand the request."),
+    "FORBIDDEN": noted("The push service did not allow it."),
+    "retired": noted("Its month went to the archive before it could be sent."),
+    "none": noted("No reason was given."),
     "UnreadableAnswer": noted("The push service answered something that could not be read."),
 }
 """What each error code of a delivery means."""
@@ -114,6 +123,7 @@ RESUMED = {
 
 INCIDENTS = {
     "breaker_opened": noted("The breaker of project {project} opened: sending stopped but for probes."),
+    "probe_failed": noted("A probe of project {project} failed: its breaker stays open."),
     "breaker_closed": noted("The breaker of project {project} closed: sending went on."),
     "rate_halved": noted("The push service asked project {project} to go slower."),
     "pruning_stopped": noted("Project {project} met so many unregistered phones that no token was disabled any more."),
@@ -205,6 +215,19 @@ def as_said(code: str | None, message: str | None) -> str:
     """Say what an error means, and behind that what was said."""
     said = ": ".join(filter(None, (code, message)))
     return " ".join(filter(None, (in_words(code), f"({clipped(said, 500)})" if said else "")))
+
+
+def quoted(said: str) -> str:
+    """Write what others said as a quotation."""
+    return t("“{said}”", said=clipped(said, 300))
+
+
+def because(reason: str | None) -> str:
+    """Say why a project was stopped, within a sentence: in words, then as the push service said it."""
+    told = in_words((reason or "").partition(": ")[0]).removesuffix(".")
+    if not reason or reason.startswith(told):
+        return reason or ""
+    return f"{told[:1].lower()}{told[1:]}, {quoted(reason)}"
 
 
 def meaning(status: str) -> str:

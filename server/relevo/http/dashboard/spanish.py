@@ -17,7 +17,7 @@ SPANISH: dict[str, str] = {
         "Esta dirección, o lo que se le envió, no es como debe ser."
     ),
     "Guide": "Guía",
-    "What to do": "Qué hacer",
+    "What to do": "Qué hacer (en inglés)",
     "On this page": "En esta página",
     "The guide is in English.": "La guía está en inglés.",
     # Logging in
@@ -546,6 +546,19 @@ SPANISH: dict[str, str] = {
     ),
     "It is done: {n} of {total} were confirmed.": "Está terminado: {n} de {total} se confirmaron.",
     "It is going out: {n} of {total} are still to be sent.": "Está saliendo: faltan por enviar {n} de {total}.",
+    "It waits: {n} of {total} are not sent yet, because {why}.": (
+        "Espera: {n} de {total} aún no se han enviado, porque {why}."
+    ),
+    "It waits: 1 of {total} is not sent yet, because {why}.": (
+        "Espera: 1 de {total} aún no se ha enviado, porque {why}."
+    ),
+    "the runaway brake holds its pushes": "el freno de emergencia retiene sus notificaciones",
+    "sending is paused": "los envíos están en pausa",
+    "the breaker of project {project} is open": "el cortacircuito del proyecto {project} está abierto",
+    "the push service asked for a rest": "el servicio de notificaciones pidió un descanso",
+    "A probe of project {project} failed: its breaker stays open.": (
+        "Falló una prueba del proyecto {project}: su cortacircuito sigue abierto."
+    ),
     "It is to be sent.": "Está por enviarse.",
     "It may be sent once at most, and no answer was seen: nobody knows whether it arrived.": (
         "Puede enviarse a lo más una vez y no se vio respuesta: nadie sabe si llegó."
@@ -614,6 +627,26 @@ SPANISH: dict[str, str] = {
     "Project {project} met so many unregistered phones that no token was disabled any more.": (
         "El proyecto {project} encontró tantos teléfonos dados de baja que dejó de desactivar tokens."
     ),
+    "The push service is not available just now: it answered 503.": (
+        "El servicio de notificaciones no está disponible ahora: respondió 503."
+    ),
+    "The push service failed: what stands before it had no answer from it, 502.": (
+        "El servicio de notificaciones falló: lo que está delante no obtuvo respuesta de él, 502."
+    ),
+    "The push service failed: what stands before it had no answer in time, 504.": (
+        "El servicio de notificaciones falló: lo que está delante no obtuvo respuesta a tiempo, 504."
+    ),
+    "The push service wanted fewer pushes in one request.": (
+        "El servicio de notificaciones quería menos notificaciones en una petición."
+    ),
+    "The push service wanted to be asked for fewer receipts at once.": (
+        "El servicio de notificaciones quería que se le pidieran menos recibos a la vez."
+    ),
+    "The push service did not understand the request.": "El servicio de notificaciones no entendió la petición.",
+    "The push service did not allow it.": "El servicio de notificaciones no lo permitió.",
+    "Its month went to the archive before it could be sent.": "Su mes pasó al archivo antes de que pudiera enviarse.",
+    "No reason was given.": "No se dio ningún motivo.",
+    "“{said}”": "«{said}»",
     "Pushes may not go to this phone.": "No se pueden enviar notificaciones a este teléfono.",
     "Pushes may not go to this phone: {why}.": "No se pueden enviar notificaciones a este teléfono: {why}.",
     "Registered": "Registrado",
