@@ -107,6 +107,10 @@ def worker_state(worker: Mapping[str, Any]) -> str:
     return "rests" if worker.get("rests_because") else "late" if worker.get("is_late") else "alive"
 
 
+TOLD_APART = ("sending", "sent", "finished")
+"""How far an event can be that was fanned out."""
+
+
 def in_words(seconds: float) -> str:
     """Write a duration so that it can be read at a glance."""
     if seconds < 10:  # noqa: PLR2004 below ten seconds the decimals tell something

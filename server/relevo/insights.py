@@ -24,6 +24,7 @@ from relevo.health import (
     HARMLESS,
     MISPLACED,
     MOST_COUNTED,
+    TOLD_APART,
     Problem,
     Seen,
     find_problems,
@@ -118,11 +119,26 @@ def known_sources(database: Database) -> list[str]:
 
 
 def events(
-    database: Database, *, event_type: str | None = None, state: str | None = None, limit: int = 20
-) -> list[Row]:
-    """Return events, newest first, each with how far it is in a word."""
-    rows = _rows(database, "list_events", event_type=event_type, state=state, limit=min(limit, MAX_LIMIT))
-    return [{**row, "progress": progress_of(row["state"], row["deliveries"])} for row in rows]
+    database: Database,
+    *,
+    event_type: str | None = None,
+    state: str | None = None,
+    before: int | None = None,
+    limit: int = 20,
+) -> Page:
+    """Return events, newest first, each with how far it is in a word, which `state` may be as well.
+
+    For such a word a bounded number of events is looked at, so that a page may have fewer than there is room for.
+    """
+    told_apart = state in TOLD_APART
+    most = min(limit, MAX_LIMIT)
+    look = MAX_LIMIT if told_apart else most
+    stored = "fanned" if told_apart else state
+    rows = _rows(database, "list_events", event_type=event_type, state=stored, before=before, limit=look)
+    told = [{**row, "progress": progress_of(row["state"], row["deliveries"])} for row in rows]
+    fit = [row for row in told if not told_apart or row["progress"] == state]
+    last = fit[most - 1] if len(fit) > most else rows[-1] if len(rows) == look else None
+    return Page(fit[:most], str(last["id"]) if last else "")
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ def embedded_folder(settings: Settings) -> Path:
     if not asked_for and not folder.exists():
         raise ConfigError(
             "DATABASE_URL is not set.",
-            hint="Set it to your PostgreSQL; or try Relevo on an embedded one: `relevo run --demo`.",
+            hint="Set it to your PostgreSQL; or try Relevo on an embedded one: `relevo run --demo`. If one runs "
+            "already, go to the folder where it was started, or set RELEVO_DATA_DIR to its data.",
         )
     return folder

@@ -78,7 +78,7 @@ select l.project, l.lane, x.due, extract(epoch from now() - x.oldest_at)::float8
  limit %(limit)s;
 
 -- name: list_events
--- Lists events, newest first, by type and state if asked, with how many deliveries are in which status.
+-- Lists events, newest first, behind a given one, by type and state if asked, with how many deliveries are in which status.
 select e.id, e.event_type, e.event_key, e.state, e.title, e.body,
        case when e.audience = 'installations' and exists (select from relevo.event_owners o where o.event_id = e.id) then 'owners' else e.audience end as audience,
        e.lane, e.created_at, e.scheduled_at, e.deadline_at,
@@ -87,6 +87,7 @@ select e.id, e.event_type, e.event_key, e.state, e.title, e.body,
           from relevo.notification_events e
          where (%(event_type)s::text is null or e.event_type = %(event_type)s)
            and (%(state)s::text is null or e.state = %(state)s)
+           and (%(before)s::bigint is null or e.id < %(before)s)
          order by e.id desc
          limit %(limit)s) e
   left join lateral (select jsonb_object_agg(s.status, s.n) as deliveries

@@ -54,7 +54,7 @@ class TestEnqueue:
             "select id, title, body, category, lane, data, audience, deadline_at is not null from relevo.notification_events"
         ).fetchone()
         assert row[1:] == ("Hello", "World", "news", "urgent", {"screen": "inbox"}, "everyone", True)
-        assert said.out == f"Enqueued as event {row[0]}.\n"
+        assert said.out == f"Enqueued as event {row[0]}. `relevo event {row[0]}` tells what becomes of it.\n"
 
     def test_it_is_recorded(self, command: Command, conn) -> None:
         """By whose hand which event was enqueued, and for how many, stands in the record; whom, and what it says, does not."""
@@ -128,7 +128,7 @@ class TestEnqueue:
             (["--everyone", "--title", "t", "--data", json.dumps({"x": "y" * 4_000})], "must fit into 4096 bytes"),
             (["--title", "t", "--to", "me"], "me is no installation's id."),
             (["--title", "t", "--to", str(UUID(int=7))], f"There is no installation {UUID(int=7)}."),
-            (["--title", "t", "--at", "soon"], "--at"),
+            (["--title", "t", "--at", "soon"], "soon is no time."),
             (["--title", "t", "--ttl-s", "0"], "--ttl-s"),
             (["--everyone", "--title", "t", "--at", "1999-01-01"], "between the years 2000 and 2200"),
         ):
@@ -239,6 +239,9 @@ class TestEvents:
         cancelled = command("events", "--json", "--state", "cancelled").lines
         assert [(row["id"], row["end_reason"]) for row in cancelled] == [(made[0], "why not")]
         assert len(command("events", "--json", "--limit", 3).lines) == 3
+        assert f"More: --before {made[1]}" in command("events", "--limit", 3).out
+        rest = command("events", "--limit", 3, "--before", made[1]).out
+        assert [line.split()[0] for line in rest.splitlines()[1:]] == [str(made[0])]
 
     def test_how_far_each_is_in_a_word(self, command: Command, conn, build) -> None:
         """What was fanned out is sending, sent or finished; `--json` has the state and the counts beside it."""
@@ -256,7 +259,10 @@ class TestEvents:
             ("fanned", "sending", {"pending": 1}),
         ]
         said = command("events", "--state", "fanned").out.splitlines()[1:]
-        assert [line.split()[2] for line in said] == ["finished", "sent", "sending"]
+        assert [line.split()[3] for line in said] == ["finished", "sent", "sending"]
+        for event, word in zip(made, ("sending", "sent", "finished"), strict=True):
+            assert [row["id"] for row in command("events", "--state", word, "--json").lines] == [event]
+        assert f"Event {made[2]} is cancelled" in command("cancel", made[2]).out, "its dead letter is never redriven"
 
     @pytest.mark.parametrize("width", [56, 70, 80, 100, 200])
     def test_nothing_is_cut_off_in_a_narrow_window(
@@ -364,13 +370,14 @@ class TestEvents:
 
     def test_what_others_wrote_is_shown_as_they_wrote_it(self, command: Command, conn) -> None:
         """Markup in a feed's text is text, and control characters do not reach the terminal."""
-        made = relevo.enqueue(conn, Event(MARKUP, MARKUP, MARKUP, f"{MARKUP}\x1b[31m\x07!\nend", audience="everyone"))
+        made = relevo.enqueue(conn, Event(MARKUP, "[b]1", MARKUP, f"{MARKUP}\x1b[31m\x07!\nend", audience="everyone"))
         for said in (command("events"), command("event", made.event_id)):
             assert said.code == 0
             assert MARKUP in said.out
             assert "\x1b" not in said.out
             assert "\x07" not in said.out
             assert f"{MARKUP} [31m ! end" in said.out
+        assert " [b]1 " in command("events").out
 
     def test_times_are_utc_as_the_heading_says(self, command: Command, conn) -> None:
         """A database that lives in another time zone changes nothing about it."""
@@ -517,7 +524,7 @@ def test_as_a_process(dsn: str) -> None:
         return subprocess.run([RELEVO, *words], env=environ, capture_output=True, text=True, timeout=300, check=False)
 
     made = run("enqueue", "notice", "1", "--everyone", "--title", MARKUP)
-    assert (made.returncode, made.stdout, made.stderr) == (0, "Enqueued as event 1.\n", "")
+    assert (made.returncode, made.stdout[:20], made.stderr) == (0, "Enqueued as event 1.", "")
     refused = run("enqueue", "notice", "2", "--everyone", "--title", "")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.startswith("relevo: an event must say something: give it a title, a body or data.")
@@ -646,10 +653,10 @@ def test_what_was_done_can_be_read_by_machines(command: Command, conn) -> None:
             {"event_id": 1, "created": True, "same_content": True, "unknown_installations": []},
         ),
         (("cancel", 1), {"event_id": 1, "cancelled": True, "withdrawn": True, "sent": 0, "claimed": 0}),
-        (("pause", "receipt", "--reason", "x"), {"cycle": "receipt", "paused": True}),
+        (("pause", "receipt", "--reason", "x"), {"cycle": "receipt", "paused": True, "changed": True}),
         (("resume", "receipt"), {"cycle": "receipt", "paused": False, "changed": True}),
         (("grant", role), {"role": role, "worker": False}),
-        (("release", "p"), {"project": "p", "released": False}),
+        (("release", "p"), {"project": "p", "released": False, "what": []}),
         (("release", "--type", "t"), {"event_type": "t", "events": 0, "dropped": False}),
         (("token", "revoke", secret["id"]), {"id": secret["id"], "name": "x", "revoked": True}),
         (("news", "subscribe", "n"), {"name": "n", "created": True}),

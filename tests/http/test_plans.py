@@ -123,7 +123,7 @@ STATEMENTS = [
     (INSIGHTS, "list_audit", {"before": 9_000, "action": None, "limit": PAGE}, 3 * PAGE),
     (INSIGHTS, "count_queue", {}, 200),
     (INSIGHTS, "count_dead_letters", {"most": 1_000}, 1_100),
-    (INSIGHTS, "list_events", {"event_type": None, "state": None, "limit": PAGE}, 3 * PAGE),
+    (INSIGHTS, "list_events", {"event_type": None, "state": None, "before": None, "limit": PAGE}, 3 * PAGE),
     (INSIGHTS, "list_due", {"most": 1_000, "limit": 10}, 200),
     (INSIGHTS, "sum_runs", {}, 50),
     (INSIGHTS, "read_last_error", {}, 250),

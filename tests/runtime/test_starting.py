@@ -64,6 +64,7 @@ def test_without_an_address_nothing_is_made(tmp_path: Path, words: tuple[str, ..
     assert ran.returncode == 2
     assert "DATABASE_URL is not set." in ran.stderr
     assert "relevo run --demo" in ran.stderr
+    assert "RELEVO_DATA_DIR" in ran.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -253,6 +253,16 @@ def read_installation(word: str | UUID) -> UUID:
         raise UsageError(f"{told} is no installation's id.", hint="`relevo installations` lists them.") from None
 
 
+def read_time(word: str | datetime) -> datetime:
+    """Read an instant as it was typed, in UTC unless it says otherwise."""
+    try:
+        moment = datetime.fromisoformat(str(word))
+    except ValueError:
+        told = "".join(each if each.isprintable() else " " for each in str(word)[:60])
+        raise UsageError(f"{told} is no time.", hint="Write it as 2026-11-17T09:30, in UTC.") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
 def print_json(rows: Sequence[Any]) -> None:
     """Print one JSON object per line; instants are RFC 3339, in UTC, as HTTP tells them."""
     for row in rows:

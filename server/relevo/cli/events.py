@@ -28,12 +28,14 @@ from relevo.cli.common import (
     print_json,
     print_wrapped,
     read_installation,
+    read_time,
     say,
     several,
     shortened,
 )
 from relevo.db import Database
 from relevo.errors import RelevoError, UsageError
+from relevo.health import TOLD_APART
 
 cli = typer.Typer()
 _COMPARED = {
@@ -57,7 +59,10 @@ def enqueue(  # noqa: PLR0917 typer options
     topic: Annotated[list[str] | None, typer.Option(help="For those who asked for it; may be given again.")] = None,
     everyone: Annotated[bool, typer.Option("--everyone", help="For everyone.")] = False,
     category: Annotated[str | None, typer.Option(help="Those who opted out of it are left out.")] = None,
-    at: Annotated[datetime | None, typer.Option(help="When to send it (UTC); default now.")] = None,
+    at: Annotated[
+        datetime | None,
+        typer.Option(parser=read_time, metavar="TIME", help="When to send it, as 2026-11-17T09:30 (UTC); default now."),
+    ] = None,
     ttl_s: Annotated[int | None, typer.Option(min=1, max=2_419_200, help="Seconds until it is pointless.")] = None,
     urgent: Annotated[bool, typer.Option("--urgent", help="Overtakes what is not.")] = False,
     data: Annotated[str, typer.Option(help="A JSON object for the app.")] = "{}",
@@ -82,7 +87,7 @@ def enqueue(  # noqa: PLR0917 typer options
         topics=topic or (),
         category=category,
         lane="urgent" if urgent else None,
-        scheduled_at=at.replace(tzinfo=UTC) if at else None,
+        scheduled_at=at,
         ttl_s=ttl_s,
     )
     with open_database(settings) as database:
@@ -93,7 +98,8 @@ def enqueue(  # noqa: PLR0917 typer options
         done = _enqueue(database, event)
     told = f"Event {done.event_id} has this type and key already, {_COMPARED[done.same_content]}."
     if as_json or done.same_content is not False:
-        say(f"Enqueued as event {done.event_id}." if done.created else told, asdict(done), as_json=as_json)
+        made = f"Enqueued as event {done.event_id}. `relevo event {done.event_id}` tells what becomes of it."
+        say(made if done.created else told, asdict(done), as_json=as_json)
     if done.created or done.same_content is not False:
         return
     raise RelevoError(told, hint=f"`relevo event {done.event_id}` shows it; another key makes another event.")
@@ -230,7 +236,7 @@ def cancel(
     reason: Annotated[str, typer.Option(help="Why.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """End an event: nothing of it is sent any more. One that was finished stays as it is.
+    """End an event: nothing of it is sent any more. One with nothing left to send, confirm or redrive stays as it is.
 
     \b
     relevo cancel 17 --reason "a slip"
@@ -265,34 +271,42 @@ def events(
     state: Annotated[
         str | None,
         typer.Option(
-            help="Only this state: waiting, held, fanning, fanned (told apart as sending, sent, finished), cancelled, "
+            help="Only this state: waiting, held, fanning, fanned (or one of sending, sent, finished), cancelled, "
             "completed."
         ),
+    ] = None,
+    before: Annotated[
+        int | None, typer.Option(min=1, max=MOST_IDS, help="Go on from here; the last line of a page names it.")
     ] = None,
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
     """Show events, newest first."""
-    states = ("waiting", "held", "fanning", "fanned", "cancelled", "completed")
+    states = ("waiting", "held", "fanning", "fanned", *TOLD_APART, "cancelled", "completed")
     if state is not None and state not in states:
         raise UsageError(f"There is no state {state}.", hint=f"Known: {', '.join(states)}.")
     settings = load_settings(only_looks=True)
     with open_database(settings) as database:
-        rows = insights.events(database, event_type=event_type, state=state, limit=limit)
+        page = insights.events(database, event_type=event_type, state=state, before=before, limit=limit)
     if as_json:
-        print_json(rows)
+        print_json(page.rows)
         return
-    table = make_table("event", "type", "state", "created (UTC)", "deliveries", "body", wide=("body",))
-    for row in rows:
+    columns = ("event", "type", "key", "state", "created (UTC)", "deliveries", "text")
+    table = make_table(*columns, wide=("key", "text"))
+    for row in page.rows:
         table.add_row(
             str(row["id"]),
             as_written(row["event_type"]),
+            as_written(shortened(row["event_key"])),
             coloured(row["progress"]),
             f"{row['created_at'].astimezone(UTC):%m-%d %H:%M:%S}",
             str(row["deliveries_created"]),
             as_written(shortened(row["body"] or row["title"])),
         )
-    out.print(table if rows else "No event fits." if event_type or state else "No events yet.")
+    none = "No event fits." if event_type or state or before else "No events yet."
+    out.print(table if page.rows else none)
+    if page.next:
+        out.print(f"[dim]More: --before {page.next}[/]")
 
 
 @cli.command()
@@ -351,11 +365,14 @@ def installations(  # noqa: PLR0917 typer options
     if as_json:
         print_json(rows)
         return
-    table = make_table("installation", "token", "project", "asks for", "receives", wide=("project", "receives"))
+    table = make_table(
+        *("installation", "owner", "token", "project", "asks for", "receives"), wide=("owner", "project", "receives")
+    )
     for row in rows:
         receives = "[green]yes[/]" if row["receives"] else f"[yellow]no: {as_written(row['why_not'])}[/]"
         table.add_row(
             str(row["installation_id"]),
+            as_written(row["owner"] or ""),
             as_written(row["token"] or ""),
             as_written(row["project"]),
             str(row["preferences"]),

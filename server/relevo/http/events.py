@@ -251,7 +251,10 @@ async def wait(
 
 @router.post("/v1/events/{event_id}/cancel", responses={200: {"model": CancelOut}, 404: _NOT_FOUND})
 async def cancel(request: Request, event_id: EventId, why: CancelIn | None = None) -> Response:
-    """End an event: nothing of it is sent any more; what was sent stays sent. One that was finished stays as it is."""
+    """End an event: nothing of it is sent any more; what was sent stays sent.
+
+    One with nothing left to send, to confirm or to redrive stays as it is.
+    """
     reason, caller, desk = (why or CancelIn()).reason, caller_of(request), _desk(request)
     if caller.role == "operator":
         done = await desk.ask(remote.cancel_as_operator, event_id, reason, caller.project)
