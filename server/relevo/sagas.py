@@ -93,6 +93,17 @@ class Requests:
 
 
 @dataclass(frozen=True)
+class Nobody:
+    """Why an event went out to nobody, judged by the phones as they are today."""
+
+    why: str
+    """owners_, installations_ or everyone_ with unknown (there is no such phone) or silent (none may receive); matching
+    where no preference does; not_then where some phone may receive today."""
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    """Why phones that are meant get nothing, and how many."""
+
+
+@dataclass(frozen=True)
 class Saga:
     """All that happened to one event."""
 
@@ -108,6 +119,8 @@ class Saga:
     """Why cycles that it waits for are paused."""
     pauses: list[Row] = field(default_factory=list)
     """The pauses on its way that are over."""
+    nobody: Nobody | None = None
+    """Why it went out to nobody, if it did."""
 
 
 def saga(database: Database, event_id: int, *, requests_after: str = "") -> Saga | None:
@@ -134,7 +147,28 @@ def saga(database: Database, event_id: int, *, requests_after: str = "") -> Saga
         _requests_of_event(database, event, _last_request(event, sample, status.deliveries), requests_after),
         _paused(database),
         history.event_pauses(database, event_id),
+        _nobody(database, event),
     )
+
+
+def _nobody(database: Database, event: Row) -> Nobody | None:
+    if event["state"] != "fanned" or event["deliveries_created"] or event["end_reason"]:
+        return None
+    if event["audience"] == "matching":
+        return Nobody("matching")
+    named = _rows(database, "list_named", event_id=event["id"], most=MOST_COUNTED)
+    found = left_out(
+        database,
+        installations=[str(row["installation_id"]) for row in named],
+        owners=event["owners"],
+        everyone=event["audience"] == "everyone",
+        category=event["category"],
+    )
+    whom = "owners" if event["owners"] else event["audience"]
+    if not found.looked_at:
+        return Nobody(f"{whom}_unknown")
+    silent = sum(found.reasons.values()) == found.looked_at
+    return Nobody(f"{whom}_silent", found.reasons) if silent else Nobody("not_then")
 
 
 def _last_request(event: Row, sample: Row, counts: Mapping[str, int]) -> datetime:

@@ -329,6 +329,10 @@ select case when not relevo.may_receive(m.i) then relevo.why_not_allowed(m.i) wh
  order by 2 desc, 1
  limit 20;
 
+-- name: list_named
+-- Lists installations that an event names, a bounded number of them.
+select a.installation_id from relevo.event_audience a where a.event_id = %(event_id)s order by a.installation_id limit %(most)s;
+
 -- name: find_event
 -- Finds an event by its number, archived ones included.
 select e.id, e.event_type, e.event_key, left(e.title, 200) as title, false as archived from relevo.notification_events e where e.id = %(event_id)s

@@ -324,6 +324,27 @@ class TestEvents:
         assert [moment["what"] for moment in line["moments"]][:2] == ["event enqueued", "fan-out began"]
         assert line["errors"][0]["deliveries"] == 2
 
+    def test_whom_it_was_for_and_each_request(self, command: Command, conn, build) -> None:
+        """It tells whom it is for, each request with what it took, in the order of time; for nobody, why."""
+        phones = add_phones(conn, 2, owner="ana")
+        for each in ("ana", "ghost"):
+            relevo.enqueue(conn, Event("order", each, "Title", audience=relevo.Owners(each)))
+        fan_out(build())
+        conn.execute(
+            "insert into relevo.push_requests (request_day, id, claim_token, worker_id, project, journalled_at, answered_at, outcome, "
+            "days, ids) select (now() at time zone 'UTC')::date, gen_random_uuid(), gen_random_uuid(), 'w', 'default', clock_timestamp(), "
+            "clock_timestamp(), 'answered', array_agg(d.event_day), array_agg(d.id) from relevo.notification_deliveries d"
+        )
+        said = command("event", "order", "ana").out
+        assert "For: the phones of ana" in said
+        assert "2 pushes: answered, 0 taken, 2 not" in said
+        whats = [moment["what"] for moment in command("event", "order", "ana", "--json").lines[0]["moments"]]
+        assert whats == ["event enqueued", "fan-out began", "fan-out finished", "request sent"]
+        ghost = command("event", "order", "ghost")
+        assert "Deliveries: none: unknown owner, no phone belongs to whom it is for" in ghost.out
+        assert command("event", "order", "ghost", "--json").lines[0]["nobody"]["why"] == "owners_unknown"
+        assert len(phones) == 2
+
     def test_the_saga_of_one_delivery(self, command: Command, conn, build) -> None:
         """Each try with what was said of it, as others wrote it, and when it goes on; one that is not there leaves with 2."""
         add_phones(conn, 1)

@@ -231,6 +231,28 @@ def test_an_event_behind_an_open_breaker(served: Served, conn: Connection, perso
     assert "Its deadline" not in told(person, page)
 
 
+def test_an_event_for_nobody_says_why(served: Served, conn: Connection, person: Person) -> None:
+    """That an owner is unknown, has no phone that may receive, or that nobody matches, is told, also in Spanish."""
+    phone(conn, owner="ana", permission="denied")
+    asked: dict[str, Any] = {"bo": door.Owners("bo"), "ana": door.Owners("ana"), "m": door.Matching(region="Maule")}
+    asked |= {"named": [uuid4()], "all": "everyone"}
+    made = {key: event(conn, key, audience) for key, audience in asked.items()}
+    fan_out(served.app)
+    silent = "the phone does not permit notifications."
+    for key, why in {
+        "bo": "unknown owner, no phone belongs to bo.",
+        "ana": f"no phone of ana may receive it: {silent}",
+        "m": "no phone's preferences match.",
+        "named": "no phone that it names is registered.",
+        "all": f"no phone may receive it: {silent}",
+    }.items():
+        said = told(person, f"/dashboard/events/{made[key]}")
+        assert f"It went out to nobody: {why}" in said, key
+        assert f"Nobody gets it: {why}" in said, key
+    spanish = person.get(f"/dashboard/events/{made['bo']}", headers={"accept-language": "es"}).text
+    assert "No salió para nadie: dueño desconocido, ningún teléfono es de bo." in spanish
+
+
 def settled(conn: Connection, push: int, event_id: int, was: str, **became: object) -> None:
     """Give a delivery of an event some values, and have it counted by its new status."""
     columns = ", ".join(f"{name} = %({name})s" for name in became)

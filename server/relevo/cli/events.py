@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from uuid import UUID
 import typer
 from psycopg import errors as pg
 
-from relevo import actions, audit, door, insights, migrate, remote
+from relevo import actions, audit, door, insights, migrate, remote, sagas
 from relevo.cli.common import (
     MOST_IDS,
     AsJson,
@@ -43,6 +43,23 @@ _COMPARED = {
     False: "and says something else; nothing was changed",
     None: "and what it said is not known any more; nothing was changed",
 }
+
+
+_NOBODY = {
+    "owners_unknown": "unknown owner, no phone belongs to whom it is for",
+    "owners_silent": "no phone of its owners may receive it",
+    "installations_unknown": "no phone that it names is registered",
+    "installations_silent": "no phone that it names may receive it",
+    "everyone_unknown": "no phone is registered yet",
+    "everyone_silent": "no phone may receive it",
+    "matching": "no phone's preferences match",
+    "not_then": "no phone that was meant could receive it then",
+}
+_ORDER = (
+    *("tender published", "item published", "tender first seen", "item first seen", "event enqueued", "scheduled"),
+    *("held by the runaway brake", "released", "fan-out began", "fan-out finished", "request sent", "more requests"),
+    *("first push sent", "receipt refused", "cancelled", "completed", "open deliveries ended", "last delivery ended"),
+)
 
 
 @cli.command()
@@ -320,20 +337,22 @@ def event(event: EventWord, key: KeyWord = None, as_json: AsJson = False) -> Non
     settings = load_settings(only_looks=True)
     with open_database(settings) as database:
         event_id = _find(database, event, key)
-        shown = insights.story(database, event_id)
-    if shown is None:
+        shown, seen = insights.story(database, event_id), sagas.saga(database, event_id)
+    if shown is None or seen is None:
         raise UsageError(f"There is no event {event_id}.", hint="`relevo events` lists them.")
     if as_json:
-        told = {"moments": shown.moments, "errors": shown.errors, "waits": shown.waits}
-        print_json([{"event": shown.event, "progress": shown.progress, **told}])
+        told = {"moments": _in_order(shown, seen), "errors": shown.errors, "waits": shown.waits}
+        nobody = asdict(seen.nobody) if seen.nobody else None
+        print_json([{"event": shown.event, "progress": shown.progress, **told, "nobody": nobody}])
         return
     out.print(f"[bold]{as_written(shown.event['title'])}[/]  {as_written(shown.event['body'])}")
     out.print(f"State: {coloured(shown.progress)}")
+    out.print(f"For: {as_written(_for_whom(seen))}")
     moments = make_table("when (UTC)", "what", "", wide=("",))
-    for row in shown.moments:
+    for row in _in_order(shown, seen):
         moments.add_row(f"{row['at'].astimezone(UTC):%Y-%m-%d %H:%M:%S}", row["what"], as_written(row["detail"] or ""))
     out.print(moments)
-    out.print(f"Deliveries: {by_status(shown.event['deliveries']) or 'none'}")
+    out.print(f"Deliveries: {by_status(shown.event['deliveries']) or _none(seen)}")
     if any(shown.event["deliveries"].values()):
         print_wrapped("Phones:", f"`relevo deliveries --event {shown.event['id']}` lists each, with what became of it.")
     for wait in shown.waits:
@@ -344,6 +363,63 @@ def event(event: EventWord, key: KeyWord = None, as_json: AsJson = False) -> Non
         out.print(
             f"  {row['deliveries']} {row['status']} with {as_written(row['last_error_code'])}{as_written(again)}{said}"
         )
+
+
+def _for_whom(seen: sagas.Saga) -> str:
+    """Say whom an event is for."""
+    event = seen.event
+    if event["owners"]:
+        return f"the phones of {shortened(', '.join(event['owners']))}"
+    if event["audience"] == "installations":
+        return f"{several(event['named'], 'phone')} that it names"
+    if event["audience"] == "matching":
+        topics = ", ".join(event["match_topics"] or ())
+        return f"phones whose preferences match{': ' if topics else ''}{shortened(topics)}"
+    return "everyone"
+
+
+def _none(seen: sagas.Saga) -> str:
+    """Say that there are no deliveries, and why if it went out."""
+    if seen.nobody is None:
+        return "none"
+    reasons = ", ".join(f"{n} {why.replace('_', ' ')}" for why, n in seen.nobody.reasons.items())
+    return as_written(f"none: {_NOBODY[seen.nobody.why]}{f' ({reasons})' if reasons else ''}")
+
+
+def _in_order(shown: insights.Story, seen: sagas.Saga) -> list[dict[str, Any]]:
+    """Return the moments of an event with its requests and receipts; those of one instant as they happen."""
+    moments = [*shown.moments, *_requests(seen), *_receipts(seen)]
+    ranks = {what: place for place, what in enumerate(_ORDER)}
+    return sorted(moments, key=lambda row: (row["at"], ranks.get(row["what"], len(ranks))))
+
+
+def _requests(seen: sagas.Saga) -> Iterator[dict[str, Any]]:
+    """Tell of each request with pushes of an event what became of it."""
+    for row in seen.requests.rows:
+        became = (row["outcome"] or "answered").replace("_", " ") if row["answered_at"] else "no answer was seen yet"
+        taken, refused = row["taken"], row["refused"]
+        if row["outcome"] == "answered" and taken + refused >= row["of_event"]:
+            became += f", {taken} taken, {refused} not" if refused else ", all taken"
+        said = f" ({row['said_code']})" if row["said_code"] else ""
+        pushes = several(row["of_event"], "push", "pushes")
+        yield {"at": row["journalled_at"], "what": "request sent", "detail": f"{pushes}: {became}{said}"}
+    if seen.requests.next and seen.requests.rows:
+        last = seen.requests.rows[-1]["journalled_at"]
+        yield {"at": last, "what": "more requests", "detail": "the dashboard's page of this event lists them all"}
+
+
+def _receipts(seen: sagas.Saga) -> Iterator[dict[str, Any]]:
+    """Tell of an event whose deliveries were all looked at what receipts said, and when the last of it ended."""
+    sample, counts = seen.sample, seen.counts
+    if sample["looked_at"] < seen.event["deliveries_created"]:
+        return
+    if failed := sample["receipts_failed"]:
+        told = several(failed, "push did not arrive", "pushes did not arrive; this was the last of them")
+        yield {"at": sample["receipt_failed_at"], "what": "receipt refused", "detail": told}
+    still = any(counts.get(each) for each in ("pending", "retryable", "sent"))
+    if sample["last_completed_at"] and not still:
+        told = f"{counts.get('ok', 0)} confirmed by receipts"
+        yield {"at": sample["last_completed_at"], "what": "last delivery ended", "detail": told}
 
 
 @cli.command()

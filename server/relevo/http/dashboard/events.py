@@ -202,7 +202,7 @@ def _sent_so_far(seen: Saga) -> str:
     still = counts.get("pending", 0) + counts.get("retryable", 0)
     total = sum(counts.values())
     if not counts:
-        return t("It went out to nobody: no phone was meant, or none may receive pushes.")
+        return _to_nobody(seen)
     if still and (why := _held_up(seen)):
         one = noted("It waits: 1 of {total} is not sent yet, because {why}.")
         return _out_of(still, total, one, noted("It waits: {n} of {total} are not sent yet, because {why}."), why=why)
@@ -216,6 +216,12 @@ def _sent_so_far(seen: Saga) -> str:
         return t("It is done, and reached nobody: none of {total} was confirmed.", total=number(total))
     one = noted("It is done: 1 of {total} was confirmed.")
     return _out_of(counts["ok"], total, one, noted("It is done: {n} of {total} were confirmed."))
+
+
+def _to_nobody(seen: Saga) -> str:
+    if seen.nobody is None:
+        return t("It went out to nobody: no phone was meant, or none may receive pushes.")
+    return t("It went out to nobody: {why}.", why=reasons.nobody(seen.nobody, seen.event["owners"]))
 
 
 def _held_up(seen: Saga) -> str:
@@ -299,6 +305,8 @@ def _held(event: dict[str, Any]) -> Iterator[Moment]:
 def _fanned(seen: Saga) -> str:
     event = seen.event
     phones, made = event["targets_selected"], count(event["deliveries_created"], "delivery", "deliveries")
+    if seen.nobody is not None:
+        return t("Nobody gets it: {why}.", why=reasons.nobody(seen.nobody, event["owners"]))
     if not phones:
         return t("Nobody gets it: no phone is meant, or none may receive pushes.")
     audience = "owners" if event["owners"] else event["audience"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from relevo.door import Explanation
@@ -11,6 +11,7 @@ from relevo.http.dashboard.html import Child
 from relevo.http.dashboard.language import noted, t
 from relevo.http.dashboard.parts import clipped
 from relevo.http.dashboard.words import instant
+from relevo.sagas import Nobody
 
 MEANINGS = {
     "pending": noted("It is to be sent."),
@@ -193,6 +194,18 @@ MATCHED_ONE = {
 """The same of one phone."""
 
 
+NOBODY = {
+    "owners_unknown": noted("unknown owner, no phone belongs to {owners}"),
+    "owners_silent": noted("no phone of {owners} may receive it: {reasons}"),
+    "installations_unknown": noted("no phone that it names is registered"),
+    "installations_silent": noted("no phone that it names may receive it: {reasons}"),
+    "everyone_unknown": noted("no phone is registered yet"),
+    "everyone_silent": noted("no phone may receive it: {reasons}"),
+    "matching": noted("no phone's preferences match"),
+    "not_then": noted("no phone that was meant could receive it then"),
+}
+"""Why an event went out to nobody."""
+
 _STANDS = ("event_gone", "installation_gone", "not_named")
 """Rules that hold whenever a phone was registered."""
 _BY_PREFERENCES = ("no_preference", "preference_differs", "preference")
@@ -228,6 +241,13 @@ def because(reason: str | None) -> str:
     if not reason or reason.startswith(told):
         return reason or ""
     return f"{told[:1].lower()}{told[1:]}, {quoted(reason)}"
+
+
+def nobody(told: Nobody, owners: Iterable[str]) -> str:
+    """Say why an event went out to nobody, as the end of a sentence."""
+    whys = [not_allowed(each).removesuffix(".") for each in told.reasons]
+    said = "; ".join(f"{each[:1].lower()}{each[1:]}" for each in whys)
+    return t(NOBODY[told.why], owners=clipped(", ".join(owners), 200), reasons=clipped(said, 300))
 
 
 def meaning(status: str) -> str:

@@ -647,6 +647,18 @@ SPANISH: dict[str, str] = {
     "Its month went to the archive before it could be sent.": "Su mes pasó al archivo antes de que pudiera enviarse.",
     "No reason was given.": "No se dio ningún motivo.",
     "“{said}”": "«{said}»",
+    "It went out to nobody: {why}.": "No salió para nadie: {why}.",
+    "Nobody gets it: {why}.": "No lo recibe nadie: {why}.",
+    "unknown owner, no phone belongs to {owners}": "dueño desconocido, ningún teléfono es de {owners}",
+    "no phone of {owners} may receive it: {reasons}": "ningún teléfono de {owners} puede recibirlo: {reasons}",
+    "no phone that it names is registered": "ningún teléfono de los que nombra está registrado",
+    "no phone that it names may receive it: {reasons}": (
+        "ningún teléfono de los que nombra puede recibirlo: {reasons}"
+    ),
+    "no phone is registered yet": "todavía no hay ningún teléfono registrado",
+    "no phone may receive it: {reasons}": "ningún teléfono puede recibirlo: {reasons}",
+    "no phone's preferences match": "las preferencias de ningún teléfono coinciden",
+    "no phone that was meant could receive it then": "ningún teléfono de los previstos podía recibirlo entonces",
     "Pushes may not go to this phone.": "No se pueden enviar notificaciones a este teléfono.",
     "Pushes may not go to this phone: {why}.": "No se pueden enviar notificaciones a este teléfono: {why}.",
     "Registered": "Registrado",
