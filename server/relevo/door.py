@@ -25,6 +25,7 @@ from relevo.connections.steps import (
     one,
 )
 from relevo.errors import InvalidInputError
+from relevo.progress import progress_of
 
 T = TypeVar("T")
 _MOST_IDS = 2**63
@@ -196,18 +197,6 @@ class Preference:
     keywords: Sequence[str] | None = None
     topics: Sequence[str] | None = None
     """Any one of them is enough."""
-
-
-def progress_of(state: str, deliveries: Mapping[str, int]) -> str:
-    """Say in a word how far an event is: its state, and once its deliveries are made, what is left to do with them.
-
-    It is finished when nothing of it is left to send or to confirm, as in the news `event.finished`.
-    """
-    if state != "fanned":
-        return state
-    if deliveries.get("pending") or deliveries.get("retryable"):
-        return "sending"
-    return "sent" if deliveries.get("sent") else "finished"
 
 
 @verb

@@ -18,7 +18,6 @@ from psycopg.rows import dict_row
 from relevo import history, instance, migrate, queries
 from relevo.config import CYCLES, REJECT_ATTEMPTS, Settings
 from relevo.db import Database
-from relevo.door import progress_of
 from relevo.errors import MigrationError, UsageError
 from relevo.health import (
     HARMLESS,
@@ -37,6 +36,7 @@ from relevo.health import (
     why_off,
 )
 from relevo.instance import Standing
+from relevo.progress import progress_of
 
 _SQL = queries.load("insights", "doctor", "subscriptions", "tenders")
 MAX_LIMIT = 1_000

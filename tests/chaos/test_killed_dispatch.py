@@ -35,6 +35,7 @@ NOT_COVERED: dict[str, str] = {
     "claims.explain_loss": "only where a claim was lost: test_stopped_dispatch.py",
     "settle.keep_late_tickets": "likewise",
     "journal.mark_unsent": "likewise, killed there, too",
+    "settle.fail_doubted": "only under the brake on tokens, and in the transaction of settle_deliveries",
     "projects.pause_receipts": "only where a request for receipts failed; a pause, not a send",
     "projects.forget_credential_answers": "only where a fault was met and PUSH_CREDENTIAL_WINDOW_MS ago",
 }

@@ -31,7 +31,7 @@ HOUSE = """
     embedded  sandbox                       the embedded parts
     db  queries  migrate  instance          the door to PostgreSQL
     config  logs  metrics                   only config reads the environment
-    model  ports  errors  fields  checking  phrases  retry_after  cron  proxies  addresses  needs_server  signatures  chile   words
+    model  ports  errors  fields  checking  progress  phrases  retry_after  cron  proxies  addresses  needs_server  signatures  chile   words
 """
 FLOORS = [re.split(r"\s{3,}", line.strip())[0].split() for line in HOUSE.strip().splitlines()]
 HEIGHT = {room: -depth for depth, floor in enumerate(FLOORS) for room in floor}

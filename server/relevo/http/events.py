@@ -12,12 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
 from relevo import insights, remote
-from relevo.door import Enqueued, progress_of
+from relevo.door import Enqueued
 from relevo.http.answers import Json
 from relevo.http.desk import Desk
 from relevo.http.guard import Guarded, caller_of
 from relevo.http.problems import Problem, ProblemBody, invalid
 from relevo.http.waiting import Waiters
+from relevo.progress import progress_of
 from relevo.remote import EventLook, KeyTakenError
 
 router = APIRouter(route_class=Guarded, tags=["events"])

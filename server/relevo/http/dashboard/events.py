@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from relevo import sagas
 from relevo.app import sandbox_address
-from relevo.door import progress_of
 from relevo.health import stopped
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import offer
@@ -34,6 +33,7 @@ from relevo.http.dashboard.parts import (
 from relevo.http.dashboard.states import DELIVERY_STATUSES, EVENT_STATES, state
 from relevo.http.dashboard.words import ago, count, duration, instant, number, sentence
 from relevo.http.problems import Problem
+from relevo.progress import progress_of
 from relevo.sagas import Deliveries, Events, Saga
 
 router = APIRouter(route_class=Page, include_in_schema=False)
