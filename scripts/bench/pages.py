@@ -168,7 +168,7 @@ def rows(sizes: Sizes) -> Iterator[Row]:
             say(f"  filling {sizes.deliveries:,} deliveries …")
             world = fill(conn, sizes.deliveries)
         with _served(dsn) as url, _browser(chromium, url, _token(dsn, settings)) as page:
-            seen = [_look(page, url, name, world.address(name), sizes.looks) for name in PAGES]
+            seen = [_look(page, url, name, world.address(name), sizes.looks) for name in [*PAGES][: sizes.pages]]
     yield _row(seen, sizes)
 
 

@@ -62,7 +62,8 @@ class Sizes:
     """How long idle replicas are measured, after so long a rest."""
     tenders: int = 1_500
     deliveries: int = 1_000_000
-    """Deliveries that the dashboard's pages are looked at with."""
+    pages: int = 100
+    """Deliveries that the dashboard's pages are looked at with, and how many kinds of pages at most."""
 
 
 QUICK = Sizes(
@@ -99,6 +100,7 @@ QUICK = Sizes(
     rest_seconds=1,
     tenders=20,
     deliveries=5_000,
+    pages=8,
 )
 """So little that a run shows only that everything works."""
 
