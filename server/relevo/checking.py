@@ -27,6 +27,8 @@ _PERMISSIONS = ("granted", "denied", "undetermined")
 _RESERVED = "relevo."
 _UUID = re.compile("[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _NOBODY = str(UUID(int=0))
+_EXPO_WORD = re.compile(r"Expo(nent)?PushToken")
+_EXPO_TOKEN = re.compile(rf"{_EXPO_WORD.pattern}\[[^\[\] \t\n\r\f\v]{{1,150}}\]|{_UUID.pattern}")
 _MOST_MONTO = 999_999_999_999_999_999
 _TEXTS = {"type": (1, 100), "key": (1, 300), "category": (1, 100), "title": (0, 500), "body": (0, 2000)}
 _MATCHING_TEXTS = {"region": (0, 200), "tipo": (0, 100), "text": (0, 20_000)}
@@ -145,8 +147,20 @@ def _complaints(event: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(event.get("at_most_once", False), bool):
         yield "at_most_once must be true or false"
     yield from number(event, "ttl_s", 1, _MOST_TTL_S, whole=True)
+    yield from _deadline(event)
     if not _is_light(event) and weight(event) > _MOST_BYTES:
         yield "title, body, data and push together must fit into 4096 bytes once rendered"
+
+
+def _deadline(event: Mapping[str, Any]) -> Iterator[str]:
+    """Complain about a deadline before the event's own time; of one that is past the database judges.
+
+    For it knows whether this is the same event again, which is answered, however late.
+    """
+    if "deadline_at" not in event or "scheduled_at" not in event:
+        return
+    if datetime.fromisoformat(event["deadline_at"]) <= datetime.fromisoformat(event["scheduled_at"]):
+        yield f"deadline_at must lie after now and after scheduled_at, got {event['deadline_at']}"
 
 
 def _audience(event: Mapping[str, Any]) -> Iterator[str]:
@@ -175,11 +189,22 @@ def _installation_complaints(given: Mapping[str, Any]) -> Iterator[str]:
         yield "installation_id must be a UUID"
     if not isinstance(given.get("push_capable", True), bool):
         yield "push_capable must be true or false"
+    if not _may_be_a_token(given.get("token"), given.get("provider")):
+        yield "token must look like ExponentPushToken[...], ExpoPushToken[...] or a UUID"
     yield from texts_in_list(given, "opt_outs", 100, 100)
     if given.get("platform", "unknown") not in _PLATFORMS:
         yield "platform must be ios, android or unknown"
     if given.get("permission", "granted") not in _PERMISSIONS:
         yield "permission must be granted, denied or undetermined"
+
+
+def _may_be_a_token(token: str | None, provider: str | None) -> bool:
+    """Tell whether a token may be right; where no provider is said it is that of before, which the database knows.
+
+    A token that begins as Expo's do is no other provider's, though.
+    """
+    is_expos = provider == "expo" or (provider is None and _EXPO_WORD.match(token or ""))
+    return token is None or not is_expos or _EXPO_TOKEN.fullmatch(token) is not None
 
 
 def _preference_complaints(given: Mapping[str, Any]) -> Iterator[str]:

@@ -142,6 +142,9 @@ class Preview:
     sample: tuple[UUID, ...]
     unknown_installations: tuple[UUID, ...]
     raw: Mapping[str, Any]
+    at_least: int
+    at_most: int
+    """Of an estimate the bounds that hold nineteen times of twenty: few who registered together are easily missed."""
 
 
 @dataclass(frozen=True)
@@ -408,7 +411,8 @@ def as_preview(told: Any) -> Preview:
     """Read a preview as the SQL door tells it."""
     raw = from_json(told)
     sample = tuple(UUID(one["installation_id"]) for one in raw["sample"])
-    return Preview(raw["count"], raw["exact"], sample, tuple(UUID(one) for one in raw["unknown_installations"]), raw)
+    unknown = tuple(UUID(one) for one in raw["unknown_installations"])
+    return Preview(raw["count"], raw["exact"], sample, unknown, raw, raw["at_least"], raw["at_most"])
 
 
 def _explanation(told: Any) -> Explanation:

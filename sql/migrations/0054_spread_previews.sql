@@ -1,6 +1,7 @@
 -- needs relevo 0.2.0
 -- A preview of more than 10,000 candidates looked at the oldest and at eight places among the others: where those that match stand close
--- together it told of 7 where there were 618. It looks at 1,000 places now, spread over all phones, and at fewer phones than before.
+-- together it told of 7 where there were 618. It looks at 2,000 places now, spread over all phones, and at fewer phones than before; and it
+-- tells between which bounds the number lies, for a crowd that stands between two places is not seen.
 
 -- Places spread evenly over a range of phones' numbers, each so wide, and each somewhere in its part of the range: phones that come in turns
 -- must not fall in step with them. The same range has the same places.
@@ -32,15 +33,16 @@ begin
 end
 $$;
 
--- How many installations an event reaches, and some of them. Beyond 10,000 candidates it is estimated by 3,000 of them, out of 1,000 places
--- spread over all phones; phones that are named, or whose owners are, are counted.
+-- How many installations an event reaches, between which bounds (nineteen times of twenty, if it is estimated), and some of them. Beyond
+-- 10,000 candidates it is estimated by 2,000 of them, out of 2,000 places spread over all phones; phones that are named, or whose owners are,
+-- are counted.
 create or replace function relevo.count_targets(of_event bigint, most int) returns jsonb
   language plpgsql stable
   set enable_seqscan = off
 as $$
 declare
   all_looks constant int := 10000; -- so many are counted
-  looks constant int := 3000; -- so many speak for more
+  looks constant int := 2000; -- so many speak for more
   e relevo.notification_events;
   buckets text[];
   first_seq bigint := (select coalesce(min(i.seq), 1) - 1 from relevo.device_installations i);
@@ -50,6 +52,10 @@ declare
   wide bigint := last_seq - first_seq;
   seen bigint;
   reached bigint;
+  squares numeric; -- of how many are reached at each place: what stands close together is less certain than what is spread
+  unit numeric; -- how many one place may add that was missed
+  margin numeric;
+  share numeric;
   sample uuid[];
 begin
   select n.* into e from relevo.notification_events n where n.id = of_event;
@@ -60,7 +66,7 @@ begin
   if e.audience in ('everyone', 'matching')
      and relevo.count_candidates(e.audience, buckets, first_seq, last_seq, 1, wide, all_looks + 1) > all_looks then
     -- each place is looked up in each bucket
-    places := least(greatest(1000 / coalesce(cardinality(buckets), 1), 100), wide);
+    places := least(greatest(2000 / coalesce(cardinality(buckets), 1), 10), wide);
     part := wide::numeric / places;
     wide := greatest(part / 250, 1);
     seen := relevo.count_candidates(e.audience, buckets, first_seq, last_seq, places, wide, 2 * looks);
@@ -69,12 +75,22 @@ begin
       wide := wide / 2;
     end loop;
   end if;
-  select count(*), array_agg(t.installation_id order by t.n) filter (where t.n <= most) into reached, sample
-    from (select s.installation_id, row_number() over () as n
-            from relevo.spread_places(first_seq, last_seq, places, wide) p
-            cross join lateral relevo.slice_targets(of_event, e.audience, buckets, p.after, p.upto) s
-           where e.project is null or s.project = e.project) t;
-  return jsonb_build_object('count', round(reached * part / greatest(wide, 1)), 'exact', places = 1,
+  with met as materialized (
+    select s.installation_id, p.after, row_number() over () as n
+      from relevo.spread_places(first_seq, last_seq, places, wide) p
+      cross join lateral relevo.slice_targets(of_event, e.audience, buckets, p.after, p.upto) s
+     where e.project is null or s.project = e.project
+  )
+  select coalesce(sum(h.phones), 0), coalesce(sum(h.phones ^ 2), 0), coalesce(max(h.phones), 0),
+         (select array_agg(m.installation_id order by m.n) from met m where m.n <= most)
+    into reached, squares, unit, sample
+    from (select count(*) as phones from met m group by m.after) h;
+  share := part / greatest(wide, 1);
+  unit := greatest(unit, ceil(looks::numeric / places), 1);
+  margin := case when places = 1 then 0 else 2 * sqrt(squares - reached ^ 2 / places + unit ^ 2) end;
+  return jsonb_build_object('count', round(reached * share), 'exact', places = 1,
+    'at_least', round(greatest(reached, (reached - margin) * share)),
+    'at_most', round(case when places = 1 then reached else least((reached + margin + 2 * unit) * share, last_seq - first_seq) end),
     'sample', coalesce((select jsonb_agg(jsonb_build_object('installation_id', i.installation_id, 'owner', i.owner, 'project', i.project,
                                                             'provider', i.provider, 'platform', i.platform) order by u.n)
                           from unnest(sample) with ordinality as u(id, n)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -153,6 +154,11 @@ class TestPreview:
         ghost = command("preview", "--owner", "ghost", "--owner", "ana").out
         assert ("ghost is not known" in ghost, "ana is not known" in ghost) == (True, False)
         assert command("preview", "--to", "abc").code == 2
+        conn.execute("insert into relevo.device_installations (token) select 'x' || n from generate_series(1, 12000) n")
+        assert re.match(
+            r"It would reach about 12,002 installations, between 11,\d+ and 12,\d+\.",
+            command("preview", "--everyone").out,
+        )
         assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)
 
     def test_why(self, command: Command, conn) -> None:

@@ -23,6 +23,7 @@ PERSONAL = GOOD | {"audience": "installations"}
 ABOUT = GOOD | {"audience": "matching"}
 PHONE = str(UUID(int=0))
 SOON = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+NEXT_YEAR = datetime.now(UTC) + timedelta(days=365)
 LATER = (datetime.now(UTC) + timedelta(hours=2)).isoformat()
 
 
@@ -406,6 +407,10 @@ NOT_SENT: list[tuple[str, Callable[[Any], object]]] = [
     ("scheduled_at must lie between", lambda conn: relevo.enqueue(conn, scheduled(datetime(9999, 1, 1, tzinfo=UTC)))),
     ("installation_id must be a UUID", lambda conn: relevo.register(conn, Installation(None, "me"))),  # type: ignore[arg-type]
     ("token must be text of 1 to 200", lambda conn: relevo.register(conn, Installation("x" * 201))),
+    ("token must look like", lambda conn: relevo.register(conn, Installation("ExponentPushToken[a b]"))),
+    ("token must look like", lambda conn: relevo.register(conn, Installation("ExpoPushToken", uuid4()))),
+    ("token must look like", lambda conn: relevo.register(conn, Installation("a", provider="expo"))),
+    ("deadline_at must lie after", lambda conn: relevo.enqueue(conn, scheduled(NEXT_YEAR, deadline_at=NEXT_YEAR))),
     ("installation_id must be the UUID", lambda conn: relevo.set_preference(conn, "me", "x", None)),  # type: ignore[arg-type]
     ("installation_id must be the UUID", lambda conn: relevo.unregister(conn, "me")),  # type: ignore[arg-type]
     ("name must be text of 1 to 100", lambda conn: relevo.set_preference(conn, uuid4(), "x" * 101, Preference())),
@@ -431,9 +436,9 @@ def about(**more: Any) -> Event:
     return Event("t", "1", "Hello", audience=Matching(), **more)
 
 
-def scheduled(at: datetime) -> Event:
+def scheduled(at: datetime, deadline_at: datetime | None = None) -> Event:
     """Return an event for later."""
-    return Event("t", "1", "Hello", scheduled_at=at, audience="everyone")
+    return Event("t", "1", "Hello", scheduled_at=at, deadline_at=deadline_at, audience="everyone")
 
 
 @pytest.mark.parametrize(("complaint", "call"), NOT_SENT, ids=[said for said, _ in NOT_SENT])

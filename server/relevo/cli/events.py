@@ -185,7 +185,7 @@ def preview(  # noqa: PLR0917 typer options
     if as_json:
         print_json([found.raw])
         return
-    out.print(f"It would reach {'' if found.exact else 'about '}{several(found.count, 'installation')}.")
+    out.print(f"It would reach {_estimate(found)}.")
     for each in found.raw["sample"]:
         out.print(
             f"  {each['installation_id']}  {as_written(each['project'])}  {as_written(each['owner'] or '')}".rstrip()
@@ -194,6 +194,12 @@ def preview(  # noqa: PLR0917 typer options
         out.print(f"  {each} is not registered")
     for each in strangers:
         out.print(f"  {as_written(each)} is not known: no installation has this owner")
+
+
+def _estimate(found: door.Preview) -> str:
+    """Write how many a preview found; of an estimate also its bounds."""
+    told = several(found.count, "installation")
+    return told if found.exact else f"about {told}, between {found.at_least:,} and {found.at_most:,}"
 
 
 def _audience(to: Sequence[UUID], owners: Sequence[str], topics: Sequence[str], *, everyone: bool) -> door.Audience:

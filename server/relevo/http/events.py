@@ -103,6 +103,8 @@ class PreviewOut(BaseModel):
 
     count: int
     exact: bool = Field(description="Whether that was counted; beyond some 10,000 it is an estimate.")
+    at_least: int = Field(description="Of an estimate the lower bound, which holds nineteen times of twenty.")
+    at_most: int = Field(description="Of an estimate the upper bound: few who registered together are easily missed.")
     sample: list[UUID]
     unknown_installations: list[UUID]
 

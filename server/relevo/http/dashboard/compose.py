@@ -175,7 +175,8 @@ def _audience(given: Given) -> Markup:
 
 def _preview(found: Preview, left_out: Markup | None) -> Markup:
     how_many = count(found.count, "phone")
-    told = how_many if found.exact else t("about {phones}", phones=how_many)
+    bounds = {"least": number(found.at_least), "most": number(found.at_most)}
+    told = how_many if found.exact else t("about {phones}, between {least} and {most}", phones=how_many, **bounds)
     return el(
         "div",
         el("p", el("strong", told, class_="big"), role="status"),

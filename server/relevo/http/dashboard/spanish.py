@@ -394,7 +394,7 @@ SPANISH: dict[str, str] = {
     "Whom would it reach?": "¿A quién llegaría?",
     "With owners or installations: which, one a line": "Con dueños o teléfonos: cuáles, uno por línea",
     "With preferences: what it is about": "Con preferencias: de qué se trata",
-    "about {phones}": "unos {phones}",
+    "about {phones}, between {least} and {most}": "unos {phones}, entre {least} y {most}",
     "no": "no",
     "phone": "teléfono",
     "phones": "teléfonos",
