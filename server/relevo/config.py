@@ -681,7 +681,11 @@ class Settings(Frozen):
         65_535,
     )
     http_pool_size: int = _number(
-        "Connections to the database that serving HTTP may open, beside those of DATABASE_MAX_CONNECTIONS.", 4, 1, 50
+        "Connections to the database that serving HTTP may open, beside those of DATABASE_MAX_CONNECTIONS; "
+        "/health/ready has one more of its own.",
+        4,
+        1,
+        50,
     )
     http_pool_wait_ms: int = _number(
         "How long a request may wait for one of these before it is answered 503, in milliseconds.",

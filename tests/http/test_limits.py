@@ -26,7 +26,10 @@ from serving import EVENT, Served, free_port
 
 
 def test_a_pool_that_is_dry_answers_503(serve: Callable[..., Served], conn: psycopg.Connection[Any], dsn: str) -> None:
-    """While all connections are in use, others are told when to come back, and alive is alive; then all is well."""
+    """While all connections are in use, others are told when to come back, and alive is alive; then all is well.
+
+    It is ready all the while: were it not, a load balancer would take one replica after the other out.
+    """
     served = serve(http_pool_size=1, http_pool_wait_ms=50)
     viewer = served.client("viewer")
     with psycopg.connect(dsn) as other, ThreadPoolExecutor(1) as first:
@@ -41,6 +44,8 @@ def test_a_pool_that_is_dry_answers_503(serve: Callable[..., Served], conn: psyc
         assert int(refused.headers["retry-after"]) >= 1
         assert refused.json()["type"] == "urn:relevo:busy"
         assert served.client().get("/health/live").status_code == 200
+        ready = served.client().get("/health/ready")
+        assert (ready.status_code, ready.json()["checks"]["database"]) == (200, "ok")
         other.rollback()
         assert held.result().status_code == 200
     assert viewer.get("/v1/ops/audit").status_code == 200

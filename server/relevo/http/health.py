@@ -38,7 +38,8 @@ async def live(request: Request) -> Response:
 async def ready(request: Request) -> Response:
     """Tell whether database, migrations, scheduler and listener are as they should be; 503 says what is not.
 
-    Looked at once a second at most, however often it is asked for.
+    Looked at once a second at most, however often it is asked for, by a connection of its own: while requests have all
+    the others in use it is ready.
     """
     try:
         found = await request.app.state.checks.get()

@@ -29,6 +29,7 @@ _STOP_S = 10.0
 _DRAIN_S = 5
 _MOST_PORTS = 50
 _BACKLOG = 1024
+_PROBE_WAIT_S = 1.0
 
 
 class HttpServer:
@@ -134,9 +135,11 @@ class HttpServer:
         self._loop = asyncio.get_running_loop()
         database = self._app.database.beside(f"relevo http {self._app.worker.worker_id}", settings.http_pool_size)
         desk = Desk(database, settings.http_pool_size, settings.http_pool_wait_ms / 1000)
+        probes = Desk(self._app.database.beside(f"relevo ready {self._app.worker.worker_id}", 1), 1, _PROBE_WAIT_S)
         made = api.make(
             desk,
             self._app,
+            probes=probes,
             rate_per_s=settings.http_rate_per_second,
             readiness=self.readiness,
             rules=self._device_rules,
@@ -159,8 +162,9 @@ class HttpServer:
             for connection in [each for server in self._servers for each in server.server_state.connections]:
                 connection.transport.abort()  # those that outlasted the drain
             made.state.long_work.close()
-            desk.close()
-            database.close()
+            for each in (desk, probes):
+                each.close()
+                each.database.close()
             await asyncio.sleep(0.05)  # what was aborted is closed in the loop's next rounds
 
     def _metrics_socket(self) -> socket.socket | None:
