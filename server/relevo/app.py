@@ -30,7 +30,7 @@ from relevo.metrics import Metrics
 from relevo.opening import database
 from relevo.ports import ArchiveStore, Composer, PushProvider, Renderer, Source
 from relevo.providers.expo import Expo
-from relevo.providers.webhook import Webhook, read_addresses
+from relevo.providers.webhook import Webhook, WebhookAddress, read_addresses
 from relevo.runtime.heartbeat import Heartbeat
 from relevo.runtime.hung import HungCalls
 from relevo.runtime.runner import Runner
@@ -243,17 +243,31 @@ def _is_header(token: str) -> bool:
     return token.isascii() and token.isprintable() and token != "" and " " not in token
 
 
-def _webhook(settings: Settings) -> Webhook:
-    assert settings.webhooks_file is not None
+def webhook_trouble(settings: Settings, webhook: str) -> str:
+    """Say why nothing could be sent to a webhook by the settings here; nothing if it is written down."""
+    if settings.webhooks_file is None:
+        return f"WEBHOOKS_FILE, where the webhook {webhook} must stand, is not set here"
     try:
-        addresses = read_addresses(settings.webhooks_file.read_text(encoding="utf-8"))
+        known = _webhook_addresses(settings.webhooks_file)
+    except ConfigError as error:
+        return error.message.removesuffix(".")
+    return "" if webhook in known else f"no webhook {webhook} is in WEBHOOKS_FILE here"
+
+
+def _webhook_addresses(file: Path) -> dict[str, WebhookAddress]:
+    try:
+        return read_addresses(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"WEBHOOKS_FILE cannot be used: {error}.",
             hint='As in {"billing": {"url": "https://example.com/hook", "secret": "whsec_…"}}.',
         ) from None
+
+
+def _webhook(settings: Settings) -> Webhook:
+    assert settings.webhooks_file is not None
     return Webhook(
-        addresses,
+        _webhook_addresses(settings.webhooks_file),
         timeout_ms=settings.push_request_timeout_ms,
         connect_timeout_ms=settings.push_connect_timeout_ms,
         allow_loopback=settings.http_allow_private,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from shlex import quote
 from typing import Any
 
 import requests
@@ -16,7 +17,7 @@ from relevo import insights, migrate, queries
 from relevo.config import Settings
 from relevo.db import Database
 from relevo.errors import RelevoError
-from relevo.health import in_words
+from relevo.health import in_numbers, in_words
 from relevo.insights import Finding
 from relevo.logs import normalise_error
 from relevo.ports import ArchiveStore
@@ -39,12 +40,17 @@ def look_around(
     *,
     store: ArchiveStore | None = None,
     expo: str | None = None,
+    webhook_trouble: Callable[[str], str] = lambda _: "",
     clock: Callable[[], float] = time.time,
 ) -> list[Finding]:
-    """Look at everything but the tables' contents; `expo` is the address pushes go to, if any."""
+    """Look at everything but the tables' contents; `expo` is the address pushes go to, if any.
+
+    `webhook_trouble` says of a webhook's name why nothing could be sent there, or nothing.
+    """
     found = [*_settings(settings), *_server(database, clock)]
     if not migrate.plan(database):
         found += [*_instance(database, settings), *_rights(database), *_vacuum(database)]
+        found += [*_switched_off(database), *_held_up(database), *_webhooks(database, webhook_trouble)]
     return [*found, *_held_back(database), *_store(store), *_expo(expo, settings)]
 
 
@@ -175,6 +181,56 @@ def _held_back(database: Database) -> Iterator[Finding]:
             f"Nobody reads the replication slot {row['slot_name']}, which keeps {keeps}.",
             f"Start its reader, or: SELECT pg_drop_replication_slot('{row['slot_name']}').",
         )
+
+
+def _switched_off(database: Database) -> Iterator[Finding]:
+    """Tell of each pause switch once, whether anything waits for it or not."""
+    for row in _rows(database, "list_paused"):
+        yield Finding(
+            "cycle_paused",
+            f"{row['name']} has been paused for {in_words(row['seconds'])}: {row['reason'].removesuffix('.')}.",
+            f"`relevo resume {row['name']}` switches it on; `relevo audit --action pause` tells who paused it.",
+            warning=True,
+        )
+
+
+def _held_up(database: Database) -> Iterator[Finding]:
+    """Tell of projects and events that are not sent until something is mended, or somebody decides."""
+    for row in insights.projects(database):
+        release = f"`relevo release {quote(row['project'])}`"
+        if row["breaker"] != "closed":
+            yield Finding(
+                "project_stopped",
+                f"Project {row['project']} sends nothing but probes: {row['breaker_reason'].removesuffix('.')}.",
+                f"`relevo status` tells since when; once that is mended, {release} probes at once.",
+                warning=True,
+            )
+        if row["pruning_stopped_at"] is not None:
+            yield Finding(
+                "tokens_unregistered",
+                f"Project {row['project']} met so many unregistered tokens that none is disabled.",
+                f"Check its push credentials, then {release}.",
+                warning=True,
+            )
+    for row in insights.held(database):
+        yield Finding(
+            "runaway_held",
+            f"{in_numbers(row['events'], 'event')} of {row['event_type']} held as a runaway: {row['reason']}.",
+            f"`relevo release --type {quote(row['event_type'])}` sends what is held, with --drop ends it.",
+            warning=True,
+        )
+
+
+def _webhooks(database: Database, webhook_trouble: Callable[[str], str]) -> Iterator[Finding]:
+    for row in _rows(database, "list_webhooks"):
+        if trouble := webhook_trouble(row["webhook"]):
+            yield Finding(
+                "webhook_unknown",
+                f"News for {row['name']} cannot be sent: {trouble}.",
+                "Write it down there and restart the workers, if theirs lacks it, too; or `relevo news subscribe "
+                f"{quote(row['name'])}` with another --webhook.",
+                warning=True,
+            )
 
 
 def _store(store: ArchiveStore | None) -> Iterator[Finding]:

@@ -52,3 +52,15 @@ select s.slot_name, coalesce(pg_wal_lsn_diff(case when pg_is_in_recovery() then 
         or pg_wal_lsn_diff(case when pg_is_in_recovery() then null else pg_current_wal_lsn() end, s.restart_lsn) > %(bytes)s)
  order by s.slot_name
  limit 10;
+
+-- name: list_paused
+-- Lists what operators switched off, for how long it has been, and why.
+select s.cycle || case when s.source = '' then '' else ':' || s.source end as name, s.paused_reason as reason,
+       extract(epoch from now() - s.paused_at)::float8 as seconds
+  from relevo.cycle_state s
+ where s.paused_at is not null
+ order by 1;
+
+-- name: list_webhooks
+-- Lists the subscriptions to news that go to a webhook.
+select s.name, s.webhook from relevo.news_subscriptions s where s.webhook is not null order by s.name;

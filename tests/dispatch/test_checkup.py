@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from psycopg.conninfo import make_conninfo
 from relaying import Relay
 
 from processes import eventually
-from relevo import checkup, config
+from relevo import actions, app, checkup, config
 from relevo.db import Database
 from relevo.stores.folder import FolderStore
 
@@ -161,3 +162,56 @@ def test_the_command_shows_all_of_it(worker: Relay, command, monkeypatch) -> Non
     monkeypatch.setenv("EXPO_BASE_URL", NOWHERE)
     said = command("doctor")
     assert (said.code, "Wrong: Expo cannot be reached at http://127.0.0.1:9" in said.out) == (1, True)
+
+
+def test_what_is_held_up(worker: Relay, sandbox, command) -> None:
+    """A pause, an open breaker, a brake and what is held are each named with the way on, though nothing waits for them."""
+    worker.tell("ana")
+    worker.dispatch()
+    assert kinds(worker) == set()
+    actions.pause(worker.app.database, "dispatch", "the texts are wrong")
+    actions.pause(worker.app.database, "ingest", "it is slow", source="folder")
+    worker.conn.execute(
+        """update relevo.projects set breaker = 'open', breaker_by = 'request', breaker_since = now(), breaker_reason = 'HTTP_503', probe_at = now(),
+                                      pruning_stopped_at = now()"""
+    )
+    event = worker.tell("eva", type="loop")
+    worker.conn.execute("update relevo.notification_events set state = 'held' where id = %s", [event])
+    worker.conn.execute(
+        """insert into relevo.held_events (event_id, stream_id, held_at, reason)
+           select %s, s.id, now(), 'x' from relevo.event_streams s where s.event_type = 'loop'""",
+        [event],
+    )
+    found = {f"{each.what} {each.hint}": each for each in checkup.look_around(worker.app.database, worker.app.settings)}
+    assert all(each.warning for each in found.values())
+    assert sorted(each.kind for each in found.values()) == [
+        "cycle_paused", "cycle_paused", "project_stopped", "runaway_held", "tokens_unregistered",
+    ]  # fmt: skip
+    said = " ".join(" ".join(found).split())
+    for each in ("dispatch has been paused for", "the texts are wrong", "relevo resume ingest:folder", "HTTP_503"):
+        assert each in said
+    assert "`relevo release --type loop`" in said
+    assert "Everything stands where it must" not in command("doctor").out
+
+
+def test_a_webhook_that_nobody_wrote_down(worker: Relay, command, monkeypatch, tmp_path: Path) -> None:
+    """News for a webhook that is not in WEBHOOKS_FILE are told of, when they are subscribed to and by doctor."""
+    assert "Warning:" not in command("news", "subscribe", "app").out
+    file = tmp_path / "webhooks.json"
+    file.write_text('{"billing": {"url": "https://example.com/hook", "secret": "whsec_%s"}}' % ("c3Nz" * 8))
+    file.chmod(0o600)
+    monkeypatch.setenv("WEBHOOKS_FILE", str(file))
+    settings = config.load({"WEBHOOKS_FILE": str(file), "RELEVO_INSTANCE": "tests"}, None)
+    trouble = partial(app.webhook_trouble, settings)
+    assert "Warning:" not in command("news", "subscribe", "known", "--webhook", "billing").out
+    assert checkup.look_around(worker.app.database, settings, webhook_trouble=trouble) == []
+    assert (
+        "Warning: no webhook biling is in WEBHOOKS_FILE here"
+        in command("news", "subscribe", "slip", "--webhook", "biling").out
+    )
+    (found,) = checkup.look_around(worker.app.database, settings, webhook_trouble=trouble)
+    assert (found.kind, "News for slip" in found.what, found.warning) == ("webhook_unknown", True, True)
+    file.write_text("{")
+    assert {each.kind for each in checkup.look_around(worker.app.database, settings, webhook_trouble=trouble)} == {
+        "webhook_unknown"
+    }

@@ -17,9 +17,11 @@ from relevo.cli.common import (
     open_database,
     out,
     print_json,
+    print_wrapped,
     say,
     shortened,
 )
+from relevo.config import Settings
 from relevo.errors import UsageError
 from relevo.health import in_numbers
 
@@ -48,13 +50,26 @@ def subscribe(
 ) -> None:
     """Subscribe to news from now on, or change what a subscription asks for."""
     asked: Any = tuple(kinds or (kind for kind in news.KINDS if project is None or kind != "event.finished"))
-    with open_database(load_settings()) as database:
+    settings = load_settings()
+    with open_database(settings) as database:
         migrate.prepare(database)
         with database.transaction() as connection:
             created = news.subscribe_news(connection, name, kinds=asked, project=project, webhook=webhook)
+    trouble = _trouble(settings, webhook)
     where = f"are sent to the webhook {webhook}" if webhook else f"can be read: relevo news read {name}"
     words = f"{'Subscribed' if created else 'Changed'}: news for {escape(name)} {escape(where)}."
-    say(words, {"name": name, "created": created}, as_json=as_json)
+    say(words, {"name": name, "created": created} | ({"warning": trouble} if trouble else {}), as_json=as_json)
+    if trouble and not as_json:
+        print_wrapped("Warning:", f"{trouble}; what a worker does not know there fails for good.", "bold yellow")
+
+
+def _trouble(settings: Settings, webhook: str | None) -> str:
+    """Say why nothing could be sent to a webhook by the settings here; workers may have others."""
+    if webhook is None:
+        return ""
+    from relevo.app import webhook_trouble  # noqa: PLC0415 it loads much, and few subscribe
+
+    return webhook_trouble(settings, webhook)
 
 
 @_group.command("list")

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -63,7 +64,7 @@ def doctor(
     """Look for what does not fit together, each with what to do.
 
     Settings, the server and its clock, this role's rights, vacuum and what holds it back, the archive's store, the way
-    to Expo; the schema, old workers, deliveries that stand in no queue or in two.
+    to Expo; what is paused or held up; the schema, old workers, deliveries that stand in no queue or in two.
 
     Exit code 1 if something is wrong, warnings apart; with --repair, if something is left. It reads all deliveries
     that are not archived, piece by piece, and leaves alone what changed within the last two minutes.
@@ -73,7 +74,8 @@ def doctor(
     settings = load_settings()
     with open_database(settings) as database:
         store, expo = archive_store(settings), app.expo_address(settings)
-        around = checkup.look_around(database, settings, store=store, expo=expo)
+        known = partial(app.webhook_trouble, settings)
+        around = checkup.look_around(database, settings, store=store, expo=expo, webhook_trouble=known)
         with progress("Looking at deliveries") as tell:
             repaired = actions.repair(database) if repair else {}
             found = [*around, *insights.examine(database, tell=tell)]
