@@ -1041,7 +1041,7 @@ begin
     perform relevo.refuse('events must be a list of at most 100000 events');
   end if;
   perform relevo.check_events(events);
-  select array_agg(w.event_id), array_agg(w.created), array_agg(w.same_content), array_agg(w.unknown_installations::text)
+  select array_agg(w.event_id), array_agg(w.created), array_agg(w.same_content), array_agg(case when cardinality(w.unknown_installations) > 0 then w.unknown_installations::text end)
     into ids, news, sames, strangers from relevo.write_events(events) w;
   for n in 1 .. coalesce(cardinality(ids), 0) loop
     while ids[n] is null loop
@@ -1056,24 +1056,23 @@ begin
   elsif true = any (news) then
     perform relevo.wake('fanout');
   end if;
-  return query select u.id, u.new, u.same, u.strangers::uuid[] from unnest(ids, news, sames, strangers) as u(id, new, same, strangers);
+  return query select u.id, u.new, u.same, coalesce(u.strangers::uuid[], '{}') from unnest(ids, news, sames, strangers) as u(id, new, same, strangers);
 end
 $$;
 
 CREATE FUNCTION relevo.enqueue_many(events jsonb) RETURNS TABLE(event_id bigint, created boolean, same_content boolean, unknown_installations uuid[])
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
+    AS $_$
 begin
-  if exists (select from jsonb_array_elements(case jsonb_typeof(events) when 'array' then events else '[]' end) as e
-              where jsonb_typeof(e -> 'type') = 'string' and starts_with(e ->> 'type', 'relevo.')) then
+  if jsonb_typeof(events) = 'array' and events @? '$[*].type ? (@ starts with "relevo.")' then
     perform relevo.refuse_event(case when jsonb_array_length(events) > 1 then min(e.place) end, 'type must not begin with relevo., which is for Relevo itself')
        from jsonb_array_elements(events) with ordinality as e(one, place)
       where jsonb_typeof(e.one -> 'type') = 'string' and starts_with(e.one ->> 'type', 'relevo.');
   end if;
   return query select * from relevo.enqueue_any_type(events);
 end
-$$;
+$_$;
 
 CREATE FUNCTION relevo.ensure_partitions(first_month date, months integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1112,17 +1111,13 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.prefixes_of_some(codes text[]) RETURNS text[]
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN ARRAY(SELECT DISTINCT "left"(c.code, n.n) AS "left" FROM (unnest(prefixes_of_some.codes) c(code) CROSS JOIN generate_series(1, 20) n(n)) WHERE (n.n <= length(c.code)));
+
 CREATE FUNCTION relevo.prefixes(codes text[]) RETURNS text[]
-    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
-    AS $$
-begin
-  if codes = '{}' then
-    return '{}';
-  end if;
-  return array(select distinct left(c.code, n.n) from unnest(codes) as c(code) cross join generate_series(1, 20) as n(n)
-                where n.n <= length(c.code));
-end
-$$;
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN (cardinality(codes) = 0) THEN '{}'::text[] ELSE relevo.prefixes_of_some(codes) END;
 
 CREATE TABLE relevo.notification_events (
     id bigint NOT NULL,
@@ -3121,19 +3116,21 @@ begin
            array[g.event ->> 'key', relevo.hidden_key(g.event ->> 'type', g.event ->> 'key')] as keys,
            encode(sha256(convert_to(jsonb_strip_nulls(g.event)::text, 'UTF8')), 'hex') as hash,
            g.event -> 'matching' as matching,
+           case when jsonb_typeof(g.event -> 'installations') is distinct from 'array' then '{}'
+                when jsonb_array_length(g.event -> 'installations') = 1 then array[(g.event -> 'installations' ->> 0)::uuid] -- most name one
+                else array(select i.installation::uuid from jsonb_array_elements_text(g.event -> 'installations') as i(installation)) end as installations,
            coalesce(case when g.event ? 'scheduled_at' then relevo.event_time_1(g.event, 'scheduled_at', case when many then g.ord end) end, now()) as at,
            case when g.event ? 'deadline_at' then relevo.event_time_1(g.event, 'deadline_at', case when many then g.ord end) end as until
       from jsonb_array_elements(events) with ordinality as g(event, ord)
-  ), looked_up as materialized (
-    select g.*, coalesce(n.id, k.event_id) as known_id, nullif(coalesce(n.content_hash, k.content_hash), '') = g.hash as same_hash,
-           row_number() over (partition by g.event_type collate "C", g.keys[1] collate "C" order by g.ord) as nth
+  ), looked_up as (
+    select g.*, coalesce(n.id, k.event_id) as known_id, nullif(coalesce(n.content_hash, k.content_hash), '') = g.hash as same_hash
       from given g
       left join lateral (select n.id, n.content_hash from relevo.notification_events n
                           where n.event_type = g.event_type and n.event_key = any (g.keys) limit 1) n on true
       left join lateral (select k.event_id, k.content_hash from relevo.event_keys k
                           where n.id is null and k.event_type = g.event_type and k.event_key = any (g.keys) limit 1) k on true
   ), numbered as materialized (
-    select l.*, case when l.known_id is null and l.nth = 1 then nextval('relevo.notification_events_id_seq') end as new_id
+    select l.*, case when l.known_id is null then nextval('relevo.notification_events_id_seq') end as new_id
       from (select * from looked_up order by ord) l
   ), made as (
     insert into relevo.notification_events as n (id, event_type, event_key, licitacion_id, title, body, data, push, audience, category,
@@ -3157,11 +3154,11 @@ begin
     returning n.id
   ), named as (
     insert into relevo.event_audience (event_id, installation_id)
-    select m.new_id, i.installation::uuid
+    select m.new_id, i.installation
       from numbered m
-      cross join lateral jsonb_array_elements_text(nullif(m.event -> 'installations', 'null')) as i(installation)
+      cross join lateral unnest(case when cardinality(m.installations) > 1 then array(select distinct unnest(m.installations))
+                                     else m.installations end) as i(installation)
      where (m.new_id in (select w.id from made w)) is true -- looked up in a hash: "is true" keeps it from becoming a join
-    on conflict do nothing
   ), owned as (
     insert into relevo.event_owners (event_id, owner)
     select m.new_id, o.owner
@@ -3172,11 +3169,11 @@ begin
   )
   select coalesce(m.known_id, case when (m.new_id in (select w.id from made w)) is true then m.new_id end),
          m.known_id is null, m.known_id is null or m.same_hash,
-         case when coalesce(m.event -> 'installations', 'null') <> 'null' then
-           array(select i.installation::uuid
-                   from jsonb_array_elements_text(m.event -> 'installations') as i(installation)
+         case when cardinality(m.installations) > 0 then
+           array(select i.installation
+                   from unnest(m.installations) as i(installation)
                    left join lateral (select true as known from relevo.device_installations d
-                                       where d.installation_id = i.installation::uuid offset 0) d on true
+                                       where d.installation_id = i.installation offset 0) d on true
                   where d.known is null)
            else '{}' end
     from numbered m

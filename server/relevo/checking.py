@@ -30,13 +30,23 @@ _NOBODY = str(UUID(int=0))
 _EXPO_WORD = re.compile(r"Expo(nent)?PushToken")
 _EXPO_TOKEN = re.compile(rf"{_EXPO_WORD.pattern}\[[^\[\] \t\n\r\f\v]{{1,150}}\]|{_UUID.pattern}")
 _MOST_MONTO = 999_999_999_999_999_999
-_TEXTS = {"type": (1, 100), "key": (1, 300), "category": (1, 100), "title": (0, 500), "body": (0, 2000)}
+_MOST_TYPE, _MOST_KEY, _MOST_TITLE, _MOST_BODY = 100, 300, 500, 2000
+_TEXTS = {
+    "type": (1, _MOST_TYPE),
+    "key": (1, _MOST_KEY),
+    "category": (1, 100),
+    "title": (0, _MOST_TITLE),
+    "body": (0, _MOST_BODY),
+}
 _MATCHING_TEXTS = {"region": (0, 200), "tipo": (0, 100), "text": (0, 20_000)}
 
 _EVENT_FIELDS = {
     *("type", "key", "title", "body", "data", "push", "audience", "installations", "owners", "matching", "topics"),
     *("category", "lane", "at_most_once", "scheduled_at", "deadline_at", "ttl_s", "licitacion_id"),
 }
+
+_PLAIN_TEXTS = {"type", "key", "title", "body"}
+_PLAIN_FIELDS = _PLAIN_TEXTS | {"data", "push", "audience", "installations", "owners"}
 
 PUSH_FIELDS: Mapping[str, Mapping[str, Any]] = {
     "subtitle": {"kind": "text", "most": 500},
@@ -104,6 +114,37 @@ def check_storable(name: str, value: object, depth: int = 0) -> None:
 def check_event(event: Mapping[str, Any]) -> None:
     """Refuse an event, as the SQL door takes it, with the first thing that is wrong with it."""
     refuse(next(_complaints(event), None))
+
+
+def is_plain_event(event: Mapping[str, Any]) -> bool:
+    """Tell of the usual event, as the SQL door takes it, that nothing is wrong with it but for what its data may hold.
+
+    Of any other it says nothing: `check_storable` and `check_event` find the words.
+    """
+    return (
+        _PLAIN_FIELDS >= event.keys() >= _PLAIN_TEXTS
+        and _are_plain(event["type"], event["key"], event["title"], event["body"])
+        and type(event.get("data")) is dict
+        and event.get("push") == {}
+        and _is_light(event)
+        and next(_audience(event), None) is None
+    )
+
+
+def _are_plain(kind: object, key: object, title: object, body: object) -> bool:
+    """Tell of an event's texts that PostgreSQL has a place for them, and that each is of a fitting length."""
+    if not (type(kind) is str and type(key) is str and type(title) is str and type(body) is str):
+        return False
+    said = f"{kind}{key}{title}{body}"
+    return (
+        len(kind) <= _MOST_TYPE
+        and len(key) <= _MOST_KEY
+        and len(title) <= _MOST_TITLE
+        and len(body) <= _MOST_BODY
+        and (said.isprintable() or not _UNSTORABLE.search(said))
+        and "" not in (kind.strip(" "), key.strip(" "), title.strip(" "))
+        and not kind.startswith(_RESERVED)
+    )
 
 
 def check_installation(installation: Mapping[str, Any]) -> None:

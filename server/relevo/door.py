@@ -10,7 +10,14 @@ from decimal import Decimal
 from typing import Any, Literal, TypeVar
 from uuid import UUID
 
-from relevo.checking import check_event, check_installation, check_name, check_preference, check_storable
+from relevo.checking import (
+    check_event,
+    check_installation,
+    check_name,
+    check_preference,
+    check_storable,
+    is_plain_event,
+)
 from relevo.connections import verb
 from relevo.connections.steps import (
     Call,
@@ -461,6 +468,14 @@ def _event(event: Event) -> dict[str, Any]:
             hint="Write relevo.Event(type, key, title, audience=…).",
         )
     given = {name: value for name, value in vars(event).items() if value is not None and name not in _BESIDE}
+    unsaid = type(event.topics) is tuple and not event.topics
+    if unsaid and is_plain_event(plain := given | _audience(event.audience)):
+        check_storable("data", given["data"])
+        return plain
+    return _checked(event, given)
+
+
+def _checked(event: Event, given: dict[str, Any]) -> dict[str, Any]:
     check_storable("topics", event.topics)
     for name, value in given.items():
         check_storable(name, value)
@@ -494,6 +509,8 @@ def _time(name: str, value: datetime) -> str:
 
 def _audience(audience: object) -> dict[str, Any]:
     """Say whom an event is for as the SQL door reads it."""
+    if type(audience) is list:  # as most are given: `match` would ask for a lot more
+        return {"audience": "installations", "installations": [_installation(each, _AUDIENCE) for each in audience]}
     match audience:
         case "everyone":
             return {"audience": "everyone"}

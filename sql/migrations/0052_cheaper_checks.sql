@@ -8,6 +8,18 @@ create or replace function relevo.hidden_key(event_type text, event_key text) re
   return case when starts_with(event_key, 'sha256:') and event_key ~ '^sha256:[0-9a-f]{64}$' then event_key
               else 'sha256:' || encode(sha256(convert_to(event_type || chr(10) || event_key, 'UTF8')), 'hex') end;
 
+-- The beginnings of some codes. Every event has the column, few have codes: of none it is known in the caller's place.
+create function relevo.prefixes_of_some(codes text[]) returns text[]
+  language sql immutable strict parallel safe
+  return array(select distinct left(c.code, n.n) from unnest(codes) as c(code) cross join generate_series(1, 20) as n(n)
+                where n.n <= length(c.code));
+
+create or replace function relevo.prefixes(codes text[]) returns text[]
+  language sql immutable parallel safe -- not strict: only so it is called in its caller's place
+  return case when cardinality(codes) = 0 then '{}'::text[] else relevo.prefixes_of_some(codes) end;
+
+revoke all on function relevo.prefixes_of_some(text[]) from public;
+
 -- Tells of the usual event that nothing is wrong with it, in one expression. Of any other it says nothing: check_event finds the words.
 -- What is rendered of an event is at most 500 bytes longer than the event itself.
 create or replace function relevo.is_plain_event(event jsonb) returns boolean

@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 
 import relevo
 from processes import PATIENCE_S, eventually
-from relevo import Event, Installation
+from relevo import Event, Installation, checking
 from relevo.door import Enqueued
 from relevo.errors import InvalidInputError
 
@@ -59,6 +59,30 @@ def is_plain(conn: psycopg.Connection[Any], event: object) -> bool | None:
     row = conn.execute("select relevo.is_plain_event(%s)", [Jsonb(event)]).fetchone()
     assert row is not None
     return row[0]
+
+
+def test_the_door_in_python_waves_through_only_what_it_would_not_refuse() -> None:
+    """An event that is called plain has no complaint; the usual one is plain, and each of these others is not."""
+    usual = {**PLAIN, "body": "and more", "data": {"order": 7}, "push": {}}
+    refused = ["\0", "\ud800", "relevo.x", "  ", "", "x" * 2001, 7, None, ["x"]]
+    waved = []
+    for name, value in [(name, each) for name in ("type", "key", "title", "body") for each in refused] + [
+        (name, each) for name, many in GIVEN.items() for each in many
+    ]:
+        event = {**usual, name: value}
+        if name not in ("audience", "installations") and checking.is_plain_event(event):
+            checking.check_storable(name, value)
+            checking.check_event(event)
+            waved.append((name, value))
+    assert checking.is_plain_event(usual)
+    assert ("body", "") in waved
+    assert ("owners", ["ana"]) in waved
+    assert not {(name, str(value)) for name, value in waved} & {
+        ("key", "\0"),
+        ("title", "\ud800"),
+        ("type", "relevo.x"),
+        ("key", "  "),
+    }
 
 
 class TestPlainEvents:
