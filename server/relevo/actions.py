@@ -49,7 +49,8 @@ _REPAIRS = {
 def pause(database: Database, cycle: str, reason: str, *, source: str = "") -> dict[str, str]:
     """Switch a cycle, or one source of it, off in the whole fleet; runs in progress come to their end.
 
-    One that is off already keeps its time and reason; they are returned as `paused_since` and `paused_because`.
+    A fan-out or dispatch under way takes nothing new from then on. One that is off already keeps its time and reason;
+    they are returned as `paused_since` and `paused_because`.
     """
     reason = " ".join(reason.split())[:300]
     if not reason:

@@ -561,6 +561,12 @@ class Settings(Frozen):
         0,
         10 * MINUTE,
     )
+    worker_stay_ms: int = _number(
+        "How long a run of fan-out or dispatch that found work stays for more before it ends, in milliseconds.",
+        SECOND,
+        0,
+        MINUTE,
+    )
     worker_idle_backoff_max_ms: int = _number(
         "The longest pause after runs that found nothing, in milliseconds.", 30 * SECOND, 1, HOUR
     )

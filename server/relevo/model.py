@@ -78,6 +78,10 @@ class Report:
     next_slot_in_s: float | None = None
     open_transactions: tuple[int, int] = (0, 0)
     """Before the round looked: all transactions below the first number had ended, none from the second on had begun."""
+    asleep: bool = False
+    """Whether it found work, then stayed for calls, and ended because none came."""
+    was_awake: bool = False
+    """Whether the fleet was told meanwhile that it need not be called."""
 
 
 Obstacle = Literal[

@@ -1,5 +1,5 @@
 -- name: pick_event
--- Locks the next event that is due to fan out, urgent ones first, passing by those another replica is at.
+-- Locks the next event that is due to fan out, urgent ones first, passing by those another replica is at; none once fan-out is paused.
 select e.id, e.audience, e.lane, e.event_day,
        (e.deadline_at <= coalesce(%(now)s::timestamptz, now())) is true as too_late,
        case when e.audience = 'installations'
@@ -13,6 +13,7 @@ select e.id, e.audience, e.lane, e.event_day,
   from relevo.notification_events e
  where e.state in ('waiting', 'fanning') and e.scheduled_at <= coalesce(%(now)s::timestamptz, now())
    and e.id <> all (%(given_up)s::bigint[])
+   and not exists (select from relevo.cycle_state s where s.cycle = 'fanout' and s.source = '' and s.paused_at is not null)
  order by e.lane desc, e.scheduled_at, e.id
  limit 1
    for update skip locked;

@@ -1,7 +1,10 @@
 -- name: list_due_lanes
--- Finds the projects and lanes that have something due, by skipping along the queue's index, and when the next thing falls due.
+-- Finds the projects and lanes that have something due, by skipping along the queue's index, and when the next thing falls due; none once
+-- dispatch is paused.
 with recursive lane as ( -- the first of a lane in the index is also the one that falls due first
-  (select q.project, q.lane, q.due_at from relevo.due_chunks q order by q.project, q.lane, q.due_at, q.id limit 1)
+  (select q.project, q.lane, q.due_at from relevo.due_chunks q
+    where not exists (select from relevo.cycle_state s where s.cycle = 'dispatch' and s.source = '' and s.paused_at is not null)
+    order by q.project, q.lane, q.due_at, q.id limit 1)
   union all
   select n.project, n.lane, n.due_at
     from lane l

@@ -67,11 +67,11 @@ def planned(monkeypatch) -> dict[str, list[float]]:
 
 @pytest.fixture
 def schedule(planned, build) -> Iterator[Schedule]:
-    """Start a scheduler with these cycles and settings in this process; stopped at the end."""
+    """Start a scheduler with these cycles and settings in this process; stopped at the end. No run stays for calls."""
     started: list[Scheduler] = []
 
     def make(*cycles: Cycle, **settings: object) -> tuple[App, Scheduler]:
-        built = build(**settings)
+        built = build(**{"worker_stay_ms": 0} | settings)
         scheduler = Scheduler(built.runner, cycles, built.settings)
         scheduler.start()
         started.append(scheduler)

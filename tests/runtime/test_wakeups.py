@@ -216,7 +216,7 @@ def test_a_call_runs_a_sleeping_cycle_and_a_deaf_listener_recovers(processes, pr
     # Once more it looks by itself when a transaction ends that was open as it fell asleep, whoever's that is, and a few
     # times after work: a call that comes just then finds nothing left to do.
     eventually(knock, "a call is heard", every=1.0)
-    listening(relay, conn, looks=4)
+    listening(relay, conn, looks=2)
     assert rows("select wakeups from relevo.workers") == [{"wakeups": "listening"}]
     [pid] = backends(conn)
     conn.execute("select pg_terminate_backend(%s)", [pid])

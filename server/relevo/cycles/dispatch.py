@@ -95,7 +95,10 @@ class _Drain:
     looked_at: float = -_NEVER
     asked_at: float = -_NEVER
     """When the fleet was last told to call us."""
+    looking_since: float = field(default_factory=time.monotonic)
     claimed: int = 0
+    stayed_at: int = 0
+    """How much was claimed when it last had nothing to do."""
     left_behind: bool = False
     """Whether a batch ended since the last look, and may have handed something back."""
     cut_short: bool = False
@@ -108,8 +111,9 @@ class _Drain:
         """Claim and hand over as long as there is something to do, then wait for what is under way."""
         self._adopt()
         try:
-            while self._fill() or self.claiming or self._waits() or self._look_anew():
-                self._collect()
+            self._drain()
+            while self._stays():
+                self._drain()
         except DatabaseUnavailableError as error:  # what was under way is counted all the same
             self._tell(normalise_error(error, 200))
         finally:
@@ -121,6 +125,20 @@ class _Drain:
         return Step(
             counts, self.claimed, more=more, problems=tuple(self.problems[:_MAX_PROBLEMS]), due_in_s=self._due_in_s()
         )
+
+    def _drain(self) -> None:
+        """Go on until nothing is due that may be sent within a moment, and nothing is under way."""
+        while self._fill() or self.claiming or self._waits() or self._look_anew():
+            self._collect()
+
+    def _stays(self) -> bool:
+        """Wait for more, its connections kept; tell whether to look again."""
+        if self.problems or not self._may_claim():
+            return False
+        worked, took_s = self.claimed > self.stayed_at, time.monotonic() - self.looking_since
+        staying = self.run.stays(worked=worked, took_s=took_s, rest_s=_CALLED_S, due_in_s=self._due_in_s())
+        self.stayed_at, self.looking_since, self.looked_at = self.claimed, time.monotonic(), -_NEVER
+        return staying
 
     def _adopt(self) -> None:
         """Take over the batches that an earlier run left because all that was left of them hung."""

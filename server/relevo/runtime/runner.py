@@ -11,6 +11,7 @@ from concurrent.futures import wait
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from typing import Literal
 
 import psycopg
 import structlog
@@ -28,12 +29,18 @@ from relevo.runtime import threads
 from relevo.runtime.hung import HungCalls
 from relevo.runtime.runs import Cycle, Ending, Middleware, Run, RunContext, run_row
 from relevo.runtime.singleton import NotHeld, Singletons
+from relevo.runtime.staying import Stay
 
 _SQL = queries.load("runner")
 _log = structlog.get_logger("relevo.runner")
 _FINISH_RETRY_S = 1.0
 _WATCH_S = 0.25
 _MOST_HUNG_RUNS = 3
+_RESTS_AS_LONG = 3  # times what its work took, though called: what comes meanwhile is done together
+_LONGEST_REST_S = 0.05
+
+Stays = Literal["asleep", "awake"] | None
+"""Whether a run stays for calls once its work is done, and whether the fleet was told to make them."""
 
 
 class Runner:
@@ -81,10 +88,12 @@ class Runner:
         budget: Budget | None = None,
         shard: Shard | None = None,
         by_slot: bool | None = None,
+        stays: Stays = None,
     ) -> Report:
         """Run a cycle once, unless it is running here, held elsewhere, paused, or its slot is filled.
 
-        Scheduled singletons fill slots; a run by hand does not, unless `by_slot` asks for it.
+        Scheduled singletons fill slots; a run by hand does not, unless `by_slot` asks for it. One that `stays` waits
+        for calls once its work is done.
         Raises DatabaseUnavailableError only if nothing was begun.
         """
         if not self._settings.outbox_worker_enabled:
@@ -98,7 +107,7 @@ class Runner:
         if not lock.acquire(blocking=False):
             return self.skip(cycle, trigger, "already running in this process", news=False)
         try:
-            return self._round(cycle, trigger, budget=budget or cycle.budget, shard=shard, by_slot=by_slot)
+            return self._round(cycle, trigger, budget=budget or cycle.budget, shard=shard, by_slot=by_slot, stays=stays)
         finally:
             lock.release()
 
@@ -109,20 +118,27 @@ class Runner:
         return self.skip(cycle, trigger, cycle.off, context, wait.total_seconds())
 
     def _round(
-        self, cycle: Cycle, trigger: Trigger, *, budget: Budget, shard: Shard | None, by_slot: bool | None
+        self,
+        cycle: Cycle,
+        trigger: Trigger,
+        *,
+        budget: Budget,
+        shard: Shard | None,
+        by_slot: bool | None,
+        stays: Stays,
     ) -> Report:
         began = time.monotonic()
         context, obstacle = self._open(cycle, trigger, by_slot)
         if obstacle is not None:
             again_s = self._settings.worker_idle_backoff_max_ms / 1000 if cycle.singleton else None
             return self.skip(cycle, trigger, obstacle, context, again_s)
-        report = self._attempt(cycle, context, budget, shard)
+        report = self._attempt(cycle, context, budget, shard, stays)
         if not cycle.singleton:
             return report
         wait = cycle.timing.next_slot(context.started_at) - context.started_at  # by the database's clock
         return replace(report, next_slot_in_s=max(0.0, wait.total_seconds() - (time.monotonic() - began)))
 
-    def _attempt(self, cycle: Cycle, context: RunContext, budget: Budget, shard: Shard | None) -> Report:
+    def _attempt(self, cycle: Cycle, context: RunContext, budget: Budget, shard: Shard | None, stays: Stays) -> Report:
         held = None
         if cycle.singleton:
             taken = self._singletons.acquire(run_row(context) | {"slot_ms": cycle.timing.slot_ms(context.started_at)})
@@ -145,6 +161,8 @@ class Runner:
             metrics=self._metrics,
             trouble=lambda: "" if cycle.bookkeeping else self._guard.trouble,
         )
+        if stays is not None:
+            run.stay = self._stay(run, asleep=stays == "asleep")
         with structlog.contextvars.bound_contextvars(run_id=context.run_id, cycle=cycle.key, worker_id=self._worker_id):
             try:
                 ending = self._watched(cycle, run)
@@ -171,6 +189,19 @@ class Runner:
             run_id, cycle.name, cycle.source, trigger, self._worker_id, slot_at, started_at, open_transactions
         )
         return context, obstacle
+
+    def _stay(self, run: Run, *, asleep: bool) -> Stay | None:
+        settings = self._settings
+        if not settings.worker_stay_ms:
+            return None
+        return Stay(
+            run.woken,
+            self.stopping,
+            run.say_asleep,
+            asleep=asleep,
+            lasts_s=settings.worker_stay_ms / 1000,
+            longest_rest_s=settings.worker_busy_loop_delay_ms / 1000,
+        )
 
     def _call_of(self, cycle: Cycle) -> threading.Event:
         return self._calls.setdefault(cycle.key, threading.Event())
@@ -250,6 +281,8 @@ class Runner:
             more=ending.more,
             due_in_s=ending.due_in_s,
             open_transactions=run.context.open_transactions,
+            asleep=run.stay is not None and run.stay.is_asleep,
+            was_awake=run.stay is None or run.stay.was_awake,
         )
 
     def _write_patiently(self, run: Run, ending: Ending, outcome: str | None) -> bool:
@@ -359,7 +392,7 @@ def _wrapped(middleware: Middleware, context: RunContext, call: Callable[[], End
 def _loop(cycle: Cycle, run: Run, totals: Counter[str]) -> Ending:
     """Take steps until one comes up short, a budget is spent, or the process stops."""
     problems: list[str] = []
-    more, due_in_s = True, None
+    more, due_in_s, worked, began = True, None, False, time.monotonic()
     while more and run.may_go_on():
         step = cycle.step(run)
         totals.update({name: count for name, count in step.counts.items() if count})
@@ -370,6 +403,12 @@ def _loop(cycle: Cycle, run: Run, totals: Counter[str]) -> Ending:
             run.wake(step.wakes)
         if step.items or any(step.counts.values()) or step.problems:
             run.begin_work()
+            worked = True
+        if not more and not problems:
+            took_s = time.monotonic() - began
+            rest_s = min(took_s * _RESTS_AS_LONG, _LONGEST_REST_S)
+            more = run.stays(worked=worked, took_s=took_s, rest_s=rest_s, due_in_s=due_in_s)
+            worked, began = False, time.monotonic()
     worked = bool(run.items or totals)
     outcome: Outcome = ("partial" if worked else "failed") if problems else "ok" if worked else "idle"
     return Ending(outcome, dict(totals), scrub("; ".join(problems))[:500], more, due_in_s)

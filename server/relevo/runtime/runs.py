@@ -18,6 +18,7 @@ from relevo.errors import CopiedDatabaseError, LostLeaseError, RunGivenUpError
 from relevo.metrics import Metrics
 from relevo.model import Budget, Outcome, Shard, Step, Trigger
 from relevo.runtime.singleton import Held
+from relevo.runtime.staying import Stay
 from relevo.runtime.timing import Timing
 
 _SQL = queries.load("runner")
@@ -126,6 +127,8 @@ class Run:
     metrics: Metrics = field(default_factory=Metrics)
     trouble: Callable[[], str] = lambda: ""
     """Tells why it must stop though it is not over: the database turned out to belong elsewhere."""
+    stay: Stay | None = None
+    """How it waits for more once its work is done; None: it ends then."""
 
     @property
     def now(self) -> datetime | None:
@@ -162,9 +165,19 @@ class Run:
 
     def ask_to_be_woken(self) -> None:
         """Say in table state that this cycle rests, though its run goes on, so that it is called when there is work."""
+        self.say_asleep(True)
+
+    def say_asleep(self, asleep: bool) -> None:
+        """Say in table state whether this cycle is to be called when there is work."""
         with self.database.connection() as connection:
-            said = {"cycle": self.context.cycle, "worker_id": self.context.worker_id, "asleep": True}
+            said = {"cycle": self.context.cycle, "worker_id": self.context.worker_id, "asleep": asleep}
             connection.execute(_SQL["set_asleep"], said)
+
+    def stays(self, *, worked: bool, took_s: float, rest_s: float, due_in_s: float | None = None) -> bool:
+        """Wait for more to do, once something was done; tell whether to look again, see `Stay.for_more`."""
+        if self.stay is None or not self.begun or not self.may_go_on():
+            return False
+        return self.stay.for_more(worked=worked, took_s=took_s, rest_s=rest_s, due_in_s=due_in_s)
 
     def begin_work(self) -> None:
         """Say that there is work: from now on the run has a row. Calling it again does nothing."""

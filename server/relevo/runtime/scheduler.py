@@ -19,7 +19,7 @@ from apscheduler.triggers.base import BaseTrigger
 from relevo.config import Settings
 from relevo.errors import DatabaseUnavailableError
 from relevo.model import Outcome, Report
-from relevo.runtime.runner import Runner
+from relevo.runtime.runner import Runner, Stays
 from relevo.runtime.runs import Cycle
 from relevo.runtime.timing import Pauses, Timing, doubled, pause_ms
 
@@ -156,6 +156,8 @@ class Scheduler:
         with self._guard:
             self._stopping = True
         self._runner.stopping.set()
+        for clock in self._clocks.values():
+            self._runner.call(clock.cycle)  # one that stays for more need not
         self._aps.pause()
 
     def stop(self, timeout_s: float) -> bool:
@@ -181,7 +183,7 @@ class Scheduler:
             clock.running, clock.again = True, False
             woken, clock.woken = clock.woken, False
         began = time.monotonic()
-        report = self._run(clock.cycle, woken=woken)
+        report = self._run(clock, woken=woken)
         return self._pause_s(clock, report, time.monotonic() - began)
 
     def _ended(self, event: JobExecutionEvent) -> None:
@@ -196,9 +198,11 @@ class Scheduler:
             self._move(clock, min(pause_s, self._called_in_s(clock)) if clock.woken else pause_s)
             self._guard.notify_all()
 
-    def _run(self, cycle: Cycle, *, woken: bool) -> Report:
+    def _run(self, clock: _Clock, *, woken: bool) -> Report:
+        cycle = clock.cycle
+        stays: Stays = ("asleep" if clock.asleep else "awake") if cycle.wakeable else None
         try:
-            return self._runner.run(cycle, "wake-up" if woken else "schedule")
+            return self._runner.run(cycle, "wake-up" if woken else "schedule", stays=stays)
         except DatabaseUnavailableError as error:
             return Report(cycle.key, "failed", error=str(error))  # said once by the database's own watch
         except Exception as error:  # noqa: BLE001 one cycle's surprise must not stop the others' time
@@ -206,25 +210,26 @@ class Scheduler:
             return Report(cycle.key, "failed", error=type(error).__name__)
 
     def _pause_s(self, clock: _Clock, report: Report, took_s: float) -> float:
-        clock.streak = clock.streak + 1 if report.outcome == clock.last else 1
-        clock.last = report.outcome
+        outcome: Outcome = "idle" if report.asleep else report.outcome
+        clock.streak = clock.streak + 1 if outcome == clock.last and not report.asleep else 1
+        clock.last = outcome
         if report.look_again_in_s is not None:
             return report.look_again_in_s
         chance = random.random()  # noqa: S311 jitter needs no secrecy
-        if report.next_slot_in_s is not None and report.outcome != "failed" and not report.more:
+        if report.next_slot_in_s is not None and outcome != "failed" and not report.more:
             return report.next_slot_in_s + self._jitter_s * chance
         look_again_s = self._settle_down(clock, report) if clock.cycle.wakeable else None
         pause = pause_ms(
-            report.outcome,
+            outcome,
             more=report.more,
             streak=clock.streak,
             ceiling_ms=clock.cycle.timing.ceiling_ms,
             pauses=self._pauses,
             chance=chance,
         )
-        if clock.cycle.wakeable and report.outcome == "ok" and not report.more:  # soon asleep, and so to be called
+        if clock.cycle.wakeable and outcome == "ok" and not report.more:  # soon asleep, and so to be called
             pause = min(pause, took_s * 1000 * _RESTS_AS_LONG)
-        if report.due_in_s is not None and report.outcome != "failed":  # what is known to fall due is on time
+        if report.due_in_s is not None and outcome != "failed":  # what is known to fall due is on time
             pause = min(pause, max(report.due_in_s * 1000, 0.0))
         return pause / 1000 if look_again_s is None else min(pause / 1000, look_again_s)
 
@@ -235,7 +240,10 @@ class Scheduler:
         """
         if report.outcome == "failed":
             return None
-        idle, slept = report.outcome == "idle", clock.asleep
+        idle, slept = (
+            report.asleep or report.outcome == "idle",
+            clock.asleep and not (report.asleep and report.was_awake),
+        )
         with suppress(DatabaseUnavailableError):
             self._runner.set_asleep(clock.cycle, asleep=idle)
             clock.asleep = idle

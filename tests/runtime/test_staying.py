@@ -1,0 +1,183 @@
+"""A run of fan-out or dispatch that found work stays for the next call: one busy time is one run."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from processes import PATIENCE_S, eventually
+from relevo import actions, door
+from relevo.app import App
+from relevo.cycles import fanout
+from relevo.model import Step
+from relevo.runtime.runs import Cycle, Run
+from relevo.runtime.scheduler import Scheduler
+from relevo.runtime.staying import Stay
+from relevo.runtime.timing import Every
+
+HOUR = 3_600_000
+SLEEPY = {"worker_idle_backoff_min_ms": HOUR, "worker_idle_backoff_max_ms": HOUR, "worker_idle_backoff_jitter_ms": 0}
+ENDED = "select outcome, counts from relevo.worker_runs where cycle = %s and outcome <> 'running' order by id"
+ASLEEP = "select asleep from relevo.cycle_state where cycle = %s"
+Schedule = Callable[..., tuple[App, Scheduler]]
+
+
+@pytest.fixture
+def schedule(build) -> Iterator[Schedule]:
+    """Start a scheduler with these cycles and settings in this process; stopped at the end."""
+    started: list[Scheduler] = []
+
+    def make(*cycles: Cycle, **settings: object) -> tuple[App, Scheduler]:
+        built = build(**SLEEPY | settings)
+        scheduler = Scheduler(built.runner, cycles, built.settings)
+        scheduler.start()
+        started.append(scheduler)
+        return built, scheduler
+
+    yield make
+    for scheduler in started:
+        if scheduler.is_running:
+            scheduler.stop(10)
+
+
+class Work:
+    """A cycle's step with a list of what there is to do."""
+
+    def __init__(self) -> None:
+        self.waiting: list[int] = []
+        self.done: list[int] = []
+        self.looks = 0
+
+    def __call__(self, _run: Run) -> Step:
+        """Do one thing, if there is one."""
+        self.looks += 1
+        if not self.waiting:
+            return Step()
+        self.done.append(self.waiting.pop())
+        return Step({"done": 1}, items=1)
+
+
+def test_calls_that_follow_each_other_are_one_run(schedule: Schedule, conn) -> None:
+    """Work that is called out while a run stays is done by it: one row tells of all, and it is called, not polled."""
+    work = Work()
+    _, scheduler = schedule(Cycle("probe", Every(HOUR), work, wakeable=True), worker_stay_ms=1_000)
+    eventually(lambda: (True,) in conn.execute(ASLEEP, ["probe"]).fetchall(), "it sleeps")
+    for number in range(5):
+        work.waiting.append(number)
+        scheduler.wake("probe")
+        eventually(lambda so_far=number: len(work.done) > so_far, "the work is done", every=0.002)
+    assert conn.execute(ENDED, ["probe"]).fetchall() == []
+    assert conn.execute(ASLEEP, ["probe"]).fetchall() == [(True,)]
+    [(outcome, counts)] = eventually(lambda: conn.execute(ENDED, ["probe"]).fetchall(), "it ends when nobody calls")
+    assert (outcome, counts) == ("ok", {"done": 5})
+
+
+def test_a_run_that_stays_is_stopped_at_once(schedule: Schedule, conn) -> None:
+    """A process told to stop waits for nobody who only waits for calls."""
+    work = Work()
+    work.waiting = [1]
+    _, scheduler = schedule(Cycle("probe", Every(HOUR), work, wakeable=True), worker_stay_ms=60_000)
+    eventually(lambda: work.done, "the work is done")
+    assert scheduler.stop(PATIENCE_S)
+    assert conn.execute(ENDED, ["probe"]).fetchall() == [("ok", {"done": 1})]
+
+
+def test_one_that_failed_or_found_nothing_does_not_stay(schedule: Schedule, conn) -> None:
+    """A run without work, or with a problem, ends as ever."""
+    failing = Cycle("failing", Every(HOUR), lambda _run: Step({"done": 1}, 1, problems=("no",)), wakeable=True)
+    idle = Work()
+    schedule(failing, Cycle("idle", Every(HOUR), idle, wakeable=True), worker_stay_ms=60_000)
+    eventually(lambda: conn.execute(ENDED, ["failing"]).fetchall(), "the one that failed ended")
+    counted = "select 1 from relevo.cycle_state where cycle = 'idle' and idle_rounds > 0"
+    eventually(lambda: conn.execute(counted).fetchall(), "the one without work ended")
+
+
+def stay(call: threading.Event, said: list[bool], *, asleep: bool, lasts_s: float = PATIENCE_S) -> Stay:
+    """Stay for calls, writing down what the fleet is told."""
+    return Stay(call, threading.Event(), said.append, asleep=asleep, lasts_s=lasts_s, longest_rest_s=0.001)
+
+
+def test_where_calls_press_no_more_are_asked_for() -> None:
+    """Called again and again before it has rested, it says that it is awake, looks by itself, and sleeps once idle."""
+    call, said = threading.Event(), list[bool]()
+    staying = stay(call, said, asleep=True)
+    for _ in range(10):
+        assert said == []
+        call.set()
+        assert staying.for_more(worked=True, took_s=0.0, rest_s=0.0)
+    assert said == [False]
+    assert staying.for_more(worked=True, took_s=0.0, rest_s=0.0)
+    assert staying.for_more(worked=False, took_s=0.0, rest_s=0.0)
+    assert said == [False, True]
+    assert staying.was_awake
+
+
+def test_calls_now_and_then_do_not_press() -> None:
+    """A call that comes after the rest is what it waits for: nothing is told to the fleet, however many come."""
+    call, said = threading.Event(), list[bool]()
+    staying = stay(call, said, asleep=True)
+    for _ in range(15):
+        later = threading.Timer(0.01, call.set)
+        later.start()
+        assert staying.for_more(worked=True, took_s=0.0, rest_s=0.0)
+        later.join()
+    assert said == []
+    assert not staying.was_awake
+
+
+def test_who_called_nobody_is_found_by_a_look_beside() -> None:
+    """One that is not called looks once more by itself after its work, and for what is known to fall due; then ends."""
+    staying = stay(threading.Event(), [], asleep=True, lasts_s=0.5)
+    assert staying.for_more(worked=True, took_s=0.0, rest_s=0.0)
+    assert staying.for_more(worked=False, took_s=0.0, rest_s=0.0, due_in_s=0.01)
+    assert not staying.for_more(worked=False, took_s=0.0, rest_s=0.0)
+    assert staying.is_asleep
+    assert not staying.for_more(worked=True, took_s=0.0, rest_s=0.0)
+
+
+def test_a_stay_has_an_end_however_many_call() -> None:
+    """After some seconds a run hands over, so that it is written down."""
+    call = threading.Event()
+    call.set()
+    staying = stay(call, [], asleep=True)
+    staying.began_at = time.monotonic() - 5.0
+    assert not staying.for_more(worked=True, took_s=0.0, rest_s=0.0)
+
+
+def test_a_pause_holds_for_a_run_that_stays(schedule: Schedule, settings, conn) -> None:
+    """What is enqueued after fan-out was paused waits, though a run stays that is called for it."""
+    phone = door.register(conn, door.Installation("ExponentPushToken[stays]"))
+    built, scheduler = schedule(fanout.cycle(settings), worker_stay_ms=60_000)
+    eventually(lambda: (True,) in conn.execute(ASLEEP, ["fanout"]).fetchall(), "it sleeps")
+    state = "select e.state from relevo.notification_events e where e.event_key = %s"
+
+    def enqueue(key: str) -> None:
+        door.enqueue(conn, door.Event("chat", key, "Hello", audience=[phone]))
+        scheduler.wake("fanout")
+
+    enqueue("before")
+    eventually(lambda: conn.execute(state, ["before"]).fetchall() == [("fanned",)], "the first is fanned out")
+    actions.pause(built.database, "fanout", "to see that it holds")
+    enqueue("after")
+    eventually(lambda: conn.execute(ENDED, ["fanout"]).fetchall(), "the run ends")
+    assert conn.execute(state, ["after"]).fetchall() == [("waiting",)]
+    actions.resume(built.database, "fanout")
+    scheduler.wake("fanout")
+    eventually(lambda: conn.execute(state, ["after"]).fetchall() == [("fanned",)], "the second is fanned out")
+
+
+def test_nothing_is_due_for_a_dispatch_that_is_paused(build, settings, conn) -> None:
+    """A dispatch under way finds nothing more to claim once it is paused, and all of it once it is resumed."""
+    phone = door.register(conn, door.Installation("ExponentPushToken[stays]"))
+    door.enqueue(conn, door.Event("chat", "one", "Hello", audience=[phone]))
+    built = build()
+    built.runner.run(fanout.cycle(settings), "manual")
+    due = built.services.projects.due_lanes
+    assert len(due()) == 1
+    actions.pause(built.database, "dispatch", "to see that it holds")
+    assert due() == []
+    actions.resume(built.database, "dispatch")
+    assert len(due()) == 1
