@@ -32,6 +32,8 @@ _REDRIVE_LOOK = 2_000
 MOST_TRIED = 50_000
 """How many dead letters a redrive that is only tried counts: more is more."""
 _RELEASE_BATCH = 1_000
+_MOST_NAMED = 20
+"""So many events, and origins, a release names of those it let go."""
 _REPAIR_BATCH = 1_000
 _REPAIRS = {
     "not_queued": ("lock_deliveries", "queue_lost"),
@@ -264,14 +266,20 @@ def release_project(database: Database, project: str) -> list[str]:
 
 
 @audit.audited
-def release_events(database: Database, event_type: str, origin: str | None = None, *, drop: bool = False) -> int:
-    """Send what the runaway brake holds of an event type, or end it; it judges anew. Return how many events it held."""
+def release_events(
+    database: Database, event_type: str, origin: str | None = None, *, drop: bool = False
+) -> dict[str, Any]:
+    """Send what the runaway brake holds of an event type, or end it; it judges anew.
+
+    Return how many `events` it held, the `first_ids` of them, and the `origins` they came from.
+    """
     asked: dict[str, Any] = {"event_type": event_type, "origin": origin, "drop": drop, "limit": _RELEASE_BATCH}
+    asked["named"] = _MOST_NAMED
     asked["detail"] = f"what was held of {event_type} was {'dropped' if drop else 'released'}"
     with database.transaction() as connection:
         streams = connection.execute(_SQL["release_streams"], asked).fetchall()
         repeats = connection.execute(_SQL["release_repeats"], asked).fetchone()
-        released = repeats[0] if repeats else 0
+        released, ids = (repeats[0], repeats[1] or []) if repeats else (0, [])
         if not streams and not released:
             known = f"{event_type} from {origin}" if origin else event_type
             raise NotFoundError(f"Nothing of {known} was ever sent.", hint="`relevo status` tells what is held.")
@@ -280,13 +288,15 @@ def release_events(database: Database, event_type: str, origin: str | None = Non
     while more:
         with database.transaction() as connection:
             row = connection.execute(_SQL["release_events"], asked | {"last_event": last}).fetchone()
-            found, opened = row or (0, 0)
+            found, opened, first = row or (0, 0, [])
         released += opened
+        ids = [*ids, *first][:_MOST_NAMED]
         more = found == _RELEASE_BATCH
     with database.connection() as connection:
         connection.execute(_SQL["wake_fanout"])
         connection.execute(_SQL["wake_dispatch"])
-    return int(released)
+    origins = [row[0] for row in streams if row[1] is not None][:_MOST_NAMED]
+    return {"events": int(released), "first_ids": ids, "origins": origins}
 
 
 def unknown_installations(database: Database, installations: Sequence[UUID]) -> list[UUID]:

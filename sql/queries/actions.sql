@@ -217,7 +217,7 @@ select b.origin,
   from before b order by b.origin;
 
 -- name: release_events
--- Lets a batch of a type's held events fan out, or ends them; tells how many it looked at and how many those were.
+-- Lets a batch of a type's held events fan out, or ends them; tells how many it looked at, how many those were, and the first of them.
 with waiting as materialized (
   select h.event_id
     from relevo.event_streams s
@@ -238,10 +238,10 @@ with waiting as materialized (
   update relevo.held_events h set released_at = now() from waiting w
    where h.event_id = w.event_id and h.released_at is null and (select count(*) from locked) >= 0
 )
-select (select count(*) from waiting)::int, (select count(*) from opened)::int;
+select (select count(*) from waiting)::int, (select count(*) from opened)::int, array(select o.id from opened o order by o.id limit %(named)s);
 
 -- name: release_repeats
--- Lets the deliveries of a type's events be sent again that were repeated too often, or ends those events; tells how many events.
+-- Lets the deliveries of a type's events be sent again that were repeated too often, or ends those events; tells how many events, and the first.
 with held as materialized (
   select r.event_id
     from relevo.event_repeats r
@@ -252,7 +252,8 @@ with held as materialized (
 ), freed as (
   delete from relevo.event_repeats r using held h where r.event_id = h.event_id
 )
-select count(*)::int, count(*) filter (where %(drop)s and relevo.cancel(h.event_id, 'it was dropped while the runaway brake held it'))::int
+select count(*)::int, (array_agg(h.event_id order by h.event_id))[1:%(named)s],
+       count(*) filter (where %(drop)s and relevo.cancel(h.event_id, 'it was dropped while the runaway brake held it'))::int
   from held h;
 
 -- name: wake_fanout

@@ -684,7 +684,10 @@ def test_what_was_done_can_be_read_by_machines(command: Command, conn) -> None:
         (("resume", "receipt"), {"cycle": "receipt", "paused": False, "changed": True}),
         (("grant", role), {"role": role, "worker": False}),
         (("release", "p"), {"project": "p", "released": False, "what": []}),
-        (("release", "--type", "t"), {"event_type": "t", "events": 0, "dropped": False}),
+        (
+            ("release", "--type", "t"),
+            {"event_type": "t", "events": 0, "first_ids": [], "origins": [], "dropped": False},
+        ),
         (("token", "revoke", secret["id"]), {"id": secret["id"], "name": "x", "revoked": True}),
         (("news", "subscribe", "n"), {"name": "n", "created": True}),
         (("news", "pause", "n"), {"name": "n", "paused": True}),

@@ -223,7 +223,7 @@ def test_held_events_are_released_by_whoever_has_locked_them(relay, conn, dsn: s
             eventually(lambda: conn.execute(WAITING).fetchone() == (1,), "the release waits for the events")
             other.execute("select from relevo.held_events for update nowait")
             other.rollback()
-    assert released[0] > 0
+    assert released[0]["events"] > 0
     assert worker.rows("select distinct state from relevo.notification_events where state = 'held'") == []
 
 

@@ -190,11 +190,41 @@ def test_what_is_held_is_released(served: Served, conn: psycopg.Connection[Any])
         "values ('@acme/app', 'open', now(), 'outage', 'request', now() + interval '1 hour', 1, now())"
     )
     answer = operator.post("/v1/ops/release", {"project": "@acme/app"})
-    assert answer.json() == {"released": True, "events": 0}
+    assert answer.json() == {"released": True, "events": 0, "project": "@acme/app", "what": ["breaker"]}
     assert operator.post("/v1/ops/release", {"project": "nobody"}).status_code == 404
     assert operator.post("/v1/ops/release", {"event_type": "never.seen"}).status_code == 404
     for wrong in ({}, {"project": "a", "event_type": "b"}, {"project": "a", "drop": True}):
         assert operator.post("/v1/ops/release", wrong).status_code == 400
+
+
+def test_what_was_released_is_named(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Events that the runaway brake held are named with where they came from, of many the first; so in the audit."""
+    operator, app = served.client("operator"), served.client("app")
+    ids = [app.post("/v1/events", EVENT | {"key": str(n)}).json()["event_id"] for n in range(25)]
+    conn.execute("update relevo.notification_events set state = 'held'")
+    conn.execute(
+        "insert into relevo.event_streams (event_type, origin, known_since, held_at, held_reason) "
+        "values ('order.shipped', 'app', now(), now(), 'x'), ('order.shipped', 'folder', now(), null, null)"
+    )
+    conn.execute(
+        "insert into relevo.held_events (event_id, stream_id, held_at, reason) select e.id, s.id, now(), 'x' "
+        "from relevo.notification_events e, relevo.event_streams s where s.origin = 'app'"
+    )
+    told = operator.post("/v1/ops/release", {"event_type": "order.shipped"}).json()
+    named = {"events": 25, "first_ids": ids[:20], "origins": ["app"]}
+    assert told == {"released": True, "event_type": "order.shipped", **named, "dropped": False}
+    [entry] = insights.audit(served.app.database, action="release_events")
+    assert entry["result"] == named
+
+
+def test_whoever_lacks_a_token_hears_which_to_make(served: Served) -> None:
+    """401 and 403 name the role of the token that does, and how it is made."""
+    none = served.client().get("/v1/ops/stats")
+    little = served.client("viewer").post("/v1/events", EVENT)
+    much = served.client("viewer").post("/v1/ops/release", {"project": "x"})
+    assert [each.status_code for each in (none, little, much)] == [401, 403, 403]
+    for answer, role in ((none, "viewer"), (little, "app"), (much, "operator")):
+        assert f"`relevo token make NAME --role {role}` makes one" in answer.json()["hint"]
 
 
 def test_every_verb_of_operators_is_recorded() -> None:

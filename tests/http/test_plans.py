@@ -139,10 +139,10 @@ STATEMENTS = [
     (
         ACTIONS,
         "release_events",
-        {"event_type": "held", "origin": None, "drop": False, "last_event": 10**9, "limit": PAGE},
+        {"event_type": "held", "origin": None, "drop": False, "last_event": 10**9, "limit": PAGE, "named": 20},
         12 * PAGE,
     ),
-    (ACTIONS, "release_repeats", {"event_type": "held", "origin": None, "drop": False}, 60),
+    (ACTIONS, "release_repeats", {"event_type": "held", "origin": None, "drop": False, "named": 20}, 60),
     (DEVICES, "lock_device", PHONE, 10),
     (DEVICES, "lock_phones", PHONE, 10),
     (DEVICES, "read_device", PHONE, 10),

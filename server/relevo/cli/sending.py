@@ -27,6 +27,7 @@ from relevo.errors import UsageError
 from relevo.health import MOST_COUNTED
 
 cli = typer.Typer()
+_MOST_IDS = 5
 
 
 @cli.command()
@@ -82,10 +83,11 @@ def release(
     drop: Annotated[bool, typer.Option("--drop", help="With --type: end what is held instead of sending it.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let a project send again: probe its breaker at once, take its brake off.
+    """Let go what is held up: a project's breaker, brake and rate, or with --type the events of a runaway.
 
-    Its rate is full again at once; after a breaker it grows from a quarter, once the probe has gone well.
-    With --type, the events that the runaway brake holds are sent.
+    Of a project the breaker is probed at once, the brake on disabling tokens is off and the rate is full again; after a
+    breaker it grows from a quarter, once the probe has gone well. It says which of them was on: a brake or a rate had
+    not stopped sending. With --type, the events that the runaway brake holds are sent, or ended with --drop.
     """
     if (project is None) == (event_type is None):
         raise UsageError("What is to be released?", hint="Name a project, or an event type with --type.")
@@ -95,22 +97,24 @@ def release(
     with open_database(settings) as database:
         migrate.prepare(database)
         if event_type is not None:
-            count = actions.release_events(database, event_type, origin, drop=drop)
-            told: dict[str, Any] = {"event_type": event_type, "events": count, "dropped": drop}
-            say(_events_released(event_type, count, drop=drop), told, as_json=as_json)
+            done = actions.release_events(database, event_type, origin, drop=drop)
+            told: dict[str, Any] = {"event_type": event_type, **done, "dropped": drop}
+            say(_events_released(event_type, done, drop=drop), told, as_json=as_json)
         elif project is not None:
             held = actions.release_project(database, project)
             told = {"project": project, "released": bool(held), "what": held}
             say(_project_released(project, held), told, as_json=as_json)
 
 
-def _events_released(event_type: str, count: int, *, drop: bool) -> str:
+def _events_released(event_type: str, done: dict[str, Any], *, drop: bool) -> str:
+    count, ids = done["events"], done["first_ids"][:_MOST_IDS]
     if not count:
         return f"Nothing of {escape(event_type)} was held; it is judged anew."
+    named = f"({', '.join(map(str, ids))}{' …' if count > len(ids) else ''})"
     if drop:
-        return f"{several(count, 'event')} of {escape(event_type)} {'is' if count == 1 else 'are'} ended."
+        return f"{several(count, 'event')} of {escape(event_type)} {'is' if count == 1 else 'are'} ended {named}."
     again = "if more come as fast, those will be held again"
-    return f"{several(count, 'event')} of {escape(event_type)} will be sent; {again}."
+    return f"{several(count, 'event')} of {escape(event_type)} will be sent {named}; {again}."
 
 
 def _project_released(project: str, held: list[str]) -> str:

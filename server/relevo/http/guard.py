@@ -74,7 +74,8 @@ class Callers:
             self._known.pop(digest, None)
             if rule.is_open:
                 return None
-            raise _unauthorised("This token is unknown, revoked or expired." if bearer else "You were logged out.")
+            detail = "This token is unknown, revoked or expired." if bearer else "You were logged out."
+            raise _unauthorised(detail, rule)
         request.state.session = "" if bearer else written
         _remember(self._known, digest, token)
         return token
@@ -113,11 +114,12 @@ class Callers:
         if rule.own_check:
             return token
         if token is None:
-            raise _unauthorised("A token is needed, in the header Authorization after the word Bearer.")
+            raise _unauthorised("A token is needed, in the header Authorization after the word Bearer.", rule)
         request.state.caller = token  # an error page tells who looks at it
         if token.role not in rule.roles:
             needed = " or ".join(sorted(rule.roles))
-            raise Problem(403, f"This takes a token of role {needed}; this one is of role {token.role}.")
+            detail = f"This takes a token of role {needed}; this one is of role {token.role}."
+            raise Problem(403, detail, hint=_how_to_make(rule))
         if token.project is not None and not rule.scoped:
             raise Problem(403, f"This concerns the whole fleet; this token is for project {token.project} alone.")
         return token
@@ -133,9 +135,14 @@ def _remember(what: OrderedDict[bytes, T], digest: bytes, value: T, most: int = 
         what.popitem(last=False)
 
 
-def _unauthorised(detail: str) -> Problem:
-    hint = "`relevo token make` makes one."
-    return Problem(401, detail, hint=hint, headers={"WWW-Authenticate": 'Bearer realm="relevo"'})
+def _unauthorised(detail: str, rule: Rule) -> Problem:
+    return Problem(401, detail, hint=_how_to_make(rule), headers={"WWW-Authenticate": 'Bearer realm="relevo"'})
+
+
+def _how_to_make(rule: Rule) -> str:
+    """Say how whoever runs Relevo makes a token that does, of the role that may do least."""
+    role = next((each for each in ("app", "viewer") if each in rule.roles), "operator")
+    return f"Where Relevo runs, `relevo token make NAME --role {role}` makes one; `relevo token list` shows all."
 
 
 def _written_token(request: Request) -> str:

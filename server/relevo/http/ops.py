@@ -197,10 +197,18 @@ class ReleaseIn(Given):
 
 
 class ReleaseOut(BaseModel):
-    """Whether anything was held, and how many events that were."""
+    """Whether anything was held, and what: of a project, or of an event type."""
 
     released: bool
-    events: int
+    events: int = Field(description="With event_type: how many were held.")
+    project: str | None = None
+    what: list[str] = Field(
+        default_factory=list, description="With project: breaker, brake (on disabling tokens) and rate, as they held."
+    )
+    event_type: str | None = None
+    origins: list[str] = Field(default_factory=list, description="With event_type: where they came from, 20 at most.")
+    first_ids: list[int] = Field(default_factory=list, description="With event_type: the first 20 of these events.")
+    dropped: bool = Field(False, description="With event_type: whether they were ended instead of sent.")
 
 
 @router.get("/v1/ops/stats", responses={200: {"model": Stats}})
@@ -274,11 +282,11 @@ async def release(request: Request, what: ReleaseIn) -> Response:
         if what.drop or what.origin is not None:
             raise invalid("drop" if what.drop else "origin", "goes with event_type")
         held = await _desk(request).ask(actions.release_project, what.project)
-        return Json({"released": bool(held), "events": 0})
+        return Json({"released": bool(held), "events": 0, "project": what.project, "what": held})
     assert what.event_type is not None
     do = partial(actions.release_events, _app(request).database, what.event_type, what.origin, drop=what.drop)
-    events = await _long(request, do)
-    return Json({"released": events > 0, "events": events})
+    done = await _long(request, do)
+    return Json({"released": done["events"] > 0, "event_type": what.event_type, **done, "dropped": what.drop})
 
 
 def _desk(request: Request) -> Desk:

@@ -155,8 +155,8 @@ async def _ask_release_events(request: Request, given: Given) -> Question:
 
 async def _release_events(request: Request, given: Given) -> Told:
     event_type, origin = _stream(given)
-    events = await at_length(request, actions.release_events, event_type, origin)
-    return Told(t("{events} of {type} will be sent.", events=count(events, "event"), type=event_type))
+    done = await at_length(request, actions.release_events, event_type, origin)
+    return Told(t("{events} of {type} will be sent.", events=count(done["events"], "event"), type=event_type))
 
 
 async def _ask_drop_events(request: Request, given: Given) -> Question:
@@ -177,8 +177,8 @@ async def _ask_drop_events(request: Request, given: Given) -> Question:
 
 async def _drop_events(request: Request, given: Given) -> Told:
     event_type, origin = _stream(given)
-    events = await at_length(request, actions.release_events, event_type, origin, drop=True)
-    return Told(t("{events} of {type} were ended unsent.", events=count(events, "event"), type=event_type))
+    done = await at_length(request, actions.release_events, event_type, origin, drop=True)
+    return Told(t("{events} of {type} were ended unsent.", events=count(done["events"], "event"), type=event_type))
 
 
 def _event(given: Given) -> int:
