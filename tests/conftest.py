@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import shutil
@@ -16,7 +17,7 @@ import psycopg
 import pytest
 import structlog
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from relevo import app, audit, config, embedded, migrate
 from relevo.config import Settings
@@ -58,6 +59,20 @@ for _name in [row.name for row in config.describe(Settings())]:
 def pytest_configure(config: pytest.Config) -> None:
     """Register what strict markers need."""
     config.addinivalue_line("markers", "needs(part): runs only where an optional system part is found")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Look for no garbage while tests are collected, nor among them later: they all stay to the end."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    """Let go of what was collected."""
+    gc.unfreeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -118,9 +133,18 @@ def server() -> Iterator[embedded.Embedded]:
     chosen = os.environ.get("RELEVO_TEST_POSTGRES_BIN")
     try:
         with embedded.acquire(folder / "postgres", Path(chosen) if chosen else None, settings=quick) as running:
+            _hash_once(running.dsn)
             yield running
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _hash_once(dsn: str) -> None:
+    """Let the password be hashed once, not 4,096 times: that is most of what a connection costs, and tests open many."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("set scram_iterations = 1")
+        password = sql.Literal(conninfo_to_dict(dsn)["password"])
+        connection.execute(sql.SQL("alter role postgres password {}").format(password))
 
 
 @pytest.fixture(scope="session")

@@ -12,15 +12,19 @@ import tempfile
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import boto3
+import botocore.session
 
 from processes import eventually
 
 KEY, SECRET = "relevo-test", "not-a-secret"
 _ADMIN = "relevo-admin"
+# Every session would read all that boto3 knows of S3 anew, for a sixth of a second: here they share it.
+botocore.session.create_loader = cache(botocore.session.create_loader)
 
 
 class Seaweed(NamedTuple):

@@ -6,33 +6,33 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
 from months import add_old_deliveries, add_old_items, clean_up, export, month_ago, token
 
-from processes import Process, Processes
+from commanding import Said, make_command
+from processes import Processes
 from relevo import config, door
 from relevo.door import Installation
 
 OLD, OLDER = month_ago(5), month_ago(14)
 MONTH = f"{OLD:%Y-%m}"
-Ask = Callable[..., Process]
+Ask = Callable[..., Said]
 
 
 @pytest.fixture
-def ask(dsn, tmp_path, folder_settings) -> Any:
-    """Run the command `relevo` with the folder as its store, to its end."""
-    running = Processes(dsn, tmp_path)
+def ask(dsn, monkeypatch, capsys, folder_settings) -> Ask:
+    """Run the command `relevo` with the folder as its store."""
+    command = make_command(monkeypatch, capsys, dsn)
 
-    def run(*words: object, **settings: object) -> Process:
-        process = running.relevo(*map(str, words), **{**folder_settings, **settings})
-        process.ends()
-        return process
+    def run(*words: object, **settings: object) -> Said:
+        with monkeypatch.context() as environ:
+            for name, value in {**folder_settings, **settings}.items():
+                environ.setenv(name.upper(), str(value))
+            return command(*words)
 
-    yield run
-    running.close()
+    return run
 
 
 @pytest.fixture
@@ -48,20 +48,20 @@ def archived(build, conn, folder_settings) -> None:
 def test_list_shows_how_far_each_month_is(ask: Ask, archived, empty_database) -> None:
     """State, rows, size in the store and the day of the drop; from the store alone without a database that knows."""
     listed = ask("archive", "list")
-    assert listed.ends() == 0
-    line = next(line for line in listed.stdout.splitlines() if line.startswith("notification_deliveries"))
+    assert listed.code == 0
+    line = next(line for line in listed.out.splitlines() if line.startswith("notification_deliveries"))
     assert MONTH in line
     assert "verified" in line
     assert "250" in line
     assert "kB, 3 files" in line
-    rows = [json.loads(line) for line in ask("archive", "list", "--json").stdout.splitlines()]
+    rows = [json.loads(line) for line in ask("archive", "list", "--json").out.splitlines()]
     assert {(row["entity"], row["state"]) for row in rows} == {
         ("licitaciones", "verified"),
         ("notification_deliveries", "verified"),
         ("push_requests", "verified"),
     }
     alone = ask("archive", "list", "--json", database_url=empty_database)
-    rows = [json.loads(line) for line in alone.stdout.splitlines()]
+    rows = [json.loads(line) for line in alone.out.splitlines()]
     assert {(row["entity"], row["stored_rows"]) for row in rows} == {
         ("licitaciones", 20),
         ("notification_deliveries", 250),
@@ -69,45 +69,43 @@ def test_list_shows_how_far_each_month_is(ask: Ask, archived, empty_database) ->
     }
 
 
-def test_a_store_of_ones_own_is_the_commands_store_too(ask: Ask, archived, folder_settings, tmp_path) -> None:
+def test_a_store_of_ones_own_is_the_commands_store_too(dsn, archived, folder_settings, tmp_path) -> None:
     """What RELEVO_APP exports to, the commands read, without a configured store."""
     root = folder_settings["archive_folder"]
     (tmp_path / "mine.py").write_text(
         "import pathlib, relevo\nfrom relevo.stores.folder import FolderStore\n"
         f"def parts(_): return relevo.Parts(store=FolderStore(pathlib.Path({str(root)!r}), {config.load({}, None).archive_prefix!r}))\n"
     )
-    verified = ask(
-        *("archive", "verify", "--entity", "deliveries", "--month", MONTH),
-        archive_folder="",
-        relevo_app="mine:parts",
-        pythonpath=tmp_path,
-    )
+    running = Processes(dsn, tmp_path)
+    words = ("archive", "verify", "--entity", "deliveries", "--month", MONTH)
+    verified = running.relevo(*words, relevo_app="mine:parts", pythonpath=tmp_path)
     assert verified.ends() == 0, verified.stderr
+    running.close()
 
 
 def test_restore_verify_fetch_and_query(ask: Ask, archived, conn, tmp_path) -> None:
     """Each does its work, says so, and shows how far it is."""
     words = ("--entity", "deliveries", "--month", MONTH)
     verified = ask("archive", "verify", *words)
-    assert f"notification_deliveries_{OLD:%Y_%m} is whole: 250 rows in 3 files." in verified.stdout
+    assert f"notification_deliveries_{OLD:%Y_%m} is whole: 250 rows in 3 files." in verified.out
     restored = ask("archive", "restore", *words)
-    assert restored.ends() == 0, restored.stderr
-    assert f"Restored 250 rows into relevo_restored.notification_deliveries_{OLD:%Y_%m}." in restored.stdout
-    assert "loading" in restored.stderr
-    assert "250/250" in restored.stderr
+    assert restored.code == 0, restored.err
+    assert f"Restored 250 rows into relevo_restored.notification_deliveries_{OLD:%Y_%m}." in restored.out
+    assert "loading" in restored.err
+    assert "250/250" in restored.err
     assert conn.execute(f"select count(*) from relevo_restored.notification_deliveries_{OLD:%Y_%m}").fetchone() == (
         250,
     )
     refused = ask("archive", "restore", *words)
-    assert refused.ends() == 2
-    assert "Say --replace" in refused.stderr
-    assert ask("archive", "restore", *words, "--replace").ends() == 0
-    assert ask("archive", "restore", *words, "--into", "mine").ends() == 0
+    assert refused.code == 2
+    assert "Say --replace" in refused.err
+    assert ask("archive", "restore", *words, "--replace").code == 0
+    assert ask("archive", "restore", *words, "--into", "mine").code == 0
     fetched = ask("archive", "fetch", *words, "--into", tmp_path / "here")
-    assert len(fetched.stdout.splitlines()) == 3
+    assert len(fetched.out.splitlines()) == 3
     assert len(list((tmp_path / "here").rglob("part-*.parquet"))) == 3
     asked = ask("archive", "query", "select status, count(*) as n from notification_deliveries group by 1", "--json")
-    assert sum(json.loads(line)["n"] for line in asked.stdout.splitlines()) == 250
+    assert sum(json.loads(line)["n"] for line in asked.out.splitlines()) == 250
 
 
 def test_a_store_in_trouble_does_not_hide_what_the_database_knows(ask: Ask, archived, conn, folder_settings) -> None:
@@ -116,23 +114,23 @@ def test_a_store_in_trouble_does_not_hide_what_the_database_knows(ask: Ask, arch
     listed.write_text("{")
     conn.execute("update relevo.archive_exports set last_error = 'it will not go' where entity = 'licitaciones'")
     seen = ask("archive", "list")
-    assert seen.ends() == 0
-    assert "verified" in next(line for line in seen.stdout.splitlines() if line.startswith("notification_deliveries"))
-    assert f"licitaciones {OLDER:%Y-%m}: it will not go" in seen.stdout
-    assert "is no manifest of a month" in seen.stderr
-    assert ask("archive", "query", "select count(*) from licitaciones").stdout.split()[-1] == "20"
+    assert seen.code == 0
+    assert "verified" in next(line for line in seen.out.splitlines() if line.startswith("notification_deliveries"))
+    assert f"licitaciones {OLDER:%Y-%m}: it will not go" in seen.out
+    assert "is no manifest of a month" in seen.err
+    assert ask("archive", "query", "select count(*) from licitaciones").out.split()[-1] == "20"
     folder_settings["archive_folder"].rename(folder_settings["archive_folder"].with_name("elsewhere"))
     gone = ask("archive", "list")
-    assert (gone.ends(), "verified" in gone.stdout) == (0, True)
-    assert "is not there" in gone.stderr
+    assert (gone.code, "verified" in gone.out) == (0, True)
+    assert "is not there" in gone.err
 
 
 def test_wide_rows_are_shown_field_by_field(ask: Ask, archived) -> None:
     """More columns than the window can hold are told one a line, and nothing is squeezed."""
     wide = ask("archive", "query", "select * from deliveries order by id limit 1")
-    assert wide.ends() == 0
-    assert "row 1" in wide.stdout
-    assert any(line.split() == ["status", "ok"] for line in wide.stdout.splitlines())
+    assert wide.code == 0
+    assert "row 1" in wide.out
+    assert any(line.split() == ["status", "ok"] for line in wide.out.splitlines())
 
 
 def test_what_cannot_be_is_refused_in_words(ask: Ask, archived) -> None:
@@ -143,34 +141,34 @@ def test_what_cannot_be_is_refused_in_words(ask: Ask, archived) -> None:
         (("verify", "--entity", "events", "--month", "2001-01"), "There is no 2001-01 of notification_events"),
         (("query", "select * from nothing"), "DuckDB refused"),
     ):
-        process = ask("archive", *words)
-        assert process.ends() == 2, process.stderr
-        assert said in process.stderr
+        refused = ask("archive", *words)
+        assert refused.code == 2, refused.err
+        assert said in refused.err
     none = ask("archive", "verify", "--entity", "deliveries", "--month", MONTH, archive_folder="")
-    assert none.ends() == 2
-    assert "No archive store is set" in none.stderr
+    assert none.code == 2
+    assert "No archive store is set" in none.err
     off = ask("run-cycle", "archive-export", archive_folder="")
-    assert off.ends() == 3
-    assert "no archive store is set" in off.stdout
+    assert off.code == 3
+    assert "no archive store is set" in off.out
 
 
 def test_forget_is_a_command(ask: Ask, conn) -> None:
     """It deletes the installation, and says if there is none."""
     phone = door.register(conn, Installation(token()))
     done = ask("forget", phone)
-    assert done.ends() == 0, done.stderr
-    assert f"Installation {phone} is forgotten." in done.stdout
+    assert done.code == 0, done.err
+    assert f"Installation {phone} is forgotten." in done.out
     assert conn.execute("select count(*) from relevo.device_installations").fetchone() == (0,)
     door.register(conn, Installation(token(), owner="someone@example.com"))
     done = ask("forget", "--owner", "someone@example.com")
-    assert "is forgotten, with 1 installation." in done.stdout, done.stderr
+    assert "is forgotten, with 1 installation." in done.out, done.err
     kept = conn.execute(
         "select a.action, a::text like '%someone@%' from relevo.audit_log a where a.action = 'forget_owner'"
     )
     assert kept.fetchall() == [("forget_owner", False)], "the record does not tell the name"
     unknown = ask("forget", uuid4())
-    assert unknown.ends() == 2
-    assert "There is no installation" in unknown.stderr
+    assert unknown.code == 2
+    assert "There is no installation" in unknown.err
 
 
 def test_make_restore_needs_a_month() -> None:

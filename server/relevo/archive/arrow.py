@@ -8,8 +8,10 @@ import socket
 import stat
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,16 +86,17 @@ class Arrow:
 @contextmanager
 def connect(database: Database) -> Iterator[Arrow]:
     """Open a connection by the direct DSN."""
-    import adbc_driver_postgresql.dbapi as adbc  # noqa: PLC0415 only export and restore need it
+    from adbc_driver_manager import AdbcConnection, dbapi  # noqa: PLC0415 only export and restore need it
 
-    mark = next(_marks)
-    marked = make_conninfo(database.direct_dsn, client_encoding="UTF8", tcp_user_timeout=mark)
+    spare = _take_spare(database.direct_dsn)
+    mark = spare.mark if spare else next(_marks)
     with _watching(mark, database.long_answer_s) as watchdog:
         try:
             with watchdog.waiting():
-                connection = adbc.connect(marked)
+                known: Any = spare or _ask_types(database.direct_dsn, mark)  # to the driver it is what it closes
+                connection = dbapi.Connection(known, AdbcConnection(known.types))
                 _bound(connection, database)
-        except adbc.Error as error:
+        except dbapi.Error as error:
             raise DatabaseUnavailableError(
                 f"PostgreSQL did not answer ({normalise_error(error, 200)}).",
                 hint="Is it running, and does DATABASE_DIRECT_URL lead to it?",
@@ -102,6 +105,36 @@ def connect(database: Database) -> Iterator[Arrow]:
             yield Arrow(connection, watchdog)
         finally:
             connection.close()
+    _spare.append(known)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The types of a database, which the driver asks for in full; one connection at a time has its mark."""
+
+    dsn: str
+    mark: int
+    types: Any
+
+    def close(self) -> None:
+        """Stay when a connection ends: the next one need not ask again."""
+
+
+_spare: deque[_Known] = deque(maxlen=2)
+
+
+def _take_spare(dsn: str) -> _Known | None:
+    with suppress(IndexError):
+        spare = _spare.pop()
+        return spare if spare.dsn == dsn else None
+    return None
+
+
+def _ask_types(dsn: str, mark: int) -> _Known:
+    import adbc_driver_postgresql  # noqa: PLC0415 only export and restore need it
+
+    marked = make_conninfo(dsn, client_encoding="UTF8", tcp_user_timeout=mark)
+    return _Known(dsn, mark, adbc_driver_postgresql.connect(marked))
 
 
 def _bound(connection: Any, database: Database) -> None:
