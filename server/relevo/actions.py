@@ -203,7 +203,8 @@ def redrive(database: Database, which: DeadLetters, *, tell: Callable[[int], Non
         for project, count in by_project.items():
             detail = f"{count} dead letters were opened again" if count > 1 else "1 dead letter was opened again"
             incident = {"project": project, "detail": detail, "events": sorted(events[project])[:_MOST_EVENTS]}
-            connection.execute(_SQL["tell_redriven"], incident | {"began": parameters["began"]})
+            by = {"began": parameters["began"], "actor": audit.actor()}
+            connection.execute(_SQL["tell_redriven"], incident | by)
     return by_project.total()
 
 

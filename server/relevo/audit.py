@@ -48,6 +48,11 @@ def act_as(name: str, face: Face) -> None:
     _actor.set(Actor(name[:_MAX_ACTOR], face))
 
 
+def actor() -> str:
+    """Return the name of who acts here."""
+    return _actor.get().name
+
+
 @contextmanager
 def acting_as(name: str, face: Face) -> Iterator[None]:
     """Say who acts within the block."""

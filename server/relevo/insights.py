@@ -138,7 +138,7 @@ def events(
     told = [{**row, "progress": progress_of(row["state"], row["deliveries"])} for row in rows]
     fit = [row for row in told if not told_apart or row["progress"] == state]
     last = fit[most - 1] if len(fit) > most else rows[-1] if len(rows) == look else None
-    return Page(fit[:most], str(last["id"]) if last else "")
+    return Page(fit[:most], str(last["id"]) if last else "", look if last and len(fit) < most else 0)
 
 
 @dataclass(frozen=True)
@@ -478,6 +478,8 @@ class Page:
 
     rows: list[Row]
     next: str = ""
+    looked_at: int = 0
+    """Of a page that ends early: among how many it looked for what fits."""
 
 
 def deliveries(
@@ -503,7 +505,15 @@ def deliveries(
     fitting = [{key: value for key, value in row.items() if key not in _ABOUT_PAGE} for row in found if row["id"]]
     if len(fitting) > limit:
         last = f"{fitting[limit - 1]['event_day']}:{fitting[limit - 1]['place']}"
-    return Page(fitting[:limit], last if len(fitting) > limit or looked_at == look_at else "")
+    if len(fitting) <= limit and looked_at < look_at:
+        return Page(fitting)
+    return Page(fitting[:limit], last, looked_at if len(fitting) < limit else 0)
+
+
+def failed_attempts(database: Database, deliveries: Sequence[Row]) -> dict[int, list[Row]]:
+    """Return what went wrong with these deliveries, attempt by attempt, by their numbers; those that went well lack."""
+    asked = {"days": [row["event_day"] for row in deliveries], "ids": [row["id"] for row in deliveries]}
+    return {row["id"]: row["failed_attempts"] for row in _rows(database, "list_failures_of", **asked)}
 
 
 def _place(before: str | None, *, by_phone: bool) -> tuple[date | None, str | None]:

@@ -267,8 +267,8 @@ class Push:
     why: Explanation
     changes: Row | None = None
     """What was changed of the phone since the event went out, and when."""
-    redriven: list[datetime] = field(default_factory=list)
-    """When it was a dead letter that an operator had sent anew."""
+    redriven: list[Row] = field(default_factory=list)
+    """When it was a dead letter that an operator had sent anew, and by whom, if that was noted."""
     failures: list[Row] = field(default_factory=list)
     """What went wrong with it, attempt by attempt, as far as it is kept."""
     pauses: list[Row] = field(default_factory=list)
@@ -345,20 +345,22 @@ def _spans(found: Row, requests: Sequence[Row]) -> Iterator[tuple[str, str, date
         yield "receipt", "", requests[0]["journalled_at"], until
 
 
-def _redriven(database: Database, found: Row, requests: Sequence[Row], failures: Sequence[Row]) -> list[datetime]:
-    """Return when a delivery was opened again: after a death that is known, before it was sent again.
+def _redriven(database: Database, found: Row, requests: Sequence[Row], failures: Sequence[Row]) -> list[Row]:
+    """Return when, and by whom, a delivery was opened again: after a death that is known, before it was sent again.
 
     Of one whose death is not known: it had been sent before, and its attempts are counted since then.
     """
     asked = {"project": found["project"], "event_id": found["event_id"], "since": found["created_at"]}
-    listed = [row["at"] for row in _rows(database, "list_delivery_redrives", **asked)]
+    listed = _rows(database, "list_delivery_redrives", **asked)
     sent = [row["journalled_at"] for row in requests]
     deaths = [row["at"] for row in failures if row["became"] == "failed"]
     if deaths:
         ends = [min((each for each in sent if each > death), default=found["now"]) for death in deaths]
-        opened = [[at for at in listed if death <= at <= end] for death, end in zip(deaths, ends, strict=True)]
+        spans = zip(deaths, ends, strict=True)
+        opened = [[row for row in listed if death <= row["at"] <= end] for death, end in spans]
         return [each[-1] for death, each in zip(deaths, opened, strict=True) if each and death != _ended(found)]
-    return [at for at in listed if sent and sent[0] < at and found["attempt_count"] <= sum(each > at for each in sent)]
+    tried = found["attempt_count"]
+    return [row for row in listed if sent and sent[0] < row["at"] and tried <= sum(each > row["at"] for each in sent)]
 
 
 def _ended(found: Row) -> datetime | None:

@@ -165,9 +165,9 @@ select n.looked_at, n.last_id, o.project, o.events, o.days, o.ids
 select relevo.queue_deliveries(%(days)s::date[], %(ids)s::bigint[], array_fill(now(), array[cardinality(%(ids)s::bigint[])]));
 
 -- name: tell_redriven
--- Writes down that dead letters of a project were opened again, when that began, and of which events.
-insert into relevo.project_incidents (project, at, what, detail, events)
-values (%(project)s, %(began)s::timestamptz, 'redriven', %(detail)s, %(events)s::bigint[]);
+-- Writes down that dead letters of a project were opened again, when that began, of which events, and by whom.
+insert into relevo.project_incidents (project, at, what, detail, events, actor)
+values (%(project)s, %(began)s::timestamptz, 'redriven', %(detail)s, %(events)s::bigint[], %(actor)s);
 
 -- name: ask_time
 -- Tells the database's time.

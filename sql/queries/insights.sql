@@ -407,6 +407,14 @@ select n.looked_at, n.last_day, n.last_place, f.*
   left join (select l.* from looked l where %(state)s::text is null or l.status = %(state)s order by l.event_day desc, l.id desc limit %(limit)s) f on true
  order by f.event_day desc, f.id desc;
 
+-- name: list_failures_of
+-- Lists what went wrong with some deliveries, attempt by attempt, as far as it is kept: the first twenty of each.
+select u.id, jsonb_agg(jsonb_build_object('at', to_char(f.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'attempt', f.attempt, 'found_by', f.found_by,
+                                          'status', f.became, 'error_code', f.error_code, 'error_message', f.error_message) order by f.n) as failed_attempts
+  from unnest(%(days)s::date[], %(ids)s::bigint[]) as u(event_day, id)
+  cross join lateral (select f.* from relevo.failed_attempts f where f.event_day = u.event_day and f.delivery_id = u.id offset 0) f
+ group by u.id;
+
 -- name: list_deliveries_of_event
 -- Lists those of one event in a state, and if asked to one installation alone, by installation, from a place on; bounded as the list of all.
 with looked as materialized (

@@ -208,8 +208,8 @@ select r.id, r.journalled_at, r.answered_at, r.outcome, r.worker_id, cardinality
  limit 50;
 
 -- name: list_delivery_redrives
--- Lists when dead letters of a delivery's event were sent anew.
-select i.at from relevo.project_incidents i
+-- Lists when dead letters of a delivery's event were sent anew, and by whom, if that was noted.
+select i.at, i.actor as by from relevo.project_incidents i
  where i.project = %(project)s and i.what = 'redriven' and i.at >= %(since)s and %(event_id)s = any (i.events)
  order by i.at
  limit 20;

@@ -69,6 +69,36 @@ def test_deliveries_come_page_by_page(ask, events) -> None:
     assert len(set(seen)) == 60
 
 
+def test_each_try_of_a_delivery_is_told_to_machines(ask, events, conn) -> None:
+    """With --json a delivery has what went wrong in each try, oldest first; one that went well has nothing."""
+    failed, *_ = told(ask("deliveries", "--state", "failed", "--json"))
+    conn.execute(
+        """insert into relevo.failed_attempts (event_day, delivery_id, n, at, attempt, found_by, became, error_code)
+           select %s, %s, n, now(), n, 'dispatch', case n when 3 then 'failed' else 'retryable' end, 'HTTP_50' || n
+             from generate_series(1, 3) n""",
+        [TODAY, failed["id"]],
+    )
+    seen = {row["id"]: row["failed_attempts"] for row in told(ask("deliveries", "--limit", 100, "--json"))}
+    tries = seen.pop(failed["id"])
+    assert [(each["attempt"], each["status"], each["error_code"]) for each in tries] == [
+        (1, "retryable", "HTTP_501"), (2, "retryable", "HTTP_502"), (3, "failed", "HTTP_503"),
+    ]  # fmt: skip
+    assert set(map(len, seen.values())) == {0}
+
+
+def test_a_page_that_ends_early_says_so(ask, events, conn, monkeypatch) -> None:
+    """Where what fits is looked for among so many, a page that found fewer names the bound and the way on."""
+    monkeypatch.setattr(insights, "_LOOKED_AT", 15)
+    page = ask("deliveries", "--state", "unknown").stdout
+    assert "It looked at 15 deliveries, where it stops" in page
+    more = ask("deliveries", "--state", "failed", "--json", "--before", page.split("--before ")[1].split()[0])
+    assert (len(told(more)), "Go on with --before" in more.stderr) == (1, True)
+    monkeypatch.setattr(insights, "MAX_LIMIT", 1)
+    page = ask("events", "--state", "sent").stdout
+    assert "It looked at 1 events" in page
+    assert "looked at" not in ask("events", "--state", "sent", "--before", 1).stdout
+
+
 def test_deliveries_by_event_phone_and_state(ask, events) -> None:
     """Each filter, and all together, name what they should; a page of one event goes on behind its last phone."""
     of_event = told(ask("deliveries", "--event", events[0], "--limit", 1000, "--json"))

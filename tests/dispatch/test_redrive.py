@@ -8,7 +8,7 @@ import pytest
 from relaying import Relay
 
 from deliveries import mark_failed
-from relevo import actions, door, insights, sagas
+from relevo import actions, audit, door, insights, sagas
 from relevo.actions import DeadLetters
 from relevo.errors import UsageError
 
@@ -57,12 +57,13 @@ def test_the_story_tells_of_it(dead: Relay) -> None:
     ]
 
 
-def test_the_story_of_others_does_not(dead: Relay) -> None:
-    """A redrive is told of the events and the deliveries it opened, in good grammar, and of no others that go out meanwhile."""
+def test_the_story_of_others_does_not(dead: Relay, command) -> None:
+    """A redrive is told of the events and the deliveries it opened, in good grammar and by whom, and of no others."""
     opened, other = dead.delivery("big!MessageTooBig*1"), dead.delivery("dev!DeveloperError*1")
     waiting = dead.delivery("big2!MessageTooBig*1")["notification_event_id"]
     dead.conn.execute("update relevo.notification_deliveries set last_attempt_at = now() + interval '1 hour'")
-    assert redrive(dead, ids=[opened["id"]]) == 1
+    with audit.acting_as("ana@host", "cli"):
+        assert redrive(dead, ids=[opened["id"]]) == 1
     told = [insights.story(dead.app.database, each) for each in (opened["notification_event_id"], waiting)]
     assert [[m["detail"] for m in story.moments if m["what"] == "redriven"] for story in told if story] == [
         ["default: 1 dead letter was opened again"],
@@ -70,7 +71,8 @@ def test_the_story_of_others_does_not(dead: Relay) -> None:
     ]
     for _ in ("before it is sent anew", "and after"):
         seen = [sagas.push(dead.app.database, each["id"]) for each in (opened, other)]
-        assert [len(each.redriven) for each in seen if each] == [1, 0]
+        assert [[row["by"] for row in each.redriven] for each in seen if each] == [["ana@host"], []]
+        assert "by ana@host" in command("delivery", opened["id"]).out
         dead.dispatch()
 
 

@@ -100,6 +100,7 @@ def test_the_answer_follows_the_deliveries(
     answer = app.get(f"/v1/events/{event_id}?waitMs=0")
     assert (answer.status_code, answer.json()["status"]) == (code, word)
     assert (answer.json()["counts"], answer.json()["progress"]) == (became, progress)
+    assert answer.json()["event"]["progress"] == progress, "the SQL door says the same"
     if code == 202:
         assert int(answer.headers["retry-after"]) >= 1
         assert answer.json()["retryAfterMs"] > 0

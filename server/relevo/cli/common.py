@@ -274,6 +274,15 @@ def say(words: str, told: Mapping[str, Any], *, as_json: bool) -> None:
     print_json([told]) if as_json else out.print(words, soft_wrap=True)
 
 
+def tell_more(page: insights.Page, what: str, *, as_json: bool = False) -> None:
+    """Say where the next page begins; of a page that ended early, why. Beside JSON only that, and not in its midst."""
+    if page.looked_at:
+        looked = f"It looked at {page.looked_at:,} {what}, where it stops; older ones may fit, too."
+        (err if as_json else out).print(f"[dim]{looked} Go on with --before {page.next}[/]", soft_wrap=True)
+    elif page.next and not as_json:
+        out.print(f"[dim]More: --before {page.next}[/]")
+
+
 def _plain(value: Any) -> str:
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -68,7 +68,7 @@ def lines(seen: Push) -> Iterator[Line]:
         what = "receipt says no" if each["found_by"] == "receipt" else "did not get through"
         yield each["at"], what, reasons.as_said(each["error_code"], each["error_message"])
     yield from ((each["at"], "failed for good", "a dead letter, until it was sent anew") for each in seen.deaths)
-    yield from ((at, "sent anew", "by an operator") for at in seen.redriven)
+    yield from ((each["at"], "sent anew", f"by {each['by'] or 'an operator'}") for each in seen.redriven)
     yield from _end(seen)
 
 

@@ -32,6 +32,7 @@ from relevo.cli.common import (
     say,
     several,
     shortened,
+    tell_more,
 )
 from relevo.db import Database
 from relevo.errors import RelevoError, UsageError
@@ -313,6 +314,7 @@ def events(
         page = insights.events(database, event_type=event_type, state=state, before=before, limit=limit)
     if as_json:
         print_json(page.rows)
+        tell_more(page, "events", as_json=True)
         return
     columns = ("event", "type", "key", "state", "created (UTC)", "deliveries", "text")
     table = make_table(*columns, wide=("key", "text"))
@@ -328,8 +330,7 @@ def events(
         )
     none = "No event fits." if event_type or state or before else "No events yet."
     out.print(table if page.rows else none)
-    if page.next:
-        out.print(f"[dim]More: --before {page.next}[/]")
+    tell_more(page, "events")
 
 
 @cli.command()

@@ -34,6 +34,7 @@ from relevo.cli.common import (
     read_installation,
     shortened,
     span,
+    tell_more,
 )
 from relevo.config import Settings
 from relevo.db import Database
@@ -300,8 +301,10 @@ def deliveries(  # noqa: PLR0917 typer options
         )
         if event is not None and not page.rows and not insights.is_event(database, event):
             raise UsageError(f"There is no event {event}.", hint="`relevo events` lists them.")
+        failures = insights.failed_attempts(database, page.rows) if as_json else {}
     if as_json:
-        print_json(page.rows)
+        print_json([row | {"failed_attempts": failures.get(row["id"], [])} for row in page.rows])
+        tell_more(page, "deliveries", as_json=True)
         return
     columns = ("delivery", "event", "installation", "project", "state", "tries", "changed (UTC)", "why")
     table = make_table(*columns, wide=("why",))
@@ -313,8 +316,7 @@ def deliveries(  # noqa: PLR0917 typer options
     out.print(table if page.rows else "No delivery fits.")
     if any(row["attempt_count"] > 1 for row in page.rows):
         out.print("[dim]`relevo delivery ID` tells each try of one.[/]")
-    if page.next:
-        out.print(f"[dim]More: --before {page.next}[/]")
+    tell_more(page, "deliveries")
 
 
 @cli.command(epilog="Example: `relevo sources --json`, or `relevo rejects --source folder` for what one could not use.")

@@ -83,6 +83,10 @@ def _why(seen: Push) -> Child:
     return [clipped(reasons.rule(seen.why, event=seen.event), 400), " ", el("a", t("Explain"), href=again), since]
 
 
+def _sent_anew(by: str | None) -> str:
+    return t("{who} had it sent anew.", who=clipped(by, 100)) if by else t("An operator had it sent anew.")
+
+
 def moments(seen: Push) -> Iterator[Moment]:
     """Tell what happened to a delivery, and what is to come."""
     yield Moment(seen.delivery["created_at"], t("Made by fan-out: this phone is to get the event."))
@@ -90,7 +94,7 @@ def moments(seen: Push) -> Iterator[Moment]:
     yield from (_try(n, each) for n, each in enumerate(seen.tries, 1))
     yield from map(_went_wrong, _apart(seen))
     yield from (Moment(row["at"], _died(row), kind="bad") for row in seen.deaths)
-    yield from (Moment(at, t("An operator had it sent anew.")) for at in seen.redriven)
+    yield from (Moment(row["at"], _sent_anew(row["by"])) for row in seen.redriven)
     for each in seen.late_tickets:
         told = t(
             "The push service took it, but the answer came late: ticket {ticket}.", ticket=clipped(each["ticket_id"])

@@ -502,6 +502,7 @@ SPANISH: dict[str, str] = {
     "1 dead letter was opened again.": "Se reabrió 1 carta muerta.",
     "{n} dead letters were opened again.": "Se reabrieron {n} cartas muertas.",
     "An operator had it sent anew.": "Un operador la hizo enviar de nuevo.",
+    "{who} had it sent anew.": "{who} la hizo enviar de nuevo.",
     "An operator had dead letters of project {project} sent anew.": (
         "Un operador reenvió cartas muertas del proyecto {project}."
     ),
