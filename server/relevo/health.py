@@ -25,6 +25,8 @@ _PAUSED_FOR_LONG_S = 86_400.0
 _LOST_LATELY_S = 900.0
 _TICKED_LATELY_S = 900.0
 _DROPPED_LATELY = timedelta(days=1)
+_FAILED_IN_A_ROW = 2  # one that fails is tried again, and nobody need know
+_ASKED_LATELY = timedelta(minutes=15)
 _START = Phrase("start `relevo run`, or let cron call `relevo tick`")
 MOST_COUNTED = 10_000
 """Beyond this nothing is counted: more is more."""
@@ -52,6 +54,7 @@ RUNBOOK = {
     "rejects_given_up": "rejects-were-given-up",
     "source_unread": "a-source-has-not-been-read",
     "source_without_news": "a-source-has-nothing-new",
+    "requests_failing": "requests-fail-in-a-row",
     "project_stopped": "a-project-sends-only-probes",
     "tokens_unregistered": "too-many-unregistered-tokens",
     "runaway_held": "held-as-a-runaway",
@@ -186,6 +189,7 @@ def find_problems(seen: Seen, settings: Settings) -> list[Problem]:
         *_of_pauses(seen),
         *_of_queue(seen, settings),
         *(problem for source in seen.sources for problem in _of_source(source)),
+        *(problem for project in seen.projects for problem in _of_failures(project, seen.now, settings)),
         *(problem for project in seen.projects for problem in _of_project(project, seen.now)),
         *(_of_runaway(row) for row in seen.held),
         *(problem for row in seen.news for problem in _of_news(row, seen.now)),
@@ -493,6 +497,20 @@ def _of_source(source: Row) -> Iterator[Problem]:
             "look whether what it reads is still being published",
             source=name,
             time=in_words(since_news_s),
+        )
+
+
+def _of_failures(project: Row, now: datetime, settings: Settings) -> Iterator[Problem]:
+    """Tell that a push service fails before a breaker opens by it: with little to send that takes minutes."""
+    is_sending = now - project["asked_at"] < _ASKED_LATELY
+    if project["breaker"] == "closed" and project["failures"] >= _FAILED_IN_A_ROW and is_sending:
+        yield Problem(
+            "requests_failing",
+            "the last {n} requests of project {project} to its push service failed; they are tried again, and after "
+            "{most} in a row it sends nothing but probes; `relevo deliveries --state retryable` tells why",
+            n=project["failures"],
+            project=project["project"],
+            most=settings.push_breaker_failures,
         )
 
 

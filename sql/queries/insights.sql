@@ -247,7 +247,7 @@ select s.source, s.last_outcome, s.last_detail, s.last_asked_at, s.last_ok_at, s
 
 -- name: list_projects
 -- Lists the projects with what holds them up, since when in all, failed probes included, and how they fared in the last minutes.
-select p.project, p.rate_share, p.rest_until, p.breaker, p.breaker_reason, p.probe_at, p.trips,
+select p.project, p.rate_share, p.rest_until, p.breaker, p.breaker_reason, p.probe_at, p.trips, p.failures, p.filled_at as asked_at,
        case when p.breaker <> 'closed' then coalesce(opened.at, p.breaker_since) end as breaker_since, p.pruning_stopped_at,
        coalesce((select sum(c.connections)::int from relevo.push_connections c where c.project = p.project and c.leased_until > now()), 0) as connections,
        t.sent, t.answers, t.unregistered

@@ -200,17 +200,23 @@ class TestBreaker:
         assert {(row["status"], row["attempt_count"]) for row in first.deliveries()} == {("pending", 0)}
 
     def test_an_outage_opens_it_after_some_failures(self, relay, sandbox) -> None:
-        """One or two accidents do not; so many in a row do, and what was not tried has spent nothing."""
+        """One or two accidents do not, though health tells of two; so many in a row do; what was not tried spent nothing."""
         worker = relay(push_breaker_failures=3)
+
+        def told() -> list[str]:
+            return [each.code for each in insights.health(worker.app.database, worker.app.settings).problems]
+
         sandbox.add_fault("503", times=2)
         worker.tell("a")
         worker.dispatch()
         worker.tell("b")
         worker.dispatch()
         assert (worker.project()["breaker"], worker.project()["failures"]) == ("closed", 2)
+        assert "requests_failing" in told()
         worker.tell("c")
         worker.dispatch()
         assert (worker.project()["breaker"], worker.project()["failures"]) == ("closed", 0), "a success forgets them"
+        assert "requests_failing" not in told()
         sandbox.add_fault("503")
         for name in ("d", "e", "f", "g"):
             worker.tell(name)

@@ -57,6 +57,7 @@ def source(**more: Any) -> dict[str, Any]:
 def project(**more: Any) -> dict[str, Any]:
     """Make a project's line."""
     well = {"breaker": "closed", "breaker_reason": None, "pruning_stopped_at": None, "rest_until": None}
+    well |= {"failures": 0, "asked_at": NOW}
     times = {"breaker_since": NOW - timedelta(hours=1), "probe_at": NOW + timedelta(minutes=1)}
     return {"project": "app", "connections": 0} | times | well | more
 
@@ -86,6 +87,7 @@ WELL: list[dict[str, Any]] = [
     {"cycles": [cycle("dispatch", failures=1, error_message="once")]},
     {"cycles": [cycle("dispatch", paused_reason="on purpose", paused_at=NOW)]},
     {"due": [{"project": "app", "lane": "bulk", "due": 5, "oldest_s": 30.0}]},
+    {"projects": [project(failures=1), project(failures=4, asked_at=NOW - timedelta(hours=1))]},
     {"sources": [source()]},
     {"sources": [source(last_outcome="unavailable", since_ok_s=600.0)]},
     {"sources": [source(since_news_s=2 * 86_400.0)]},
@@ -119,6 +121,10 @@ ILL: list[tuple[dict[str, Any], str]] = [
             f"worker w rests and sends nothing, for this database looks like a copy to it: {REASON}; set RELEVO_INSTANCE "
             "where it runs as it was, or run `relevo adopt` there"
         ),
+    ),
+    (
+        {"projects": [project(failures=2)]},
+        "the last 2 requests of project app to its push service failed; they are tried again, and after 5 in a row",
     ),
     ({"no_reaper": True}, "no reaper has ever run; start `relevo run`"),
     ({"workers": [worker("stopped", silent_s=1.0)]}, "no worker is running; start `relevo run`, or let cron call"),

@@ -120,6 +120,11 @@ HEALTH: dict[str, str] = {
         "el proyecto {project} solo ha enviado pruebas desde el {since}, {probe}: {why}; una vez arreglado, {release} "
         "prueba en el acto"
     ),
+    "the last {n} requests of project {project} to its push service failed; they are tried again, and after "
+    "{most} in a row it sends nothing but probes; `relevo deliveries --state retryable` tells why": (
+        "las últimas {n} peticiones del proyecto {project} a su servicio de push fallaron; se intentan de nuevo, y "
+        "tras {most} seguidas solo envía pruebas; `relevo deliveries --state retryable` dice por qué"
+    ),
     "project {project} met so many unregistered tokens that none has been disabled since {since}; check its push "
     "credentials, then {release}": (
         "el proyecto {project} encontró tantos tokens dados de baja que no se desactiva ninguno desde el {since}; "
