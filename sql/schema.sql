@@ -1096,7 +1096,7 @@ begin
       execute format('create table relevo.%I (like relevo.%I including defaults including constraints) with '
         '(fillfactor = %s, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, '
         'autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0, '
-        'autovacuum_analyze_scale_factor = 0.02)', partition_name, parent, case parent when 'push_requests' then 70 else 40 end);
+        'autovacuum_analyze_scale_factor = 0.02)', partition_name, parent, case parent when 'push_requests' then 70 else 30 end);
       if parent = 'notification_deliveries' then
         execute format('alter table relevo.%I add unique (event_day, notification_event_id, installation_id)', partition_name);
         execute format('create index on relevo.%I (installation_id, id)', partition_name);

@@ -76,6 +76,23 @@ class TestConfirmed:
             told.append([row[1:] for row in rows])
         assert told[0] == told[1]
 
+    def test_what_is_confirmed_stays_on_its_page(self, relay) -> None:
+        """A page that fan-out filled has room for what is sent and, of that again, for what is confirmed: the indexes
+        hear of neither."""
+        worker = relay()
+        worker.add_phones(300)
+        worker.tell_everyone()
+        worker.fan_out()
+        made = worker.rows("select d.id, (d.ctid::text::point)[0] as page from relevo.notification_deliveries d")
+        worker.dispatch()
+        worker.travel(seconds=1)
+        worker.ask()
+        ended = worker.rows(
+            "select d.id, (d.ctid::text::point)[0] as page from relevo.notification_deliveries d where d.status = 'ok'"
+        )
+        assert len(made) == 300
+        assert {each["id"]: each["page"] for each in ended} == {each["id"]: each["page"] for each in made}
+
     def test_only_of_just_what_was_asked_for(self, relay) -> None:
         """If the claim holds more than was answered, the rest goes on waiting for its receipt."""
         worker = relay()
