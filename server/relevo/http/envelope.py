@@ -47,14 +47,14 @@ class Envelope:
         if scope["type"] != "http":
             return
         exchange = _Exchange(scope, self._max_body, receive, send)
-        with structlog.contextvars.bound_contextvars(request_id=exchange.request_id):
-            try:
-                await self._app(scope, exchange.receive, exchange.send)
-            except Exception as error:  # noqa: BLE001 whatever a route raises is its answer, and a line in the log
-                _log.error("http_failed", exc_info=error)
-                await exchange.answer_failure(error)
-            exchange.tell()
-            self._measure(*exchange.measured())
+        structlog.contextvars.bind_contextvars(request_id=exchange.request_id)  # each request has a task of its own
+        try:
+            await self._app(scope, exchange.receive, exchange.send)
+        except Exception as error:  # noqa: BLE001 whatever a route raises is its answer, and a line in the log
+            _log.error("http_failed", exc_info=error)
+            await exchange.answer_failure(error)
+        exchange.tell()
+        self._measure(*exchange.measured())
 
 
 class _Exchange:

@@ -215,7 +215,7 @@ async def enqueue(
     headers = {"Location": f"/v1/events/{done.event_id}"}
     if wait_ms is None:
         return Json(asdict(done), 201 if done.created else 200, headers)
-    first = await desk.ask_once(remote.find, done.event_id, caller.project)
+    first = await desk.ask_for(remote.finding(done.event_id, caller.project))
     return await _waited(request, first, until, wait_ms, more={"enqueued": asdict(done)}, headers=headers)
 
 
@@ -248,7 +248,7 @@ async def wait(
     request: Request, event_id: EventId, wait_ms: WaitMs = DEFAULT_WAIT_MS, until: Until = "sent"
 ) -> Response:
     """Tell how far an event is, once nothing of it is left to send, or when the wait is over."""
-    first = await _desk(request).ask_once(remote.find, event_id, caller_of(request).project)
+    first = await _desk(request).ask_for(remote.finding(event_id, caller_of(request).project))
     return await _waited(request, first, until, wait_ms)
 
 
@@ -276,7 +276,7 @@ async def deliveries(
 ) -> Response:
     """Tell what became of each delivery of an event, by installation."""
     desk = _desk(request)
-    await desk.ask_once(remote.find, event_id, caller_of(request).project)
+    await desk.ask_for(remote.finding(event_id, caller_of(request).project))
     rows = await desk.ask(insights.event_deliveries, event_id, after=cursor, limit=limit)
     return Json({"items": rows, "next": str(rows[-1]["installation_id"]) if len(rows) == limit else None})
 
@@ -299,9 +299,10 @@ def _given(event: EventIn, idempotency_key: str | None, place: str = "") -> dict
 
 
 async def _enqueue(desk: Desk, events: list[dict[str, Any]], project: str | None) -> list[Enqueued]:
-    ask = desk.ask_once if project is None else desk.ask_door  # a single statement is a transaction by itself
+    if project is None:
+        return await desk.ask_for(remote.enqueueing(events))  # a single statement is a transaction by itself
     try:
-        return await ask(remote.enqueue, events, project)
+        return await desk.ask_door(remote.enqueue, events, project)
     except KeyTakenError as error:
         raise Problem(409, error.message, kind="key-taken") from None
 

@@ -146,8 +146,13 @@ def _how_to_make(rule: Rule) -> str:
 
 
 def _written_token(request: Request) -> str:
-    given = request.headers.get("authorization", "")
+    given = header(request, b"authorization")
     return given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else ""
+
+
+def header(request: Request, name: bytes) -> str:
+    """Return the first header of a name, empty if there is none: a look at few needs no mapping of them."""
+    return next((value.decode("latin-1") for each, value in request.scope["headers"] if each == name), "")
 
 
 def caller_of(request: Request) -> Token:
@@ -177,21 +182,29 @@ class Guarded(APIRoute):
         handle = super().get_route_handler()
         known = [name for each in self.dependant.query_params for name in _names(each)]
 
-        async def guarded(request: Request) -> Response:
-            told = request.scope["state"]["told"]
-            told["route"] = self.path  # of those that are not let in, too
-            token = await request.app.state.callers.admit(request, self.rule)
-            request.state.caller = token
-            told |= {"caller": token.id} if token else {}
+        async def checked(request: Request) -> Response:
             if self.path.startswith(_API):
                 _refuse_unknown(request, known)
-            with audit.acting_as(f"{token.name} ({token.id})" if token else "nobody", "http"):
-                answer = await handle(request)
-            if self.rule.roles == OPERATE.roles:
-                request.app.state.stats.forget()  # what an operator did is told to whoever asks next
-            return answer
+            return await handle(request)
+
+        async def guarded(request: Request) -> Response:
+            return await self.serve(request, checked)
 
         return guarded
+
+    async def serve(self, request: Request, handle: Callable[[Request], Coroutine[Any, Any, Response]]) -> Response:
+        """Let the caller in, or do not; then have the request handled."""
+        state = request.scope["state"]
+        state["told"]["route"] = self.path  # of those that are not let in, too
+        if not state.get("admitted"):
+            state["caller"] = await request.app.state.callers.admit(request, self.rule)
+        token: Token | None = state["caller"]
+        state["told"] |= {"caller": token.id} if token else {}
+        with audit.acting_as(f"{token.name} ({token.id})" if token else "nobody", "http"):
+            answer = await handle(request)
+        if self.rule.roles == OPERATE.roles:
+            request.app.state.stats.forget()  # what an operator did is told to whoever asks next
+        return answer
 
 
 def _names(parameter: Any) -> list[str]:

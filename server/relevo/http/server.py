@@ -18,7 +18,9 @@ from relevo.http.dashboard.codes import LoginCodes
 from relevo.http.desk import Desk
 from relevo.http.envelope import App as Asgi
 from relevo.http.envelope import Envelope
+from relevo.http.express import Express
 from relevo.http.metrics import Exposition, own_port
+from relevo.http.protocol import Protocol
 from relevo.http.ready import Readiness
 from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.wakeups import Listener
@@ -148,7 +150,7 @@ class HttpServer:
             codes=self.codes,
         )
         self.api = made
-        self._servers = [_server(Envelope(made, settings.http_max_body_bytes, self._app.metrics.count_answer))]
+        self._servers = [_server(Envelope(Express(made), settings.http_max_body_bytes, self._app.metrics.count_answer))]
         serving = [self._servers[0].serve([listening])]
         if (metrics := self._metrics_socket()) is not None:
             self._servers.append(_server(Envelope(own_port(made), settings.http_max_body_bytes)))
@@ -183,7 +185,7 @@ class HttpServer:
 def _server(app: Asgi) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=Protocol,
         ws="none",
         loop="asyncio",
         lifespan="off",
