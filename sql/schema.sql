@@ -780,6 +780,38 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.count_known_1(of_stream bigint, of_release integer, was_held boolean, due_at timestamp with time zone, phones uuid[], OUT counted uuid[], OUT in_hour double precision[], OUT busiest_day integer[], OUT most double precision) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+  hour_of timestamptz := date_bin('1 hour', due_at, 'epoch');
+  day_of date := (due_at at time zone 'UTC')::date;
+begin
+  if (select count(*) from relevo.event_counts c where c.stream_id = of_stream and c.installation_id = any (phones)) < cardinality(phones) then
+    return;
+  end if;
+  with written as (
+    update relevo.event_counts c -- by the primary key, and so in its order: no deadlock
+       set hour_at = greatest(c.hour_at, hour_of), day = greatest(c.day, day_of), releases = of_release,
+           in_hour = (not was_held)::int + case when c.releases = of_release and c.hour_at >= hour_of then c.in_hour else 0 end,
+           hour_before = case when c.releases <> of_release then 0
+                              when c.hour_at >= hour_of then c.hour_before
+                              when c.hour_at = hour_of - interval '1 hour' then c.in_hour
+                              else 0 end,
+           passed_today = 1 + case when c.day >= day_of then c.passed_today else 0 end,
+           busiest_day = case when c.day >= day_of then c.busiest_day
+                              else greatest(c.passed_today, c.busiest_day * 0.95 ^ least(1000, day_of - c.day))::int end
+     where c.stream_id = of_stream and c.installation_id = any (phones)
+    returning c.installation_id, relevo.count_of_hour(c.hour_at, c.in_hour, c.hour_before, due_at) as in_hour, c.busiest_day
+  )
+  select array_agg(w.installation_id), array_agg(w.in_hour), array_agg(w.busiest_day),
+         max(w.in_hour) filter (where w.installation_id <> '00000000-0000-0000-0000-000000000000')
+    into counted, in_hour, busiest_day, most
+    from written w;
+end
+$$;
+
 CREATE FUNCTION relevo.count_of_hour(hour_at timestamp with time zone, in_hour integer, hour_before integer, at timestamp with time zone) RETURNS double precision
     LANGUAGE sql IMMUTABLE
     RETURN CASE WHEN ((at - hour_at) < '01:00:00'::interval) THEN ((in_hour)::double precision + ((hour_before)::double precision * ((1)::double precision - GREATEST((0)::double precision, ((EXTRACT(epoch FROM (at - hour_at)))::double precision / (3600)::double precision))))) WHEN ((at - hour_at) < '02:00:00'::interval) THEN ((in_hour)::double precision * ((2)::double precision - ((EXTRACT(epoch FROM (at - hour_at)))::double precision / (3600)::double precision))) ELSE (0)::double precision END;
@@ -1483,6 +1515,65 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.fan_out_next_1(given_up bigint[], apart bigint[], aside bigint[], few integer, most_events integer, most integer, brake boolean, enough integer, at_once boolean, given_at timestamp with time zone) RETURNS TABLE(id bigint, audience text, lane text, event_day date, too_late boolean, named integer, due_hour timestamp with time zone, how text, fanned bigint[], late bigint[], events bigint[], installations uuid[], is_last boolean, targets integer, created integer, projects text[], counted uuid[], in_hour double precision[], busiest_day integer[])
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+  at timestamptz := coalesce(given_at, now());
+  e relevo.notification_events;
+  watched boolean;
+begin
+  select * into e from relevo.notification_events n
+   where n.state in ('waiting', 'fanning') and n.scheduled_at <= at and n.id <> all (given_up)
+     and not exists (select from relevo.cycle_state s where s.cycle = 'fanout' and s.source = '' and s.paused_at is not null)
+   order by n.lane desc, n.scheduled_at, n.id
+   limit 1
+     for update skip locked;
+  if not found then
+    return;
+  end if;
+  id := e.id;
+  audience := e.audience;
+  lane := e.lane;
+  event_day := e.event_day;
+  too_late := (e.deadline_at <= at) is true;
+  due_hour := date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch');
+  how := 'picked';
+  watched := brake and e.lane <> 'urgent' and e.event_day is null;
+  if e.audience = 'installations' and e.event_day is null
+     and (not at_once or exists (select from relevo.notification_events n
+                                  where n.state in ('waiting', 'fanning') and n.lane = e.lane and n.scheduled_at <= at and n.id <> e.id)) then
+    named := (select count(*)
+                from (select 1 from relevo.event_audience a where a.event_id = e.id
+                      union all
+                      select 1 from relevo.event_owners o
+                        cross join lateral (select 1 from relevo.device_installations i where i.owner = o.owner limit few + 1) i
+                       where o.event_id = e.id
+                       limit few + 1) a);
+  end if;
+  if at_once and named <= few and e.id <> all (apart) then
+    how := 'together';
+    select f.fanned, f.late, f.created, f.events, f.installations, f.counted, f.in_hour, f.busiest_day
+      into fanned, late, created, events, installations, counted, in_hour, busiest_day
+      from relevo.fan_out_small_1(e.lane, due_hour, few, most_events, most, given_up || apart, watched, given_at) f;
+    if (select max(c.n) from unnest(in_hour) as c(n)) <= enough then
+      counted := null; -- that is too much for nobody
+      in_hour := null;
+      busiest_day := null;
+      events := null;
+      installations := null;
+    end if;
+  elsif at_once and not too_late then
+    how := 'slice';
+    select f.* into is_last, targets, created, projects, counted, in_hour, busiest_day
+      from relevo.fan_out_slice_2(e, most, watched, false, e.id = any (aside), enough, given_at) f;
+    how := case when not found then 'sealed' when is_last is null then 'picked' else 'slice' end;
+  end if;
+  return next;
+end
+$$;
+
 CREATE FUNCTION relevo.fan_out_slice_1(of_event bigint, most integer, watched boolean, step_aside boolean, given_at timestamp with time zone) RETURNS TABLE(is_last boolean, targets integer, created integer, projects text[], counted uuid[], in_hour double precision[], busiest_day integer[])
     LANGUAGE plpgsql
     AS $$
@@ -1551,6 +1642,119 @@ begin
     if watched then
       phones := case when e.audience <> 'installations' then '{00000000-0000-0000-0000-000000000000}'::uuid[] else '{}' end || phones;
       select c.* into counted, in_hour, busiest_day from relevo.count_events_1(array_fill(of_event, array[cardinality(phones)]), phones, true) c;
+    end if;
+  end if;
+  return next;
+end
+$$;
+
+CREATE FUNCTION relevo.fan_out_slice_2(of_event relevo.notification_events, most integer, watched boolean, looked boolean, step_aside boolean, enough integer, given_at timestamp with time zone) RETURNS TABLE(is_last boolean, targets integer, created integer, projects text[], counted uuid[], in_hour double precision[], busiest_day integer[])
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+  at timestamptz := coalesce(given_at, now());
+  e relevo.notification_events := of_event;
+  due timestamptz := greatest(e.scheduled_at, e.created_at);
+  origin_of text := 'app';
+  stream bigint;
+  release int;
+  stopped boolean;
+  was_held boolean;
+  most_in_hour float8;
+  t record;
+  ids bigint[];
+begin
+  if watched then
+    if e.licitacion_id is not null then
+      origin_of := relevo.event_origin(e);
+    end if;
+    select s.id, s.releases, s.held_above is not null and due - s.held_at < interval '1 hour',
+           exists (select from relevo.held_events h where h.event_id = e.id)
+      into stream, release, stopped, was_held
+      from relevo.event_streams s where s.event_type = e.event_type and s.origin = origin_of;
+    if stopped and not was_held and not looked and e.audience <> 'installations' then
+      return next;
+      return;
+    end if;
+  end if;
+  if e.event_day is null then
+    e.event_day := (at at time zone 'UTC')::date;
+    e.fanout_started_at := at;
+    e.fanout_upto := coalesce((select max(i.seq) from relevo.device_installations i), 0);
+    if to_regclass('relevo.notification_deliveries' || to_char(e.event_day, '_YYYY_MM')) is null
+       or to_regclass('relevo.push_requests' || to_char(e.event_day, '_YYYY_MM')) is null then
+      perform relevo.ensure_partitions(e.event_day, 1);
+    end if;
+  end if;
+  if relevo.hold_open(array[e.event_day]) = '{}' then
+    return;
+  end if;
+  t := relevo.next_targets_1(e, most);
+  is_last := t.candidates < most;
+  targets := coalesce(cardinality(t.phones), 0);
+  if targets > 0 and (step_aside or exists (select from relevo.event_followers f where f.event_id = e.id)) then
+    select count(*), array_agg(u.phone) filter (where not u.is_there), array_agg(u.provider) filter (where not u.is_there),
+           array_agg(u.project) filter (where not u.is_there)
+      into targets, t.phones, t.providers, t.projects
+      from (select u.*, step_aside and exists (select from relevo.notification_deliveries d
+                                                where d.event_day = e.event_day and d.notification_event_id = e.id
+                                                  and d.installation_id = u.phone offset 0) as is_there
+              from unnest(t.phones, t.providers, t.projects) as u(phone, provider, project)
+             where not exists (select from relevo.event_followers f -- whoever got what this event follows is not told again
+                                 join relevo.notification_events o on o.id = f.former_event_id
+                                 join relevo.notification_deliveries d
+                                   on d.event_day = o.event_day and d.notification_event_id = o.id and d.installation_id = u.phone
+                                where f.event_id = e.id and d.status in ('sent', 'ok', 'unconfirmed', 'unknown') offset 0)) u;
+  end if;
+  created := coalesce(cardinality(t.phones), 0);
+  if created > 0 then
+    ids := array(select nextval('relevo.delivery_ids') from generate_series(1, created));
+    insert into relevo.notification_deliveries (event_day, id, notification_event_id, installation_id, event_type, provider, project, lane,
+                                                at_most_once, deadline_at, created_at)
+    select e.event_day, u.id, e.id, u.phone, e.event_type, u.provider, u.project, e.lane, e.at_most_once, e.deadline_at, now()
+      from unnest(ids, t.phones, t.providers, t.projects) as u(id, phone, provider, project);
+    if t.projects <@ t.projects[1:1] then
+      insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
+                                     ids, installations)
+      select t.projects[1], e.lane, at, e.event_day, e.id, e.event_type, now(), 0, 0, false, ids[n + 1 : n + 100], t.phones[n + 1 : n + 100]
+        from generate_series(0, created - 1, 100) as n;
+    else
+      insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
+                                     ids, installations)
+      select u.project, e.lane, at, e.event_day, e.id, e.event_type, now(), 0, 0, false, array_agg(u.id), array_agg(u.phone)
+        from (select u.*, (row_number() over (partition by u.project) - 1) / 100 as piece
+                from unnest(ids, t.phones, t.projects) as u(id, phone, project)) u
+       group by u.project, u.piece;
+    end if;
+    insert into relevo.event_progress_deltas (event_id, status, deliveries) values (e.id, 'pending', created);
+  end if;
+  update relevo.notification_events n
+     set state = case when is_last then 'fanned' else 'fanning' end, event_day = e.event_day, fanout_started_at = e.fanout_started_at,
+         fanout_upto = e.fanout_upto, fanout_cursor = case when is_last then e.fanout_upto else t.last_seq end,
+         targets_selected = e.targets_selected + targets, deliveries_created = e.deliveries_created + created,
+         fanout_finished_at = case when is_last then at end, updated_at = at
+   where n.id = e.id;
+  if created > 0 then
+    perform relevo.wake('dispatch');
+    if watched then
+      t.phones := case when e.audience <> 'installations' then '{00000000-0000-0000-0000-000000000000}'::uuid[] else '{}' end
+        || case when created <= 100 then t.phones else array(select u.phone from unnest(t.phones) as u(phone) order by u.phone limit 100) end;
+      if stream is not null then
+        select c.* into counted, in_hour, busiest_day, most_in_hour from relevo.count_known_1(stream, release, was_held, due, t.phones) c;
+      end if;
+      if counted is null then
+        select c.*, (select max(u.n) from unnest(c.counted, c.in_hour) as u(phone, n) where u.phone <> '00000000-0000-0000-0000-000000000000')
+          into counted, in_hour, busiest_day, most_in_hour
+          from relevo.count_events_1(array_fill(e.id, array[cardinality(t.phones)]), t.phones, true) c;
+      end if;
+      if most_in_hour <= enough then
+        counted := null; -- that is too much for nobody
+        in_hour := null;
+        busiest_day := null;
+      else
+        projects := array(select distinct u.project from unnest(t.projects) as u(project));
+      end if;
     end if;
   end if;
   return next;
@@ -1732,10 +1936,16 @@ CREATE FUNCTION relevo.hold_open(days date[]) RETURNS date[]
 declare
   month_name text;
 begin
+  if cardinality(days) = 1 then
+    perform pg_advisory_xact_lock_shared(hashtextextended('relevo.month:' || to_char(days[1], 'YYYY-MM'), 0));
+    -- a new statement: it sees a seal that was waited for
+    return case when exists (select from relevo.archive_exports x
+                              where x.entity = 'notification_deliveries' and x.month = date_trunc('month', days[1]::timestamp)::date)
+                then '{}' else days end;
+  end if;
   for month_name in select distinct to_char(d, 'YYYY-MM') from unnest(days) as d order by 1 loop
     perform pg_advisory_xact_lock_shared(hashtextextended('relevo.month:' || month_name, 0));
   end loop;
-  -- a new statement: it sees a seal that was waited for
   return array(select d from unnest(days) as d
                 where not exists (select from relevo.archive_exports x
                                    where x.entity = 'notification_deliveries' and x.month = date_trunc('month', d::timestamp)::date));
@@ -2059,6 +2269,62 @@ COMMENT ON COLUMN relevo.device_installations.owner_since IS 'Since when it has 
 CREATE FUNCTION relevo.may_receive(i relevo.device_installations) RETURNS boolean
     LANGUAGE sql STABLE
     RETURN ((i).active AND (i).push_capable AND ((i).permission = 'granted'::text) AND ((i).invalidated_at IS NULL) AND ((i).token IS NOT NULL));
+
+CREATE FUNCTION relevo.next_targets_1(e relevo.notification_events, most integer, OUT candidates integer, OUT last_seq bigint, OUT phones uuid[], OUT providers text[], OUT projects text[]) RETURNS record
+    LANGUAGE plpgsql STABLE
+    AS $$
+declare
+  buckets text[];
+  seqs bigint[];
+  named uuid[];
+begin
+  if e.audience = 'matching' then
+    buckets := relevo.event_buckets(e);
+    select count(*), max(a.seq),
+           array_agg(a.seq) filter (where a.sure or exists (select from relevo.notification_preferences p
+                                                             where p.installation_id = a.installation_id and p.name = a.name
+                                                               and relevo.preference_matches(p, e)))
+      into candidates, last_seq, seqs
+      from (select x.seq, x.sure, x.installation_id, x.name -- with ties: all preferences of a phone are in one slice
+              from unnest(buckets) as b(bucket)
+              cross join lateral (select x.seq, x.sure, x.installation_id, x.name from relevo.preference_index x
+                                   where x.bucket = b.bucket and x.seq > e.fanout_cursor and x.seq <= e.fanout_upto
+                                   order by x.seq fetch first most rows with ties) x
+             order by x.seq fetch first most rows with ties) a;
+    select array_agg(t.installation_id), array_agg(t.provider), array_agg(t.project)
+      into phones, providers, projects
+      from (select i.installation_id, i.provider, relevo.sending_project(i.provider, i.project) as project
+              from relevo.device_installations i
+             where i.seq = any (seqs) and relevo.may_receive(i)
+               and (e.category is null or e.category <> all (i.opt_outs)) and (e.project is null or i.project = e.project)) t;
+  elsif e.audience = 'everyone' then
+    select count(*), max(t.seq), array_agg(t.installation_id) filter (where t.is_in), array_agg(t.provider) filter (where t.is_in),
+           array_agg(t.project) filter (where t.is_in)
+      into candidates, last_seq, phones, providers, projects
+      from (select i.seq, i.installation_id, i.provider, relevo.sending_project(i.provider, i.project) as project,
+                   not i.for_news and relevo.may_receive(i)
+                     and (e.category is null or e.category <> all (i.opt_outs)) and (e.project is null or i.project = e.project) as is_in
+              from relevo.device_installations i
+             where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto
+             order by i.seq limit most) t;
+  else
+    named := array(select a.installation_id from relevo.event_audience a where a.event_id = e.id
+                   union all
+                   select i.installation_id from relevo.event_owners o
+                     cross join lateral (select i.installation_id from relevo.device_installations i where i.owner = o.owner offset 0) i
+                    where o.event_id = e.id);
+    select count(*), max(t.seq), array_agg(t.installation_id) filter (where t.is_in), array_agg(t.provider) filter (where t.is_in),
+           array_agg(t.project) filter (where t.is_in)
+      into candidates, last_seq, phones, providers, projects
+      from (select i.seq, i.installation_id, i.provider, relevo.sending_project(i.provider, i.project) as project,
+                   relevo.may_receive(i)
+                     and (e.category is null or e.category <> all (i.opt_outs)) and (e.project is null or i.project = e.project) as is_in
+              from (select * from relevo.device_installations i where i.installation_id = any (named) offset 0) i -- not along all phones
+             where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto
+             order by i.seq limit most) t;
+  end if;
+end
+$$;
 
 CREATE FUNCTION relevo.note_dead_letters() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER

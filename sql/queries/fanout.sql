@@ -1,28 +1,10 @@
--- name: pick_event
--- Locks the next event that is due to fan out, urgent ones first, passing by those another replica is at; none once fan-out is paused.
-select e.id, e.audience, e.lane, e.event_day,
-       (e.deadline_at <= coalesce(%(now)s::timestamptz, now())) is true as too_late,
-       case when e.audience = 'installations'
-            then (select count(*) from (select 1 from relevo.event_audience a where a.event_id = e.id
-                                        union all
-                                        select 1 from relevo.event_owners o
-                                          cross join lateral (select 1 from relevo.device_installations i where i.owner = o.owner limit 101) i
-                                         where o.event_id = e.id
-                                         limit 101) a) end as named,
-       date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch') as due_hour
-  from relevo.notification_events e
- where e.state in ('waiting', 'fanning') and e.scheduled_at <= coalesce(%(now)s::timestamptz, now())
-   and e.id <> all (%(given_up)s::bigint[])
-   and not exists (select from relevo.cycle_state s where s.cycle = 'fanout' and s.source = '' and s.paused_at is not null)
- order by e.lane desc, e.scheduled_at, e.id
- limit 1
-   for update skip locked;
-
--- name: fan_out_small
--- Makes and queues all deliveries of small personal events: of the first, which this transaction has locked already, and of those like it.
-select f.fanned, f.late, f.created, f.events, f.installations, f.counted, f.in_hour, f.busiest_day
-  from relevo.fan_out_small_1(%(lane)s, %(due_hour)s::timestamptz, %(few)s::int, %(most_events)s::int, %(most)s::int, %(left_out)s::bigint[],
-                              %(watched)s, %(now)s::timestamptz) f;
+-- name: fan_out_next
+-- Locks the next event that is due to fan out, urgent ones first, passing by those another replica is at, none once fan-out is paused, and
+-- fans it out as far as it goes without a closer look: together with others, or a slice of it.
+select f.id, f.audience, f.lane, f.event_day, f.too_late, f.named, f.due_hour, f.how, f.fanned, f.late, f.events, f.installations,
+       f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day
+  from relevo.fan_out_next_1(%(given_up)s::bigint[], %(apart)s::bigint[], %(aside)s::bigint[], %(few)s::int, %(most_events)s::int,
+                             %(most)s::int, %(brake)s, %(enough)s::int, %(at_once)s, %(now)s::timestamptz) f;
 
 -- name: pick_small_events
 -- Locks small personal events that are fanned out together, to find out which those are.
@@ -32,7 +14,9 @@ select p.id from relevo.pick_small_events_1(%(lane)s, %(due_hour)s::timestamptz,
 -- name: fan_out_slice
 -- Makes and queues the deliveries of a slice of an event that this transaction has locked; nothing if its month is sealed.
 select f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day
-  from relevo.fan_out_slice_1(%(event_id)s::bigint, %(most)s::int, %(watched)s, %(step_aside)s, %(now)s::timestamptz) f;
+  from relevo.notification_events e
+  cross join lateral relevo.fan_out_slice_2(e, %(most)s::int, %(watched)s, true, %(step_aside)s, %(enough)s::int, %(now)s::timestamptz) f
+ where e.id = %(event_id)s::bigint;
 
 -- name: look_beside
 -- Tells whether held events are too late, whether ended ones have something left that this run has not looked at, and in how many seconds

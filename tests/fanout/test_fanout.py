@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from phones import add_phones, event_row, fan_out, fan_out_to_the_end, one_step, prefer, reached
-from plans import rows_read
+from plans import BY_KEY, rows_read_by_table
 from relevo import door, insights, queries
 from relevo.door import Event, Matching
 
@@ -154,6 +154,39 @@ class TestSlices:
             assert event_row(conn, made.event_id)["state"] == "fanned"
             phones += add_phones(conn, 1)
             prefer(conn, phones[-1:], keywords=["aseo", "oficinas"])
+
+    def test_all_preferences_of_a_phone_are_in_one_slice(self, build, conn) -> None:
+        """Where several of a phone's preferences stand at a slice's end, each counts, and the phone gets one delivery."""
+        phones = add_phones(conn, 4)
+        for name, region in (("a", "Maule"), ("b", "Ñuble"), ("c", "Aysén")):
+            prefer(conn, phones, name=name, keywords=["aseo"], region=region)
+        made = door.enqueue(
+            conn, Event("tender", "1", "Aseo", audience=Matching(text="aseo", region="Región del Ñuble"))
+        )
+        fan_out_to_the_end(build(fanout_slice_size=2))
+        assert reached(conn, made.event_id) == phones
+
+    @pytest.mark.parametrize("others", [0, 130])
+    def test_what_is_queued_is_a_requests_worth_of_one_project(self, build, conn, others: int) -> None:
+        """Every delivery of a slice stands in one chunk, with its phone, and no chunk holds more than a hundred."""
+        add_phones(conn, 230)
+        add_phones(conn, others, project="other")
+        made = door.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
+        fan_out_to_the_end(build())
+        chunks = conn.execute(
+            "select project, cardinality(ids) from relevo.due_chunks where event_id = %s order by 1, 2", [made.event_id]
+        ).fetchall()
+        theirs = [("other", 30), ("other", 100)] if others else []
+        assert chunks == [("default", 30), ("default", 100), ("default", 100), *theirs]
+        rows = conn.execute(
+            """
+            select count(*) filter (where d.installation_id = u.installation_id and d.project = q.project)
+              from relevo.due_chunks q
+              cross join unnest(q.ids, q.installations) as u(id, installation_id)
+              join relevo.notification_deliveries d on d.event_day = q.event_day and d.id = u.id
+            """
+        )
+        assert rows.fetchone() == (230 + others,)
 
     def test_a_slice_that_is_undone_is_made_again(self, build, conn) -> None:
         """A failure at any slice's commit leaves the slices before it, and a restart ends with one delivery each."""
@@ -339,7 +372,15 @@ class TestOrder:
     def test_finding_the_next_event_reads_one_of_many(self, conn) -> None:
         """With thousands of events waiting the next one is found by the index, not by sorting them all."""
         door.enqueue_many(conn, [Event("notice", str(n), "t", audience=[uuid4()]) for n in range(3_000)])
-        assert rows_read(conn, queries.load("fanout")["pick_event"], {"now": None, "given_up": []}) <= 3
+        asked = {
+            "given_up": [], "apart": [], "aside": [], "few": 100, "most_events": 1, "most": 10_000, "brake": True,
+            "enough": 1, "at_once": False, "now": None,
+        }  # fmt: skip
+        with conn.transaction(force_rollback=True):
+            conn.execute(BY_KEY)
+            read = rows_read_by_table(conn, queries.load("fanout")["fan_out_next"], asked)
+        assert read["notification_events"] <= 3
+        assert sum(read.values()) <= 5
 
 
 class TestTelling:

@@ -107,6 +107,12 @@ class Scene:
             " from stream s, relevo.device_installations i",
             [f"loop in {name}"],
         )
+        self.calmer = self._event("calmer", "everyone", kind=f"calmer in {name}")  # what was stopped comes less often
+        conn.execute(
+            "insert into relevo.event_streams (event_type, origin, known_since, held_at, held_reason, held_above)"
+            " values (%s, 'app', now(), now(), 'too often', 1000)",
+            [f"calmer in {name}"],
+        )
 
     def _event(self, key: str, audience: Any, kind: str = "kill") -> int:
         return door.enqueue(self.conn, Event(kind, f"{self.name} {key}", "t", audience=audience)).event_id
@@ -133,6 +139,7 @@ class Scene:
             self.flood: ("held", [], {}),
             self.new: ("fanned", everyone, {"pending": 6}),
             self.runaway: ("held", [], {}),
+            self.calmer: ("fanned", everyone, {"pending": 6}),
         }
         for event_id, right in expected.items():
             status = door.get(self.conn, event_id)

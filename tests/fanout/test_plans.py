@@ -69,9 +69,23 @@ def test_a_plan_made_for_few_phones_reads_each_once(conn) -> None:
     assert slice_reads(conn, made.event_id)["device_installations"] < 1_100
 
 
+def test_a_personal_event_by_itself_reads_its_phones(conn, build) -> None:
+    """Among 20,000 phones an event that names two, or their owner, reads those, statistics or not."""
+    phones = add_phones(conn, 20_000)
+    conn.execute("update relevo.device_installations set owner = 'ana' where installation_id = any (%s)", [phones[-2:]])
+    conn.execute("vacuum relevo.device_installations")
+    for kind in ("without statistics", "with statistics"):
+        for audience in (phones[-2:], door.Owners("ana")):
+            made = door.enqueue(conn, Event("chat", f"{kind} {audience}"[:300], "t", audience=audience))
+            assert sum(slice_reads(conn, made.event_id).values()) <= 30, kind
+            fan_out_to_the_end(build())
+            assert reached(conn, made.event_id) == phones[-2:]
+        conn.execute("analyze")
+
+
 def slice_reads(conn: psycopg.Connection[Any], event_id: int) -> dict[str, int]:
     """Return how many rows of which table an event's next slice reads on this connection, and undo it."""
-    asked = {"event_id": event_id, "most": 10_000, "watched": True, "step_aside": False, "now": None}
+    asked = {"event_id": event_id, "most": 10_000, "watched": True, "step_aside": False, "enough": 1, "now": None}
     with conn.transaction(force_rollback=True):
         conn.execute(BY_KEY)
         return rows_read_by_table(conn, FANOUT["fan_out_slice"], asked)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
 import psycopg
 from psycopg import errors as pg
-from psycopg.rows import class_row
 
 from relevo import queries
 from relevo.config import Settings
@@ -36,7 +35,7 @@ class Fanning:
     event_day: date | None
     too_late: bool
     named: int | None
-    """How many phones it names, of more than a hundred only that; None if it names none."""
+    """How many phones it names, of more than a few only that; None if it names none, or nobody needed to know."""
     due_hour: datetime
 
 
@@ -64,29 +63,67 @@ def cycle(settings: Settings) -> Cycle:
 
 def step(run: Run) -> Step:
     """Fan out small personal events together, or make one slice of another event, or end some of an ended one's."""
+    return _fan_out(run, at_once=True)
+
+
+def _fan_out(run: Run, *, at_once: bool) -> Step:
+    """Fan out what is next; if that fails at once, it is picked first, so that one bad event stops only itself."""
     event: Fanning | None = None
     try:
         with run.transaction("bound_relaxed") as connection:  # the journal's commit brings it along
-            event = _pick(run, connection)
-            if event is None:
+            row = connection.execute(_SQL["fan_out_next"], _asked(run, at_once=at_once)).fetchone()
+            if row is None:
                 return _sweep(run, connection)
-            return (_together if _is_small(run, event) else _slice)(run, connection, event)
+            event = Fanning(*row[:7])
+            return _go_on(run, connection, event, row[7], row[8:])
     except _ApartError as error:
         return _take_apart(run, error.events)
     except _TooManyError as error:
         return _hold(run, event, error) if event is not None else Step(more=True)
     except psycopg.Error as error:
-        if event is None or is_unavailable(error):
+        if is_unavailable(error) or (event is None and not at_once):
             raise
-        return _step_back(run, event, error)  # one bad event stops only itself
+        return _fan_out(run, at_once=False) if at_once or event is None else _step_back(run, event, error)
+
+
+def _asked(run: Run, *, at_once: bool) -> dict[str, Any]:
+    """Tell what to leave out, how much to make, and what is to be looked at first."""
+    return {
+        "given_up": array(run.given_up.events),
+        "apart": array(run.given_up.together),
+        "aside": array(run.given_up.begun),
+        "few": _few(run),
+        "most_events": _most_events(run),
+        "most": run.settings.fanout_slice_size,
+        "brake": run.settings.push_runaway_brake,
+        "enough": runaway.enough_for_none(runaway.rules_of(run.settings)),
+        "at_once": at_once,
+        "now": run.now,
+    }
+
+
+def _go_on(run: Run, connection: Connection, event: Fanning, how: str, made: Sequence[Any]) -> Step:
+    """Tell what was made at once of an event that this transaction has locked, or make it."""
+    if how == "together":
+        return _together(event, made, runaway.rules_of(run.settings))
+    if event.too_late:
+        return _expire(run, connection, event)
+    if how == "picked" and _is_small(run, event):  # they failed together
+        rows = connection.execute(_SQL["pick_small_events"], _small_ones(run, event)).fetchall()
+        return _take_apart(run, {event.id, *(row[0] for row in rows)})
+    watch = _watch(run, connection, event) if _is_watched(run, event) else None
+    if how == "picked" and watch is not None and watch.is_stopped():
+        watch.hold_unseen()
+        return _HELD
+    sliced = _make_slice(run, connection, event) if how == "picked" else made[4:] if how == "slice" else None
+    if sliced is None:
+        connection.execute(_SQL["end_sealed_event"], {"event_id": event.id, "now": run.now})
+        return Step({"events_expired": 1}, items=1, more=True)
+    return _slice(watch, *sliced)
 
 
 def _step_back(run: Run, event: Fanning, error: psycopg.Error) -> Step:
-    """Go on after an error: with those that came together one by one, beside what is there already, or with others."""
-    if _is_small(run, event):
-        with run.transaction("bound_relaxed") as connection:
-            rows = connection.execute(_SQL["pick_small_events"], _small_ones(run, event)).fetchall()
-        return _take_apart(run, {event.id, *(row[0] for row in rows)})
+    """Go on after an error: beside what is there already, or with others."""
     if isinstance(error, pg.UniqueViolation) and event.id not in run.given_up.begun:
         run.given_up.begun.add(event.id)  # no crash can cause it
         return Step(more=True)
@@ -100,11 +137,6 @@ def _take_apart(run: Run, events: Iterable[int]) -> Step:
     return Step(more=True)
 
 
-def _pick(run: Run, connection: Connection) -> Fanning | None:
-    with connection.cursor(row_factory=class_row(Fanning)) as cursor:
-        return cursor.execute(_SQL["pick_event"], {"now": run.now, "given_up": list(run.given_up.events)}).fetchone()
-
-
 def _is_small(run: Run, event: Fanning) -> bool:
     """Tell whether an event may be fanned out together with others."""
     if event.event_day is not None or event.named is None or event.id in run.given_up.together:
@@ -116,17 +148,18 @@ def _few(run: Run) -> int:
     return min(_FEW, run.settings.fanout_slice_size)
 
 
+def _most_events(run: Run) -> int:
+    return max(1, min(_TOGETHER, run.settings.fanout_slice_size, run.items_left))
+
+
 def _small_ones(run: Run, first: Fanning) -> dict[str, Any]:
     """Tell which events are fanned out together with one, as many as a slice may hold."""
-    most = run.settings.fanout_slice_size
     return {
         "lane": first.lane,
         "due_hour": first.due_hour,
         "few": _few(run),
-        "most_events": max(1, min(_TOGETHER, most, run.items_left)),
-        "most": most,
+        "most_events": _most_events(run),
         "left_out": array(run.given_up.events | run.given_up.together),
-        "watched": _is_watched(run, first),
         "now": run.now,
     }
 
@@ -136,15 +169,12 @@ def _is_watched(run: Run, event: Fanning) -> bool:
     return event.lane != "urgent" and event.event_day is None and run.settings.push_runaway_brake
 
 
-def _together(run: Run, connection: Connection, first: Fanning) -> Step:
-    """Fan out small personal events from beginning to end; what is too late ends."""
-    row = connection.execute(_SQL["fan_out_small"], _small_ones(run, first)).fetchone()
-    assert row is not None
-    fanned, late, created, events, installations, *counted = row
+def _together(first: Fanning, made: Sequence[Any], rules: runaway.Rules) -> Step:
+    """Tell what came of small personal events, fanned out from beginning to end; what is too late ended."""
+    fanned, late, events, installations, _, _, created, _, *counted = made
     if created is None or not (fanned or late):  # the month is sealed, or it changed since it was picked
         raise _ApartError([first.id, *fanned])
-    counts = runaway.counts_of(*counted)
-    weighty = runaway.to_be_weighed(runaway.rules_of(run.settings), counts, events or (), installations or ())
+    weighty = runaway.to_be_weighed(rules, runaway.counts_of(*counted), events or (), installations or ())
     if weighty:
         raise _ApartError(weighty)
     done = {"targets_selected": created, "deliveries_created": created, "events_fanned_out": len(fanned)}
@@ -152,30 +182,37 @@ def _together(run: Run, connection: Connection, first: Fanning) -> Step:
     return Step(done, items=max(len(fanned) + len(late), created), more=True, wakes="dispatch" if created else "")
 
 
-def _slice(run: Run, connection: Connection, event: Fanning) -> Step:
-    """Make one slice; return what it did."""
-    if event.too_late:
-        late = "expire_events" if event.event_day is None else "stop_late_fanout"
-        connection.execute(_SQL[late], {"event_id": event.id, "events": [event.id], "now": run.now})
-        return Step({"events_expired": 1}, items=1, more=True)
-    watch = _watch(run, connection, event) if _is_watched(run, event) else None
-    if watch is not None and watch.is_stopped():
-        watch.hold_unseen()
-        return _HELD
+def _expire(run: Run, connection: Connection, event: Fanning) -> Step:
+    """End an event whose deadline passed before, or while, it fanned out."""
+    late = "expire_events" if event.event_day is None else "stop_late_fanout"
+    connection.execute(_SQL[late], {"event_id": event.id, "events": [event.id], "now": run.now})
+    return Step({"events_expired": 1}, items=1, more=True)
+
+
+def _make_slice(run: Run, connection: Connection, event: Fanning) -> tuple[Any, ...] | None:
+    """Make one slice of an event that was picked; nothing if its month is sealed."""
     slice_of = {
         "event_id": event.id,
         "most": run.settings.fanout_slice_size,
-        "watched": watch is not None,
+        "watched": _is_watched(run, event),
         "step_aside": event.id in run.given_up.begun,
+        "enough": runaway.enough_for_none(runaway.rules_of(run.settings)),
         "now": run.now,
     }
-    row = connection.execute(_SQL["fan_out_slice"], slice_of).fetchone()
-    if row is None:
-        connection.execute(_SQL["end_sealed_event"], {"event_id": event.id, "now": run.now})
-        return Step({"events_expired": 1}, items=1, more=True)
-    is_last, targets, created, projects, *counted = row
+    return connection.execute(_SQL["fan_out_slice"], slice_of).fetchone()
+
+
+def _slice(
+    watch: runaway.Watch | None,
+    is_last: bool,
+    targets: int,
+    created: int,
+    projects: Sequence[str] | None,
+    *counted: Any,
+) -> Step:
+    """Tell what a slice came to, unless its event is one too many."""
     if watch is not None and (counts := runaway.counts_of(*counted)) and (stop := watch.weigh(counts)) is not None:
-        raise _TooManyError(stop, runaway.phones_of(counts, projects))
+        raise _TooManyError(stop, runaway.phones_of(counts, projects or ()))
     done = {"targets_selected": targets, "deliveries_created": created, "events_fanned_out": int(is_last)}
     return Step(done, items=max(1, created), more=True, wakes="dispatch" if created else "")
 

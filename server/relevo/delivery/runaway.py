@@ -148,6 +148,11 @@ def _most_for(phone: Count, rules: Rules) -> int:
     return max(rules.first_events, rules.factor * phone.busiest_day)
 
 
+def enough_for_none(rules: Rules) -> int:
+    """Return how many events within an hour are too many for no phone, whatever it or its stream got before."""
+    return min(rules.first_events, rules.min_events)
+
+
 def is_still_stopped(stream: Stream) -> bool:
     """Tell whether a stream was stopped as a whole within the last hour, and still comes as often."""
     if stream.held_at is None or stream.held_above is None:
