@@ -27,7 +27,7 @@ SCANS = {"Seq Scan", "Index Scan", "Index Only Scan", "Bitmap Heap Scan", "Tid S
 def explain(conn: psycopg.Connection[Any], statement: bytes, parameters: dict[str, Any]) -> dict[str, Any]:
     """Run a statement as the workers do, undo it, and return its plan with what each node did."""
     with conn.transaction(force_rollback=True), conn.cursor() as cursor:
-        cursor.execute(b"explain (analyze, timing off, format json) " + statement, parameters, prepare=False)
+        cursor.execute(b"explain (analyze, buffers, timing off, format json) " + statement, parameters, prepare=False)
         row = cursor.fetchone()
     assert row is not None
     plan: dict[str, Any] = row[0][0]["Plan"]

@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 import oracle
 import relevo
 from phones import add_phones, event_row, fan_out, fan_out_to_the_end, prefer, reached
-from plans import rows_read_by_table
+from plans import explain, rows_read_by_table
 from relevo import Event, Matching, Owners, Preference
 from relevo.errors import InvalidInputError
 
@@ -162,6 +162,23 @@ class TestPreview:
         )
         read = rows_read_by_table(conn, b"select relevo.preview(%(event)s, 10)", {"event": event})
         assert sum(read.values()) < 25_000, read
+
+    def test_many_words_are_looked_up_at_fewer_places(self, conn) -> None:
+        """An event of 300 words, each of which somebody asks for, looks as much up as one of few: it is as quick."""
+        conn.execute(
+            """
+            with made as (insert into relevo.device_installations (token) select 'ExponentPushToken[' || n || ']' from generate_series(1, 12000) n
+                          returning installation_id, seq)
+            insert into relevo.notification_preferences (installation_id, name, keywords)
+            select installation_id, 'default', array['palabra' || seq % 300] from made
+            """
+        )
+        words = " ".join(f"palabra{n}" for n in range(300))
+        seen = relevo.preview(conn, Event("t", "1", "t", audience=Matching(text=words)))
+        assert (seen.exact, seen.at_least <= 12_000 <= seen.at_most) == (False, True)
+        event = {"type": "t", "key": "k", "title": "t", "audience": "matching", "matching": {"text": words}}
+        plan = explain(conn, b"select relevo.preview(%(event)s, 10)", {"event": Jsonb(event)})
+        assert plan["Shared Hit Blocks"] < 25_000
 
     def test_bad_input(self, conn) -> None:
         """An event that could not be enqueued cannot be previewed."""

@@ -35,6 +35,8 @@ insert into relevo.notification_deliveries (event_day, notification_event_id, in
 select current_date, 8, lpad(to_hex(n), 32, '0')::uuid, 't', 'failed', now(), 'MessageTooBig' from generate_series(1, %(many)s) n;
 insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
 select event_day, id, notification_event_id, project, last_error_code, now() from relevo.notification_deliveries where status = 'failed';
+insert into relevo.failed_attempts (event_day, delivery_id, n, at, attempt, found_by, became)
+select l.event_day, l.delivery_id, 1, now(), 1, 'dispatch', 'failed' from relevo.dead_letters l;
 insert into relevo.device_installations (installation_id, token, owner)
 select lpad(to_hex(n), 32, '0')::uuid, 'ExponentPushToken[' || n || ']', 'user-' || n from generate_series(1, %(many)s) n;
 insert into relevo.notification_preferences (installation_id, name, topics)
@@ -120,6 +122,7 @@ STATEMENTS = [
     (queries.load("remote"), "own_events", {"ids": [7], "project": "x"}, 10),
     (queries.load("remote"), "find_foreign", {"ids": [7], "project": "x"}, 10),
     (INSIGHTS, "list_event_deliveries", {"event_id": 7, "after": None, "limit": PAGE}, 3 * PAGE),
+    (INSIGHTS, "list_failures_of", {"days": [TODAY] * PAGE, "ids": [*range(MANY + 1, MANY + PAGE + 1)]}, 2 * PAGE),
     (INSIGHTS, "list_audit", {"before": 9_000, "action": None, "limit": PAGE}, 3 * PAGE),
     (INSIGHTS, "count_queue", {}, 200),
     (INSIGHTS, "count_dead_letters", {"most": 1_000}, 1_100),
