@@ -1024,6 +1024,39 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.due_lanes_1(given_at timestamp with time zone, most integer) RETURNS TABLE(project text, lane text, due_in_s double precision)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_sort TO 'off'
+    SET random_page_cost TO '0'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+#variable_conflict use_column
+declare
+  at timestamptz := coalesce(given_at, now());
+begin
+  if exists (select from relevo.cycle_state s where s.cycle = 'dispatch' and s.source = '' and s.paused_at is not null) then
+    return;
+  end if;
+  return query
+    with recursive first as ( -- the first of a lane in the index is also the one that falls due first
+      (select q.project, q.lane, q.due_at from relevo.due_chunks q order by q.project, q.lane, q.due_at, q.id limit 1)
+      union all
+      select n.project, n.lane, n.due_at
+        from first f
+        cross join lateral (select q.project, q.lane, q.due_at from relevo.due_chunks q
+                             where (q.project, q.lane) > (f.project, f.lane)
+                             order by q.project, q.lane, q.due_at, q.id limit 1) n
+    )
+    select f.project, f.lane, extract(epoch from f.due_at - at)::float8
+      from first f
+     order by f.due_at > at, f.lane desc, f.due_at
+     limit most;
+end
+$$;
+
 CREATE FUNCTION relevo.end_device_secret() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2221,6 +2254,25 @@ CREATE FUNCTION relevo.look_at_2(chunks relevo.due_chunks[], at timestamp with t
         left join lateral (select x.installation_id, x.token, x.token_version, x.platform, x.locale, x.owner, x.handled_before, x.opt_outs,
                                   relevo.may_receive(x) as may_receive
                              from relevo.device_installations x where x.installation_id = u.installation_id offset 0) i on true) l
+$$;
+
+CREATE FUNCTION relevo.look_at_project_1(of_project text, given_at timestamp with time zone) RETURNS TABLE(project text, urgent_tokens double precision, bulk_tokens double precision, filled_at timestamp with time zone, rate_share double precision, rest_until timestamp with time zone, breaker text, breaker_reason text, breaker_by text, breaker_since timestamp with time zone, probe_at timestamp with time zone, trips integer, failures integer, pruning_stopped_at timestamp with time zone, watched text[], refused boolean, now timestamp with time zone, version text)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+#variable_conflict use_column
+begin
+  return query
+    select p.project, p.urgent_tokens, p.bulk_tokens, p.filled_at, p.rate_share, p.rest_until, p.breaker, p.breaker_reason, p.breaker_by,
+           p.breaker_since, p.probe_at, p.trips, p.failures, p.pruning_stopped_at,
+           array(select c.answered_by from relevo.credential_answers c where c.project = p.project),
+           exists (select from relevo.refused_events r where r.project = p.project and not r.taken_since),
+           coalesce(given_at, clock_timestamp()), p.xmin::text
+      from relevo.projects p where p.project = of_project;
+end
 $$;
 
 CREATE TABLE relevo.device_installations (

@@ -59,6 +59,8 @@ class Step:
     """When the next thing falls due that is known of already."""
     wakes: str = ""
     """The cycle that has work because of it, and need not wait until it is called by way of the database."""
+    short: bool = False
+    """Whether it took less than it might have, so that hardly more is waiting."""
 
 
 @dataclass(frozen=True)

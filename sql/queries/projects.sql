@@ -1,21 +1,6 @@
 -- name: list_due_lanes
--- Finds the projects and lanes that have something due, by skipping along the queue's index, and when the next thing falls due; none once
--- dispatch is paused.
-with recursive lane as ( -- the first of a lane in the index is also the one that falls due first
-  (select q.project, q.lane, q.due_at from relevo.due_chunks q
-    where not exists (select from relevo.cycle_state s where s.cycle = 'dispatch' and s.source = '' and s.paused_at is not null)
-    order by q.project, q.lane, q.due_at, q.id limit 1)
-  union all
-  select n.project, n.lane, n.due_at
-    from lane l
-    cross join lateral (select q.project, q.lane, q.due_at from relevo.due_chunks q
-                         where (q.project, q.lane) > (l.project, l.lane)
-                         order by q.project, q.lane, q.due_at, q.id limit 1) n
-)
-select l.project, l.lane, extract(epoch from l.due_at - coalesce(%(now)s::timestamptz, now()))::float8 as due_in_s
-  from lane l
- order by l.due_at > coalesce(%(now)s::timestamptz, now()), l.lane desc, l.due_at
- limit %(limit)s;
+-- Finds the projects and lanes that have something due, and when the next thing falls due; none once dispatch is paused.
+select l.project, l.lane, l.due_in_s from relevo.due_lanes_1(%(now)s, %(limit)s) l;
 
 -- name: list_due_receipts
 -- Finds the projects that have receipts to ask for, by skipping along their index, and when the next one falls due and may be asked for.
@@ -58,6 +43,22 @@ select p.project, p.urgent_tokens, p.bulk_tokens, p.filled_at, p.rate_share, p.r
        coalesce(%(now)s::timestamptz, clock_timestamp()) as now
   from relevo.projects p where p.project = %(project)s
    for no key update;
+
+-- name: look_at_project
+-- Tells of a project what its lock tells, and which version of its row that is, without waiting for anybody.
+select l.* from relevo.look_at_project_1(%(project)s, %(now)s) l;
+
+-- name: take_tokens
+-- Writes what was decided about a project that is as it was looked at, and that nobody has locked; without waiting for the disk.
+with unflushed as materialized (
+  select set_config('synchronous_commit', 'off', true)
+), unchanged as materialized (
+  select p.project from relevo.projects p, unflushed where p.project = %(project)s and p.xmin::text = %(version)s for no key update of p skip locked
+)
+update relevo.projects p
+   set urgent_tokens = %(urgent_tokens)s, bulk_tokens = %(bulk_tokens)s, filled_at = %(filled_at)s, rate_share = %(rate_share)s
+  from unchanged u
+ where p.project = u.project;
 
 -- name: save_project
 -- Writes what was decided about a locked project.

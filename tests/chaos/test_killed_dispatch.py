@@ -38,6 +38,7 @@ NOT_COVERED: dict[str, str] = {
     "settle.fail_doubted": "only under the brake on tokens, and in the transaction of settle_deliveries",
     "projects.pause_receipts": "only where a request for receipts failed; a pause, not a send",
     "projects.forget_credential_answers": "only where a fault was met and PUSH_CREDENTIAL_WINDOW_MS ago",
+    "dispatch.read_contents": "only after a lost COMMIT answer or for a probe: a claim tells what its events say",
 }
 # These come at every run, and every time that they came without a kill.
 STEADY = (
@@ -53,7 +54,14 @@ STEADY = (
     "receipts.settle_confirmed",
 )
 # How often these come depends on how long the others take.
-POLLED = ("projects.list_due_lanes", "projects.count_due", "projects.lock_project", "projects.save_project")
+POLLED = (
+    "projects.list_due_lanes",
+    "projects.count_due",
+    "projects.look_at_project",
+    "projects.take_tokens",
+    "projects.lock_project",
+    "projects.save_project",
+)
 
 
 @dataclass

@@ -223,12 +223,12 @@ class TestShortages:
         found = worker.delivery("ana")
         assert (found["status"], found["lapse_count"], found["claim_token"]) == ("pending", 0, None)
 
-    def test_a_claim_without_a_thread_is_handed_back(self, relay, monkeypatch) -> None:
-        """What was claimed and cannot be brought on its way is not kept from others for three leases."""
+    def test_nothing_is_claimed_without_a_thread(self, relay, monkeypatch) -> None:
+        """What could not be brought on its way is left to others, and the run says why."""
         start = threading.Thread.start
 
         def refuse(thread: threading.Thread) -> None:
-            if thread.name == "relevo-batch":
+            if thread.name == "relevo-claim":
                 raise RuntimeError("can't start new thread")
             start(thread)
 

@@ -62,10 +62,13 @@ def cycle(services: Services) -> Cycle:
 
 @dataclass(frozen=True)
 class _Taken:
-    """What a lane may send now, and what was claimed of it."""
+    """What a lane may send now, and what was claimed of it and is on its way."""
 
     allowance: Allowance
     batch: Batch | None = None
+    unused: int = 0
+    """How much was reserved in vain, and is to be given back."""
+    delivering: Future[None] = field(default_factory=Future)
 
 
 class _Claiming(NamedTuple):
@@ -74,8 +77,8 @@ class _Claiming(NamedTuple):
     lane: DueLane
     most: int
     since: float
-    helper: Future[None]
-    """Its thread, which has something to write down after the claim is handed over."""
+    thread: Future[None]
+    """Its thread, which brings what it claimed on its way."""
 
 
 @dataclass
@@ -262,9 +265,8 @@ class _Drain:
             return False
         self.used.add(lane.project)
         taking: Future[_Taken] = Future()
-        helper = threads.start("relevo-claim", partial(self._take, lane, most, taking))
-        self.claiming[taking] = _Claiming(lane, most, time.monotonic(), helper)
-        self.helpers.append(helper)
+        thread = threads.start("relevo-claim", partial(self._take, lane, most, taking))
+        self.claiming[taking] = _Claiming(lane, most, time.monotonic(), thread)
         wait([taking], timeout=0 if self.busy[_key(lane)] else _SLOW_S)
         return taking.done() and self._hand_over(taking)
 
@@ -279,41 +281,46 @@ class _Drain:
         return True
 
     def _take(self, lane: DueLane, most: int, taking: Future[_Taken]) -> None:
-        """Reserve and claim; what was reserved in vain goes back once the claim is on its way.
+        """Reserve and claim, hand that to whoever waits for it, and bring what was claimed on its way.
 
-        Of a full one before that: another claim follows at once, and must not wait for tokens that are not used.
+        Of a full claim what was reserved in vain goes back first: another one follows at once, and must not wait for
+        tokens that are not used.
         """
         projects, now = self.services.projects, self.run.now
-        in_flight = self.services.pools.of(lane.project).in_flight()
+        pool = self.services.pools.of(lane.project)
         grant, batch, unused = limits.Grant(0), None, 0
         try:
-            allowance = projects.reserve(lane.project, lane.lane, most, now, in_flight=in_flight)
+            allowance = projects.reserve(lane.project, lane.lane, most, now, in_flight=pool.in_flight())
             grant = allowance.grant
+            if grant.count:
+                pool.resize(allowance.connections)
+                pool.halted = False
             unused = 0 if grant.probe else grant.count
             batch = self._claim(lane, allowance, most) if grant.count else None
             unused -= batch.tokens if batch else 0
             if unused and batch is not None and len(batch.claim.deliveries) == grant.count:
-                with self._in_passing(lane.project):
-                    projects.give_back(lane.project, lane.lane, unused, now)
+                self._give_back(lane, unused)
                 unused = 0
+            taken = _Taken(allowance, batch, unused)
+            taking.set_result(taken)
         except BaseException as error:  # noqa: BLE001 whatever it is, it belongs to whoever waits for it
             with suppress(InvalidStateError):
                 taking.set_exception(error)
+            if batch is not None:  # nobody waits for it any more
+                with self._in_passing(lane.project):
+                    self.services.claims.release(batch.claim, now)
         else:
-            self._offer(taking, _Taken(allowance, batch))
-        with self._in_passing(lane.project):
-            if grant.probe and batch is None:
+            if batch is not None:
+                threads.carry_out(partial(self._deliver, batch), taken.delivering)
+                return
+        if grant.probe and batch is None:
+            with self._in_passing(lane.project):
                 projects.cancel_probe(lane.project, now)
-            projects.give_back(lane.project, lane.lane, unused, now)
+        self._give_back(lane, unused)
 
-    def _offer(self, taking: Future[_Taken], taken: _Taken) -> None:
-        """Hand a claim to whoever waits for it; if nobody does any more, hand it back."""
-        try:
-            taking.set_result(taken)
-        except InvalidStateError:
-            if taken.batch is not None:
-                with self._in_passing(taken.batch.claim.project):
-                    self.services.claims.release(taken.batch.claim, self.run.now)
+    def _give_back(self, lane: DueLane, unused: int) -> None:
+        with self._in_passing(lane.project):
+            self.services.projects.give_back(lane.project, lane.lane, unused, self.run.now)
 
     def _claim(self, lane: DueLane, allowance: Allowance, most: int) -> Batch | None:
         services, run, grant = self.services, self.run, allowance.grant
@@ -350,9 +357,6 @@ class _Drain:
         if not allowance.grant.count:
             self._rest(lane, allowance)
             return False
-        pool = self.services.pools.of(lane.project)
-        pool.resize(allowance.connections)
-        pool.halted = False
         count = len(batch.claim.deliveries) if batch else 0
         if count < allowance.grant.count:
             self.cut_short = True
@@ -362,14 +366,17 @@ class _Drain:
             self.not_before[_key(lane)] = time.monotonic() + pause_s
             return False
         self.claimed += count
-        try:
-            self.under_way[threads.start("relevo-batch", partial(self._deliver, batch))] = batch
-        except threads.NoThreadError:
-            with self._in_passing(lane.project):
-                self.services.claims.release(batch.claim, self.run.now)
-            raise
+        self.under_way[taken.delivering] = batch
+        if taken.unused and self.services.projects.rules.rate_per_s:
+            self._give_back_beside(lane, taken.unused)
         self.run.begin_work()
         return count == allowance.grant.count and not batch.probe
+
+    def _give_back_beside(self, lane: DueLane, unused: int) -> None:
+        try:
+            self.helpers.append(threads.start("relevo-unused", partial(self._give_back, lane, unused)))
+        except threads.NoThreadError:
+            self._give_back(lane, unused)
 
     def _deliver(self, batch: Batch) -> None:
         """Bring a batch on its way and look at its project's brakes, both beside the other batches."""
@@ -427,8 +434,8 @@ class _Drain:
         lasts_s = 3 * self.services.settings.outbox_lease_duration_ms / 1000
         for taking in [each for each, claiming in self.claiming.items() if now > claiming.since + lasts_s]:
             if taking.cancel():
-                lane, _, since, helper = self.claiming.pop(taking)
-                self._told_of_hung(hung.give_up(hung.add("a claim", lane.project, since, lasts_s, helper)))
+                lane, _, since, thread = self.claiming.pop(taking)
+                self._told_of_hung(hung.give_up(hung.add("a claim", lane.project, since, lasts_s, thread)))
                 self.not_before[_key(lane)] = now + _AFTER_HUNG_S
         for delivering in [each for each, batch in self.under_way.items() if now > batch.overdue_at]:
             batch = self.under_way.pop(delivering)

@@ -179,7 +179,8 @@ def _together(first: Fanning, made: Sequence[Any], rules: runaway.Rules) -> Step
         raise _ApartError(weighty)
     done = {"targets_selected": created, "deliveries_created": created, "events_fanned_out": len(fanned)}
     done |= {"events_expired": len(late)} if late else {}
-    return Step(done, items=max(len(fanned) + len(late), created), more=True, wakes="dispatch" if created else "")
+    items = max(len(fanned) + len(late), created)
+    return Step(done, items, more=True, wakes="dispatch" if created else "", short=items < _FEW)
 
 
 def _expire(run: Run, connection: Connection, event: Fanning) -> Step:

@@ -84,7 +84,13 @@ class Batch:
         settings = self.services.settings
         self.isolation = Isolation(min(settings.push_chunk_size, self.provider.max_messages))
         self.composing = Composing(
-            self.services, self.provider, self.claim.project, self.lane, self._patience_s, self._lasts_s
+            self.services,
+            self.provider,
+            self.claim.project,
+            self.lane,
+            self._patience_s,
+            self._lasts_s,
+            self.claim.contents,
         )
         self.deciding = Deciding(
             self.services,

@@ -14,7 +14,7 @@ from uuid import UUID
 import structlog
 
 from relevo.errors import OwnershipLostError
-from relevo.model import Awaiting, Delivery, LossReason, PushRequest, Verdict
+from relevo.model import Awaiting, Content, Delivery, LossReason, PushRequest, Verdict
 
 _log = structlog.get_logger("relevo.claims")
 
@@ -30,6 +30,8 @@ class Claim:
     deliveries: tuple[Delivery, ...] | tuple[Awaiting, ...]
     since: float = field(default_factory=time.monotonic, compare=False)
     """When this process last knew that the whole lease lay before it."""
+    contents: Mapping[int, Content] = field(default_factory=dict, compare=False, repr=False)
+    """What its events say, as far as it was told with the claim."""
     taken_at: float = field(default=0.0, init=False, compare=False)
     """Since when it is held, by the monotonic clock."""
     loss: tuple[LossReason, str] | None = field(default=None, init=False)

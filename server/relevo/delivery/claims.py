@@ -606,7 +606,10 @@ def _claimed(token: UUID, cycle: str, project: str, lane: Lane, rows: Sequence[t
     """Return the claim that a statement tells of, its lease behind each chunk; None if it took nothing."""
     if not rows:
         return None
-    return Claim(token, cycle, project, rows[0][-1], columns.deliveries_of(project, lane, rows))
+    lease_ms = rows[0][columns.LEASE]
+    return Claim(
+        token, cycle, project, lease_ms, columns.deliveries_of(project, lane, rows), contents=columns.contents_of(rows)
+    )
 
 
 def _written(connection: Connection, statement: str, parameters: dict[str, Any]) -> dict[str, int]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import accumulate
 from operator import attrgetter
@@ -12,10 +13,13 @@ from typing import Any
 from relevo.db import array, array_of_few, ascii_array, storable, text_array, uuid_array
 from relevo.delivery.claim import Claim
 from relevo.logs import scrub
-from relevo.model import Answer, Awaiting, Delivery, Lane, PushRequest, ReceiptAnswer, SentRequest
+from relevo.model import Answer, Awaiting, Content, Delivery, Lane, PushRequest, ReceiptAnswer, SentRequest
 
 _EVENT_AND_STATUS = attrgetter("notification_event_id", "status")
 _MADE_TOGETHER = attrgetter("event_day", "notification_event_id", "created_at")
+_OF_DELIVERIES = 16
+LEASE = _OF_DELIVERIES
+"""Where a claimed chunk tells its lease: behind what it tells of its deliveries, and before what its event says."""
 
 
 def deliveries_of(project: str, lane: Lane, chunks: Sequence[tuple[Any, ...]]) -> tuple[Delivery, ...]:
@@ -26,7 +30,7 @@ def deliveries_of(project: str, lane: Lane, chunks: Sequence[tuple[Any, ...]]) -
 
 
 def _chunk(where: tuple[str, str, Lane], chunk: tuple[Any, ...]) -> Iterator[Delivery]:
-    day, event, of_type, at_most_once, attempts, lapses, deadline, seconds_left, made, *columns = chunk[:16]
+    day, event, of_type, at_most_once, attempts, lapses, deadline, seconds_left, made, *columns = chunk[:_OF_DELIVERIES]
     past = at_most_once, "retryable" if attempts else "pending", attempts, lapses, deadline
     for key, phone, token, version, platform, locale, obstacle in zip(*columns, strict=True):
         yield Delivery._make(
@@ -47,6 +51,27 @@ def _chunk(where: tuple[str, str, Lane], chunk: tuple[Any, ...]) -> Iterator[Del
                 made,
             )
         )
+
+
+def contents_of(chunks: Iterable[tuple[Any, ...]]) -> dict[int, Content]:
+    """Return what the events of chunks say, as far as a claim tells it."""
+    told = {chunk[1]: chunk[LEASE + 1 :] for chunk in chunks if len(chunk) > LEASE + 1}
+    return {event: content_of(said) for event, said in told.items() if said[0] is not None}
+
+
+def content_of(said: Sequence[Any]) -> Content:
+    """Return what an event says."""
+    event, title, body, data, push = said
+    return Content(event, title, body, _json(data), _json(push))
+
+
+def _json(text: str) -> dict[str, Any]:
+    """Read an event's JSON; what cannot be read says so when it is written, and fails that event alone."""
+    try:
+        read: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError):
+        return {"unreadable": float("nan")}
+    return read
 
 
 def events_of(asked: Sequence[Delivery]) -> str:

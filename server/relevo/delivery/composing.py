@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from relevo import queries
 from relevo.db import array
-from relevo.delivery import rendering
+from relevo.delivery import columns, rendering
 from relevo.delivery.answers import (
     LEAST_PAUSE_MS,
     MALFORMED,
@@ -53,6 +53,8 @@ class Composing:
     """How long the others wait for one whose composer takes its time."""
     lasts_s: float
     """How long a composer may take before it is given up."""
+    told: Mapping[int, Content] = field(default_factory=dict)
+    """What some events say, told with the claim."""
     messages: dict[int, Message] = field(default_factory=dict)
     """What is to be sent, by the delivery's id."""
     hanging: list[_Hanging] = field(default_factory=list)
@@ -149,11 +151,13 @@ class Composing:
         call = self.services.hung.add(what, self.project, since, self.lasts_s, answered)
         self.hanging.append(_Hanging(delivery, call, answered))
 
-    def _read_contents(self, deliveries: Sequence[Delivery]) -> dict[int, Content]:
-        events = {delivery.notification_event_id for delivery in deliveries}
+    def _read_contents(self, deliveries: Sequence[Delivery]) -> Mapping[int, Content]:
+        """Return what the events of some deliveries say: as the claim told, or as can be read now."""
+        if not (unknown := {delivery.notification_event_id for delivery in deliveries} - self.told.keys()):
+            return self.told
         with self.services.database.connection() as connection:
-            rows = connection.execute(_SQL["read_contents"], {"events": array(events)}).fetchall()
-        return {row[0]: Content(row[0], row[1], row[2], _json(row[3]), _json(row[4])) for row in rows}
+            rows = connection.execute(_SQL["read_contents"], {"events": array(unknown)}).fetchall()
+        return {**self.told, **{row[0]: columns.content_of(row) for row in rows}}
 
     def _compose_one(self, delivery: Delivery, contents: Mapping[int, Content]) -> Answer | None:
         services = self.services
@@ -189,15 +193,6 @@ class Composing:
             weight = len(json.dumps([draft.fields, draft.data], ensure_ascii=False, allow_nan=False).encode())
             known = self._drafts[content.id, ios] = draft, weight < _LIGHT_BYTES
         return known
-
-
-def _json(text: str) -> dict[str, Any]:
-    """Read an event's JSON; what cannot be read says so when it is written, and fails that event alone."""
-    try:
-        read: dict[str, Any] = json.loads(text)
-    except (ValueError, RecursionError):
-        return {"unreadable": float("nan")}
-    return read
 
 
 def _composed(compose: Composer, message: Message, delivery: Delivery) -> Message:

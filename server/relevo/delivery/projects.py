@@ -89,7 +89,7 @@ class Projects:
 
     def due_lanes(self, now: datetime | None = None) -> list[DueLane]:
         """Return the lanes that hold something open that nobody claims, urgent and oldest first."""
-        with self._database.transaction("bound_by_key") as connection:
+        with self._database.connection() as connection:
             rows = connection.execute(_SQL["list_due_lanes"], {"now": now, "limit": MOST_PROJECTS}).fetchall()
         return [DueLane(*row) for row in rows]
 
@@ -115,6 +115,29 @@ class Projects:
         return allowance
 
     def _reserve(self, project: str, lane: Lane, most: int, now: datetime | None, in_flight: int) -> Allowance:
+        return self._reserve_unlocked(project, lane, most, now) or self._reserve_locked(
+            project, lane, most, now, in_flight
+        )
+
+    def _reserve_unlocked(self, project: str, lane: Lane, most: int, now: datetime | None) -> Allowance | None:
+        """Take tokens of a project that is well and that nobody else is at just now; None if that is not so."""
+        if not (connections := self._still_leased(project, now)):
+            return None
+        with self._database.connection() as connection:
+            row = connection.execute(_SQL["look_at_project"], {"project": project, "now": now}).fetchone()
+            if row is None:
+                return None
+            state, at, version = Project(*row[:_FIELDS]), row[_FIELDS], row[_FIELDS + 1]
+            decided, grant = limits.reserve(state, self.rules, at, lane, most)
+            if not grant.count or grant.probe:
+                return None
+            if self.rules.rate_per_s:
+                taking = asdict(decided) | {"version": version}
+                if connection.execute(_SQL["take_tokens"], taking).rowcount != 1:
+                    return None
+        return _allowance(state, grant, connections)
+
+    def _reserve_locked(self, project: str, lane: Lane, most: int, now: datetime | None, in_flight: int) -> Allowance:
         with self._locked(project, now) as (connection, state, at, decide):
             decided, grant = limits.reserve(state, self.rules, at, lane, most)
             if grant.why == "rate":  # a bucket that is nearly empty is worth waiting for, if there is enough to send
@@ -130,8 +153,7 @@ class Projects:
                 return Allowance(Grant(0, "connections", 0.5))
             if self.rules.rate_per_s or grant.probe:
                 decide(decided)
-            troubled = bool(state.failures or state.trips or state.refused or grant.probe)
-            return Allowance(grant, connections, troubled, watched="request" in state.watched)
+            return _allowance(state, grant, connections)
 
     def lease_connections(self, project: str, now: datetime | None = None, *, in_flight: int = 0) -> Allowance:
         """Take this worker's share of a project's connections, to ask for receipts; 0 if others hold all of them."""
@@ -141,10 +163,15 @@ class Projects:
         watched = "receipt" in state.watched
         return Allowance(Grant(0), connections, troubled=state.breaker_by == "receipt", watched=watched)
 
+    def _still_leased(self, project: str, now: datetime | None) -> int:
+        """Return how many connections were leased a moment ago; 0 if it is longer ago."""
+        leased_at, leased = self._leased.get(project, (0.0, 0))
+        lately = time.monotonic() - leased_at < min(1.0, self._settings.outbox_lease_duration_ms / 4000)
+        return leased if now is None and lately else 0
+
     def _lease_connections(self, connection: Connection, project: str, now: datetime | None, in_flight: int) -> int:
         """Take our share; while more than that is in flight, others must not have the difference yet."""
-        leased_at, leased = self._leased.get(project, (0.0, 0))
-        if now is None and time.monotonic() - leased_at < min(1.0, self._settings.outbox_lease_duration_ms / 4000):
+        if leased := self._still_leased(project, now):
             return leased
         asked = {
             "project": project,
@@ -400,3 +427,8 @@ class Projects:
         connection.execute(_SQL["tell_incident"], incident)
         good = what in ("breaker_closed", "pruning_resumed", "tokens_moved")
         (_log.info if good else _log.error)(what, project=project, detail=detail)
+
+
+def _allowance(state: Project, grant: Grant, connections: int) -> Allowance:
+    troubled = bool(state.failures or state.trips or state.refused or grant.probe)
+    return Allowance(grant, connections, troubled, watched="request" in state.watched)

@@ -404,9 +404,11 @@ def _loop(cycle: Cycle, run: Run, totals: Counter[str]) -> Ending:
         if step.items or any(step.counts.values()) or step.problems:
             run.begin_work()
             worked = True
+        took_s = time.monotonic() - began
+        rest_s = min(took_s * _RESTS_AS_LONG, _LONGEST_REST_S)
+        if more and step.short and run.stay is not None:
+            run.stay.rest(rest_s)  # those it made work for come first
         if not more and not problems:
-            took_s = time.monotonic() - began
-            rest_s = min(took_s * _RESTS_AS_LONG, _LONGEST_REST_S)
             more = run.stays(worked=worked, took_s=took_s, rest_s=rest_s, due_in_s=due_in_s)
             worked, began = False, time.monotonic()
     worked = bool(run.items or totals)

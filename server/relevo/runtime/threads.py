@@ -26,7 +26,7 @@ def start(name: str, work: Callable[[], T]) -> Future[T]:
     """Do something on a daemon thread of its own, and return what will be its result; raises NoThreadError."""
     future: Future[T] = Future()
     context = contextvars.copy_context()  # so that what it logs is known to be of this run
-    thread = threading.Thread(target=context.run, args=[_run, work, future], name=name, daemon=True)
+    thread = threading.Thread(target=context.run, args=[carry_out, work, future], name=name, daemon=True)
     try:
         thread.start()
     except RuntimeError as error:
@@ -36,7 +36,8 @@ def start(name: str, work: Callable[[], T]) -> Future[T]:
     return future
 
 
-def _run(work: Callable[[], T], future: Future[T]) -> None:
+def carry_out(work: Callable[[], T], future: Future[T]) -> None:
+    """Do something on this thread, and hand its result or what it raised to whoever waits for it."""
     try:
         result = work()
     except BaseException as error:  # noqa: BLE001 whatever it is, it belongs to whoever waits for it
