@@ -16,6 +16,7 @@ RELEVO = Path(sys.executable).with_name("relevo")
 RELAY = Path(__file__).parent / "programs" / "relay.py"
 PATIENCE_S = 60.0  # far more than anything takes, so that a busy machine fails no test
 NOWHERE = "http://127.0.0.1:9"
+_NO_HTTP = {"http_enabled": False, "http_port": 0}  # to load it is nearly half of what a start costs
 
 T = TypeVar("T")
 
@@ -141,7 +142,7 @@ class Processes:
 
     def _start(self, arguments: list[str], settings: Mapping[str, object]) -> Process:
         own = {"PATH": os.environ["PATH"], "HOME": str(self._folder), "COLUMNS": "250", "PYTHONUNBUFFERED": "1"}
-        chosen = {"database_url": self._dsn, "expo_base_url": NOWHERE, "log_format": "json", "http_port": 0, **settings}
+        chosen = {"database_url": self._dsn, "expo_base_url": NOWHERE, "log_format": "json", **_NO_HTTP, **settings}
         environ = own | {name.upper(): str(value) for name, value in chosen.items()}
         words = "-".join(Path(word).name for word in arguments[-2:])[-40:]
         process = Process(arguments, environ, self._folder, f"{len(self._started) + 1}-{words}")

@@ -27,7 +27,7 @@ def start(processes: Processes, sandbox: Sandbox, **settings: object) -> Process
         "worker_idle_backoff_max_ms": 500,
         "worker_idle_backoff_min_ms": 100,
     }
-    process = processes.relevo("run", **(chosen | settings))
+    process = processes.relevo("run", http_enabled=True, **(chosen | settings))
     process.hears("worker_started")
     return process
 

@@ -17,7 +17,9 @@ def start(tmp_path: Path) -> Iterator[Callable[[], Process]]:
     """Start the demo, in a folder of its own."""
     started = Processes("", tmp_path)
     nothing = {"database_url": "", "expo_base_url": "", "log_format": "json"}
-    yield lambda: started.relevo("run", relevo_demo="true", relevo_data_dir=tmp_path / "data", **nothing)
+    yield lambda: started.relevo(
+        "run", relevo_demo="true", http_enabled=True, relevo_data_dir=tmp_path / "data", **nothing
+    )
     started.close()
 
 

@@ -43,7 +43,7 @@ def reaped(conn) -> list[tuple[str, int]]:
 
 def test_run_with_a_direct_address_hears_wakeups(processes, build, dsn, conn) -> None:
     """The cycles run through PgBouncer, wake-ups arrive by the direct address, and a worker stops in good order."""
-    running = processes.relevo("run", database_direct_url=dsn, worker_id="here", **SLOW)
+    running = processes.relevo("run", database_direct_url=dsn, worker_id="here", http_enabled=True, **SLOW)
     running.hears("wakeups_listening")
     wakeups = "select wakeups from relevo.workers where worker_id = 'here'"
     eventually(lambda: conn.execute(wakeups).fetchone() == ("listening",), "the worker says that it listens")

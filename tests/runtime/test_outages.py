@@ -49,7 +49,7 @@ def test_a_database_that_comes_late_is_waited_for(processes, dsn: str, runs) -> 
     """Gone at start: the worker keeps trying, says so once, and works once the database is there."""
     with Proxy(dsn) as proxy:
         proxy.shut()
-        worker = processes.relevo("run", **HASTY | {"database_url": proxy.dsn})
+        worker = processes.relevo("run", http_enabled=True, **HASTY | {"database_url": proxy.dsn})
         worker.hears("database_unreachable")
         never(lambda: worker.lines("worker_started"), "it started without a database", during=1.5)
         proxy.open()
@@ -116,7 +116,9 @@ def goes_on(worker: Process, rows: Any, since: Any) -> None:
 def test_an_outage_in_flight(processes, dsn: str, probed, rows, conn) -> None:
     """Gone for longer than the lease: no crash, one word for the loss, one for the return, and nothing is left open."""
     with Proxy(dsn) as proxy:
-        worker = processes.relay("run", probes=[BUSY, NIGHTLY], **HASTY | {"database_url": proxy.dsn})
+        worker = processes.relay(
+            "run", probes=[BUSY, NIGHTLY], http_enabled=True, **HASTY | {"database_url": proxy.dsn}
+        )
         worker.hears("probe_holds", probe="busy")
         worker.hears("probe_holds", probe="nightly")
         [since] = conn.execute("select clock_timestamp()").fetchone()
@@ -211,6 +213,7 @@ def test_a_replica_never_opens_more_connections_than_it_may(processes, probed, r
         probes=crowd,
         worker_id="w-1",
         database_max_connections=5,
+        http_enabled=True,
         worker_busy_loop_delay_ms=1,
         outbox_lease_duration_ms=6_000,
     )
@@ -271,7 +274,9 @@ def test_cycles_look_at_once_when_the_database_is_back(processes, dsn: str, conn
     phone = door.register(conn, door.Installation("ExponentPushToken[back]"))
     with Proxy(dsn) as proxy:
         go, come_back = outage(dsn, proxy)
-        worker = processes.relevo("run", **PATIENT | {"database_url": proxy.dsn, "expo_base_url": sandbox.url})
+        worker = processes.relevo(
+            "run", http_enabled=True, **PATIENT | {"database_url": proxy.dsn, "expo_base_url": sandbox.url}
+        )
         worker.hears("wakeups_listening")
         eventually(
             lambda: len(rows("select 1 from relevo.cycle_state where asleep")) == 2, "fan-out and dispatch sleep"

@@ -38,7 +38,7 @@ def test_a_server_that_does_not_let_us_in_ends_the_start(processes: Processes, d
         "there is no such database": make_conninfo(dsn, dbname="nowhere"),
         "the role may not connect": make_conninfo(dsn, user=stranger, password="right"),
     }
-    started = {words: processes.relevo("run", database_url=url) for words, url in wrong.items()}
+    started = {words: processes.relevo("run", database_url=url, http_enabled=True) for words, url in wrong.items()}
     for words, process in started.items():
         assert process.ends() == 1
         [fatal] = [json.loads(line) for line in process.stderr.splitlines() if '"fatal"' in line]
@@ -49,7 +49,7 @@ def test_a_server_that_does_not_let_us_in_ends_the_start(processes: Processes, d
 
 def test_an_unreachable_server_is_waited_for(processes: Processes) -> None:
     """Nobody listens: the process waits, says so, and leaves when it is told to."""
-    process = processes.relevo("run", database_url="postgresql://relevo:x@127.0.0.1:9/relevo")
+    process = processes.relevo("run", database_url="postgresql://relevo:x@127.0.0.1:9/relevo", http_enabled=True)
     eventually(lambda: "database_unreachable" in process.stderr, "it says that nobody answers")
     assert process.stops() == 0
 

@@ -19,7 +19,7 @@ QUICK = {"name": "quick", "every_ms": 100, "singleton": False}
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_what_is_in_flight_may_end(processes, probed, rows, runs, number: signal.Signals) -> None:
     """After SIGTERM or SIGINT the running step comes to its end, nothing new starts, and the exit code is 0."""
-    worker = processes.relay("run", probes=[LONG | {"hold_ms": 20_000}, QUICK], worker_id="w-1")
+    worker = processes.relay("run", probes=[LONG | {"hold_ms": 20_000}, QUICK], worker_id="w-1", http_enabled=True)
     worker.hears("probe_holds", probe="long")
     eventually(lambda: probed("quick"), "quick runs too")
     worker.signal(number)
@@ -150,7 +150,7 @@ def holds_signals_back(process: Process) -> bool:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_the_program_is_loaded(processes, conn, number: signal.Signals) -> None:
     """Told to stop in the first moment, before anything was begun, a process leaves with 0 and has touched nothing."""
-    worker = processes.module("run")
+    worker = processes.module("run", http_enabled=True)
     eventually(lambda: holds_signals_back(worker), "it is under way", every=0.001)
     worker.signal(number)
     assert worker.ends() == 0
@@ -174,7 +174,7 @@ def test_a_signal_while_it_migrates(empty_database, tmp_path, block: str) -> Non
     try:
         with psycopg.connect(empty_database) as other, psycopg.connect(empty_database, autocommit=True) as conn:
             other.execute(BLOCKS[block].encode())
-            worker = started.relevo("run")
+            worker = started.relevo("run", http_enabled=True)
             eventually(lambda: conn.execute(waiting).fetchone() == (1,), "it waits for the other")
             began = time.monotonic()
             assert worker.stops() == 0
@@ -195,7 +195,7 @@ def test_a_signal_while_the_database_is_frozen_at_the_start(processes, dsn: str)
     """A database that takes connections and says nothing keeps nobody who was told to stop."""
     with Proxy(dsn) as proxy:
         proxy.freeze()
-        worker = processes.relevo("run", database_url=proxy.dsn, database_connect_timeout_ms=2_000)
+        worker = processes.relevo("run", database_url=proxy.dsn, database_connect_timeout_ms=2_000, http_enabled=True)
         eventually(lambda: proxy.connections, "it connects")
         assert worker.stops() == 0
         assert "Traceback" not in worker.stderr
@@ -207,7 +207,7 @@ def test_a_signal_right_after_the_start(empty_database, tmp_path, event: str) ->
     """Told to stop once the first line is there, a process says goodbye in good order."""
     started = Processes(empty_database, tmp_path)
     try:
-        worker = started.relevo("run")
+        worker = started.relevo("run", http_enabled=True)
         worker.hears(event)
         assert worker.stops() == 0
         assert "Traceback" not in worker.stderr
