@@ -9,10 +9,11 @@ import statistics
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from bench.latency import await_first, bulk_rate, queue_bulk
@@ -24,7 +25,7 @@ from relevo.db import Database
 
 _SQL = statements(__file__)
 _CYCLES = "reaper,fanout,dispatch"
-_FIRST_EVENTS = 6_000_000_000, 6_000_000_100
+_FIRST_EVENTS = 6_000_000_000, 6_000_000_100, 6_000_000_200
 _CONNECTIONS = 32
 _TURNS = 3
 _PATIENCE_S = 60.0
@@ -98,30 +99,49 @@ class Load:
             free.put_nowait(caller)
 
 
-class Caller:
+class Caller(asyncio.Protocol):
     """One connection that is kept, and as little as an HTTP client can be: its CPU is taken from what is measured."""
 
     def __init__(self, port: int, token: str) -> None:
         self._port = port
-        self._token = token
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._always = (
+            f" HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
+        )
+        self._transport: asyncio.WriteTransport | None = None
+        self._told = b""
+        self._answer: asyncio.Future[int] | None = None
 
     async def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> int:
         """Return the status of the answer, of which everything is read."""
-        if self._streams is None:
-            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
-        reader, writer = self._streams
+        loop = asyncio.get_running_loop()
+        if self._transport is None:
+            self._transport, _ = await loop.create_connection(lambda: self, "127.0.0.1", self._port)
+        self._told, self._answer = b"", loop.create_future()
         sent = json.dumps(body).encode() if body is not None else b""
-        head = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {self._token}\r\n"
-        head += f"Content-Type: application/json\r\nContent-Length: {len(sent)}\r\n\r\n"
-        writer.write(head.encode() + sent)
-        told = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-        await reader.readexactly(int(told.partition("content-length: ")[2].partition("\r\n")[0] or 0))
-        return int(told.split(" ", 2)[1])
+        self._transport.write(f"{method} {path}{self._always}Content-Length: {len(sent)}\r\n\r\n".encode() + sent)
+        return await self._answer
+
+    def data_received(self, data: bytes) -> None:
+        """Take a piece of the answer, which is often the whole."""
+        self._told += data
+        head, ends, body = self._told.partition(b"\r\n\r\n")
+        if ends and self._answer is not None and not self._answer.done():
+            length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+            if len(body) >= int(length or 0):
+                self._answer.set_result(int(head.split(b" ", 2)[1]))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Tell whoever waits for an answer that none comes."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error or ConnectionError("the server hung up"))
 
 
 def rows(stand: Stand) -> Iterator[Row]:
-    """Have one process send much bulk; in turns let it alone, and call it."""
+    """Have one process send much bulk; in turns let it alone, and call it.
+
+    Dispatch slows down by itself while a day's tables grow: what it does beside HTTP is compared with its rates alone
+    just before and just after.
+    """
     sizes, port = stand.sizes, free_port()
     for first in _FIRST_EVENTS:  # so much that it lasts
         queue_bulk(stand, first)
@@ -136,13 +156,14 @@ def rows(stand: Stand) -> Iterator[Row]:
         sizes.http_requests,
         sizes.http_waiters,
     )
-    turns: list[tuple[float, float]] = []
+    alone, beside = list[float](), list[float]()
     with relevo_run(stand.dsn, stand.url, worker_cycles=_CYCLES, http_port=port, http_rate_per_second=0):
         await_first(stand)
         await_port(port)
+        alone.append(bulk_rate(stand, lambda: time.sleep(sizes.http_seconds)))
         for _ in range(_TURNS):
-            alone = bulk_rate(stand, lambda: time.sleep(sizes.http_seconds))
-            turns.append((alone, load.apply(sizes.http_seconds, lambda work: bulk_rate(stand, work))))
+            beside.append(load.apply(sizes.http_seconds, lambda work: bulk_rate(stand, work)))
+            alone.append(bulk_rate(stand, lambda: time.sleep(sizes.http_seconds)))
         [(is_left,)] = stand.conn.execute(_SQL["is_bulk_left"]).fetchall()
     stand.forget_open()
     errors = sum(count for status, count in load.answers.items() if status not in (200, 201, 202))
@@ -154,10 +175,16 @@ def rows(stand: Stand) -> Iterator[Row]:
     if not is_left:
         say("  the bulk did not last: dispatch beside HTTP is not told; --set bulk=… makes it more")
         return
-    share = statistics.median(beside / alone for alone, beside in turns)
-    said = f"{share:.2f} x ({', '.join(f'{alone:,.0f} and {beside:,.0f}/s' for alone, beside in turns)})"
+    share = statistics.median(
+        rate / statistics.mean(around) for rate, around in zip(beside, pairwise(alone), strict=True)
+    )
+    said = f"{share:.2f} x (alone {_rates(alone)}/s, in turns with {_rates(beside)}/s)"
     goal = Goal("share", 0.8, "x", at_least=True)
     yield Row("beside_http", "dispatch meanwhile, of its rate alone", said, None, {"share": share}, (goal,))
+
+
+def _rates(rates: Sequence[float]) -> str:
+    return ", ".join(f"{rate:,.0f}" for rate in rates)
 
 
 def _until(done: threading.Event, calling: Future[None]) -> None:
