@@ -9,6 +9,8 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
+_KIND = (b"content-type", b"application/json")
+
 
 class Json(Response):
     """A JSON answer; instants are RFC 3339, in UTC."""
@@ -16,7 +18,10 @@ class Json(Response):
     media_type = "application/json"
 
     def __init__(self, content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(content, status, headers)
+        self.status_code, self.background = status, None
+        self.body = self.render(content)
+        given = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in (headers or {}).items()]
+        self.raw_headers = [*given, (b"content-length", b"%d" % len(self.body)), _KIND]
 
     def render(self, content: Any) -> bytes:
         """Write the content."""

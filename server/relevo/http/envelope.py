@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import random
 import re
-import secrets
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -21,7 +22,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Measure = Callable[[str, str, str, float], None]
 """Takes down an answer: its method, route and status, and how many seconds it took."""
 
-_log = structlog.get_logger("relevo.http")
+_log, _lines = structlog.get_logger("relevo.http"), logging.getLogger("relevo.http")
 _OWN_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -57,11 +58,15 @@ class Envelope:
         self._measure(*exchange.measured())
 
 
+def _new_id() -> str:
+    return f"{random.getrandbits(64):016x}"
+
+
 class _Exchange:
     def __init__(self, scope: Scope, max_body: int, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         given = headers.get(b"x-request-id", b"")
-        self.request_id = given.decode() if _OWN_ID.fullmatch(given) else secrets.token_hex(8)
+        self.request_id = given.decode() if _OWN_ID.fullmatch(given) else _new_id()
         self.told: dict[str, Any] = {}
         state = scope.setdefault("state", {})
         state["request_id"], state["told"] = self.request_id, self.told
@@ -111,6 +116,8 @@ class _Exchange:
         read = self._scope["method"] in ("GET", "HEAD", "OPTIONS")
         failed = self._status >= 500  # noqa: PLR2004
         quiet = self._scope["path"].startswith(_QUIET)
+        if (quiet or (read and not failed)) and not _lines.isEnabledFor(logging.DEBUG):
+            return
         level = _log.debug if quiet or (read and not failed) else _log.warning if failed else _log.info
         level(
             "http_request",

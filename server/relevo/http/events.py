@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -214,9 +213,9 @@ async def enqueue(
     [done] = await _enqueue(desk, [_given(event, idempotency_key)], caller.project)
     headers = {"Location": f"/v1/events/{done.event_id}"}
     if wait_ms is None:
-        return Json(asdict(done), 201 if done.created else 200, headers)
+        return Json(vars(done), 201 if done.created else 200, headers)
     first = await desk.ask_for(remote.finding(done.event_id, caller.project))
-    return await _waited(request, first, until, wait_ms, more={"enqueued": asdict(done)}, headers=headers)
+    return await _waited(request, first, until, wait_ms, more={"enqueued": vars(done)}, headers=headers)
 
 
 @router.post("/v1/events/batch", responses={200: {"model": EnqueuedBatch}, 409: _TAKEN})
@@ -224,7 +223,7 @@ async def enqueue_many(request: Request, batch: Batch) -> Response:
     """Enqueue many events in one transaction, all or none; each needs its key."""
     events = [_given(event, None, f"events.{number}.") for number, event in enumerate(batch.events)]
     done = await _enqueue(_desk(request), events, caller_of(request).project)
-    return Json({"items": [asdict(each) for each in done]})
+    return Json({"items": [vars(each) for each in done]})
 
 
 @router.post("/v1/events/preview", responses={200: {"model": PreviewOut}})
