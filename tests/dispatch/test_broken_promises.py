@@ -14,6 +14,7 @@ from relevo.delivery.claims import Claims
 from relevo.errors import DatabaseUnavailableError
 from relevo.model import Reply, Ticket
 from relevo.providers.expo import Expo
+from relevo.runtime import threads
 
 ONCE = pytest.mark.parametrize("at_most_once", [False, True], ids=["at least once", "at most once"])
 
@@ -207,17 +208,17 @@ class TestShortages:
 
     def test_a_batch_without_a_thread_is_no_lapse(self, relay, monkeypatch) -> None:
         """A process that is out of threads hands its deliveries back as they were, however often: none is poison."""
-        start = threading.Thread.start
+        start = threads.start
 
-        def refuse(thread: threading.Thread) -> None:
-            if thread.name == "relevo-composing":
-                raise RuntimeError("can't start new thread")
-            start(thread)
+        def refuse(name: str, work: Any) -> Any:
+            if name == "relevo-composing":
+                raise threads.NoThreadError("No thread could be started.")
+            return start(name, work)
 
         worker = relay(composers={"notice": lambda message, *_: message})
         worker.tell("ana")
         with monkeypatch.context() as patched:
-            patched.setattr(threading.Thread, "start", refuse)
+            patched.setattr(threads, "start", refuse)
             for _ in range(6):
                 assert "thread" in worker.dispatch().error
         found = worker.delivery("ana")
@@ -225,17 +226,17 @@ class TestShortages:
 
     def test_nothing_is_claimed_without_a_thread(self, relay, monkeypatch) -> None:
         """What could not be brought on its way is left to others, and the run says why."""
-        start = threading.Thread.start
+        start = threads.start
 
-        def refuse(thread: threading.Thread) -> None:
-            if thread.name == "relevo-claim":
-                raise RuntimeError("can't start new thread")
-            start(thread)
+        def refuse(name: str, work: Any) -> Any:
+            if name == "relevo-claim":
+                raise threads.NoThreadError("No thread could be started.")
+            return start(name, work)
 
         worker = relay()
         worker.tell("ana")
         with monkeypatch.context() as patched:
-            patched.setattr(threading.Thread, "start", refuse)
+            patched.setattr(threads, "start", refuse)
             assert "thread" in worker.dispatch().error
         found = worker.delivery("ana")
         assert (found["status"], found["lapse_count"], found["claim_token"], worker.claims()) == ("pending", 0, None, 0)

@@ -7,12 +7,17 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from typing import Generic, TypeVar
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Generic, NamedTuple, TypeVar
 
 from relevo.errors import RelevoError
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+_IDLE = "relevo-idle"
+_WAITS_S = 10.0
 
 Left = Callable[[T, float, "Future[R]"], None]
 """Learns of an item that was left behind: since when it is worked at, and what will be its result."""
@@ -23,17 +28,69 @@ class NoThreadError(RelevoError):
 
 
 def start(name: str, work: Callable[[], T]) -> Future[T]:
-    """Do something on a daemon thread of its own, and return what will be its result; raises NoThreadError."""
+    """Do something on a daemon thread of its own, and return what will be its result; raises NoThreadError.
+
+    A thread that has done its work waits a while for the next: that is three times as quick as to make another.
+    """
     future: Future[T] = Future()
     context = contextvars.copy_context()  # so that what it logs is known to be of this run
-    thread = threading.Thread(target=context.run, args=[carry_out, work, future], name=name, daemon=True)
+    call = _Call(name, partial(context.run, carry_out, work, future))
     try:
-        thread.start()
+        _free.pop().calls.put(call)
+    except IndexError:
+        _begin(call)
+    return future
+
+
+class _Call(NamedTuple):
+    """What a thread does next, and its name meanwhile."""
+
+    name: str
+    work: Callable[[], None]
+
+
+class _Thread(threading.Thread):
+    """A thread that does one thing after the other, as long as there is something to do."""
+
+    def __init__(self, first: _Call) -> None:
+        super().__init__(name=first.name, daemon=True)
+        self.calls: SimpleQueue[_Call] = SimpleQueue()
+        self.calls.put(first)
+
+    def run(self) -> None:
+        """Work until there was nothing to do for a while."""
+        call: _Call | None = self.calls.get()
+        while call is not None:
+            self.name = call.name
+            call.work()
+            self.name, call = _IDLE, None  # nothing of it is kept meanwhile
+            _free.append(self)
+            call = self._next()
+
+    def _next(self) -> _Call | None:
+        """Wait for the next thing to do; None if there is none for a while."""
+        try:
+            return self.calls.get(timeout=_WAITS_S)
+        except Empty:
+            pass
+        try:
+            _free.remove(self)
+        except ValueError:  # somebody has just chosen it
+            return self.calls.get()
+        return None
+
+
+_free: list[_Thread] = []
+"""Those that wait for something to do; a list's own methods are whole steps."""
+
+
+def _begin(call: _Call) -> None:
+    try:
+        _Thread(call).start()
     except RuntimeError as error:
         raise NoThreadError(
             "No thread could be started.", hint="Raise the limit of threads or processes, or run fewer replicas here."
         ) from error
-    return future
 
 
 def carry_out(work: Callable[[], T], future: Future[T]) -> None:
