@@ -3746,6 +3746,7 @@ CREATE TABLE relevo.claims (
     CONSTRAINT claims_lease_ms_check CHECK ((lease_ms > 0))
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='500');
+ALTER TABLE ONLY relevo.claims ALTER COLUMN ids SET STORAGE EXTERNAL;
 
 COMMENT ON TABLE relevo.claims IS 'One row per claimed batch; its token, made by the client, is the fence of every write that follows.';
 

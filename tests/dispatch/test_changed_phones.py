@@ -178,10 +178,10 @@ def test_in_a_race(relay, dsn) -> None:
         journalled.update({ids[v.id]: written for v in verdicts if v.verdict == "send"})
         return verdicts
 
-    def note_plainly(claim: Any, wave: Any, asked: Any, now: Any) -> Any:
-        went = write_plainly(claim, wave, asked, now)
+    def note_plainly(claim: Any, wave: Any, now: Any) -> Any:
+        went = write_plainly(claim, wave, now)
         written = time.monotonic()
-        journalled.update({ids[delivery.id]: written for delivery in asked if went})
+        journalled.update({ids[delivery.id]: written for delivery in wave.deliveries if went})
         return went
 
     worker.app.claims._write_journal, worker.app.claims._journal_plainly = note, note_plainly

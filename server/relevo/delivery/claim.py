@@ -7,16 +7,46 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
+from operator import is_
 from types import MappingProxyType
 from typing import overload
 from uuid import UUID
 
 import structlog
 
+from relevo.db import UuidArray, array, array_of_few, uuid_array
 from relevo.errors import OwnershipLostError
 from relevo.model import Awaiting, Content, Delivery, LossReason, PushRequest, Verdict
 
 _log = structlog.get_logger("relevo.claims")
+
+
+class Wave:
+    """Some requests with the columns of their deliveries, written once: journal, look and settle are told the same."""
+
+    def __init__(self, requests: Sequence[PushRequest]) -> None:
+        self.requests = requests
+        self.deliveries = [delivery for request in requests for delivery in request.deliveries]
+
+    @cached_property
+    def ids(self) -> str:
+        """The ids of the deliveries."""
+        return array([delivery.id for delivery in self.deliveries])
+
+    @cached_property
+    def events(self) -> str:
+        """Their events, each once."""
+        return array({delivery.notification_event_id for delivery in self.deliveries})
+
+    @cached_property
+    def installations(self) -> UuidArray:
+        """Where they go."""
+        return uuid_array([delivery.installation_id for delivery in self.deliveries])
+
+    @cached_property
+    def versions(self) -> str:
+        """The versions of the tokens that they go to."""
+        return array_of_few([delivery.token_version for delivery in self.deliveries])
 
 
 @dataclass
@@ -35,6 +65,7 @@ class Claim:
     taken_at: float = field(default=0.0, init=False, compare=False)
     """Since when it is held, by the monotonic clock."""
     loss: tuple[LossReason, str] | None = field(default=None, init=False)
+    _wave: Wave | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Count from the moment it was asked for."""
@@ -58,6 +89,13 @@ class Claim:
     def former(self, delivery_id: int) -> tuple[str | None, str | None]:
         """Return type and status of one of its deliveries, as it was claimed."""
         return self._former.get(delivery_id, (None, None))
+
+    def wave_of(self, requests: Sequence[PushRequest]) -> Wave:
+        """Return some of its requests with their columns: those of the last wave, if it is the same."""
+        wave = self._wave
+        if wave is None or len(wave.requests) != len(requests) or not all(map(is_, wave.requests, requests)):
+            wave = self._wave = Wave(requests)
+        return wave
 
     def lose(self, reason: LossReason, detail: str) -> None:
         """Learn that the claim is gone; the first reason stays."""

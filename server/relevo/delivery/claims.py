@@ -27,13 +27,12 @@ from relevo.db import (
     uuid_array,
 )
 from relevo.delivery import columns
-from relevo.delivery.claim import Claim, Verdicts
+from relevo.delivery.claim import Claim, Verdicts, Wave
 from relevo.errors import DatabaseUnavailableError
 from relevo.logs import normalise_error
 from relevo.model import (
     Answer,
     Awaiting,
-    Delivery,
     Lane,
     LossReason,
     PushRequest,
@@ -219,24 +218,22 @@ class Claims:
         Raises OwnershipLostError if the claim is gone or too little of its lease is left for a request.
         """
         claim.check()
-        asked = [delivery for request in wave for delivery in request.deliveries]
-        if not asked or not self._journal_plainly(claim, wave, asked, now):
-            numbers = columns.numbers(asked, now)
+        asked = claim.wave_of(wave)
+        if not asked.deliveries or not self._journal_plainly(claim, asked, now):
+            numbers = columns.numbers(asked.deliveries, now)
             return self._look_at_phones(claim, wave, self._write_journal(claim, wave, numbers), numbers)
         if self._are_unchanged(asked):
             return Verdicts(wave)
-        return self._look_at_phones(claim, wave, Verdicts(wave), columns.numbers(asked, now))
+        return self._look_at_phones(claim, wave, Verdicts(wave), columns.numbers(asked.deliveries, now))
 
-    def _journal_plainly(
-        self, claim: Claim, wave: Sequence[PushRequest], asked: Sequence[Delivery], now: datetime | None
-    ) -> bool:
+    def _journal_plainly(self, claim: Claim, wave: Wave, now: datetime | None) -> bool:
         """Record a wave of which all may be sent; False, and nothing written, if it has to be looked at closely."""
         parameters = {
             "token": claim.token,
             "project": claim.project,
-            "ids": array([delivery.id for delivery in asked]),
-            "events": columns.events_of(asked),
-            **columns.requests(wave),
+            "ids": wave.ids,
+            "events": wave.events,
+            **columns.requests(wave.requests),
             "timeout_ms": self._settings.push_request_timeout_ms,
             "now": now,
         }
@@ -244,13 +241,13 @@ class Claims:
             row = connection.execute(_SQL["journal_plain_wave"], parameters).fetchone()
         return row == (True,)
 
-    def _are_unchanged(self, asked: Sequence[Delivery]) -> bool:
+    def _are_unchanged(self, wave: Wave) -> bool:
         """Tell, after the journal's commit and without a lock, whether no phone changed since it was claimed."""
-        made = {delivery.created_at for delivery in asked}
+        made = {delivery.created_at for delivery in wave.deliveries}
         parameters = {
-            "installations": uuid_array([delivery.installation_id for delivery in asked]),
-            "versions": columns.versions(asked),
-            "events": columns.events_of(asked),
+            "installations": wave.installations,
+            "versions": wave.versions,
+            "events": wave.events,
             "made": min(each for each in made if each is not None),
         }
         with self._database.connection() as connection:
@@ -298,11 +295,8 @@ class Claims:
         self, claim: Claim, wave: Sequence[PushRequest], verdicts: Verdicts, numbers: dict[str, Any]
     ) -> Verdicts:
         """Hold back what changed since it was claimed, which only a look after the journal's commit can see."""
-        asked = [delivery for request in wave for delivery in request.deliveries]
-        phones = {
-            "installations": uuid_array([delivery.installation_id for delivery in asked]),
-            "versions": columns.versions(asked),
-        }
+        asked = claim.wave_of(wave)
+        phones = {"installations": asked.installations, "versions": asked.versions}
         with self._transaction() as connection:
             rows = connection.execute(_SQL["look_at_phones"], numbers | phones).fetchall()
         if not rows:

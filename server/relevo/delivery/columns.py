@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import accumulate
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from relevo.db import array, array_of_few, ascii_array, storable, text_array, uuid_array
@@ -15,7 +15,7 @@ from relevo.delivery.claim import Claim
 from relevo.logs import scrub
 from relevo.model import Answer, Awaiting, Content, Delivery, Lane, PushRequest, ReceiptAnswer, SentRequest
 
-_EVENT_AND_STATUS = attrgetter("notification_event_id", "status")
+_EVENT_AND_STATUS = itemgetter(*map(Delivery._fields.index, ("notification_event_id", "status")))
 _MADE_TOGETHER = attrgetter("event_day", "notification_event_id", "created_at")
 _OF_DELIVERIES = 16
 LEASE = _OF_DELIVERIES
@@ -74,11 +74,6 @@ def _json(text: str) -> dict[str, Any]:
     return read
 
 
-def events_of(asked: Sequence[Delivery]) -> str:
-    """Write the events of some deliveries, each once."""
-    return array({delivery.notification_event_id for delivery in asked})
-
-
 def requests(wave: Sequence[PushRequest]) -> dict[str, Any]:
     """Write the requests of a wave: their ids, and the places of the first and the last delivery of each."""
     lasts = list(accumulate(len(request.deliveries) for request in wave))
@@ -91,17 +86,17 @@ def requests(wave: Sequence[PushRequest]) -> dict[str, Any]:
 
 def all_sent(claim: Claim, sent: Sequence[SentRequest]) -> dict[str, Any]:
     """Return what the settle of requests of which everything was sent is told."""
-    deliveries = [delivery for each in sent for delivery in each.request.deliveries]
-    pasts = Counter(map(_EVENT_AND_STATUS, deliveries))
+    wave = claim.wave_of([each.request for each in sent])
+    pasts = Counter(map(_EVENT_AND_STATUS, wave.deliveries))
     return {
         "token": claim.token,
         "project": claim.project,
-        "ids": array([delivery.id for delivery in deliveries]),
+        "ids": wave.ids,
         "tickets": ascii_array([ticket for each in sent for ticket in each.tickets]),
-        "installations": uuid_array([delivery.installation_id for delivery in deliveries]),
-        "versions": versions(deliveries),
-        "attempts": array_of_few([delivery.attempt_count + 1 for delivery in deliveries]),
-        **requests([each.request for each in sent]),
+        "installations": wave.installations,
+        "versions": wave.versions,
+        "attempts": array_of_few([delivery.attempt_count + 1 for delivery in wave.deliveries]),
+        **requests(wave.requests),
         "request_ids": uuid_array([each.request.id for each in sent if each.whole]),
         "events": array([event for event, _ in pasts]),
         "formers": text_array([status for _, status in pasts]),
@@ -127,8 +122,8 @@ def keys(deliveries: Sequence[Delivery] | Sequence[Awaiting] | Sequence[Answer])
     return {"days": array_of_few([d.event_day for d in deliveries]), "ids": array([d.id for d in deliveries])}
 
 
-def versions(of: Sequence[Delivery] | Sequence[Answer]) -> str:
-    """Write the versions of the tokens that deliveries go to."""
+def versions(of: Sequence[Answer]) -> str:
+    """Write the versions of the tokens that deliveries went to."""
     return array_of_few([each.token_version for each in of])
 
 
