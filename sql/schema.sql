@@ -731,6 +731,61 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.count_event_1(of_stream bigint, of_release integer, was_held boolean, due_at timestamp with time zone, phones uuid[], OUT counted uuid[], OUT in_hour double precision[], OUT busiest_day integer[], OUT most double precision) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+  hour_of timestamptz := date_bin('1 hour', due_at, 'epoch');
+  day_of date := (due_at at time zone 'UTC')::date;
+  once int := (not was_held)::int;
+begin
+  if cardinality(phones) > 10 and cardinality(phones) = (
+       select count(*) from relevo.event_counts c where c.stream_id = of_stream and c.installation_id = any (phones)) then
+    with written as (
+      update relevo.event_counts c -- by the primary key, and so in its order: no deadlock
+         set hour_at = greatest(c.hour_at, hour_of), day = greatest(c.day, day_of), releases = of_release,
+             in_hour = once + case when c.releases = of_release and c.hour_at >= hour_of then c.in_hour else 0 end,
+             hour_before = case when c.releases <> of_release then 0
+                                when c.hour_at >= hour_of then c.hour_before
+                                when c.hour_at = hour_of - interval '1 hour' then c.in_hour
+                                else 0 end,
+             passed_today = 1 + case when c.day >= day_of then c.passed_today else 0 end,
+             busiest_day = case when c.day >= day_of then c.busiest_day
+                                else greatest(c.passed_today, c.busiest_day * 0.95 ^ least(1000, day_of - c.day))::int end
+       where c.stream_id = of_stream and c.installation_id = any (phones)
+      returning c.installation_id, relevo.count_of_hour(c.hour_at, c.in_hour, c.hour_before, due_at) as in_hour, c.busiest_day
+    )
+    select array_agg(w.installation_id), array_agg(w.in_hour), array_agg(w.busiest_day),
+           max(w.in_hour) filter (where w.installation_id <> '00000000-0000-0000-0000-000000000000')
+      into counted, in_hour, busiest_day, most
+      from written w;
+    return;
+  end if;
+  with written as (
+    insert into relevo.event_counts as c (stream_id, installation_id, hour_at, day, in_hour, hour_before, passed_today, busiest_day, releases)
+    select of_stream, u.phone, hour_of, day_of, once, 0, 1, 0, of_release
+      from unnest(phones) as u(phone)
+     order by u.phone -- in one order for all: no deadlock
+    on conflict (stream_id, installation_id) do update
+       set hour_at = greatest(c.hour_at, hour_of), day = greatest(c.day, day_of), releases = of_release,
+           in_hour = once + case when c.releases = of_release and c.hour_at >= hour_of then c.in_hour else 0 end,
+           hour_before = case when c.releases <> of_release then 0
+                              when c.hour_at >= hour_of then c.hour_before
+                              when c.hour_at = hour_of - interval '1 hour' then c.in_hour
+                              else 0 end,
+           passed_today = 1 + case when c.day >= day_of then c.passed_today else 0 end,
+           busiest_day = case when c.day >= day_of then c.busiest_day
+                              else greatest(c.passed_today, c.busiest_day * 0.95 ^ least(1000, day_of - c.day))::int end
+    returning c.installation_id, relevo.count_of_hour(c.hour_at, c.in_hour, c.hour_before, due_at) as in_hour, c.busiest_day
+  )
+  select array_agg(w.installation_id), array_agg(w.in_hour), array_agg(w.busiest_day),
+         max(w.in_hour) filter (where w.installation_id <> '00000000-0000-0000-0000-000000000000')
+    into counted, in_hour, busiest_day, most
+    from written w;
+end
+$$;
+
 CREATE FUNCTION relevo.count_events_1(events bigint[], installations uuid[], passed boolean) RETURNS TABLE(counted uuid[], in_hour double precision[], busiest_day integer[])
     LANGUAGE plpgsql
     AS $$
@@ -777,38 +832,6 @@ begin
   )
   select array_agg(w.installation_id), array_agg(relevo.count_of_hour(w.hour_at, w.in_hour, w.hour_before, f.due_at)), array_agg(w.busiest_day)
     from written w cross join (select min(d.due_at) as due_at from due d) f;
-end
-$$;
-
-CREATE FUNCTION relevo.count_known_1(of_stream bigint, of_release integer, was_held boolean, due_at timestamp with time zone, phones uuid[], OUT counted uuid[], OUT in_hour double precision[], OUT busiest_day integer[], OUT most double precision) RETURNS record
-    LANGUAGE plpgsql
-    AS $$
-#variable_conflict use_column
-declare
-  hour_of timestamptz := date_bin('1 hour', due_at, 'epoch');
-  day_of date := (due_at at time zone 'UTC')::date;
-begin
-  if (select count(*) from relevo.event_counts c where c.stream_id = of_stream and c.installation_id = any (phones)) < cardinality(phones) then
-    return;
-  end if;
-  with written as (
-    update relevo.event_counts c -- by the primary key, and so in its order: no deadlock
-       set hour_at = greatest(c.hour_at, hour_of), day = greatest(c.day, day_of), releases = of_release,
-           in_hour = (not was_held)::int + case when c.releases = of_release and c.hour_at >= hour_of then c.in_hour else 0 end,
-           hour_before = case when c.releases <> of_release then 0
-                              when c.hour_at >= hour_of then c.hour_before
-                              when c.hour_at = hour_of - interval '1 hour' then c.in_hour
-                              else 0 end,
-           passed_today = 1 + case when c.day >= day_of then c.passed_today else 0 end,
-           busiest_day = case when c.day >= day_of then c.busiest_day
-                              else greatest(c.passed_today, c.busiest_day * 0.95 ^ least(1000, day_of - c.day))::int end
-     where c.stream_id = of_stream and c.installation_id = any (phones)
-    returning c.installation_id, relevo.count_of_hour(c.hour_at, c.in_hour, c.hour_before, due_at) as in_hour, c.busiest_day
-  )
-  select array_agg(w.installation_id), array_agg(w.in_hour), array_agg(w.busiest_day),
-         max(w.in_hour) filter (where w.installation_id <> '00000000-0000-0000-0000-000000000000')
-    into counted, in_hour, busiest_day, most
-    from written w;
 end
 $$;
 
@@ -1773,14 +1796,13 @@ begin
     if watched then
       t.phones := case when e.audience <> 'installations' then '{00000000-0000-0000-0000-000000000000}'::uuid[] else '{}' end
         || case when created <= 100 then t.phones else array(select u.phone from unnest(t.phones) as u(phone) order by u.phone limit 100) end;
-      if stream is not null then
-        select c.* into counted, in_hour, busiest_day, most_in_hour from relevo.count_known_1(stream, release, was_held, due, t.phones) c;
+      if stream is null then
+        insert into relevo.event_streams (event_type, origin, known_since) values (e.event_type, origin_of, due)
+        on conflict (event_type, origin) do nothing;
+        select s.id, s.releases, exists (select from relevo.held_events h where h.event_id = e.id) into stream, release, was_held
+          from relevo.event_streams s where s.event_type = e.event_type and s.origin = origin_of;
       end if;
-      if counted is null then
-        select c.*, (select max(u.n) from unnest(c.counted, c.in_hour) as u(phone, n) where u.phone <> '00000000-0000-0000-0000-000000000000')
-          into counted, in_hour, busiest_day, most_in_hour
-          from relevo.count_events_1(array_fill(e.id, array[cardinality(t.phones)]), t.phones, true) c;
-      end if;
+      select c.* into counted, in_hour, busiest_day, most_in_hour from relevo.count_event_1(stream, release, was_held, due, t.phones) c;
       if most_in_hour <= enough then
         counted := null; -- that is too much for nobody
         in_hour := null;

@@ -85,9 +85,10 @@ begin
 end
 $$;
 
--- Counts one event for phones that its stream was counted for before, as count_events_1 does and in the same order, and tells what it comes
--- to, and for the phone with the most; nothing if one of them is new. An update by keys takes half as long as an insert that finds every row.
-create function relevo.count_known_1(of_stream bigint, of_release int, was_held boolean, due_at timestamptz, phones uuid[],
+-- Counts one event of a known stream for some phones, of which the nil one stands for all, as count_events_1 does and in the same order, and
+-- tells what that comes to, and for the phone with the most. Where all were counted before, an update by keys takes half as long as an
+-- insert that finds each of them there.
+create function relevo.count_event_1(of_stream bigint, of_release int, was_held boolean, due_at timestamptz, phones uuid[],
                                      out counted uuid[], out in_hour float8[], out busiest_day int[], out most float8)
   language plpgsql volatile
 as $$
@@ -95,14 +96,38 @@ as $$
 declare
   hour_of timestamptz := date_bin('1 hour', due_at, 'epoch');
   day_of date := (due_at at time zone 'UTC')::date;
+  once int := (not was_held)::int;
 begin
-  if (select count(*) from relevo.event_counts c where c.stream_id = of_stream and c.installation_id = any (phones)) < cardinality(phones) then
+  if cardinality(phones) > 10 and cardinality(phones) = (
+       select count(*) from relevo.event_counts c where c.stream_id = of_stream and c.installation_id = any (phones)) then
+    with written as (
+      update relevo.event_counts c -- by the primary key, and so in its order: no deadlock
+         set hour_at = greatest(c.hour_at, hour_of), day = greatest(c.day, day_of), releases = of_release,
+             in_hour = once + case when c.releases = of_release and c.hour_at >= hour_of then c.in_hour else 0 end,
+             hour_before = case when c.releases <> of_release then 0
+                                when c.hour_at >= hour_of then c.hour_before
+                                when c.hour_at = hour_of - interval '1 hour' then c.in_hour
+                                else 0 end,
+             passed_today = 1 + case when c.day >= day_of then c.passed_today else 0 end,
+             busiest_day = case when c.day >= day_of then c.busiest_day
+                                else greatest(c.passed_today, c.busiest_day * 0.95 ^ least(1000, day_of - c.day))::int end
+       where c.stream_id = of_stream and c.installation_id = any (phones)
+      returning c.installation_id, relevo.count_of_hour(c.hour_at, c.in_hour, c.hour_before, due_at) as in_hour, c.busiest_day
+    )
+    select array_agg(w.installation_id), array_agg(w.in_hour), array_agg(w.busiest_day),
+           max(w.in_hour) filter (where w.installation_id <> '00000000-0000-0000-0000-000000000000')
+      into counted, in_hour, busiest_day, most
+      from written w;
     return;
   end if;
   with written as (
-    update relevo.event_counts c -- by the primary key, and so in its order: no deadlock
+    insert into relevo.event_counts as c (stream_id, installation_id, hour_at, day, in_hour, hour_before, passed_today, busiest_day, releases)
+    select of_stream, u.phone, hour_of, day_of, once, 0, 1, 0, of_release
+      from unnest(phones) as u(phone)
+     order by u.phone -- in one order for all: no deadlock
+    on conflict (stream_id, installation_id) do update
        set hour_at = greatest(c.hour_at, hour_of), day = greatest(c.day, day_of), releases = of_release,
-           in_hour = (not was_held)::int + case when c.releases = of_release and c.hour_at >= hour_of then c.in_hour else 0 end,
+           in_hour = once + case when c.releases = of_release and c.hour_at >= hour_of then c.in_hour else 0 end,
            hour_before = case when c.releases <> of_release then 0
                               when c.hour_at >= hour_of then c.hour_before
                               when c.hour_at = hour_of - interval '1 hour' then c.in_hour
@@ -110,7 +135,6 @@ begin
            passed_today = 1 + case when c.day >= day_of then c.passed_today else 0 end,
            busiest_day = case when c.day >= day_of then c.busiest_day
                               else greatest(c.passed_today, c.busiest_day * 0.95 ^ least(1000, day_of - c.day))::int end
-     where c.stream_id = of_stream and c.installation_id = any (phones)
     returning c.installation_id, relevo.count_of_hour(c.hour_at, c.in_hour, c.hour_before, due_at) as in_hour, c.busiest_day
   )
   select array_agg(w.installation_id), array_agg(w.in_hour), array_agg(w.busiest_day),
@@ -217,14 +241,13 @@ begin
     if watched then
       t.phones := case when e.audience <> 'installations' then '{00000000-0000-0000-0000-000000000000}'::uuid[] else '{}' end
         || case when created <= 100 then t.phones else array(select u.phone from unnest(t.phones) as u(phone) order by u.phone limit 100) end;
-      if stream is not null then
-        select c.* into counted, in_hour, busiest_day, most_in_hour from relevo.count_known_1(stream, release, was_held, due, t.phones) c;
+      if stream is null then
+        insert into relevo.event_streams (event_type, origin, known_since) values (e.event_type, origin_of, due)
+        on conflict (event_type, origin) do nothing;
+        select s.id, s.releases, exists (select from relevo.held_events h where h.event_id = e.id) into stream, release, was_held
+          from relevo.event_streams s where s.event_type = e.event_type and s.origin = origin_of;
       end if;
-      if counted is null then
-        select c.*, (select max(u.n) from unnest(c.counted, c.in_hour) as u(phone, n) where u.phone <> '00000000-0000-0000-0000-000000000000')
-          into counted, in_hour, busiest_day, most_in_hour
-          from relevo.count_events_1(array_fill(e.id, array[cardinality(t.phones)]), t.phones, true) c;
-      end if;
+      select c.* into counted, in_hour, busiest_day, most_in_hour from relevo.count_event_1(stream, release, was_held, due, t.phones) c;
       if most_in_hour <= enough then
         counted := null; -- that is too much for nobody
         in_hour := null;
@@ -305,6 +328,6 @@ end
 $$;
 
 revoke all on function relevo.next_targets_1(relevo.notification_events, int),
-  relevo.count_known_1(bigint, int, boolean, timestamptz, uuid[]),
+  relevo.count_event_1(bigint, int, boolean, timestamptz, uuid[]),
   relevo.fan_out_slice_2(relevo.notification_events, int, boolean, boolean, boolean, int, timestamptz),
   relevo.fan_out_next_1(bigint[], bigint[], bigint[], int, int, int, boolean, int, boolean, timestamptz) from public;

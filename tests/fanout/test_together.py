@@ -138,6 +138,36 @@ class TestTheSame:
         assert self.story(conn, "together") == self.story(conn, "apart")
         assert states(conn, "together") == {"fanned": 13 - 1 + 10 + 3 + 8, "held": 10, "waiting": 1}
 
+    @pytest.mark.parametrize("phones", [8, 16])
+    def test_counted_for_one_event_or_for_many(self, conn, phones: int) -> None:
+        """Whatever was counted before, this hour or long ago, and however few phones it is, both ways come to the same."""
+        whom = sorted(add_phones(conn, phones))
+        made = door.enqueue(conn, Event("chat", "1", "t", audience=whom))
+        due, stream = conn.execute(
+            "insert into relevo.event_streams (event_type, origin, known_since, releases)"
+            " select event_type, 'app', created_at, 1 from relevo.notification_events returning known_since, id"
+        ).fetchone()
+        conn.execute(
+            """
+            insert into relevo.event_counts
+            select %s, u.phone, date_bin('1 hour', %s, 'epoch') + interval '1 hour' * (2 - u.n %% 5), %s::date - u.n::int / 2,
+                   u.n, 2 * u.n, 3 * u.n, 4 * u.n, u.n %% 2
+              from unnest(%s::uuid[]) with ordinality as u(phone, n)
+            """,
+            [stream, due, due, whom],
+        )
+        one = ("relevo.count_event_1(%s, 1, false, %s, %s)", [stream, due, whom])
+        many = ("relevo.count_events_1(%s, %s, true)", [[made.event_id] * phones, whom])
+        came = []
+        for function, given in (one, many):
+            with conn.transaction(force_rollback=True):
+                conn.execute(BY_KEY)
+                told = conn.execute(f"select counted, in_hour, busiest_day from {function}", given).fetchone()
+                rows = conn.execute("select * from relevo.event_counts order by installation_id").fetchall()
+            came.append((sorted(zip(*told, strict=True)), rows))
+        assert came[0] == came[1]
+        assert len(came[0][0]) == phones
+
     def test_a_delivery_that_is_there_already(self, build, conn) -> None:
         """Where one exists the others are made all the same, and both numbers are told."""
         phones = add_phones(conn, 4)
