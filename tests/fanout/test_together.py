@@ -218,6 +218,16 @@ class TestSteps:
         assert [call.payload for call in conn.notifies(timeout=0.1)] == ["dispatch"]
         assert conn.execute("select count(*), count(distinct event_id) from relevo.due_chunks").fetchone() == (300, 300)
 
+    def test_one_by_itself_is_told_to_be(self, build, conn) -> None:
+        """After an event that nobody waits behind there is hardly more to do; not so between slices."""
+        phones = add_phones(conn, 5)
+        app = build(fanout_slice_size=3)
+        door.enqueue(conn, Event("chat", "one", "t", audience=phones[:1]))
+        assert one_step(app).short
+        door.enqueue(conn, Event("chat", "all", "t", audience=phones))
+        assert [one_step(app).short for _ in range(2)] == [False, False]
+        assert states(conn) == {"fanned": 2}
+
     def test_no_more_than_a_slice(self, build, conn) -> None:
         """Their phones together are at most a slice's candidates; who names more than that is made in slices."""
         phones = add_phones(conn, 9)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any
 
@@ -37,6 +37,11 @@ class Fanning:
     named: int | None
     """How many phones it names, of more than a few only that; None if it names none, or nobody needed to know."""
     due_hour: datetime
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is for named phones and nobody counted them, for no other event is due in its lane."""
+        return self.audience == "installations" and self.event_day is None and self.named is None
 
 
 class _ApartError(Exception):
@@ -119,7 +124,8 @@ def _go_on(run: Run, connection: Connection, event: Fanning, how: str, made: Seq
     if sliced is None:
         connection.execute(_SQL["end_sealed_event"], {"event_id": event.id, "now": run.now})
         return Step({"events_expired": 1}, items=1, more=True)
-    return _slice(watch, *sliced)
+    is_last = bool(sliced[0])
+    return replace(_slice(watch, *sliced), short=is_last and how == "slice" and event.is_alone)
 
 
 def _step_back(run: Run, event: Fanning, error: psycopg.Error) -> Step:
