@@ -18,6 +18,8 @@ _CYCLES = "reaper,fanout,dispatch"
 _FIRST_EVENT = 5_000_000_000
 _WARM = 3
 _UNTIL_IDLE_S = 0.4
+_UNTIL_ASLEEP_S = 2.0  # longer than a run stays for more
+_ASLEEP_SHARE = 5
 _BETWEEN_URGENT_S = 0.05
 _PATIENCE_S = 60.0
 
@@ -30,15 +32,20 @@ def wakeups(stand: Stand) -> Iterator[Row]:
         relevo_run(stand.dsn, sandbox.url, worker_cycles=_CYCLES),
     ):
         [phone] = stand.phones(1)
-        waits = [_wake_once(stand, phone, n < _WARM, arrived) for n in range(_WARM + stand.sizes.wakeups)][_WARM:]
+        for _ in range(_WARM):
+            _wake_once(stand, phone, _UNTIL_ASLEEP_S, arrived)
+        waits = [_wake_once(stand, phone, _UNTIL_IDLE_S, arrived) for _ in range(stand.sizes.wakeups)]
+        few = max(1, stand.sizes.wakeups // _ASLEEP_SHARE)
+        asleep = [_wake_once(stand, phone, _UNTIL_ASLEEP_S, arrived) for _ in range(few)]
     goals = Goal("p50_ms", 10, "ms p50"), Goal("p99_ms", 40, "ms p99")
-    yield latency("wakeup", "commit to POST, a replica idle", waits, *goals)
+    yield latency("wakeup", f"commit to POST, {_UNTIL_IDLE_S:g} s after the last", waits, *goals)
+    yield latency("asleep", f"commit to POST, {_UNTIL_ASLEEP_S:g} s after the last", asleep)
     yield latency("notify", "a plain NOTIFY, for comparison", _notify(stand.dsn, stand.sizes.wakeups))
 
 
-def _wake_once(stand: Stand, phone: UUID, warming: bool, arrived: list[float]) -> float:
-    """Enqueue one event for one phone; return the milliseconds until its POST arrived."""
-    time.sleep(_UNTIL_IDLE_S * (5 if warming else 1))
+def _wake_once(stand: Stand, phone: UUID, after_s: float, arrived: list[float]) -> float:
+    """Enqueue one event for one phone, a while after the last; return the milliseconds until its POST arrived."""
+    time.sleep(after_s)
     arrived.clear()
     door.enqueue(stand.conn, door.Event("bench.wake", str(uuid4()), "Wake up", audience=[phone]))
     committed = time.perf_counter()
