@@ -49,7 +49,7 @@ class _Parameter:
         return _checked(self.field, text)
 
 
-class _Lane:
+class _Shortcut:
     """A route, and how what it takes is read."""
 
     def __init__(self, route: Guarded) -> None:
@@ -93,21 +93,21 @@ class Express:
 
     def __init__(self, api: FastAPI) -> None:
         self._api = api
-        self._lanes = dict(_lanes(api))
+        self._shortcuts = dict(_shortcuts(api))
         self._paths = {getattr(each, "path", "") for each in api.routes}
         self._is_wrapped = bool(api.user_middleware)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         try:
-            lane, found = self._found(scope)
+            shortcut, found = self._found(scope)
         except _UnusualError:
             await self._api(scope, receive, send)
             return
         scope["app"] = self._api
         request = Request(scope, receive, send)
         try:
-            answer = await lane.route.serve(request, partial(lane.serve, found))
+            answer = await shortcut.route.serve(request, partial(shortcut.serve, found))
         except _UnusualError:
             await self._api(scope, _again(request, receive), send)
             return
@@ -115,15 +115,15 @@ class Express:
             answer = await self._answer(request, error)
         await answer(scope, receive, send)
 
-    def _found(self, scope: Scope) -> tuple[_Lane, dict[str, Any]]:
+    def _found(self, scope: Scope) -> tuple[_Shortcut, dict[str, Any]]:
         method, path, last = scope["method"], scope["path"], ""
-        lane = self._lanes.get((method, path))
-        if lane is None and path not in self._paths:
+        shortcut = self._shortcuts.get((method, path))
+        if shortcut is None and path not in self._paths:
             above, _, last = path.rpartition("/")
-            lane = self._lanes.get((method, f"{above}/{{}}")) if last else None
-        if lane is None or (self._is_wrapped and any(name == b"origin" for name, _ in scope["headers"])):
+            shortcut = self._shortcuts.get((method, f"{above}/{{}}")) if last else None
+        if shortcut is None or (self._is_wrapped and any(name == b"origin" for name, _ in scope["headers"])):
             raise _UnusualError
-        return lane, lane.read(scope, last)
+        return shortcut, shortcut.read(scope, last)
 
     async def _answer(self, request: Request, error: Exception) -> Response:
         """Have an error answered as the app would."""
@@ -135,9 +135,9 @@ class Express:
         return answer
 
 
-def _lanes(api: FastAPI) -> Sequence[tuple[tuple[str, str], _Lane]]:
+def _shortcuts(api: FastAPI) -> Sequence[tuple[tuple[str, str], _Shortcut]]:
     """Return the routes that can go this way, by method and path, with {} in place of a part that varies."""
-    lanes = []
+    shortcuts = []
     for route in api.routes:
         if isinstance(route, Guarded) and not route.rule.page and _is_plain(route.dependant):
             method = next(iter(route.methods or ()))
@@ -145,8 +145,8 @@ def _lanes(api: FastAPI) -> Sequence[tuple[tuple[str, str], _Lane]]:
             ends = not varies or (len(varies) == 1 and above.endswith("/") and varies[0].endswith("}"))
             is_free = ends and ":" not in route.path and _is_first(api, route, method)
             if is_free:
-                lanes.append(((method, above + "{}" if varies else above), _Lane(route)))
-    return lanes
+                shortcuts.append(((method, above + "{}" if varies else above), _Shortcut(route)))
+    return shortcuts
 
 
 def _is_first(api: FastAPI, route: Guarded, method: str) -> bool:
