@@ -468,9 +468,9 @@ def _event(event: Event) -> dict[str, Any]:
             hint="Write relevo.Event(type, key, title, audience=…).",
         )
     given = {name: value for name, value in vars(event).items() if value is not None and name not in _BESIDE}
+    check_storable("data", event.data)  # before anything is weighed: it may be nested without end
     unsaid = type(event.topics) is tuple and not event.topics
     if unsaid and is_plain_event(plain := given | _audience(event.audience)):
-        check_storable("data", given["data"])
         return plain
     return _checked(event, given)
 
