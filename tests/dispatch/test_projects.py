@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -12,8 +13,11 @@ from relaying import Relay, at_once, beside
 from processes import PATIENCE_S, eventually
 from relevo import actions, insights
 from relevo.actions import DeadLetters
+from relevo.cycles import dispatch
 from relevo.errors import UsageError
-from relevo.model import Reply
+from relevo.model import Reply, Step
+from relevo.runtime.runs import Cycle, Run
+from relevo.runtime.timing import Every
 
 PROJECT = "@relevo/app"
 """The sandbox's name for the project of a token without a word."""
@@ -151,6 +155,46 @@ class TestBucket:
         worker.dispatch()
         assert {row["status"] for row in worker.deliveries() if row["project"] == "@acme/b"} == {"sent"}
         assert {row["status"] for row in worker.deliveries()[1:] if row["project"] == "@acme/a"} == {"pending"}
+
+    def test_no_run_ends_before_what_it_took_in_vain_is_back(self, relay, monkeypatch) -> None:
+        """Tokens reserved for what another worker claims are given back when the run is over, however long it takes."""
+        worker = relay(push_rate_per_second=100, worker_event_types=["another"])
+        worker.tell("ana")
+        worker.clock.stop()
+        projects, returned = worker.app.services.projects, list[int]()
+        give_back = projects.give_back
+
+        def slowly(project: str, lane: Any, count: int, now: Any = None) -> None:
+            time.sleep(0.2)
+            give_back(project, lane, count, now)
+            returned.append(count)
+
+        monkeypatch.setattr(projects, "give_back", slowly)
+        worker.dispatch()
+        assert returned
+        assert returned[0] > 0
+
+    def test_a_claim_that_nobody_waits_for_is_handed_back(self, relay) -> None:
+        """One that comes back after it was given up keeps neither its deliveries nor its tokens, and sends nothing."""
+        worker = relay(push_rate_per_second=100)
+        worker.tell("ana")
+        worker.tell("bob")
+        worker.clock.stop()
+        worker.dispatch(at_most=1)
+        before = worker.project()["bulk_tokens"]
+        (lane,) = worker.app.services.projects.due_lanes(worker.clock())
+
+        def step(run: Run) -> Step:
+            taking: Future[Any] = Future()
+            taking.cancel()
+            dispatch._Drain(worker.app.services, run)._take(lane, 10, taking)
+            return Step()
+
+        worker.app.runner.run(Cycle("probe", Every(60_000), step), "manual")
+        assert (worker.states(), worker.claims(), worker.posts()) == ({"sent": 1, "pending": 1}, 0, 1)
+        assert worker.project()["bulk_tokens"] == before
+        worker.dispatch()
+        worker.everyone_received(1)
 
 
 class TestBreaker:

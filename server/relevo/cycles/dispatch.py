@@ -307,6 +307,7 @@ class _Drain:
             with suppress(InvalidStateError):
                 taking.set_exception(error)
             if batch is not None:  # nobody waits for it any more
+                unused += batch.tokens
                 with self._in_passing(lane.project):
                     self.services.claims.release(batch.claim, now)
         else:
@@ -347,7 +348,9 @@ class _Drain:
 
     def _hand_over(self, taking: Future[_Taken]) -> bool:
         """Let what was claimed go its way; tell whether another claim may follow at once."""
-        lane = self.claiming.pop(taking).lane
+        lane, *_, thread = self.claiming.pop(taking)
+        if taking.exception() is not None or taking.result().batch is None:
+            self.helpers.append(thread)  # it still has to give back what it took in vain
         try:
             taken = taking.result()
         except BUSY as error:
