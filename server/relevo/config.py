@@ -562,7 +562,8 @@ class Settings(Frozen):
         10 * MINUTE,
     )
     worker_stay_ms: int = _number(
-        "How long a run of fan-out or dispatch that found work stays for more before it ends, in milliseconds.",
+        "How long a run of fan-out or dispatch that found work stays for more before it ends, in milliseconds; "
+        "no longer than a lease, and not at all while calls cannot be heard.",
         SECOND,
         0,
         MINUTE,

@@ -133,6 +133,7 @@ def _serve(app: App, cycles: Sequence[Cycle], signals: Signals | None, faces: Se
         on_change=app.worker.note_wakeups,
         on_resumed=scheduler.look_soon,
     )
+    scheduler.hears = lambda: listener.hearing == "listening"
     scheduler.start()
     app.database.on_reachable(scheduler.look_soon)
     app.database.on_reachable(listener.prompt)

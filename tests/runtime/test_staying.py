@@ -12,6 +12,7 @@ from processes import PATIENCE_S, eventually
 from relevo import actions, door
 from relevo.app import App
 from relevo.cycles import fanout
+from relevo.errors import DatabaseUnavailableError
 from relevo.model import Step
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.scheduler import Scheduler
@@ -93,6 +94,98 @@ def test_one_that_failed_or_found_nothing_does_not_stay(schedule: Schedule, conn
     eventually(lambda: conn.execute(ENDED, ["failing"]).fetchall(), "the one that failed ended")
     counted = "select 1 from relevo.cycle_state where cycle = 'idle' and idle_rounds > 0"
     eventually(lambda: conn.execute(counted).fetchall(), "the one without work ended")
+
+
+def test_a_replica_that_died_awake_costs_no_call(schedule: Schedule, conn) -> None:
+    """Whoever enqueued while a dead replica's word held calls nobody: a run that ends asleep finds that, and looks."""
+    work = Work()
+    _, scheduler = schedule(Cycle("probe", Every(HOUR), work, wakeable=True), worker_stay_ms=1_000)
+    rounds = "select idle_rounds from relevo.cycle_state where cycle = 'probe' and asleep"
+    eventually(lambda: conn.execute(rounds).fetchall() == [(2,)], "it sleeps")
+    work.waiting.append(1)
+    scheduler.wake("probe")
+    eventually(lambda: work.looks == 5, "it has done it, looked for what it was called, and looked beside")
+    conn.execute("update relevo.cycle_state set asleep = false where cycle = 'probe'")
+    work.waiting.append(2)
+    eventually(lambda: len(work.done) == 2, "what nobody called out is done")
+
+
+def test_after_a_failure_it_is_not_taken_for_asleep(schedule: Schedule, conn) -> None:
+    """A run that failed may have told the fleet to make no calls: the next that stays tells it anew."""
+    work, failing = Work(), threading.Event()
+
+    def step(run: Run) -> Step:
+        if failing.is_set():
+            conn.execute("update relevo.cycle_state set asleep = false where cycle = 'probe'")
+            raise RuntimeError("no")
+        return work(run)
+
+    _, scheduler = schedule(Cycle("probe", Every(HOUR), step, wakeable=True), worker_stay_ms=60_000)
+    eventually(lambda: (True,) in conn.execute(ASLEEP, ["probe"]).fetchall(), "it sleeps")
+    failing.set()
+    scheduler.wake("probe")
+    eventually(lambda: conn.execute(ENDED, ["probe"]).fetchall() == [("failed", {})], "it fails")
+    failing.clear()
+    work.waiting.append(1)
+    scheduler.wake("probe")
+    eventually(lambda: (True,) in conn.execute(ASLEEP, ["probe"]).fetchall(), "the fleet is told")
+    assert work.done == [1]
+    assert len(conn.execute(ENDED, ["probe"]).fetchall()) == 1, "by the run that stays"
+
+
+def test_where_no_call_is_heard_no_run_stays(schedule: Schedule) -> None:
+    """Where calls do not reach the process, looks follow each other as they did: a run that waits for one looks less."""
+    stays: list[bool] = []
+
+    def step(run: Run) -> Step:
+        stays.append(run.stay is not None)
+        return Step({"done": 1}, 1) if len(stays) == 1 else Step()
+
+    heard = threading.Event()
+    _, scheduler = schedule(Cycle("probe", Every(HOUR), step, wakeable=True))
+    eventually(lambda: len(stays) > 1, "it stays")
+    scheduler.hears = heard.is_set
+    before = len(stays)
+    eventually(lambda: scheduler.wake("probe") or False in stays[before:], "it does not")
+    assert stays[0]
+
+
+def test_a_stay_is_shorter_than_what_counts_as_hung(schedule: Schedule, conn) -> None:
+    """However long a run is told to stay, with a short lease it ends well before it would be given up."""
+    work = Work()
+    work.waiting = [1]
+    short = {"outbox_lease_duration_ms": 1_000, "push_request_timeout_ms": 450, "worker_shutdown_timeout_ms": 900}
+    schedule(Cycle("probe", Every(HOUR), work, wakeable=True), worker_stay_ms=60_000, **short)
+    assert eventually(lambda: conn.execute(ENDED, ["probe"]).fetchall(), "it ends") == [("ok", {"done": 1})]
+
+
+def test_who_runs_a_cycle_by_hand_is_served_by_the_run_that_stays(schedule: Schedule, conn) -> None:
+    """A run by hand is skipped while one stays here, but that one looks at once: what is there is done."""
+    work = Work()
+    work.waiting = [1]
+    probe = Cycle("probe", Every(HOUR), work, wakeable=True)
+    built, _ = schedule(probe, worker_stay_ms=60_000)
+    eventually(lambda: work.done and (True,) in conn.execute(ASLEEP, ["probe"]).fetchall(), "it stays for calls")
+    eventually(lambda: work.looks > 3, "it has looked beside")
+    work.waiting.append(2)
+    assert built.runner.run(probe, "manual").outcome == "skipped"
+    eventually(lambda: len(work.done) == 2, "it is done", every=0.002)
+    ended = "select outcome from relevo.worker_runs where cycle = 'probe' and outcome <> 'running'"
+    assert conn.execute(ended).fetchall() == [("skipped",)], "by the run that stays"
+
+
+def test_a_fleet_that_cannot_be_told_costs_no_run(build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the database is away when a run wants to stay, it ends: what it did is done, and nothing of it failed."""
+    work = Work()
+    work.waiting = [1]
+
+    def say_asleep(_run: Run, _asleep: bool) -> None:
+        raise DatabaseUnavailableError("it is away")
+
+    monkeypatch.setattr(Run, "say_asleep", say_asleep)
+    runner = build(worker_stay_ms=60_000).runner
+    report = runner.run(Cycle("probe", Every(HOUR), work, wakeable=True), "schedule", stays="awake")
+    assert (report.outcome, report.counts, report.asleep) == ("ok", {"done": 1}, False)
 
 
 def stay(call: threading.Event, said: list[bool], *, asleep: bool, lasts_s: float = PATIENCE_S) -> Stay:

@@ -105,6 +105,7 @@ class Runner:
             return self.skip(cycle, trigger, why, look_again_in_s=self._settings.worker_idle_backoff_max_ms / 1000)
         lock = self._locks.setdefault(cycle.key, threading.Lock())
         if not lock.acquire(blocking=False):
+            self.call(cycle)  # one that only stays for more looks at once
             return self.skip(cycle, trigger, "already running in this process", news=False)
         try:
             return self._round(cycle, trigger, budget=budget or cycle.budget, shard=shard, by_slot=by_slot, stays=stays)
@@ -199,7 +200,8 @@ class Runner:
             self.stopping,
             run.say_asleep,
             asleep=asleep,
-            lasts_s=settings.worker_stay_ms / 1000,
+            lasts_s=min(settings.worker_stay_ms, settings.outbox_lease_duration_ms)
+            / 1000,  # long before it counts as hung
             longest_rest_s=settings.worker_busy_loop_delay_ms / 1000,
         )
 
@@ -281,7 +283,7 @@ class Runner:
             more=ending.more,
             due_in_s=ending.due_in_s,
             open_transactions=run.context.open_transactions,
-            asleep=run.stay is not None and run.stay.is_asleep,
+            asleep=ending.outcome != "failed" and run.stay is not None and run.stay.is_asleep,
             was_awake=run.stay is None or run.stay.was_awake,
         )
 
@@ -367,11 +369,11 @@ class Runner:
         run_id = context.run_id if written else None
         return Report(cycle.key, "skipped", run_id, reason=reason, look_again_in_s=look_again_in_s)
 
-    def set_asleep(self, cycle: Cycle, *, asleep: bool) -> None:
-        """Say in table state whether this cycle's workers sleep, so that `enqueue` wakes them."""
+    def set_asleep(self, cycle: Cycle, *, asleep: bool) -> bool:
+        """Say in table state whether this cycle's workers sleep, so that `enqueue` wakes them; tell if it is news."""
         with self._database.connection() as connection:
             said = {"cycle": cycle.name, "worker_id": self._worker_id, "asleep": asleep}
-            connection.execute(_SQL["set_asleep"], said)
+            return connection.execute(_SQL["set_asleep"], said).rowcount > 0
 
     def _untold_slot(self, cycle: Cycle, context: RunContext) -> bool:
         """Tell of each slot that went by once, however often this process looked at it."""

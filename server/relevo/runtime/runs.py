@@ -13,8 +13,8 @@ from uuid import UUID
 
 from relevo import queries
 from relevo.config import Settings
-from relevo.db import Connection, Database, Manner
-from relevo.errors import CopiedDatabaseError, LostLeaseError, RunGivenUpError
+from relevo.db import BUSY, Connection, Database, Manner
+from relevo.errors import CopiedDatabaseError, DatabaseUnavailableError, LostLeaseError, RunGivenUpError
 from relevo.metrics import Metrics
 from relevo.model import Budget, Outcome, Shard, Step, Trigger
 from relevo.runtime.singleton import Held
@@ -177,7 +177,10 @@ class Run:
         """Wait for more to do, once something was done; tell whether to look again, see `Stay.for_more`."""
         if self.stay is None or not self.begun or not self.may_go_on():
             return False
-        return self.stay.for_more(worked=worked, took_s=took_s, rest_s=rest_s, due_in_s=due_in_s)
+        try:
+            return self.stay.for_more(worked=worked, took_s=took_s, rest_s=rest_s, due_in_s=due_in_s)
+        except (DatabaseUnavailableError, *BUSY):  # the fleet could not be told; what was done is done all the same
+            return False
 
     def begin_work(self) -> None:
         """Say that there is work: from now on the run has a row. Calling it again does nothing."""

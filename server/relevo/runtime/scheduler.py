@@ -110,6 +110,8 @@ class Scheduler:
                 "misfire_grace_time": max(1, settings.worker_misfire_grace_ms // 1000),
             },
         )
+        self.hears: Callable[[], bool] = lambda: True
+        """Whether calls reach this process; where none would come no run stays for them."""
         runner.on_work = self.wake
         # A job moved from within would be due while it still counts as running, and be skipped.
         self._aps.add_listener(self._ended, EVENT_JOB_EXECUTED | EVENT_JOB_ERROR | EVENT_JOB_MISSED)
@@ -200,7 +202,7 @@ class Scheduler:
 
     def _run(self, clock: _Clock, *, woken: bool) -> Report:
         cycle = clock.cycle
-        stays: Stays = ("asleep" if clock.asleep else "awake") if cycle.wakeable else None
+        stays: Stays = ("asleep" if clock.asleep else "awake") if cycle.wakeable and self.hears() else None
         try:
             return self._runner.run(cycle, "wake-up" if woken else "schedule", stays=stays)
         except DatabaseUnavailableError as error:
@@ -236,18 +238,20 @@ class Scheduler:
     def _settle_down(self, clock: _Clock, report: Report) -> float | None:
         """Tell the fleet whether this cycle sleeps; return how soon to look once more, if at all.
 
-        Told after every round: the flag is the fleet's, and another replica may have died and left it wrong.
+        Told after every round: the flag is the fleet's, and another replica may have died and left it wrong. If it was
+        wrong, those who enqueued since the last look called nobody.
         """
         if report.outcome == "failed":
+            clock.asleep = False  # it may have told the fleet so
             return None
         idle, slept = (
             report.asleep or report.outcome == "idle",
             clock.asleep and not (report.asleep and report.was_awake),
         )
         with suppress(DatabaseUnavailableError):
-            self._runner.set_asleep(clock.cycle, asleep=idle)
+            was_wrong = self._runner.set_asleep(clock.cycle, asleep=idle)
             clock.asleep = idle
-            if idle and not slept:
+            if idle and (was_wrong or not slept):
                 clock.unseen_below, clock.looks = None, 0
                 return 0.0
             return _next_look_s(clock, report.open_transactions) if idle else None
