@@ -556,6 +556,26 @@ class TestConnections:
         sending.dispatch()
         assert sending.delivery("bob")["status"] == "sent"
 
+    def test_a_run_that_stays_keeps_none_that_others_lack(self, relay, monkeypatch) -> None:
+        """Where there are more workers than connections, one that waits for more to do leaves its own to the others."""
+        monkeypatch.setattr("relevo.runtime.staying._LONGEST_S", PATIENCE_S)
+        first, second = (relay(outbox_concurrency=1, worker_stay_ms=60_000) for _ in range(2))
+        runner, cycle = first.app.runner, first.app.registry["dispatch"]
+        first.tell("ana")
+        with beside(lambda: runner.run(cycle, "schedule", stays="asleep")) as reports:
+            eventually(lambda: first.received("ana"), "it is sent")
+            eventually(lambda: not first.rows("select from relevo.push_connections"), "its connection is free")
+            assert first.rows("select from relevo.worker_runs where outcome = 'running'"), "though it stays"
+            projects = second.app.services.projects
+            assert projects.reserve("default", "bulk", 1).connections == 1
+            projects.drop_connections("default", "dispatch")
+            first.tell("ana")
+            runner.call(cycle)
+            eventually(lambda: first.received("ana") == 2, "it takes it again")
+            runner.stopping.set()
+            runner.call(cycle)
+        assert [report.counts["notifications_sent"] for report in reports] == [2]
+
     def test_a_dead_workers_connections_come_back(self, relay, conn) -> None:
         """Their lease expires like every other: another worker can send then."""
         worker = relay()

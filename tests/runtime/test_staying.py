@@ -110,8 +110,9 @@ def test_a_replica_that_died_awake_costs_no_call(schedule: Schedule, conn) -> No
     eventually(lambda: len(work.done) == 2, "what nobody called out is done")
 
 
-def test_after_a_failure_it_is_not_taken_for_asleep(schedule: Schedule, conn) -> None:
+def test_after_a_failure_it_is_not_taken_for_asleep(schedule: Schedule, conn, monkeypatch) -> None:
     """A run that failed may have told the fleet to make no calls: the next that stays tells it anew."""
+    monkeypatch.setattr("relevo.runtime.staying._LONGEST_S", PATIENCE_S)
     work, failing = Work(), threading.Event()
 
     def step(run: Run) -> Step:
@@ -159,8 +160,9 @@ def test_a_stay_is_shorter_than_what_counts_as_hung(schedule: Schedule, conn) ->
     assert eventually(lambda: conn.execute(ENDED, ["probe"]).fetchall(), "it ends") == [("ok", {"done": 1})]
 
 
-def test_who_runs_a_cycle_by_hand_is_served_by_the_run_that_stays(schedule: Schedule, conn) -> None:
+def test_who_runs_a_cycle_by_hand_is_served_by_the_run_that_stays(schedule: Schedule, conn, monkeypatch) -> None:
     """A run by hand is skipped while one stays here, but that one looks at once: what is there is done."""
+    monkeypatch.setattr("relevo.runtime.staying._LONGEST_S", PATIENCE_S)
     work = Work()
     work.waiting = [1]
     probe = Cycle("probe", Every(HOUR), work, wakeable=True)

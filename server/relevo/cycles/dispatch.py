@@ -135,9 +135,10 @@ class _Drain:
             self._collect()
 
     def _stays(self) -> bool:
-        """Wait for more, its connections kept; tell whether to look again."""
+        """Wait for more, its connections kept unless others may lack them; tell whether to look again."""
         if self.problems or not self._may_claim():
             return False
+        self._drop_connections({project for project in self.used if self.services.projects.is_scarce(project)})
         worked, took_s = self.claimed > self.stayed_at, time.monotonic() - self.looking_since
         staying = self.run.stays(worked=worked, took_s=took_s, rest_s=_CALLED_S, due_in_s=self._due_in_s())
         self.stayed_at, self.looking_since, self.looked_at = self.claimed, time.monotonic(), -_NEVER
@@ -166,7 +167,11 @@ class _Drain:
                 self._tell(normalise_error(error, 200))
         self.services.hanging.update(self.under_way)
         wait(self.helpers, timeout=self.services.settings.outbox_lease_duration_ms / 1000)
-        for project in self.used if not self.run.abandoned.is_set() else ():
+        self._drop_connections(set(self.used))
+
+    def _drop_connections(self, projects: set[str]) -> None:
+        self.used -= projects
+        for project in projects if not self.run.abandoned.is_set() else ():
             try:
                 in_flight = self.services.pools.of(project).in_flight()
                 self.services.projects.drop_connections(project, "dispatch", in_flight=in_flight)

@@ -221,6 +221,10 @@ class Projects:
         with self._guard:
             self._users.setdefault(project, set()).add(user)
 
+    def is_scarce(self, project: str) -> bool:
+        """Tell whether this worker has a single connection of a project: there may be more workers than connections."""
+        return self._leased.get(project, (0.0, 0))[1] == 1
+
     def drop_connections(self, project: str, user: User, *, in_flight: int = 0) -> None:
         """Give back this worker's connections of a project, once neither cycle uses them any more.
 
