@@ -276,3 +276,48 @@ def test_nothing_is_due_for_a_dispatch_that_is_paused(build, settings, conn) -> 
     assert due() == []
     actions.resume(built.database, "dispatch")
     assert len(due()) == 1
+
+
+def test_a_sleeper_is_ready_for_what_feeds_it(schedule: Schedule, conn) -> None:
+    """Called because another cycle was, it has looked while that one is still at work, and does what comes of it."""
+    work, armed, looked = Work(), threading.Event(), threading.Event()
+
+    def first(_run: Run) -> Step:
+        if not armed.is_set():
+            return Step()
+        armed.clear()
+        assert looked.wait(PATIENCE_S)
+        work.waiting.append(1)
+        return Step({"made": 1}, items=1, wakes="second")
+
+    def second(run: Run) -> Step:
+        step = work(run)
+        looked.set()
+        return step
+
+    _, scheduler = schedule(
+        Cycle("first", Every(HOUR), first, wakeable=True, feeds="second"),
+        Cycle("second", Every(HOUR), second, wakeable=True),
+        worker_stay_ms=1_000,
+    )
+    for cycle in ("first", "second"):
+        eventually(lambda cycle=cycle: (True,) in conn.execute(ASLEEP, [cycle]).fetchall(), "it sleeps")
+    eventually(lambda: work.looks >= 2, "it looked once more before it slept")
+    looked.clear()
+    armed.set()
+    scheduler.wake("first")
+    eventually(lambda: work.done == [1], "what came of it is done")
+    [(outcome, counts)] = eventually(lambda: conn.execute(ENDED, ["second"]).fetchall(), "it ends when nobody calls")
+    assert (outcome, counts) == ("ok", {"done": 1})
+
+
+def test_one_that_was_called_ahead_in_vain_ends_soon() -> None:
+    """It waits a moment for its first work, and is as idle afterwards as any that found none."""
+    staying = Stay(
+        threading.Event(), threading.Event(), [].append, asleep=True, lasts_s=60, longest_rest_s=1, ahead_s=0.01
+    )
+    while staying.for_more(worked=False, took_s=0.0, rest_s=0.0):
+        pass
+    assert staying.is_over
+    assert not staying.is_asleep
+    assert not stay(threading.Event(), [], asleep=True).for_more(worked=False, took_s=0.0, rest_s=0.0)

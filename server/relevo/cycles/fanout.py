@@ -63,7 +63,7 @@ class _TooManyError(Exception):
 def cycle(settings: Settings) -> Cycle:
     """Return fan-out for the schedule: on every replica, each at another event."""
     timing = Every(settings.fanout_interval_minutes * 60_000)
-    return Cycle("fanout", timing, step, wakeable=True)
+    return Cycle("fanout", timing, step, wakeable=True, feeds="dispatch")
 
 
 def step(run: Run) -> Step:

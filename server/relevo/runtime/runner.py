@@ -39,8 +39,10 @@ _MOST_HUNG_RUNS = 3
 _RESTS_AS_LONG = 3  # times what its work took, though called: what comes meanwhile is done together
 _LONGEST_REST_S = 0.05
 
-Stays = Literal["asleep", "awake"] | None
-"""Whether a run stays for calls once its work is done, and whether the fleet was told to make them."""
+_AHEAD_S = 0.1  # what feeds it is done by then, or has far more to do
+
+Stays = Literal["asleep", "awake", "ahead"] | None
+"""Whether a run stays for calls once its work is done, or, called ahead, before; whether the fleet was told of it."""
 
 
 class Runner:
@@ -163,7 +165,7 @@ class Runner:
             trouble=lambda: "" if cycle.bookkeeping else self._guard.trouble,
         )
         if stays is not None:
-            run.stay = self._stay(run, asleep=stays == "asleep")
+            run.stay = self._stay(run, asleep=stays != "awake", ahead_s=_AHEAD_S if stays == "ahead" else 0.0)
         with structlog.contextvars.bound_contextvars(run_id=context.run_id, cycle=cycle.key, worker_id=self._worker_id):
             try:
                 ending = self._watched(cycle, run)
@@ -191,7 +193,7 @@ class Runner:
         )
         return context, obstacle
 
-    def _stay(self, run: Run, *, asleep: bool) -> Stay | None:
+    def _stay(self, run: Run, *, asleep: bool, ahead_s: float) -> Stay | None:
         settings = self._settings
         if not settings.worker_stay_ms:
             return None
@@ -203,6 +205,7 @@ class Runner:
             lasts_s=min(settings.worker_stay_ms, settings.outbox_lease_duration_ms)
             / 1000,  # long before it counts as hung
             longest_rest_s=settings.worker_busy_loop_delay_ms / 1000,
+            ahead_s=ahead_s,
         )
 
     def _call_of(self, cycle: Cycle) -> threading.Event:
@@ -395,6 +398,7 @@ def _loop(cycle: Cycle, run: Run, totals: Counter[str]) -> Ending:
     """Take steps until one comes up short, a budget is spent, or the process stops."""
     problems: list[str] = []
     more, due_in_s, worked, began = True, None, False, time.monotonic()
+    run.woken.clear()  # before the look: a call that comes during it is worth another
     while more and run.may_go_on():
         step = cycle.step(run)
         totals.update({name: count for name, count in step.counts.items() if count})
@@ -403,13 +407,13 @@ def _loop(cycle: Cycle, run: Run, totals: Counter[str]) -> Ending:
         more, due_in_s = step.more, step.due_in_s
         if step.wakes:
             run.wake(step.wakes)
-        if step.items or any(step.counts.values()) or step.problems:
-            run.begin_work()
-            worked = True
         took_s = time.monotonic() - began
         rest_s = min(took_s * _RESTS_AS_LONG, _LONGEST_REST_S)
         if more and step.short and run.stay is not None:
             run.stay.rest(rest_s)  # those it made work for come first
+        if step.items or any(step.counts.values()) or step.problems:
+            run.begin_work()
+            worked = True
         if not more and not problems:
             more = run.stays(worked=worked, took_s=took_s, rest_s=rest_s, due_in_s=due_in_s)
             worked, began = False, time.monotonic()

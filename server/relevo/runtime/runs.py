@@ -37,6 +37,8 @@ class Cycle:
     singleton: bool = False
     source: str = ""
     wakeable: bool = False
+    feeds: str = ""
+    """The cycle that has work once this one had some: called with it, it is ready by then."""
     budget: Budget = BUDGET
     off: str = ""
     """Why it cannot run with these settings; nothing if it can."""
@@ -174,8 +176,8 @@ class Run:
             connection.execute(_SQL["set_asleep"], said)
 
     def stays(self, *, worked: bool, took_s: float, rest_s: float, due_in_s: float | None = None) -> bool:
-        """Wait for more to do, once something was done; tell whether to look again, see `Stay.for_more`."""
-        if self.stay is None or not self.begun or not self.may_go_on():
+        """Wait for more to do; tell whether to look again, see `Stay.for_more`."""
+        if self.stay is None or not self.may_go_on():
             return False
         try:
             return self.stay.for_more(worked=worked, took_s=took_s, rest_s=rest_s, due_in_s=due_in_s)

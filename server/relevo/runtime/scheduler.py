@@ -38,6 +38,8 @@ class _Clock:
     cycle: Cycle
     running: bool = False
     woken: bool = False
+    ahead: bool = False
+    """Whether it was called because another one was that feeds it."""
     asleep: bool = False
     unseen_below: int | None = 0
     """Who began below this number and is still at it may not have known that the cycle sleeps; None: not yet known."""
@@ -141,6 +143,14 @@ class Scheduler:
                     self._runner.call(clock.cycle)
                     if not clock.running:
                         self._move(clock, min(self._called_in_s(clock), max(0.0, clock.due - time.monotonic())))
+                        self._call_ahead(clock.cycle.feeds)
+
+    def _call_ahead(self, cycle_name: str) -> None:
+        """Have a sleeper get ready whom another cycle, just called, will feed; the caller holds the guard."""
+        for clock in self._clocks.values():
+            if clock.cycle.name == cycle_name and clock.asleep and not clock.running and clock.last == "idle":
+                clock.ahead = True
+                self._move(clock, 0.0)
 
     def look_soon(self) -> None:
         """Have every cycle look within a moment: the database answers again, or a wake-up may have been missed.
@@ -183,9 +193,10 @@ class Scheduler:
                 return None
             self._aps.pause_job(key)  # its next run is decided by how this one ends
             clock.running, clock.again = True, False
-            woken, clock.woken = clock.woken, False
+            woken, clock.woken = clock.woken or clock.ahead, False
+            ahead, clock.ahead = clock.ahead, False
         began = time.monotonic()
-        report = self._run(clock, woken=woken)
+        report = self._run(clock, woken=woken, ahead=ahead)
         return self._pause_s(clock, report, time.monotonic() - began)
 
     def _ended(self, event: JobExecutionEvent) -> None:
@@ -200,9 +211,10 @@ class Scheduler:
             self._move(clock, min(pause_s, self._called_in_s(clock)) if clock.woken else pause_s)
             self._guard.notify_all()
 
-    def _run(self, clock: _Clock, *, woken: bool) -> Report:
+    def _run(self, clock: _Clock, *, woken: bool, ahead: bool) -> Report:
         cycle = clock.cycle
-        stays: Stays = ("asleep" if clock.asleep else "awake") if cycle.wakeable and self.hears() else None
+        hears: Stays = "ahead" if ahead else "asleep" if clock.asleep else "awake"
+        stays = hears if cycle.wakeable and self.hears() else None
         try:
             return self._runner.run(cycle, "wake-up" if woken else "schedule", stays=stays)
         except DatabaseUnavailableError as error:

@@ -25,6 +25,9 @@ class Stay:
     """Whether the fleet was told so."""
     lasts_s: float
     longest_rest_s: float
+    ahead_s: float = 0.0
+    """How long it waits for its first work: it was called ahead of it."""
+    has_worked: bool = False
     began_at: float = field(default_factory=time.monotonic)
     worked_at: float = field(default_factory=time.monotonic)
     pressed: int = 0
@@ -42,8 +45,9 @@ class Stay:
         `took_s` is how long the last work took, `rest_s` how long it rests at least, though called.
         """
         if worked:
-            self.worked_at = time.monotonic()
-        ends_at = min(self.worked_at + self.lasts_s, self.began_at + _LONGEST_S)
+            self.worked_at, self.has_worked = time.monotonic(), True
+        lasts_s = self.lasts_s if self.has_worked else self.ahead_s
+        ends_at = min(self.worked_at + lasts_s, self.began_at + _LONGEST_S)
         self.is_over = self.is_over or self.stopping.is_set() or time.monotonic() >= ends_at
         if self.is_over:
             return False
@@ -58,8 +62,8 @@ class Stay:
 
     @property
     def is_asleep(self) -> bool:
-        """Whether it ended because no call came, though the fleet was told to make them."""
-        return self.is_over and self.asleep and not self.stopping.is_set()
+        """Whether it ended, after its work, because no call came, though the fleet was told to make them."""
+        return self.is_over and self.has_worked and self.asleep and not self.stopping.is_set()
 
     def _looking(self, worked: bool, took_s: float) -> bool:
         """Look again after a rest, since most who enqueue call nobody now; once nothing is found, have them call."""
