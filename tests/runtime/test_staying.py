@@ -181,13 +181,23 @@ def test_a_fleet_that_cannot_be_told_costs_no_run(build, monkeypatch: pytest.Mon
     work = Work()
     work.waiting = [1]
 
-    def say_asleep(_run: Run, _asleep: bool) -> None:
+    def say_asleep(_run: Run, asleep: bool) -> None:
+        said.append(asleep)
         raise DatabaseUnavailableError("it is away")
 
+    def step(run: Run) -> Step:
+        done = work(run)
+        run.begin_work()
+        while run.stays(worked=False, took_s=0.0, rest_s=0.0):
+            pass
+        return done
+
+    said = list[bool]()
     monkeypatch.setattr(Run, "say_asleep", say_asleep)
     runner = build(worker_stay_ms=60_000).runner
-    report = runner.run(Cycle("probe", Every(HOUR), work, wakeable=True), "schedule", stays="awake")
+    report = runner.run(Cycle("probe", Every(HOUR), step, wakeable=True), "schedule", stays="awake")
     assert (report.outcome, report.counts, report.asleep) == ("ok", {"done": 1}, False)
+    assert said == [True], "it is not tried again by the same run"
 
 
 def stay(call: threading.Event, said: list[bool], *, asleep: bool, lasts_s: float = PATIENCE_S) -> Stay:

@@ -182,6 +182,7 @@ class Run:
         try:
             return self.stay.for_more(worked=worked, took_s=took_s, rest_s=rest_s, due_in_s=due_in_s)
         except (DatabaseUnavailableError, *BUSY):  # the fleet could not be told; what was done is done all the same
+            self.stay = None
             return False
 
     def begin_work(self) -> None:
