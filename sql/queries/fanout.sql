@@ -19,17 +19,18 @@ select f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busi
  where e.id = %(event_id)s::bigint;
 
 -- name: look_beside
--- Tells whether held events are too late, whether ended ones have something left that this run has not looked at, and in how many seconds
--- the next scheduled event falls due.
+-- Tells whether held events are too late, whether ended ones have something left that this run has not looked at since a moment, or now,
+-- in how many seconds the next scheduled event falls due, and that moment.
 select exists (select from relevo.notification_events e where e.state = 'held' and e.deadline_at <= coalesce(%(now)s::timestamptz, now())),
        exists (select from relevo.notification_events e
-                where e.ended_at is not null and e.swept_at is null and e.updated_at < %(run_started_at)s),
+                where e.ended_at is not null and e.swept_at is null and e.updated_at < coalesce(%(looks_since)s::timestamptz, now())),
        (select extract(epoch from min(n.scheduled_at) - coalesce(%(now)s::timestamptz, now()))::float8
           from (values ('urgent'), ('bulk')) as l(lane)
           cross join lateral (select e.scheduled_at from relevo.notification_events e
                                where e.state in ('waiting', 'fanning') and e.lane = l.lane
                                  and e.scheduled_at > coalesce(%(now)s::timestamptz, now())
-                               order by e.scheduled_at limit 1) n);
+                               order by e.scheduled_at limit 1) n),
+       coalesce(%(looks_since)s::timestamptz, now());
 
 -- name: lock_event
 -- Locks an event that was found to be one too many, unless somebody else is at it or its fan-out has begun.
@@ -59,7 +60,7 @@ update relevo.notification_events
 -- Locks an event that was cancelled or completed and may have deliveries left, and that this run has not looked at.
 select e.id, e.event_day
   from relevo.notification_events e
- where e.ended_at is not null and e.swept_at is null and e.updated_at < %(run_started_at)s
+ where e.ended_at is not null and e.swept_at is null and e.updated_at < %(looks_since)s
  order by e.updated_at, e.id
  limit 1
    for update skip locked;

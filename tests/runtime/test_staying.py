@@ -273,6 +273,23 @@ def test_a_pause_holds_for_a_run_that_stays(schedule: Schedule, settings, conn) 
     eventually(lambda: conn.execute(state, ["after"]).fetchall() == [("fanned",)], "the second is fanned out")
 
 
+def test_a_run_that_stays_ends_what_is_cancelled_meanwhile(schedule: Schedule, settings, conn, monkeypatch) -> None:
+    """An event that is cancelled while fan-out stays is swept by that run, not only by the next."""
+    monkeypatch.setattr("relevo.runtime.staying._LONGEST_S", PATIENCE_S)
+    phone = door.register(conn, door.Installation("ExponentPushToken[stays]"))
+    _, scheduler = schedule(fanout.cycle(settings), worker_stay_ms=60_000)
+    eventually(lambda: (True,) in conn.execute(ASLEEP, ["fanout"]).fetchall(), "it sleeps")
+    event = door.enqueue(conn, door.Event("chat", "one", "Hello", audience=[phone]))
+    scheduler.wake("fanout")
+    fanned = "select from relevo.notification_events where state = 'fanned'"
+    eventually(lambda: conn.execute(fanned).fetchall(), "it is fanned out")
+    door.cancel(conn, event.event_id)
+    scheduler.wake("fanout")
+    swept = "select from relevo.notification_events where swept_at is not null"
+    eventually(lambda: conn.execute(swept).fetchall(), "it is swept")
+    assert conn.execute(ENDED, ["fanout"]).fetchall() == [], "by the run that stays"
+
+
 def test_nothing_is_due_for_a_dispatch_that_is_paused(build, settings, conn) -> None:
     """A dispatch under way finds nothing more to claim once it is paused, and all of it once it is resumed."""
     phone = door.register(conn, door.Installation("ExponentPushToken[stays]"))

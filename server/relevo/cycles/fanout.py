@@ -240,11 +240,13 @@ def _hold(run: Run, event: Fanning, found: _TooManyError) -> Step:
 
 def _sweep(run: Run, connection: Connection) -> Step:
     """End what is left of a cancelled or completed event; what is claimed is ended by its holder."""
-    look = {"run_started_at": run.context.started_at, "now": run.now}
-    held_late, ended_before, due_in_s = connection.execute(_SQL["look_beside"], look).fetchone() or (False, False, None)
+    look = {"looks_since": run.looks_since, "now": run.now}
+    row = connection.execute(_SQL["look_beside"], look).fetchone()
+    held_late, ended_before, due_in_s, run.looks_since = row or (False, False, None, None)
     if held_late and (expired := runaway.expire_held(connection, run.settings.fanout_slice_size, run.now)):
         return Step({"events_expired": expired}, items=expired, more=True)
-    row = connection.execute(_SQL["pick_ended_event"], look).fetchone() if ended_before else None
+    since = {"looks_since": run.looks_since}
+    row = connection.execute(_SQL["pick_ended_event"], since).fetchone() if ended_before else None
     if row is None:
         return Step(due_in_s=due_in_s)
     limit = run.settings.fanout_slice_size

@@ -129,8 +129,14 @@ class Run:
     metrics: Metrics = field(default_factory=Metrics)
     trouble: Callable[[], str] = lambda: ""
     """Tells why it must stop though it is not over: the database turned out to belong elsewhere."""
+    looks_since: datetime | None = field(init=False)
+    """Since when it looks for everything once, by the database's clock; None: since its next look."""
     stay: Stay | None = None
     """How it waits for more once its work is done; None: it ends then."""
+
+    def __post_init__(self) -> None:
+        """Look for what was there when it began."""
+        self.looks_since = self.context.started_at
 
     @property
     def now(self) -> datetime | None:
@@ -180,6 +186,7 @@ class Run:
         if self.stay is None or not self.may_go_on():
             return False
         try:
+            self.looks_since = None
             return self.stay.for_more(worked=worked, took_s=took_s, rest_s=rest_s, due_in_s=due_in_s)
         except (DatabaseUnavailableError, *BUSY):  # the fleet could not be told; what was done is done all the same
             self.stay = None
