@@ -36,8 +36,8 @@ _log = structlog.get_logger("relevo.runner")
 _FINISH_RETRY_S = 1.0
 _WATCH_S = 0.25
 _MOST_HUNG_RUNS = 3
-_RESTS_AS_LONG = 3  # times what its work took, though called: what comes meanwhile is done together
-_LONGEST_REST_S = 0.05
+_RESTS_AS_LONG = 5  # times what its work took, though called: what comes meanwhile is done together
+_LONGEST_REST_S = 0.08
 
 _AHEAD_S = 0.1  # what feeds it is done by then, or has far more to do
 
