@@ -72,7 +72,25 @@ def seaweed() -> Iterator[Seaweed]:
     if elsewhere := os.environ.get("RELEVO_TEST_S3_ENDPOINT"):
         yield Seaweed(elsewhere)
         return
-    folder = Path(tempfile.mkdtemp(prefix="relevo-seaweed-"))
+    for tries_left in (2, 1, 0):
+        folder = Path(tempfile.mkdtemp(prefix="relevo-seaweed-"))
+        process, running = _start(folder)
+        try:
+            try:
+                _await(process, running, folder)
+            except AssertionError:  # another process may have taken a port in between
+                if not tries_left:
+                    raise
+                continue
+            yield running
+            return
+        finally:
+            process.kill()
+            process.wait()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(folder: Path) -> tuple[subprocess.Popen[bytes], Seaweed]:
     rights = {KEY: ["Read", "Write", "List", "Tagging"], _ADMIN: ["Admin"]}  # who administrates gets buckets by asking
     identities = [
         {"name": key, "credentials": [{"accessKey": key, "secretKey": SECRET}], "actions": actions}
@@ -101,8 +119,10 @@ def seaweed() -> Iterator[Seaweed]:
     ]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
-    running = Seaweed(f"http://127.0.0.1:{s3}")
+    return process, Seaweed(f"http://127.0.0.1:{s3}")
 
+
+def _await(process: subprocess.Popen[bytes], running: Seaweed, folder: Path) -> None:
     def is_well() -> bool:
         assert process.poll() is None, (folder / "log").read_text()[-2000:]
         try:
@@ -111,14 +131,8 @@ def seaweed() -> Iterator[Seaweed]:
         except OSError:
             return False
 
-    try:
-        eventually(is_well, "the S3 server is well", within=60)
-        eventually(lambda: _takes(running), "the S3 server takes an object", within=60, every=0.3)
-        yield running
-    finally:
-        process.kill()
-        process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+    eventually(is_well, "the S3 server is well", within=60)
+    eventually(lambda: _takes(running), "the S3 server takes an object", within=60, every=0.3)
 
 
 def _takes(running: Seaweed) -> bool:

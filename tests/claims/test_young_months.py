@@ -18,13 +18,21 @@ FETCHED = (
     "select coalesce(sum(idx_tup_fetch + seq_tup_read), 0)::int from pg_stat_xact_user_tables"
     " where schemaname = 'relevo' and relname like 'notification_deliveries_%'"
 )
+UNSEEN = """
+do $$ declare part regclass; begin
+  for part in select i.inhrelid::regclass from pg_inherits i where i.inhparent = 'relevo.notification_deliveries'::regclass loop
+    execute format('alter table %s set (autovacuum_enabled = false)', part);
+  end loop;
+end $$
+"""
 MANY = 100
 """As many as a request may hold."""
 
 
 @pytest.fixture
-def fetched(build) -> tuple[App, list[int]]:
-    """A worker, and how many deliveries each transaction of its claims has read."""
+def fetched(build, conn: psycopg.Connection[Any]) -> tuple[App, list[int]]:
+    """A worker, and how many deliveries each transaction of its claims has read, while nobody looks at statistics."""
+    conn.execute(UNSEEN)
     worker = build()
     transaction, read = worker.claims._transaction, []
 
