@@ -11,7 +11,7 @@ import sys
 import tempfile
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,22 +72,15 @@ def seaweed() -> Iterator[Seaweed]:
     if elsewhere := os.environ.get("RELEVO_TEST_S3_ENDPOINT"):
         yield Seaweed(elsewhere)
         return
-    for tries_left in (2, 1, 0):
-        folder = Path(tempfile.mkdtemp(prefix="relevo-seaweed-"))
-        process, running = _start(folder)
-        try:
-            try:
-                _await(process, running, folder)
-            except AssertionError:  # another process may have taken a port in between
-                if not tries_left:
-                    raise
-                continue
-            yield running
-            return
-        finally:
-            process.kill()
-            process.wait()
-            shutil.rmtree(folder, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix="relevo-seaweed-"))
+    process, running = _start(folder)
+    try:
+        _await(process, running, folder)
+        yield running
+    finally:
+        process.kill()
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _start(folder: Path) -> tuple[subprocess.Popen[bytes], Seaweed]:
@@ -138,7 +131,8 @@ def _await(process: subprocess.Popen[bytes], running: Seaweed, folder: Path) -> 
 def _takes(running: Seaweed) -> bool:
     client = running.client()
     try:
-        client.create_bucket(Bucket="warm")
+        with suppress(client.exceptions.BucketAlreadyExists, client.exceptions.BucketAlreadyOwnedByYou):
+            client.create_bucket(Bucket="warm")  # it may have been made before anything could be put into it
         client.put_object(Bucket="warm", Key="up", Body=b"x")
     except Exception:  # noqa: BLE001 whatever it is, it is not ready yet
         return False
