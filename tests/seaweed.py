@@ -48,9 +48,12 @@ class Seaweed(NamedTuple):
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return free ports; the server also takes those 10,000 above."""
+    """Return free ports; the server also takes those 10,000 above.
+
+    Processes that start servers in the same moment, with numbers close to each other, look at different ones.
+    """
     found: list[int] = []
-    for port in range(11_000 + os.getpid() % 9_000, 22_000):
+    for port in range(11_000 + os.getpid() % 1_000 * 10, 22_000):
         if not any(_is_taken(each) for each in (port, port + 10_000)):
             found.append(port)
         if len(found) == count:
