@@ -20,7 +20,6 @@ from relevo.http.envelope import App as Asgi
 from relevo.http.envelope import Envelope
 from relevo.http.express import Express
 from relevo.http.metrics import Exposition, own_port
-from relevo.http.protocol import Protocol
 from relevo.http.ready import Readiness
 from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.wakeups import Listener
@@ -185,7 +184,7 @@ class HttpServer:
 def _server(app: Asgi) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
-        http=Protocol,
+        http="httptools",
         ws="none",
         loop="asyncio",
         lifespan="off",

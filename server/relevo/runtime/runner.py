@@ -197,13 +197,13 @@ class Runner:
         settings = self._settings
         if not settings.worker_stay_ms:
             return None
+        lasts_ms = min(settings.worker_stay_ms, settings.outbox_lease_duration_ms)  # long before it counts as hung
         return Stay(
             run.woken,
             self.stopping,
             run.say_asleep,
             asleep=asleep,
-            lasts_s=min(settings.worker_stay_ms, settings.outbox_lease_duration_ms)
-            / 1000,  # long before it counts as hung
+            lasts_s=lasts_ms / 1000,
             longest_rest_s=settings.worker_busy_loop_delay_ms / 1000,
             ahead_s=ahead_s,
         )
