@@ -187,11 +187,17 @@ def try_redrive(database: Database, which: DeadLetters) -> dict[str, int]:
 
 
 @audit.audited
-def redrive(database: Database, which: DeadLetters, *, tell: Callable[[int], None] = lambda _: None) -> int:
+def redrive(
+    database: Database,
+    which: DeadLetters,
+    *,
+    tell: Callable[[int], None] = lambda _: None,
+    now: datetime | None = None,
+) -> int:
     """Open dead letters again, in batches, and tell of each; return how many. What is past its deadline stays."""
     with database.connection() as connection:
-        began = connection.execute(_SQL["ask_time"]).fetchone()
-    parameters = which.parameters() | {"limit": _REDRIVE_BATCH, "began": began[0] if began else None}
+        row = connection.execute(_SQL["ask_time"], {"now": now}).fetchone()
+    parameters = which.parameters() | {"limit": _REDRIVE_BATCH, "began": row[0] if row else None, "now": now}
     by_project: Counter[str] = Counter()
     events: dict[str, set[int]] = {}
     looked_at, last = _REDRIVE_BATCH, 0
@@ -220,7 +226,7 @@ def _redrive(
                 opened[project] += len(ids)
                 if len(noted := events.setdefault(project, set())) < _MOST_EVENTS:
                     noted.update(of_events)
-                connection.execute(_SQL["queue_deliveries"], {"days": days, "ids": ids})
+                connection.execute(_SQL["queue_deliveries"], {"days": days, "ids": ids, "now": parameters["now"]})
         if opened:
             connection.execute(_SQL["wake_dispatch"])
     return opened, rows[0][0], rows[0][1] or 0

@@ -66,10 +66,15 @@ select e.id, e.event_day
    for update skip locked;
 
 -- name: cancel_deliveries
--- Ends some chunks of an ended event's deliveries, and counts them off; what is claimed is ended by its holder.
+-- Ends some chunks of an ended event's deliveries, and counts them off; what is claimed is ended by its holder, and what a late ticket says
+-- to have been sent by whoever claims it.
 with taken as materialized (
   delete from relevo.due_chunks q
-   where q.id = any (array(select o.id from relevo.due_chunks o where o.event_id = %(event_id)s
+   where q.id = any (array(select o.id from relevo.due_chunks o
+                            where o.event_id = %(event_id)s
+                              and not ((select exists (select from relevo.late_tickets)) and exists (
+                                select from relevo.late_tickets l join relevo.notification_deliveries d on d.event_day = l.event_day and d.id = l.delivery_id
+                                 where l.event_day = o.event_day and l.delivery_id = any (o.ids) and l.ticket_id is distinct from d.provider_ticket_id))
                             order by o.id limit greatest(1, %(limit)s / 100) for update skip locked))
   returning q.event_day, q.ids
 ), open as materialized (

@@ -21,8 +21,8 @@ with live as materialized (
      for key share
 ), kind as materialized ( -- what stands in the way of an event; each is found by its place, for a wave may hold as many as deliveries
   select array_agg(case when e.id is null then 'event_gone'
-                        when e.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'deadline_passed'
                         when e.ended_at is not null then 'event_ended'
+                        when e.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'deadline_passed'
                         else 'send' end order by k.kind) as verdicts
     from unnest(%(kind_events)s::bigint[]) with ordinality as k(event_id, kind)
     left join lateral (select e.id, e.deadline_at, e.ended_at from relevo.notification_events e where e.id = k.event_id offset 0) e on true

@@ -191,18 +191,23 @@ def test_a_request_of_which_the_phones_leave_nothing_was_not_begun(build, conn) 
 
 
 def test_it_says_the_first_thing_that_stands_in_the_way(build, conn) -> None:
-    """A deadline that passed, an event that ended and a phone that is gone: the delivery ends as the first of them says."""
-    conn.execute(EVENT)
-    conn.execute(EVENT.replace("values (1, 'tender.new', '1'", "values (2, 'tender.new', '2'"))
-    ended, late = *add(conn, 1, event=1), *add(conn, 1, event=2)
+    """An event that ended, a deadline that passed and a phone that is gone: the delivery ends as the first of them says,
+    and of an event that ended and is late the journal says what a claim says."""
+    events = [1, 2, 3]
+    for event in events:
+        conn.execute(EVENT.replace("values (1, 'tender.new', '1'", f"values ({event}, 'tender.new', '{event}'"))
+    ended, both, late = [add(conn, 1, event=event)[0] for event in events]
     worker = build()
     claim = take(worker)
-    conn.execute("update relevo.notification_events set state = 'cancelled', ended_at = now()")
-    past = "update relevo.notification_events set scheduled_at = %(now)s - interval '1 day', deadline_at = %(now)s where id = 2"
+    conn.execute("update relevo.notification_events set state = 'cancelled', ended_at = now() where id in (1, 2)")
+    past = "update relevo.notification_events set scheduled_at = %(now)s - interval '1 day', deadline_at = %(now)s where id in (2, 3)"
     conn.execute(past, {"now": NOW})
     conn.execute("delete from relevo.device_installations")
     verdicts = worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)], NOW)
-    assert {v.id: v.verdict for v in verdicts} == {late: "deadline_passed", ended: "event_ended"}
+    expected = {ended: "event_ended", both: "event_ended", late: "deadline_passed"}
+    assert {v.id: v.verdict for v in verdicts} == expected
+    worker.claims.release(claim, NOW)
+    assert {d.id: d.obstacle for d in take(worker).deliveries} == expected
 
 
 def test_it_leaves_out_what_was_settled(build, conn) -> None:

@@ -24,7 +24,8 @@ from claiming import (
     ticket_of,
 )
 
-from deliveries import TODAY, one
+from deliveries import TODAY, add_event, one
+from phones import event_row, fan_out
 from processes import PATIENCE_S, eventually
 from relevo.cycles.reaper import reap_one
 from relevo.model import Answer, PushRequest
@@ -124,6 +125,25 @@ def test_it_tells_that_what_would_end_unsent_was_sent(lost, conn, status) -> Non
     assert row["provider_ticket_id"] == lost.ticket
     assert (late_tickets_in(conn), awaited_in(conn)) == ([], [(lost.delivery, lost.ticket)])
     assert conn.execute("select count(*) from relevo.dead_letters").fetchone() == (0,)
+
+
+def test_a_cancelled_event_does_not_hide_that_it_was_sent(lost, conn) -> None:
+    """Whoever sweeps a cancelled event leaves what was sent after all to its next claim, ends the rest, and comes back."""
+    event = add_event(conn)
+    lost.send(event=event)
+    lost.answer(REAPED_AT + SECOND)
+    (unsent,) = add(conn, 1, event=event, due=RESEND_AT)
+    conn.execute("update relevo.notification_events set state = 'cancelled', ended_at = now() where id = %s", [event])
+    fan_out(lost.other)
+    assert (one(conn, unsent)["status"], chunks_in(conn)) == ("cancelled", [[lost.delivery]])
+    claim = take(lost.other, RESEND_AT)
+    verdict, _ = ask(lost.other, claim, RESEND_AT)
+    assert (verdict.verdict, verdict.ticket_id) == ("sent", lost.ticket)
+    ended = answers(claim, "cancelled", attempted=False)
+    assert lost.other.claims.settle(claim, ended, now=RESEND_AT, finish=True).written == {"sent": 1}
+    assert awaited_in(conn) == [(lost.delivery, lost.ticket)]
+    fan_out(lost.other)
+    assert event_row(conn, event)["swept_at"] is not None
 
 
 def test_it_waits_while_another_claim_holds_the_delivery(lost, conn) -> None:

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from relevo import queries
+from relevo import actions, queries
 from relevo.app import App
 from relevo.delivery.claim import Claim
 from relevo.errors import OwnershipLostError
@@ -25,6 +25,8 @@ CAP, SUSPECT, POISON = 3, 2, 4
 LEASES = {"tender.new": 60_000, "slow": 120_000}
 OPEN = ("pending", "retryable")
 SQL = queries.load("claims", "journal", "settle", "receipts")
+FANOUT = queries.load("fanout")
+CANCEL = "update relevo.notification_events set state = 'cancelled', ended_at = %s where id = %s and ended_at is null"
 
 
 @dataclass
@@ -34,6 +36,15 @@ class Phone:
     version: int | None = 1
     allowed: bool = True
     opted_out: bool = False
+
+    @property
+    def obstacle(self) -> str | None:
+        """What keeps every push from it."""
+        if self.version is None:
+            return "installation_gone"
+        if not self.allowed:
+            return "not_allowed"
+        return "opted_out" if self.opted_out else None
 
 
 @dataclass
@@ -49,6 +60,7 @@ class Row:
     lapses: int = 0
     token: UUID | None = None
     ticket: str | None = None
+    event: int = field(default=0, compare=False)
     unseen: UUID | None = field(default=None, compare=False)
     """The claim over which it was given up, because the answer to its request was not seen."""
     phone: Phone = field(default_factory=Phone, compare=False)
@@ -108,6 +120,7 @@ class Model:
         self.claims: dict[UUID, Standing] = {}
         self.unanswered: dict[UUID, dict[UUID, list[int]]] = {}
         self.late: dict[tuple[int, str], datetime] = {}
+        self.ended: set[int] = set()
 
     def pick(self, limit: int, queue: list[Chunk]) -> tuple[list[int], int]:
         """Choose the next batch and its lease: from the head as long as chunks share a lease; a suspect one alone."""
@@ -152,15 +165,11 @@ class Model:
         row = self.rows[key]
         if self.waiting(key):
             return "sent"
+        if row.event in self.ended:
+            return "event_ended"
         if row.deadline is not None and row.deadline <= self.now:
             return "deadline_passed"
-        if row.phone.version is None:
-            return "installation_gone"
-        if not row.phone.allowed:
-            return "not_allowed"
-        if row.phone.opted_out:
-            return "opted_out"
-        return "send" if row.phone.version == version else "token_changed"
+        return row.phone.obstacle or ("send" if row.phone.version == version else "token_changed")
 
     def waiting(self, key: int) -> list[str]:
         """List the newest late tickets that wait for a delivery; those that came at the same time are as good as another."""
@@ -235,6 +244,27 @@ class Model:
             if token not in self.claims and row.status == "unknown" and row.unseen == token:
                 row.attempts -= 1
                 row.become("retryable" if row.attempts else "pending", self.now)
+
+    def sweep(self, queue: list[Chunk]) -> int:
+        """End what is queued of ended events, but no chunk with something in it that was sent after all; count it."""
+        swept = [
+            key
+            for chunk in queue
+            if self.rows[chunk.ids[0]].event in self.ended and not any(self.waiting(key) for key in chunk.ids)
+            for key in chunk.ids
+        ]
+        for key in swept:
+            self.rows[key].become("cancelled")
+        return len(swept)
+
+    def redrive(self) -> int:
+        """Open what failed and is not too late again, as if it had never been tried; count it."""
+        dead = [row for row in self.rows.values() if row.status == "failed"]
+        opened = [row for row in dead if row.deadline is None or row.deadline > self.now]
+        for row in opened:
+            row.attempts = row.lapses = 0
+            row.become("pending", self.now)
+        return len(opened)
 
     def told(self, key: int, says: str) -> None:
         """A receipt confirms a push, asks for another try within the cap, or is still missing."""
@@ -332,6 +362,15 @@ select r.id
   join relevo.notification_deliveries d on d.event_day = u.event_day and d.id = u.id
  where (u.ticket, u.attempts, u.installation_id) is distinct from (d.provider_ticket_id, d.attempt_count, d.installation_id)
 """
+MISCOUNTED = """
+select m.event_id, m.status, sum(m.n)
+  from (select d.notification_event_id as event_id, s.status, s.n
+          from relevo.notification_deliveries d cross join lateral (values (d.status, 1), ('pending', -1)) as s(status, n)
+        union all
+        select p.event_id, p.status, -p.deliveries from relevo.event_progress_deltas p) m
+ group by m.event_id, m.status
+having sum(m.n) <> 0
+"""
 PHONE = "where installation_id = (select installation_id from relevo.notification_deliveries where id = %s)"
 CHANGES = {
     "move": f"update relevo.device_installations set token = token || '+', token_version = token_version + 1 {PHONE}",
@@ -346,6 +385,7 @@ values (%s, %s, 'Hello', 'everyone', '', 'news', %s, %s, %s) returning id
 """
 BECOMES: dict[str, Any] = {
     "sent": "sent",
+    "event_ended": "cancelled",
     "deadline_passed": "expired",
     "installation_gone": "skipped",
     "not_allowed": "skipped",
@@ -395,6 +435,7 @@ class Machine(RuleBasedStateMachine):
             "push_requests",
             "late_tickets",
             "failed_attempts",
+            "event_progress_deltas",
             "device_installations",
         ):
             self.conn.execute(f"delete from relevo.{table}".encode())
@@ -428,7 +469,7 @@ class Machine(RuleBasedStateMachine):
         ((event,),) = self.conn.execute(EVENT, [event_type, str(uuid4()), now, until, at_most_once]).fetchall()
         columns = {"event_type": event_type, "at_most_once": at_most_once, "deadline": until, "due": now}
         for key in add(self.conn, count, event=event, **columns):
-            self.model.rows[key] = Row(event_type, at_most_once, until, now)
+            self.model.rows[key] = Row(event_type, at_most_once, until, now, event=event)
 
     @rule(which=st.integers(0, 100), how=st.sampled_from(["move", "move", "forget", "forbid", "allow", "opt out"]))
     def change_phone(self, which: int, how: str) -> None:
@@ -447,6 +488,48 @@ class Machine(RuleBasedStateMachine):
         else:
             phone.allowed = how == "allow"
         self.conn.execute(CHANGES[how], [key])
+
+    @rule(which=st.integers(0, 100))
+    def cancel(self, which: int) -> None:
+        """The event of an open delivery is cancelled, which touches its own row alone."""
+        found = [row.event for row in self.model.rows.values() if row.status in OPEN]
+        if found:
+            self.model.ended.add(found[which % len(found)])
+            self.conn.execute(CANCEL, [self.model.now, found[which % len(found)]])
+
+    @rule()
+    def sweep(self) -> None:
+        """Fan-out ends what is queued of cancelled events."""
+        expected = self.model.sweep(self._queue())
+        swept = 0
+        for event in sorted(self.model.ended):
+            taken = {"event_id": event, "limit": 1_000, "now": self.model.now}
+            ((cancelled, _),) = self.conn.execute(FANOUT["cancel_deliveries"], taken).fetchall()
+            swept += cancelled
+        assert swept == expected
+
+    @rule(worker=WORKER)
+    def redrive(self, worker: int) -> None:
+        """An operator has the dead letters sent again."""
+        which = actions.DeadLetters(project="default")
+        assert actions.redrive(self.workers[worker].database, which, now=self.model.now) == self.model.redrive()
+
+    @rule(worker=WORKER, limit=st.integers(1, 3))
+    def probe(self, worker: int, limit: int) -> None:
+        """A worker claims for a probe: some of what is due, of one lease, the rest of each chunk as before."""
+        app, due = self.workers[worker], [key for chunk in self._due() for key in chunk.ids]
+        claim = app.claims.claim("dispatch", "default", "bulk", limit=limit, now=self.model.now, probe=True)
+        assert (claim is None) == (not due)
+        if claim is None:
+            return
+        assert len(claim.ids) <= limit
+        assert set(claim.ids) <= set(due)
+        assert {LEASES[self.model.rows[key].event_type] for key in claim.ids} == {claim.lease_ms}
+        self.model.claim(claim.token, claim.ids, claim.lease_ms)
+        self.held.append(Handle(app, claim))
+
+    def _due(self) -> list[Chunk]:
+        return [chunk for chunk in self._queue() if chunk.due <= self.model.now]
 
     @rule(worker=WORKER, limit=st.integers(1, 6), commit=st.sampled_from(["answered", "answer lost", "lost"]))
     def claim(self, worker: int, limit: int, commit: str) -> None:
@@ -517,7 +600,7 @@ class Machine(RuleBasedStateMachine):
         asked = self._asked(app, 1)
         assert app.claims._adopt(asked["token"], "dispatch", asked) is None
         self.model.claim(asked["token"], [], LEASES["tender.new"])
-        if any(chunk.due <= self.model.now for chunk in self._queue()):  # what a zombie still wants to claim
+        if self._due():  # what a zombie still wants to claim
             with pytest.raises(psycopg.errors.UniqueViolation):
                 self.conn.execute(SQL["claim_due"], asked)
 
@@ -727,6 +810,11 @@ class Machine(RuleBasedStateMachine):
     def every_failed_attempt_is_told_once(self) -> None:
         """What cost an attempt and got no ticket is told, no request of a delivery twice, and without a gap."""
         assert self.conn.execute(UNTOLD).fetchall() == []
+
+    @invariant()
+    def events_count_their_deliveries(self) -> None:
+        """What is told to events adds up to what their deliveries are."""
+        assert self.conn.execute(MISCOUNTED).fetchall() == []
 
     @invariant()
     def states_are_possible(self) -> None:
