@@ -60,6 +60,7 @@ class Growth:
         for (statement,) in self.conn.execute(_SQL["leave_statistics_alone"], {}).fetchall():
             self.conn.execute(statement.encode())
         self.conn.execute(_SQL["add_short_type"])
+        self.conn.execute(_SQL["add_projects"])
         self.conn.execute(_SQL["add_replicas"])
         self.queue_event = self._event("bulk", "the queue")
 

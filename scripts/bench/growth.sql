@@ -49,6 +49,10 @@ select %(project)s, 'bulk', now() - interval '2 hours', (now() at time zone 'UTC
 -- Makes a type with a short lease.
 insert into relevo.event_types (event_type, lease_ms) values ('short', 15000);
 
+-- name: add_projects
+-- Makes the thousand projects: whoever awaits a receipt has sent, and whoever has sent has a row.
+insert into relevo.projects (project, filled_at, urgent_tokens, bulk_tokens) select 'p' || n, now(), 100, 100 from generate_series(0, 999) n;
+
 -- name: grow_chunks
 -- Queues deliveries one by one, as events for one phone each do, in a thousand projects.
 insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error, ids, installations)
