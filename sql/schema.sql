@@ -50,11 +50,6 @@ CREATE FUNCTION relevo.adopt_claim_2(claim uuid, at timestamp with time zone) RE
    where c.token = claim
 $$;
 
-CREATE FUNCTION relevo.analyze_day(day date) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$ begin execute format('analyze relevo.%I', 'notification_deliveries' || to_char(day, '_YYYY_MM')); end $$;
-
 CREATE TABLE relevo.event_types (
     event_type text NOT NULL,
     lease_ms integer,
@@ -252,10 +247,6 @@ begin
   end if;
 end
 $$;
-
-CREATE FUNCTION relevo.check_deadline(until timestamp with time zone, at timestamp with time zone) RETURNS timestamp with time zone
-    LANGUAGE plpgsql STABLE
-    AS $$ begin return relevo.check_deadline_1(until, at, null); end $$;
 
 CREATE FUNCTION relevo.check_deadline_1(until timestamp with time zone, at timestamp with time zone, place bigint) RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE
@@ -839,6 +830,19 @@ CREATE FUNCTION relevo.count_of_hour(hour_at timestamp with time zone, in_hour i
     LANGUAGE sql IMMUTABLE
     RETURN CASE WHEN ((at - hour_at) < '01:00:00'::interval) THEN ((in_hour)::double precision + ((hour_before)::double precision * ((1)::double precision - GREATEST((0)::double precision, ((EXTRACT(epoch FROM (at - hour_at)))::double precision / (3600)::double precision))))) WHEN ((at - hour_at) < '02:00:00'::interval) THEN ((in_hour)::double precision * ((2)::double precision - ((EXTRACT(epoch FROM (at - hour_at)))::double precision / (3600)::double precision))) ELSE (0)::double precision END;
 
+CREATE FUNCTION relevo.count_over_1(events bigint[], formers text[], statuses text[], numbers integer[] DEFAULT '{}'::integer[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+  insert into relevo.event_progress_deltas (event_id, status, deliveries)
+  select u.event_id, s.status, sum(s.n)::int
+    from unnest(events, formers, statuses, numbers) as u(event_id, former, status, n)
+    cross join lateral (values (u.former, -coalesce(u.n, 1)), (u.status, coalesce(u.n, 1))) as s(status, n)
+   group by u.event_id, s.status
+  having sum(s.n) <> 0;
+end
+$$;
+
 CREATE FUNCTION relevo.count_rows(of_entity text, of_month date, from_block bigint, blocks bigint) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1373,10 +1377,6 @@ COMMENT ON COLUMN relevo.licitaciones.withdrawn IS 'Whether it is revoked or sus
 CREATE FUNCTION relevo.event_origin(e relevo.notification_events) RETURNS text
     LANGUAGE sql STABLE
     RETURN COALESCE((SELECT r.source FROM (relevo.licitaciones l JOIN relevo.licitacion_registry r ON (((r.namespace = l.namespace) AND (r.external_id = l.external_id)))) WHERE (l.id = (event_origin.e).licitacion_id)), 'app'::text);
-
-CREATE FUNCTION relevo.event_time(event jsonb, name text) RETURNS timestamp with time zone
-    LANGUAGE plpgsql STABLE
-    AS $$ begin return relevo.event_time_1(event, name, null); end $$;
 
 CREATE FUNCTION relevo.event_time_1(event jsonb, name text, place bigint) RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE
@@ -2667,10 +2667,6 @@ begin
   end;
 end
 $$;
-
-CREATE FUNCTION relevo.provider_of(project text) RETURNS text
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN CASE WHEN (POSITION(('::'::text) IN (project)) > 0) THEN split_part(project, '::'::text, 1) ELSE 'expo'::text END;
 
 CREATE FUNCTION relevo.push_bytes(title text, body text, data jsonb, push jsonb) RETURNS integer
     LANGUAGE sql IMMUTABLE

@@ -25,7 +25,7 @@ with phone as (
 )
 insert into relevo.notification_deliveries (event_day, notification_event_id, event_type, installation_id, project, provider, lane,
   deadline_at, at_most_once, attempt_count, lapse_count, status)
-select %(day)s, %(event)s, %(type)s, installation_id, %(project)s, relevo.provider_of(%(project)s), %(lane)s, %(deadline)s, %(at_most_once)s,
+select %(day)s, %(event)s, %(type)s, installation_id, %(project)s, case when %(project)s like '%%::%%' then split_part(%(project)s, '::', 1) else 'expo' end, %(lane)s, %(deadline)s, %(at_most_once)s,
        %(attempts)s, %(lapses)s, case when %(attempts)s > 0 then 'retryable' else 'pending' end
   from phone returning id
 """

@@ -147,18 +147,16 @@ with recursive days as ( -- each day that has some, by the key: there may be ver
                           from relevo.failed_attempts f where f.event_day = o.event_day and f.delivery_id = o.id) f
    where not f.known and f.n <= 20
   on conflict do nothing
-), progress as (
-  insert into relevo.event_progress_deltas (event_id, status, deliveries)
-  select o.notification_event_id, s.status, s.sign * count(*)::int
-    from opened o cross join (values ('failed', -1), ('pending', 1)) as s(status, sign)
-   group by o.notification_event_id, s.status, s.sign
+), progress as materialized (
+  select relevo.count_over_1(array_agg(o.notification_event_id), array_agg('failed'::text), array_agg('pending'::text)) from opened o
 ), repeated as (
   insert into relevo.event_repeat_deltas (event_id, repeats) select o.notification_event_id, count(*)::int from opened o group by o.notification_event_id
 )
 select n.looked_at, n.last_id, o.project, o.events, o.days, o.ids
   from (select count(*)::int as looked_at, max(c.delivery_id) as last_id from chosen c) n
   left join (select o.project, array_agg(distinct o.notification_event_id) as events, array_agg(o.event_day) as days, array_agg(o.id) as ids
-               from opened o group by o.project) o on true;
+               from opened o group by o.project) o on true
+ where (select count(*) from progress) > 0;
 
 -- name: queue_deliveries
 -- Puts deliveries that were opened again into the queue, due at once.

@@ -131,14 +131,8 @@ with gone as materialized (
    where d.event_day = v.event_day and d.id = v.id
   returning d.event_day, d.id, d.status, d.project, d.installation_id, d.provider_ticket_id, d.token_version, d.attempt_count, d.last_error_code,
             d.last_error_message, v.journalled_at is not null as ambiguous, v.request_id, v.event_id, v.former_status, v.late_ticket is not null as late
-), progress as (
-  insert into relevo.event_progress_deltas (event_id, status, deliveries)
-  select m.event_id, m.status, sum(m.n)::int
-    from (select w.event_id, w.status, 1 as n from written w
-          union all
-          select w.event_id, w.former_status, -1 from written w) m
-   group by m.event_id, m.status
-  having sum(m.n) <> 0
+), progress as materialized (
+  select relevo.count_over_1(array_agg(w.event_id), array_agg(w.former_status), array_agg(w.status)) from written w
 ), used as (
   delete from relevo.late_tickets l using verdict v
    where l.event_day = v.event_day and l.delivery_id = v.id and l.ticket_id = v.late_ticket
@@ -169,7 +163,7 @@ select w.status, w.ambiguous, count(*)::int as deliveries, -- once for all, so t
        array_agg(w.event_day) as days, array_agg(w.id) as ids,
        case when w.ambiguous then coalesce(%(now)s::timestamptz, now()) + %(timeout_ms)s * interval '1 millisecond'
             else coalesce((select g.due_at from gone g), %(now)s::timestamptz, now()) end as due_at
-  from written w group by w.status, w.ambiguous, w.late;
+  from written w where (select count(*) from progress) > 0 group by w.status, w.ambiguous, w.late;
 
 -- name: queue_deliveries
 -- Puts open deliveries that stand nowhere any more into the queue, in chunks of what falls due together.

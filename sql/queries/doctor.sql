@@ -177,16 +177,13 @@ with open as materialized (
     from unseen u
    where d.event_day = u.event_day and d.id = u.id
   returning d.id
-), progress as (
-  insert into relevo.event_progress_deltas (event_id, status, deliveries)
-  select u.event_id, s.status, sum(s.n)::int
-    from unseen u cross join lateral (values (u.status, -1), ('unknown', 1)) as s(status, n)
-   group by u.event_id, s.status
+), progress as materialized (
+  select relevo.count_over_1(array_agg(u.event_id), array_agg(u.status), array_agg('unknown'::text)) from unseen u
 )
 select coalesce(relevo.queue_deliveries(array_agg(l.event_day), array_agg(l.id), array_agg(coalesce(%(now)s::timestamptz, now()))), 0)
        + (select count(*)::int from ended)
   from lost l
- where not exists (select from unseen u where u.event_day = l.event_day and u.id = l.id);
+ where (select count(*) from progress) > 0 and not exists (select from unseen u where u.event_day = l.event_day and u.id = l.id);
 
 -- name: await_lost
 -- Has the receipts of those of some locked deliveries asked for that are sent and awaited by nobody.

@@ -88,14 +88,11 @@ with taken as materialized (
     from open o
    where d.event_day = o.event_day and d.id = o.id
   returning o.status
-), progress as (
-  insert into relevo.event_progress_deltas (event_id, status, deliveries)
-  select %(event_id)s, s.status, s.n
-    from (select e.status, -count(*)::int as n from ended e group by e.status
-          union all
-          select 'cancelled', count(*)::int from ended having count(*) > 0) s
+), progress as materialized (
+  select relevo.count_over_1(array_agg(%(event_id)s::bigint), array_agg(e.status), array_agg('cancelled'::text), array_agg(e.n))
+    from (select e.status, count(*)::int as n from ended e group by e.status) e
 )
-select (select count(*)::int from ended), (select count(*)::int from taken);
+select (select count(*)::int from ended), (select count(*)::int from taken) where (select count(*) from progress) > 0;
 
 -- name: mark_swept
 -- Notes whether nothing open is left of an ended event; if something is, the event goes to the end of the line.

@@ -124,10 +124,7 @@ with unsent as materialized (
     from given_up g
    where d.event_day = g.event_day and d.id = g.id
   returning d.event_day, d.id, d.notification_event_id as event_id, d.status
-), progress as (
-  insert into relevo.event_progress_deltas (event_id, status, deliveries)
-  select m.event_id, m.status, sum(m.n)::int
-    from (select o.event_id, o.status, 1 as n from opened o union all select o.event_id, 'unknown', -1 from opened o) m
-   group by m.event_id, m.status
+), progress as materialized (
+  select relevo.count_over_1(array_agg(o.event_id), array_agg('unknown'::text), array_agg(o.status)) from opened o
 )
-select o.event_day, o.id, coalesce(%(now)s::timestamptz, now()) as due_at from opened o;
+select o.event_day, o.id, coalesce(%(now)s::timestamptz, now()) as due_at from opened o where (select count(*) from progress) > 0;

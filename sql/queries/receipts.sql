@@ -126,14 +126,8 @@ with outcome as materialized (
     cross join lateral (select coalesce(max(f.n), 0) + 1 as n from relevo.failed_attempts f where f.event_day = w.event_day and f.delivery_id = w.id) f
    where w.said in ('retryable', 'invalid', 'failed') and f.n <= 20
   on conflict do nothing
-), progress as (
-  insert into relevo.event_progress_deltas (event_id, status, deliveries)
-  select m.event_id, m.status, sum(m.n)::int
-    from (select w.event_id, w.status, 1 as n from written w
-          union all
-          select w.event_id, 'sent', -1 from written w) m
-   group by m.event_id, m.status
-  having sum(m.n) <> 0
+), progress as materialized (
+  select relevo.count_over_1(array_agg(w.event_id), array_agg('sent'::text), array_agg(w.status)) from written w
 ), tallied as (
   insert into relevo.push_tallies (project, at, sent, answers, unregistered, confirmed, failed)
   select w.project, coalesce(%(now)s::timestamptz, now()), 0, count(*), count(*) filter (where w.status = 'invalid'),
@@ -142,7 +136,8 @@ with outcome as materialized (
 ), ended as (
   delete from relevo.claims c where c.token = %(token)s
 )
-select w.status, count(*)::int as deliveries, null::date[] as days, null::bigint[] as ids, null::timestamptz[] as due from written w group by w.status
+select w.status, count(*)::int as deliveries, null::date[] as days, null::bigint[] as ids, null::timestamptz[] as due
+  from written w where (select count(*) from progress) > 0 group by w.status
 union all
 select 'sent', count(*)::int, null, null, null from missing m where not m.is_over having count(*) > 0
 union all

@@ -128,14 +128,8 @@ with live as materialized (
     cross join lateral (select coalesce(max(f.n), 0) + 1 as n from relevo.failed_attempts f where f.event_day = w.event_day and f.delivery_id = w.id) f
    where (w.status = 'failed' or w.spent > 0 and w.status in ('retryable', 'pending', 'invalid', 'expired', 'unknown')) and f.n <= 20
   on conflict do nothing
-), progress as (
-  insert into relevo.event_progress_deltas (event_id, status, deliveries)
-  select m.event_id, m.status, sum(m.n)::int
-    from (select c.event_id, c.status, c.n from changed c
-          union all
-          select c.event_id, c.former_status, -c.n from changed c) m
-   group by m.event_id, m.status
-  having sum(m.n) <> 0
+), progress as materialized (
+  select relevo.count_over_1(array_agg(c.event_id), array_agg(c.former_status), array_agg(c.status), array_agg(c.n)) from changed c
 ), tallied as (
   insert into relevo.push_tallies (project, at, sent, answers, unregistered, failed)
   select c.project, coalesce(%(now)s::timestamptz, now()), coalesce(sum(c.n) filter (where c.status in ('sent', 'ok')), 0), sum(c.n),
@@ -188,7 +182,7 @@ with live as materialized (
   delete from relevo.claims c using rest r where c.token = %(token)s and %(finish)s and r.ids = '{}'
 )
 select c.status, sum(c.n)::int as deliveries, null::date[] as days, null::bigint[] as ids, null::timestamptz[] as due
-  from changed c group by c.status
+  from changed c where (select count(*) from progress) > 0 group by c.status
 union all
 select null, 0, array_agg(v.event_day), array_agg(v.id), array_agg(v.retry_at) from verdict v where v.final_status in ('pending', 'retryable')
 having count(*) > 0;
@@ -220,13 +214,10 @@ with doubted as (
   update relevo.failed_attempts f set became = 'failed'
     from doubted w
    where f.event_day = w.event_day and f.delivery_id = w.id and f.became = 'invalid' and f.at = coalesce(%(now)s::timestamptz, now())
-), progress as (
-  insert into relevo.event_progress_deltas (event_id, status, deliveries)
-  select w.event_id, s.status, s.sign * count(*)::int
-    from doubted w cross join (values ('invalid', -1), ('failed', 1)) as s(status, sign)
-   group by w.event_id, s.status, s.sign
+), progress as materialized (
+  select relevo.count_over_1(array_agg(w.event_id), array_agg('invalid'::text), array_agg('failed'::text)) from doubted w
 )
-select count(*)::int from doubted;
+select count(*)::int from doubted where (select count(*) from progress) > 0;
 
 -- name: keep_late_tickets
 -- Keeps tickets that arrived after their claim was lost, for whoever owns the delivery's chunk or claim; only what was given up as unknown,
@@ -262,13 +253,8 @@ with unsealed as materialized ( -- a month on its way to the archive is not writ
 ), tallied as (
   insert into relevo.push_tallies (project, at, sent, answers, unregistered)
   select c.project, coalesce(%(now)s::timestamptz, now()), count(*), count(*), 0 from closed c group by c.project
-), progress as (
-  insert into relevo.event_progress_deltas (event_id, status, deliveries)
-  select m.event_id, m.status, sum(m.n)::int
-    from (select c.event_id, 'sent' as status, 1 as n from closed c
-          union all
-          select c.event_id, c.former_status, -1 from closed c) m
-   group by m.event_id, m.status
+), progress as materialized (
+  select relevo.count_over_1(array_agg(c.event_id), array_agg(c.former_status), array_agg('sent'::text)) from closed c
 ), kept as (
   insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at)
   select l.event_day, l.id, l.ticket_id, %(token)s, coalesce(%(now)s::timestamptz, now())
@@ -278,4 +264,5 @@ with unsealed as materialized ( -- a month on its way to the archive is not writ
   returning delivery_id
 )
 select (select count(*) from closed)::int as closed, (select count(*) from kept)::int as kept,
-       relevo.note_first_sent(array(select distinct c.event_id from closed c), %(now)s) as noted;
+       relevo.note_first_sent(array(select distinct c.event_id from closed c), %(now)s) as noted
+ where (select count(*) from progress) > 0;

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -199,6 +199,33 @@ def test_migrations_let_an_upgrade_roll() -> None:
     """Released files are as they were; newer ones admit the version before and take nothing away from it."""
     found = list(faults(migrate.available(), releases(freeze_release.RELEASED)))
     assert not found, "\n".join(found)
+
+
+def uncalled(schema: str, texts: Iterable[str]) -> list[str]:
+    """Name the functions of a schema that nothing leads to: no statement, no page, no table, view or trigger."""
+    parts = [part for part in re.split(r"^(?=CREATE |ALTER )", schema, flags=re.MULTILINE) if part.strip()]
+    bodies: dict[str, str] = {}
+    for part in parts:
+        if name := re.match(r"CREATE FUNCTION relevo\.(\w+)", part):
+            bodies[name[1]] = bodies.get(name[1], "") + part
+    waiting = [*texts, *(part for part in parts if not part.startswith("CREATE FUNCTION"))]
+    called: set[str] = set()
+    while waiting:
+        found = set(re.findall(r"\brelevo\.(\w+)\s*\(", waiting.pop())) & bodies.keys() - called
+        called |= found
+        waiting += [bodies[name] for name in found]
+    return sorted(bodies.keys() - called)
+
+
+def test_every_function_is_called(today) -> None:
+    """By a statement of this version or of a release that may run beside it, a page for those who write SQL, or the schema."""
+    served = [*supported(releases(freeze_release.RELEASED), migrate.available()), today]
+    page = (ROOT / "server" / "docs" / "sql-door.md").read_text(encoding="utf-8")
+    statements = [text for release in served for text in release.statements.values()]
+    schema = (ROOT / "sql" / "schema.sql").read_text(encoding="utf-8")
+    assert uncalled(schema, [page, *statements]) == []
+    more = "CREATE FUNCTION relevo.one()\nselect relevo.two();\nCREATE FUNCTION relevo.two()\nselect 1;\n"
+    assert uncalled(schema + more, [page, *statements]) == ["one", "two"]
 
 
 def test_the_one_release_that_was_left_behind_is_named() -> None:
