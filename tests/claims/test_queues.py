@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from claiming import LEASE, MINUTE, NOW, SECOND, add, chunks_in, claims_in, reap, take
 
-from deliveries import TODAY, one
+from deliveries import TODAY, mark_sent, one
 from relevo import actions
 from relevo.model import Shard
 
@@ -176,6 +176,21 @@ def test_shards_cover_every_delivery_once(build, conn, count) -> None:
         claim = worker.claims.claim("dispatch", "default", "bulk", shard=Shard(index, count), now=NOW)
         seen.update(claim.ids if claim else [])
     assert seen == Counter(everything)
+
+
+def test_shards_divide_probes_and_receipts_too(build, conn) -> None:
+    """A probe, and a question for receipts, takes what is in its shard; between them the shards have all of it, once."""
+    everything = [delivery for _ in range(12) for delivery in add(conn, 1)]
+    worker = build()
+    shards, tomorrow = [Shard(index, 3) for index in range(3)], NOW + timedelta(days=2)
+    probes = [worker.claims.claim("dispatch", "default", "bulk", shard=each, now=NOW, probe=True) for each in shards]
+    assert sorted(key for claim in probes for key in claim.ids) == everything
+    for claim in probes:
+        assert 0 < len(claim.ids) < len(everything)
+        worker.claims.release(claim, NOW)
+    mark_sent(conn, everything)
+    asking = [worker.claims.claim_awaiting("default", limit=100, shard=each, now=tomorrow) for each in shards]
+    assert sorted(key for claim in asking for key in claim.ids) == everything
 
 
 def test_a_shard_and_a_lease_together(build, conn) -> None:

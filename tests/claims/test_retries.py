@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
-from claiming import MINUTE, NOW, SECOND, add, answers, journal, send, take
+from claiming import MINUTE, NOW, SECOND, add, answers, chunks_in, journal, send, take
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deliveries import one
 from relevo import actions
+from relevo.model import Answer, PushRequest
 
 WAITS = [1, 2, 4, 8, 16, 32, 60, 60]
 JITTER = SECOND / 2
@@ -35,6 +37,20 @@ def test_waits_double_to_an_hour_and_end_with_the_ninth_attempt(build, conn) -> 
     row = one(conn, delivery)
     assert (row["status"], row["attempt_count"], row["last_error_code"]) == ("failed", 9, "Busy")
     assert (row["completed_at"], row["next_attempt_at"]) == (now, None)
+
+
+def test_what_failed_together_is_tried_again_together(build, conn) -> None:
+    """Jitter is drawn for each request: what failed in one is one chunk again, of each event; another request another."""
+    ids = [*add(conn, 6), *add(conn, 6)]
+    worker = build(outbox_retry_jitter_ms=60_000)
+    claim = take(worker)
+    wave = [PushRequest(uuid4(), tuple(claim.deliveries[n : n + 4])) for n in (0, 4, 8)]
+    worker.claims.journal(claim, wave, NOW)
+    failed = [Answer(d.event_day, d.id, "retryable", request=each.id) for each in wave for d in each.deliveries]
+    worker.claims.settle(claim, failed, [each.id for each in wave], NOW, finish=True)
+    assert sorted(chunks_in(conn)) == [ids[:4], ids[4:6], ids[6:8], ids[8:]]
+    due = "select count(distinct due_at) from relevo.due_chunks"
+    assert conn.execute(due).fetchone() == (3,), "a time for each request"
 
 
 @pytest.mark.parametrize(

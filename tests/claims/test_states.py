@@ -8,7 +8,8 @@ import psycopg
 import pytest
 from claiming import MINUTE, NOW, SECOND, add, answers, journal, send, take
 
-from deliveries import one
+from deliveries import TODAY, mark_sent, one
+from plans import rows_read
 from relevo.model import Status
 
 FINAL = {"ok", "unconfirmed", "invalid", "failed", "expired", "skipped", "cancelled", "unknown"}
@@ -81,6 +82,26 @@ def test_processing_is_being_claimed(build, conn) -> None:
     worker.claims.release(claim, NOW)
     row = one(conn, delivery)
     assert (row["processing"], row["locked_by"], row["locked_at"]) == (False, None, None)
+
+
+def test_one_is_looked_up_without_reading_the_others(build, conn) -> None:
+    """How far one delivery is and who has it, queued, claimed or sent, and what one claim holds, is found by keys: neither
+    other events' chunks nor other projects' receipts are read."""
+    for event in range(1, 101):
+        add(conn, 1, event=event)
+    sent = [add(conn, 1, event=event, project="other")[0] for event in range(101, 201)]
+    mark_sent(conn, sent)
+    ((alone,), (waiting,), (claimed,)) = (add(conn, 1, event=n, project=f"p{n}") for n in (201, 202, 203))
+    mark_sent(conn, [alone])
+    worker = build()
+    claim = take(worker, project="p203")
+    conn.execute("set enable_seqscan = off")  # as it is where tables are large
+    look = b"select * from relevo.deliveries where event_day = %(day)s and id = %(id)s"
+    for delivery in (alone, waiting, claimed):
+        assert rows_read(conn, look, {"day": TODAY, "id": delivery}) <= 10
+    held = b"""select d.* from relevo.claims c cross join unnest(c.days, c.ids) as u(event_day, id)
+                 join relevo.deliveries d on d.event_day = u.event_day and d.id = u.id where c.token = %(token)s"""
+    assert rows_read(conn, held, {"token": claim.token}) <= 10
 
 
 def test_the_view_offers_the_columns_operators_know(conn) -> None:
