@@ -534,6 +534,49 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.claim_due_3(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most integer, given_at timestamp with time zone, shard integer, shards integer, only_types text[], not_types text[], suspect_lapses integer, usual_lease_ms integer) RETURNS TABLE(event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, seconds_left double precision, created_at timestamp with time zone, ids bigint[], installations uuid[], tokens text[], versions integer[], platforms text[], locales text[], obstacles text[], lease_ms integer, as_of text, places text)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+  at timestamptz := coalesce(given_at, now());
+  head record;
+  chunk relevo.due_chunks;
+  taken relevo.due_chunks[] := '{}';
+  lease int;
+  room int := most;
+begin
+  for head in
+    select c.id, c.lapse_count, coalesce((select t.lease_ms from relevo.event_types t where t.event_type = c.event_type), usual_lease_ms) as lease_ms
+      from relevo.due_chunks c
+     where c.project = of_project and c.lane = of_lane and c.due_at <= at
+       and (only_types is null or c.event_type = any (only_types)) and (not_types is null or c.event_type <> all (not_types))
+       and (shards is null or c.id % shards = shard)
+     order by c.due_at, c.id
+  loop
+    exit when room <= 0 or lease <> head.lease_ms or (lease is not null and head.lapse_count >= suspect_lapses);
+    delete from relevo.due_chunks d
+     where d.id = (select c.id from relevo.due_chunks c where c.id = head.id for update skip locked)
+    returning d.* into chunk;
+    continue when not found;
+    if cardinality(chunk.ids) > room then
+      perform relevo.put_back_1(chunk, chunk.ids[room + 1:], chunk.installations[room + 1:]);
+      chunk.ids := chunk.ids[:room];
+      chunk.installations := chunk.installations[:room];
+    end if;
+    taken := taken || chunk;
+    room := room - cardinality(chunk.ids);
+    lease := head.lease_ms;
+    exit when head.lapse_count >= suspect_lapses;
+  end loop;
+  if lease is null then
+    return;
+  end if;
+  perform relevo.write_claim_1(claim, worker, of_cycle, lease, at, taken);
+  return query select * from relevo.look_at_3(taken, at, lease);
+end
+$$;
+
 CREATE FUNCTION relevo.claim_probe_2(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most integer, given_at timestamp with time zone, shard integer, shards integer, only_types text[], not_types text[], usual_lease_ms integer, look_at integer) RETURNS TABLE(event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, seconds_left double precision, created_at timestamp with time zone, ids bigint[], installations uuid[], tokens text[], versions integer[], platforms text[], locales text[], obstacles text[], lease_ms integer)
     LANGUAGE plpgsql
     AS $$
@@ -2278,6 +2321,39 @@ CREATE FUNCTION relevo.look_at_2(chunks relevo.due_chunks[], at timestamp with t
                              from relevo.device_installations x where x.installation_id = u.installation_id offset 0) i on true) l
 $$;
 
+CREATE FUNCTION relevo.look_at_3(chunks relevo.due_chunks[], at timestamp with time zone, lease integer) RETURNS TABLE(event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, seconds_left double precision, created_at timestamp with time zone, ids bigint[], installations uuid[], tokens text[], versions integer[], platforms text[], locales text[], obstacles text[], lease_ms integer, as_of text, places text)
+    LANGUAGE sql STABLE
+    AS $$
+  select c.event_day, c.event_id, c.event_type, coalesce(e.at_most_once, false), c.attempt_count, c.lapse_count, e.deadline_at,
+         extract(epoch from e.deadline_at - at)::float8, c.created_at, c.ids, c.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles,
+         lease, pg_relation_filenode('relevo.device_installations') || ' ' || pg_snapshot_xmin(pg_current_snapshot())::xid, l.places::text
+    from unnest(chunks) c
+    left join relevo.notification_events e on e.id = c.event_id
+    cross join lateral (
+      select array_agg(i.token) as tokens, array_agg(i.token_version) as versions, array_agg(i.platform) as platforms,
+             array_agg(i.locale) as locales, array_agg(i.ctid) as places,
+             array_agg(case when e.id is null then 'event_gone'
+                            when e.ended_at is not null then 'event_ended'
+                            when i.handled_before >= c.created_at then 'handled_elsewhere'
+                            when i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
+                              select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner) then 'handled_elsewhere'
+                            when e.deadline_at <= at then 'deadline_passed'
+                            when i.installation_id is null then 'installation_gone'
+                            when not i.may_receive then 'not_allowed'
+                            when e.category = any (i.opt_outs) then 'opted_out'
+                            when e.audience = 'matching' and not exists (
+                              select from relevo.notification_preferences p
+                               where p.installation_id = u.installation_id and relevo.preference_matches(p, e)) then 'preference_changed'
+                            when c.lane = 'bulk' and (select exists (select from relevo.event_repeats r where r.held_at is not null)) and exists (
+                              select from relevo.event_repeats r where r.event_id = c.event_id and r.held_at is not null) then 'repeats_held'
+                       end) as obstacles
+        from unnest(c.installations) as u(installation_id)
+        -- looked up one by one: the arrays are in the order of the chunk, whatever the plan
+        left join lateral (select x.installation_id, x.token, x.token_version, x.platform, x.locale, x.owner, x.handled_before, x.opt_outs,
+                                  relevo.may_receive(x) as may_receive, x.ctid
+                             from relevo.device_installations x where x.installation_id = u.installation_id offset 0) i on true) l
+$$;
+
 CREATE FUNCTION relevo.look_at_project_1(of_project text, given_at timestamp with time zone) RETURNS TABLE(project text, urgent_tokens double precision, bulk_tokens double precision, filled_at timestamp with time zone, rate_share double precision, rest_until timestamp with time zone, breaker text, breaker_reason text, breaker_by text, breaker_since timestamp with time zone, probe_at timestamp with time zone, trips integer, failures integer, pruning_stopped_at timestamp with time zone, watched text[], refused boolean, now timestamp with time zone, version text)
     LANGUAGE plpgsql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2544,6 +2620,24 @@ begin
         left join relevo.device_installations i on i.installation_id = w.installation_id
        where (i.token_version = w.token_version and relevo.may_receive(i) and (i.handled_before is null or i.handled_before < made)
               and (i.opt_outs = '{}' or not i.opt_outs && categories)) is not true);
+end
+$$;
+
+CREATE FUNCTION relevo.phones_unmoved_1(places tid[], as_of text, events bigint[]) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+declare
+  least int := age(split_part(as_of, ' ', 2)::xid);
+begin
+  return least > 0
+    and pg_relation_filenode('relevo.device_installations') = split_part(as_of, ' ', 1)::oid
+    and not exists (select from relevo.event_completions c where c.event_id = any (events))
+    and cardinality(places) = (select count(*) from relevo.device_installations i where i.ctid = any (places) and age(i.xmin) > least);
 end
 $$;
 

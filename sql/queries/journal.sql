@@ -6,6 +6,10 @@
 select relevo.journal_wave_1(%(token)s, %(project)s, %(ids)s::bigint[], %(events)s::bigint[], %(request_ids)s::uuid[], %(firsts)s::int[],
                              %(lasts)s::int[], %(timeout_ms)s, %(now)s);
 
+-- name: phones_unmoved
+-- Tells of the phones of a wave whose journal is committed whether all of them are the very rows that the claim saw.
+select relevo.phones_unmoved_1(%(places)s::tid[], %(as_of)s, %(events)s::bigint[]);
+
 -- name: phones_unchanged
 -- Tells of the phones of a wave whose journal is committed whether all of them are as they were claimed.
 select relevo.phones_unchanged_1(%(installations)s::uuid[], %(versions)s::int[], %(events)s::bigint[], %(made)s);

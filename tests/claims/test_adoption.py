@@ -18,7 +18,7 @@ from relevo import queries
 from relevo.errors import DatabaseUnavailableError
 
 SQL = queries.load("claims")
-CLAIMS = b"relevo.claim_due_2"
+CLAIMS = b"relevo.claim_due_3"
 
 
 @pytest.fixture

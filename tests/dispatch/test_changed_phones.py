@@ -178,8 +178,8 @@ def test_in_a_race(relay, dsn) -> None:
         journalled.update({ids[v.id]: written for v in verdicts if v.verdict == "send"})
         return verdicts
 
-    def note_plainly(claim: Any, wave: Any, now: Any) -> Any:
-        went = write_plainly(claim, wave, now)
+    def note_plainly(connection: Any, claim: Any, wave: Any, now: Any) -> Any:
+        went = write_plainly(connection, claim, wave, now)
         written = time.monotonic()
         journalled.update({ids[delivery.id]: written for delivery in wave.deliveries if went})
         return went

@@ -9,7 +9,7 @@ from datetime import date
 from functools import cached_property
 from operator import is_
 from types import MappingProxyType
-from typing import overload
+from typing import NamedTuple, overload
 from uuid import UUID
 
 import structlog
@@ -21,6 +21,16 @@ from relevo.model import Awaiting, Content, Delivery, LossReason, PushRequest, V
 _log = structlog.get_logger("relevo.claims")
 
 
+class Seen(NamedTuple):
+    """Where the phones of a claimed chunk were seen, as PostgreSQL tells it, and as of when; all might be sent to."""
+
+    ids: Sequence[int]
+    """The chunk's deliveries."""
+    as_of: str
+    places: str
+    """An array literal."""
+
+
 class Wave:
     """Some requests with the columns of their deliveries, written once: journal, look and settle are told the same."""
 
@@ -29,9 +39,13 @@ class Wave:
         self.deliveries = [delivery for request in requests for delivery in request.deliveries]
 
     @cached_property
+    def _numbers(self) -> list[int]:
+        return [delivery.id for delivery in self.deliveries]
+
+    @cached_property
     def ids(self) -> str:
         """The ids of the deliveries."""
-        return array([delivery.id for delivery in self.deliveries])
+        return array(self._numbers)
 
     @cached_property
     def events(self) -> str:
@@ -48,6 +62,19 @@ class Wave:
         """The versions of the tokens that they go to."""
         return array_of_few([delivery.token_version for delivery in self.deliveries])
 
+    def places(self, seen: Mapping[int, Seen]) -> tuple[str, str] | None:
+        """Return where its phones were seen, each once, and as of when; None unless it is made of whole chunks."""
+        chunks: list[Seen] = []
+        start = 0
+        while start < len(self._numbers):
+            chunk = seen.get(self._numbers[start])
+            if chunk is None or self._numbers[start : start + len(chunk.ids)] != chunk.ids:
+                return None
+            chunks.append(chunk)
+            start += len(chunk.ids)
+        [as_of, *others] = {chunk.as_of for chunk in chunks} or {""}
+        return None if others else (as_of, "{" + ",".join(dict.fromkeys(chunk.places[1:-1] for chunk in chunks)) + "}")
+
 
 @dataclass
 class Claim:
@@ -62,6 +89,8 @@ class Claim:
     """When this process last knew that the whole lease lay before it."""
     contents: Mapping[int, Content] = field(default_factory=dict, compare=False, repr=False)
     """What its events say, as far as it was told with the claim."""
+    seen: Mapping[int, Seen] = field(default_factory=dict, compare=False, repr=False)
+    """Where the phones of its chunks were seen, as far as that was told, by the first delivery of each."""
     taken_at: float = field(default=0.0, init=False, compare=False)
     """Since when it is held, by the monotonic clock."""
     loss: tuple[LossReason, str] | None = field(default=None, init=False)

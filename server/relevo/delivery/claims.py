@@ -219,14 +219,18 @@ class Claims:
         """
         claim.check()
         asked = claim.wave_of(wave)
-        if not asked.deliveries or not self._journal_plainly(claim, asked, now):
-            numbers = columns.numbers(asked.deliveries, now)
-            return self._look_at_phones(claim, wave, self._write_journal(claim, wave, numbers), numbers)
-        if self._are_unchanged(asked):
+        journalled = unchanged = False
+        if asked.deliveries:
+            with self._database.connection() as connection:
+                journalled = self._journal_plainly(connection, claim, asked, now)
+                unchanged = journalled and self._are_unchanged(connection, claim, asked)
+        if unchanged:
             return Verdicts(wave)
-        return self._look_at_phones(claim, wave, Verdicts(wave), columns.numbers(asked.deliveries, now))
+        numbers = columns.numbers(asked.deliveries, now)
+        written = Verdicts(wave) if journalled else self._write_journal(claim, wave, numbers)
+        return self._look_at_phones(claim, wave, written, numbers)
 
-    def _journal_plainly(self, claim: Claim, wave: Wave, now: datetime | None) -> bool:
+    def _journal_plainly(self, connection: Connection, claim: Claim, wave: Wave, now: datetime | None) -> bool:
         """Record a wave of which all may be sent; False, and nothing written, if it has to be looked at closely."""
         parameters = {
             "token": claim.token,
@@ -237,12 +241,20 @@ class Claims:
             "timeout_ms": self._settings.push_request_timeout_ms,
             "now": now,
         }
-        with self._transaction() as connection:
+        with self._database.begin(connection, "bound_by_key"):
             row = connection.execute(_SQL["journal_plain_wave"], parameters).fetchone()
         return row == (True,)
 
-    def _are_unchanged(self, wave: Wave) -> bool:
-        """Tell, after the journal's commit and without a lock, whether no phone changed since it was claimed."""
+    def _are_unchanged(self, connection: Connection, claim: Claim, wave: Wave) -> bool:
+        """Tell, after the journal's commit and without a lock, whether no phone changed since it was claimed.
+
+        Those that are not known to be the very rows that were claimed are looked up by their keys.
+        """
+        seen = wave.places(claim.seen)
+        if seen is not None:
+            asked = {"as_of": seen[0], "places": seen[1], "events": wave.events}
+            if connection.execute(_SQL["phones_unmoved"], asked).fetchone() == (True,):
+                return True
         made = {delivery.created_at for delivery in wave.deliveries}
         parameters = {
             "installations": wave.installations,
@@ -250,9 +262,7 @@ class Claims:
             "events": wave.events,
             "made": min(each for each in made if each is not None),
         }
-        with self._database.connection() as connection:
-            row = connection.execute(_SQL["phones_unchanged"], parameters).fetchone()
-        return row == (True,)
+        return connection.execute(_SQL["phones_unchanged"], parameters).fetchone() == (True,)
 
     def _write_journal(self, claim: Claim, wave: Sequence[PushRequest], numbers: dict[str, Any]) -> Verdicts:
         with self._transaction() as connection:
@@ -601,9 +611,9 @@ def _claimed(token: UUID, cycle: str, project: str, lane: Lane, rows: Sequence[t
     if not rows:
         return None
     lease_ms = rows[0][columns.LEASE]
-    return Claim(
-        token, cycle, project, lease_ms, columns.deliveries_of(project, lane, rows), contents=columns.contents_of(rows)
-    )
+    deliveries = columns.deliveries_of(project, lane, rows)
+    contents, seen = columns.contents_of(rows), columns.seen_of(rows)
+    return Claim(token, cycle, project, lease_ms, deliveries, contents=contents, seen=seen)
 
 
 def _written(connection: Connection, statement: str, parameters: dict[str, Any]) -> dict[str, int]:

@@ -11,15 +11,18 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from relevo.db import array, array_of_few, ascii_array, storable, text_array, uuid_array
-from relevo.delivery.claim import Claim
+from relevo.delivery.claim import Claim, Seen
 from relevo.logs import scrub
 from relevo.model import Answer, Awaiting, Content, Delivery, Lane, PushRequest, ReceiptAnswer, SentRequest
 
 _EVENT_AND_STATUS = itemgetter(*map(Delivery._fields.index, ("notification_event_id", "status")))
 _MADE_TOGETHER = attrgetter("event_day", "notification_event_id", "created_at")
 _OF_DELIVERIES = 16
+_IDS, _OBSTACLES = 9, 15
 LEASE = _OF_DELIVERIES
-"""Where a claimed chunk tells its lease: behind what it tells of its deliveries, and before what its event says."""
+"""Where a claimed chunk tells its lease: behind what it tells of its deliveries, before where its phones were seen."""
+_SEEN = slice(LEASE + 1, LEASE + 3)
+_CONTENT = slice(LEASE + 3, None)
 
 
 def deliveries_of(project: str, lane: Lane, chunks: Sequence[tuple[Any, ...]]) -> tuple[Delivery, ...]:
@@ -55,8 +58,17 @@ def _chunk(where: tuple[str, str, Lane], chunk: tuple[Any, ...]) -> Iterator[Del
 
 def contents_of(chunks: Iterable[tuple[Any, ...]]) -> dict[int, Content]:
     """Return what the events of chunks say, as far as a claim tells it."""
-    told = {chunk[1]: chunk[LEASE + 1 :] for chunk in chunks if len(chunk) > LEASE + 1}
+    told = {chunk[1]: chunk[_CONTENT] for chunk in chunks if chunk[_CONTENT]}
     return {event: content_of(said) for event, said in told.items() if said[0] is not None}
+
+
+def seen_of(chunks: Iterable[tuple[Any, ...]]) -> dict[int, Seen]:
+    """Return where the phones of chunks were seen, as far as a claim tells it, by the first delivery of each.
+
+    Only where nothing stood in the way of any: of such a chunk it is enough to know that they are as they were.
+    """
+    known = (chunk for chunk in chunks if chunk[_SEEN] and not any(chunk[_OBSTACLES]))
+    return {chunk[_IDS][0]: Seen(chunk[_IDS], *chunk[_SEEN]) for chunk in known}
 
 
 def content_of(said: Sequence[Any]) -> Content:
