@@ -17,10 +17,6 @@ insert into relevo.device_installations (installation_id, token, handled_before)
 select lpad(to_hex(n), 32, '0')::uuid, 'ExponentPushToken[' || n || ']', now() - interval '30 seconds'
   from generate_series(%(from)s::int, %(to)s::int) n;
 
--- name: touch_phones
--- Says that all phones were handled in the last minute.
-update relevo.device_installations set handled_before = now() - interval '30 seconds';
-
 -- name: add_event
 -- Makes an event that was fanned out today.
 insert into relevo.notification_events (event_type, event_key, title, audience, content_hash, state, event_day, fanout_started_at, fanout_finished_at, fanout_upto)

@@ -233,6 +233,7 @@ def test_the_one_release_that_was_left_behind_is_named() -> None:
     needs = {str(migration): migration.needs for migration in migrate.available()}
     assert {name: needs[name] for name in LEAVES_BEHIND} == LEAVES_BEHIND
     assert "**Upgrades roll**, from 0.2.0 on" in (ROOT / "server" / "docs" / "promises.md").read_text(encoding="utf-8")
+    assert "roll from 0.2.0 on" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_what_was_left_behind_cannot_write_deliveries(database, empty_database, look) -> None:
