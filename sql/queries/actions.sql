@@ -104,7 +104,8 @@ select c.found, c.archived, c.too_late, c.ended, p.looked, p.silent
 
 -- name: redrive_dead
 -- Opens a batch of dead letters again, behind a given one, as if they had never been tried, and counts them over; those past their deadline
--- stay. Tells how many it looked at and the last of them, and what it opened by project, with the events it is of.
+-- stay. Tells how many it looked at and the last of them, and what it opened by project, with the events it is of. `chosen` is the batch by
+-- what was asked for; `dead` what of it may be opened, locked before the deliveries are, in months that nobody seals meanwhile.
 with recursive days as ( -- each day that has some, by the key: there may be very many of one day
   select (select min(n.event_day) from relevo.dead_letters n) as event_day
   union all

@@ -74,6 +74,10 @@ select case when count(*) = 0 then 'not_found'
 
 -- name: end_claim
 -- Ends a claim: what was never journalled is due again, what was journalled and not answered is ambiguous; tells what goes into the queue.
+-- `keys` is what the claim holds, each with its unanswered request if it was in one; `held` what of that is still open, with a late ticket if one
+-- waits. `verdict` says what becomes of it: sent by that ticket; as before, a lapse more if its worker was lost, and poison after too many; or,
+-- its answer not seen, unknown if it may not come twice, failed after its last attempt, and else tried again. What follows tells others what
+-- was written, as a settle does. A claim of receipts only lets go of them.
 with gone as materialized (
   delete from relevo.claims c where c.token = %(token)s returning c.cycle, c.days, c.ids, c.due_at
 ), released as ( -- a claim of receipts: they are asked for again

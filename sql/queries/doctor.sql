@@ -18,7 +18,8 @@ select p.month
 
 -- name: look_at_deliveries
 -- Names those of a piece of a month's deliveries that do not stand where they must, and where the piece ends; what changed a moment ago, or
--- is left of a deleted event, is not judged.
+-- is left of a deleted event, is not judged. Open ones must stand in one chunk or claim (`placed`), sent ones be awaited once (`awaited`), failed
+-- ones have a dead letter.
 with piece as materialized (
   select d.event_day, d.id, d.notification_event_id as event_id, d.status,
          d.updated_at < coalesce(%(now)s::timestamptz, now()) - %(young_ms)s * interval '1 millisecond'

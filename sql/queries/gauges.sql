@@ -1,7 +1,9 @@
 -- What the whole fleet's metrics are read from: one statement, each part of it bounded, whatever the tables hold.
 
 -- name: read_gauges
--- Reads all gauges of the fleet as rows of name, labels and value, from small tables and the heads of indexes alone.
+-- Reads all gauges of the fleet as rows of name, labels and value, from small tables and the heads of indexes alone. Lanes and projects with
+-- something due or awaited are found by skipping along an index; of each so many chunks are counted, and so many labels shown. Each line
+-- below that is one gauge; what it means is said in gauges.py.
 with recursive lane as (
   (select q.project, q.lane from relevo.due_chunks q order by q.project, q.lane limit 1)
   union all

@@ -8,7 +8,10 @@ select relevo.settle_confirmed_1(%(token)s, %(asked)s, %(now)s);
 
 -- name: settle_receipts
 -- Writes what receipts say of what the claim holds, and ends it; one that is still missing is asked for later, up to its end; a retry is
--- named for the queue.
+-- named for the queue. `member` is what the claim holds, request by request; `answer` what was told of it, `missing` the rest, which is
+-- `unconfirmed` once its time is over, and else put back with the time of its next look, in place of the row it came from. Retries get
+-- their time in `again` and their status in `verdict`, as in a settle: they may be the last, or come too late. `ended_now` and `retried` write
+-- deliveries that are still sent, in the order of locks; what follows tells others what was written.
 with outcome as materialized (
   select o.*, random() as chance
     from unnest(%(statuses)s::text[], %(spent)s::int[], %(paced)s::boolean[], %(codes)s::text[], %(messages)s::text[], %(floors_ms)s::bigint[])

@@ -4,8 +4,9 @@
 --
 -- One lock order for all who write: event (to sweep, end or delete it); chunk, claim, awaited receipts or dead letter; delivery by (event_day, id),
 -- with what is told of its failures; tender; installation; project. An event that is only told of its first push is passed by if somebody holds
--- it. Settle and reaper, journal and reaper are serialised by the claim's row; cancel, redrive and seal own the chunk, the dead letter or the
--- month they take away; a late ticket and a send are serialised by nothing: one that is committed before the journal looks is seen.
+-- it; ingest locks a tender before the events that it ends, so whoever holds an event asks for no tender. Settle and reaper, journal and reaper
+-- are serialised by the claim's row; cancel, redrive and seal own the chunk, the dead letter or the month they take away; a late ticket and a
+-- send are serialised by nothing: one that is committed before the journal looks is seen.
 
 -- name: settle_sent
 -- Settles what was sent of requests, under the lock of their claim; null if the general statement has to.
@@ -14,7 +15,13 @@ select relevo.settle_sent_2(%(token)s, %(project)s, %(ids)s::bigint[], %(unsent)
                             %(events)s::bigint[], %(formers)s::text[], %(counts)s::int[], %(receipt_ms)s, %(finish)s, %(now)s);
 
 -- name: settle_deliveries
--- Writes outcomes of what the claim holds; a retry is timed, capped and ended by its type's policy, and named for the queue.
+-- Writes outcomes of what the claim holds; a retry is timed, capped and ended by its type's policy, and named for the queue. Answers come in
+-- sorts (`outcome`): what was said, in which request, of which type. `answer` is what the claim still holds of them, in the order of locks;
+-- what ends unsent although a late ticket waits was sent. Final ones are written by `ended_now`; retries get their time in `again` and their
+-- status in `verdict`, for they may be the last, or come too late, and are written by `retried`. All that follows tells others what was
+-- written: awaited receipts, dead letters, failures, counts, tallies, repeats, and the first push of an event and its tender. At the end the
+-- requests are answered, used tickets deleted, and the claim keeps `rest`, with a longer lease, or goes. It tells how many ended how, and
+-- which are to be queued, when.
 with live as materialized (
   select c.days, c.ids, exists (select from relevo.late_tickets) as any_late from relevo.claims c where c.token = %(token)s
 ), outcome as materialized ( -- one chance for each sort of answer of a request: what failed together retries together

@@ -53,6 +53,27 @@ def test_every_statement_says_what_it_does(step) -> None:
         assert statement.decode().startswith("-- "), f"{step}.{name} has no sentence"
 
 
+HOT = {
+    "fanout": ["fan_out_next"],
+    "projects": ["list_due_lanes", "look_at_project"],
+    "claims": ["claim_due"],
+    "journal": ["journal_plain_wave", "phones_unchanged"],
+    "settle": ["settle_sent"],
+    "receipts": ["claim_awaited", "settle_confirmed"],
+}
+"""What an ordinary wave asks for: a pooler in between, and so no prepared statement, must not cost it a plan each time."""
+
+
+@pytest.mark.parametrize("step", HOT)
+def test_plans_of_an_ordinary_wave_are_kept_behind_a_pooler(conn, step) -> None:
+    """Each of its statements calls a function in plpgsql, whose plans the server process keeps, whoever its client is."""
+    for name in HOT[step]:
+        called = re.findall(r"relevo\.(\w+)\(", bare(queries.load(step)[name]))
+        assert called, f"{step}.{name} calls no function"
+        language = "select distinct l.lanname from pg_proc p join pg_language l on l.oid = p.prolang where p.proname = any (%s)"
+        assert conn.execute(language, [called]).fetchall() == [("plpgsql",)], name
+
+
 @pytest.mark.parametrize("texts", [[], ["a"], ["ticket-1", "ticket-2"], ["a", "bc"], ['"', "\\"], ["x" * 200] * 1_000])
 def test_arrays_arrive_as_they_were_written(conn, texts) -> None:
     """What is written as an array, in PostgreSQL's own form or as text, is read as the same values in the same order."""

@@ -258,6 +258,9 @@ def test_every_test_says_what_must_hold() -> None:
     assert not silent, "say in a docstring what must hold:\n" + "\n".join(silent)
 
 
+SCREEN, PARAGRAPH = 50, 3  # lines
+
+
 def complaints_about_statements(text: str) -> Iterator[str]:
     """Name the blocks of a queries file that are not a name, a sentence and a statement, in that order."""
     head, *blocks = re.split(r"^-- name:", text, flags=re.MULTILINE)
@@ -274,6 +277,8 @@ def complaints_about_statements(text: str) -> Iterator[str]:
             yield f"{name}: one sentence in comments must follow the name, from a capital to a full stop"
         if not strip_comments(block.partition("\n")[2]):
             yield f"{name}: there is no statement below it"
+        if strip_comments(block).count("\n") > SCREEN and (not sentence or sentence[1].count("\n") < PARAGRAPH):
+            yield f"{name}: it is longer than a screen, so a paragraph above it says how it goes"
 
 
 def strip_comments(text: str) -> str:
@@ -303,6 +308,8 @@ def test_every_statement_has_a_name_and_a_sentence() -> None:
         ("-- name: ask_one\n-- Asks for one.\n\n-- name: ask_two\n-- Asks.\nselect 2;\n", "no statement"),
         ("-- name: ask_one\n-- Asks.\nselect 1;\n-- name: ask_two\n\n-- Asks.\nselect 2;\n", "one sentence"),
         ("-- A word ahead.\n\n-- name: ask_one\n-- Asks,\n-- in two lines.\nselect 1; -- why\n", ""),
+        ("-- name: ask_much\n-- Asks.\n" + "select 1\n" * 60, "longer than a screen"),
+        ("-- name: ask_much\n-- Asks.\n-- First one.\n-- Then others.\n" + "select 1\n" * 60, ""),
     ],
 )
 def test_the_rule_for_statements_bites(text: str, complaint: str) -> None:
