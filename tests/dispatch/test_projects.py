@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from concurrent.futures import Future
@@ -55,6 +56,22 @@ def counted_looks(worker: Relay, monkeypatch: pytest.MonkeyPatch) -> list[float]
     return looks
 
 
+def counted_unlocked(workers: list[Relay], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Note what workers take without a lock, which they try first, having leased their connections a moment ago."""
+    taken: list[Any] = []
+    for worker in workers:
+        projects = worker.app.services.projects
+        projects._leased["default"] = (math.inf, 2)
+
+        def reserve_unlocked(*asked: Any, reserve: Any = projects._reserve_unlocked) -> Any:
+            allowance = reserve(*asked)
+            taken.extend([allowance] if allowance else [])
+            return allowance
+
+        monkeypatch.setattr(projects, "_reserve_unlocked", reserve_unlocked)
+    return taken
+
+
 class TestBucket:
     """The rate, shared by the fleet."""
 
@@ -75,6 +92,28 @@ class TestBucket:
         unlimited = duration([relay(push_chunk_size=20) for _ in range(2)])
         assert took <= 500 / 300 * 1.5 + 3 * unlimited, "most of the rate is used"
         assert first.project()["rate_share"] == 1.0
+
+    def test_of_tokens_that_many_want_each_is_taken_once(self, relay, conn, monkeypatch) -> None:
+        """Three workers with two threads each take what they saw without a lock, if it is as they saw it: none is taken
+        twice, and none is left."""
+        workers = [relay(push_rate_per_second=600) for _ in range(3)]
+        for worker in workers:
+            worker.app.services.projects.reserve("default", "bulk", 1)  # from then on the row is there
+        conn.execute(  # from a clock that is ahead: nothing is added meanwhile
+            "update relevo.projects set bulk_tokens = 60, urgent_tokens = 0, filled_at = now() + interval '1 minute'"
+        )
+        unlocked = counted_unlocked(workers, monkeypatch)
+
+        def take(worker: Relay) -> int:
+            taken = 0
+            while grant := worker.app.services.projects.reserve("default", "bulk", 1).grant.count:
+                taken += grant
+            return taken
+
+        got = at_once(*(lambda worker=each: take(worker) for each in workers * 2))
+        assert sum(got) == 60
+        assert conn.execute("select bulk_tokens from relevo.projects").fetchall() == [(0,)]
+        assert unlocked
 
     def test_a_service_that_bears_less_is_adapted_to(self, relay, sandbox) -> None:
         """A 429 halves the rate; everything arrives once in the end, without an attempt spent for it."""
