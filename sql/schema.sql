@@ -3528,11 +3528,24 @@ CREATE FUNCTION relevo.why_not_allowed(i relevo.device_installations) RETURNS te
 CREATE FUNCTION relevo.write_claim_1(claim uuid, worker text, of_cycle text, lease integer, at timestamp with time zone, chunks relevo.due_chunks[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
+declare
+  few constant int := 20;
+  chunk relevo.due_chunks;
+  held_days date[] := '{}';
+  held_ids bigint[] := '{}';
 begin
+  if cardinality(chunks) <= few then
+    foreach chunk in array chunks loop
+      held_days := held_days || array_fill(chunk.event_day, array[cardinality(chunk.ids)]);
+      held_ids := held_ids || chunk.ids;
+    end loop;
+  else
+    select array_agg(c.event_day), array_agg(u.id) into held_days, held_ids
+      from unnest(chunks) c cross join lateral unnest(c.ids) as u(id);
+  end if;
   insert into relevo.claims (token, worker_id, cycle, claimed_at, lease_ms, leased_until, days, ids, events, due_at)
-  select claim, worker, of_cycle, at, lease, at + lease * interval '1 millisecond', array_agg(c.event_day), array_agg(u.id),
-         array(select distinct n.event_id from unnest(chunks) n), min(c.due_at)
-    from unnest(chunks) c cross join lateral unnest(c.ids) as u(id);
+  select claim, worker, of_cycle, at, lease, at + lease * interval '1 millisecond', held_days, held_ids, array_agg(distinct c.event_id), min(c.due_at)
+    from unnest(chunks) c;
 end
 $$;
 

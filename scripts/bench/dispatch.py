@@ -17,10 +17,10 @@ from bench.stand import Stand, statements
 from benching import say
 from relevo.app import App
 from relevo.cycles import dispatch
-from relevo.db import Database, array, array_of_few, text_array
+from relevo.db import Database, array, array_of_few, ascii_array
 from relevo.delivery.claim import Claim, Verdicts
 from relevo.delivery.claims import Claims
-from relevo.delivery.columns import deliveries_of
+from relevo.delivery.columns import contents_of, deliveries_of
 from relevo.door import Matching
 from relevo.model import Lane, PushRequest, SentRequest, Settlement, Shard
 
@@ -37,8 +37,9 @@ class Unguarded(Claims):
     A chunk is gone once it is taken: there is no claim, no lease and no heartbeat that could give it back. Nothing is
     journalled, so that nobody would know what was on its way, and nothing is looked at again before the request. Rows
     are written as settling writes them, but by their key alone, whoever wrote them since. No receipt is awaited, and
-    nothing is counted: neither an event's progress nor what the brakes look at. Choosing a project, its rate,
-    rendering and HTTP are the same.
+    nothing is counted: neither an event's progress nor what the brakes look at. Those are work rather than guards, so
+    that this is more than the guards cost. Choosing a project, its rate, rendering and HTTP are the same; what an event
+    says comes with its chunk, as a claim tells it.
     """
 
     def __init__(self, built: App, database: Database) -> None:
@@ -64,7 +65,7 @@ class Unguarded(Claims):
             rows = connection.execute(SQL["take_unguarded"], asked).fetchall()
         if not rows:
             return None
-        return Claim(uuid4(), cycle, project, 60_000, deliveries_of(project, lane, rows))
+        return Claim(uuid4(), cycle, project, 60_000, deliveries_of(project, lane, rows), contents=contents_of(rows))
 
     def journal(self, claim: Claim, wave: Sequence[PushRequest], now: datetime | None = None) -> Verdicts:  # noqa: ARG002
         """Write nothing down."""
@@ -84,7 +85,7 @@ class Unguarded(Claims):
         written = {
             "days": array_of_few([delivery.event_day for delivery in deliveries]),
             "ids": array([delivery.id for delivery in deliveries]),
-            "tickets": text_array([ticket for each in sent for ticket in each.tickets]),
+            "tickets": ascii_array([ticket for each in sent for ticket in each.tickets]),
             "versions": array_of_few([delivery.token_version for delivery in deliveries]),
             "now": now,
         }

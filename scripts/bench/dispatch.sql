@@ -44,7 +44,7 @@ update public.seed_deliveries
  where id = %(id)s;
 
 -- name: take_unguarded
--- The ceiling's claim: the oldest chunks leave the queue, and their deliveries are looked at as a claim does.
+-- The ceiling's claim: the oldest chunks leave the queue, and their deliveries are looked at as a claim does; what their events say comes along.
 with taken as (
   delete from relevo.due_chunks q
    where q.id = any (array(select o.id from relevo.due_chunks o
@@ -52,7 +52,9 @@ with taken as (
                             order by o.due_at, o.id limit %(chunks)s))
   returning q as chunk
 )
-select l.* from relevo.look_at_2(array(select t.chunk from taken t), coalesce(%(now)s::timestamptz, now())) l;
+select l.*, null as lease_ms, null as as_of, null as places, e.id, e.title, e.body, e.data, e.push
+  from relevo.look_at_2(array(select t.chunk from taken t), coalesce(%(now)s::timestamptz, now())) l
+  left join lateral (select e.id, e.title, e.body, e.data::text, e.push::text from relevo.notification_events e where e.id = l.event_id) e on true;
 
 -- name: write_unguarded
 -- The ceiling's outcome: rows are written by their key.

@@ -78,6 +78,7 @@ _RECONNECT_S = 1.0  # then whoever comes next has it tried again, at once
 _CANCEL_S = 2.0
 _REMIND_S = 60.0
 _TELL_EVERY_S = 5.0  # a statement that costs its connection each time must not keep everybody on the run
+_LAST_OF_ASCII = 127
 _RESERVED = 2  # the heartbeat's and the listener's own connections
 
 
@@ -164,6 +165,8 @@ def array(values: Iterable[object]) -> str:
 def array_of_few(values: Sequence[object]) -> str:
     """Write values of which many are the same as an array literal, each different one once; None is NULL."""
     written = {value: "NULL" if value is None else str(value) for value in set(values)}
+    if len(written) == 1:
+        return "{" + ",".join([*written.values()] * len(values)) + "}"
     return "{" + ",".join([written[value] for value in values]) + "}"
 
 
@@ -197,7 +200,11 @@ def _binary_array(of_oid: int, size: int, values: list[bytes]) -> bytes:
     if not values:
         return struct.pack("!iiI", 0, 0, of_oid)
     each = struct.pack("!i", size)
-    return struct.pack("!iiIii", 1, 0, of_oid, len(values), 1) + each + each.join(values)
+    return _head(of_oid, len(values)) + each + each.join(values)
+
+
+def _head(of_oid: int, count: int) -> bytes:
+    return struct.pack("!iiIii", 1, 0, of_oid, count, 1)
 
 
 def uuid_array(values: Iterable[UUID]) -> UuidArray:
@@ -206,12 +213,13 @@ def uuid_array(values: Iterable[UUID]) -> UuidArray:
 
 
 def ascii_array(values: Sequence[str]) -> AsciiArray | str:
-    """Write texts as an array: quickly if all are of plain ASCII and of one length."""
+    """Write texts as an array: quickly if all are of plain ASCII and of one length, which is a character as well."""
     sizes = set(map(len, values))
-    if len(sizes) != 1:
+    if len(sizes) != 1 or max(sizes) > _LAST_OF_ASCII:
         return text_array(values)
+    each = struct.pack("!i", sizes.pop()).decode("ascii")
     try:
-        return AsciiArray(_binary_array(25, sizes.pop(), [value.encode("ascii") for value in values]))
+        return AsciiArray(_head(25, len(values)) + (each + each.join(values)).encode("ascii"))
     except UnicodeEncodeError:  # a push service names its tickets as it likes
         return text_array(values)
 

@@ -140,6 +140,19 @@ def test_a_claim_locks_only_what_it_takes(build, conn, dsn) -> None:
     assert held.fetchone() == (ids,)
 
 
+@pytest.mark.parametrize("chunks", [1, 20, 21])
+def test_a_claim_holds_what_its_chunks_held(build, conn, chunks: int) -> None:
+    """Few chunks or many, of several days and events: the claim has their deliveries in order, each with its day."""
+    days = [TODAY - timedelta(days=n % 2) for n in range(chunks)]
+    ids = [add(conn, 1 + n % 3, event=n + 1, day=day, due=NOW - n * SECOND) for n, day in enumerate(days)]
+    claim = take(build())
+    row = conn.execute("select days, ids, events, due_at from relevo.claims where token = %s", [claim.token]).fetchone()
+    in_order = list(zip(days, ids, strict=True))[::-1]
+    assert row[0] == [day for day, made in in_order for _ in made]
+    assert row[1] == [each for _, made in in_order for each in made] == claim.ids
+    assert (sorted(row[2]), row[3]) == (list(range(1, chunks + 1)), NOW - (chunks - 1) * SECOND)
+
+
 def test_suspects_are_claimed_alone(build, conn) -> None:
     """From two lapses on a chunk is claimed alone, when its turn comes: not behind others, nor others behind it."""
     before = add(conn, 2, due=NOW - 3 * MINUTE, lapses=1)

@@ -57,7 +57,7 @@ HOT = {
     "fanout": ["fan_out_next"],
     "projects": ["list_due_lanes", "look_at_project"],
     "claims": ["claim_due"],
-    "journal": ["journal_plain_wave", "phones_unchanged"],
+    "journal": ["journal_plain_wave", "phones_unmoved", "phones_unchanged"],
     "settle": ["settle_sent"],
     "receipts": ["claim_awaited", "settle_confirmed"],
 }
@@ -74,7 +74,11 @@ def test_plans_of_an_ordinary_wave_are_kept_behind_a_pooler(conn, step) -> None:
         assert conn.execute(language, [called]).fetchall() == [("plpgsql",)], name
 
 
-@pytest.mark.parametrize("texts", [[], ["a"], ["ticket-1", "ticket-2"], ["a", "bc"], ['"', "\\"], ["x" * 200] * 1_000])
+@pytest.mark.parametrize(
+    "texts",
+    [[], [""], ["a"], ["ticket-1", "ticket-2"], ["a", "bc"], ['"', "\\"], ["é", "a"]]
+    + [["x" * size] * 1_000 for size in (127, 128, 200)],
+)
 def test_arrays_arrive_as_they_were_written(conn, texts) -> None:
     """What is written as an array, in PostgreSQL's own form or as text, is read as the same values in the same order."""
     uuids = [uuid4() for _ in texts]

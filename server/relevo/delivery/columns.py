@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import accumulate
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any
 
 from relevo.db import array, array_of_few, ascii_array, storable, text_array, uuid_array
@@ -15,7 +15,6 @@ from relevo.delivery.claim import Claim, Seen
 from relevo.logs import scrub
 from relevo.model import Answer, Awaiting, Content, Delivery, Lane, PushRequest, ReceiptAnswer, SentRequest
 
-_EVENT_AND_STATUS = itemgetter(*map(Delivery._fields.index, ("notification_event_id", "status")))
 _MADE_TOGETHER = attrgetter("event_day", "notification_event_id", "created_at")
 _OF_DELIVERIES = 16
 _IDS, _OBSTACLES = 9, 15
@@ -99,7 +98,9 @@ def requests(wave: Sequence[PushRequest]) -> dict[str, Any]:
 def all_sent(claim: Claim, sent: Sequence[SentRequest]) -> dict[str, Any]:
     """Return what the settle of requests of which everything was sent is told."""
     wave = claim.wave_of([each.request for each in sent])
-    pasts = Counter(map(_EVENT_AND_STATUS, wave.deliveries))
+    pasts = _counted(
+        [each.notification_event_id for each in wave.deliveries], [each.status for each in wave.deliveries]
+    )
     return {
         "token": claim.token,
         "project": claim.project,
@@ -114,6 +115,13 @@ def all_sent(claim: Claim, sent: Sequence[SentRequest]) -> dict[str, Any]:
         "formers": text_array([status for _, status in pasts]),
         "counts": array(pasts.values()),
     }
+
+
+def _counted(events: list[int], formers: list[str]) -> Mapping[tuple[int, str], int]:
+    """Count the deliveries of each event that were in one status: most often all of them."""
+    if len(set(events)) == len(set(formers)) == 1:
+        return {(events[0], formers[0]): len(events)}
+    return Counter(zip(events, formers, strict=True))
 
 
 def numbers(asked: Sequence[Delivery], now: datetime | None) -> dict[str, Any]:
