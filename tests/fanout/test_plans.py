@@ -150,6 +150,13 @@ def fan_out_and_finish(conn: psycopg.Connection[Any], app: App, key: str) -> Non
     conn.execute("analyze relevo.notification_deliveries")
 
 
+LATE = """
+insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at)
+select d.event_day, d.id, 'late', gen_random_uuid(), now()
+  from relevo.notification_deliveries d where d.notification_event_id <> %s limit 2000
+"""
+
+
 def test_ending_a_small_event_among_many_goes_by_the_event(build, conn) -> None:
     """Ending the deliveries of a small event, and looking whether any is left, does not read those of the others."""
     add_phones(conn, 20_000)
@@ -161,4 +168,6 @@ def test_ending_a_small_event_among_many_goes_by_the_event(build, conn) -> None:
     with conn.transaction(force_rollback=True):
         conn.execute(BY_KEY)  # as sweeping does
         assert rows_read(conn, FANOUT["cancel_deliveries"], asked) <= 5 * 5
+        conn.execute(LATE, [small.event_id])  # tickets that came late, for others
+        assert rows_read(conn, FANOUT["cancel_deliveries"], asked) <= 5 * 5 + 5
         assert rows_read(conn, FANOUT["mark_swept"], asked) <= 5 + 5
