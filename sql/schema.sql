@@ -119,6 +119,91 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.prefixes_of_some(codes text[]) RETURNS text[]
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN ARRAY(SELECT DISTINCT "left"(c.code, n.n) AS "left" FROM (unnest(prefixes_of_some.codes) c(code) CROSS JOIN generate_series(1, 20) n(n)) WHERE (n.n <= length(c.code)));
+
+CREATE FUNCTION relevo.prefixes(codes text[]) RETURNS text[]
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN (cardinality(codes) = 0) THEN '{}'::text[] ELSE relevo.prefixes_of_some(codes) END;
+
+CREATE TABLE relevo.notification_events (
+    id bigint NOT NULL,
+    event_type text NOT NULL,
+    event_key text NOT NULL,
+    licitacion_id bigint,
+    title text NOT NULL,
+    body text DEFAULT ''::text NOT NULL,
+    data jsonb DEFAULT '{}'::jsonb NOT NULL,
+    push jsonb DEFAULT '{}'::jsonb NOT NULL,
+    audience text NOT NULL,
+    category text,
+    lane text DEFAULT 'bulk'::text NOT NULL,
+    at_most_once boolean DEFAULT false NOT NULL,
+    scheduled_at timestamp with time zone DEFAULT now() NOT NULL,
+    deadline_at timestamp with time zone,
+    match_rubros text[] DEFAULT '{}'::text[] NOT NULL,
+    match_region text,
+    match_tipo text,
+    match_monto numeric(20,2),
+    match_moneda text,
+    match_words text,
+    match_prefixes text[] GENERATED ALWAYS AS (relevo.prefixes(match_rubros)) STORED,
+    content_hash text NOT NULL,
+    state text DEFAULT 'waiting'::text NOT NULL,
+    event_day date,
+    fanout_started_at timestamp with time zone,
+    fanout_upto bigint,
+    fanout_cursor bigint DEFAULT 0 NOT NULL,
+    fanout_finished_at timestamp with time zone,
+    targets_selected bigint DEFAULT 0 NOT NULL,
+    deliveries_created bigint DEFAULT 0 NOT NULL,
+    ended_at timestamp with time zone,
+    end_reason text,
+    swept_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    first_sent_at timestamp with time zone,
+    match_topics text[] DEFAULT '{}'::text[] NOT NULL,
+    project text,
+    CONSTRAINT notification_events_audience_check CHECK ((audience = ANY (ARRAY['everyone'::text, 'installations'::text, 'matching'::text]))),
+    CONSTRAINT notification_events_body_check CHECK ((length(body) <= 2000)),
+    CONSTRAINT notification_events_category_check CHECK (((length(category) >= 1) AND (length(category) <= 100))),
+    CONSTRAINT notification_events_check CHECK (((event_day IS NULL) = (fanout_started_at IS NULL))),
+    CONSTRAINT notification_events_check1 CHECK (((event_day IS NULL) = (fanout_upto IS NULL))),
+    CONSTRAINT notification_events_check2 CHECK (((state <> ALL (ARRAY['fanning'::text, 'fanned'::text])) OR (event_day IS NOT NULL))),
+    CONSTRAINT notification_events_check3 CHECK (((state <> 'fanned'::text) OR (fanout_finished_at IS NOT NULL))),
+    CONSTRAINT notification_events_check4 CHECK (((state = ANY (ARRAY['cancelled'::text, 'completed'::text])) = (ended_at IS NOT NULL))),
+    CONSTRAINT notification_events_check5 CHECK (((deadline_at IS NULL) OR (deadline_at > scheduled_at))),
+    CONSTRAINT notification_events_data_check CHECK ((jsonb_typeof(data) = 'object'::text)),
+    CONSTRAINT notification_events_end_reason_check CHECK (((length(end_reason) >= 1) AND (length(end_reason) <= 300))),
+    CONSTRAINT notification_events_event_key_check CHECK (((length(event_key) >= 1) AND (length(event_key) <= 300))),
+    CONSTRAINT notification_events_event_type_check CHECK (((length(event_type) >= 1) AND (length(event_type) <= 100))),
+    CONSTRAINT notification_events_lane_check CHECK ((lane = ANY (ARRAY['urgent'::text, 'bulk'::text]))),
+    CONSTRAINT notification_events_project_check CHECK (((length(project) >= 1) AND (length(project) <= 200))),
+    CONSTRAINT notification_events_push_check CHECK ((jsonb_typeof(push) = 'object'::text)),
+    CONSTRAINT notification_events_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'held'::text, 'fanning'::text, 'fanned'::text, 'cancelled'::text, 'completed'::text]))),
+    CONSTRAINT notification_events_title_check CHECK ((length(title) <= 500))
+);
+
+COMMENT ON TABLE relevo.notification_events IS 'One thing worth telling; its fan-out writes event_day once and its cursor with every slice.';
+
+COMMENT ON COLUMN relevo.notification_events.project IS 'The only project whose phones it is for, and whose callers may see it; null for all.';
+
+CREATE FUNCTION relevo.buckets_of_1(e relevo.notification_events) RETURNS text[]
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+begin
+  if e.match_topics <> '{}' or strpos(array_to_string(e.match_prefixes, ''), chr(31)) > 0 then
+    return relevo.event_buckets(e);
+  end if;
+  return array['*'] || array_remove(string_to_array('k:' || replace(btrim(e.match_words), ' ', ' k:'), ' '), 'k:')
+    || string_to_array('r:' || array_to_string(nullif(e.match_prefixes, '{}'), chr(31) || 'r:'), chr(31))
+    || case when e.match_region is not null then array['g:' || e.match_region] end
+    || case when e.match_tipo is not null then array['t:' || relevo.text_key(btrim(e.match_tipo))] end;
+end
+$$;
+
 CREATE FUNCTION relevo.cancel(event_id bigint, reason text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -765,7 +850,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION relevo.count_event_1(of_stream bigint, of_release integer, was_held boolean, due_at timestamp with time zone, phones uuid[], OUT counted uuid[], OUT in_hour double precision[], OUT busiest_day integer[], OUT most double precision) RETURNS record
+CREATE FUNCTION relevo.count_event_2(of_stream bigint, of_release integer, was_held boolean, due_at timestamp with time zone, phones uuid[], OUT most double precision) RETURNS double precision
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -788,12 +873,10 @@ begin
              busiest_day = case when c.day >= day_of then c.busiest_day
                                 else greatest(c.passed_today, c.busiest_day * 0.95 ^ least(1000, day_of - c.day))::int end
        where c.stream_id = of_stream and c.installation_id = any (phones)
-      returning c.installation_id, relevo.count_of_hour(c.hour_at, c.in_hour, c.hour_before, due_at) as in_hour, c.busiest_day
+      returning case when c.installation_id <> '00000000-0000-0000-0000-000000000000' then
+                  relevo.count_of_hour(c.hour_at, c.in_hour, c.hour_before, due_at) end as in_hour
     )
-    select array_agg(w.installation_id), array_agg(w.in_hour), array_agg(w.busiest_day),
-           max(w.in_hour) filter (where w.installation_id <> '00000000-0000-0000-0000-000000000000')
-      into counted, in_hour, busiest_day, most
-      from written w;
+    select max(w.in_hour) into most from written w;
     return;
   end if;
   with written as (
@@ -811,12 +894,10 @@ begin
            passed_today = 1 + case when c.day >= day_of then c.passed_today else 0 end,
            busiest_day = case when c.day >= day_of then c.busiest_day
                               else greatest(c.passed_today, c.busiest_day * 0.95 ^ least(1000, day_of - c.day))::int end
-    returning c.installation_id, relevo.count_of_hour(c.hour_at, c.in_hour, c.hour_before, due_at) as in_hour, c.busiest_day
+    returning case when c.installation_id <> '00000000-0000-0000-0000-000000000000' then
+                  relevo.count_of_hour(c.hour_at, c.in_hour, c.hour_before, due_at) end as in_hour
   )
-  select array_agg(w.installation_id), array_agg(w.in_hour), array_agg(w.busiest_day),
-         max(w.in_hour) filter (where w.installation_id <> '00000000-0000-0000-0000-000000000000')
-    into counted, in_hour, busiest_day, most
-    from written w;
+  select max(w.in_hour) into most from written w;
 end
 $$;
 
@@ -871,7 +952,7 @@ $$;
 
 CREATE FUNCTION relevo.count_of_hour(hour_at timestamp with time zone, in_hour integer, hour_before integer, at timestamp with time zone) RETURNS double precision
     LANGUAGE sql IMMUTABLE
-    RETURN CASE WHEN ((at - hour_at) < '01:00:00'::interval) THEN ((in_hour)::double precision + ((hour_before)::double precision * ((1)::double precision - GREATEST((0)::double precision, ((EXTRACT(epoch FROM (at - hour_at)))::double precision / (3600)::double precision))))) WHEN ((at - hour_at) < '02:00:00'::interval) THEN ((in_hour)::double precision * ((2)::double precision - ((EXTRACT(epoch FROM (at - hour_at)))::double precision / (3600)::double precision))) ELSE (0)::double precision END;
+    RETURN CASE WHEN ((at - hour_at) < '01:00:00'::interval) THEN ((in_hour)::double precision + ((hour_before)::double precision * ((1)::double precision - GREATEST((0)::double precision, (date_part('epoch'::text, (at - hour_at)) / (3600)::double precision))))) WHEN ((at - hour_at) < '02:00:00'::interval) THEN ((in_hour)::double precision * ((2)::double precision - (date_part('epoch'::text, (at - hour_at)) / (3600)::double precision))) ELSE (0)::double precision END;
 
 CREATE FUNCTION relevo.count_over_1(events bigint[], formers text[], statuses text[], numbers integer[] DEFAULT '{}'::integer[]) RETURNS void
     LANGUAGE plpgsql
@@ -1246,77 +1327,6 @@ begin
 end
 $$;
 
-CREATE FUNCTION relevo.prefixes_of_some(codes text[]) RETURNS text[]
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-    RETURN ARRAY(SELECT DISTINCT "left"(c.code, n.n) AS "left" FROM (unnest(prefixes_of_some.codes) c(code) CROSS JOIN generate_series(1, 20) n(n)) WHERE (n.n <= length(c.code)));
-
-CREATE FUNCTION relevo.prefixes(codes text[]) RETURNS text[]
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN CASE WHEN (cardinality(codes) = 0) THEN '{}'::text[] ELSE relevo.prefixes_of_some(codes) END;
-
-CREATE TABLE relevo.notification_events (
-    id bigint NOT NULL,
-    event_type text NOT NULL,
-    event_key text NOT NULL,
-    licitacion_id bigint,
-    title text NOT NULL,
-    body text DEFAULT ''::text NOT NULL,
-    data jsonb DEFAULT '{}'::jsonb NOT NULL,
-    push jsonb DEFAULT '{}'::jsonb NOT NULL,
-    audience text NOT NULL,
-    category text,
-    lane text DEFAULT 'bulk'::text NOT NULL,
-    at_most_once boolean DEFAULT false NOT NULL,
-    scheduled_at timestamp with time zone DEFAULT now() NOT NULL,
-    deadline_at timestamp with time zone,
-    match_rubros text[] DEFAULT '{}'::text[] NOT NULL,
-    match_region text,
-    match_tipo text,
-    match_monto numeric(20,2),
-    match_moneda text,
-    match_words text,
-    match_prefixes text[] GENERATED ALWAYS AS (relevo.prefixes(match_rubros)) STORED,
-    content_hash text NOT NULL,
-    state text DEFAULT 'waiting'::text NOT NULL,
-    event_day date,
-    fanout_started_at timestamp with time zone,
-    fanout_upto bigint,
-    fanout_cursor bigint DEFAULT 0 NOT NULL,
-    fanout_finished_at timestamp with time zone,
-    targets_selected bigint DEFAULT 0 NOT NULL,
-    deliveries_created bigint DEFAULT 0 NOT NULL,
-    ended_at timestamp with time zone,
-    end_reason text,
-    swept_at timestamp with time zone,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    updated_at timestamp with time zone DEFAULT now() NOT NULL,
-    first_sent_at timestamp with time zone,
-    match_topics text[] DEFAULT '{}'::text[] NOT NULL,
-    project text,
-    CONSTRAINT notification_events_audience_check CHECK ((audience = ANY (ARRAY['everyone'::text, 'installations'::text, 'matching'::text]))),
-    CONSTRAINT notification_events_body_check CHECK ((length(body) <= 2000)),
-    CONSTRAINT notification_events_category_check CHECK (((length(category) >= 1) AND (length(category) <= 100))),
-    CONSTRAINT notification_events_check CHECK (((event_day IS NULL) = (fanout_started_at IS NULL))),
-    CONSTRAINT notification_events_check1 CHECK (((event_day IS NULL) = (fanout_upto IS NULL))),
-    CONSTRAINT notification_events_check2 CHECK (((state <> ALL (ARRAY['fanning'::text, 'fanned'::text])) OR (event_day IS NOT NULL))),
-    CONSTRAINT notification_events_check3 CHECK (((state <> 'fanned'::text) OR (fanout_finished_at IS NOT NULL))),
-    CONSTRAINT notification_events_check4 CHECK (((state = ANY (ARRAY['cancelled'::text, 'completed'::text])) = (ended_at IS NOT NULL))),
-    CONSTRAINT notification_events_check5 CHECK (((deadline_at IS NULL) OR (deadline_at > scheduled_at))),
-    CONSTRAINT notification_events_data_check CHECK ((jsonb_typeof(data) = 'object'::text)),
-    CONSTRAINT notification_events_end_reason_check CHECK (((length(end_reason) >= 1) AND (length(end_reason) <= 300))),
-    CONSTRAINT notification_events_event_key_check CHECK (((length(event_key) >= 1) AND (length(event_key) <= 300))),
-    CONSTRAINT notification_events_event_type_check CHECK (((length(event_type) >= 1) AND (length(event_type) <= 100))),
-    CONSTRAINT notification_events_lane_check CHECK ((lane = ANY (ARRAY['urgent'::text, 'bulk'::text]))),
-    CONSTRAINT notification_events_project_check CHECK (((length(project) >= 1) AND (length(project) <= 200))),
-    CONSTRAINT notification_events_push_check CHECK ((jsonb_typeof(push) = 'object'::text)),
-    CONSTRAINT notification_events_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'held'::text, 'fanning'::text, 'fanned'::text, 'cancelled'::text, 'completed'::text]))),
-    CONSTRAINT notification_events_title_check CHECK ((length(title) <= 500))
-);
-
-COMMENT ON TABLE relevo.notification_events IS 'One thing worth telling; its fan-out writes event_day once and its cursor with every slice.';
-
-COMMENT ON COLUMN relevo.notification_events.project IS 'The only project whose phones it is for, and whose callers may see it; null for all.';
-
 CREATE FUNCTION relevo.event_buckets(e relevo.notification_events) RETURNS text[]
     LANGUAGE plpgsql IMMUTABLE
     AS $$
@@ -1614,7 +1624,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION relevo.fan_out_next_1(given_up bigint[], apart bigint[], aside bigint[], few integer, most_events integer, most integer, brake boolean, enough integer, at_once boolean, given_at timestamp with time zone) RETURNS TABLE(id bigint, audience text, lane text, event_day date, too_late boolean, named integer, due_hour timestamp with time zone, how text, fanned bigint[], late bigint[], events bigint[], installations uuid[], is_last boolean, targets integer, created integer, projects text[], counted uuid[], in_hour double precision[], busiest_day integer[])
+CREATE FUNCTION relevo.fan_out_next_2(given_up bigint[], apart bigint[], aside bigint[], few integer, most_events integer, most integer, brake boolean, enough integer, at_once boolean, unseen boolean, given_at timestamp with time zone) RETURNS TABLE(id bigint, audience text, lane text, event_day date, too_late boolean, named integer, due_hour timestamp with time zone, how text, fanned bigint[], late bigint[], events bigint[], installations uuid[], is_last boolean, targets integer, created integer, projects text[], counted uuid[], in_hour double precision[], busiest_day integer[])
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -1666,8 +1676,11 @@ begin
   elsif at_once and not too_late then
     how := 'slice';
     select f.* into is_last, targets, created, projects, counted, in_hour, busiest_day
-      from relevo.fan_out_slice_2(e, most, watched, false, e.id = any (aside), enough, given_at) f;
+      from relevo.fan_out_slice_3(e, most, watched, false, e.id = any (aside), enough, given_at) f;
     how := case when not found then 'sealed' when is_last is null then 'picked' else 'slice' end;
+  end if;
+  if unseen and (counted is not null or (how = 'together' and created is null)) then
+    raise exception using errcode = 'RLV00', message = format('event %s has to be looked at before it is committed', e.id);
   end if;
   return next;
 end
@@ -1747,7 +1760,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION relevo.fan_out_slice_2(of_event relevo.notification_events, most integer, watched boolean, looked boolean, step_aside boolean, enough integer, given_at timestamp with time zone) RETURNS TABLE(is_last boolean, targets integer, created integer, projects text[], counted uuid[], in_hour double precision[], busiest_day integer[])
+CREATE FUNCTION relevo.fan_out_slice_3(of_event relevo.notification_events, most integer, watched boolean, looked boolean, step_aside boolean, enough integer, given_at timestamp with time zone) RETURNS TABLE(is_last boolean, targets integer, created integer, projects text[], counted uuid[], in_hour double precision[], busiest_day integer[])
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -1760,7 +1773,6 @@ declare
   release int;
   stopped boolean;
   was_held boolean;
-  most_in_hour float8;
   t record;
   ids bigint[];
 begin
@@ -1789,7 +1801,7 @@ begin
   if relevo.hold_open(array[e.event_day]) = '{}' then
     return;
   end if;
-  t := relevo.next_targets_1(e, most);
+  t := relevo.next_targets_2(e, most);
   is_last := t.candidates < most;
   targets := coalesce(cardinality(t.phones), 0);
   if targets > 0 and (step_aside or exists (select from relevo.event_followers f where f.event_id = e.id)) then
@@ -1845,12 +1857,10 @@ begin
         select s.id, s.releases, exists (select from relevo.held_events h where h.event_id = e.id) into stream, release, was_held
           from relevo.event_streams s where s.event_type = e.event_type and s.origin = origin_of;
       end if;
-      select c.* into counted, in_hour, busiest_day, most_in_hour from relevo.count_event_1(stream, release, was_held, due, t.phones) c;
-      if most_in_hour <= enough then
-        counted := null; -- that is too much for nobody
-        in_hour := null;
-        busiest_day := null;
-      else
+      if relevo.count_event_2(stream, release, was_held, due, t.phones) > enough then -- else that is too much for nobody
+        select array_agg(c.installation_id), array_agg(relevo.count_of_hour(c.hour_at, c.in_hour, c.hour_before, due)), array_agg(c.busiest_day)
+          into counted, in_hour, busiest_day
+          from relevo.event_counts c where c.stream_id = stream and c.installation_id = any (t.phones);
         projects := array(select distinct u.project from unnest(t.projects) as u(project));
       end if;
     end if;
@@ -2420,27 +2430,40 @@ CREATE FUNCTION relevo.may_receive(i relevo.device_installations) RETURNS boolea
     LANGUAGE sql STABLE
     RETURN ((i).active AND (i).push_capable AND ((i).permission = 'granted'::text) AND ((i).invalidated_at IS NULL) AND ((i).token IS NOT NULL));
 
-CREATE FUNCTION relevo.next_targets_1(e relevo.notification_events, most integer, OUT candidates integer, OUT last_seq bigint, OUT phones uuid[], OUT providers text[], OUT projects text[]) RETURNS record
+CREATE FUNCTION relevo.next_targets_2(e relevo.notification_events, most integer, OUT candidates integer, OUT last_seq bigint, OUT phones uuid[], OUT providers text[], OUT projects text[]) RETURNS record
     LANGUAGE plpgsql STABLE
     AS $$
 declare
+  few constant int := least(most, 300); -- of more it would not pay to read them twice
   buckets text[];
   seqs bigint[];
   named uuid[];
 begin
   if e.audience = 'matching' then
-    buckets := relevo.event_buckets(e);
-    select count(*), max(a.seq),
-           array_agg(a.seq) filter (where a.sure or exists (select from relevo.notification_preferences p
-                                                             where p.installation_id = a.installation_id and p.name = a.name
-                                                               and relevo.preference_matches(p, e)))
-      into candidates, last_seq, seqs
-      from (select x.seq, x.sure, x.installation_id, x.name -- with ties: all preferences of a phone are in one slice
-              from unnest(buckets) as b(bucket)
-              cross join lateral (select x.seq, x.sure, x.installation_id, x.name from relevo.preference_index x
-                                   where x.bucket = b.bucket and x.seq > e.fanout_cursor and x.seq <= e.fanout_upto
-                                   order by x.seq fetch first most rows with ties) x
-             order by x.seq fetch first most rows with ties) a;
+    buckets := relevo.buckets_of_1(e);
+    if e.fanout_cursor = 0 then -- most events have few: those are read in no order
+      select count(*), max(a.seq),
+             array_agg(a.seq) filter (where a.sure or exists (select from relevo.notification_preferences p
+                                                               where p.installation_id = a.installation_id and p.name = a.name
+                                                                 and relevo.preference_matches(p, e)))
+        into candidates, last_seq, seqs
+        from (select x.seq, x.sure, x.installation_id, x.name from relevo.preference_index x
+               where x.bucket = any (buckets) and x.seq > e.fanout_cursor and x.seq <= e.fanout_upto
+               limit few) a;
+    end if;
+    if e.fanout_cursor > 0 or candidates = few then
+      select count(*), max(a.seq),
+             array_agg(a.seq) filter (where a.sure or exists (select from relevo.notification_preferences p
+                                                               where p.installation_id = a.installation_id and p.name = a.name
+                                                                 and relevo.preference_matches(p, e)))
+        into candidates, last_seq, seqs
+        from (select x.seq, x.sure, x.installation_id, x.name -- with ties: all preferences of a phone are in one slice
+                from (select distinct u.bucket from unnest(buckets) as u(bucket)) b
+                cross join lateral (select x.seq, x.sure, x.installation_id, x.name from relevo.preference_index x
+                                     where x.bucket = b.bucket and x.seq > e.fanout_cursor and x.seq <= e.fanout_upto
+                                     order by x.seq fetch first most rows with ties) x
+               order by x.seq fetch first most rows with ties) a;
+    end if;
     select array_agg(t.installation_id), array_agg(t.provider), array_agg(t.project)
       into phones, providers, projects
       from (select i.installation_id, i.provider, relevo.sending_project(i.provider, i.project) as project

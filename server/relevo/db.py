@@ -20,16 +20,16 @@ import re
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal, TypeVar
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import errors as pg
-from psycopg import pq
+from psycopg import pq, sql
 from psycopg.abc import PQGen
 from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -132,6 +132,13 @@ def _bare(statement: bytes) -> str:
 
 
 _BEGIN = _bare(_SQL["begin_transaction"]).encode()
+_COMMIT = _bare(_SQL["commit_transaction"]).encode()
+
+
+@lru_cache(maxsize=100)
+def _spelled(statement: bytes, given: tuple[tuple[str, Any], ...]) -> bytes:
+    """Return a statement with values in the places of its parameters: a message of several takes none."""
+    return statement % {name.encode(): sql.Literal(value).as_bytes() for name, value in given}
 
 
 def conninfo(dsn: str, settings: Settings, application_name: str) -> str:
@@ -467,6 +474,21 @@ class Database:
         """
         with self._lend() as connection, self.begin(connection, manner):
             yield connection
+
+    def at_once(self, manner: Manner, statement: bytes, given: Mapping[str, Any]) -> tuple[Any, ...] | None:
+        """Run one statement in a bounded transaction of its own, by one message, and return its first row.
+
+        For what need not be looked at before it is committed: two answers less are waited for than by `transaction`.
+        """
+        message = b"\n".join((_BEGIN, self._bounds(manner), _spelled(statement, tuple(given.items())), _COMMIT))
+        with self._lend() as connection:
+            try:
+                cursor = connection.execute(message, prepare=False)
+            except BaseException:
+                with suppress(psycopg.OperationalError):  # the connection is lost, and the transaction with it
+                    connection.rollback()
+                raise
+            return cursor.set_result(-2).fetchone()  # the last answer is that it is committed
 
     @contextmanager
     def begin(self, connection: Connection, manner: Manner, *, lock_ms: int | None = None) -> Iterator[None]:

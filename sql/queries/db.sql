@@ -2,6 +2,10 @@
 -- Begins a transaction that looks again after it waited for a lock, whatever the database's default is. Its bounds go with it, in one message.
 begin isolation level read committed;
 
+-- name: commit_transaction
+-- Commits the current transaction, in the message that began it.
+commit;
+
 -- name: bound_waits
 -- Bounds the current transaction, LOCAL so that a pooler cannot leak it: a paused holder must not block its successor.
 set local statement_timeout = %(statement_ms)s;

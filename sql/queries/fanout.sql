@@ -3,8 +3,14 @@
 -- fans it out as far as it goes without a closer look: together with others, or a slice of it.
 select f.id, f.audience, f.lane, f.event_day, f.too_late, f.named, f.due_hour, f.how, f.fanned, f.late, f.events, f.installations,
        f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day
-  from relevo.fan_out_next_1(%(given_up)s::bigint[], %(apart)s::bigint[], %(aside)s::bigint[], %(few)s::int, %(most_events)s::int,
-                             %(most)s::int, %(brake)s, %(enough)s::int, %(at_once)s, %(now)s::timestamptz) f;
+  from relevo.fan_out_next_2(%(given_up)s::bigint[], %(apart)s::bigint[], %(aside)s::bigint[], %(few)s::int, %(most_events)s::int,
+                             %(most)s::int, %(brake)s, %(enough)s::int, %(at_once)s, false, %(now)s::timestamptz) f;
+
+-- name: fan_out_unseen
+-- Likewise, by one message that also commits: nobody looks at what was made before that. Fails if somebody has to, and makes nothing then.
+select f.how, f.is_last, f.targets, f.created, f.audience = 'installations' and f.event_day is null and f.named is null, f.fanned, f.late
+  from relevo.fan_out_next_2(%(given_up)s, %(apart)s, %(aside)s, %(few)s, %(most_events)s, %(most)s, %(brake)s, %(enough)s, true, true,
+                             %(now)s) f;
 
 -- name: pick_small_events
 -- Locks small personal events that are fanned out together, to find out which those are.
@@ -15,7 +21,7 @@ select p.id from relevo.pick_small_events_1(%(lane)s, %(due_hour)s::timestamptz,
 -- Makes and queues the deliveries of a slice of an event that this transaction has locked; nothing if its month is sealed.
 select f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day
   from relevo.notification_events e
-  cross join lateral relevo.fan_out_slice_2(e, %(most)s::int, %(watched)s, true, %(step_aside)s, %(enough)s::int, %(now)s::timestamptz) f
+  cross join lateral relevo.fan_out_slice_3(e, %(most)s::int, %(watched)s, true, %(step_aside)s, %(enough)s::int, %(now)s::timestamptz) f
  where e.id = %(event_id)s::bigint;
 
 -- name: look_beside

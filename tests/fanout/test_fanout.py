@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
@@ -12,6 +13,7 @@ import pytest
 from phones import add_phones, event_row, fan_out, fan_out_to_the_end, one_step, prefer, reached
 from plans import BY_KEY, rows_read_by_table
 from relevo import door, insights, queries
+from relevo.db import Connection
 from relevo.door import Event, Matching
 
 NEWS = Matching(
@@ -381,6 +383,48 @@ class TestOrder:
             read = rows_read_by_table(conn, queries.load("fanout")["fan_out_next"], asked)
         assert read["notification_events"] <= 3
         assert sum(read.values()) <= 5
+
+
+class TestByOneMessage:
+    """What nobody needs to look at is begun, made and committed by one message."""
+
+    @pytest.fixture
+    def messages(self, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+        """What is sent to the server."""
+        sent: list[bytes] = []
+        execute = Connection.execute
+
+        def listen(self: Connection, query: bytes, *args: Any, **kwargs: Any) -> Any:
+            sent.append(query if isinstance(query, bytes) else str(query).encode())
+            return execute(self, query, *args, **kwargs)
+
+        monkeypatch.setattr(Connection, "execute", listen)
+        return sent
+
+    def test_events_of_every_kind(self, build, conn, messages: list[bytes]) -> None:
+        """One for all phones, one that some asked for, and many for one each: every step is one message."""
+        app, phones = build(), add_phones(conn, 6)
+        prefer(conn, phones[:2])
+        audiences = ("everyone", Matching(), phones[:3], phones[3:4], phones[4:5])
+        made = [door.enqueue(conn, Event("t", str(n), "t", audience=each)).event_id for n, each in enumerate(audiences)]
+        one_step(app)  # it opens a connection
+        for _ in range(2):
+            messages.clear()
+            assert one_step(app).counts["deliveries_created"] > 0
+            assert len(messages) == 1
+        whom = [phones, phones[:2], phones[:3], phones[3:4], phones[4:5]]
+        assert [reached(conn, event_id) for event_id in made] == whom
+
+    def test_what_has_to_be_weighed(self, build, conn, messages: list[bytes]) -> None:
+        """Once phones got so many that somebody has to look, all is undone, looked at, made and counted once."""
+        app = build(push_runaway_min_events=3, push_runaway_first_events=50)
+        phones = add_phones(conn, 2)
+        made = [door.enqueue(conn, Event("t", str(n), "t", audience="everyone")).event_id for n in range(6)]
+        assert fan_out(app).counts["events_fanned_out"] == 6
+        assert [reached(conn, event_id) for event_id in made] == [phones] * 6
+        assert conn.execute("select distinct in_hour, passed_today from relevo.event_counts").fetchall() == [(6, 6)]
+        unseen = [message for message in messages if b"\ncommit;" in message]
+        assert len(unseen) == 4, "the fourth failed, and from then on the run looks first"
 
 
 class TestTelling:

@@ -85,7 +85,7 @@ def test_a_personal_event_by_itself_reads_its_phones(conn, build) -> None:
 
 def slice_reads(conn: psycopg.Connection[Any], event_id: int) -> dict[str, int]:
     """Return how many rows of which table an event's next slice reads on this connection, and undo it."""
-    asked = {"event_id": event_id, "most": 10_000, "watched": True, "step_aside": False, "enough": 1, "now": None}
+    asked = {"event_id": event_id, "most": 10_000, "watched": True, "step_aside": False, "enough": 100, "now": None}
     with conn.transaction(force_rollback=True):
         conn.execute(BY_KEY)
         return rows_read_by_table(conn, FANOUT["fan_out_slice"], asked)

@@ -81,20 +81,26 @@ def watch(kill: Mapping[str, Any] | None, counts: Counts) -> None:
     """Count the named statements as they are executed, and kill this process before or after one of them."""
     steps = ("ingest", "fanout", "runaway", "news")
     names = {body: f"{step}.{name}" for step in steps for name, body in queries.load(step).items()}
+    sentences = {body.splitlines()[0]: name for body, name in names.items()}
     execute = psycopg.Cursor.execute
 
+    def named(query: bytes) -> str | None:
+        """Tell which one it is, also of one that is sent together with what begins and commits it."""
+        return names.get(query) or next((sentences[line] for line in query.splitlines() if line in sentences), None)
+
     def watched(self: Any, query: Any, *args: Any, **kwargs: Any) -> Any:
-        name = names.get(query) if isinstance(query, bytes) else None
+        name = named(query) if isinstance(query, bytes) else None
         if name is None:
             return execute(self, query, *args, **kwargs)
         counts[name] += 1
         due = kill is not None and (kill["name"], kill["nth"]) == (name, counts[name])
         if due and kill["when"] == "before":
             os.kill(os.getpid(), signal.SIGKILL)
-        result = execute(self, query, *args, **kwargs)
-        if due:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
+        try:
+            return execute(self, query, *args, **kwargs)
+        finally:
+            if due:
+                os.kill(os.getpid(), signal.SIGKILL)
 
     psycopg.Cursor.execute = watched  # type: ignore[method-assign]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
@@ -68,7 +68,31 @@ def cycle(settings: Settings) -> Cycle:
 
 def step(run: Run) -> Step:
     """Fan out small personal events together, or make one slice of another event, or end some of an ended one's."""
-    return _fan_out(run, at_once=True)
+    made = None if run.given_up.unseen else _fan_out_unseen(run)
+    return _fan_out(run, at_once=True) if made is None else made
+
+
+def _fan_out_unseen(run: Run) -> Step | None:
+    """Fan out what is next and commit it, by one message; None, and nothing made, if somebody has to look first."""
+    try:
+        row = run.at_once("bound_relaxed", _SQL["fan_out_unseen"], _asked(run))
+    except psycopg.Error as error:
+        if is_unavailable(error):
+            raise
+        run.given_up.unseen = True  # what has to be weighed seldom comes alone
+        return None
+    if row is None:
+        with run.transaction("bound_relaxed") as connection:
+            return _sweep(run, connection)
+    return _tell_unseen(row)
+
+
+def _tell_unseen(made: Sequence[Any]) -> Step | None:
+    """Tell what was made and committed; None if an event was only picked."""
+    how, is_last, targets, created, alone, fanned, late = made
+    if how == "slice":
+        return _slice(None, is_last, targets, created, None, alone=alone)
+    return _small_step(fanned or (), late or (), created) if fanned or late else None
 
 
 def _fan_out(run: Run, *, at_once: bool) -> Step:
@@ -76,7 +100,7 @@ def _fan_out(run: Run, *, at_once: bool) -> Step:
     event: Fanning | None = None
     try:
         with run.transaction("bound_relaxed") as connection:  # the journal's commit brings it along
-            row = connection.execute(_SQL["fan_out_next"], _asked(run, at_once=at_once)).fetchone()
+            row = connection.execute(_SQL["fan_out_next"], _asked(run) | {"at_once": at_once}).fetchone()
             if row is None:
                 return _sweep(run, connection)
             event = Fanning(*row[:7])
@@ -91,7 +115,7 @@ def _fan_out(run: Run, *, at_once: bool) -> Step:
         return _fan_out(run, at_once=False) if at_once or event is None else _step_back(run, event, error)
 
 
-def _asked(run: Run, *, at_once: bool) -> dict[str, Any]:
+def _asked(run: Run) -> dict[str, Any]:
     """Tell what to leave out, how much to make, and what is to be looked at first."""
     return {
         "given_up": array(run.given_up.events),
@@ -102,7 +126,6 @@ def _asked(run: Run, *, at_once: bool) -> dict[str, Any]:
         "most": run.settings.fanout_slice_size,
         "brake": run.settings.push_runaway_brake,
         "enough": runaway.enough_for_none(runaway.rules_of(run.settings)),
-        "at_once": at_once,
         "now": run.now,
     }
 
@@ -124,8 +147,7 @@ def _go_on(run: Run, connection: Connection, event: Fanning, how: str, made: Seq
     if sliced is None:
         connection.execute(_SQL["end_sealed_event"], {"event_id": event.id, "now": run.now})
         return Step({"events_expired": 1}, items=1, more=True)
-    is_last = bool(sliced[0])
-    return replace(_slice(watch, *sliced), short=is_last and how == "slice" and event.is_alone)
+    return _slice(watch, *sliced, alone=how == "slice" and event.is_alone)
 
 
 def _step_back(run: Run, event: Fanning, error: psycopg.Error) -> Step:
@@ -183,6 +205,11 @@ def _together(first: Fanning, made: Sequence[Any], rules: runaway.Rules) -> Step
     weighty = runaway.to_be_weighed(rules, runaway.counts_of(*counted), events or (), installations or ())
     if weighty:
         raise _ApartError(weighty)
+    return _small_step(fanned, late, created)
+
+
+def _small_step(fanned: Sequence[int], late: Sequence[int], created: int) -> Step:
+    """Tell what became of small events."""
     done = {"targets_selected": created, "deliveries_created": created, "events_fanned_out": len(fanned)}
     done |= {"events_expired": len(late)} if late else {}
     items = max(len(fanned) + len(late), created)
@@ -216,12 +243,14 @@ def _slice(
     created: int,
     projects: Sequence[str] | None,
     *counted: Any,
+    alone: bool,
 ) -> Step:
     """Tell what a slice came to, unless its event is one too many."""
     if watch is not None and (counts := runaway.counts_of(*counted)) and (stop := watch.weigh(counts)) is not None:
         raise _TooManyError(stop, runaway.phones_of(counts, projects or ()))
     done = {"targets_selected": targets, "deliveries_created": created, "events_fanned_out": int(is_last)}
-    return Step(done, items=max(1, created), more=True, wakes="dispatch" if created else "")
+    wakes = "dispatch" if created else ""
+    return Step(done, items=max(1, created), more=True, wakes=wakes, short=bool(is_last and alone))
 
 
 def _watch(run: Run, connection: Connection, event: Fanning) -> runaway.Watch:

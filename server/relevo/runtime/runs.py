@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -93,6 +93,8 @@ class GivenUp:
     """Events that it could not fan out together with others, and does one by one."""
     begun: set[int] = field(default_factory=set)
     """Events of which deliveries are there already that fan-out does not know of: it makes the others."""
+    unseen: bool = False
+    """Whether what it makes must be looked at before it is committed: there was something that had to be."""
     months: set[str] = field(default_factory=set)
     """By the name of their relation."""
     mismatches: set[str] = field(default_factory=set)
@@ -170,6 +172,11 @@ class Run:
                 self.held.fence(connection)
             yield connection
             self.progress()
+
+    def at_once(self, manner: Manner, statement: bytes, given: Mapping[str, Any]) -> tuple[Any, ...] | None:
+        """Run one statement and commit it, by one message; not for singletons, whose every transaction is fenced."""
+        self.progress()
+        return self.database.at_once(manner, statement, given)
 
     def ask_to_be_woken(self) -> None:
         """Say in table state that this cycle rests, though its run goes on, so that it is called when there is work."""
