@@ -2234,6 +2234,43 @@ CREATE FUNCTION relevo.keyword_patterns(keywords text[]) RETURNS text[]
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ARRAY(SELECT (('%'::text || relevo.words(k.word)) || '%'::text) FROM unnest(keyword_patterns.keywords) k(word) WHERE (btrim(relevo.words(k.word)) <> ''::text));
 
+CREATE FUNCTION relevo.lease_ahead_1(of_project text, worker text, most integer, lease_ms integer) RETURNS TABLE(connections integer, composed text[], project text, urgent_tokens double precision, bulk_tokens double precision, filled_at timestamp with time zone, rate_share double precision, rest_until timestamp with time zone, breaker text, breaker_reason text, breaker_by text, breaker_since timestamp with time zone, probe_at timestamp with time zone, trips integer, failures integer, pruning_stopped_at timestamp with time zone, watched text[], refused boolean, now timestamp with time zone, version text)
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+#variable_conflict use_column
+declare
+  workers int;
+  share int;
+  others_compose text[];
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  perform from relevo.projects p where p.project = of_project for no key update skip locked;
+  if not found then
+    return;
+  end if;
+  select count(distinct w.worker_id) filter (where 'dispatch' = any (w.cycles)),
+         coalesce(array_agg(distinct c.event_type) filter (where c.event_type is not null and w.worker_id <> worker), '{}')
+    into workers, others_compose
+    from relevo.workers w
+    left join lateral unnest(w.composers) as c(event_type) on true
+   where w.stopped_at is null and w.lost_at is null and w.last_seen_at + w.lease_ms * interval '1 millisecond' > now();
+  share := least(greatest(1, most / greatest(1, workers)),
+                 most - coalesce((select sum(o.connections)::int from relevo.push_connections o
+                                   where o.project = of_project and o.worker_id <> worker and o.leased_until > now()), 0));
+  if share < 1 then
+    return;
+  end if;
+  insert into relevo.push_connections as c (project, worker_id, connections, leased_until)
+  values (of_project, worker, share, now() + lease_ms * interval '1 millisecond')
+  on conflict (project, worker_id) do update set connections = excluded.connections, leased_until = excluded.leased_until;
+  return query select share, others_compose, l.* from relevo.look_at_project_1(of_project, null) l;
+end
+$$;
+
 CREATE FUNCTION relevo.list_installations(of_owner text, most integer DEFAULT 100) RETURNS jsonb
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'

@@ -86,6 +86,11 @@ select %(project)s, %(worker_id)s, s.share, coalesce(%(now)s::timestamptz, now()
 on conflict (project, worker_id) do update set connections = excluded.connections, leased_until = excluded.leased_until
 returning c.connections;
 
+-- name: lease_ahead
+-- Takes this worker's fair share of a project's connections ahead of what may come for it, looks which event types others compose, and looks
+-- at the project, without waiting for anybody.
+select l.* from relevo.lease_ahead_1(%(project)s, %(worker_id)s, %(most)s, %(lease_ms)s) l;
+
 -- name: drop_connections
 -- Gives this worker's connections back.
 delete from relevo.push_connections where worker_id = %(worker_id)s and (%(project)s::text is null or project = %(project)s);

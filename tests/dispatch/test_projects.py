@@ -15,7 +15,7 @@ from processes import PATIENCE_S, eventually
 from relevo import actions, insights
 from relevo.actions import DeadLetters
 from relevo.cycles import dispatch
-from relevo.errors import UsageError
+from relevo.errors import DatabaseUnavailableError, UsageError
 from relevo.model import Reply, Step
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
@@ -614,6 +614,104 @@ class TestConnections:
             runner.stopping.set()
             runner.call(cycle)
         assert [report.counts["notifications_sent"] for report in reports] == [2]
+
+    def test_who_is_called_ahead_has_its_own_by_then(self, relay, conn, monkeypatch) -> None:
+        """It leases those of the project it served last before there is anything to send, and gives them back."""
+        worker = relay(worker_stay_ms=1_000)
+        worker.tell("ana")
+        worker.dispatch()
+        monkeypatch.setattr("relevo.runtime.runner._AHEAD_S", PATIENCE_S)
+        runner, cycle = worker.app.runner, worker.app.registry["dispatch"]
+        looks = counted_looks(worker, monkeypatch)
+        with beside(lambda: runner.run(cycle, "wake-up", stays="ahead")) as reports:
+            leased = "select connections from relevo.push_connections where project = 'default'"
+            assert eventually(lambda: worker.rows(leased), "it has them") == [{"connections": 6}]
+            assert not looks, "it does not look before it is called"
+            conn.execute("update relevo.projects set breaker = 'closed' where project = 'default'")  # a new version
+            worker.tell("ana")
+            runner.call(cycle)
+            eventually(lambda: worker.received("ana") == 2, "it is sent")
+            runner.stopping.set()
+            runner.call(cycle)
+        assert [report.counts["notifications_sent"] for report in reports] == [1]
+        assert not worker.rows("select from relevo.push_connections")
+
+    def test_who_is_called_ahead_in_vain_has_looked_once(self, relay, monkeypatch) -> None:
+        """No call comes: it looks all the same before it ends, idle, and keeps nothing."""
+        worker = relay(worker_stay_ms=1_000)
+        worker.tell("ana")
+        worker.dispatch()
+        looks = counted_looks(worker, monkeypatch)
+        report = worker.app.runner.run(worker.app.registry["dispatch"], "wake-up", stays="ahead")
+        assert (report.outcome, len(looks)) == ("idle", 1)
+        assert not worker.rows("select from relevo.push_connections")
+
+    def test_what_could_not_be_got_ready_is_done_by_the_claim(self, relay, monkeypatch) -> None:
+        """A connection that is lost meanwhile costs the run nothing."""
+        worker = relay()
+        worker.tell("ana")
+        worker.dispatch()
+
+        def lose(*_args: object, **_more: object) -> None:
+            raise DatabaseUnavailableError("The connection to PostgreSQL was lost.")
+
+        monkeypatch.setattr(worker.app.services.projects, "get_ready", lose)
+        worker.tell("ana")
+        report = worker.app.runner.run(worker.app.registry["dispatch"], "wake-up", stays="ahead")
+        assert (report.outcome, report.counts["notifications_sent"]) == ("ok", 1)
+
+    @pytest.mark.parametrize("limited", [0, 600])
+    def test_what_was_seen_ahead_is_good_for_one_claim(self, relay, conn, limited: int) -> None:
+        """Tokens are taken of what was seen ahead, once, and only if nothing changed since."""
+        worker = relay(push_rate_per_second=limited)
+        projects = worker.app.services.projects
+        assert projects.served is None
+        assert projects.reserve("default", "bulk", 10).grant.count == 10
+        assert projects.served == "default"
+        projects.drop_connections("default", "dispatch")
+        assert projects.get_ready("default") == []
+        version = "select xmin::text from relevo.projects where project = 'default'"
+        before = worker.rows(version)
+        assert projects.reserve("default", "bulk", 10).connections == 6
+        assert (worker.rows(version) != before) is bool(limited), "tokens are taken where there are any"
+        assert projects.get_ready("default") == []
+        conn.execute("update relevo.projects set rest_until = now() + interval '1 hour' where project = 'default'")
+        after = projects.reserve("default", "bulk", 10).grant
+        assert not limited or (after.count, after.why) == (0, "rest"), "that it rests is found out"
+
+    def test_those_taken_ahead_are_a_fair_share(self, relay, conn) -> None:
+        """As many as at the time of a claim: of all that others leave, and none while one of ours is in flight."""
+        first, second = relay(), relay()
+        projects = first.app.services.projects
+        assert projects.reserve("default", "bulk", 1).connections == 3
+        conn.execute(
+            "insert into relevo.push_connections values ('default', 'other', 4, now() + interval '60 seconds')"
+        )
+
+        def held() -> list[int]:
+            statement = "select connections from relevo.push_connections where worker_id = %s"
+            return [row["connections"] for row in first.rows(statement, first.app.worker.worker_id)]
+
+        projects.drop_connections("default", "dispatch")
+        assert (projects.get_ready("default", in_flight=1), held()) == (None, [])
+        assert (projects.get_ready("default"), held()) == ([], [2])
+        projects.drop_connections("default", "dispatch")
+        conn.execute("update relevo.push_connections set connections = 6 where worker_id = 'other'")
+        assert (projects.get_ready("default"), held()) == (None, [])
+        conn.execute("delete from relevo.push_connections")
+        special = "update relevo.workers set composers = '{special}' where worker_id = %s"
+        conn.execute(special, [second.app.worker.worker_id])
+        assert (projects.get_ready("default"), held()) == (["special"], [3])
+
+    def test_nobody_waits_for_them_ahead(self, relay, conn) -> None:
+        """While somebody else decides about the project, nothing is taken."""
+        worker = relay()
+        projects = worker.app.services.projects
+        assert projects.reserve("default", "bulk", 1).connections == 6
+        projects.drop_connections("default", "dispatch")
+        with conn.transaction():
+            conn.execute("select from relevo.projects where project = 'default' for no key update")
+            assert projects.get_ready("default") is None
 
     def test_a_dead_workers_connections_come_back(self, relay, conn) -> None:
         """Their lease expires like every other: another worker can send then."""

@@ -90,6 +90,8 @@ class _Drain:
     under_way: dict[Future[None], Batch] = field(default_factory=dict)
     claiming: dict[Future[_Taken], _Claiming] = field(default_factory=dict)
     helpers: list[Future[None]] = field(default_factory=list)
+    owed: list[tuple[DueLane, int]] = field(default_factory=list)
+    """What was reserved in vain, and is to be given back."""
     not_before: dict[Key, float] = field(default_factory=dict)
     """When a lane may be tried again, by the monotonic clock."""
     busy: Counter[Key] = field(default_factory=Counter)
@@ -114,6 +116,9 @@ class _Drain:
         """Claim and hand over as long as there is something to do, then wait for what is under way."""
         self._adopt()
         try:
+            if self.run.is_ahead:
+                self._get_ready()
+                self.run.await_call()
             self._drain()
             while self._stays():
                 self._drain()
@@ -144,6 +149,18 @@ class _Drain:
         self.stayed_at, self.looking_since, self.looked_at = self.claimed, time.monotonic(), -_NEVER
         return staying
 
+    def _get_ready(self) -> None:
+        """Do what the first claim needs and what does not depend on it, while what feeds this cycle is at work."""
+        project = self.services.projects.served
+        if project is None:
+            return
+        self.used.add(project)
+        with suppress(DatabaseUnavailableError, *BUSY):  # the claim does what could not be done now
+            in_flight = self.services.pools.of(project).in_flight()
+            composed = self.services.projects.get_ready(project, in_flight=in_flight)
+            if composed is not None:
+                self.services.claims.learn_composed(composed)
+
     def _adopt(self) -> None:
         """Take over the batches that an earlier run left because all that was left of them hung."""
         self.under_way.update(self.services.hanging)
@@ -165,6 +182,8 @@ class _Drain:
                 self._collect()
             except DatabaseUnavailableError as error:
                 self._tell(normalise_error(error, 200))
+        while self.owed:
+            self._give_back_beside(*self.owed.pop())
         self.services.hanging.update(self.under_way)
         wait(self.helpers, timeout=self.services.settings.outbox_lease_duration_ms / 1000)
         self._drop_connections(set(self.used))
@@ -268,6 +287,7 @@ class _Drain:
         most = self._batch_limit(lane)
         if most <= 0 or len(self.claiming) >= _SLOW_CLAIMS or self._is_hung(lane):
             return False
+        self._catch_up()
         self.used.add(lane.project)
         taking: Future[_Taken] = Future()
         thread = threads.start("relevo-claim", partial(self._take, lane, most, taking))
@@ -376,9 +396,15 @@ class _Drain:
         self.claimed += count
         self.under_way[taken.delivering] = batch
         if taken.unused and self.services.projects.rules.rate_per_s:
-            self._give_back_beside(lane, taken.unused)
-        self.run.begin_work()
+            self.owed.append((lane, taken.unused))
         return count == allowance.grant.count and not batch.probe
+
+    def _catch_up(self) -> None:
+        """Write down what need not be there before the first request is out: the run's row, tokens given back."""
+        if self.claimed:
+            self.run.begin_work()
+        while self.owed:
+            self._give_back_beside(*self.owed.pop())
 
     def _give_back_beside(self, lane: DueLane, unused: int) -> None:
         try:
@@ -429,6 +455,7 @@ class _Drain:
         timeout = max(_MOMENT_S, min(_LOOK_EVERY_S, self._next_chance_s()))
         awaited: list[Future[Any]] = [*self.under_way, *self.claiming]
         wait(awaited, timeout=timeout, return_when=FIRST_COMPLETED)
+        self._catch_up()  # not before: the first request goes out meanwhile
         self.helpers = [each for each in self.helpers if not each.done()]
         for taking in [each for each in self.claiming if each.done()]:
             self._hand_over(taking)

@@ -113,6 +113,10 @@ class Claims:
             self.keep(claim)
         return claim
 
+    def learn_composed(self, types: Iterable[str]) -> None:
+        """Learn for which event types other workers have a composer."""
+        self._foreign = time.monotonic(), sorted(set(types) - self.composed)
+
     def claim_awaiting(
         self, project: str, *, limit: int, shard: Shard | None = None, now: datetime | None = None
     ) -> Claim | None:
@@ -190,13 +194,11 @@ class Claims:
         Those it is limited to, and none for which a living worker has a composer that this one lacks: it would send
         what that one makes otherwise.
         """
-        looked_at, foreign = self._foreign
-        if time.monotonic() - looked_at > _FOREIGN_FOR_S:
+        if time.monotonic() - self._foreign[0] > _FOREIGN_FOR_S:
             rows = connection.execute(_SQL["list_composed_types"], {"worker_id": self._worker_id}).fetchall()
-            foreign = sorted({row[0] for row in rows} - self.composed)
-            self._foreign = time.monotonic(), foreign
+            self.learn_composed(row[0] for row in rows)
         only = self._settings.worker_event_types
-        return {"only_types": list(only) if only else None, "not_types": foreign or None}
+        return {"only_types": list(only) if only else None, "not_types": self._foreign[1] or None}
 
     def _adopt(self, token: UUID, cycle: str, parameters: dict[str, Any]) -> Claim | None:
         """After a lost COMMIT answer: bar the token if its claim does not stand, else read it back and go on.

@@ -85,6 +85,10 @@ class Projects:
         self._leased: dict[str, tuple[float, int]] = {}
         self._users: dict[str, set[User]] = {}
         self._looked: dict[str, float] = {}
+        self._ahead: dict[str, tuple[float, tuple[Any, ...] | None]] = {}
+        """What was seen of a project ahead of a claim, and when."""
+        self._served = "", 0
+        """The project that it sent for last, and how many connections it had for that."""
         self._guard = threading.Lock()
 
     def due_lanes(self, now: datetime | None = None) -> list[DueLane]:
@@ -110,6 +114,8 @@ class Projects:
         if now is None and time.monotonic() - seen_at < _GOOD_FOR_S:
             return replace(seen, grant=Grant(most))
         allowance = self._reserve(project, lane, most, now, in_flight)
+        if allowance.connections:
+            self._served = project, allowance.connections
         if not self.rules.rate_per_s and allowance.grant.count == most and not allowance.troubled:
             self._seen[project] = time.monotonic(), allowance
         return allowance
@@ -124,7 +130,7 @@ class Projects:
         if not (connections := self._still_leased(project, now)):
             return None
         with self._database.connection() as connection:
-            row = connection.execute(_SQL["look_at_project"], {"project": project, "now": now}).fetchone()
+            row = self._look(connection, project, now)
             if row is None:
                 return None
             state, at, version = Project(*row[:_FIELDS]), row[_FIELDS], row[_FIELDS + 1]
@@ -136,6 +142,13 @@ class Projects:
                 if connection.execute(_SQL["take_tokens"], taking).rowcount != 1:
                     return None
         return _allowance(state, grant, connections)
+
+    def _look(self, connection: Connection, project: str, now: datetime | None) -> tuple[Any, ...] | None:
+        """Look at a project, unless somebody did a moment ago, ahead of this."""
+        looked_at, row = self._ahead.pop(project, (0.0, None))
+        if now is None and time.monotonic() - looked_at < _GOOD_FOR_S:
+            return row
+        return connection.execute(_SQL["look_at_project"], {"project": project, "now": now}).fetchone()
 
     def _reserve_locked(self, project: str, lane: Lane, most: int, now: datetime | None, in_flight: int) -> Allowance:
         with self._locked(project, now) as (connection, state, at, decide):
@@ -155,6 +168,29 @@ class Projects:
                 decide(decided)
             return _allowance(state, grant, connections)
 
+    @property
+    def served(self) -> str | None:
+        """The project that was served last; None if there is none, or if it has too few connections for all workers."""
+        project, connections = self._served
+        return project if connections > 1 else None
+
+    def get_ready(self, project: str, *, in_flight: int = 0) -> list[str] | None:
+        """Look at a project, and take our share of its connections, ahead of what may come for it.
+
+        Returns for which event types others have a composer; None, and nothing is taken, if somebody else is at it.
+        """
+        self._use(project, "dispatch")
+        if in_flight:
+            return None
+        looked_at = time.monotonic()
+        with self._database.connection() as connection:
+            row = connection.execute(_SQL["lease_ahead"], self._leasing(project)).fetchone()
+        if row is None:
+            return None
+        share, composed, *looked = row
+        self._leased[project], self._ahead[project] = (looked_at, share), (looked_at, tuple(looked))
+        return list(composed)
+
     def lease_connections(self, project: str, now: datetime | None = None, *, in_flight: int = 0) -> Allowance:
         """Take this worker's share of a project's connections, to ask for receipts; 0 if others hold all of them."""
         self._use(project, "receipt")
@@ -173,13 +209,7 @@ class Projects:
         """Take our share; while more than that is in flight, others must not have the difference yet."""
         if leased := self._still_leased(project, now):
             return leased
-        asked = {
-            "project": project,
-            "worker_id": self._worker_id,
-            "most": self._settings.outbox_concurrency,
-            "lease_ms": self._settings.outbox_lease_duration_ms,
-            "now": now,
-        }
+        asked = self._leasing(project) | {"now": now}
         if not in_flight:
             row = connection.execute(_SQL["lease_connections"], asked).fetchone()
         else:
@@ -191,6 +221,15 @@ class Projects:
             return 0
         self._leased[project] = time.monotonic(), int(row[0])
         return int(row[0])
+
+    def _leasing(self, project: str) -> dict[str, Any]:
+        settings = self._settings
+        return {
+            "project": project,
+            "worker_id": self._worker_id,
+            "most": settings.outbox_concurrency,
+            "lease_ms": settings.outbox_lease_duration_ms,
+        }
 
     def pause_receipts(self, project: str, retry_after_ms: int, now: datetime | None = None) -> int:
         """Let a project's receipts rest after a request that failed; return for how many milliseconds."""
@@ -217,6 +256,11 @@ class Projects:
         with self._locked(project, now) as (_connection, state, _at, decide):
             decide(limits.give_back(state, self.rules, lane, count))
 
+    def _forget_seen(self, project: str) -> None:
+        """Look anew before the next claim."""
+        self._seen.pop(project, None)
+        self._ahead.pop(project, None)
+
     def _use(self, project: str, user: User) -> None:
         with self._guard:
             self._users.setdefault(project, set()).add(user)
@@ -235,14 +279,14 @@ class Projects:
             users.discard(user)
             if users or in_flight:
                 return
-            self._seen.pop(project, None)
+            self._forget_seen(project)
             self._leased.pop(project, None)
             with self._database.transaction("bound_relaxed") as connection:
                 connection.execute(_SQL["drop_connections"], {"worker_id": self._worker_id, "project": project})
 
     def throttled(self, project: str, retry_after_ms: int, now: datetime | None = None) -> None:
         """Halve a project's rate after a 429."""
-        self._seen.pop(project, None)
+        self._forget_seen(project)
         with self._locked(project, now) as (connection, state, at, decide):
             if state.rest_until is not None and state.rest_until > at:
                 return  # answers of one wave are one complaint
@@ -254,7 +298,7 @@ class Projects:
         self, project: str, reason: str, *, credential: bool, by: AnswerSource = "request", now: datetime | None = None
     ) -> bool:
         """Note a failure that is not a message's fault; tell whether the breaker is open now."""
-        self._seen.pop(project, None)
+        self._forget_seen(project)
         reason = storable(reason, 300) or "no reason was given"
         with self._locked(project, now) as (connection, state, at, decide):
             decided = limits.fail(state, self.rules, at, reason, credential=credential, by=by)
@@ -291,7 +335,7 @@ class Projects:
         was sent before the breaker opened tells nothing of a probe.
         """
         if fault is not None:
-            self._seen.pop(project, None)
+            self._forget_seen(project)
         with self._locked(project, now) as (connection, state, at, decide):
             heard = self._hear(connection, {"project": project, "answered_by": by}, at, answers)
             decided = state
@@ -329,7 +373,7 @@ class Projects:
 
     def refused(self, project: str, event_id: int, reason: str, now: datetime | None = None) -> Judgement:
         """Note that a message was refused alone, with a 400; tell whether it is to blame, or the project fails."""
-        self._seen.pop(project, None)
+        self._forget_seen(project)
         with self._locked(project, now) as (connection, state, at, decide):
             asked = {"project": project, "event_id": event_id, "now": now}
             row = connection.execute(_SQL["note_refusal"], asked).fetchone()

@@ -398,7 +398,8 @@ def _loop(cycle: Cycle, run: Run, totals: Counter[str]) -> Ending:
     """Take steps until one comes up short, a budget is spent, or the process stops."""
     problems: list[str] = []
     more, due_in_s, worked, began = True, None, False, time.monotonic()
-    run.woken.clear()  # before the look: a call that comes during it is worth another
+    if not run.is_ahead:  # else the call that it waits for may have come
+        run.woken.clear()  # before the look: a call that comes during it is worth another
     while more and run.may_go_on():
         step = cycle.step(run)
         totals.update({name: count for name, count in step.counts.items() if count})

@@ -199,6 +199,16 @@ class Run:
             self.stay = None
             return False
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether it was called ahead of its first work, and has had none yet."""
+        return self.stay is not None and self.stay.ahead_s > 0 and not self.begun
+
+    def await_call(self) -> None:
+        """Wait for the call that was announced, but not for long."""
+        if self.stay is not None:
+            self.stay.rest(self.stay.ahead_s)
+
     def begin_work(self) -> None:
         """Say that there is work: from now on the run has a row. Calling it again does nothing."""
         if self.begun:

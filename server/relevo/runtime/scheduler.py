@@ -28,6 +28,7 @@ _CLOCK_CHECK_S = 2.0
 _CLOCK_SLACK_S = 1.0
 _LOOK_AGAIN_MS, _LONGEST_LOOK_AGAIN_MS = 10, 5_000
 _RESTS_AS_LONG = 10  # times what its work took: what comes meanwhile is done together
+_BEHIND_S = 0.0004  # so much later starts who is called ahead: whoever feeds it goes first
 _SOON_S = 0.5  # spread over so much, lest all replicas ask in the same moment
 
 
@@ -150,7 +151,7 @@ class Scheduler:
         for clock in self._clocks.values():
             if clock.cycle.name == cycle_name and clock.asleep and not clock.running and clock.last == "idle":
                 clock.ahead = True
-                self._move(clock, 0.0)
+                self._move(clock, _BEHIND_S)
 
     def look_soon(self) -> None:
         """Have every cycle look within a moment: the database answers again, or a wake-up may have been missed.
