@@ -2,10 +2,6 @@
 -- Begins a transaction that looks again after it waited for a lock, whatever the database's default is. Its bounds go with it, in one message.
 begin isolation level read committed;
 
--- name: commit_transaction
--- Commits the current transaction, in the message that began it.
-commit;
-
 -- name: bound_waits
 -- Bounds the current transaction, LOCAL so that a pooler cannot leak it: a paused holder must not block its successor.
 set local statement_timeout = %(statement_ms)s;
@@ -29,6 +25,10 @@ set local enable_mergejoin = off; set local random_page_cost = 0; set local jit 
 -- Lets the transaction commit without waiting for the disk: for what is simply done again after a crash, because nothing is sent before a
 -- later transaction that waits, and brings this one along.
 set local synchronous_commit = off;
+
+-- name: commit_transaction
+-- Commits the current transaction, in the message that began it.
+commit;
 
 -- name: ask_backend
 -- Tells the number of the server process that answers.
