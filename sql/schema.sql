@@ -1317,6 +1317,7 @@ begin
         execute format('alter table relevo.%I add unique (event_day, notification_event_id, installation_id)', partition_name);
         execute format('create index on relevo.%I (installation_id, id)', partition_name);
         execute format('alter table relevo.%I add primary key (event_day, id)', partition_name);
+        execute format('alter table relevo.%I alter event_day set (n_distinct = 1)', partition_name);
       end if;
       execute format('alter table relevo.%I attach partition relevo.%I for values from (%L) to (%L)',
         parent, partition_name, month_start, (month_start + interval '1 month')::date);
@@ -3276,6 +3277,7 @@ $$;
 
 CREATE FUNCTION relevo.settle_sent_2(claim uuid, of_project text, sent_ids bigint[], unsent integer[], tickets text[], of_installations uuid[], versions integer[], of_attempts smallint[], request_ids uuid[], firsts integer[], lasts integer[], events bigint[], formers text[], counts integer[], receipt_ms integer, finish boolean, given_at timestamp with time zone) RETURNS integer
     LANGUAGE plpgsql
+    SET enable_sort TO 'on'
     AS $$
 declare
   at timestamptz := coalesce(given_at, now());
@@ -3307,7 +3309,7 @@ begin
          token_version = coalesce(a.token_version, d.token_version)
     from (select * from unnest(held_days, held_ids, tickets, versions) as u(event_day, id, ticket_id, token_version)
            order by u.event_day, u.id) a -- every writer locks deliveries in this order: no deadlock
-   where d.event_day = a.event_day and d.id = a.id;
+   where d.event_day = any (array[a.event_day]) and d.id = a.id;
   get diagnostics written = row_count;
   if written <> size then
     raise exception using errcode = 'no_data_found', message = format('%s of %s deliveries of claim %s are gone', size - written, size, claim);

@@ -220,7 +220,8 @@ def _redrive(
     """Open one batch, noting its events; return how many by project, how many were looked at, and the last of those."""
     opened: Counter[str] = Counter()
     with database.transaction() as connection:
-        rows = connection.execute(_SQL["redrive_dead"], parameters).fetchall()
+        # planned anew each time: what was found at first tells nothing of how many there are now
+        rows = connection.execute(_SQL["redrive_dead"], parameters, prepare=False).fetchall()
         for _, _, project, of_events, days, ids in rows:
             if project is not None:
                 opened[project] += len(ids)

@@ -138,7 +138,7 @@ with recursive days as ( -- each day that has some, by the key: there may be ver
   update relevo.notification_deliveries d
      set status = 'pending', attempt_count = 0, lapse_count = 0, completed_at = null, updated_at = coalesce(%(now)s::timestamptz, now())
     from dead x
-   where d.event_day = x.event_day and d.id = x.id and d.status = 'failed'
+   where d.event_day = any (array[x.event_day]) and d.id = x.id and d.status = 'failed'
   returning d.event_day, d.id, d.notification_event_id, d.project, d.last_error_code, d.last_error_message, x.died_at
 ), told as ( -- a death that was noted by nobody, as one of before 0.3; only the first twenty of a delivery are kept
   insert into relevo.failed_attempts (event_day, delivery_id, n, at, attempt, found_by, became, error_code, error_message)

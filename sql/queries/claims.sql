@@ -132,7 +132,7 @@ with gone as materialized (
                                    when v.status = 'failed' then format('Its claim lapsed %%s times before a request was started.', v.lapses)
                                    else d.last_error_message end
     from verdict v
-   where d.event_day = v.event_day and d.id = v.id
+   where d.event_day = any (array[v.event_day]) and d.id = v.id
   returning d.event_day, d.id, d.status, d.project, d.installation_id, d.provider_ticket_id, d.token_version, d.attempt_count, d.last_error_code,
             d.last_error_message, v.journalled_at is not null as ambiguous, v.request_id, v.event_id, v.former_status, v.late_ticket is not null as late
 ), progress as materialized (

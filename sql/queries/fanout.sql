@@ -92,7 +92,7 @@ with taken as materialized (
   update relevo.notification_deliveries d
      set status = 'cancelled', completed_at = coalesce(%(now)s::timestamptz, now()), updated_at = coalesce(%(now)s::timestamptz, now())
     from open o
-   where d.event_day = o.event_day and d.id = o.id
+   where d.event_day = any (array[o.event_day]) and d.id = o.id
   returning o.status
 ), progress as materialized (
   select relevo.count_over_1(array_agg(%(event_id)s::bigint), array_agg(e.status), array_agg('cancelled'::text), array_agg(e.n))

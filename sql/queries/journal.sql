@@ -126,7 +126,7 @@ with unsent as materialized (
      set status = case when d.attempt_count > 1 then 'retryable' else 'pending' end, attempt_count = greatest(d.attempt_count - 1, 0),
          completed_at = null, updated_at = coalesce(%(now)s::timestamptz, now()), last_error_code = null, last_error_message = null
     from given_up g
-   where d.event_day = g.event_day and d.id = g.id
+   where d.event_day = any (array[g.event_day]) and d.id = g.id
   returning d.event_day, d.id, d.notification_event_id as event_id, d.status
 ), progress as materialized (
   select relevo.count_over_1(array_agg(o.event_id), array_agg('unknown'::text), array_agg(o.status)) from opened o

@@ -90,7 +90,8 @@ with outcome as materialized (
          last_error_message = case when f.code is not null then f.message else coalesce(f.message, d.last_error_message) end,
          provider_receipt_id = case when f.said <> 'waiting' then d.provider_ticket_id else d.provider_receipt_id end
     from final f
-   where d.event_day = f.event_day and d.id = f.id and d.status = 'sent' and (select count(*) from locked) >= 0
+   where d.event_day = any (array[f.event_day]) and d.id = f.id and d.status = 'sent'
+     and (select count(*) from locked) >= 0
   returning d.event_day, d.id, d.status, d.notification_event_id as event_id, d.project, d.last_error_code as code, f.said,
             d.attempt_count as attempt, f.code as said_code, f.message
 ), retried as (
@@ -104,7 +105,8 @@ with outcome as materialized (
          last_error_message = case when v.code is not null then v.message else coalesce(v.message, d.last_error_message) end,
          provider_receipt_id = d.provider_ticket_id
     from verdict v
-   where d.event_day = v.event_day and d.id = v.id and d.status = 'sent' and (select count(*) from locked) >= 0
+   where d.event_day = any (array[v.event_day]) and d.id = v.id and d.status = 'sent'
+     and (select count(*) from locked) >= 0
   returning d.event_day, d.id, d.status, d.notification_event_id as event_id, d.project, d.last_error_code as code, 'retryable' as said, v.retry_at,
             v.former_attempts as attempt, v.code as said_code, v.message
 ), written as (

@@ -7,6 +7,9 @@
 -- it; ingest locks a tender before the events that it ends, so whoever holds an event asks for no tender. Settle and reaper, journal and reaper
 -- are serialised by the claim's row; cancel, redrive and seal own the chunk, the dead letter or the month they take away; a late ticket and a
 -- send are serialised by nothing: one that is committed before the journal looks is seen.
+--
+-- Rows are written by a key whose first part is any of an array of one: joined by plain equality, a plan may begin with the whole table, which is
+-- as cheap while it is small, and connections keep their plans.
 
 -- name: settle_sent
 -- Settles what was sent of requests, under the lock of their claim; null if the general statement has to.
@@ -69,7 +72,7 @@ with live as materialized (
          provider_ticket_id = coalesce(a.ticket_id, d.provider_ticket_id),
          token_version = coalesce(a.token_version, d.token_version)
     from answer a
-   where d.event_day = a.event_day and d.id = a.id and a.status <> 'retryable'
+   where d.event_day = any (array[a.event_day]) and d.id = a.id and a.status <> 'retryable'
      and (select count(*) from locked) >= 0
   returning d.status, d.notification_event_id as event_id, a.former_status, d.project, a.spent, d.last_error_code as code, d.event_day, d.id,
             d.provider_ticket_id as ticket_id, d.installation_id, d.token_version, d.attempt_count, a.code as said_code, a.message, a.request_id
@@ -109,7 +112,7 @@ with live as materialized (
          last_error_message = case when v.code is not null then v.message else coalesce(v.message, d.last_error_message) end,
          token_version = coalesce(v.token_version, d.token_version)
     from verdict v
-   where d.event_day = v.event_day and d.id = v.id
+   where d.event_day = any (array[v.event_day]) and d.id = v.id
      and (select count(*) from locked) >= 0
   returning d.status, d.notification_event_id as event_id, v.former_status, d.project, v.spent, d.last_error_code as code, d.event_day, d.id,
             d.provider_ticket_id as ticket_id, d.installation_id, d.token_version, d.attempt_count, v.code as said_code, v.message, v.request_id
@@ -196,23 +199,30 @@ having count(*) > 0;
 
 -- name: disable_tokens
 -- Disables tokens that the push service calls gone, each only if it is still the one that was asked about; they come in order.
+with gone as materialized (
+  select n.installation_id, u.token_version, u.reason
+    from unnest(%(installations)s::uuid[], %(versions)s::int[], %(reasons)s::text[]) as u(installation_id, token_version, reason)
+    cross join lateral (select n.installation_id from relevo.device_installations n
+                         where n.installation_id = u.installation_id and n.token_version = u.token_version and n.invalidated_at is null
+                           for no key update) n
+)
 update relevo.device_installations i
    set invalidated_at = coalesce(%(now)s::timestamptz, now()), invalid_reason = g.reason,
        updated_at = coalesce(%(now)s::timestamptz, now())
-  from (select n.installation_id, u.token_version, u.reason
-          from unnest(%(installations)s::uuid[], %(versions)s::int[], %(reasons)s::text[]) as u(installation_id, token_version, reason)
-          cross join lateral (select n.installation_id from relevo.device_installations n
-                               where n.installation_id = u.installation_id and n.token_version = u.token_version and n.invalidated_at is null
-                                 for no key update) n) g
- where i.installation_id = g.installation_id and i.token_version = g.token_version and i.invalidated_at is null;
+  from gone g
+ where i.installation_id = any (array[g.installation_id]) and i.token_version = g.token_version
+   and i.invalidated_at is null;
 
 -- name: fail_doubted
 -- Makes dead letters of what this transaction wrote down as invalid while the brake doubts that so many phones are gone; tells how many. They
 -- stay counted as unregistered, which is what the brake judges by.
-with doubted as (
+with meant as materialized (
+  select u.event_day, u.id from unnest(%(days)s::date[], %(ids)s::bigint[]) as u(event_day, id) order by u.event_day, u.id
+), doubted as (
   update relevo.notification_deliveries d set status = 'failed'
-    from (select u.event_day, u.id from unnest(%(days)s::date[], %(ids)s::bigint[]) as u(event_day, id) order by u.event_day, u.id) a
-   where d.event_day = a.event_day and d.id = a.id and d.status = 'invalid' and d.completed_at = coalesce(%(now)s::timestamptz, now())
+    from meant a
+   where d.event_day = any (array[a.event_day]) and d.id = a.id and d.status = 'invalid'
+     and d.completed_at = coalesce(%(now)s::timestamptz, now())
   returning d.event_day, d.id, d.notification_event_id as event_id, d.project, d.last_error_code as code
 ), dead as (
   insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
@@ -248,7 +258,7 @@ with unsealed as materialized ( -- a month on its way to the archive is not writ
          last_attempt_at = coalesce(%(now)s::timestamptz, now()), updated_at = coalesce(%(now)s::timestamptz, now()),
          last_error_code = null, last_error_message = null
     from late l
-   where d.event_day = l.event_day and d.id = l.id and l.closable
+   where d.event_day = any (array[l.event_day]) and d.id = l.id and l.closable
   returning d.event_day, d.id, l.event_id, l.former_status, d.project, d.installation_id, d.provider_ticket_id, d.token_version, d.attempt_count
 ), awaited as (
   insert into relevo.awaited_receipts (project, look_at, sent_at, days, ids, installations, tickets, versions, attempts)
