@@ -195,3 +195,17 @@ def test_a_locked_phone_costs_no_answer(relay, dsn: str) -> None:
     assert "tokens_not_disabled" in {line["event"] for line in lines}
     states = [worker.delivery(name)["status"] for name in ("ana", "bob!DeviceNotRegistered")]
     assert (states, worker.disabled()) == (["sent", "invalid"], 0)
+
+
+def test_a_run_whose_row_cannot_be_written_winds_up(relay, dsn: str) -> None:
+    """Somebody holds the table of runs: what was claimed is sent and waited for, and the connections are given back."""
+    worker = two_projects(relay)
+    held = "select connections from relevo.push_connections"
+    lock = "lock table relevo.worker_runs in access exclusive mode"
+    with locked(dsn, lock) as other, beside(worker.dispatch) as reports:
+        eventually(lambda: "sent" in states(worker, "one"), "what was claimed is sent")
+        eventually(lambda: not worker.rows(held), "the connections are given back")
+        other.rollback()
+    assert "lock timeout" in reports[0].error
+    worker.dispatch()
+    worker.everyone_received(1)

@@ -138,6 +138,7 @@ class _Drain:
         """Go on until nothing is due that may be sent within a moment, and nothing is under way."""
         while self._fill() or self.claiming or self._waits() or self._look_anew():
             self._collect()
+            self._catch_up()  # not before: the first request went out meanwhile
 
     def _stays(self) -> bool:
         """Wait for more, its connections kept unless others may lack them; tell whether to look again."""
@@ -455,7 +456,6 @@ class _Drain:
         timeout = max(_MOMENT_S, min(_LOOK_EVERY_S, self._next_chance_s()))
         awaited: list[Future[Any]] = [*self.under_way, *self.claiming]
         wait(awaited, timeout=timeout, return_when=FIRST_COMPLETED)
-        self._catch_up()  # not before: the first request goes out meanwhile
         self.helpers = [each for each in self.helpers if not each.done()]
         for taking in [each for each in self.claiming if each.done()]:
             self._hand_over(taking)
