@@ -703,6 +703,16 @@ class TestConnections:
         conn.execute(special, [second.app.worker.worker_id])
         assert (projects.get_ready("default"), held()) == (["special"], [3])
 
+    def test_a_single_one_is_not_taken_ahead_again(self, relay) -> None:
+        """Workers came meanwhile: who finds its share to be one leaves it to those who have something to send."""
+        worker = relay(outbox_concurrency=2)
+        projects = worker.app.services.projects
+        assert (projects.reserve("default", "bulk", 1).connections, projects.served) == (2, "default")
+        projects.drop_connections("default", "dispatch")
+        relay(outbox_concurrency=2)
+        assert projects.get_ready("default") == []
+        assert projects.served is None
+
     def test_nobody_waits_for_them_ahead(self, relay, conn) -> None:
         """While somebody else decides about the project, nothing is taken."""
         worker = relay()

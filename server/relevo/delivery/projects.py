@@ -188,6 +188,7 @@ class Projects:
         if row is None:
             return None
         share, composed, *looked = row
+        self._served = project, share
         self._leased[project], self._ahead[project] = (looked_at, share), (looked_at, tuple(looked))
         return list(composed)
 
