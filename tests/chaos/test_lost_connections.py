@@ -28,7 +28,15 @@ from relevo.sandbox.server import Sandbox
 
 STEPS = ("fanout", "claims", "journal", "settle", "receipts", "dispatch", "projects", "reaper")
 NAMES = {body: f"{step}.{name}" for step in STEPS for name, body in queries.load(step).items()}
+SENTENCES = {body.splitlines()[0]: name for body, name in NAMES.items()}
 SELDOM = "claims.list_composed_types"  # its answer is kept for a while, so that most runs do without
+
+
+def named(query: object) -> str | None:
+    """Tell which statement it is, also of one that is sent together with what begins and commits it."""
+    if not isinstance(query, bytes):
+        return None
+    return NAMES.get(query) or next((SENTENCES[line] for line in query.splitlines() if line in SENTENCES), None)
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ class Connections:
 
     def _around_statement(self, execute: Callable[..., Any]) -> Callable[..., Any]:
         def watched(cursor: Any, query: Any, *args: Any, **kwargs: Any) -> Any:
-            name = NAMES.get(query) if isinstance(query, bytes) else None
+            name = named(query)
             if name is None:
                 return execute(cursor, query, *args, **kwargs)
             cursor.connection.last_named = name
