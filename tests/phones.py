@@ -12,7 +12,6 @@ import psycopg
 
 from relevo import door
 from relevo.app import App
-from relevo.cycles import fanout
 from relevo.model import Budget, Report, Step
 from relevo.runtime.runs import Run, RunContext
 
@@ -60,7 +59,7 @@ def one_step(app: App) -> Step:
     """Take one step of fan-out: one slice, or one batch of an ended event."""
     context = RunContext(0, "fanout", "", "manual", app.worker.worker_id, None, datetime.now(UTC))
     run = Run(context, app.settings, app.database, Budget(600_000, 1_000_000), None, None, threading.Event())
-    return fanout.step(run)
+    return app.registry["fanout"].step(run)
 
 
 def reached(conn: psycopg.Connection[Any], event_id: int) -> list[UUID]:

@@ -17,7 +17,6 @@ from bench.sizes import Sizes
 from bench.stand import statements
 from benching import fresh_database, say, timed
 from relevo import app, door
-from relevo.cycles import fanout
 from relevo.runtime.runs import BUDGET, Run, RunContext
 
 _SQL = statements(__file__)
@@ -39,10 +38,16 @@ class _Fans:
         event_id = door.enqueue(self.conn, door.Event(event_type, key, "x", audience=audience)).event_id
         context = RunContext(0, "fanout", "", "manual", "bench", None, datetime.now(UTC))
         run = Run(context, self.built.settings, self.built.database, BUDGET, None, None, threading.Event())
-        cost = self.meter.measure(lambda: _step_through(run))
+        cost = self.meter.measure(lambda: self._step_through(run))
         status = door.get(self.conn, event_id)
         assert status is not None
         return replace(cost, count=status.raw["deliveries_created"])
+
+    def _step_through(self, run: Run) -> int:
+        step = self.built.registry["fanout"].step
+        while not (done := step(run).counts.get("events_fanned_out", 0)):
+            pass
+        return done
 
     def empty(self) -> None:
         """Forget what was made, and let the server write it out."""
@@ -61,12 +66,6 @@ def rows(sizes: Sizes) -> Iterator[Row]:
             fans = _Fans(built, conn, Meter(conn), sizes)
             yield narrow(fans)
             yield broad(fans)
-
-
-def _step_through(run: Run) -> int:
-    while not (done := fanout.step(run).counts.get("events_fanned_out", 0)):
-        pass
-    return done
 
 
 def narrow(fans: _Fans) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -22,6 +23,7 @@ from relevo.runtime.timing import Every
 _SQL = queries.load("fanout")
 _FEW = runaway.WATCHED_PHONES  # so that the brake counts all of them, and one chunk holds them
 _TOGETHER = 500  # a tenth of a second: an urgent event that comes meanwhile waits no longer
+_LOOK_FIRST_S = 60.0
 _HELD = Step({"events_held": 1}, items=1, more=True)
 
 
@@ -60,26 +62,42 @@ class _TooManyError(Exception):
         self.stop, self.phones = stop, phones
 
 
+class _Trust:
+    """Whether what is made may be committed unseen: not for a while after there was something that had to be looked at.
+
+    What has to be weighed seldom comes alone, and each time it is made in vain, with an error in the server's log.
+    """
+
+    def __init__(self) -> None:
+        self._lost_until = 0.0
+
+    def holds(self) -> bool:
+        return time.monotonic() >= self._lost_until
+
+    def lose(self) -> None:
+        self._lost_until = time.monotonic() + _LOOK_FIRST_S
+
+
 def cycle(settings: Settings) -> Cycle:
     """Return fan-out for the schedule: on every replica, each at another event."""
-    timing = Every(settings.fanout_interval_minutes * 60_000)
-    return Cycle("fanout", timing, step, wakeable=True, feeds="dispatch")
+    timing, trust = Every(settings.fanout_interval_minutes * 60_000), _Trust()
+    return Cycle("fanout", timing, lambda run: _step(run, trust), wakeable=True, feeds="dispatch")
 
 
-def step(run: Run) -> Step:
+def _step(run: Run, trust: _Trust) -> Step:
     """Fan out small personal events together, or make one slice of another event, or end some of an ended one's."""
-    made = None if run.given_up.unseen else _fan_out_unseen(run)
+    made = _fan_out_unseen(run, trust) if trust.holds() else None
     return _fan_out(run, at_once=True) if made is None else made
 
 
-def _fan_out_unseen(run: Run) -> Step | None:
+def _fan_out_unseen(run: Run, trust: _Trust) -> Step | None:
     """Fan out what is next and commit it, by one message; None, and nothing made, if somebody has to look first."""
     try:
         row = run.at_once("bound_relaxed", _SQL["fan_out_unseen"], _asked(run))
     except psycopg.Error as error:
         if is_unavailable(error):
             raise
-        run.given_up.unseen = True  # what has to be weighed seldom comes alone
+        trust.lose()
         return None
     if row is None:
         with run.transaction("bound_relaxed") as connection:

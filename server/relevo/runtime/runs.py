@@ -93,8 +93,6 @@ class GivenUp:
     """Events that it could not fan out together with others, and does one by one."""
     begun: set[int] = field(default_factory=set)
     """Events of which deliveries are there already that fan-out does not know of: it makes the others."""
-    unseen: bool = False
-    """Whether what it makes must be looked at before it is committed: there was something that had to be."""
     months: set[str] = field(default_factory=set)
     """By the name of their relation."""
     mismatches: set[str] = field(default_factory=set)
