@@ -25,18 +25,18 @@ _PATIENCE_S = 60.0
 
 
 def wakeups(stand: Stand) -> Iterator[Row]:
-    """Time the way of one event to one phone, again and again, and of a plain NOTIFY."""
+    """Time the way of an event to one phone, each to another: what one that got many gets is weighed; and of a NOTIFY."""
+    few = max(1, stand.sizes.wakeups // _ASLEEP_SHARE)
+    phones = iter(stand.phones(_WARM + stand.sizes.wakeups + few))
     arrived: list[float] = []
     with (
         Sandbox(rate_per_s=0, tell=lambda _line: arrived.append(time.perf_counter())) as sandbox,
         relevo_run(stand.dsn, sandbox.url, worker_cycles=_CYCLES),
     ):
-        [phone] = stand.phones(1)
         for _ in range(_WARM):
-            _wake_once(stand, phone, _UNTIL_ASLEEP_S, arrived)
-        waits = [_wake_once(stand, phone, _UNTIL_IDLE_S, arrived) for _ in range(stand.sizes.wakeups)]
-        few = max(1, stand.sizes.wakeups // _ASLEEP_SHARE)
-        asleep = [_wake_once(stand, phone, _UNTIL_ASLEEP_S, arrived) for _ in range(few)]
+            _wake_once(stand, next(phones), _UNTIL_ASLEEP_S, arrived)
+        waits = [_wake_once(stand, next(phones), _UNTIL_IDLE_S, arrived) for _ in range(stand.sizes.wakeups)]
+        asleep = [_wake_once(stand, next(phones), _UNTIL_ASLEEP_S, arrived) for _ in range(few)]
     goals = Goal("p50_ms", 10, "ms p50"), Goal("p99_ms", 40, "ms p99")
     yield latency("wakeup", f"commit to POST, {_UNTIL_IDLE_S:g} s after the last", waits, *goals)
     yield latency("asleep", f"commit to POST, {_UNTIL_ASLEEP_S:g} s after the last", asleep)
