@@ -25,7 +25,7 @@ _PATIENCE_S = 60.0
 
 
 def wakeups(stand: Stand) -> Iterator[Row]:
-    """Time the way of an event to one phone, each to another: what one that got many gets is weighed; and of a NOTIFY."""
+    """Time the way of an event to a phone, each to another: one that got many is weighed; and of a plain NOTIFY."""
     few = max(1, stand.sizes.wakeups // _ASLEEP_SHARE)
     phones = iter(stand.phones(_WARM + stand.sizes.wakeups + few))
     arrived: list[float] = []
