@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from relaying import Relay
+from relaying import Relay, beside
 
 from deliveries import mark_failed
 from plans import rows_read, rows_read_so_far
-from processes import PATIENCE_S
+from processes import PATIENCE_S, eventually
+from proxy import Proxy
 from relevo import actions, queries
 from relevo.actions import DeadLetters
 from relevo.delivery.sending import RequestPool
@@ -291,3 +292,24 @@ def test_a_disk_that_is_full_for_a_moment_costs_no_ticket(relay, conn, names) ->
         assert [worker.received(name) for name in names[:2]] == [1, 1]
     finally:
         conn.execute("drop sequence relevo.refusals; drop function relevo.refuse_awhile() cascade")
+
+
+def test_a_run_ends_though_the_database_stays_away(relay, dsn: str) -> None:
+    """The database goes away before the run's row is written, and the process is to stop: it does not wait for it."""
+    with Proxy(dsn) as proxy:
+        asked = threading.Event()
+
+        def lose(_context: Any, call: Any) -> Any:
+            proxy.shut()
+            proxy.cut()
+            asked.set()
+            return call()
+
+        hasty = {"outbox_lease_duration_ms": 3_000, "push_request_timeout_ms": 300, "database_connect_timeout_ms": 500}
+        worker = relay(push_middlewares=[lose], database_url=proxy.dsn, database_direct_url=proxy.dsn, **hasty)
+        worker.tell("ana")
+        with beside(worker.dispatch) as reports:
+            eventually(asked.is_set, "a request is made")
+            worker.app.runner.stopping.set()
+        assert [report.outcome for report in reports] == ["failed"]
+        proxy.open()
