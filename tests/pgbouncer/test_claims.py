@@ -10,6 +10,9 @@ import pytest
 
 from deliveries import add_deliveries, states
 from lives import live_through
+from phones import add_phones, fan_out_to_the_end, reached
+from relevo import door
+from relevo.door import Event
 from relevo.errors import DatabaseUnavailableError
 from relevo.model import Answer, PushRequest, Step
 from relevo.runtime.runs import Cycle, Run
@@ -47,6 +50,23 @@ def test_more_workers_than_connections_share_the_work(build, conn) -> None:
     assert conn.execute("select count(*) from relevo.claims").fetchone() == (0,)
     clients = "select count(*) from pg_stat_activity where datname = %s and backend_type = 'client backend'"
     assert conn.execute(clients, [conn.info.dbname]).fetchone()[0] <= 3, "two of PgBouncer's and the one that asks"
+
+
+def test_what_is_fanned_out_by_one_message_is_made_once(build, conn, pooled) -> None:
+    """Six workers on two server connections fan out each event once, also those that a look undoes at first, and leave
+    no bound behind."""
+    phones = add_phones(conn, 12)
+    made = [door.enqueue(conn, Event("t", str(n), "t", audience="everyone")).event_id for n in range(20)]
+    rules = {"push_runaway_min_events": 3, "push_runaway_first_events": 100, "fanout_slice_size": 5}
+    workers = [build(worker_id=f"worker-{number}", **rules) for number in range(6)]
+    with ThreadPoolExecutor(len(workers)) as threads:
+        list(threads.map(fan_out_to_the_end, workers, timeout=180))
+    assert [reached(conn, event_id) for event_id in made] == [phones] * 20
+    bounds = "select current_setting('statement_timeout'), current_setting('plan_cache_mode'), pg_backend_pid()"
+    with psycopg.connect(pooled) as one, psycopg.connect(pooled) as other:
+        found = [each.execute(bounds).fetchone() for each in (one, other)]
+    assert len({pid for *_, pid in found}) == 2, "both server connections"
+    assert {tuple(bound) for *bound, _ in found} == {("0", "auto")}
 
 
 def test_the_limits_of_a_transaction_stay_in_it(build, pooled) -> None:
