@@ -554,7 +554,7 @@ begin
               from (select r.id, r.look_at, r.ids
                       from relevo.awaited_receipts r
                      where r.project = of_project and r.look_at <= coalesce(given_at, now()) and r.claim_token is null
-                       and (shards is null or r.id % shards = shard)
+                       and relevo.in_shard(r.id, shard, shards)
                      order by r.look_at, r.id
                      limit most) w) o
      where o.upto <= most or o.place = 1
@@ -636,7 +636,7 @@ begin
       from relevo.due_chunks c
      where c.project = of_project and c.lane = of_lane and c.due_at <= at
        and (only_types is null or c.event_type = any (only_types)) and (not_types is null or c.event_type <> all (not_types))
-       and (shards is null or c.id % shards = shard)
+       and relevo.in_shard(c.id, shard, shards)
      order by c.due_at, c.id
   loop
     exit when room <= 0 or lease <> head.lease_ms or (lease is not null and head.lapse_count >= suspect_lapses);
@@ -688,7 +688,7 @@ begin
                              where o.project = of_project and o.lane = of_lane and o.due_at <= at
                                and (only_types is null or o.event_type = any (only_types))
                                and (not_types is null or o.event_type <> all (not_types))
-                               and (shards is null or o.id % shards = shard)
+                               and relevo.in_shard(o.id, shard, shards)
                              order by o.due_at, o.id limit look_at) o) c
               cross join lateral unnest(c.ids, c.installations) as u(id, installation_id)
              where c.before < look_at) h
@@ -2061,6 +2061,10 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.in_shard(number bigint, shard integer, shards integer) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ((shards IS NULL) OR ((number % (shards)::bigint) = shard));
+
 CREATE FUNCTION relevo.index_preferences() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2340,33 +2344,9 @@ COMMENT ON COLUMN relevo.due_chunks.had_error IS 'Whether their last try met an 
 CREATE FUNCTION relevo.look_at_2(chunks relevo.due_chunks[], at timestamp with time zone) RETURNS TABLE(event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, seconds_left double precision, created_at timestamp with time zone, ids bigint[], installations uuid[], tokens text[], versions integer[], platforms text[], locales text[], obstacles text[])
     LANGUAGE sql STABLE
     AS $$
-  select c.event_day, c.event_id, c.event_type, coalesce(e.at_most_once, false), c.attempt_count, c.lapse_count, e.deadline_at,
-         extract(epoch from e.deadline_at - at)::float8, c.created_at, c.ids, c.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles
-    from unnest(chunks) c
-    left join relevo.notification_events e on e.id = c.event_id
-    cross join lateral (
-      select array_agg(i.token) as tokens, array_agg(i.token_version) as versions, array_agg(i.platform) as platforms,
-             array_agg(i.locale) as locales,
-             array_agg(case when e.id is null then 'event_gone'
-                            when e.ended_at is not null then 'event_ended'
-                            when i.handled_before >= c.created_at then 'handled_elsewhere'
-                            when i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
-                              select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner) then 'handled_elsewhere'
-                            when e.deadline_at <= at then 'deadline_passed'
-                            when i.installation_id is null then 'installation_gone'
-                            when not i.may_receive then 'not_allowed'
-                            when e.category = any (i.opt_outs) then 'opted_out'
-                            when e.audience = 'matching' and not exists (
-                              select from relevo.notification_preferences p
-                               where p.installation_id = u.installation_id and relevo.preference_matches(p, e)) then 'preference_changed'
-                            when c.lane = 'bulk' and (select exists (select from relevo.event_repeats r where r.held_at is not null)) and exists (
-                              select from relevo.event_repeats r where r.event_id = c.event_id and r.held_at is not null) then 'repeats_held'
-                       end) as obstacles
-        from unnest(c.installations) as u(installation_id)
-        -- looked up one by one: the arrays are in the order of the chunk, whatever the plan
-        left join lateral (select x.installation_id, x.token, x.token_version, x.platform, x.locale, x.owner, x.handled_before, x.opt_outs,
-                                  relevo.may_receive(x) as may_receive
-                             from relevo.device_installations x where x.installation_id = u.installation_id offset 0) i on true) l
+  select l.event_day, l.event_id, l.event_type, l.at_most_once, l.attempt_count, l.lapse_count, l.deadline_at, l.seconds_left,
+         l.created_at, l.ids, l.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles
+    from relevo.look_at_3(chunks, at, null) l
 $$;
 
 CREATE FUNCTION relevo.look_at_3(chunks relevo.due_chunks[], at timestamp with time zone, lease integer) RETURNS TABLE(event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, seconds_left double precision, created_at timestamp with time zone, ids bigint[], installations uuid[], tokens text[], versions integer[], platforms text[], locales text[], obstacles text[], lease_ms integer, as_of text, places text)
