@@ -60,7 +60,7 @@ analyze;
 PAGE = 50
 ACTIONS, DEVICES, DOOR = queries.load("actions"), queries.load("devices"), queries.load("door")
 DEAD: dict[str, Any] = {"ids": None, "error_code": None, "event_id": None, "project": None, "event_type": None}
-REDRIVE = {**DEAD, "after": 0, "limit": PAGE, "began": "infinity"}
+REDRIVE = {**DEAD, "after": 0, "limit": PAGE, "began": "infinity", "now": None}
 PHONE = {"installation_id": UUID(int=7), "token": "ExponentPushToken[7]"}
 PREVIEWED = json.dumps({"type": "t", "key": "k", "title": "Hello", "audience": "matching", "topics": ["team-7"]})
 SAGAS = queries.load("sagas")
