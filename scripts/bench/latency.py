@@ -31,15 +31,18 @@ def wakeups(stand: Stand) -> Iterator[Row]:
     arrived: list[float] = []
     with (
         Sandbox(rate_per_s=0, tell=lambda _line: arrived.append(time.perf_counter())) as sandbox,
-        relevo_run(stand.dsn, sandbox.url, worker_cycles=_CYCLES),
+        relevo_run(stand.dsn, sandbox.url, worker_cycles=_CYCLES) as worker,
     ):
         for _ in range(_WARM):
             _wake_once(stand, next(phones), _UNTIL_ASLEEP_S, arrived)
+        finish = stand.meter.begin(worker.pid)
         waits = [_wake_once(stand, next(phones), _UNTIL_IDLE_S, arrived) for _ in range(stand.sizes.wakeups)]
+        cost, finish = finish(len(waits)), stand.meter.begin(worker.pid)
         asleep = [_wake_once(stand, next(phones), _UNTIL_ASLEEP_S, arrived) for _ in range(few)]
+        cost_asleep = finish(few)
     goals = Goal("p50_ms", 10, "ms p50"), Goal("p99_ms", 40, "ms p99")
-    yield latency("wakeup", f"commit to POST, {_UNTIL_IDLE_S:g} s after the last", waits, *goals)
-    yield latency("asleep", f"commit to POST, {_UNTIL_ASLEEP_S:g} s after the last", asleep)
+    yield latency("wakeup", f"commit to POST, {_UNTIL_IDLE_S:g} s after the last", waits, *goals, cost=cost)
+    yield latency("asleep", f"commit to POST, {_UNTIL_ASLEEP_S:g} s after the last", asleep, cost=cost_asleep)
     yield latency("notify", "a plain NOTIFY, for comparison", _notify(stand.dsn, stand.sizes.wakeups))
 
 
@@ -72,14 +75,16 @@ def urgent(stand: Stand) -> Iterator[Row]:
     sizes = stand.sizes
     queue_bulk(stand, _FIRST_EVENT)
     [phone] = stand.phones(1)
-    with relevo_run(stand.dsn, stand.url, worker_cycles=_CYCLES):
+    with relevo_run(stand.dsn, stand.url, worker_cycles=_CYCLES) as worker:
         await_first(stand)
         alone = bulk_rate(stand, lambda: time.sleep(sizes.urgent * _BETWEEN_URGENT_S))
+        finish, before = stand.meter.begin(worker.pid), _sent(stand)
         beside = bulk_rate(stand, lambda: _overtake(stand, phone))
         waits = _waits(stand)
+        cost = finish(_sent(stand) - before + len(waits))
     stand.forget_open()
     goal = Goal("p50_ms", 150, "ms p50")
-    yield latency("urgent", f"urgent beside {sizes.bulk:,} bulk, to the settled push", waits, goal)
+    yield latency("urgent", f"urgent beside {sizes.bulk:,} bulk, to the settled push", waits, goal, cost=cost)
     share = beside / alone if alone else 0.0
     what = "bulk meanwhile, of its rate alone"
     yield Row("bulk", what, f"{share:.2f} x", None, {"share": share})

@@ -93,10 +93,10 @@ def rate(name: str, what: str, cost: Cost, *goals: Goal, **more: float) -> Row:
     return Row(name, what, f"{cost.per_s:,.0f}/s", cost, more, goals)
 
 
-def latency(name: str, what: str, waits_ms: Sequence[float], *goals: Goal) -> Row:
-    """Return a row that says how long half of them waited at most, and all but a hundredth."""
+def latency(name: str, what: str, waits_ms: Sequence[float], *goals: Goal, cost: Cost | None = None) -> Row:
+    """Return a row that says how long half of them waited at most, and all but a hundredth, and what that cost."""
     p50, p99 = percentile(waits_ms, 0.5), percentile(waits_ms, 0.99)
-    return Row(name, what, f"p50 {p50:,.1f} ms, p99 {p99:,.1f} ms", None, {"p50_ms": p50, "p99_ms": p99}, goals)
+    return Row(name, what, f"p50 {p50:,.1f} ms, p99 {p99:,.1f} ms", cost, {"p50_ms": p50, "p99_ms": p99}, goals)
 
 
 def percentile(values: Sequence[float], share: float) -> float:
