@@ -1361,6 +1361,10 @@ CREATE FUNCTION relevo.event_month(e relevo.notification_events) RETURNS date
     LANGUAGE sql IMMUTABLE
     RETURN (date_trunc('month'::text, (COALESCE((e).event_day, (((e).ended_at AT TIME ZONE 'UTC'::text))::date))::timestamp without time zone))::date;
 
+CREATE FUNCTION relevo.event_obstacle(event_id bigint, ended_at timestamp with time zone, deadline_at timestamp with time zone, at timestamp with time zone, handled boolean) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN (event_id IS NULL) THEN 'event_gone'::text WHEN (ended_at IS NOT NULL) THEN 'event_ended'::text WHEN handled THEN 'handled_elsewhere'::text WHEN (deadline_at <= at) THEN 'deadline_passed'::text ELSE NULL::text END;
+
 CREATE TABLE relevo.licitacion_registry (
     namespace text NOT NULL,
     external_id text NOT NULL,
@@ -2360,21 +2364,17 @@ CREATE FUNCTION relevo.look_at_3(chunks relevo.due_chunks[], at timestamp with t
     cross join lateral (
       select array_agg(i.token) as tokens, array_agg(i.token_version) as versions, array_agg(i.platform) as platforms,
              array_agg(i.locale) as locales, array_agg(i.ctid) as places,
-             array_agg(case when e.id is null then 'event_gone'
-                            when e.ended_at is not null then 'event_ended'
-                            when i.handled_before >= c.created_at then 'handled_elsewhere'
-                            when i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
-                              select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner) then 'handled_elsewhere'
-                            when e.deadline_at <= at then 'deadline_passed'
-                            when i.installation_id is null then 'installation_gone'
-                            when not i.may_receive then 'not_allowed'
-                            when e.category = any (i.opt_outs) then 'opted_out'
-                            when e.audience = 'matching' and not exists (
-                              select from relevo.notification_preferences p
-                               where p.installation_id = u.installation_id and relevo.preference_matches(p, e)) then 'preference_changed'
-                            when c.lane = 'bulk' and (select exists (select from relevo.event_repeats r where r.held_at is not null)) and exists (
-                              select from relevo.event_repeats r where r.event_id = c.event_id and r.held_at is not null) then 'repeats_held'
-                       end) as obstacles
+             array_agg(coalesce(
+               relevo.event_obstacle(e.id, e.ended_at, e.deadline_at, at, i.handled_before >= c.created_at
+                 or i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
+                      select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner)),
+               relevo.phone_obstacle(i.installation_id, i.may_receive, i.opt_outs, e.category),
+               case when e.audience = 'matching' and not exists (
+                      select from relevo.notification_preferences p
+                       where p.installation_id = u.installation_id and relevo.preference_matches(p, e)) then 'preference_changed'
+                    when c.lane = 'bulk' and (select exists (select from relevo.event_repeats r where r.held_at is not null)) and exists (
+                      select from relevo.event_repeats r where r.event_id = c.event_id and r.held_at is not null) then 'repeats_held'
+               end)) as obstacles
         from unnest(c.installations) as u(installation_id)
         -- looked up one by one: the arrays are in the order of the chunk, whatever the plan
         left join lateral (select x.installation_id, x.token, x.token_version, x.platform, x.locale, x.owner, x.handled_before, x.opt_outs,
@@ -2642,6 +2642,10 @@ begin
   return place;
 end
 $_$;
+
+CREATE FUNCTION relevo.phone_obstacle(installation_id uuid, may_receive boolean, opt_outs text[], category text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN (installation_id IS NULL) THEN 'installation_gone'::text WHEN (NOT may_receive) THEN 'not_allowed'::text WHEN (category = ANY (opt_outs)) THEN 'opted_out'::text ELSE NULL::text END;
 
 CREATE FUNCTION relevo.phones_unchanged_1(installations uuid[], versions integer[], events bigint[], made timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql STABLE

@@ -24,10 +24,8 @@ with live as materialized (
      and c.leased_until > coalesce(%(now)s::timestamptz, now()) + %(timeout_ms)s * interval '1 millisecond'
      for key share
 ), kind as materialized ( -- what stands in the way of an event; each is found by its place, for a wave may hold as many as deliveries
-  select array_agg(case when e.id is null then 'event_gone'
-                        when e.ended_at is not null then 'event_ended'
-                        when e.deadline_at <= coalesce(%(now)s::timestamptz, now()) then 'deadline_passed'
-                        else 'send' end order by k.kind) as verdicts
+  select array_agg(coalesce(relevo.event_obstacle(e.id, e.ended_at, e.deadline_at, coalesce(%(now)s::timestamptz, now()), false), 'send')
+                   order by k.kind) as verdicts
     from unnest(%(kind_events)s::bigint[]) with ordinality as k(event_id, kind)
     left join lateral (select e.id, e.deadline_at, e.ended_at from relevo.notification_events e where e.id = k.event_id offset 0) e on true
 ), held as materialized (
@@ -66,10 +64,8 @@ with kind as materialized (
 )
 select w.event_day, w.id,
        case when i.handled_before >= w.created_at or i.handled then 'handled_elsewhere'
-            when i.installation_id is null then 'installation_gone'
-            when not i.may_receive then 'not_allowed'
-            when k.categories[w.kind] = any (i.opt_outs) then 'opted_out'
-            else 'token_changed' end as verdict,
+            else coalesce(relevo.phone_obstacle(i.installation_id, i.may_receive, i.opt_outs, k.categories[w.kind]), 'token_changed')
+       end as verdict,
        null as ticket_id
   from kind k
   cross join lateral (select w.*, (%(kind_days)s::date[])[w.kind] as event_day, (%(kind_made)s::timestamptz[])[w.kind] as created_at
