@@ -30,6 +30,7 @@ from relevo.metrics import Metrics
 from relevo.opening import database
 from relevo.ports import ArchiveStore, Composer, PushProvider, Renderer, Source
 from relevo.providers.expo import Expo
+from relevo.providers.secret_file import SecretFile
 from relevo.providers.webhook import Webhook, WebhookAddress, read_addresses
 from relevo.runtime.heartbeat import Heartbeat
 from relevo.runtime.hung import HungCalls
@@ -222,19 +223,29 @@ def sandbox_address(settings: Settings) -> str | None:
     return address.rstrip("/") if host == "localhost" or is_loopback(host) else None
 
 
-def _access_tokens(settings: Settings) -> dict[str, str]:
-    """Read the access tokens of single projects, from the file or the environment."""
+def _access_tokens(settings: Settings) -> Callable[[], Mapping[str, str]]:
+    """Return what tells the access tokens of single projects: the file, read again when it changed, or the setting."""
     file, given = settings.expo_access_tokens_file, settings.expo_access_tokens
     name = "EXPO_ACCESS_TOKENS_FILE" if file else "EXPO_ACCESS_TOKENS"
     try:
-        text = file.read_text(encoding="utf-8") if file else given and given.get_secret_value()
-        read = json.loads(text) if text else {}
+        if file is not None:
+            return SecretFile(file, _tokens_by_project)
+        read = _tokens_by_project(given.get_secret_value()) if given else {}
+    except PermissionError:
+        raise ConfigError(
+            f"{name} may not be read by this user.", hint="Run this as the user that the service runs as."
+        ) from None
     except (OSError, ValueError, RecursionError):
-        read = None
-    if not isinstance(read, dict) or not all(isinstance(token, str) and _is_header(token) for token in read.values()):
         raise ConfigError(
             f"{name} must be a JSON object of access tokens by project.", hint='As in {"@acme/app": "…"}.'
-        )
+        ) from None
+    return lambda: read
+
+
+def _tokens_by_project(text: str) -> dict[str, str]:
+    read = json.loads(text)
+    if not isinstance(read, dict) or not all(isinstance(token, str) and _is_header(token) for token in read.values()):
+        raise ValueError("not a JSON object of access tokens by project")
     return read
 
 

@@ -185,6 +185,8 @@ def _existing_folder(path: Path) -> Path:
 def _unreachable(complaint: str) -> Iterator[None]:
     try:
         yield
+    except PermissionError:
+        raise ValueError(f"{complaint}, and that this user may reach: run this as the service's user") from None
     except (OSError, RuntimeError):
         raise ValueError(complaint) from None
 
@@ -441,7 +443,8 @@ class Settings(Frozen):
         "Access tokens of single projects as a JSON object by project; EXPO_ACCESS_TOKEN is for all others."
     )
     expo_access_tokens_file: SecretFile | None = _setting(
-        "A file with such a JSON object instead, which nobody but its owner may read (mode 600)."
+        "A file with such a JSON object instead, which nobody but its owner may read (mode 600). It is read again when "
+        'it changed, so that a token is rotated without a restart; "*" stands for every project that it does not name.'
     )
     webhooks_file: SecretFile | None = _setting(
         "A file of mode 600 with the addresses of the provider webhook as JSON: url and secret (whsec_…) by name."

@@ -75,6 +75,61 @@ def _vector(node: Any, samples: dict[str, Vector]) -> Vector:
             raise TypeError(f"teach this check what {type(node).__name__} means")
 
 
+def check_matching(query: str, samples: dict[str, Vector]) -> Vector:
+    """Return the series a query answers with; two series of one side that match alike raise, as in Prometheus."""
+    return _series(pp.parse(query), samples)
+
+
+def _series(node: Any, samples: dict[str, Vector]) -> Vector:
+    match node:
+        case pp.VectorSelector():
+            wanted = {each.name: each.value for each in node.matchers.matchers}
+            return [(labels, value) for labels, value in samples[node.name] if wanted.items() <= labels.items()]
+        case pp.MatrixSelector():
+            return _series(node.vector_selector, samples)
+        case pp.ParenExpr():
+            return _series(node.expr, samples)
+        case pp.AggregateExpr():
+            return _aggregated(node, _series(node.expr, samples))
+        case pp.Call():
+            dropped = {"le"} if node.func.name == "histogram_quantile" else set()
+            inside = _series(node.args[-1], samples)
+            return _once(
+                [({name: of[name] for name in of if name not in dropped}, value) for of, value in inside],
+                joined=bool(dropped),
+            )
+        case pp.BinaryExpr():
+            return _joined(node, samples)
+        case _:
+            raise TypeError(f"teach this check what {type(node).__name__} means")
+
+
+def _joined(node: Any, samples: dict[str, Vector]) -> Vector:
+    sides = [_series(side, samples) for side in (node.lhs, node.rhs) if not isinstance(side, pp.NumberLiteral)]
+    if len(sides) == 1:
+        return sides[0]
+    on = node.modifier.matching if node.modifier else None
+    keys = [[_key(labels, on) for labels, _ in side] for side in sides]
+    for of in keys:
+        if len(set(map(str, of))) < len(of):
+            raise ValueError(f"many-to-many matching: {of}")
+    return [(labels, value) for labels, value in sides[0] if _key(labels, on) in keys[1]]
+
+
+def _key(labels: Labels, on: Any) -> Labels:
+    if on is None:
+        return labels
+    named_there = set(on.labels)
+    keep = named_there if str(on.type).endswith("Include") else set(labels) - named_there
+    return {name: value for name, value in labels.items() if name in keep}
+
+
+def _once(vector: Vector, *, joined: bool) -> Vector:
+    return (
+        list({str(sorted(labels.items())): (labels, value) for labels, value in vector}.values()) if joined else vector
+    )
+
+
 def _aggregated(node: Any, inside: Vector) -> Vector:
     by = list(node.modifier.labels) if node.modifier else []
     groups: dict[tuple[str, ...], list[float]] = {}

@@ -333,6 +333,20 @@ class TestQueries:
         assert len(told) > 50
         assert [each for each in told if each[1] != labels[each[0]]] == []
 
+    @pytest.mark.parametrize("query", QUERIES)
+    def test_each_bears_two_replicas(self, instance: Instance, query: str) -> None:
+        """Every replica tells of the whole fleet: with two of them no query matches many series with many."""
+        samples = samples_of(instance.metrics())
+        projects = {name for name in samples if name.startswith("relevo_project_")}
+        told = samples | {name: [({"project": "@acme/app", "provider": "expo"}, 1.0)] for name in projects}
+        both = {
+            name: [({**labels, "instance": replica}, value) for replica in ("one", "two") for labels, value in vector]
+            for name, vector in told.items()
+        }
+        series = promql.check_matching(query, both)
+        assert len({str(sorted(labels.items())) for labels, _ in series}) == len(series)
+        assert not projects & {each.metric for each in promql.named(query)} or series
+
     def test_no_alert_fires_on_what_is_well(self, instance: Instance) -> None:
         """On the scrape of a healthy instance no threshold is passed."""
         samples = samples_of(instance.metrics())
@@ -350,12 +364,13 @@ class TestQueries:
 
     @pytest.mark.needs("prometheus")
     def test_a_real_prometheus_answers_each(self, instance: Instance, tmp_path: Path) -> None:
-        """Started with our configuration, Prometheus scrapes the instance, takes every rule and answers every query."""
+        """Started with our configuration, Prometheus scrapes two replicas, takes every rule and answers every query."""
         port = free_port()
-        target = f"127.0.0.1:{instance.environ['METRICS_PORT']}"
+        at = instance.environ["METRICS_PORT"]  # one process under two names is two replicas to Prometheus
         text = (DEPLOY / "prometheus.yml").read_text(encoding="utf-8")
-        quick = text.replace("relay:9100", target).replace("15s", "1s")
-        assert target in quick
+        two = f'["127.0.0.1:{at}", "localhost:{at}"]'
+        quick = text.replace('["relay:9100"]', two).replace("15s", "1s")
+        assert two in quick
         (tmp_path / "prometheus.yml").write_text(quick, encoding="utf-8")
         shutil.copy(DEPLOY / "alerts.yml", tmp_path)
         words = [find_part("prometheus"), f"--config.file={tmp_path / 'prometheus.yml'}"]
@@ -371,7 +386,7 @@ class TestQueries:
 
         def is_up() -> bool:
             try:
-                return bool(ask("query", query="count_over_time(relevo_database_up[1m]) > 1")["result"])
+                return bool(ask("query", query="count_over_time(relevo_database_up[1m]) > 1")["result"][1:])
             except OSError:
                 return False
 
@@ -383,7 +398,7 @@ class TestQueries:
             assert {rule["health"] for rule in rules} == {"ok"}
             assert {rule["state"] for rule in rules} == {"inactive"}
             gauges = [each["expr"] for panel in PANELS for each in panel["targets"] if "rate(" not in each["expr"]]
-            assert sum(bool(ask("query", query=query)["result"]) for query in gauges) >= 5
+            assert sum(bool(ask("query", query=query)["result"]) for query in gauges) >= 2
         finally:
             process.kill()
 

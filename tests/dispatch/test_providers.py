@@ -13,6 +13,7 @@ from fakes.server import Answer, FakeServer
 from relevo import app, door, insights
 from relevo.door import Installation, InvalidInputError
 from relevo.errors import ConfigError
+from relevo.providers import secret_file
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 
@@ -88,6 +89,23 @@ def test_a_replica_without_a_provider_leaves_its_deliveries_alone(relay, webhook
     having.dispatch()
     assert having.states() == {"ok": 1}
     assert len(receiver.asked) == 1
+
+
+def test_an_access_token_is_rotated_without_a_restart(relay, tmp_path: Path, monkeypatch) -> None:
+    """The next request has the token that the file has by then; a file that cannot be used leaves the last one in force."""
+    monkeypatch.setattr(secret_file, "LOOK_EVERY_S", 0)
+    file = tmp_path / "tokens.json"
+    file.touch(mode=0o600)
+    file.write_text(json.dumps({"*": "first"}))
+    with FakeExpo() as expo:
+        worker = relay(expo_base_url=expo.url, expo_access_tokens_file=file)
+        worker.register("ana")
+        for said in ('{"*": "first"}', '{"*": "second"}', "[not json", '{"*": "third"}'):
+            file.write_text(said)
+            worker.tell_everyone()
+            assert worker.dispatch().outcome == "ok"
+        asked = [each.headers["authorization"] for each in expo.asked]
+    assert asked == ["Bearer first", "Bearer second", "Bearer second", "Bearer third"]
 
 
 def test_an_unknown_provider_is_refused_at_the_door(conn) -> None:

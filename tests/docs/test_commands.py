@@ -29,6 +29,7 @@ ELSEWHERE = {
     "make": "tests/house/test_makefile.py; make run-cycle and make psql are the commands themselves",
     "docker": "tests/deploy replays what the images do",
     "systemctl": "tests/deploy checks the unit",
+    "systemd-run": "it needs a running systemd",
     "useradd": "it belongs to the machine",
     "python3": "it installs: tests/house/test_wheel.py does",
     "pip": "likewise",

@@ -8,7 +8,7 @@ import re
 import threading
 import uuid
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -34,6 +34,8 @@ API = "/--/api/v2"
 MAX_PAYLOAD_BYTES = 4_096
 MAX_RETRY_AFTER_S = 3_600
 MAX_ID, MAX_CODE, MAX_MESSAGE = 200, 100, 500
+EVERY_OTHER = "*"
+"""The name under which a file of access tokens has the one of every project that it does not name."""
 NO_TICKET = "no-ticket-"
 """How the ids begin that stand for a ticket Expo gave no id."""
 
@@ -82,7 +84,7 @@ class Expo:
         *,
         base_url: str,
         access_token: str | None,
-        access_tokens: Mapping[str, str] | None = None,
+        access_tokens: Callable[[], Mapping[str, str]] = dict,
         timeout_ms: int,
         connect_timeout_ms: int,
         max_messages: int = 100,
@@ -94,7 +96,7 @@ class Expo:
         self._host, self._api = _address(base_url)
         self._secret = _secret(access_token)
         self._proxy = proxies.for_url(base_url)
-        self._secrets = {project: _secret(token) for project, token in (access_tokens or {}).items()}
+        self._access_tokens = access_tokens
         self._total_s = timeout_ms / 1_000
         self._connect_s = min(connect_timeout_ms, timeout_ms) / 1_000
         self._mine = threading.local()
@@ -159,7 +161,7 @@ class Expo:
 
     def _client(self, project: str = "") -> Any:
         """Return the calling thread's SDK client with a project's access token; it goes when its thread does."""
-        secret = self._secrets.get(project, self._secret)
+        secret = self._secret_of(project)
         clients: dict[str | None, Any] = self._mine.__dict__.setdefault("clients", {})
         if secret not in clients:
             session = Session(secret, self._proxy)
@@ -174,6 +176,12 @@ class Expo:
                 timeout=(self._connect_s, self._total_s),
             )
         return clients[secret]
+
+    def _secret_of(self, project: str) -> str | None:
+        """Return a project's access token as it is now: its own, that of all others, or the one setting's."""
+        tokens = self._access_tokens()
+        token = tokens.get(project) or tokens.get(EVERY_OTHER)
+        return _secret(token) if token else self._secret
 
 
 def publish(client: Any, messages: Sequence[Message]) -> Sequence[object]:
