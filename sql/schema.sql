@@ -4773,6 +4773,14 @@ COMMENT ON COLUMN relevo.source_state.problems IS 'What stays wrong with the sou
 
 COMMENT ON COLUMN relevo.source_state.news_gap_s IS 'How many seconds lie between two passes with news, on a running average.';
 
+CREATE TABLE relevo.used_signatures (
+    digest bytea NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT used_signatures_digest_check CHECK ((octet_length(digest) = 32))
+);
+
+COMMENT ON TABLE relevo.used_signatures IS 'Signatures of the app''s server that a phone has used; only good ones are here, and cleanup deletes what ended a day ago.';
+
 CREATE TABLE relevo.worker_runs (
     id bigint DEFAULT nextval('relevo.run_ids'::regclass) NOT NULL,
     cycle text NOT NULL,
@@ -5051,6 +5059,9 @@ ALTER TABLE relevo.notification_deliveries
 ALTER TABLE relevo.push_requests
     ADD CONSTRAINT times_fit_an_archive CHECK (((request_day >= '1900-01-01'::date) AND (request_day <= '2300-01-01'::date) AND (LEAST(journalled_at, answered_at) >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(journalled_at, answered_at) <= '2300-01-01 00:00:00+00'::timestamp with time zone))) NOT VALID;
 
+ALTER TABLE ONLY relevo.used_signatures
+    ADD CONSTRAINT used_signatures_pkey PRIMARY KEY (digest);
+
 ALTER TABLE relevo.licitaciones
     ADD CONSTRAINT values_fit_an_archive CHECK (((monto IS DISTINCT FROM 'NaN'::numeric) AND (LEAST(created_at, updated_at) >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(created_at, updated_at) <= '2300-01-01 00:00:00+00'::timestamp with time zone))) NOT VALID;
 
@@ -5132,6 +5143,8 @@ CREATE INDEX push_minutes_minute ON relevo.push_minutes USING btree (minute);
 CREATE INDEX push_requests_unanswered ON ONLY relevo.push_requests USING btree (claim_token) WHERE (answered_at IS NULL);
 
 CREATE INDEX push_tallies_recent ON relevo.push_tallies USING btree (project, at) INCLUDE (sent, answers, unregistered);
+
+CREATE INDEX used_signatures_expires_at ON relevo.used_signatures USING btree (expires_at);
 
 CREATE INDEX worker_runs_by_cycle ON relevo.worker_runs USING btree (cycle, source, started_at DESC, id DESC);
 

@@ -22,13 +22,14 @@ from relevo.config import Settings
 from relevo.db import Connection
 from relevo.door import Installation, Preference
 from relevo.errors import ConfigError, InvalidInputError, NotFoundError, RelevoError
-from relevo.signatures import Claim, SigningKey, is_signed, read_keys
+from relevo.signatures import FORM, Claim, Signed, SigningKey, check_signature, is_of_old_form, read_keys
 from relevo.tokens import Token
 
 _SQL = queries.load("devices")
 _WRITTEN = re.compile(r"device_(?P<id>[0-9a-f]{32})_[A-Za-z0-9_-]{43}")
 _NOTHING = hashlib.sha256(b"").digest()
 _DEFAULT_PROJECT = "default"
+_WEBHOOK = "webhook"
 MOST_PREFERENCES = 50
 MOST_IDS = 2**63 - 1
 
@@ -62,12 +63,25 @@ class Known:
 
 
 @dataclass(frozen=True)
+class Holder:
+    """Another installation, which has the token that somebody wants to register."""
+
+    project: str
+    provider: str
+
+
+@dataclass(frozen=True)
 class Proven:
     """What was proven: that the app asks, that its server vouches, that this phone has the installation's secret."""
 
     by_app: Token | None = None
-    by_signature: bool = False
+    signed: Signed | None = None
     by_secret: bool = False
+
+    @property
+    def by_signature(self) -> bool:
+        """Whether a signature holds."""
+        return self.signed is not None
 
     @property
     def is_vouched_for(self) -> bool:
@@ -107,29 +121,48 @@ class Rules:
 
 
 def judge(
-    asked: Installation, known: Known | None, held_in: str | None, proven: Proven, open_project: str | None
+    asked: Installation, known: Known | None, holder: Holder | None, proven: Proven, open_project: str | None
 ) -> bool:
-    """Decide whether a caller may register this; return whether it is given a secret.
-
-    `held_in` is the project of another installation that holds the token now, if there is one.
-    """
+    """Decide whether a caller may register this; return whether it is given a secret."""
     if known is None:
         _judge_new(asked, proven, open_project)
     else:
         _judge_known(asked, known, proven)
-    if held_in is not None and proven.by_signature and held_in != asked.project:
-        raise NotAllowedError(
-            "An installation of another project has this token, and tokens stay in their project.",
-            hint="Forget that one first, or have the app get another token.",
-        )
-    if held_in is not None and not proven.by_signature:
+    if holder is not None:
+        _judge_move(asked, holder, proven)
+    is_webhook = _is_webhook(asked, known, holder)
+    if is_webhook and proven.by_app is None:
+        raise _webhooks_are_the_apps()
+    if known is None:
+        return not is_webhook
+    is_renewed = proven.is_vouched_for and not (proven.by_secret and asked.owner in (None, known.owner))
+    return is_renewed and not is_webhook
+
+
+def _is_webhook(asked: Installation, known: Known | None, holder: Holder | None) -> bool:
+    named = asked.provider, known.provider if known else None, holder.provider if holder else None
+    return _WEBHOOK in named
+
+
+def _webhooks_are_the_apps() -> NotAllowedError:
+    return NotAllowedError(
+        "This is a webhook of the app's, and neither a phone nor a signature for one may name or touch it.",
+        hint="Use an app's token: Authorization: Bearer relevo_app_…",
+    )
+
+
+def _judge_move(asked: Installation, holder: Holder, proven: Proven) -> None:
+    """Decide whether a token moves here from the installation that has it."""
+    if not proven.by_signature:
         raise NotAllowedError(
             "Another installation has this token, and only a signature of the app's server moves it here.",
             hint="Sign for this installation, and send X-Relevo-Signature.",
         )
-    if known is None:
-        return True
-    return proven.is_vouched_for and not (proven.by_secret and asked.owner in (None, known.owner))
+    if holder.project != asked.project:
+        raise NotAllowedError(
+            "An installation of another project has this token, and tokens stay in their project.",
+            hint="Forget that one first, or have the app get another token.",
+        )
 
 
 def _judge_new(asked: Installation, proven: Proven, open_project: str | None) -> None:
@@ -180,13 +213,22 @@ def register(connection: Connection, rules: Rules, asked: Installation, proof: P
     known = _known(connection, asked.installation_id)
     asked = replace(asked, project=asked.project or _usual_project(known, proof, rules))
     proven = prove(rules, asked, known, proof, now)
-    holder = connection.execute(_SQL["find_holder"], names).fetchone() if asked.token is not None else None
-    gives_secret = judge(asked, known, holder[0] if holder else None, proven, rules.open_project)
+    holder = _holder(connection, names)
+    gives_secret = judge(asked, known, holder, proven, rules.open_project)
+    if proven.signed is not None:
+        _use_up(connection, proven.signed)
     _expect(connection, new=known is None, free=holder is None)
     if door.register(connection, asked) != asked.installation_id:
         raise NotAllowedError("This token belongs to another installation.", hint="Register under its id.")
     secret = _new_secret(connection, asked.installation_id) if gives_secret else None
     return Registered(asked.installation_id, known is None, secret)
+
+
+def _use_up(connection: Connection, signed: Signed) -> None:
+    """Note that a signature was used, whichever replica it came to; one that came before is refused."""
+    used = {"digest": signed.digest, "expires": signed.expires}
+    if connection.execute(_SQL["use_signature"], used).rowcount == 0:
+        raise NoProofError("This signature was used before.", hint="Have the app's server sign anew for each call.")
 
 
 def _expect(connection: Connection, *, new: bool, free: bool) -> None:
@@ -200,20 +242,29 @@ def prove(rules: Rules, asked: Installation, known: Known | None, proof: Proof, 
     assert asked.installation_id is not None
     by_secret = _is_secret(asked.installation_id, known, proof.secret)
     if proof.signature is None:
-        return Proven(proof.token, False, by_secret)
-    claim = Claim(asked.project or _DEFAULT_PROJECT, asked.installation_id, asked.owner)
-    if not is_signed(rules.keys, proof.signature, claim, now):
+        return Proven(proof.token, None, by_secret)
+    if is_of_old_form(proof.signature):
+        raise NoProofError(
+            "A signature of the form v1 covers neither provider nor token, and is not taken any more.",
+            hint=f"Sign as {FORM}: relevo.sign_installation of this version does, and the recipe for phones says how.",
+        )
+    project = asked.project or _DEFAULT_PROJECT
+    claim = Claim(project, asked.installation_id, asked.owner, asked.provider, asked.token)
+    signed = check_signature(rules.keys, proof.signature, claim, now)
+    if signed is None:
         raise NoProofError(
             "The signature does not hold: it is for something else, too old, or of an unknown key.",
-            hint="Sign project, installation and owner just as they are sent, for at most 10 minutes.",
+            hint="Sign project, installation, owner, provider and token just as they are sent, for at most 10 minutes.",
         )
-    return Proven(proof.token, True, by_secret)
+    return Proven(proof.token, signed, by_secret)
 
 
 def admit(connection: Connection, installation_id: UUID, proof: Proof) -> Proven:
     """Let in who may read and change what is an installation's: its phone, and the app; nobody else learns anything."""
     known = _known(connection, installation_id)
-    if _is_secret(installation_id, known, proof.secret):
+    if known is not None and _is_secret(installation_id, known, proof.secret):
+        if known.provider == _WEBHOOK:
+            raise _webhooks_are_the_apps()
         return Proven(by_secret=True)
     if proof.token is None:
         raise _no_proof()
@@ -225,9 +276,9 @@ def admit(connection: Connection, installation_id: UUID, proof: Proof) -> Proven
 def admit_reader(connection: Connection, proof: Proof) -> None:
     """Let in any phone that proves which one it is."""
     found = _WRITTEN.fullmatch(proof.secret or "")
-    installation_id = UUID(found["id"]) if found else None
-    if installation_id is None or not _is_secret(installation_id, _known(connection, installation_id), proof.secret):
+    if found is None:
         raise _no_proof()
+    admit(connection, UUID(found["id"]), replace(proof, token=None))
 
 
 def forget(connection: Connection, installation_id: UUID, proof: Proof) -> None:
@@ -289,6 +340,13 @@ def _known(connection: Connection, installation_id: UUID) -> Known | None:
     if is_for_news:  # an address of the app's own, which nobody reaches from outside
         raise _not_found(installation_id)
     return Known(*columns)
+
+
+def _holder(connection: Connection, names: Mapping[str, Any]) -> Holder | None:
+    if names["token"] is None:
+        return None
+    row = connection.execute(_SQL["find_holder"], names).fetchone()
+    return Holder(*row) if row else None
 
 
 def _is_secret(installation_id: UUID, known: Known | None, secret: str | None) -> bool:

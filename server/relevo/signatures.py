@@ -1,7 +1,7 @@
-"""Signatures by which an app's server vouches for a phone: which installation is whose, for a few minutes.
+"""Signatures by which an app's server vouches for a phone: which installation, token and owner; good once, for minutes.
 
-HMAC-SHA256 over version, project, installation, owner, issue and expiry, one a line; the key is named, so that two are
-valid while one takes over from the other.
+HMAC-SHA256 over version, project, installation, owner, provider, the token's hash, issue, expiry and nonce, one a line;
+the key is named, so that two are valid while one takes over from the other.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import json
 import re
+import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,11 +20,13 @@ from uuid import UUID
 from relevo.errors import InvalidInputError
 
 MAX_LIFETIME_S = 600
-_VERSION = "v1"
+FORM = "v2.KEY.ISSUED.EXPIRES.NONCE.HEX"
+_VERSION = "v2"
 _AHEAD_S = 60  # so far a signer's clock may be ahead of ours
 _KEY_NAME = re.compile(r"[A-Za-z0-9_-]{1,50}")
 _WRITTEN = re.compile(
-    r"v1\.(?P<key>[A-Za-z0-9_-]{1,50})\.(?P<issued>[0-9]{1,12})\.(?P<expires>[0-9]{1,12})\.(?P<digest>[0-9a-f]{64})"
+    r"v2\.(?P<key>[A-Za-z0-9_-]{1,50})\.(?P<issued>[0-9]{1,12})\.(?P<expires>[0-9]{1,12})"
+    r"\.(?P<nonce>[A-Za-z0-9_-]{16,64})\.(?P<digest>[0-9a-f]{64})"
 )
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _LEAST_BYTES, _MOST_BYTES = 32, 64
@@ -39,11 +42,21 @@ class SigningKey:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a signature vouches for: this installation of this project belongs to this owner, or to nobody yet."""
+    """What a signature vouches for: an installation as its phone sends it; None is what it does not send."""
 
     project: str
     installation_id: UUID
     owner: str | None
+    provider: str | None
+    token: str | None = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A signature that holds: what it is known by when it comes again, and how long it would hold."""
+
+    digest: bytes = field(repr=False)
+    expires: int
 
 
 def sign_installation(
@@ -51,39 +64,51 @@ def sign_installation(
     secret: str,
     *,
     installation_id: UUID,
+    token: str | None,
     owner: str | None = None,
+    provider: str | None = None,
     project: str = "default",
     lifetime_s: int = MAX_LIFETIME_S,
     now: float | None = None,
 ) -> str:
-    """Sign, on the app's server, for a phone whose user it knows; the phone sends it as X-Relevo-Signature.
+    """Sign, on the app's server, for a phone whose user it knows; the phone sends it once, as X-Relevo-Signature.
 
-    `key_name` and `secret` are those of HTTP_SIGNING_KEYS_FILE; `secret` is base64 of 32 to 64 bytes.
+    `key_name` and `secret` are those of HTTP_SIGNING_KEYS_FILE; `secret` is base64 of 32 to 64 bytes. Token, owner and
+    provider are those the phone sends in the same call: None for what it leaves out.
     """
     if not _KEY_NAME.fullmatch(key_name):
         raise InvalidInputError("key_name must be letters, digits, dashes and underscores.", hint="At most 50.")
     if not 0 < lifetime_s <= MAX_LIFETIME_S:
         raise InvalidInputError(f"lifetime_s must be between 1 and {MAX_LIFETIME_S}.", hint="Sign when it is needed.")
-    claim = Claim(project, installation_id, owner)
-    if _CONTROL.search(project + (owner or "")) or not project or owner == "":
-        raise InvalidInputError("project and owner must be text without control characters.", hint="Mend and sign.")
+    claim = Claim(project, installation_id, owner, provider, token)
+    if not project or "" in (owner, provider, token) or not _is_plain(claim):
+        raise InvalidInputError(
+            "project, owner, provider and token must be text without control characters.", hint="Mend and sign."
+        )
     issued = int(time.time() if now is None else now)
-    expires = issued + lifetime_s
-    digest = _digest(_secret_bytes(secret), claim, issued, expires)
-    return f"{_VERSION}.{key_name}.{issued}.{expires}.{digest}"
+    expires, nonce = issued + lifetime_s, secrets.token_urlsafe(16)
+    digest = _digest(_secret_bytes(secret), claim, issued, expires, nonce)
+    return f"{_VERSION}.{key_name}.{issued}.{expires}.{nonce}.{digest}"
 
 
-def is_signed(keys: Mapping[str, SigningKey], signature: str, claim: Claim, now: float) -> bool:
-    """Tell whether a signature vouches for just this, was made with one of our keys, and is neither too old nor new."""
+def is_of_old_form(signature: str) -> bool:
+    """Tell whether this is of the first form, which covered neither provider nor token."""
+    return signature.startswith("v1.")
+
+
+def check_signature(keys: Mapping[str, SigningKey], signature: str, claim: Claim, now: float) -> Signed | None:
+    """Return a signature that vouches for just this, of one of our keys, neither too old nor too new; else None."""
     found = _WRITTEN.fullmatch(signature)
-    if found is None or _CONTROL.search(claim.project + (claim.owner or "")):
-        return False
+    if found is None or not _is_plain(claim):
+        return None
     key = keys.get(found["key"])
     issued, expires = int(found["issued"]), int(found["expires"])
-    wanted = _digest(key.secret if key else b"", claim, issued, expires)
+    wanted = _digest(key.secret if key else b"", claim, issued, expires, found["nonce"])
     fits = hmac.compare_digest(wanted, found["digest"]) and key is not None
     in_time = issued - _AHEAD_S <= now < expires <= issued + MAX_LIFETIME_S
-    return fits and in_time and (key.project in (None, claim.project) if key else False)
+    if fits and in_time and key is not None and key.project in (None, claim.project):
+        return Signed(bytes.fromhex(wanted), expires)
+    return None
 
 
 def read_keys(text: str) -> dict[str, SigningKey]:
@@ -119,6 +144,13 @@ def _secret_bytes(secret: str) -> bytes:
     return raw
 
 
-def _digest(secret: bytes, claim: Claim, issued: int, expires: int) -> str:
-    lines = (_VERSION, claim.project, str(claim.installation_id), claim.owner or "", str(issued), str(expires))
+def _is_plain(claim: Claim) -> bool:
+    """Tell whether no line of what is signed can hold another."""
+    return not any(_CONTROL.search(each or "") for each in (claim.project, claim.owner, claim.provider, claim.token))
+
+
+def _digest(secret: bytes, claim: Claim, issued: int, expires: int, nonce: str) -> str:
+    token = hashlib.sha256(claim.token.encode()).hexdigest() if claim.token is not None else ""
+    whose = (claim.project, str(claim.installation_id), claim.owner or "", claim.provider or "", token)
+    lines = (_VERSION, *whose, str(issued), str(expires), nonce)
     return hmac.new(secret, "\n".join(lines).encode(), hashlib.sha256).hexdigest()

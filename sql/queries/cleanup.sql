@@ -113,3 +113,13 @@ with old as materialized (
 )
 delete from relevo.audit_log a using old
  where a.id = old.id and old.at < coalesce(%(now)s::timestamptz, now()) - %(audit_days)s * interval '1 day';
+
+-- name: prune_signatures
+-- Deletes a batch of used signatures that ended a day ago, whatever a replica's clock says.
+with old as materialized (
+  select u.digest from relevo.used_signatures u
+   where u.expires_at < coalesce(%(now)s::timestamptz, now()) - interval '1 day'
+   order by u.expires_at
+   limit %(limit)s
+)
+delete from relevo.used_signatures u using old where u.digest = old.digest;

@@ -18,8 +18,13 @@ select i.project, i.provider, i.owner, s.secret_hash, i.for_news
  where i.installation_id = %(installation_id)s;
 
 -- name: find_holder
--- Tells which project another installation that holds a token belongs to.
-select i.project from relevo.device_installations i where i.token = %(token)s and i.installation_id <> %(installation_id)s;
+-- Tells which project and provider another installation that holds a token has.
+select i.project, i.provider from relevo.device_installations i where i.token = %(token)s and i.installation_id <> %(installation_id)s;
+
+-- name: use_signature
+-- Notes that a signature was used; whoever brings it again, to any replica, finds no room for it.
+insert into relevo.used_signatures (digest, expires_at) values (%(digest)s, to_timestamp(%(expires)s))
+on conflict (digest) do nothing;
 
 -- name: expect_state
 -- Says, for this transaction, what was found when it was judged: if that is no longer so when it is written, the writing is refused.

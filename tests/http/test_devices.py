@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import json
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -72,13 +75,15 @@ class Phones:
 
 def sign(phone: UUID, owner: str | None = None, key: str = "new-2", **more: Any) -> str:
     """Sign as the app's server does."""
-    return relevo.sign_installation(key, KEYS[key], installation_id=phone, owner=owner, **more)
+    told = {"token": None} | more
+    return relevo.sign_installation(key, KEYS[key], installation_id=phone, owner=owner, **told)
 
 
 def test_a_phone_s_life(phones: Phones, conn: psycopg.Connection[Any]) -> None:
     """It registers by a signature, keeps its secret, says what it asks for, reads what it got, and is forgotten."""
     phone = uuid4()
-    first = phones.put(phone, signed=sign(phone, "ana"), owner="ana", token=TOKEN.format("a"), platform="ios")
+    token = TOKEN.format("a")
+    first = phones.put(phone, signed=sign(phone, "ana", token=token), owner="ana", token=token, platform="ios")
     assert (first.status_code, first.json()["created"]) == (201, True)
     assert first.headers["cache-control"] == "no-store"
     secret = first.json()["secret"]
@@ -169,16 +174,101 @@ def test_who_may_claim_what(phones: Phones) -> None:
         {"now": 4_000_000_000.0},
         {"key": "old-1", "secret": KEYS["new-2"]},
         {"key": "unknown", "secret": KEYS["new-2"]},
+        {"token": TOKEN.format("b")},
+        {"token": None},
+        {"provider": "expo"},
     ],
 )
 def test_signatures_hold_for_one_thing_only(phones: Phones, change: dict[str, Any]) -> None:
-    """What was signed for another phone, owner or project, at another time, or with another key, is refused."""
-    phone = uuid4()
-    told = {"installation_id": phone, "owner": "ana"} | change
+    """What was signed for another phone, owner, project, token or provider, at another time or by another key, is refused."""
+    phone, sent = uuid4(), {"owner": "ana", "token": TOKEN.format("a")}
+    told: dict[str, Any] = {"installation_id": phone} | sent | change
     key, secret = told.pop("key", "new-2"), told.pop("secret", KEYS["new-2"])
-    assert phones.put(phone, signed=relevo.sign_installation(key, secret, **told), owner="ana").status_code == 401
-    held = relevo.sign_installation("old-1", KEYS["old-1"], installation_id=phone, owner="ana")
-    assert phones.put(phone, signed=held, owner="ana").status_code == 201
+    assert phones.put(phone, signed=relevo.sign_installation(key, secret, **told), **sent).status_code == 401
+    held = sign(phone, key="old-1", **sent)
+    assert phones.put(phone, signed=held, **sent).status_code == 201
+
+
+def test_a_signature_is_good_once(
+    phones: Phones, serve: Callable[..., Served], keys_file: Path, conn: psycopg.Connection[Any]
+) -> None:
+    """Whoever saw the header gets nothing by it: not at another replica, not after the phone was forgotten."""
+    phone, sent = uuid4(), {"owner": "ana", "token": TOKEN.format("a")}
+    signed = sign(phone, **sent)
+    first = phones.put(phone, signed=signed, **sent)
+    assert first.status_code == 201
+    again = phones.put(phone, signed=signed, **sent)
+    assert (again.status_code, "was used before" in again.json()["detail"]) == (401, True)
+    other = Phones(serve(http_signing_keys_file=keys_file, http_rate_per_second=0))
+    assert other.put(phone, signed=signed, **sent).status_code == 401
+    assert phones.call("DELETE", f"/v1/installations/{phone}", first.json()["secret"]).status_code == 204
+    assert phones.put(phone, signed=signed, **sent).status_code == 401
+    assert conn.execute("select count(*) from relevo.device_installations").fetchone() == (0,)
+    assert phones.put(phone, signed=sign(phone, **sent), **sent).status_code == 201, "signed anew, in the same second"
+
+
+def test_a_signature_is_good_once_however_many_bring_it(phones: Phones) -> None:
+    """Of many who send one signature at the same time one is let in."""
+    phone = uuid4()
+    url, headers = f"{phones.served.server.url}/v1/installations/{phone}", {"X-Relevo-Signature": sign(phone)}
+
+    def put(_: int) -> int:
+        return requests.put(url, json={}, headers=headers, timeout=60).status_code
+
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(put, range(8)))
+    assert sorted(answers) == [201] + [401] * 7
+
+
+def test_a_refused_call_uses_nothing_up(phones: Phones) -> None:
+    """What was refused for another reason leaves its signature as it was."""
+    phone, sent = uuid4(), {"token": TOKEN.format("a")}
+    signed = sign(phone, **sent)
+    assert phones.put(phone, signed=signed, **sent, locale="\0").status_code == 400
+    assert phones.put(phone, signed=signed, **sent).status_code == 201
+
+
+def test_the_first_form_of_signatures_is_refused_by_name(phones: Phones) -> None:
+    """Whoever still signs as before 0.3 is told the form that is taken now."""
+    phone = uuid4()
+    refused = phones.put(phone, signed=f"v1.new-2.1793000000.1793000600.{'0' * 64}")
+    assert (refused.status_code, "v2.KEY.ISSUED.EXPIRES.NONCE.HEX" in refused.text) == (401, True)
+
+
+def test_what_is_signed_is_what_the_docs_say(phones: Phones) -> None:
+    """In any language: nine lines joined by newlines, HMAC-SHA256 in hex."""
+    phone, token, now = uuid4(), TOKEN.format("a"), int(time.time())
+    hashed = hashlib.sha256(token.encode()).hexdigest()
+    lines = ["v2", "default", str(phone), "user-7", "", hashed, str(now), str(now + 600), "abcdefghijklmnop"]
+    digest = hmac.new(base64.b64decode(KEYS["new-2"]), "\n".join(lines).encode(), hashlib.sha256).hexdigest()
+    signed = f"v2.new-2.{now}.{now + 600}.abcdefghijklmnop.{digest}"
+    assert phones.put(phone, signed=signed, owner="user-7", token=token).status_code == 201
+
+
+def test_webhooks_are_the_app_s_alone(phones: Phones, conn: psycopg.Connection[Any]) -> None:
+    """Neither a phone's secret nor a signature names a webhook, takes its token, or touches its installation."""
+    hook = uuid4()
+    made = phones.put(hook, phones.app, provider="webhook", token="billing")
+    assert (made.status_code, made.json()["secret"]) == (201, None)
+    row = "select installation_id, provider, token, owner from relevo.device_installations where provider = 'webhook'"
+    before = conn.execute(row).fetchall()
+    webhook, billing = {"provider": "webhook"}, {"token": "billing"}
+    for phone in (uuid4(), phones.new()[0], hook):
+        for body in (webhook | billing, webhook, billing, billing | {"provider": "expo"}):
+            answer = phones.put(phone, signed=sign(phone, "eva", **body), owner="eva", **body)
+            assert answer.status_code == 403, (body, answer.text)
+    assert phones.put(hook, signed=sign(hook, provider="expo"), provider="expo").status_code == 403
+    conn.execute(
+        "insert into relevo.device_secrets (installation_id, secret_hash) values (%s, %s)",
+        [hook, hashlib.sha256(f"device_{hook.hex}_{'a' * 43}".encode()).digest()],
+    )
+    secret = f"device_{hook.hex}_{'a' * 43}"
+    assert phones.put(hook, secret).status_code == 403
+    for method, path in (("GET", "/preferences"), ("GET", "/deliveries"), ("DELETE", "")):
+        assert phones.call(method, f"/v1/installations/{hook}{path}", secret).status_code == 403
+    assert conn.execute(row).fetchall() == before
+    assert phones.put(hook, phones.app, provider="webhook", token="billing").status_code == 200
+    assert phones.call("DELETE", f"/v1/installations/{hook}", phones.app).status_code == 204
 
 
 def test_secrets_of_phones_that_exist(phones: Phones, conn: psycopg.Connection[Any]) -> None:
@@ -208,9 +298,9 @@ def test_a_token_moves_by_signature_alone(phones: Phones, conn: psycopg.Connecti
         assert answer.status_code == 403
         assert "secret" not in answer.json()
     other = uuid4()
-    elsewhere = phones.put(other, signed=sign(other, project="other"), project="other", token=token)
+    elsewhere = phones.put(other, signed=sign(other, project="other", token=token), project="other", token=token)
     assert elsewhere.status_code == 403, "a signature for one project takes nothing from another"
-    assert phones.put(second, signed=sign(second, "ana"), owner="ana", token=token).status_code == 200
+    assert phones.put(second, signed=sign(second, "ana", token=token), owner="ana", token=token).status_code == 200
     found = conn.execute("select installation_id from relevo.device_installations where token = %s", [token]).fetchall()
     assert found == [(second,)]
     assert first != second

@@ -96,7 +96,7 @@ class Callers(RuleBasedStateMachine):
     @rule(phone=phones, owner=owners, token=tokens)
     def signed_phone_registers(self, phone: UUID, owner: str | None, token: str | None) -> None:
         """A signature says who a phone's owner is, and may bring a token along."""
-        signature = sign_installation("k", KEY, installation_id=phone, owner=owner)
+        signature = sign_installation("k", KEY, installation_id=phone, token=token, owner=owner)
         refused = owner is None and self.owners.get(phone) is not None
         made = self.put(Installation(token, installation_id=phone, owner=owner), Proof(signature=signature))
         assert (made is None) == refused
@@ -117,7 +117,9 @@ class Callers(RuleBasedStateMachine):
     def stranger_tries(self, phone: UUID, other: UUID, token: str | None, owner: str | None, known: bool) -> None:
         """A stranger with no, another's, or an ended secret, or a signature for something else, gets what is free."""
         stolen = self.secrets.get(other) if known and other != phone else next(iter(self.ended), None)
-        wrong = sign_installation("k", KEY, installation_id=phone, owner="mallory") if known and owner else None
+        wrong = None
+        if known and owner:
+            wrong = sign_installation("k", KEY, installation_id=phone, token=token, owner="mallory")
         there = phone in self.owners
         free = not there and owner is None and stolen is None
         held = token is not None and token in self.tokens.values()

@@ -66,6 +66,15 @@ def test_commands_are_forgotten_after_a_day_and_replicas_with_their_runs(build, 
     assert left == {"replica", "lost replica", "young tick", "open tick"}
 
 
+def test_used_signatures_go_a_day_after_they_ended(build, conn, rows) -> None:
+    """A signature that a phone has used is remembered for longer than any replica would take it."""
+    conn.execute(
+        "insert into relevo.used_signatures select sha256(n::text::bytea), now() - n * interval '12 hours' from generate_series(-1, 5) n"
+    )
+    assert clean(build)["signatures_pruned"] == 4
+    assert len(rows("select from relevo.used_signatures where expires_at >= now() - interval '13 hours'")) == 3
+
+
 def test_rejects_go_when_nothing_was_heard_of_them(build, conn, rows) -> None:
     """Mended or not, a reject is kept for the retention from its last word on; one told of lately stays, however old."""
     for place, created, updated, resolved in (

@@ -26,6 +26,7 @@ _PRUNED = {
     "rejects_pruned": "prune_rejects",
     "projects_pruned": "prune_projects",
     "audit_pruned": "prune_audit",
+    "signatures_pruned": "prune_signatures",
 }
 
 

@@ -26,7 +26,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _BEARER = "bearer "
-_MAX_SIGNATURE = 200
+_MAX_SIGNATURE = 250
 _MOST_MONEY = Decimal(999_999_999_999_999_999)
 
 
@@ -53,7 +53,7 @@ class InstallationBody(BaseModel):
     token: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(None, description="The push token.")
     project: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
     provider: Annotated[Text, Field(min_length=1, max_length=40)] | None = Field(
-        None, description="The push service; with a token or a signature of the app's alone."
+        None, description="The push service; with a token or a signature of the app's, `webhook` with a token alone."
     )
     platform: Literal["ios", "android", "unknown"] | None = None
     locale: Annotated[Text, Field(min_length=1, max_length=35)] | None = None
@@ -141,10 +141,10 @@ class History(BaseModel):
 async def put_installation(request: Request, installation_id: UUID, body: InstallationBody) -> Response:
     """Register a phone, or refresh it.
 
-    A new one takes an app's token or `X-Relevo-Signature`, made by the app's server for this project, installation and
-    owner (or open registration, without an owner), and is told its secret; later calls present it: `Authorization:
-    Bearer device_…`. One that exists is told a new secret only with a token or a signature. A token that another
-    installation has moves here only with a signature.
+    A new one takes an app's token or `X-Relevo-Signature`, made by the app's server for this project, installation,
+    owner, provider and push token, and good once (or open registration, without an owner), and is told its secret;
+    later calls present it: `Authorization: Bearer device_…`. One that exists is told a new secret only with a token or
+    a signature. A push token that another installation has moves here only with a signature.
     """
     asked = Installation(installation_id=installation_id, **dict(body))
     rules = request.app.state.device_rules

@@ -19,6 +19,7 @@ COUNTERS = frozenset(
         *("receipts_processed", "receipts_missing", "news_sent", "news_not_sent", "news_dropped"),
         *("partitions_made", "runs_pruned", "workers_pruned", "late_tickets_pruned", "incidents_pruned"),
         *("minutes_pruned", "rejects_pruned", "projects_pruned", "audit_pruned", "attempts_pruned"),
+        "signatures_pruned",
         *("months_retired", "months_exported", "months_verified", "months_dropped", "rows_exported", "rows_verified"),
         *("parts_uploaded", "mismatches", "archived_licitaciones", "archived_events", "archived_deliveries"),
         "archived_requests",

@@ -55,6 +55,7 @@ NAMES: dict[str, str] = {
     "workers pruned": "procesos borrados",
     "late tickets pruned": "tickets tardíos borrados",
     "attempts pruned": "intentos fallidos borrados",
+    "signatures pruned": "firmas usadas borradas",
     "incidents pruned": "incidentes borrados",
     "minutes pruned": "minutos borrados",
     "rejects pruned": "rechazos borrados",
