@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from relevo import audit, door, queries
 from relevo.checking import check_storable
 from relevo.connections import verb
-from relevo.connections.steps import Call, Rows, as_json, one
+from relevo.connections.steps import Call, as_json, one
 from relevo.db import Connection, Database
 from relevo.door import Enqueued, Preview
 from relevo.errors import NotFoundError, RelevoError
 
-_SQL, _DOOR = queries.load("remote"), queries.load("door")
-T = TypeVar("T")
+_SQL = queries.load("remote")
 Told = TypeVar("Told", Enqueued, Preview)
 _SENT = ("sent", "ok", "unconfirmed")
 _OPEN = ("pending", "retryable")
-
-
-@dataclass(frozen=True)
-class Question(Generic[T]):
-    """A single statement, and how its rows are read: to be asked by whoever has a connection."""
-
-    statement: bytes
-    parameters: Mapping[str, Any]
-    read: Callable[[Rows], T]
 
 
 class KeyTakenError(RelevoError):
@@ -75,12 +65,6 @@ def enqueue(connection: Connection, events: Sequence[Mapping[str, Any]], project
     return done
 
 
-def enqueueing(events: Sequence[Mapping[str, Any]]) -> Question[list[Enqueued]]:
-    """Return the one statement by which a caller of no project enqueues events."""
-    call: Call[list[Enqueued]] = door.enqueue_json.__wrapped__(events)  # type: ignore[attr-defined]
-    return Question(_DOOR[call.statement], call.parameters, call.read)
-
-
 def _others_phones(connection: Connection, named: Sequence[UUID], project: str) -> set[UUID]:
     """Return which phones are of other projects: to a caller of one project nobody registered those."""
     if not named:
@@ -123,19 +107,10 @@ def look(connection: Connection, ids: Sequence[int]) -> dict[int, EventLook]:
 
 def find(connection: Connection, event_id: int, project: str | None) -> EventLook:
     """Look at one event; for a caller of one project, another's is not there."""
-    question = finding(event_id, project)
-    return question.read(connection.execute(question.statement, question.parameters).fetchall())
-
-
-def finding(event_id: int, project: str | None) -> Question[EventLook]:
-    """Return the statement by which one event is looked at."""
-
-    def read(rows: Rows) -> EventLook:
-        if not rows or rows[0][0] is None:
-            raise NotFoundError(f"There is no event {event_id}.")
-        return EventLook(rows[0][0])
-
-    return Question(_SQL["look_at_event"], {"id": event_id, "project": project}, read)
+    row = connection.execute(_SQL["look_at_event"], {"id": event_id, "project": project}).fetchone()
+    if row is None or row[0] is None:
+        raise NotFoundError(f"There is no event {event_id}.")
+    return EventLook(row[0])
 
 
 class Cancelled(NamedTuple):

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
-from relevo import insights, remote
+from relevo import door, insights, remote
 from relevo.door import Enqueued
 from relevo.http.answers import Json
 from relevo.http.desk import Desk
@@ -214,7 +214,7 @@ async def enqueue(
     headers = {"Location": f"/v1/events/{done.event_id}"}
     if wait_ms is None:
         return Json(vars(done), 201 if done.created else 200, headers)
-    first = await desk.ask_for(remote.finding(done.event_id, caller.project))
+    first = await desk.ask_once(remote.find, done.event_id, caller.project)
     return await _waited(request, first, until, wait_ms, more={"enqueued": vars(done)}, headers=headers)
 
 
@@ -247,7 +247,7 @@ async def wait(
     request: Request, event_id: EventId, wait_ms: WaitMs = DEFAULT_WAIT_MS, until: Until = "sent"
 ) -> Response:
     """Tell how far an event is, once nothing of it is left to send, or when the wait is over."""
-    first = await _desk(request).ask_for(remote.finding(event_id, caller_of(request).project))
+    first = await _desk(request).ask_once(remote.find, event_id, caller_of(request).project)
     return await _waited(request, first, until, wait_ms)
 
 
@@ -275,7 +275,7 @@ async def deliveries(
 ) -> Response:
     """Tell what became of each delivery of an event, by installation."""
     desk = _desk(request)
-    await desk.ask_for(remote.finding(event_id, caller_of(request).project))
+    await desk.ask_once(remote.find, event_id, caller_of(request).project)
     rows = await desk.ask(insights.event_deliveries, event_id, after=cursor, limit=limit)
     return Json({"items": rows, "next": str(rows[-1]["installation_id"]) if len(rows) == limit else None})
 
@@ -299,7 +299,7 @@ def _given(event: EventIn, idempotency_key: str | None, place: str = "") -> dict
 
 async def _enqueue(desk: Desk, events: list[dict[str, Any]], project: str | None) -> list[Enqueued]:
     if project is None:
-        return await desk.ask_for(remote.enqueueing(events))  # a single statement is a transaction by itself
+        return await desk.ask_once(door.enqueue_json, events)  # a single statement is a transaction by itself
     try:
         return await desk.ask_door(remote.enqueue, events, project)
     except KeyTakenError as error:

@@ -182,29 +182,21 @@ class Guarded(APIRoute):
         handle = super().get_route_handler()
         known = [name for each in self.dependant.query_params for name in _names(each)]
 
-        async def checked(request: Request) -> Response:
+        async def guarded(request: Request) -> Response:
+            told = request.state.told
+            told["route"] = self.path  # of those that are not let in, too
+            token = await request.app.state.callers.admit(request, self.rule)
+            request.state.caller = token
+            told |= {"caller": token.id} if token else {}
             if self.path.startswith(_API):
                 _refuse_unknown(request, known)
-            return await handle(request)
-
-        async def guarded(request: Request) -> Response:
-            return await self.serve(request, checked)
+            with audit.acting_as(f"{token.name} ({token.id})" if token else "nobody", "http"):
+                answer = await handle(request)
+            if self.rule.roles == OPERATE.roles:
+                request.app.state.stats.forget()  # what an operator did is told to whoever asks next
+            return answer
 
         return guarded
-
-    async def serve(self, request: Request, handle: Callable[[Request], Coroutine[Any, Any, Response]]) -> Response:
-        """Let the caller in, or do not; then have the request handled."""
-        state = request.scope["state"]
-        state["told"]["route"] = self.path  # of those that are not let in, too
-        if not state.get("admitted"):
-            state["caller"] = await request.app.state.callers.admit(request, self.rule)
-        token: Token | None = state["caller"]
-        state["told"] |= {"caller": token.id} if token else {}
-        with audit.acting_as(f"{token.name} ({token.id})" if token else "nobody", "http"):
-            answer = await handle(request)
-        if self.rule.roles == OPERATE.roles:
-            request.app.state.stats.forget()  # what an operator did is told to whoever asks next
-        return answer
 
 
 def _names(parameter: Any) -> list[str]:

@@ -184,6 +184,8 @@ async def _answer(request: Request, error: Exception) -> Response:
 
 async def _answer_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if isinstance(error.__cause__, RecursionError | ValueError):  # by which FastAPI could not parse a body
+        return invalid("body", _unparsed(error.__cause__)).response(request_id_of(request))
     headers, detail = error.headers, str(error.detail)
     if error.status_code == 404:  # noqa: PLR2004
         detail = "There is nothing at this address."
@@ -191,6 +193,17 @@ async def _answer_http(request: Request, error: Exception) -> Response:
         methods = _methods(request)
         headers, detail = {"Allow": ", ".join(methods)}, f"This address takes {' or '.join(methods)}."
     return Problem(error.status_code, detail, headers=headers).response(request_id_of(request))
+
+
+def _unparsed(error: RecursionError | ValueError) -> str:
+    """Say why a body could not be parsed, though it may be JSON."""
+    match error:
+        case RecursionError():
+            return "is nested too deeply"
+        case UnicodeError():
+            return "is not JSON: it is not text in UTF-8"
+        case _:
+            return "is not JSON as it can be taken: a number has too many digits"
 
 
 def _methods(request: Request) -> list[str]:

@@ -18,7 +18,6 @@ from relevo.http.dashboard.codes import LoginCodes
 from relevo.http.desk import Desk
 from relevo.http.envelope import App as Asgi
 from relevo.http.envelope import Envelope
-from relevo.http.express import Express
 from relevo.http.metrics import Exposition, own_port
 from relevo.http.ready import Readiness
 from relevo.runtime.scheduler import Scheduler
@@ -149,7 +148,7 @@ class HttpServer:
             codes=self.codes,
         )
         self.api = made
-        self._servers = [_server(Envelope(Express(made), settings.http_max_body_bytes, self._app.metrics.count_answer))]
+        self._servers = [_server(Envelope(made, settings.http_max_body_bytes, self._app.metrics.count_answer))]
         serving = [self._servers[0].serve([listening])]
         if (metrics := self._metrics_socket()) is not None:
             self._servers.append(_server(Envelope(own_port(made), settings.http_max_body_bytes)))
