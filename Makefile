@@ -20,7 +20,7 @@ PARALLEL ?= -n $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )) --dist loadfile --no-lo
 RELEVO = RELEVO_DEMO=$${RELEVO_DEMO:-true} .venv/bin/relevo
 PEERS = .venv/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[bench]' --constraint constraints.txt
 
-.PHONY: help run tick run-cycle migrate psql smoke restore test check fmt docs clean bench bench-archive bench-upgrade
+.PHONY: help run tick run-cycle migrate psql smoke restore test check fmt docs dist clean bench bench-archive bench-upgrade
 .PHONY: installed installed-dev cycle-named month-named
 
 help: ## say what each target does
@@ -68,6 +68,9 @@ fmt: installed-dev ## format the code and mend what the linter can mend
 
 docs: installed-dev ## write the pages of server/docs that are generated: settings, HTTP API, commands
 	@.venv/bin/python scripts/generate_docs.py $(ARGS)
+
+dist: installed-dev ## build wheel and sdist into dist/, with docker the image too, and check them
+	@.venv/bin/python scripts/make_dist.py
 
 # Without the other queues (no network) it measures the rest, and says so.
 bench: installed-dev ## measure what everything costs, beside other queues, in a quarter of an hour; ARGS=--help

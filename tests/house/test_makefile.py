@@ -25,6 +25,7 @@ TARGETS = {
     "smoke",
     "fmt",
     "docs",
+    "dist",
     "clean",
     "help",
     "bench",

@@ -32,8 +32,8 @@ SUPPORTED = 2  # releases whose processes may run on today's schema, as far as i
 
 
 def ordered(version: str) -> tuple[int, ...]:
-    """Return a version as numbers."""
-    return tuple(int(part) for part in version.split("."))
+    """Return a version as numbers; one in work counts as its release."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,61 @@
+"""What is published agrees with itself: version, changelog, frozen release; wheel and sdist hold the same."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import make_dist  # noqa: E402
+
+
+@pytest.mark.parametrize(
+    ("version", "heading", "frozen", "said"),
+    [
+        ("1.0.0", "1.0.0", True, []),
+        ("1.0.0", "0.9.0", True, ["the changelog's newest heading is not [1.0.0]"]),
+        ("1.0.0", "1.0.0", False, ["1.0.0 is not frozen: run scripts/freeze_release.py"]),
+        ("1.1.0.dev0", "Unreleased", False, []),
+        (
+            "1.1.0.dev0",
+            "1.0.0",
+            False,
+            ["1.1.0.dev0 is not released, and the changelog does not begin with [Unreleased]"],
+        ),
+        ("1.1.0.dev0", "Unreleased", True, ["1.1.0.dev0 is in work, and its release is frozen already"]),
+    ],
+)
+def test_each_disagreement_is_said(tmp_path: Path, version: str, heading: str, frozen: bool, said: list[str]) -> None:
+    """Whatever does not fit is named, with the next step where there is one."""
+    (tmp_path / "server" / "relevo").mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text(f'[project]\nversion = "{version}"\n')
+    (tmp_path / "server" / "relevo" / "__init__.py").write_text(f'__version__ = "{version}"\n')
+    (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n## [{heading}]\n")
+    if frozen:
+        (tmp_path / "tests" / "migrations" / "released" / version.partition(".dev")[0]).mkdir(parents=True)
+    assert list(make_dist.disagreements(tmp_path)) == said
+
+
+def test_wheel_and_sdist_are_built_and_checked(tmp_path: Path) -> None:
+    """`make dist` builds both from what a clone holds, finds them whole and alike, and says what it did of the image."""
+    ignored = (ROOT / ".gitignore").read_text().replace("/", "").split()
+    clone = shutil.copytree(ROOT, tmp_path / "clone", ignore=shutil.ignore_patterns(".git", *ignored))
+    done = subprocess.run(
+        [sys.executable, clone / "scripts" / "make_dist.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+        env={"PATH": "/usr/bin:/bin", "DOCKER_HOST": "tcp://127.0.0.1:9"},
+    )
+    assert done.returncode == 0, done.stderr
+    version = make_dist.version_of()
+    built = sorted(path.name for path in (clone / "dist").iterdir())
+    assert built == [f"relevo-{version}-py3-none-any.whl", f"relevo-{version}.tar.gz"]
+    assert "the image was not built: no docker engine answers here" in done.stdout
