@@ -80,13 +80,19 @@ CREATE FUNCTION relevo.any_urgent(events jsonb) RETURNS boolean
     RETURN ((events @> '[{"lane": "urgent"}]'::jsonb) OR ((EXISTS (SELECT FROM relevo.event_types t WHERE (t.lane = 'urgent'::text))) AND (EXISTS (SELECT FROM ((SELECT DISTINCT (g_1.event ->> 'type'::text) AS event_type FROM jsonb_array_elements(any_urgent.events) g_1(event)) g CROSS JOIN LATERAL (SELECT FROM relevo.event_types t_1 WHERE ((t_1.event_type = g.event_type) AND (t_1.lane = 'urgent'::text)) OFFSET 0) t)))));
 
 CREATE FUNCTION relevo.bar_writes(barred regclass) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
+    LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 declare
   export uuid;
 begin
-  select x.export_id into strict export from relevo.archive_exports x join pg_class c on c.relname = x.relation where c.oid = barred;
+  select x.export_id into export
+    from pg_class c
+    join relevo.archive_exports x on x.relation = c.relname and x.relation = x.entity || to_char(x.month, '_YYYY_MM')
+   where c.oid = barred and c.relkind = 'r' and c.relnamespace in ('relevo'::regnamespace, 'relevo_archive'::regnamespace);
+  if not found then
+    raise exception using errcode = 'wrong_object_type', message = format('%s is no month that is being archived', barred);
+  end if;
   execute format('create or replace trigger sealed before insert or update or delete on %s for each row execute function relevo.refuse_sealed(%L)',
                  barred, export);
   execute format('create or replace trigger sealed_whole before truncate on %s for each statement execute function relevo.refuse_sealed(%L)',
@@ -210,7 +216,7 @@ CREATE FUNCTION relevo.cancel(event_id bigint, reason text DEFAULT NULL::text) R
     AS $$ select case when relevo.is_finished(event_id) then false else relevo.end_event(event_id, 'cancelled', reason) end $$;
 
 CREATE FUNCTION relevo.carry_columns(of_entity text, of_month date) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
+    LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 declare
@@ -1222,7 +1228,7 @@ end
 $$;
 
 CREATE FUNCTION relevo.end_event(id_of_event bigint, ending text, reason text) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
+    LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 begin
@@ -2091,7 +2097,7 @@ end
 $$;
 
 CREATE FUNCTION relevo.is_finished(id_of_event bigint) RETURNS boolean
-    LANGUAGE sql STABLE SECURITY DEFINER
+    LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
   select exists (select from relevo.notification_events e where e.id = id_of_event and e.state = 'fanned' and e.ended_at is null)
@@ -2613,7 +2619,7 @@ end
 $$;
 
 CREATE FUNCTION relevo.open_cold_table(of_entity text, of_month date, rows_per_part integer) RETURNS text
-    LANGUAGE plpgsql SECURITY DEFINER
+    LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $_$
 declare
@@ -3334,12 +3340,18 @@ end
 $$;
 
 CREATE FUNCTION relevo.share_grants(of_entity text, cold regclass) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
+    LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
+    AS $_$
 declare
   reader text;
 begin
+  if not exists (select from pg_class c
+                  where c.oid = cold and c.relkind = 'r' and c.relnamespace = 'relevo_archive'::regnamespace
+                    and of_entity in ('licitaciones', 'notification_events', 'notification_deliveries', 'push_requests')
+                    and c.relname ~ ('^' || of_entity || '_[0-9]{4}_[0-9]{2}$')) then
+    raise exception using errcode = 'wrong_object_type', message = format('%s is no month of %s in the archive', cold, of_entity);
+  end if;
   for reader in select distinct a.grantee::regrole::text
                   from pg_class c cross join aclexplode(c.relacl) a
                  where c.oid = format('relevo.%I', of_entity)::regclass and a.privilege_type = 'SELECT' and a.grantee not in (0, c.relowner) loop
@@ -3347,7 +3359,7 @@ begin
     execute format('grant select on %s to %s', cold, reader);
   end loop;
 end
-$$;
+$_$;
 
 CREATE FUNCTION relevo.slice_end_1(of_event bigint, audience text, buckets text[], after_seq bigint, upto_seq bigint, most integer) RETURNS bigint
     LANGUAGE plpgsql STABLE
