@@ -625,7 +625,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION relevo.claim_due_3(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most integer, given_at timestamp with time zone, shard integer, shards integer, only_types text[], not_types text[], suspect_lapses integer, usual_lease_ms integer) RETURNS TABLE(event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, seconds_left double precision, created_at timestamp with time zone, ids bigint[], installations uuid[], tokens text[], versions integer[], platforms text[], locales text[], obstacles text[], lease_ms integer, as_of text, places text)
+CREATE FUNCTION relevo.claim_due_4(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most integer, given_at timestamp with time zone, shard integer, shards integer, only_types text[], not_types text[], suspect_lapses integer, usual_lease_ms integer, since timestamp with time zone) RETURNS TABLE(event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint, deadline_at timestamp with time zone, seconds_left double precision, created_at timestamp with time zone, ids bigint[], installations uuid[], tokens text[], versions integer[], platforms text[], locales text[], obstacles text[], lease_ms integer, as_of text, places text)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -640,7 +640,7 @@ begin
   for head in
     select c.id, c.lapse_count, coalesce((select t.lease_ms from relevo.event_types t where t.event_type = c.event_type), usual_lease_ms) as lease_ms
       from relevo.due_chunks c
-     where c.project = of_project and c.lane = of_lane and c.due_at <= at
+     where c.project = of_project and c.lane = of_lane and c.due_at <= at and c.due_at >= coalesce(since, '-infinity')
        and (only_types is null or c.event_type = any (only_types)) and (not_types is null or c.event_type <> all (not_types))
        and relevo.in_shard(c.id, shard, shards)
      order by c.due_at, c.id
@@ -1181,7 +1181,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION relevo.due_lanes_1(given_at timestamp with time zone, most integer) RETURNS TABLE(project text, lane text, due_in_s double precision)
+CREATE FUNCTION relevo.due_lanes_2(given_at timestamp with time zone, after_id bigint, most_new integer, again_projects text[], again_lanes text[], again_since timestamp with time zone[], after_project text, after_lane text, most integer) RETURNS TABLE(project text, lane text, due_at timestamp with time zone, wait_s double precision, troubled boolean, numbered bigint, oldest_xid bigint, next_xid bigint, walked integer, last_project text, last_lane text)
     LANGUAGE plpgsql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET enable_seqscan TO 'off'
@@ -1198,19 +1198,45 @@ begin
     return;
   end if;
   return query
-    with recursive first as ( -- the first of a lane in the index is also the one that falls due first
-      (select q.project, q.lane, q.due_at from relevo.due_chunks q order by q.project, q.lane, q.due_at, q.id limit 1)
+    with recursive way as ( -- the first of a lane in the index is also the one that falls due first
+      (select 1 as place, q.project, q.lane, q.due_at from relevo.due_chunks q
+        where (q.project, q.lane) > (after_project, after_lane)
+        order by q.project, q.lane, q.due_at, q.id limit least(most, 1))
       union all
-      select n.project, n.lane, n.due_at
-        from first f
+      select w.place + 1, n.project, n.lane, n.due_at
+        from way w
         cross join lateral (select q.project, q.lane, q.due_at from relevo.due_chunks q
-                             where (q.project, q.lane) > (f.project, f.lane)
+                             where (q.project, q.lane) > (w.project, w.lane)
                              order by q.project, q.lane, q.due_at, q.id limit 1) n
+    ), walked as materialized (
+      select w.place, w.project, w.lane, w.due_at from way w limit most
+    ), lanes as materialized (
+      select f.project, f.lane, min(f.due_at) as due_at
+        from (select w.project, w.lane, w.due_at from walked w
+              union all
+              select n.project, n.lane, n.due_at
+                from (select q.project, q.lane, q.due_at from relevo.due_chunks q where q.id > after_id order by q.id limit most_new) n
+              union all
+              select a.project, a.lane, n.due_at
+                from unnest(again_projects, again_lanes, again_since) as a(project, lane, since)
+                cross join lateral (select q.due_at from relevo.due_chunks q
+                                     where q.project = a.project and q.lane = a.lane and q.due_at >= coalesce(a.since, '-infinity')
+                                     order by q.due_at, q.id limit 1) n) f
+       group by f.project, f.lane
+    ), head as materialized (
+      select coalesce((select s.last_value from pg_sequences s where s.schemaname = 'relevo' and s.sequencename = 'due_chunks_id_seq'), 0) as numbered,
+             pg_snapshot_xmin(pg_current_snapshot())::text::bigint as oldest_xid,
+             pg_snapshot_xmax(pg_current_snapshot())::text::bigint as next_xid,
+             (select count(*)::int from walked) as walked
     )
-    select f.project, f.lane, extract(epoch from f.due_at - at)::float8
-      from first f
-     order by f.due_at > at, f.lane desc, f.due_at
-     limit most;
+    select l.project, l.lane, case when l.due_at > '2000-01-01Z' then least(l.due_at, '9000-01-01Z') end, -- no other is worth a look's failing
+           extract(epoch from least(greatest(l.due_at, case when p.breaker <> 'closed' then p.probe_at else p.rest_until end, '2000-01-01Z'),
+                                    '9000-01-01Z') - at)::float8,
+           coalesce(p.breaker <> 'closed', false), h.numbered, h.oldest_xid, h.next_xid, h.walked, w.project, w.lane
+      from head h
+      left join walked w on w.place = h.walked
+      left join lanes l on true
+      left join relevo.projects p on p.project = l.project;
 end
 $$;
 
@@ -5111,6 +5137,8 @@ CREATE INDEX due_chunks_next ON relevo.due_chunks USING btree (project, lane, du
 CREATE INDEX event_audience_phone ON relevo.event_audience USING btree (installation_id);
 
 CREATE INDEX event_completions_owner ON relevo.event_completions USING btree (owner);
+
+CREATE INDEX event_counts_day ON relevo.event_counts USING btree (day);
 
 CREATE INDEX event_owners_owner ON relevo.event_owners USING btree (owner);
 

@@ -159,7 +159,7 @@ class Growth:
         claiming = {
             "worker_id": "growth", "cycle": "dispatch", "project": _QUEUE, "lane": "bulk", "limit": 1_000, "now": None,
             "shard_index": None, "shard_count": None, "only_types": None, "not_types": None, "suspect_lapses": 2,
-            "lease_ms": 60_000, "token": uuid4(),
+            "since": None, "lease_ms": 60_000, "token": uuid4(),
         }  # fmt: skip
         self.ask("a claim of one type with a short lease", [Asked("claims", ("claim_due",), claiming, "bound_by_key")])
         self._forget_short()
@@ -172,9 +172,15 @@ class Growth:
 
     def looks(self) -> None:
         """Measure the looks that find what is there, and those that find nothing."""
-        look = {"now": None, "limit": 1_000}
-        self.ask("due lanes of 1,000 projects", [Asked("projects", ("list_due_lanes",), look, "bound_by_key")], 5)
-        receipts = Asked("projects", ("list_due_receipts",), look, "bound_by_key")
+        look: dict[str, Any] = {
+            "now": None, "after_id": 2**62, "most_new": 1_000, "again_projects": ["p1"], "again_lanes": ["bulk"],
+            "again_since": [None], "after_project": "", "after_lane": "",
+        }  # fmt: skip
+        full = Asked("projects", ("list_due_lanes",), look | {"limit": 1_000}, "bound_by_key")
+        self.ask("due lanes of 1,000 projects", [full], 5)
+        brief = Asked("projects", ("list_due_lanes",), look | {"limit": 0}, "bound_by_key")
+        self.ask("a look beside 1,000 projects, nothing is new", [brief], 5)
+        receipts = Asked("projects", ("list_due_receipts",), {"now": None, "after": "", "limit": 1_000}, "bound_by_key")
         self.ask("awaited receipts of 1,000 projects", [receipts], 5)
         old: dict[str, Any] = {"now": None, "retention_days": 60, "hot_months": 12, "given_up": []}
         self.ask("old events, none is", [Asked("retire", ("find_old_events",), old)])

@@ -22,7 +22,7 @@ from relevo.delivery import rendering
 from relevo.delivery.claims import Claims
 from relevo.delivery.projects import Projects
 from relevo.delivery.sending import PushMiddleware
-from relevo.delivery.services import Services
+from relevo.delivery.services import Services, provider_name
 from relevo.errors import ConfigError, NotFoundError
 from relevo.gauges import Gauges
 from relevo.instance import Guard
@@ -338,7 +338,7 @@ def build(
             stop_s=math.inf if role == "run" else settings.worker_shutdown_timeout_ms / 1000,
             clock=clock,
         )
-        projects = Projects(opened, settings, worker_id)
+        projects = Projects(opened, settings, worker_id, lambda project: provider_name(project) in serving)
         pushing = serving, push_middlewares, composers or {}
         services = Services(settings, opened, worker_id, claims, projects, *pushing, hung=hung, metrics=metrics)
         ingesting = _ingesting(settings, sources, renderers or {})

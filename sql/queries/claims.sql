@@ -9,8 +9,8 @@ select distinct c.event_type
 -- Claims what is due in one lane of a project, oldest first, and looks where each delivery goes, what stands in its way and what its event
 -- says; its JSON as text, so that one that cannot be read is no other's trouble.
 select c.*, e.id, e.title, e.body, e.data, e.push
-  from relevo.claim_due_3(%(token)s, %(worker_id)s, %(cycle)s, %(project)s, %(lane)s, %(limit)s, %(now)s, %(shard_index)s, %(shard_count)s,
-                          %(only_types)s, %(not_types)s, %(suspect_lapses)s, %(lease_ms)s) c
+  from relevo.claim_due_4(%(token)s, %(worker_id)s, %(cycle)s, %(project)s, %(lane)s, %(limit)s, %(now)s, %(shard_index)s, %(shard_count)s,
+                          %(only_types)s, %(not_types)s, %(suspect_lapses)s, %(lease_ms)s, %(since)s) c
   left join lateral (select e.id, e.title, e.body, e.data::text, e.push::text from relevo.notification_events e where e.id = c.event_id) e on true;
 
 -- name: claim_probe

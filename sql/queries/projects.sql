@@ -1,30 +1,36 @@
 -- name: list_due_lanes
--- Finds the projects and lanes that have something due, and when the next thing falls due; none once dispatch is paused.
-select l.project, l.lane, l.due_in_s from relevo.due_lanes_1(%(now)s, %(limit)s) l;
+-- Finds the lanes that have something new, which still have something of those asked for again, and which come next along the queue's index;
+-- when the first thing of each falls due and may be sent; and what the next look has to know. Nothing once dispatch is paused.
+select l.project, l.lane, l.due_at, l.wait_s, l.troubled, l.numbered, l.oldest_xid, l.next_xid, l.walked, l.last_project, l.last_lane
+  from relevo.due_lanes_2(%(now)s, %(after_id)s, %(most_new)s, %(again_projects)s::text[], %(again_lanes)s::text[],
+                          %(again_since)s::timestamptz[], %(after_project)s, %(after_lane)s, %(limit)s) l;
 
 -- name: list_due_receipts
--- Finds the projects that have receipts to ask for, by skipping along their index, and when the next one falls due and may be asked for.
-with recursive first as ( -- of each project, the one that falls due first of those that nobody has claimed
-  (select w.project, w.look_at from relevo.awaited_receipts w where w.claim_token is null order by w.project, w.look_at, w.id limit 1)
+-- Finds the next projects that have receipts to ask for, by skipping along their index, and when the first one falls due and may be asked for.
+with recursive way as ( -- of each project, the one that falls due first of those that nobody has claimed
+  (select 1 as place, w.project, w.look_at from relevo.awaited_receipts w where w.project > %(after)s and w.claim_token is null
+    order by w.project, w.look_at, w.id limit 1)
   union all
-  select n.project, n.look_at
-    from first f
+  select f.place + 1, n.project, n.look_at
+    from way f
     cross join lateral (select w.project, w.look_at from relevo.awaited_receipts w
                          where w.project > f.project and w.claim_token is null
                          order by w.project, w.look_at, w.id limit 1) n
+), first as materialized (
+  select w.place, w.project, w.look_at from way w limit %(limit)s
 )
 select f.project,
        extract(epoch from greatest(f.look_at, r.receipts_after, '2000-01-01Z') - coalesce(%(now)s::timestamptz, now()))::float8 as due_in_s
   from first f
   left join relevo.projects r on r.project = f.project
- order by greatest(f.look_at, r.receipts_after)
- limit %(limit)s;
+ order by f.place;
 
 -- name: count_due
--- Counts what is due in one lane, but no further than asked for.
+-- Counts what is due in one lane from a time on, but no further than asked for.
 select least(coalesce(sum(x.deliveries), 0), %(limit)s)::int
   from (select cardinality(q.ids) as deliveries from relevo.due_chunks q
          where q.project = %(project)s and q.lane = %(lane)s and q.due_at <= coalesce(%(now)s::timestamptz, now())
+           and q.due_at >= coalesce(%(since)s::timestamptz, '-infinity')
          order by q.due_at, q.id
          limit %(limit)s) x;
 

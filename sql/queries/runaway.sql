@@ -99,17 +99,17 @@ delete from relevo.event_repeats r
                        order by o.event_id limit %(limit)s for update skip locked);
 
 -- name: prune_counts
--- Forgets a batch of counts that did not change for 60 days.
+-- Forgets a batch of counts that did not change for 60 days, the oldest first.
 delete from relevo.event_counts c
- where (c.stream_id, c.installation_id) in (select o.stream_id, o.installation_id from relevo.event_counts o
-                                             where o.day < coalesce(%(now)s::timestamptz, now())::date - 60
-                                             limit %(limit)s for update skip locked);
+ where c.ctid = any (array(select o.ctid from relevo.event_counts o
+                            where o.day < coalesce(%(now)s::timestamptz, now())::date - 60
+                            order by o.day limit %(limit)s for update skip locked));
 
 -- name: prune_streams
 -- Forgets a batch of streams of which nothing is counted or held any more.
 delete from relevo.event_streams s
  where s.id in (select o.id from relevo.event_streams o
                  where o.known_since < coalesce(%(now)s::timestamptz, now()) - interval '60 days'
-                   and not exists (select from relevo.event_counts c where c.stream_id = o.id)
+                   and (select c.stream_id from relevo.event_counts c where c.stream_id >= o.id order by c.stream_id limit 1) is distinct from o.id
                    and not exists (select from relevo.held_events h where h.stream_id = o.id and h.released_at is null)
                  order by o.id limit %(limit)s for update skip locked);

@@ -32,7 +32,7 @@ HASTY: dict[str, Any] = {
 }
 HOUR_MS = 3_600_000
 CLAIM, JOURNAL, SETTLE = (
-    b"relevo.claim_due_3",
+    b"relevo.claim_due_4",
     b"relevo.journal_wave_1",
     b"relevo.settle_sent_2",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import uuid4
 
 import psycopg
@@ -12,22 +13,36 @@ from plans import BY_KEY
 from relevo import queries
 
 CHURNED, CHUNK = 6_000, 100
-CLAIM = queries.load("claims")["claim_due"]
+CLAIM, LOOK = queries.load("claims")["claim_due"], queries.load("projects")["list_due_lanes"]
 ASKED = {
     "worker_id": "a", "cycle": "dispatch", "project": "default", "lane": "bulk", "limit": 1, "now": NOW, "shard_index": None,
-    "shard_count": None, "only_types": None, "not_types": None, "suspect_lapses": 2, "lease_ms": 60_000,
+    "shard_count": None, "only_types": None, "not_types": None, "suspect_lapses": 2, "since": None, "lease_ms": 60_000,
 }  # fmt: skip
 
+CHURN = """
+insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error, ids,
+                               installations)
+select 'default', 'bulk', now() - interval '1 hour' + n * interval '1 ms', current_date, n, 'notice', now(), 0, 0, false, array[n],
+       array[gen_random_uuid()]
+  from generate_series(%(from)s::int + 1, %(from)s::int + %(many)s::int) n
+"""
 
-def pages_of_a_claim(conn: psycopg.Connection) -> int:
-    """Return how many pages a claim of one delivery looks at, plans and catalogs aside; it is undone."""
+
+def pages_of(conn: psycopg.Connection, statement: bytes, asked: dict[str, Any]) -> int:
+    """Return how many pages a statement looks at, plans and catalogs aside; it is undone."""
     for _ in range(2):
         with conn.transaction(force_rollback=True):
             conn.execute(BY_KEY)
-            statement = b"explain (analyze, buffers, timing off, format json) " + CLAIM
-            ((explained,),) = conn.execute(statement, ASKED | {"token": uuid4()}).fetchall()
+            ((explained,),) = conn.execute(
+                b"explain (analyze, buffers, timing off, format json) " + statement, asked
+            ).fetchall()
     plan = explained[0]["Plan"]
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+def pages_of_a_claim(conn: psycopg.Connection, **how: Any) -> int:
+    """Return how many pages a claim of one delivery looks at."""
+    return pages_of(conn, CLAIM, ASKED | {"token": uuid4()} | how)
 
 
 @pytest.fixture
@@ -51,3 +66,25 @@ def test_what_was_sent_under_it_is_passed_by_in_chunks(build, conn, held) -> Non
         worker.claims.settle(claim, answers(claim), [request.id], NOW, finish=True)
     assert conn.execute("select count(*) from relevo.due_chunks").fetchone() == (1,)
     assert pages_of_a_claim(conn) <= before + CHURNED // CHUNK
+
+
+def test_pushes_to_one_phone_each_are_not_passed_by_at_all(build, conn, held) -> None:
+    """What a worker remembers of a lane lets its next look and claim begin behind all that was sent under the snapshot."""
+    projects = build().services.projects
+    projects.due_lanes()
+    before = pages_of_a_claim(conn)
+    for each in range(4):
+        conn.execute(CHURN, {"from": 5_000 * each, "many": 5_000})
+        assert [lane.project for lane in projects.due_lanes()] == ["default"]
+        conn.execute("delete from relevo.due_chunks where id < (select max(id) from relevo.due_chunks)")
+    for _ in range(3):  # who numbered something before the first of these has ended by the last
+        (lane,) = projects.due_lanes()
+    assert pages_of_a_claim(conn, now=None) > before + 300, "without that, a claim passes by all of it"
+    assert pages_of_a_claim(conn, now=None, since=lane.since) <= before + 50
+    asked = {
+        "now": None, "after_id": projects.lanes._seen_to, "most_new": 10_000, "again_projects": ["default"], "again_lanes": ["bulk"],
+        "again_since": [lane.since], "after_project": None, "after_lane": None, "limit": 0,
+    }  # fmt: skip
+    assert pages_of(conn, LOOK, asked) <= 50
+    full = asked | {"again_since": [None], "after_project": "", "after_lane": "", "limit": 1_000}
+    assert pages_of(conn, LOOK, full) > 300, "a full look passes by all of it"

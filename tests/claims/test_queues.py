@@ -127,8 +127,8 @@ def test_a_claim_locks_only_what_it_takes(build, conn, dsn) -> None:
     first, other = build(), build()
     with psycopg.connect(dsn) as under_way:
         under_way.execute(
-            """select * from relevo.claim_due_3(gen_random_uuid(), 'slow', 'dispatch', 'default', 'bulk', 10, %s,
-                                                null, null, null, null, 2, 60000)""",
+            """select * from relevo.claim_due_4(gen_random_uuid(), 'slow', 'dispatch', 'default', 'bulk', 10, %s,
+                                                null, null, null, null, 2, 60000, null)""",
             [NOW],
         )
         assert len(take(other, limit=500).ids) == 500

@@ -43,6 +43,13 @@ insert into relevo.worker_runs (cycle, slot_at, trigger, worker_id, started_at, 
 select 'cleanup', now() - n * interval '1 minute', 'schedule', 'gone-1', now() - n * interval '1 minute', now(),
        case n %% 20 when 0 then 'failed' else 'ok' end, case n %% 20 when 0 then 'no reason' end
   from generate_series(1, %(many)s) n""",
+    "streams": """
+with stream as (
+  insert into relevo.event_streams (event_type, origin, known_since)
+  select 't' || n, 'app', now() - interval '90 days' from generate_series(1, 5) n returning id
+)
+insert into relevo.event_counts (stream_id, installation_id, hour_at, day, in_hour, hour_before, passed_today, busiest_day, releases)
+select s.id, lpad(n::text, 32, '0')::uuid, now(), now()::date - 30, 0, 0, 1, 1, 0 from stream s cross join generate_series(1, %(many)s / 5) n""",
     "workers": """
 insert into relevo.workers (worker_id, hostname, pid, version, role, cycles, started_at, last_seen_at, lease_ms, stopped_at)
 select 'gone-' || n, 'host', 1, '0.2.0', 'run', array['dispatch'], now(), now(), 60000, now() from generate_series(1, %(many)s) n""",
@@ -84,10 +91,28 @@ def read(
         return sum(rows_read_by_table(conn, queries.load(step)[name], {"now": None, **asked}).values())
 
 
-@pytest.mark.parametrize("name", ["list_due_lanes", "list_due_receipts"])
-def test_a_look_for_what_is_due_reads_a_row_of_each_project(many, name) -> None:
+def looking(**more: Any) -> dict[str, Any]:
+    """Return what a look asks for: by default along the whole queue."""
+    return {
+        "after_id": 0, "most_new": 0, "again_projects": [], "again_lanes": [], "again_since": [], "after_project": "", "after_lane": "",
+        "limit": 1_000,
+    } | more  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"), [("list_due_lanes", looking()), ("list_due_receipts", {"after": "", "limit": 1_000})]
+)
+def test_a_look_for_what_is_due_reads_a_row_of_each_project(many, name, asked) -> None:
     """Which lanes are due, and which receipts, is known from the first row of each, whatever stands behind it."""
-    assert read(many, "projects", name, "bound_by_key", limit=1_000) <= 2 * PROJECTS + 2
+    assert read(many, "projects", name, "bound_by_key", **asked) <= 4 * PROJECTS + 2
+
+
+def test_a_look_at_what_is_new_reads_no_more_than_that(many) -> None:
+    """Beside all that waits, it reads what came behind the last look, and a row of each lane that it looks at again."""
+    ((last,),) = many.execute("select max(id) from relevo.due_chunks").fetchall()
+    again = {"again_projects": ["p0", "p1"], "again_lanes": ["bulk", "bulk"], "again_since": [None, None]}
+    asked = looking(after_id=last - 10, most_new=1_000, limit=0) | again
+    assert read(many, "projects", "list_due_lanes", "bound_by_key", **asked) <= 10 + 2 * 2 + 12
 
 
 def test_old_events_and_items_are_found_without_reading_the_others(many) -> None:
@@ -99,6 +124,20 @@ def test_old_events_and_items_are_found_without_reading_the_others(many) -> None
         many.execute(UNMOVABLE)
         months = many.execute("select array['2020-01-01', '2020-02-01']::date[]").fetchone()
         assert read(many, "retire", "find_old_events", **asked | {"given_up": months[0]}) <= 10
+
+
+OLD_COUNTS = "update relevo.event_counts set day = day - 60 where installation_id = lpad('7', 32, '0')::uuid"
+
+
+def test_old_counts_and_streams_are_found_without_reading_the_others(many) -> None:
+    """The nightly prune reads what is too old, and deletes that: not every count there is, nor those of a stream that lives."""
+    pruning = {"limit": 1_000}
+    assert read(many, "runaway", "prune_counts", **pruning) <= 2
+    assert read(many, "runaway", "prune_streams", **pruning) <= 5 * 3
+    with many.transaction(force_rollback=True):
+        assert many.execute(OLD_COUNTS).rowcount == 5
+        assert read(many, "runaway", "prune_counts", **pruning) <= 5 * 4
+        assert many.execute(queries.load("runaway")["prune_counts"], {"now": None, **pruning}).rowcount == 5
 
 
 def slot(conn: psycopg.Connection[Any], **more: Any) -> dict[str, Any]:
@@ -159,7 +198,7 @@ def test_claims_take_what_shares_a_lease(many) -> None:
         )
         asked = {
             "token": uuid4(), "worker_id": "a", "cycle": "dispatch", "project": "p0", "lane": "bulk", "limit": 1_000,
-            "shard_index": None, "shard_count": None, "only_types": None, "not_types": None, "suspect_lapses": 2,
+            "shard_index": None, "shard_count": None, "only_types": None, "not_types": None, "suspect_lapses": 2, "since": None,
             "lease_ms": 60_000,
         }  # fmt: skip
         assert read(many, "claims", "claim_due", "bound_by_key", **asked) <= 40

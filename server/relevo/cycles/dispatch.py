@@ -16,8 +16,9 @@ import structlog
 from relevo.db import BUSY
 from relevo.delivery import limits
 from relevo.delivery.batch import Batch
+from relevo.delivery.due import DueLane, Key
 from relevo.delivery.posts import MIDDLEWARE, SERVICE
-from relevo.delivery.projects import Allowance, DueLane
+from relevo.delivery.projects import Allowance
 from relevo.delivery.services import Services
 from relevo.errors import DatabaseUnavailableError
 from relevo.logs import normalise_error
@@ -45,7 +46,6 @@ _AFTER_HUNG_S = 5.0
 _NEVER = float("inf")
 _MAX_PROBLEMS = 20
 
-Key = tuple[str, Lane]
 LANES: tuple[Lane, ...] = ("urgent", "bulk")
 
 
@@ -212,17 +212,27 @@ class _Drain:
         if not self._may_claim():
             return False
         self._look()
-        while self._may_claim() and sum(self._claim_one(lane) for lane in list(self._open_lanes())):
-            self._look()  # what is urgent does not wait until no more bulk fits in
+        while self._may_claim() and self._go_round():
+            pass
         return any(True for _ in self._soon())
+
+    def _go_round(self) -> bool:
+        """Claim one batch of each open lane, and look in between; tell whether one of them was full."""
+        tried, full, lanes, looked_at = set[Key](), False, self._open_lanes(), self.looked_at
+        while (lane := next((each for each in lanes if _key(each) not in tried), None)) is not None:
+            tried.add(_key(lane))
+            full |= self._claim_one(lane)
+            self._look()  # what is urgent waits neither for the other lanes, nor until no more bulk fits in
+            if self.looked_at != looked_at:
+                lanes, looked_at = self._open_lanes(), self.looked_at
+        return full
 
     def _look(self) -> None:
         if time.monotonic() < self._look_at():
             return
         self.run.woken.clear()  # before the look: a call that comes during it is worth another
         try:
-            due = self.services.projects.due_lanes(self.run.now)
-            self.due = [lane for lane in due if self.services.serves(lane.project)]
+            self.due = self.services.projects.due_lanes(self.run.now)
         except BUSY as error:
             self._tell(f"what is due could not be read: {normalise_error(error, 200)}")
         self.looked_at = time.monotonic()
@@ -255,7 +265,7 @@ class _Drain:
 
     def _open_lanes(self) -> Iterator[DueLane]:
         now = time.monotonic()
-        for lane in self.due:
+        for lane in list(self.due):
             if lane.due_in_s <= 0 and self.not_before.get(_key(lane), 0.0) <= now and self._room(lane):
                 yield lane
 
@@ -316,7 +326,9 @@ class _Drain:
         pool = self.services.pools.of(lane.project)
         grant, batch, unused = limits.Grant(0), None, 0
         try:
-            allowance = projects.reserve(lane.project, lane.lane, most, now, in_flight=pool.in_flight())
+            allowance = projects.reserve(
+                lane.project, lane.lane, most, now, in_flight=pool.in_flight(), since=lane.since
+            )
             grant = allowance.grant
             if grant.count:
                 pool.resize(allowance.connections)
@@ -353,7 +365,14 @@ class _Drain:
         services, run, grant = self.services, self.run, allowance.grant
         limit = most if grant.probe else grant.count  # a probe passes by what is stale, however much of it there is
         claim = services.claims.claim(
-            "dispatch", lane.project, lane.lane, limit=limit, shard=run.shard, now=run.now, probe=grant.probe
+            "dispatch",
+            lane.project,
+            lane.lane,
+            limit=limit,
+            shard=run.shard,
+            now=run.now,
+            probe=grant.probe,
+            since=lane.since,
         )
         if claim is None:
             return None
@@ -447,6 +466,7 @@ class _Drain:
         lanes = LANES if allowance.grant.why in ("breaker", "rest") else (lane.lane,)
         for each in lanes:
             self.not_before[lane.project, each] = time.monotonic() + wait_s
+            self.services.projects.lanes.rest(lane.project, each, wait_s)
 
     def _collect(self) -> None:
         """Wait a moment for a claim or a batch to end, and go on with it or count what became of it."""
@@ -491,6 +511,7 @@ class _Drain:
         for problem in batch.problems:
             self._tell(problem)
         if batch.probe:  # whoever waited for its end asks again
+            self.services.projects.lanes.look_again(project)
             self.not_before = {key: at for key, at in self.not_before.items() if key[0] != project}
         if error is not None:
             self._note(batch, error)

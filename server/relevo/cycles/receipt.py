@@ -98,8 +98,7 @@ class _Asking:
         if time.monotonic() - self.looked_at < _LEAST_PAUSE_S:
             return
         try:
-            due = self.services.projects.due_receipts(self.run.now)
-            self.due = [each for each in due if self.services.serves(each[0])]
+            self.due = self.services.projects.due_receipts(self.run.now)
         except BUSY as error:
             self.problems.append(f"what is due could not be read: {normalise_error(error, 200)}")
         self.looked_at = time.monotonic()

@@ -78,13 +78,15 @@ class Claims:
         shard: Shard | None = None,
         now: datetime | None = None,
         probe: bool = False,
+        since: datetime | None = None,
     ) -> Claim | None:
         """Take up to `limit` due deliveries of one project and lane, or None if nothing is due.
 
-        Oldest first; for a probe first those that nothing speaks against.
+        Oldest first, from `since` on: a look found nothing that fell due before; for a probe first those that nothing
+        speaks against.
         """
         self._refuse_without_heartbeat()
-        token, since = uuid4(), time.monotonic()
+        token, began = uuid4(), time.monotonic()
         most = self._settings.outbox_batch_size
         parameters = {
             "token": token,
@@ -97,6 +99,7 @@ class Claims:
             "shard_count": shard.count if shard else None,
             "lease_ms": self._settings.outbox_lease_duration_ms,
             "suspect_lapses": self._settings.outbox_suspect_lapses,
+            "since": since,
             "probe": probe,
             "look_at": _PROBES_LOOK_AT,
             "now": now,
@@ -108,8 +111,8 @@ class Claims:
             if claim is None:
                 raise
         if claim is not None:
-            claim.taken_at = since
-            claim.renewed(since)  # from before the first try on: what is left is never overrated
+            claim.taken_at = began
+            claim.renewed(began)  # from before the first try on: what is left is never overrated
             self.keep(claim)
         return claim
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, Literal
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from relevo import queries
 from relevo.config import Settings
 from relevo.db import Connection, Database, storable, text_array
 from relevo.delivery import limits
+from relevo.delivery.due import DueLane, DueLanes
 from relevo.delivery.limits import AnswerSource, Grant, Heard, Judgement, Project, Refusal, Rules
 from relevo.model import Lane
 
@@ -27,18 +29,9 @@ _FIELDS = len(fields(Project))
 _LOOK_EVERY_S = 5.0
 _GOOD_FOR_S = 0.25
 _RECEIPT_PAUSE_MS, _LONGEST_RECEIPT_PAUSE_MS = 5_000, 300_000
-MOST_PROJECTS = 1_000
+_PAGE = 1_000
 
 User = Literal["dispatch", "receipt"]
-
-
-@dataclass(frozen=True)
-class DueLane:
-    """A project's lane that has, or will have, something to send."""
-
-    project: str
-    lane: Lane
-    due_in_s: float
 
 
 @dataclass(frozen=True)
@@ -76,8 +69,16 @@ def rules_of(settings: Settings) -> Rules:
 class Projects:
     """The statements around projects, for one worker."""
 
-    def __init__(self, database: Database, settings: Settings, worker_id: str) -> None:
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        worker_id: str,
+        serves: Callable[[str], bool] = lambda _project: True,
+    ) -> None:
         self._database = database
+        self._serves = serves
+        self.lanes = DueLanes(database, serves)
         self._settings = settings
         self._worker_id = worker_id
         self.rules = rules_of(settings)
@@ -92,20 +93,31 @@ class Projects:
         self._guard = threading.Lock()
 
     def due_lanes(self, now: datetime | None = None) -> list[DueLane]:
-        """Return the lanes that hold something open that nobody claims, urgent and oldest first."""
-        with self._database.connection() as connection:
-            rows = connection.execute(_SQL["list_due_lanes"], {"now": now, "limit": MOST_PROJECTS}).fetchall()
-        return [DueLane(*row) for row in rows]
+        """Return the lanes that are due and may be sent, urgent and oldest first, and the next one that will be."""
+        return self.lanes.look(now)
 
     def due_receipts(self, now: datetime | None = None) -> list[tuple[str, float]]:
-        """Return the projects that have receipts to ask for, and in how many seconds the first falls due."""
+        """Return the projects that have receipts to ask for, and in how many seconds, the soonest first."""
+        found: list[tuple[str, float]] = []
+        page = [("", 0.0)] * _PAGE
         with self._database.transaction("bound_by_key") as connection:
-            return connection.execute(_SQL["list_due_receipts"], {"now": now, "limit": MOST_PROJECTS}).fetchall()
+            while len(page) == _PAGE:
+                asked = {"now": now, "after": page[-1][0], "limit": _PAGE}
+                page = connection.execute(_SQL["list_due_receipts"], asked).fetchall()
+                found += page
+        return sorted((each for each in found if self._serves(each[0])), key=itemgetter(1))
 
     def reserve(
-        self, project: str, lane: Lane, most: int, now: datetime | None = None, *, in_flight: int = 0
+        self,
+        project: str,
+        lane: Lane,
+        most: int,
+        now: datetime | None = None,
+        *,
+        in_flight: int = 0,
+        since: datetime | None = None,
     ) -> Allowance:
-        """Take tokens for up to `most` pushes that are due, and this worker's share of the connections.
+        """Take tokens for up to `most` pushes that are due, `since` then, and this worker's share of the connections.
 
         Where the rate is not limited there is nothing to take, and a look at the project is good for a moment.
         """
@@ -113,17 +125,14 @@ class Projects:
         seen_at, seen = self._seen.get(project, (0.0, Allowance(Grant(0))))
         if now is None and time.monotonic() - seen_at < _GOOD_FOR_S:
             return replace(seen, grant=Grant(most))
-        allowance = self._reserve(project, lane, most, now, in_flight)
+        allowance = self._reserve_unlocked(project, lane, most, now) or self._reserve_locked(
+            project, lane, most, now, in_flight=in_flight, since=since
+        )
         if allowance.connections:
             self._served = project, allowance.connections
         if not self.rules.rate_per_s and allowance.grant.count == most and not allowance.troubled:
             self._seen[project] = time.monotonic(), allowance
         return allowance
-
-    def _reserve(self, project: str, lane: Lane, most: int, now: datetime | None, in_flight: int) -> Allowance:
-        return self._reserve_unlocked(project, lane, most, now) or self._reserve_locked(
-            project, lane, most, now, in_flight
-        )
 
     def _reserve_unlocked(self, project: str, lane: Lane, most: int, now: datetime | None) -> Allowance | None:
         """Take tokens of a project that is well and that nobody else is at just now; None if that is not so."""
@@ -150,12 +159,14 @@ class Projects:
             return row
         return connection.execute(_SQL["look_at_project"], {"project": project, "now": now}).fetchone()
 
-    def _reserve_locked(self, project: str, lane: Lane, most: int, now: datetime | None, in_flight: int) -> Allowance:
+    def _reserve_locked(
+        self, project: str, lane: Lane, most: int, now: datetime | None, *, in_flight: int, since: datetime | None
+    ) -> Allowance:
         with self._locked(project, now) as (connection, state, at, decide):
             decided, grant = limits.reserve(state, self.rules, at, lane, most)
             if grant.why == "rate":  # a bucket that is nearly empty is worth waiting for, if there is enough to send
-                key = {"project": project, "lane": lane, "limit": min(most, self.rules.chunk), "now": now}
-                row = connection.execute(_SQL["count_due"], key).fetchone()
+                key = {"project": project, "lane": lane, "since": since, "now": now}
+                row = connection.execute(_SQL["count_due"], key | {"limit": min(most, self.rules.chunk)}).fetchone()
                 decided, grant = (
                     limits.reserve(state, self.rules, at, lane, row[0]) if row and row[0] else (state, grant)
                 )
@@ -405,6 +416,8 @@ class Projects:
             if state.breaker != "closed" and decided.breaker == "closed":
                 connection.execute(_SQL["excuse_credential_answers"], {"project": project})
                 self._tell(connection, project, "breaker_closed", f"after: {state.breaker_reason}", now)
+        if decided.breaker != state.breaker:
+            self.lanes.look_again(project)
 
     def cancel_probe(self, project: str, now: datetime | None = None) -> None:
         """Take back a probe that found nothing to send."""

@@ -42,10 +42,6 @@ class Services:
         """Return the push service of a project, as deliveries name it."""
         return self.providers[provider_name(project)]
 
-    def serves(self, project: str) -> bool:
-        """Tell whether this process has the push service of a project."""
-        return provider_name(project) in self.providers
-
 
 def provider_name(project: str) -> str:
     """Return the provider of a project as deliveries name it: Expo's projects have their own name alone."""
