@@ -1,53 +1,46 @@
-"""The embedded default, alive: a few phones with their troubles, and a new sample tender now and then.
+"""The embedded default, alive: a small shop with customers, their orders, an offer now and then, and tenders beside.
 
-A first `make run` then shows deliveries and not only events, receipts within seconds, a phone that unregisters, and a
-push that is tried again.
+A first `make run` then shows what there is to see: pushes with their receipts, a phone that is gone, one that is tried
+again, one dead letter, and a month that lies in the archive.
 """
 
 from __future__ import annotations
 
-import json
+import secrets
 import threading
+from itertools import cycle
 from pathlib import Path
-from typing import Any
 from uuid import UUID, uuid5
 
+import psycopg
 import structlog
 
-from relevo import door
+from relevo import door, queries
+from relevo.app import App
 from relevo.config import Settings
 from relevo.db import Database
-from relevo.door import Installation, Preference
+from relevo.door import Event, Installation, Matching, Owners, Preference
+from relevo.errors import RelevoError
 
 _log = structlog.get_logger("relevo.demo")
-_PHONES = (
-    ("ana", Preference()),
-    ("benja", Preference(keywords=("puente", "ciclovía"))),
-    ("carla", Preference(region="Región de Ñuble")),
-    ("diego", Preference(rubro_prefix="72", monto_min=100_000_000, moneda="CLP")),
-    ("elena!DeviceNotRegistered", Preference(keywords=("luminarias",))),
-    ("fabio!MessageRateExceeded*1", Preference(keywords=("plaza",))),
-)
-"""Who asks for what; after the `!` stands what the sandbox does to a phone: one is gone, one is tried again once."""
+_SQL = queries.load("demo")
+OFFERS = "offers"
+_CUSTOMERS: dict[str, Preference] = {
+    "ana": Preference(topics=(OFFERS,)),
+    "benja": Preference(keywords=("puente", "ciclovía")),
+    "carla": Preference(topics=(OFFERS,)),
+    "diego": Preference(rubro_prefix="72", monto_min=100_000_000, moneda="CLP"),
+    "elena!DeviceNotRegistered": Preference(keywords=("luminarias",)),
+    "fabio!MessageRateExceeded*1": Preference(region="Región de Ñuble"),
+    "gina!MessageTooBig": Preference(enabled=False),
+}
+"""Who asks for what; after the `!` stands what the sandbox does: gone, tried again once, refused for good."""
+_WARES = ("a kettle", "two chairs", "a desk lamp", "a bookshelf", "six glasses", "a rug", "a wall clock")
 _FAMILY = UUID("5c6f6b9e-8f0b-4f0e-9d0a-72656c65766f")
 _SAMPLE = Path(__file__).parent / "sources" / "sample"
-_NEWS_S = 30.0
-_WORKS = (
-    ("Construcción de un puente peatonal en {}", "72141104", 612_500_000),
-    ("Mejoramiento de la plaza de {}", "72102900", 143_000_000),
-    ("Recambio de luminarias en {}", "72151501", 88_400_000),
-    ("Suministro de combustible para vehículos de {}", "15101506", 24_300_000),
-    ("Reposición de veredas en {}", "72141003", 97_800_000),
-    ("Servicio de alimentación escolar en {}", "90101603", 51_200_000),
-    ("Prolongación de la ciclovía de {}", "72141003", 268_000_000),
-)
-_TOWNS = (
-    ("San Fabián", "Región de Ñuble"),
-    ("Puerto Claro", "Región de Valparaíso"),
-    ("Los Aromos", "Región Metropolitana de Santiago"),
-    ("Villa del Río", "Región del Maule"),
-    ("Quillón Alto", "Región de Ñuble"),
-)
+_EVERY_S = 30.0
+_OFFER_EVERY = 5
+_TURN_S = 5.0
 
 
 def wanted(settings: Settings) -> bool:
@@ -55,39 +48,43 @@ def wanted(settings: Settings) -> bool:
     return settings.database_url is None and settings.sources == ("folder",) and settings.folder_source_dir is None
 
 
-def register_phones(database: Database) -> None:
-    """Register the demo's phones, the same ones every time."""
+def open_shop(database: Database) -> None:
+    """Register the customers and send their first orders, the same every time, with a past month behind them."""
     with database.transaction() as connection:
-        for name, preference in _PHONES:
+        for name, preference in _CUSTOMERS.items():
             owner = name.partition("!")[0]
             phone = Installation(
                 f"ExponentPushToken[demo-{name}]", uuid5(_FAMILY, name), platform="android", owner=owner
             )
             door.set_preference(connection, door.register(connection, phone), "default", preference)
+        first = [order(name.partition("!")[0], 1001 + n, _WARES[n]) for n, name in enumerate(_CUSTOMERS)]
+        door.enqueue_many(connection, [*first, offer("opening", "A tenth off everything, this week")])
+        for month, _ in connection.execute(_SQL["make_past_month"]).fetchall():
+            connection.execute(_SQL["fill_past_month"], {"month": month})
 
 
-def tender(number: int) -> dict[str, Any]:
-    """Make up a tender: the same one for the same number, and thirty-five before anything comes again."""
-    work, rubro, monto = _WORKS[number % len(_WORKS)]
-    town, region = _TOWNS[number % len(_TOWNS)]
-    return {
-        "codigo": f"5100-{number}-LE26",
-        "nombre": work.format(town),
-        "organismo": f"Municipalidad de {town}",
-        "region": region,
-        "monto": monto + 1_000_000 * (number % 13),
-        "moneda": "CLP",
-        "rubros": [rubro],
-        "publicada_hace_minutos": 1,
-        "cierra_en_dias": 5 + number % 20,
-    }
+def order(owner: str, number: int, ware: str) -> Event:
+    """Return what a customer is told of an order that left the house."""
+    return Event(
+        "order.shipped",
+        f"order-{number}",
+        "On its way",
+        f"Order {number} has left our house: {ware}",
+        data={"orderId": number},
+        audience=Owners(owner),
+    )
 
 
-class News:
-    """Drops a new tender into the sample's folder now and then, as long as the demo runs."""
+def offer(name: str, text: str) -> Event:
+    """Return an offer, for the phones that asked for the topic."""
+    return Event("offer", name, "This week", text, audience=Matching(), topics=(OFFERS,))
 
-    def __init__(self, settings: Settings, every_s: float = _NEWS_S) -> None:
-        self.folder = settings.sample_folder
+
+class Shop:
+    """Ships an order now and then, and has the past month archived, as long as the demo runs."""
+
+    def __init__(self, app: App, every_s: float = _EVERY_S) -> None:
+        self._app = app
         self._every_s = every_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._live, name="demo", daemon=True)
@@ -96,7 +93,7 @@ class News:
         """Wait for the cycles."""
 
     def watch(self, *_: object) -> None:
-        """Begin, now that somebody reads the folder."""
+        """Begin, now that somebody sends."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -106,18 +103,31 @@ class News:
             self._thread.join()
 
     def _live(self) -> None:
-        while not self._stop.wait(self._every_s):
+        self._archive()
+        customers = cycle(["ana", "benja", "carla", "diego", "fabio"])
+        for turn, ware in enumerate(cycle(_WARES), 1):
+            if self._stop.wait(self._every_s):
+                return
             try:
-                self.drop()
-            except OSError as error:
-                _log.warning("demo_tender_not_written", error=type(error).__name__)
+                self.sell(next(customers), ware, turn)
+            except (RelevoError, psycopg.Error) as error:  # it is a demo: the next order comes in half a minute
+                _log.warning("demo_order_not_shipped", error=type(error).__name__)
 
-    def drop(self) -> None:
-        """Add one tender to the folder."""
-        file = self.folder / "new.jsonl"
-        number = 1 + (file.read_bytes().count(b"\n") if file.exists() else 0)
-        with file.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps(tender(number), ensure_ascii=False) + "\n")
+    def sell(self, owner: str, ware: str, turn: int) -> None:
+        """Ship one order, and every fifth time make an offer, too."""
+        number = 2000 + secrets.randbelow(1_000_000)
+        events = [order(owner, number, ware)]
+        if turn % _OFFER_EVERY == 0:
+            events.append(offer(f"offer-{number}", f"This week at half its price: {ware}"))
+        with self._app.database.transaction() as connection:
+            door.enqueue_many(connection, events)
+
+    def _archive(self) -> None:
+        """Have the past month retired and exported, each once the start's own run of that cycle has ended."""
+        for name in ("cleanup", "archive-export"):
+            [found] = self._app.cycles([name])
+            while not self._stop.wait(_TURN_S) and self._app.runner.run(found, "manual").outcome == "skipped":
+                pass
 
 
 def lay_out(settings: Settings) -> None:

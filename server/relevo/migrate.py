@@ -116,13 +116,15 @@ def migrate(
 
 
 def prepare(database: Database, known: Sequence[Migration] | None = None) -> list[Migration]:
-    """Migrate before work begins, and log it; a newer schema is fine as long as it still serves this version."""
-
-    def tell(migration: Migration) -> None:
-        _log.info("migrated", migration=str(migration))
-
+    """Migrate before work begins, and log it in one line; a newer schema is fine while it serves this version."""
+    done: list[Migration] = []
     chosen = available() if known is None else known
-    return _catch_up(database, chosen, _LOCK_WAIT_MS, newer_may_serve=True, tell=tell)
+    try:
+        _catch_up(database, chosen, _LOCK_WAIT_MS, newer_may_serve=True, tell=done.append)
+    finally:  # what was done is told, too, where the next one failed
+        if done:
+            _log.info("migrated", migrations=len(done), first=str(done[0]), last=str(done[-1]))
+    return done
 
 
 def _catch_up(

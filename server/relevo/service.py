@@ -190,7 +190,7 @@ def _prepare(app: App, cycles: Sequence[Cycle], role: Role) -> None:
     instance.record(app.database, app.settings)
     if demo.wanted(app.settings):
         demo.lay_out(app.settings)
-        demo.register_phones(app.database)
+        demo.open_shop(app.database)
     app.worker.record_start(role, [cycle.key for cycle in cycles])
     app.worker.serve(list(app.services.providers))
 

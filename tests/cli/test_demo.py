@@ -24,23 +24,32 @@ def start(tmp_path: Path) -> Iterator[Callable[[], Process]]:
 
 
 def test_a_newcomer_is_led_to_the_dashboard_and_sees_receipts(start: Callable[[], Process]) -> None:
-    """The dashboard, a link that logs in once, and the phones come first; receipts follow on their own.
+    """The phones, the dashboard and, last, a link that logs in once are told when all is set up; receipts follow.
 
-    Opened again where it logged in, the link leads to the dashboard. A second one says that, and where, the first one runs.
+    Opened again where it logged in, the link leads to the dashboard. One push ends as a dead letter, one month is
+    archived. A second process says that, and where, the first one runs.
     """
     demo = start()
-    demo.hears("http_serving")
+    demo.hears("worker_started")
     told = eventually(lambda: demo.stdout if demo.stdout.count("\n") >= 3 else "", "it says where to look")
     assert re.fullmatch(
+        r"What the phones of the sandbox got: http://127\.0\.0\.1:\d+\n"
         r"Dashboard: http://127\.0\.0\.1:\d+/dashboard\n"
-        r"Log in, once and within 10 minutes: http://\S+/login\?code=\S+\n"
-        r"What the phones of the sandbox got: http://127\.0\.0\.1:\d+\n",
+        r"Log in, once and within 10 minutes: http://\S+/login\?code=\S+\n",
         told,
     )
-    demo.hears("run_finished", cycle="dispatch")
+    assert len(demo.lines("migrated")) == 1
     eventually(
         lambda: [line for line in demo.lines("run_finished", cycle="receipt") if line["counts"]],
         "receipts come back within seconds",
+    )
+    eventually(
+        lambda: [line for line in demo.lines("run_finished") if line["counts"].get("notifications_failed")],
+        "one push is a dead letter",
+    )
+    eventually(
+        lambda: [line for line in demo.lines("run_finished") if line["counts"].get("months_verified")],
+        "a month is in the archive",
     )
     login = re.findall(r"http://\S+/login\S+", told)[0]
     person = requests.Session()
@@ -48,16 +57,16 @@ def test_a_newcomer_is_led_to_the_dashboard_and_sees_receipts(start: Callable[[]
     page = person.get(login, timeout=30)
     assert page.url.endswith("/dashboard")
     assert "login link (operator)" in page.text
-    assert "demo-ana" in person.get(told.split()[-1], timeout=30).text
+    assert "demo-ana" in person.get(re.findall(r"got: (\S+)", told)[0], timeout=30).text
     assert person.get(login, timeout=30).url.endswith("/dashboard")
     person.cookies.clear()
     assert person.get(login, timeout=30).status_code == 401
     person.close()
     second = start()
     said = eventually(
-        lambda: second.stdout if second.stdout.count("\n") >= 4 else "", "the second one says where to look"
+        lambda: second.stdout if second.stdout.count("\n") >= 5 else "", "the second one says where to look"
     )
-    address = told.split()[1]
+    address = re.findall(r"Dashboard: (\S+)", told)[0]
     assert said.startswith(
         f"Relevo runs here already, as process {demo.pid}: its dashboard is {address}.\nThis one shares "
     )

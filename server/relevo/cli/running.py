@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Sequence
-from functools import partial
 from importlib import import_module
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, Protocol
 
 import typer
 from rich.markup import escape
@@ -38,6 +37,7 @@ from relevo.model import Report, Shard
 from relevo.sandbox import embedded as embedded_sandbox
 
 cli = typer.Typer()
+_GREET_WITHIN_S = 5.0
 
 
 @cli.command()
@@ -55,8 +55,8 @@ def run(
         return
     with build(settings, "run") as built:
         beside = _runs_beside(built)
-        faces = [_http(built)] if settings.http_enabled else []
-        faces += [demo_room.News(settings)] if demo_room.wanted(settings) and not beside else []
+        faces = _http(built) if settings.http_enabled else []
+        faces += [demo_room.Shop(built)] if demo_room.wanted(settings) and not beside else []
         drained = service.serve(built, split_names(cycles), signals, faces)
     if not drained:
         os._exit(FAILED)  # an ordinary exit would wait for the threads that did not end in time
@@ -97,23 +97,48 @@ def serve() -> None:
     if signals.came_early():
         return
     with build(settings, "run-cycle") as built:
-        service.serve_alone(built, [_http(built, scheduled=False)], signals)
+        service.serve_alone(built, _http(built, scheduled=False), signals)
 
 
-def _http(built: app.App, *, scheduled: bool = True) -> service.Face:
+def _http(built: app.App, *, scheduled: bool = True) -> list[service.Face]:
     """Make the HTTP server; what it needs is loaded only here, for other commands do without."""
+    made = import_module("relevo.http.server").HttpServer(built, scheduled=scheduled)
     local = built.settings.http_host == "localhost" or is_loopback(built.settings.http_host)
-    greet = partial(_greet, built.settings) if built.settings.database_url is None and local else None
-    made: service.Face = import_module("relevo.http.server").HttpServer(built, scheduled=scheduled, greet=greet)
-    return made
+    return [made, Greeting(built.settings, made)] if built.settings.database_url is None and local else [made]
 
 
-def _greet(settings: Settings, dashboard: str, login: str) -> None:
-    """Say where the demo's dashboard is; the link is good once, for ten minutes, on this machine."""
-    out.print(f"Dashboard: {dashboard}", soft_wrap=True)
-    out.print(f"Log in, once and within 10 minutes: {login}", soft_wrap=True)
-    if (phones := embedded_sandbox.address(settings.relevo_data_dir)) is not None:
-        out.print(f"What the phones of the sandbox got: {phones}", soft_wrap=True)
+class Greets(Protocol):
+    """What a greeting needs to know of the HTTP server."""
+
+    url: str
+
+    def wait_until_serving(self, timeout_s: float) -> bool:
+        """Wait until a port was found; tell whether it was."""
+
+    def login_link(self) -> str:
+        """Return a link that logs in once."""
+
+
+class Greeting:
+    """Says where the demo's dashboard is, once all is set up: the login link is the last line of the start."""
+
+    def __init__(self, settings: Settings, server: Greets) -> None:
+        self._settings, self._server = settings, server
+
+    def start(self) -> None:
+        """Wait for the cycles."""
+
+    def watch(self, *_: object) -> None:
+        """Say it, now that everything runs; a port that is taken was told already."""
+        if not self._server.wait_until_serving(_GREET_WITHIN_S):
+            return
+        if (phones := embedded_sandbox.address(self._settings.relevo_data_dir)) is not None:
+            out.print(f"What the phones of the sandbox got: {phones}", soft_wrap=True)
+        out.print(f"Dashboard: {self._server.url}/dashboard", soft_wrap=True)
+        out.print(f"Log in, once and within 10 minutes: {self._server.login_link()}", soft_wrap=True)
+
+    def stop(self) -> None:
+        """Nothing is left to do."""
 
 
 @cli.command()

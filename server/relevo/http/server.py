@@ -41,7 +41,6 @@ class HttpServer:
         *,
         scheduled: bool = True,
         exposition: Exposition | None = None,
-        greet: Callable[[str, str], None] | None = None,
     ) -> None:
         self._app = app
         self._settings = app.settings
@@ -50,7 +49,6 @@ class HttpServer:
         self._device_rules = Rules.of(app.settings)  # a bad file of keys is told at the start
         self.url = ""
         self.codes = LoginCodes()
-        self._greet = greet
         self._stop = threading.Event()
         self._serving = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -69,6 +67,10 @@ class HttpServer:
     def wait_until_serving(self, timeout_s: float) -> bool:
         """Wait until a port was found; tell whether it was."""
         return self._serving.wait(timeout_s)
+
+    def login_link(self) -> str:
+        """Return a link that logs in once, for a person on this machine."""
+        return f"{self.url}/login?code={self.codes.make()}"
 
     def stop(self) -> None:
         """Answer what is under way, hang up, and end the thread."""
@@ -91,8 +93,6 @@ class HttpServer:
         host, port = listening.getsockname()[:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         self._app.worker.http = {"address": self.url}
-        if self._greet is not None:
-            self._greet(f"{self.url}/dashboard", f"{self.url}/login?code={self.codes.make()}")
         _log.info("http_serving", url=self.url, docs=f"{self.url}/docs")
         asyncio.run(self._serve(listening))
 
