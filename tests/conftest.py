@@ -128,7 +128,7 @@ def _quick_folder() -> Path | None:
 def server() -> Iterator[embedded.Embedded]:
     """The session's PostgreSQL; not durable, for its data dies with the session."""
     folder = Path(tempfile.mkdtemp(prefix="relevo-tests-", dir=_quick_folder()))
-    quick = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200"}
+    quick = {"fsync": "off", "full_page_writes": "off", "max_connections": "200"}
     quick["max_prepared_transactions"] = "4"
     chosen = os.environ.get("RELEVO_TEST_POSTGRES_BIN")
     try:

@@ -110,6 +110,14 @@ def _version(row: Row) -> Iterator[Finding]:
             "Autovacuum is off: the queue would slow down day by day.",
             "Set autovacuum = on in postgresql.conf, and reload it.",
         )
+    if not row["flushes"]:
+        yield Finding(
+            "commits_unflushed",
+            "synchronous_commit is off for this role or database: a crash of the server may forget what your app "
+            "enqueued, though it was told that it is there. Workers wait for the disk all the same.",
+            "Set it to local or more: ALTER ROLE … SET synchronous_commit = local, or ALTER DATABASE.",
+            warning=True,
+        )
     if not row["sees_activity"]:
         yield Finding(
             "activity_hidden",

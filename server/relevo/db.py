@@ -132,6 +132,7 @@ def _bare(statement: bytes) -> str:
 
 
 _BEGIN = _bare(_SQL["begin_transaction"]).encode()
+_FLUSH = _bare(_SQL["flush_transaction"]).encode()
 _COMMIT = _bare(_SQL["commit_transaction"]).encode()
 
 
@@ -266,6 +267,8 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     """Tells whether waiting is to end because this process is."""
     is_bounded: bool = False
     """Whether the server itself gives up a single statement after a while."""
+    is_flushed: bool = False
+    """Whether its commits wait for the disk, whatever the database's default is."""
     _ends_at: float = math.inf
 
     @contextmanager
@@ -389,6 +392,9 @@ class Database:
             row = connection.execute(_SQL["ask_backend"]).fetchone()
         is_direct = row == (connection.info.backend_pid,)
         connection.prepare_threshold = _PREPARE_AFTER if is_direct else None
+        if is_direct:
+            connection.execute(_SQL["flush_session"])
+            connection.is_flushed = True
         if self._bounds_all and is_direct:
             connection.execute(self._bounds("bound_session"))
             connection.is_bounded = True
@@ -493,8 +499,9 @@ class Database:
 
         For what need not be looked at before it is committed: two answers less are waited for than by `transaction`.
         """
-        message = b"\n".join((_BEGIN, self._bounds(manner), _spelled(statement, tuple(given.items())), _COMMIT))
+        asked = _spelled(statement, tuple(given.items()))
         with self._lend() as connection:
+            message = b"\n".join((self._beginning(connection, manner), asked, _COMMIT))
             try:
                 cursor = connection.execute(message, prepare=False)
             except BaseException:
@@ -507,7 +514,7 @@ class Database:
     def begin(self, connection: Connection, manner: Manner, *, lock_ms: int | None = None) -> Iterator[None]:
         """Hold a transaction open on a connection: begun and bounded in one message, below a third of the lease."""
         try:
-            connection.execute(_BEGIN + self._bounds(manner, lock_ms), prepare=False)
+            connection.execute(self._beginning(connection, manner, lock_ms), prepare=False)
             yield
         except psycopg.Rollback as wished:
             connection.rollback()
@@ -519,6 +526,10 @@ class Database:
             raise
         else:
             connection.commit()
+
+    def _beginning(self, connection: Connection, manner: Manner, lock_ms: int | None = None) -> bytes:
+        """Return what begins a transaction in some manner; what need not wait for the disk says so after all others."""
+        return _BEGIN + (b"" if connection.is_flushed else _FLUSH) + self._bounds(manner, lock_ms)
 
     def _bounds(self, manner: Bounds, lock_ms: int | None = None) -> bytes:
         return bounds(

@@ -1,8 +1,9 @@
 -- What `relevo doctor` asks of the server around the tables.
 
 -- name: read_server
--- Tells the server's version and time, whether autovacuum runs, and what this role may see and do.
+-- Tells the server's version and time, whether autovacuum runs and commits wait for the disk, and what this role may see and do.
 select current_setting('server_version_num')::int as version, clock_timestamp() as now, current_setting('autovacuum')::boolean as autovacuum,
+       (select s.reset_val <> 'off' from pg_settings s where s.name = 'synchronous_commit') as flushes,
        pg_has_role(current_user, 'pg_read_all_stats', 'usage') as sees_activity,
        exists (select from pg_extension e where e.extname = 'plpgsql') as has_plpgsql;
 

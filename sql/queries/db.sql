@@ -28,6 +28,14 @@ set local plan_cache_mode = force_generic_plan;
 -- later transaction that waits, and brings this one along.
 set local synchronous_commit = off;
 
+-- name: flush_session
+-- Has a connection's commits wait for the disk where they would not; one that waits for more, such as a standby, still does.
+select set_config('synchronous_commit', case current_setting('synchronous_commit') when 'off' then 'local' else current_setting('synchronous_commit') end, false);
+
+-- name: flush_transaction
+-- Has the current transaction's commit wait for the disk where it would not, for a connection that a pooler shares.
+select set_config('synchronous_commit', case current_setting('synchronous_commit') when 'off' then 'local' else current_setting('synchronous_commit') end, true);
+
 -- name: commit_transaction
 -- Commits the current transaction, in the message that began it.
 commit;

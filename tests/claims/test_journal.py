@@ -23,6 +23,7 @@ from claiming import (
 from psycopg.conninfo import conninfo_to_dict
 
 from deliveries import one, states
+from relevo import db
 from relevo.errors import OwnershipLostError
 from relevo.model import PushRequest
 
@@ -294,6 +295,24 @@ def test_what_is_sent_and_what_came_of_it_is_on_the_disk(commits, build, conn) -
     assert commits() == {"on"}
     worker.claims.release(claim, NOW)
     assert commits() == {"on"}
+
+
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_a_database_that_does_not_wait_for_its_disk_does_for_the_journal(
+    commits, build, conn, claims_dsn, admin, monkeypatch, is_direct
+) -> None:
+    """Where synchronous_commit is off for a database or a role, workers wait for the disk all the same; behind a pooler, too."""
+    admin.execute(f"alter database {conninfo_to_dict(claims_dsn)['dbname']} set synchronous_commit = off")
+    if not is_direct:
+        monkeypatch.setattr(db, "_SQL", {**db._SQL, "ask_backend": b"select 0"})
+    add(conn, 1)
+    worker = build()
+    claim = take(worker)
+    assert commits() == {"off"}, "a crash may forget a claim"
+    request = journal(worker, claim)
+    assert commits() == {"local"}
+    worker.claims.settle(claim, answers(claim), [request.id], NOW)
+    assert commits() == {"local"}
 
 
 def test_a_reaper_cannot_end_a_claim_while_it_is_journalled(build, conn, dsn) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from relaying import Relay
 
 from processes import eventually
@@ -18,7 +18,7 @@ from relevo.db import Database
 from relevo.stores.folder import FolderStore
 
 NOWHERE = "http://127.0.0.1:9"
-HEALTHY = {"version": 180_004, "has_plpgsql": True, "autovacuum": True, "sees_activity": True}
+HEALTHY = {"version": 180_004, "has_plpgsql": True, "autovacuum": True, "flushes": True, "sees_activity": True}
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +50,7 @@ def test_nothing_is_found_where_all_is_well(worker: Relay, sandbox, tmp_path: Pa
         ({"version": 140_011}, "server_too_old"),
         ({"has_plpgsql": False}, "extension_missing"),
         ({"autovacuum": False}, "autovacuum_off"),
+        ({"flushes": False}, "commits_unflushed"),
         ({"sees_activity": False}, "activity_hidden"),
     ],
 )
@@ -58,6 +59,18 @@ def test_a_server_that_does_not_fit(row: dict[str, Any], kind: str) -> None:
     assert [each.kind for each in checkup._version(HEALTHY)] == []
     (found,) = checkup._version(HEALTHY | row)
     assert (found.kind, bool(found.hint)) == (kind, True)
+
+
+def test_commits_that_do_not_wait_for_the_disk(worker: Relay, dsn: str) -> None:
+    """A role or a database whose commits do not wait for the disk is told, though a worker's own connections do wait."""
+    name = conninfo_to_dict(dsn)["dbname"]
+    worker.conn.execute(f"alter database {name} set synchronous_commit = off".encode())
+    try:
+        with app.database(worker.app.settings, "doctor") as database:
+            (found,) = checkup.look_around(database, worker.app.settings)
+    finally:
+        worker.conn.execute(f"alter database {name} reset synchronous_commit".encode())
+    assert (found.kind, found.warning) == ("commits_unflushed", True)
 
 
 def test_settings(worker: Relay, dsn: str) -> None:
