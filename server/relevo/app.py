@@ -173,6 +173,7 @@ def _registry(cycles: Sequence[Cycle]) -> dict[str, Cycle]:
 
 
 EXPO = "https://exp.host"
+_NO_RECEIPT = "00000000-0000-0000-0000-000000000000"
 
 
 @contextmanager
@@ -205,6 +206,21 @@ def _expo(settings: Settings, stack: ExitStack) -> Expo:
         max_receipts=settings.receipt_chunk_size,
         proxies=settings.proxies,
     )
+
+
+def refused_tokens(settings: Settings) -> Iterator[str]:
+    """Ask Expo for a receipt that nobody has, with each access token; yield where those stand that it refuses."""
+    if expo_address(settings) is None:
+        return
+    own = "EXPO_ACCESS_TOKENS_FILE" if settings.expo_access_tokens_file else "EXPO_ACCESS_TOKENS"
+    places = {"": "EXPO_ACCESS_TOKEN"} if settings.expo_access_token else {}
+    places |= {project: f"{own}, {project}" for project in _access_tokens(settings)()}
+    with ExitStack() as stack:
+        expo = _expo(settings, stack)
+        stack.callback(expo.close)
+        for project, place in places.items():
+            if expo.fetch_receipts([_NO_RECEIPT], project).kind == "unauthorised":
+                yield place
 
 
 def expo_address(settings: Settings) -> str | None:

@@ -6,7 +6,7 @@ Each finding names what is wrong and the next step. What the tables themselves h
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from shlex import quote
 from typing import Any
 
@@ -40,18 +40,20 @@ def look_around(
     *,
     store: ArchiveStore | None = None,
     expo: str | None = None,
+    refused_tokens: Callable[[], Iterable[str]] = tuple,
     webhook_trouble: Callable[[str], str] = lambda _: "",
     clock: Callable[[], float] = time.time,
 ) -> list[Finding]:
     """Look at everything but the tables' contents; `expo` is the address pushes go to, if any.
 
-    `webhook_trouble` says of a webhook's name why nothing could be sent there, or nothing.
+    `refused_tokens` names the settings whose access token Expo does not take; `webhook_trouble` says of a webhook's
+    name why nothing could be sent there, or nothing.
     """
     found = [*_settings(settings), *_server(database, clock)]
     if not migrate.plan(database):
         found += [*_instance(database, settings), *_rights(database), *_vacuum(database)]
         found += [*_switched_off(database), *_held_up(database), *_webhooks(database, webhook_trouble)]
-    return [*found, *_held_back(database), *_store(store), *_expo(expo, settings)]
+    return [*found, *_held_back(database), *_store(store), *_expo(expo, settings), *_tokens(refused_tokens())]
 
 
 def _rows(database: Database, statement: str, **parameters: object) -> list[Row]:
@@ -273,6 +275,15 @@ def _expo(address: str | None, settings: Settings) -> Iterator[Finding]:
             "expo_unreachable",
             f"Expo cannot be reached at {address}: {why}.",
             "Check the way out of this machine (DNS, firewall, HTTPS_PROXY), and EXPO_BASE_URL.",
+        )
+
+
+def _tokens(refused: Iterable[str]) -> Iterator[Finding]:
+    for place in refused:
+        yield Finding(
+            "token_refused",
+            f"Expo refuses the access token in {place}.",
+            "Make a new one in Expo's dashboard, and put it there.",
         )
 
 

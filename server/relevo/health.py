@@ -519,12 +519,13 @@ def _of_project(project: Row, now: datetime) -> Iterator[Problem]:
     if project["breaker"] != "closed":
         yield Problem(
             "project_stopped",
-            "project {project} has sent nothing but probes since {since}, {probe}: {why}; "
-            "once that is mended, {release} probes at once",
+            "project {project} has sent nothing but probes since {since}, {probe}: {why}; {mend}; "
+            "then {release} probes at once",
             project=name,
             since=_at(project["breaker_since"]),
             probe=_probe(project, now),
             why=project["breaker_reason"].removesuffix("."),
+            mend=_mending(name, project["breaker_reason"]),
             release=release,
         )
     if project["pruning_stopped_at"] is not None:
@@ -536,6 +537,27 @@ def _of_project(project: Row, now: datetime) -> Iterator[Problem]:
             since=_at(project["pruning_stopped_at"]),
             release=release,
         )
+
+
+_REFUSED = ("UNAUTHORIZED", "HTTP_401", "HTTP_403")
+_APP_KEYS = ("InvalidCredentials", "InvalidProviderToken", "MismatchSenderId")
+_NO_WAY = ("NoConnection", "ConnectTimeout", "ProxyRefused")
+
+
+def _mending(project: str, why: str) -> str:
+    """Say what to mend, and by which setting, for the reason that a breaker opened."""
+    code = why.partition(":")[0]
+    if project.startswith("webhook::"):
+        return Phrase("see that the receiver answers, and check its url and secret in WEBHOOKS_FILE")
+    if code in _REFUSED:
+        return Phrase(
+            "set EXPO_ACCESS_TOKEN, or this project's token in EXPO_ACCESS_TOKENS_FILE, to one that Expo takes"
+        )
+    if code in _APP_KEYS:
+        return Phrase("renew the app's FCM or APNs key in its Expo project")
+    if code in _NO_WAY:
+        return Phrase("check this machine's way out (DNS, firewall, HTTPS_PROXY) and EXPO_BASE_URL")
+    return Phrase("see Expo's status page: there is nothing to set here")
 
 
 def _probe(project: Row, now: datetime) -> str:

@@ -15,6 +15,7 @@ from relaying import Relay
 from processes import eventually
 from relevo import actions, app, checkup, config
 from relevo.db import Database
+from relevo.sandbox import Sandbox
 from relevo.stores.folder import FolderStore
 
 NOWHERE = "http://127.0.0.1:9"
@@ -96,6 +97,17 @@ def test_a_store_and_an_expo_out_of_reach(worker: Relay, tmp_path: Path) -> None
     found = checkup.look_around(worker.app.database, worker.app.settings, expo=NOWHERE, store=gone)
     assert [each.kind for each in found] == ["store_unreachable", "expo_unreachable"]
     assert NOWHERE in found[1].what
+
+
+def test_an_access_token_is_tried_before_the_first_push(command, monkeypatch) -> None:
+    """A token that Expo refuses is named by its setting, one that it takes is not; neither is repeated."""
+    with Sandbox(access_token="good") as sandbox:
+        monkeypatch.setenv("EXPO_BASE_URL", sandbox.url)
+        for given, kinds in (("bad-secret", ["token_refused"]), ("good", [])):
+            monkeypatch.setenv("EXPO_ACCESS_TOKEN", given)
+            said = command("doctor", "--json")
+            assert [line["kind"] for line in said.lines if line["kind"].startswith("token")] == kinds
+            assert "bad-secret" not in said.out
 
 
 def test_a_copied_database(worker: Relay) -> None:

@@ -240,20 +240,32 @@ ILL: list[tuple[dict[str, Any], str]] = [
         {"projects": [project(breaker="open", breaker_reason="It said 403.")]},
         (
             "project app has sent nothing but probes since 2026-11-15 11:00:00Z, the next at 2026-11-15 12:01:00Z: It said 403; "
-            "once that is mended, `relevo release app` probes at once"
+            "see Expo's status page: there is nothing to set here; then `relevo release app` probes at once"
         ),
     ),
     (
+        {"projects": [project(breaker="open", breaker_reason="UNAUTHORIZED: Insufficient permissions")]},
+        "set EXPO_ACCESS_TOKEN, or this project's token in EXPO_ACCESS_TOKENS_FILE, to one that Expo takes; then",
+    ),
+    (
+        {"projects": [project(breaker="open", breaker_reason="InvalidCredentials: the key")]},
+        "renew the app's FCM or APNs key in its Expo project; then",
+    ),
+    (
+        {"projects": [project(breaker="open", breaker_reason="NoConnection: refused")]},
+        "check this machine's way out (DNS, firewall, HTTPS_PROXY) and EXPO_BASE_URL; then",
+    ),
+    (
         {"projects": [project(breaker="probing", breaker_reason="403")]},
-        "since 2026-11-15 11:00:00Z, the next at 2026-11-15 12:01:00Z: 403; once",
+        "since 2026-11-15 11:00:00Z, the next at 2026-11-15 12:01:00Z: 403; see",
     ),
     (
         {"projects": [project(breaker="open", breaker_reason="403", probe_at=NOW)]},
-        "since 2026-11-15 11:00:00Z, the next push that is due is one: 403; once",
+        "since 2026-11-15 11:00:00Z, the next push that is due is one: 403; see",
     ),
     (
         {"projects": [project(breaker="probing", breaker_reason="403", connections=1)]},
-        "since 2026-11-15 11:00:00Z, one is on its way: 403; once",
+        "since 2026-11-15 11:00:00Z, one is on its way: 403; see",
     ),
     (
         {"projects": [project(pruning_stopped_at=NOW)]},

@@ -74,8 +74,10 @@ def doctor(
     settings = load_settings()
     with open_database(settings) as database:
         store, expo = archive_store(settings), app.expo_address(settings)
-        known = partial(app.webhook_trouble, settings)
-        around = checkup.look_around(database, settings, store=store, expo=expo, webhook_trouble=known)
+        known, refused = partial(app.webhook_trouble, settings), partial(app.refused_tokens, settings)
+        around = checkup.look_around(
+            database, settings, store=store, expo=expo, webhook_trouble=known, refused_tokens=refused
+        )
         with progress("Looking at deliveries") as tell:
             repaired = actions.repair(database) if repair else {}
             found = [*around, *insights.examine(database, tell=tell)]

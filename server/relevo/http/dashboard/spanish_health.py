@@ -115,10 +115,25 @@ HEALTH: dict[str, str] = {
     "the next at {at}": "la próxima el {at}",
     "one is on its way": "una va en camino",
     "the next push that is due is one": "el próximo envío será una",
-    "project {project} has sent nothing but probes since {since}, {probe}: {why}; once that is mended, {release} "
-    "probes at once": (
-        "el proyecto {project} solo ha enviado pruebas desde el {since}, {probe}: {why}; una vez arreglado, {release} "
+    "project {project} has sent nothing but probes since {since}, {probe}: {why}; {mend}; "
+    "then {release} probes at once": (
+        "el proyecto {project} solo ha enviado pruebas desde el {since}, {probe}: {why}; {mend}; después {release} "
         "prueba en el acto"
+    ),
+    "see that the receiver answers, and check its url and secret in WEBHOOKS_FILE": (
+        "compruebe que el receptor responde, y su url y secreto en WEBHOOKS_FILE"
+    ),
+    "set EXPO_ACCESS_TOKEN, or this project's token in EXPO_ACCESS_TOKENS_FILE, to one that Expo takes": (
+        "ponga en EXPO_ACCESS_TOKEN, o para este proyecto en EXPO_ACCESS_TOKENS_FILE, un token que Expo acepte"
+    ),
+    "renew the app's FCM or APNs key in its Expo project": (
+        "renueve la clave de FCM o APNs de la app en su proyecto de Expo"
+    ),
+    "check this machine's way out (DNS, firewall, HTTPS_PROXY) and EXPO_BASE_URL": (
+        "revise la salida de esta máquina (DNS, cortafuegos, HTTPS_PROXY) y EXPO_BASE_URL"
+    ),
+    "see Expo's status page: there is nothing to set here": (
+        "mire la página de estado de Expo: aquí no hay nada que ajustar"
     ),
     "the last {n} requests of project {project} to its push service failed; they are tried again, and after "
     "{most} in a row it sends nothing but probes; `relevo deliveries --state retryable` tells why": (
