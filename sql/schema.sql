@@ -2067,6 +2067,10 @@ begin
     execute format('grant usage on schema relevo_archive to %I', role_name);
     execute format('grant select on all tables in schema relevo_archive to %I', role_name);
   end if;
+  if to_regnamespace('relevo_restored') is null then
+    create schema relevo_restored;
+  end if;
+  execute format('grant usage, create on schema relevo_restored to %I', role_name);
 end
 $$;
 

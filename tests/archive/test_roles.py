@@ -51,3 +51,24 @@ def test_a_role_that_owns_nothing_archives(plain_dsn, conn, tmp_path, folder_set
     assert set(exports(conn).values()) == {"dropped"}
     runs = "select cycle, outcome from relevo.worker_runs order by id"
     assert conn.execute(runs).fetchall() == [("cleanup", "ok"), ("archive-export", "ok")]
+
+
+def test_a_worker_brings_a_month_back(admin, dsn, conn, tmp_path, folder_settings) -> None:
+    """What `relevo grant ROLE --worker` gives is enough to export a month and to restore it into its schema."""
+    add_old_deliveries(conn, OLD, 30)
+    admin.execute(sql.SQL("create role {} login password 'plain'").format(sql.Identifier(ROLE)))
+    running = Processes(make_conninfo(dsn, user=ROLE, password="plain"), tmp_path)
+    try:
+        conn.execute("select relevo.grant_worker(%s)", [ROLE])
+        chosen = {"worker_tick_runner_max_ms": PATIENT_S * 1000, **folder_settings}
+        ran = running.relevo("tick", "--runners", "cleanup,archive-export", **chosen)
+        assert ran.ends(PATIENT_S) == 0, ran.stderr + ran.stdout
+        words = ("archive", "restore", "--entity", "deliveries", "--month", f"{OLD:%Y-%m}")
+        restored = running.relevo(*words, **folder_settings)
+        assert restored.ends(PATIENT_S) == 0, restored.stderr + restored.stdout
+    finally:
+        running.close()
+        count = conn.execute("select to_regclass(%s)", [f"relevo_restored.notification_deliveries_{OLD:%Y_%m}"])
+        assert count.fetchone() != (None,)
+        conn.execute(f"drop owned by {ROLE} cascade")
+        admin.execute(f"drop role {ROLE}")
