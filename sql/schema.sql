@@ -172,6 +172,10 @@ CREATE TABLE relevo.notification_events (
     first_sent_at timestamp with time zone,
     match_topics text[] DEFAULT '{}'::text[] NOT NULL,
     project text,
+    turn_at timestamp with time zone,
+    fanout_failures integer,
+    fanout_retry_at timestamp with time zone,
+    fanout_error text,
     CONSTRAINT notification_events_audience_check CHECK ((audience = ANY (ARRAY['everyone'::text, 'installations'::text, 'matching'::text]))),
     CONSTRAINT notification_events_body_check CHECK ((length(body) <= 2000)),
     CONSTRAINT notification_events_category_check CHECK (((length(category) >= 1) AND (length(category) <= 100))),
@@ -195,6 +199,14 @@ CREATE TABLE relevo.notification_events (
 COMMENT ON TABLE relevo.notification_events IS 'One thing worth telling; its fan-out writes event_day once and its cursor with every slice.';
 
 COMMENT ON COLUMN relevo.notification_events.project IS 'The only project whose phones it is for, and whose callers may see it; null for all.';
+
+COMMENT ON COLUMN relevo.notification_events.turn_at IS 'Its place among those that fan out, once a slice was made or failed; before that it is when it is due.';
+
+COMMENT ON COLUMN relevo.notification_events.fanout_failures IS 'How often its fan-out has failed since its last slice; null: not once.';
+
+COMMENT ON COLUMN relevo.notification_events.fanout_retry_at IS 'When a fan-out that failed is tried again.';
+
+COMMENT ON COLUMN relevo.notification_events.fanout_error IS 'What was said when it failed last.';
 
 CREATE FUNCTION relevo.buckets_of_1(e relevo.notification_events) RETURNS text[]
     LANGUAGE plpgsql IMMUTABLE
@@ -1364,9 +1376,11 @@ CREATE FUNCTION relevo.event_buckets(e relevo.notification_events) RETURNS text[
     LANGUAGE plpgsql IMMUTABLE
     AS $$
 begin
+  if e.match_topics <> '{}' then
+    return array(select distinct 'topic:' || t.topic from unnest(e.match_topics) as t(topic));
+  end if;
   return array(
     select '*'
-    union select 'topic:' || t.topic from unnest(e.match_topics) as t(topic)
     union select 'k:' || w.word from unnest(string_to_array(btrim(coalesce(e.match_words, '')), ' ')) as w(word) where w.word <> ''
     union select 'r:' || r.prefix from unnest(e.match_prefixes) as r(prefix)
     union select 'g:' || e.match_region where e.match_region is not null
@@ -1661,7 +1675,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION relevo.fan_out_next_2(given_up bigint[], apart bigint[], aside bigint[], few integer, most_events integer, most integer, brake boolean, enough integer, at_once boolean, unseen boolean, given_at timestamp with time zone) RETURNS TABLE(id bigint, audience text, lane text, event_day date, too_late boolean, named integer, due_hour timestamp with time zone, how text, fanned bigint[], late bigint[], events bigint[], installations uuid[], is_last boolean, targets integer, created integer, projects text[], counted uuid[], in_hour double precision[], busiest_day integer[])
+CREATE FUNCTION relevo.fan_out_next_3(after_project text, given_up bigint[], apart bigint[], aside bigint[], few integer, most_events integer, most integer, brake boolean, enough integer, at_once boolean, unseen boolean, given_at timestamp with time zone) RETURNS TABLE(id bigint, project text, audience text, lane text, event_day date, too_late boolean, named integer, due_hour timestamp with time zone, how text, fanned bigint[], late bigint[], events bigint[], installations uuid[], is_last boolean, targets integer, created integer, projects text[], counted uuid[], in_hour double precision[], busiest_day integer[])
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -1670,16 +1684,18 @@ declare
   e relevo.notification_events;
   watched boolean;
 begin
-  select * into e from relevo.notification_events n
-   where n.state in ('waiting', 'fanning') and n.scheduled_at <= at and n.id <> all (given_up)
-     and not exists (select from relevo.cycle_state s where s.cycle = 'fanout' and s.source = '' and s.paused_at is not null)
-   order by n.lane desc, n.scheduled_at, n.id
-   limit 1
-     for update skip locked;
-  if not found then
+  if exists (select from relevo.cycle_state s where s.cycle = 'fanout' and s.source = '' and s.paused_at is not null) then
+    return;
+  end if;
+  e := relevo.next_event_1('urgent', after_project, given_up, at);
+  if e.id is null then
+    e := relevo.next_event_1('bulk', after_project, given_up, at);
+  end if;
+  if e.id is null then
     return;
   end if;
   id := e.id;
+  project := coalesce(e.project, '');
   audience := e.audience;
   lane := e.lane;
   event_day := e.event_day;
@@ -1698,11 +1714,11 @@ begin
                        where o.event_id = e.id
                        limit few + 1) a);
   end if;
-  if at_once and named <= few and e.id <> all (apart) then
+  if at_once and named <= few and e.fanout_failures is null and e.id <> all (apart) then
     how := 'together';
     select f.fanned, f.late, f.created, f.events, f.installations, f.counted, f.in_hour, f.busiest_day
       into fanned, late, created, events, installations, counted, in_hour, busiest_day
-      from relevo.fan_out_small_1(e.lane, due_hour, few, most_events, most, given_up || apart, watched, given_at) f;
+      from relevo.fan_out_small_2(e.lane, e.project, due_hour, few, most_events, most, given_up || apart, watched, given_at) f;
     if (select max(c.n) from unnest(in_hour) as c(n)) <= enough then
       counted := null; -- that is too much for nobody
       in_hour := null;
@@ -1713,7 +1729,7 @@ begin
   elsif at_once and not too_late then
     how := 'slice';
     select f.* into is_last, targets, created, projects, counted, in_hour, busiest_day
-      from relevo.fan_out_slice_3(e, most, watched, false, e.id = any (aside), enough, given_at) f;
+      from relevo.fan_out_slice_4(e, most, watched, false, e.id = any (aside), enough, given_at) f;
     how := case when not found then 'sealed' when is_last is null then 'picked' else 'slice' end;
   end if;
   if unseen and (counted is not null or (how = 'together' and created is null)) then
@@ -1797,7 +1813,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION relevo.fan_out_slice_3(of_event relevo.notification_events, most integer, watched boolean, looked boolean, step_aside boolean, enough integer, given_at timestamp with time zone) RETURNS TABLE(is_last boolean, targets integer, created integer, projects text[], counted uuid[], in_hour double precision[], busiest_day integer[])
+CREATE FUNCTION relevo.fan_out_slice_4(of_event relevo.notification_events, most integer, watched boolean, looked boolean, step_aside boolean, enough integer, given_at timestamp with time zone) RETURNS TABLE(is_last boolean, targets integer, created integer, projects text[], counted uuid[], in_hour double precision[], busiest_day integer[])
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -1858,6 +1874,8 @@ begin
   created := coalesce(cardinality(t.phones), 0);
   if created > 0 then
     ids := array(select nextval('relevo.delivery_ids') from generate_series(1, created));
+    -- no `on conflict`: one that is there already and unknown to the event is told by the error, and the slice made anew beside it (step_aside);
+    -- passed over in silence its chunk would name a delivery that was never made
     insert into relevo.notification_deliveries (event_day, id, notification_event_id, installation_id, event_type, provider, project, lane,
                                                 at_most_once, deadline_at, created_at)
     select e.event_day, u.id, e.id, u.phone, e.event_type, u.provider, u.project, e.lane, e.at_most_once, e.deadline_at, now()
@@ -1881,7 +1899,9 @@ begin
      set state = case when is_last then 'fanned' else 'fanning' end, event_day = e.event_day, fanout_started_at = e.fanout_started_at,
          fanout_upto = e.fanout_upto, fanout_cursor = case when is_last then e.fanout_upto else t.last_seq end,
          targets_selected = e.targets_selected + targets, deliveries_created = e.deliveries_created + created,
-         fanout_finished_at = case when is_last then at end, updated_at = at
+         fanout_finished_at = case when is_last then at end, updated_at = at,
+         turn_at = at + interval '10 seconds', -- whoever falls due meanwhile goes first
+         fanout_failures = null, fanout_retry_at = null, fanout_error = null
    where n.id = e.id;
   if created > 0 then
     perform relevo.wake('dispatch');
@@ -1917,6 +1937,36 @@ begin
     into fanned, late
     from (select s.id, s.is_late, sum(s.named) over (rows unbounded preceding) as so_far
             from relevo.pick_small_events_1(of_lane, due_hour, few, most_events, left_out, at) s) p
+   where p.so_far <= most;
+  if late <> '{}' then
+    perform relevo.expire_events_1(late, at);
+  end if;
+  created := 0;
+  if fanned <> '{}' then
+    created := null;
+    select f.* into created, events, installations from relevo.fan_out_events_1(fanned, watched, given_at) f;
+    if created > 0 then
+      perform relevo.wake('dispatch');
+      if watched then
+        select c.* into counted, in_hour, busiest_day from relevo.count_events_1(events, installations, true) c;
+      end if;
+    end if;
+  end if;
+  return next;
+end
+$$;
+
+CREATE FUNCTION relevo.fan_out_small_2(of_lane text, of_project text, due_hour timestamp with time zone, few integer, most_events integer, most integer, left_out bigint[], watched boolean, given_at timestamp with time zone) RETURNS TABLE(fanned bigint[], late bigint[], created integer, events bigint[], installations uuid[], counted uuid[], in_hour double precision[], busiest_day integer[])
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+  at timestamptz := coalesce(given_at, now());
+begin
+  select coalesce(array_agg(p.id) filter (where not p.is_late), '{}'), coalesce(array_agg(p.id) filter (where p.is_late), '{}')
+    into fanned, late
+    from (select s.id, s.is_late, sum(s.named) over (rows unbounded preceding) as so_far
+            from relevo.pick_small_events_2(of_lane, of_project, due_hour, few, most_events, left_out, at) s) p
    where p.so_far <= most;
   if late <> '{}' then
     perform relevo.expire_events_1(late, at);
@@ -2484,6 +2534,46 @@ CREATE FUNCTION relevo.may_receive(i relevo.device_installations) RETURNS boolea
     LANGUAGE sql STABLE
     RETURN ((i).active AND (i).push_capable AND ((i).permission = 'granted'::text) AND ((i).invalidated_at IS NULL) AND ((i).token IS NOT NULL));
 
+CREATE FUNCTION relevo.next_event_1(of_lane text, after_project text, given_up bigint[], at timestamp with time zone) RETURNS relevo.notification_events
+    LANGUAGE plpgsql
+    AS $$
+declare
+  e relevo.notification_events;
+  whose text := coalesce(after_project, '');
+  last_of_round text := coalesce(after_project, '');
+  wrapped boolean := false;
+begin
+  loop
+    select coalesce(n.project, '') into whose from relevo.notification_events n
+     where n.state in ('waiting', 'fanning') and n.lane = of_lane and coalesce(n.project, '') > whose
+     order by coalesce(n.project, '') limit 1;
+    if not found then
+      exit when wrapped;
+      wrapped := true;
+      select coalesce(n.project, '') into whose from relevo.notification_events n
+       where n.state in ('waiting', 'fanning') and n.lane = of_lane
+       order by coalesce(n.project, '') limit 1;
+      exit when not found;
+    end if;
+    exit when wrapped and whose > last_of_round;
+    select * into e from relevo.notification_events n
+     where n.state in ('waiting', 'fanning') and n.lane = of_lane and coalesce(n.project, '') = whose
+       and coalesce(n.turn_at, n.scheduled_at) <= at + interval '10 seconds' and n.scheduled_at <= at
+       and (n.fanout_retry_at is null or n.fanout_retry_at <= at) and n.id <> all (given_up)
+     order by coalesce(n.turn_at, n.scheduled_at), n.id
+     limit 1
+       for update skip locked;
+    if found then
+      return e;
+    end if;
+    -- many projects may have nothing but what is scheduled for later
+    exit when not exists (select from relevo.notification_events n
+                           where n.state in ('waiting', 'fanning') and n.lane = of_lane and n.scheduled_at <= at);
+  end loop;
+  return null;
+end
+$$;
+
 CREATE FUNCTION relevo.next_targets_2(e relevo.notification_events, most integer, OUT candidates integer, OUT last_seq bigint, OUT phones uuid[], OUT providers text[], OUT projects text[]) RETURNS record
     LANGUAGE plpgsql STABLE
     AS $$
@@ -2747,6 +2837,55 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.pick_small_events_2(of_lane text, of_project text, due_hour timestamp with time zone, few integer, most integer, left_out bigint[], at timestamp with time zone) RETURNS TABLE(id bigint, is_late boolean, named integer)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+  found_before int;
+begin
+  return query
+  select e.id, (e.deadline_at <= at) is true, a.named
+    from relevo.notification_events e
+    cross join lateral (select count(*)::int as named
+                          from (select 1 from relevo.event_audience a where a.event_id = e.id
+                                union all
+                                select 1 from relevo.event_owners o
+                                  cross join lateral (select 1 from relevo.device_installations i where i.owner = o.owner limit few + 1) i
+                                 where o.event_id = e.id
+                                 limit few + 1) a) a
+   where e.state in ('waiting', 'fanning') and e.lane = of_lane and coalesce(e.project, '') = coalesce(of_project, '')
+     and coalesce(e.turn_at, e.scheduled_at) <= at and coalesce(e.turn_at, e.scheduled_at) < due_hour + interval '1 hour'
+     and e.scheduled_at <= at and e.audience = 'installations' and e.event_day is null and e.fanout_failures is null and a.named <= few
+     and date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch') = due_hour
+     and e.id <> all (left_out)
+   order by coalesce(e.turn_at, e.scheduled_at), e.id
+   limit most
+     for update of e skip locked;
+  get diagnostics found_before = row_count;
+  if found_before < most then
+    return query
+    select e.id, (e.deadline_at <= at) is true, a.named
+      from relevo.notification_events e
+      cross join lateral (select count(*)::int as named
+                            from (select 1 from relevo.event_audience a where a.event_id = e.id
+                                  union all
+                                  select 1 from relevo.event_owners o
+                                    cross join lateral (select 1 from relevo.device_installations i where i.owner = o.owner limit few + 1) i
+                                   where o.event_id = e.id
+                                   limit few + 1) a) a
+     where e.state in ('waiting', 'fanning') and e.lane = of_lane and coalesce(e.project, '') <> coalesce(of_project, '')
+       and e.scheduled_at <= at and e.scheduled_at < due_hour + interval '1 hour'
+       and e.audience = 'installations' and e.event_day is null and e.fanout_failures is null and a.named <= few
+       and date_bin('1 hour', greatest(e.scheduled_at, e.created_at), 'epoch') = due_hour
+       and e.id <> all (left_out)
+     order by e.lane desc, e.scheduled_at, e.id
+     limit most - found_before
+       for update of e skip locked;
+  end if;
+end
+$$;
+
 CREATE FUNCTION relevo.region_key(x text) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN NULLIF(regexp_replace(btrim(relevo.words(x)), '^(region )?(del? )?(la |los |las |el )?'::text, ''::text), ''::text);
@@ -2805,11 +2944,11 @@ $$;
 
 CREATE FUNCTION relevo.preference_matches(p relevo.notification_preferences, e relevo.notification_events) RETURNS boolean
     LANGUAGE sql IMMUTABLE
-    RETURN ((p).enabled AND (((p).topics IS NULL) OR ((p).topics && (e).match_topics)) AND (((p).rubro_prefix IS NULL) OR COALESCE(((p).rubro_prefix = ANY ((e).match_prefixes)), false)) AND (((p).tipo IS NULL) OR COALESCE((relevo.text_key(btrim((p).tipo)) = relevo.text_key(btrim((e).match_tipo))), false)) AND (((p).region IS NULL) OR COALESCE(((p).region_key = (e).match_region), false)) AND (((p).monto_min IS NULL) OR COALESCE((((e).match_monto >= (p).monto_min) AND ((e).match_moneda = (p).moneda)), false)) AND (((p).monto_max IS NULL) OR COALESCE((((e).match_monto <= (p).monto_max) AND ((e).match_moneda = (p).moneda)), false)) AND (((p).keywords IS NULL) OR COALESCE(((e).match_words ~~ ANY ((p).patterns)), false)));
+    RETURN ((p).enabled AND CASE WHEN ((p).topics IS NULL) THEN ((e).match_topics = '{}'::text[]) ELSE ((p).topics && (e).match_topics) END AND (((p).rubro_prefix IS NULL) OR COALESCE(((p).rubro_prefix = ANY ((e).match_prefixes)), false)) AND (((p).tipo IS NULL) OR COALESCE((relevo.text_key(btrim((p).tipo)) = relevo.text_key(btrim((e).match_tipo))), false)) AND (((p).region IS NULL) OR COALESCE(((p).region_key = (e).match_region), false)) AND (((p).monto_min IS NULL) OR COALESCE((((e).match_monto >= (p).monto_min) AND ((e).match_moneda = (p).moneda)), false)) AND (((p).monto_max IS NULL) OR COALESCE((((e).match_monto <= (p).monto_max) AND ((e).match_moneda = (p).moneda)), false)) AND (((p).keywords IS NULL) OR COALESCE(((e).match_words ~~ ANY ((p).patterns)), false)));
 
 CREATE FUNCTION relevo.preference_mismatch(p relevo.notification_preferences, e relevo.notification_events) RETURNS text
     LANGUAGE sql IMMUTABLE
-    RETURN CASE WHEN (NOT (p).enabled) THEN 'disabled'::text WHEN (((p).topics IS NOT NULL) AND (NOT ((p).topics && (e).match_topics))) THEN 'topics'::text WHEN (((p).rubro_prefix IS NOT NULL) AND (NOT COALESCE(((p).rubro_prefix = ANY ((e).match_prefixes)), false))) THEN 'rubro_prefix'::text WHEN (((p).tipo IS NOT NULL) AND (NOT COALESCE((relevo.text_key(btrim((p).tipo)) = relevo.text_key(btrim((e).match_tipo))), false))) THEN 'tipo'::text WHEN (((p).region IS NOT NULL) AND (NOT COALESCE(((p).region_key = (e).match_region), false))) THEN 'region'::text WHEN (((p).monto_min IS NOT NULL) AND (NOT COALESCE((((e).match_monto >= (p).monto_min) AND ((e).match_moneda = (p).moneda)), false))) THEN 'monto_min'::text WHEN (((p).monto_max IS NOT NULL) AND (NOT COALESCE((((e).match_monto <= (p).monto_max) AND ((e).match_moneda = (p).moneda)), false))) THEN 'monto_max'::text WHEN (((p).keywords IS NOT NULL) AND (NOT COALESCE(((e).match_words ~~ ANY ((p).patterns)), false))) THEN 'keywords'::text ELSE NULL::text END;
+    RETURN CASE WHEN (NOT (p).enabled) THEN 'disabled'::text WHEN CASE WHEN ((p).topics IS NULL) THEN ((e).match_topics <> '{}'::text[]) ELSE (NOT ((p).topics && (e).match_topics)) END THEN 'topics'::text WHEN (((p).rubro_prefix IS NOT NULL) AND (NOT COALESCE(((p).rubro_prefix = ANY ((e).match_prefixes)), false))) THEN 'rubro_prefix'::text WHEN (((p).tipo IS NOT NULL) AND (NOT COALESCE((relevo.text_key(btrim((p).tipo)) = relevo.text_key(btrim((e).match_tipo))), false))) THEN 'tipo'::text WHEN (((p).region IS NOT NULL) AND (NOT COALESCE(((p).region_key = (e).match_region), false))) THEN 'region'::text WHEN (((p).monto_min IS NOT NULL) AND (NOT COALESCE((((e).match_monto >= (p).monto_min) AND ((e).match_moneda = (p).moneda)), false))) THEN 'monto_min'::text WHEN (((p).monto_max IS NOT NULL) AND (NOT COALESCE((((e).match_monto <= (p).monto_max) AND ((e).match_moneda = (p).moneda)), false))) THEN 'monto_max'::text WHEN (((p).keywords IS NOT NULL) AND (NOT COALESCE(((e).match_words ~~ ANY ((p).patterns)), false))) THEN 'keywords'::text ELSE NULL::text END;
 
 CREATE FUNCTION relevo.preview(event jsonb, most integer DEFAULT 10) RETURNS jsonb
     LANGUAGE plpgsql SECURITY DEFINER
@@ -5002,6 +5141,9 @@ ALTER TABLE ONLY relevo.event_types
 ALTER TABLE ONLY relevo.failed_attempts
     ADD CONSTRAINT failed_attempts_pkey PRIMARY KEY (event_day, delivery_id, n);
 
+ALTER TABLE relevo.notification_events
+    ADD CONSTRAINT fanout_error_is_short CHECK (((length(fanout_error) >= 1) AND (length(fanout_error) <= 300))) NOT VALID;
+
 ALTER TABLE ONLY relevo.held_events
     ADD CONSTRAINT held_events_pkey PRIMARY KEY (event_id);
 
@@ -5174,9 +5316,13 @@ CREATE INDEX notification_events_due ON relevo.notification_events USING btree (
 
 CREATE INDEX notification_events_ending ON relevo.notification_events USING btree (updated_at, id) WHERE ((ended_at IS NOT NULL) AND (swept_at IS NULL));
 
+CREATE INDEX notification_events_failing ON relevo.notification_events USING btree (fanout_retry_at) WHERE ((fanout_failures IS NOT NULL) AND (state = ANY (ARRAY['waiting'::text, 'fanning'::text])));
+
 CREATE INDEX notification_events_held ON relevo.notification_events USING btree (deadline_at, id) WHERE (state = 'held'::text);
 
 CREATE INDEX notification_events_item ON relevo.notification_events USING btree (licitacion_id) WHERE (licitacion_id IS NOT NULL);
+
+CREATE INDEX notification_events_turns ON relevo.notification_events USING btree (lane, COALESCE(project, ''::text), COALESCE(turn_at, scheduled_at), id) WHERE (state = ANY (ARRAY['waiting'::text, 'fanning'::text]));
 
 CREATE INDEX preference_index_owner ON relevo.preference_index USING btree (installation_id, name);
 

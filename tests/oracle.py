@@ -47,15 +47,18 @@ def says(text: str, keyword: str) -> bool:
 
 
 def topics_of(reported: Matching) -> list[str]:
-    """Return the topics that an event about this carries in the tests."""
-    return ["a", "b", "C"][: len(reported.rubros)]
+    """Return the topics that an event about this carries in the tests: none, as tenders, if it names a region or a currency."""
+    return ["a", "b", "C"][: len(reported.rubros)] if reported.moneda is reported.region is None else []
 
 
 def matches(asked: Preference, reported: Matching) -> bool:
-    """Tell whether a preference asks for an event: null is a wildcard, what is set needs a value that fits."""
+    """Tell whether a preference asks for an event: null is a wildcard, what is set needs a value that fits.
+
+    An event that names topics needs one that was asked for: no topics are no wildcard.
+    """
     return (
         asked.enabled
-        and (asked.topics is None or bool(set(asked.topics) & set(topics_of(reported))))
+        and (bool(set(asked.topics) & set(topics_of(reported))) if asked.topics else not topics_of(reported))
         and (asked.rubro_prefix is None or any(code.startswith(asked.rubro_prefix) for code in reported.rubros))
         and (
             asked.tipo is None

@@ -55,6 +55,11 @@ def fan_out_to_the_end(app: App) -> None:
     raise AssertionError("fan-out found work a hundred times")
 
 
+def try_again(conn: psycopg.Connection[Any]) -> None:
+    """Have the next try of every event whose fan-out failed come now."""
+    conn.execute("update relevo.notification_events set fanout_retry_at = now() where fanout_retry_at is not null")
+
+
 def one_step(app: App) -> Step:
     """Take one step of fan-out: one slice, or one batch of an ended event."""
     context = RunContext(0, "fanout", "", "manual", app.worker.worker_id, None, datetime.now(UTC))

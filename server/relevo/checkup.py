@@ -30,6 +30,7 @@ _LONG_S = 600.0
 _MUCH_LOG = 1 << 30
 _ANSWER_S = 10.0
 _BROKEN = 500
+_NAMED = 5
 
 Row = dict[str, Any]
 
@@ -222,6 +223,13 @@ def _held_up(database: Database) -> Iterator[Finding]:
                 f"Check its push credentials, then {release}.",
                 warning=True,
             )
+    for row in insights.failing_events(database)[:_NAMED]:
+        yield Finding(
+            "fanout_fails",
+            f"The fan-out of event {row['id']} ({row['event_type']}) fails: {row['error']}",
+            f"It is tried again by itself; once that is mended it goes out, and `relevo cancel {row['id']}` ends it.",
+            warning=True,
+        )
     for row in insights.held(database):
         yield Finding(
             "runaway_held",

@@ -88,7 +88,7 @@ class Event:
     audience: Audience = field(kw_only=True)
     """Whom it is for. There is no default: nobody tells everyone by forgetting a word. An empty list is nobody."""
     topics: Sequence[str] = field(default=(), kw_only=True)
-    """What it is about, for an audience of Matching: preferences that ask for one of these topics match."""
+    """What it is about, for an audience of Matching: it goes only to phones that asked for one of these topics."""
     category: str | None = None
     """Installations that opted out of it are left out."""
     lane: Literal["urgent", "bulk"] | None = None
@@ -206,7 +206,7 @@ class Preference:
     moneda: str | None = None
     keywords: Sequence[str] | None = None
     topics: Sequence[str] | None = None
-    """Any one of them is enough."""
+    """Any one of them is enough; without topics it asks only for events that name none."""
 
 
 @verb
@@ -380,7 +380,7 @@ def forget(installation_id: UUID | None = None, *, owner: str | None = None) -> 
 def set_preference(installation_id: UUID, name: str, preference: Preference | None) -> Call[bool]:
     """Set one named preference of an installation; None removes it. Any one that matches is enough.
 
-    A new installation has one named default, which asks for everything: set or remove that to ask for less.
+    A new installation has one named default, which asks for all that names no topic: set or remove it to ask for less.
     """
     phone = _installation(installation_id)
     check_storable("name", name)

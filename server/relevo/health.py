@@ -57,6 +57,7 @@ RUNBOOK = {
     "requests_failing": "requests-fail-in-a-row",
     "project_stopped": "a-project-sends-only-probes",
     "tokens_unregistered": "too-many-unregistered-tokens",
+    "fanout_fails": "the-fan-out-of-an-event-fails",
     "runaway_held": "held-as-a-runaway",
     "month_not_archived": "a-month-is-not-archived",
 }
@@ -101,6 +102,8 @@ class Seen:
     misnamed: Mapping[str, str | None] = field(default_factory=dict)
     """RELEVO_INSTANCE here, that of a worker at work, and that worker, if all that differs is the name."""
     news: Sequence[Row] = ()
+    failing: Sequence[Row] = ()
+    """Events whose fan-out fails, those that failed most often first."""
 
 
 def worker_state(worker: Mapping[str, Any]) -> str:
@@ -191,6 +194,7 @@ def find_problems(seen: Seen, settings: Settings) -> list[Problem]:
         *(problem for source in seen.sources for problem in _of_source(source)),
         *(problem for project in seen.projects for problem in _of_failures(project, seen.now, settings)),
         *(problem for project in seen.projects for problem in _of_project(project, seen.now)),
+        *_of_fanout(seen),
         *(_of_runaway(row) for row in seen.held),
         *(problem for row in seen.news for problem in _of_news(row, seen.now)),
         *(_of_month(month) for month in seen.archive if month["last_error"] is not None),
@@ -569,6 +573,28 @@ def _probe(project: Row, now: datetime) -> str:
     return Phrase("the next at {at}", at=_at(project["probe_at"]))
 
 
+def _of_fanout(seen: Seen) -> Iterator[Problem]:
+    """Tell of events whose fan-out fails, and of the one that failed most often why."""
+    if not seen.failing:
+        return
+    row = seen.failing[0]
+    yield Problem(
+        "fanout_fails",
+        "the fan-out of {events} fails, of event {id} ({type}) {times}: {error}; it is tried again at {at}, and "
+        "`relevo cancel {id}` ends it",
+        events=in_numbers(len(seen.failing), "event"),
+        id=row["id"],
+        type=row["event_type"],
+        times=_times(row["failures"]),
+        error=row["error"],
+        at=_at(row["retry_at"]),
+    )
+
+
+def _times(count: int) -> str:
+    return Phrase("once") if count == 1 else Phrase("{n} times", n=count)
+
+
 def _of_runaway(row: Row) -> Problem:
     return Problem(
         "runaway_held",
@@ -586,24 +612,35 @@ def _of_runaway(row: Row) -> Problem:
     )
 
 
-def why_it_waits(event: Row, waits: Sequence[Row], paused: Mapping[str, str], now: datetime) -> list[str]:
-    """Say why what is open of an event waits, and until when."""
+def why_it_waits(
+    event: Row, waits: Sequence[Row], paused: Mapping[str, str], now: datetime, failing: Sequence[Row] = ()
+) -> list[str]:
+    """Say why what is open of an event waits, and until when; `failing` tells of its fan-out if that fails."""
     if event["state"] == "held":
         return [_runaway(event)]
     if event["state"] in ("waiting", "fanning"):
-        scheduled = datetime.fromisoformat(event["scheduled_at"]) if event.get("scheduled_at") else None
-        if scheduled is not None and scheduled > now:
-            return [Phrase("scheduled for {at}", at=_at(scheduled))]
-        if "fanout" in paused:
-            return [
-                Phrase("fanout is paused ({reason}); `relevo resume fanout` switches it on", reason=paused["fanout"])
-            ]
-        return [Phrase("it waits for fan-out")]
+        return [_why_not_fanned_out(event, paused, now, failing)]
     whys = [_runaway(event) if row["repeats_held"] else _why(row, paused, now) for row in waits]
     return [
         Phrase("{n} {lane} of {project}: {why}", n=row["deliveries"], lane=row["lane"], project=row["project"], why=why)
         for row, why in zip(waits, whys, strict=True)
     ]
+
+
+def _why_not_fanned_out(event: Row, paused: Mapping[str, str], now: datetime, failing: Sequence[Row]) -> str:
+    scheduled = datetime.fromisoformat(event["scheduled_at"]) if event.get("scheduled_at") else None
+    if scheduled is not None and scheduled > now:
+        return Phrase("scheduled for {at}", at=_at(scheduled))
+    if "fanout" in paused:
+        return Phrase("fanout is paused ({reason}); `relevo resume fanout` switches it on", reason=paused["fanout"])
+    for row in failing:
+        return Phrase(
+            "its fan-out failed {times}: {error}; it is tried again at {at}",
+            times=_times(row["failures"]),
+            error=row["error"],
+            at=_at(row["retry_at"]),
+        )
+    return Phrase("it waits for fan-out")
 
 
 def stopped(waits: Sequence[Row]) -> list[str]:

@@ -177,7 +177,8 @@ def story(database: Database, event_id: int) -> Story | None:
     paused = {row["cycle"]: row["paused_reason"] for row in _rows(database, "list_cycles") if row["paused_reason"]}
     waits = _rows(database, "list_event_waits", event_id=event_id)
     again = [tried_again(row["next_attempt_at"], now, stopped(waits)) for row in errors]
-    whys = why_it_waits(status.raw, waits, paused, now)
+    failing = _rows(database, "list_failing_events", event_id=event_id, limit=1)
+    whys = why_it_waits(status.raw, waits, paused, now, failing)
     return Story(status.raw, moments_and_incidents, errors, whys, again)
 
 
@@ -394,6 +395,7 @@ def status(database: Database, settings: Settings) -> Status:
     stands = standing(database, settings)
     waiting |= {"copied": stands.trouble(), "misnamed": stands.misnamed()}
     waiting["news"] = subscriptions(database)
+    waiting["failing"] = failing_events(database)
     seen = Seen(waiting.pop("now"), workers, cycles, due, found, sending, archive(database), stopped, **waiting)
     problems = Health(tuple(find_problems(seen, settings)))
     claims, dead = _rows(database, "sum_claims")[0], _rows(database, "count_dead_letters", most=MOST_COUNTED)[0]
@@ -530,6 +532,11 @@ def _place(before: str | None, *, by_phone: bool) -> tuple[date | None, str | No
 def projects(database: Database) -> list[Row]:
     """Return the projects with what holds them up."""
     return _rows(database, "list_projects", limit=MAX_LIMIT)
+
+
+def failing_events(database: Database) -> list[Row]:
+    """Return the events whose fan-out fails, those that failed most often first."""
+    return _rows(database, "list_failing_events", event_id=None, limit=MOST_COUNTED)
 
 
 def held(database: Database) -> list[Row]:

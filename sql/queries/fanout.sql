@@ -1,42 +1,64 @@
 -- name: fan_out_next
--- Locks the next event that is due to fan out, urgent ones first, passing by those another replica is at, none once fan-out is paused, and
+-- Locks the event whose turn it is to fan out, urgent ones first, passing by those another replica is at, none once fan-out is paused, and
 -- fans it out as far as it goes without a closer look: together with others, or a slice of it.
-select f.id, f.audience, f.lane, f.event_day, f.too_late, f.named, f.due_hour, f.how, f.fanned, f.late, f.events, f.installations,
+select f.id, f.project, f.audience, f.lane, f.event_day, f.too_late, f.named, f.due_hour, f.how, f.fanned, f.late, f.events, f.installations,
        f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day
-  from relevo.fan_out_next_2(%(given_up)s::bigint[], %(apart)s::bigint[], %(aside)s::bigint[], %(few)s::int, %(most_events)s::int,
-                             %(most)s::int, %(brake)s, %(enough)s::int, %(at_once)s, false, %(now)s::timestamptz) f;
+  from relevo.fan_out_next_3(%(after_project)s, %(given_up)s::bigint[], %(apart)s::bigint[], %(aside)s::bigint[], %(few)s::int,
+                             %(most_events)s::int, %(most)s::int, %(brake)s, %(enough)s::int, %(at_once)s, false, %(now)s::timestamptz) f;
 
 -- name: fan_out_unseen
 -- Likewise, by one message that also commits: nobody looks at what was made before that. Fails if somebody has to, and makes nothing then.
-select f.how, f.is_last, f.targets, f.created, f.audience = 'installations' and f.event_day is null and f.named is null, f.fanned, f.late
-  from relevo.fan_out_next_2(%(given_up)s, %(apart)s, %(aside)s, %(few)s, %(most_events)s, %(most)s, %(brake)s, %(enough)s, true, true,
-                             %(now)s) f;
+select f.project, f.how, f.is_last, f.targets, f.created, f.audience = 'installations' and f.event_day is null and f.named is null, f.fanned, f.late
+  from relevo.fan_out_next_3(%(after_project)s, %(given_up)s, %(apart)s, %(aside)s, %(few)s, %(most_events)s, %(most)s, %(brake)s, %(enough)s,
+                             true, true, %(now)s) f;
 
 -- name: pick_small_events
 -- Locks small personal events that are fanned out together, to find out which those are.
-select p.id from relevo.pick_small_events_1(%(lane)s, %(due_hour)s::timestamptz, %(few)s::int, %(most_events)s::int, %(left_out)s::bigint[],
-                                            coalesce(%(now)s::timestamptz, now())) p;
+select p.id from relevo.pick_small_events_2(%(lane)s, %(project)s, %(due_hour)s::timestamptz, %(few)s::int, %(most_events)s::int,
+                                            %(left_out)s::bigint[], coalesce(%(now)s::timestamptz, now())) p;
 
 -- name: fan_out_slice
 -- Makes and queues the deliveries of a slice of an event that this transaction has locked; nothing if its month is sealed.
 select f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day
   from relevo.notification_events e
-  cross join lateral relevo.fan_out_slice_3(e, %(most)s::int, %(watched)s, true, %(step_aside)s, %(enough)s::int, %(now)s::timestamptz) f
+  cross join lateral relevo.fan_out_slice_4(e, %(most)s::int, %(watched)s, true, %(step_aside)s, %(enough)s::int, %(now)s::timestamptz) f
  where e.id = %(event_id)s::bigint;
 
 -- name: look_beside
 -- Tells whether held events are too late, whether ended ones have something left that this run has not looked at since a moment, or now,
--- in how many seconds the next scheduled event falls due, and that moment.
+-- in how many seconds the next scheduled event falls due or one that failed is tried again, and that moment.
 select exists (select from relevo.notification_events e where e.state = 'held' and e.deadline_at <= coalesce(%(now)s::timestamptz, now())),
        exists (select from relevo.notification_events e
                 where e.ended_at is not null and e.swept_at is null and e.updated_at < coalesce(%(looks_since)s::timestamptz, now())),
-       (select extract(epoch from min(n.scheduled_at) - coalesce(%(now)s::timestamptz, now()))::float8
-          from (values ('urgent'), ('bulk')) as l(lane)
-          cross join lateral (select e.scheduled_at from relevo.notification_events e
-                               where e.state in ('waiting', 'fanning') and e.lane = l.lane
-                                 and e.scheduled_at > coalesce(%(now)s::timestamptz, now())
-                               order by e.scheduled_at limit 1) n),
+       (select extract(epoch from min(d.due_at) - coalesce(%(now)s::timestamptz, now()))::float8
+          from (select n.due_at
+                  from (values ('urgent'), ('bulk')) as l(lane)
+                  cross join lateral (select e.scheduled_at as due_at from relevo.notification_events e
+                                       where e.state in ('waiting', 'fanning') and e.lane = l.lane
+                                         and e.scheduled_at > coalesce(%(now)s::timestamptz, now())
+                                       order by e.scheduled_at limit 1) n
+                union all
+                select min(e.fanout_retry_at) from relevo.notification_events e
+                 where e.fanout_failures is not null and e.state in ('waiting', 'fanning')
+                   and e.fanout_retry_at > coalesce(%(now)s::timestamptz, now())) d),
        coalesce(%(looks_since)s::timestamptz, now());
+
+-- name: note_failed_fanout
+-- Writes down that an event could not be fanned out, what was said, and when it is tried again, until when it is passed by.
+update relevo.notification_events e
+   set fanout_failures = r.failures, fanout_error = coalesce(nullif(left(%(error)s, 300), ''), 'no reason was given'), fanout_retry_at = r.at,
+       turn_at = r.at, updated_at = coalesce(%(now)s::timestamptz, now())
+  from (select n.id, coalesce(n.fanout_failures, 0) + 1 as failures,
+               coalesce(%(now)s::timestamptz, now())
+                 + relevo.retry_delay(coalesce(n.fanout_failures, 0) + 1, %(base_ms)s, %(max_ms)s, 0, 0, 0) as at
+          from relevo.notification_events n
+         where n.id = %(event_id)s and n.state in ('waiting', 'fanning')
+           for update) r
+ where e.id = r.id;
+
+-- name: sweep_later
+-- Puts an ended event whose deliveries could not be ended at the end of the line.
+update relevo.notification_events set updated_at = clock_timestamp() where id = %(event_id)s;
 
 -- name: lock_event
 -- Locks an event that was found to be one too many, unless somebody else is at it or its fan-out has begun.

@@ -116,6 +116,8 @@ select s.at, s.what, s.detail
     (e.fanout_finished_at, 'fan-out finished', concat_ws(': ', concat(e.targets_selected, case e.targets_selected when 1 then ' phone, ' else ' phones, ' end,
                                                                               e.deliveries_created, case e.deliveries_created when 1 then ' delivery' else ' deliveries' end),
                                                            case when e.ended_at is null then e.end_reason end)),
+    (case when e.fanout_failures is not null then e.updated_at end, 'fan-out failed',
+     concat(case e.fanout_failures when 1 then 'once' else concat(e.fanout_failures, ' times') end, ': ', e.fanout_error)),
     (h.held_at, 'held by the runaway brake', h.reason),
     (nullif(h.released_at, e.ended_at), 'released', null),
     (t.held_at, 'pushes held by the runaway brake', t.reason),
@@ -261,6 +263,15 @@ select p.project, p.rate_share, p.rest_until, p.breaker, p.breaker_reason, p.pro
                              coalesce(sum(t.unregistered), 0)::bigint as unregistered
                         from relevo.push_tallies t where t.project = p.project and t.at > now() - interval '15 minutes') t
  order by p.project
+ limit %(limit)s;
+
+-- name: list_failing_events
+-- Lists events whose fan-out fails, up to so many, those that failed most often first; of one event, if it is given.
+select e.id, e.event_type, e.fanout_failures as failures, e.fanout_error as error, e.fanout_retry_at as retry_at
+  from relevo.notification_events e
+ where e.fanout_failures is not null and e.state in ('waiting', 'fanning')
+   and (%(event_id)s::bigint is null or e.id = %(event_id)s)
+ order by e.fanout_failures desc, e.id
  limit %(limit)s;
 
 -- name: list_held

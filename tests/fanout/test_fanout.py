@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from phones import add_phones, event_row, fan_out, fan_out_to_the_end, one_step, prefer, reached
+from phones import add_phones, event_row, fan_out, fan_out_to_the_end, one_step, prefer, reached, try_again
 from plans import BY_KEY, rows_read_by_table
 from relevo import door, insights, queries
 from relevo.db import Connection
@@ -208,6 +208,7 @@ class TestSlices:
         assert reached(conn, made.event_id) == phones[:3]
         assert event_row(conn, made.event_id)["fanout_cursor"] == 3
         conn.execute("drop function break_it cascade")
+        try_again(conn)
         fan_out_to_the_end(build(fanout_slice_size=3))
         assert reached(conn, made.event_id) == phones
         status = door.get(conn, made.event_id)
@@ -375,14 +376,14 @@ class TestOrder:
         """With thousands of events waiting the next one is found by the index, not by sorting them all."""
         door.enqueue_many(conn, [Event("notice", str(n), "t", audience=[uuid4()]) for n in range(3_000)])
         asked = {
-            "given_up": [], "apart": [], "aside": [], "few": 100, "most_events": 1, "most": 10_000, "brake": True,
-            "enough": 1, "at_once": False, "now": None,
+            "after_project": "", "given_up": [], "apart": [], "aside": [], "few": 100, "most_events": 1, "most": 10_000,
+            "brake": True, "enough": 1, "at_once": False, "now": None,
         }  # fmt: skip
         with conn.transaction(force_rollback=True):
             conn.execute(BY_KEY)
             read = rows_read_by_table(conn, queries.load("fanout")["fan_out_next"], asked)
-        assert read["notification_events"] <= 3
-        assert sum(read.values()) <= 5
+        assert read["notification_events"] <= 5, "one of each lane and project, and the first of a project"
+        assert sum(read.values()) <= 7
 
 
 class TestByOneMessage:

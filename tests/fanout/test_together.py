@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from phones import add_phones, event_row, fan_out, fan_out_to_the_end, one_step, reached
+from phones import add_phones, event_row, fan_out, fan_out_to_the_end, one_step, reached, try_again
 from plans import BY_KEY, rows_read_by_table, rows_read_so_far
 from relevo import door, queries
 from relevo.cycles import fanout
@@ -324,6 +324,7 @@ class TestTrouble:
         assert f"event {made[5].event_id}: RaiseException: no room" in report.error
         assert states(conn) == {"fanned": 11, "waiting": 1}
         conn.execute("drop function break_it cascade")
+        try_again(conn)
         fan_out(app)
         assert [reached(conn, each.event_id) for each in made] == [[phone] for phone in phones]
 
@@ -377,7 +378,7 @@ class TestCost:
         """With thousands waiting, each of those picked is read with the phone it names, and no other."""
         door.enqueue_many(conn, personal("chat", [uuid4() for _ in range(3_000)]))
         asked = {
-            "lane": "bulk", "few": 100, "left_out": [], "most_events": 200, "now": None,
+            "lane": "bulk", "project": "", "few": 100, "left_out": [], "most_events": 200, "now": None,
             "due_hour": conn.execute("select date_bin('1 hour', min(created_at), 'epoch') from relevo.notification_events").fetchone()[0],
         }  # fmt: skip
         for statistics in ("without", "with"):

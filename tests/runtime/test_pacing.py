@@ -393,6 +393,33 @@ def test_what_a_wakeable_cycle_says_about_its_sleep(schedule: Schedule, planned,
     assert len(rounds.times) == 5
 
 
+@pytest.mark.parametrize("ending", ["raises", "fails", "does something and fails"])
+def test_a_wakeable_cycle_sleeps_whatever_its_round_came_to(schedule: Schedule, planned, conn, ending: str) -> None:
+    """After a round that failed it is called by who enqueues, and rests long only if nobody does; it does not spin."""
+
+    def step(_run: Run) -> Step:
+        if ending == "raises":
+            raise RuntimeError("a bad day")
+        done = ending.startswith("does")
+        return Step({"done": 1} if done else {}, items=int(done), problems=("one of them failed",))
+
+    rounds = Rounds(step)
+    conn.execute("listen relevo_wake")
+    schedule(
+        Cycle("probe", Every(HOUR), rounds, wakeable=True),
+        worker_busy_loop_delay_ms=50,
+        worker_tick_loop_error_backoff_ms=HOUR,
+        worker_tick_loop_max_jitter_ms=0,
+        **SLEEPY,
+    )
+    eventually(lambda: len(planned["probe"]) >= 2, "it looked once more, and then rests")
+    assert conn.execute("select asleep from relevo.cycle_state where cycle = 'probe'").fetchone() == (True,)
+    conn.execute("select relevo.wake('probe')")
+    assert [call.payload.split()[0] for call in conn.notifies(timeout=1, stop_after=1)] == ["probe"]
+    if not ending.startswith("does"):
+        assert planned["probe"] == [pytest.approx(0.05), 3_600], "soon once more, then after the rest an error asks for"
+
+
 def test_a_flag_left_behind_is_set_right_by_who_sleeps(schedule: Schedule, conn) -> None:
     """If a replica died busy, the flag says awake while everyone sleeps; the next idle round puts that right."""
     rounds = Rounds()

@@ -58,7 +58,15 @@ _NOBODY = {
 }
 _ORDER = (
     *("tender published", "item published", "tender first seen", "item first seen", "event enqueued", "scheduled"),
-    *("held by the runaway brake", "released", "fan-out began", "fan-out finished", "request sent", "more requests"),
+    *(
+        "held by the runaway brake",
+        "released",
+        "fan-out began",
+        "fan-out failed",
+        "fan-out finished",
+        "request sent",
+        "more requests",
+    ),
     *("first push sent", "receipt refused", "cancelled", "completed", "open deliveries ended", "last delivery ended"),
 )
 
@@ -187,6 +195,8 @@ def preview(  # noqa: PLR0917 typer options
         print_json([found.raw])
         return
     out.print(f"It would reach {_estimate(found)}.")
+    if topic:
+        out.print("  With topics it goes only to phones that asked for one of them.")
     for each in found.raw["sample"]:
         out.print(
             f"  {each['installation_id']}  {as_written(each['project'])}  {as_written(each['owner'] or '')}".rstrip()

@@ -24,6 +24,8 @@ _SQL = queries.load("fanout")
 _FEW = runaway.WATCHED_PHONES  # so that the brake counts all of them, and one chunk holds them
 _TOGETHER = 500  # a tenth of a second: an urgent event that comes meanwhile waits no longer
 _LOOK_FIRST_S = 60.0
+_RETRY_MS, _LONGEST_RETRY_MS = 5_000, 600_000  # after a failure; each more in a row doubles it
+_LONGEST_ERROR = 300
 _HELD = Step({"events_held": 1}, items=1, more=True)
 
 
@@ -32,6 +34,7 @@ class Fanning:
     """An event on its way to its deliveries, locked by this transaction."""
 
     id: int
+    project: str
     audience: str
     lane: Lane
     event_day: date | None
@@ -62,47 +65,50 @@ class _TooManyError(Exception):
         self.stop, self.phones = stop, phones
 
 
-class _Trust:
-    """Whether what is made may be committed unseen: not for a while after there was something that had to be looked at.
+@dataclass
+class _Memory:
+    """What this process remembers from one step to the next."""
 
-    What has to be weighed seldom comes alone, and each time it is made in vain, with an error in the server's log.
-    """
+    served: str = ""
+    """The project whose turn was last; the next one's is next. Each replica goes round by itself."""
+    looks_first_until: float = 0.0
 
-    def __init__(self) -> None:
-        self._lost_until = 0.0
+    def trusts(self) -> bool:
+        """Tell whether what is made may be committed unseen: not for a while after something had to be looked at.
 
-    def holds(self) -> bool:
-        return time.monotonic() >= self._lost_until
+        What has to be weighed seldom comes alone, and each time it is made in vain, with an error in the server's log.
+        """
+        return time.monotonic() >= self.looks_first_until
 
-    def lose(self) -> None:
-        self._lost_until = time.monotonic() + _LOOK_FIRST_S
+    def lose_trust(self) -> None:
+        self.looks_first_until = time.monotonic() + _LOOK_FIRST_S
 
 
 def cycle(settings: Settings) -> Cycle:
     """Return fan-out for the schedule: on every replica, each at another event."""
-    timing, trust = Every(settings.fanout_interval_minutes * 60_000), _Trust()
-    return Cycle("fanout", timing, lambda run: _step(run, trust), wakeable=True, feeds="dispatch")
+    timing, memory = Every(settings.fanout_interval_minutes * 60_000), _Memory()
+    return Cycle("fanout", timing, lambda run: _step(run, memory), wakeable=True, feeds="dispatch")
 
 
-def _step(run: Run, trust: _Trust) -> Step:
+def _step(run: Run, memory: _Memory) -> Step:
     """Fan out small personal events together, or make one slice of another event, or end some of an ended one's."""
-    made = _fan_out_unseen(run, trust) if trust.holds() else None
-    return _fan_out(run, at_once=True) if made is None else made
+    made = _fan_out_unseen(run, memory) if memory.trusts() else None
+    return _fan_out(run, memory, at_once=True) if made is None else made
 
 
-def _fan_out_unseen(run: Run, trust: _Trust) -> Step | None:
+def _fan_out_unseen(run: Run, memory: _Memory) -> Step | None:
     """Fan out what is next and commit it, by one message; None, and nothing made, if somebody has to look first."""
     try:
-        row = run.at_once("bound_relaxed", _SQL["fan_out_unseen"], _asked(run))
+        row = run.at_once("bound_relaxed", _SQL["fan_out_unseen"], _asked(run, memory))
     except psycopg.Error as error:
         if is_unavailable(error):
             raise
-        trust.lose()
+        memory.lose_trust()
         return None
     if row is None:
-        with run.transaction("bound_relaxed") as connection:
-            return _sweep(run, connection)
-    return _tell_unseen(row)
+        return _look_beside(run)
+    memory.served = row[0]
+    return _tell_unseen(row[1:])
 
 
 def _tell_unseen(made: Sequence[Any]) -> Step | None:
@@ -113,16 +119,17 @@ def _tell_unseen(made: Sequence[Any]) -> Step | None:
     return _small_step(fanned or (), late or (), created) if fanned or late else None
 
 
-def _fan_out(run: Run, *, at_once: bool) -> Step:
+def _fan_out(run: Run, memory: _Memory, *, at_once: bool) -> Step:
     """Fan out what is next; if that fails at once, it is picked first, so that one bad event stops only itself."""
     event: Fanning | None = None
     try:
         with run.transaction("bound_relaxed") as connection:  # the journal's commit brings it along
-            row = connection.execute(_SQL["fan_out_next"], _asked(run) | {"at_once": at_once}).fetchone()
-            if row is None:
-                return _sweep(run, connection)
-            event = Fanning(*row[:7])
-            return _go_on(run, connection, event, row[7], row[8:])
+            asked = _asked(run, memory) | {"at_once": at_once}
+            row = connection.execute(_SQL["fan_out_next"], asked).fetchone()
+            if row is not None:
+                event = Fanning(*row[:8])
+                memory.served = event.project
+                return _go_on(run, connection, event, row[8], row[9:])
     except _ApartError as error:
         return _take_apart(run, error.events)
     except _TooManyError as error:
@@ -130,12 +137,14 @@ def _fan_out(run: Run, *, at_once: bool) -> Step:
     except psycopg.Error as error:
         if is_unavailable(error) or (event is None and not at_once):
             raise
-        return _fan_out(run, at_once=False) if at_once or event is None else _step_back(run, event, error)
+        return _fan_out(run, memory, at_once=False) if at_once or event is None else _step_back(run, event, error)
+    return _look_beside(run)
 
 
-def _asked(run: Run) -> dict[str, Any]:
-    """Tell what to leave out, how much to make, and what is to be looked at first."""
+def _asked(run: Run, memory: _Memory) -> dict[str, Any]:
+    """Tell whose turn was last, what to leave out, how much to make, and what is to be looked at first."""
     return {
+        "after_project": memory.served,
         "given_up": array(run.given_up.events),
         "apart": array(run.given_up.together),
         "aside": array(run.given_up.begun),
@@ -173,8 +182,23 @@ def _step_back(run: Run, event: Fanning, error: psycopg.Error) -> Step:
     if isinstance(error, pg.UniqueViolation) and event.id not in run.given_up.begun:
         run.given_up.begun.add(event.id)  # no crash can cause it
         return Step(more=True)
-    run.given_up.events.add(event.id)  # a later run tries again; it must not hold up those behind it
-    return Step(problems=(f"event {event.id}: {normalise_error(error, 200)}",), more=True)
+    return _leave_alone(run, event.id, error)
+
+
+def _leave_alone(run: Run, event_id: int, error: psycopg.Error) -> Step:
+    """Write down that an event's fan-out failed, and when it is tried again; it must not hold up those behind it."""
+    run.given_up.events.add(event_id)
+    why = normalise_error(error, _LONGEST_ERROR)
+    failed = {"event_id": event_id, "error": why, "base_ms": _RETRY_MS, "max_ms": _LONGEST_RETRY_MS, "now": run.now}
+    problems = [f"event {event_id}: {why[:200]}"]
+    try:
+        with run.transaction("bound_relaxed") as connection:
+            connection.execute(_SQL["note_failed_fanout"], failed)
+    except psycopg.Error as second:
+        if is_unavailable(second):
+            raise
+        problems.append(f"which could not be written down: {normalise_error(second, 200)}")
+    return Step(problems=tuple(problems), more=True)
 
 
 def _take_apart(run: Run, events: Iterable[int]) -> Step:
@@ -202,6 +226,7 @@ def _small_ones(run: Run, first: Fanning) -> dict[str, Any]:
     """Tell which events are fanned out together with one, as many as a slice may hold."""
     return {
         "lane": first.lane,
+        "project": first.project,
         "due_hour": first.due_hour,
         "few": _few(run),
         "most_events": _most_events(run),
@@ -278,26 +303,50 @@ def _watch(run: Run, connection: Connection, event: Fanning) -> runaway.Watch:
 
 def _hold(run: Run, event: Fanning, found: _TooManyError) -> Step:
     """Hold an event that is one too many, its slice undone; whoever took it in between finds the same."""
-    with run.transaction("bound_relaxed") as connection:
-        if connection.execute(_SQL["lock_event"], {"event_id": event.id}).fetchone() is None:
-            return Step(more=True)
-        _watch(run, connection, event).hold(found.stop, found.phones)
+    try:
+        with run.transaction("bound_relaxed") as connection:
+            if connection.execute(_SQL["lock_event"], {"event_id": event.id}).fetchone() is None:
+                return Step(more=True)
+            _watch(run, connection, event).hold(found.stop, found.phones)
+    except psycopg.Error as error:
+        if is_unavailable(error):
+            raise
+        return _leave_alone(run, event.id, error)
     return _HELD
 
 
-def _sweep(run: Run, connection: Connection) -> Step:
-    """End what is left of a cancelled or completed event; what is claimed is ended by its holder."""
+def _look_beside(run: Run) -> Step:
+    """Look for what else there is to do once nothing is to be fanned out, and when the next event falls due."""
     look = {"looks_since": run.looks_since, "now": run.now}
-    row = connection.execute(_SQL["look_beside"], look).fetchone()
-    held_late, ended_before, due_in_s, run.looks_since = row or (False, False, None, None)
-    if held_late and (expired := runaway.expire_held(connection, run.settings.fanout_slice_size, run.now)):
-        return Step({"events_expired": expired}, items=expired, more=True)
-    since = {"looks_since": run.looks_since}
-    row = connection.execute(_SQL["pick_ended_event"], since).fetchone() if ended_before else None
-    if row is None:
-        return Step(due_in_s=due_in_s)
+    with run.transaction("bound_relaxed") as connection:
+        row = connection.execute(_SQL["look_beside"], look).fetchone()
+        held_late, ended_before, due_in_s, run.looks_since = row or (False, False, None, None)
+        if held_late and (expired := runaway.expire_held(connection, run.settings.fanout_slice_size, run.now)):
+            return Step({"events_expired": expired}, items=expired, more=True)
+    swept = _sweep(run) if ended_before else None
+    return Step(due_in_s=due_in_s) if swept is None else swept
+
+
+def _sweep(run: Run) -> Step | None:
+    """End what is left of a cancelled or completed event, if there is one; what is claimed is ended by its holder."""
+    event_id: int | None = None
+    try:
+        with run.transaction("bound_relaxed") as connection:
+            row = connection.execute(_SQL["pick_ended_event"], {"looks_since": run.looks_since}).fetchone()
+            if row is None:
+                return None
+            event_id, day = row
+            return _end_some(run, connection, event_id, day)
+    except psycopg.Error as error:
+        if is_unavailable(error) or event_id is None:
+            raise
+        return _sweep_later(run, event_id, error)
+
+
+def _end_some(run: Run, connection: Connection, event_id: int, day: date | None) -> Step:
+    """End some chunks of an ended event's deliveries, and note once nothing is left."""
     limit = run.settings.fanout_slice_size
-    ending = {"event_id": row[0], "day": row[1], "limit": limit, "now": run.now}
+    ending = {"event_id": event_id, "day": day, "limit": limit, "now": run.now}
     ended = connection.execute(_SQL["cancel_deliveries"], ending).fetchone()
     cancelled, chunks = ended or (0, 0)
     if chunks == max(1, limit // 100):  # there may be more
@@ -306,3 +355,10 @@ def _sweep(run: Run, connection: Connection) -> Step:
     counts = {"deliveries_cancelled": cancelled, "events_ended": int(swept is not None and swept[0])}
     found = {name: count for name, count in counts.items() if count}  # nothing but claimed ones left is nothing done
     return Step(found, items=sum(found.values()), more=True)
+
+
+def _sweep_later(run: Run, event_id: int, error: psycopg.Error) -> Step:
+    """Put an event whose rest could not be ended behind the others; a later run tries again."""
+    with run.transaction("bound_relaxed") as connection:
+        connection.execute(_SQL["sweep_later"], {"event_id": event_id})
+    return Step(problems=(f"the rest of event {event_id}: {normalise_error(error, 200)}",), more=True)

@@ -180,7 +180,7 @@ async def get_preference(request: Request, installation_id: UUID, name: Name) ->
     "/v1/installations/{installation_id}/preferences/{name}", responses={200: {"model": NamedPreference}, **MISSING}
 )
 async def put_preference(request: Request, installation_id: UUID, name: Name, body: PreferenceBody) -> Response:
-    """Set one preference of a phone; `default` is the one a new phone has, which asks for everything."""
+    """Set one preference of a phone; `default` is the one a new phone has, which asks for all that names no topic."""
     proof = proof_of(request)
     await ask(request, devices.set_preference, installation_id, name, Preference(**dict(body)), proof)
     [found] = await ask(request, devices.preferences, installation_id, proof, name)

@@ -61,7 +61,9 @@ class EventIn(BaseModel):
     audience: Literal["everyone", "installations", "owners", "matching"]
     installations: list[str] | None = Field(None, max_length=100_000)
     owners: list[str] | None = Field(None, max_length=100_000)
-    topics: list[str] | None = Field(None, max_length=100, description="With an audience of matching.")
+    topics: list[str] | None = Field(
+        None, max_length=100, description="With an audience of matching: only phones that asked for one of them."
+    )
     matching: dict[str, Any] | None = None
     category: str | None = Field(None, max_length=100)
     lane: Literal["urgent", "bulk"] | None = None

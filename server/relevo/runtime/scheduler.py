@@ -251,24 +251,25 @@ class Scheduler:
     def _settle_down(self, clock: _Clock, report: Report) -> float | None:
         """Tell the fleet whether this cycle sleeps; return how soon to look once more, if at all.
 
-        Told after every round: the flag is the fleet's, and another replica may have died and left it wrong. If it was
-        wrong, those who enqueued since the last look called nobody.
+        Told after every round, however it ended: the flag is the fleet's, and another replica may have died and left it
+        wrong. If it was wrong, those who enqueued since the last look called nobody. One that failed sleeps, too: who
+        comes meanwhile has it look sooner than the rest after an error would.
         """
-        if report.outcome == "failed":
-            clock.asleep = False  # it may have told the fleet so
-            return None
-        idle, slept = (
-            report.asleep or report.outcome == "idle",
-            clock.asleep and not (report.asleep and report.was_awake),
-        )
+        sleeps = report.asleep or (report.outcome in ("idle", "failed", "partial") and not report.more)
+        slept = clock.asleep and not (report.asleep and report.was_awake)
+        clock.asleep = False  # should the fleet not be told
+        look_again_s: float | None = None
         with suppress(DatabaseUnavailableError):
-            was_wrong = self._runner.set_asleep(clock.cycle, asleep=idle)
-            clock.asleep = idle
-            if idle and (was_wrong or not slept):
+            was_wrong = self._runner.set_asleep(clock.cycle, asleep=sleeps)
+            clock.asleep = sleeps
+            if sleeps and (was_wrong or not slept):
                 clock.unseen_below, clock.looks = None, 0
-                return 0.0
-            return _next_look_s(clock, report.open_transactions) if idle else None
-        return None
+                look_again_s = 0.0
+            elif sleeps:
+                look_again_s = _next_look_s(clock, report.open_transactions)
+        if look_again_s is not None and report.outcome == "failed":
+            return max(look_again_s, self._pauses.busy_ms / 1000)
+        return look_again_s
 
     def _called_in_s(self, clock: _Clock) -> float:
         """Return how soon a cycle runs that is called."""

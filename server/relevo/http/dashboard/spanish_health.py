@@ -157,6 +157,18 @@ HEALTH: dict[str, str] = {
         "fanout está en pausa ({reason}); `relevo resume fanout` lo reanuda"
     ),
     "it waits for fan-out": "espera su reparto",
+    "the fan-out of {events} fails, of event {id} ({type}) {times}: {error}; it is tried again at {at}, and "
+    "`relevo cancel {id}` ends it": (
+        "falla el reparto de {events}, el del evento {id} ({type}) {times}: {error}; se intenta de nuevo el {at}, y "
+        "`relevo cancel {id}` lo termina"
+    ),
+    "its fan-out failed {times}: {error}; it is tried again at {at}": (
+        "su reparto falló {times}: {error}; se intenta de nuevo el {at}"
+    ),
+    "event": "evento",
+    "events": "eventos",
+    "once": "una vez",
+    "{n} times": "{n} veces",
     "{n} {lane} of {project}: {why}": "{n} {lane} de {project}: {why}",
     "held by the runaway brake; `{remedy}` sends what it holds of this type": (
         "retenido por el freno de desbocados; `{remedy}` envía lo que retiene de este tipo"
