@@ -3118,7 +3118,12 @@ $$;
 CREATE FUNCTION relevo.refuse(complaint text) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$ begin raise exception using errcode = 'invalid_parameter_value', message = complaint; end $$;
+    AS $$
+begin
+  raise exception using errcode = 'invalid_parameter_value',
+    message = case when length(complaint) > 1000 then left(complaint, 997) || '...' else complaint end;
+end
+$$;
 
 CREATE FUNCTION relevo.refuse_event(place bigint, complaint text) RETURNS void
     LANGUAGE plpgsql

@@ -15,6 +15,7 @@ from uuid import UUID
 from relevo.errors import InvalidInputError
 
 _MAX_DEPTH = 100
+_MAX_COMPLAINT = 1_000
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _MOST_BYTES = 4096
 _ADDED_BYTES_AT_MOST = 700
@@ -165,6 +166,8 @@ def check_name(name: object) -> None:
 def refuse(complaint: str | None) -> None:
     """Raise a complaint, if there is one."""
     if complaint is not None:
+        if len(complaint) > _MAX_COMPLAINT:
+            complaint = complaint[: _MAX_COMPLAINT - 3] + "..."
         raise InvalidInputError(f"{complaint}.", hint="Nothing was sent to the database; mend it and try again.")
 
 

@@ -21,6 +21,7 @@ MAX_TEXT = 2_000
 MAX_DEPTH = 8
 # Beyond this nothing is even looked at: what is kept is far shorter.
 _MAX_SCANNED = 10_000
+_MAX_NAME = 200
 _QUIET = ("apscheduler", "psycopg", "boto3", "botocore", "urllib3")  # what they warn of, our own lines tell once
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -32,8 +33,8 @@ _PUSH_TOKEN_NEXT = r"(?!\\*[\"']?Expo(?:nent)?PushToken)"  # noqa: S105 these ar
 _IN_QUERY = re.compile(
     rf"([?&](?:{_SECRET_NAME}|[\w.-]*key|[\w.-]*auth|sig|pass|pwd)={_PUSH_TOKEN_NEXT})[^&\s]+", re.IGNORECASE
 )
-# Greedy up to the last @: a password may hold an unescaped one, and hiding too much is the safe side.
-_IN_URL = re.compile(r"(://[^\s:/?#]*:)\S*@")
+_WORD = re.compile(r"\S+")
+_PASSWORD_BEGINS = re.compile(r"://[^\s:/?#]*:")
 # A web address may hold its secret in place of the user; in that of a database it says who could not connect.
 _USER_IN_URL = re.compile(r"(?<!postgres)(?<!postgresql)(://)[^\s/?#@]+@", re.IGNORECASE)
 _IN_PAIR = re.compile(
@@ -59,10 +60,13 @@ _TICKET_KEY = re.compile(r"ticket(?!s?_ids?\b)", re.IGNORECASE)
 
 
 def scrub(text: str) -> str:
-    """Return the text without passwords, keys, signatures, tokens, whole push tokens and control characters."""
-    text = _CONTROL.sub(" ", text)
+    """Return the text without passwords, keys, signatures, tokens, whole push tokens and control characters.
+
+    It is cut before any pattern sees it. Every pattern is linear: tests/house/test_patterns.py holds that.
+    """
+    text = _CONTROL.sub(" ", _shorten(text, _MAX_SCANNED))
     text = _IN_QUERY.sub(r"\1***", text)
-    text = _IN_URL.sub(r"\1***@", text)
+    text = _WORD.sub(_hide_password, text) if "@" in text else text
     text = _USER_IN_URL.sub(r"\1***@", text)
     text = _IN_PAIR.sub(lambda pair: f"{pair[1]}{pair[2] or ''}***{pair[2] or ''}", text)
     text = _IN_HEADER.sub(r"\1***", text)
@@ -70,6 +74,14 @@ def scrub(text: str) -> str:
     text = _WEBHOOK_SECRET.sub("whsec_***", text)
     text = _API_TOKEN.sub(lambda token: f"{token[0][:19]}_***", text)
     return _PUSH_TOKEN.sub(r"\1[\2…]", text)
+
+
+def _hide_password(word: re.Match[str]) -> str:
+    """Hide an address's password, up to the last @ of the word: a password may hold one, and hiding more is safe."""
+    text = word[0]
+    end = text.rfind("@")
+    begins = _PASSWORD_BEGINS.search(text, 0, end) if end > 0 else None
+    return f"{text[: begins.end()]}***{text[end:]}" if begins else text
 
 
 def normalise_error(error: BaseException, limit: int = 500) -> str:
@@ -221,7 +233,7 @@ def _clean_entry(key: str, value: Any, depth: int) -> Any:
 def _is_secret(key: str, value: Any) -> bool:
     if value is None or isinstance(value, bool):
         return False
-    if _SECRET_KEY.search(key):
+    if len(key) > _MAX_NAME or _SECRET_KEY.search(key):
         return True
     if isinstance(value, int | float) or (isinstance(value, str) and _PUSH_TOKEN.fullmatch(value)):
         return False
@@ -246,7 +258,8 @@ def _clean(value: Any, depth: int) -> Any:
 
 def _clean_all(values: Any, depth: int) -> Any:
     if isinstance(values, Mapping):
-        return {scrub(str(key)): _clean_entry(str(key), value, depth) for key, value in values.items()}
+        named = ((str(key), value) for key, value in values.items())
+        return {_shorten(scrub(name), _MAX_NAME): _clean_entry(name, value, depth) for name, value in named}
     return [_clean(value, depth) for value in values]
 
 

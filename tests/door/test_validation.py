@@ -457,3 +457,18 @@ def test_a_wait_for_something_else_is_refused(dsn: str) -> None:
         pytest.raises(InvalidInputError, match=r"^until must be sent or confirmed"),
     ):
         relevo.wait(app, 1, until="x")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("function", ["enqueue", "register_installation"])
+def test_a_name_of_a_megabyte_is_not_repeated(conn: psycopg.Connection[Any], function: str) -> None:
+    """A field that nobody knows is named, however long its name is, in a complaint that stays short."""
+    said = refusal(conn, function, Jsonb({**GOOD, "x" * 1_000_000: 1}))
+    assert "has no field" in said
+    assert len(said) == 1_000
+
+
+def test_python_does_not_repeat_it_either() -> None:
+    """Before the database is asked the complaint is as short."""
+    with pytest.raises(InvalidInputError) as caught:
+        checking.refuse(f"an event has no field {'x' * 1_000_000}")
+    assert len(caught.value.message) == 1_001

@@ -39,6 +39,8 @@ _TOGETHER = {
 """What is said of several fields, by how it begins."""
 _MAX_ERRORS = 20
 _MAX_TEXT = 300
+_MAX_COMPLAINT = 1_000
+_MAX_SCANNED = 3_000  # a secret that begins in what is told is seen whole
 _SOON_S = 1
 _JSON_ONLY = "Send JSON, with the header Content-Type: application/json."
 _TITLES = {
@@ -154,7 +156,7 @@ def of_error(error: Exception) -> Problem:  # noqa: PLR0911 a table
 def _fields(complaint: str) -> list[str]:
     """Return the fields that a complaint of the door names, in a batch with the event's place before each."""
     at = _PLACE.match(complaint)
-    said = complaint[at.end() :] if at else complaint
+    said = complaint[at.end() :][:_MAX_COMPLAINT] if at else complaint[:_MAX_COMPLAINT]
     found = _FIELD.search(said)
     names = [found["field"] or ".".join(filter(None, (found["of"], found["unknown"])))] if found else []
     names = next((list(fields) for begins, fields in _TOGETHER.items() if said.startswith(begins)), names)
@@ -214,7 +216,8 @@ def _methods(request: Request) -> list[str]:
 
 async def _answer_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    errors = [{"field": _place(each), "reason": _told(_reason(each))} for each in error.errors()]
+    wrong = error.errors()[:_MAX_ERRORS]  # there may be one for each of a hundred thousand fields
+    errors = [{"field": _place(each), "reason": _told(_reason(each))} for each in wrong]
     first = errors[0] if errors else {"field": "request", "reason": "is not as it should be"}
     detail = f"{first['field']}: {first['reason']}"
     hint = _JSON_ONLY if first["field"] == "body" and not _says_json(request) else ""
@@ -244,5 +247,5 @@ def _says_json(request: Request) -> bool:
 
 
 def _told(text: str) -> str:
-    text = scrub(text.encode("utf-8", "replace").decode())
+    text = scrub(text[:_MAX_SCANNED].encode("utf-8", "replace").decode())
     return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"

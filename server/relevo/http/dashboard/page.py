@@ -30,7 +30,7 @@ from relevo.tokens import Token
 
 _log = structlog.get_logger("relevo.dashboard")
 _MOST_FIELDS = 50
-_TAG = re.compile(r"<[^>]*>")
+_TAG = re.compile(r"<[^<>]*>")
 _SHORT = 16
 _UNAUTHORISED = 401
 _FAILED = 500
