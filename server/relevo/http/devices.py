@@ -20,14 +20,24 @@ from relevo.http.answers import Json
 from relevo.http.guard import Guarded
 from relevo.http.problems import Problem, ProblemBody
 
-router = APIRouter(route_class=Guarded, tags=["devices"])
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _BEARER = "bearer "
 _MAX_SIGNATURE = 250
 _MOST_MONEY = Decimal(999_999_999_999_999_999)
+
+
+class PhoneRoute(Guarded):
+    """A route for phones, which prove who they are before their body is read; only a signature takes the body."""
+
+    async def prove(self, request: Request) -> None:
+        """Refuse who brings no proof, or a wrong secret; where there is no body the route itself does."""
+        if self.body_field is not None:
+            await _prove(request, may_be_new="name" not in self.param_convertors)
+
+
+router = APIRouter(route_class=PhoneRoute, tags=["devices"])
 
 
 def _storable(text: str) -> str:
@@ -235,6 +245,25 @@ def proof_of(request: Request) -> Proof:
     secret = given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER and token is None else None
     signature = request.headers.get("x-relevo-signature")
     return Proof(token, secret, signature[:_MAX_SIGNATURE] if signature else None)
+
+
+async def _prove(request: Request, *, may_be_new: bool) -> None:
+    """Refuse who brings no proof, or a wrong secret, before the body is read; 401."""
+    proof = proof_of(request)
+    if proof.token is not None or (may_be_new and proof.signature is not None):
+        return
+    is_open = may_be_new and request.app.state.device_rules.open_project is not None
+    installation_id = _uuid(request.path_params.get("installation_id", ""))
+    if installation_id is None or is_open:
+        return
+    await ask(request, devices.admit, installation_id, proof)
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
 
 
 async def ask(request: Request, verb: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -69,13 +69,17 @@ class _Exchange:
         self.request_id = given.decode() if _OWN_ID.fullmatch(given) else _new_id()
         self.told: dict[str, Any] = {}
         state = scope.setdefault("state", {})
-        state["request_id"], state["told"] = self.request_id, self.told
+        state["request_id"], state["told"], state["bound_body"] = self.request_id, self.told, self.bound_body
         length = headers.get(b"content-length", b"0")
         self._announced = int(length) if length.isdigit() else 0
         self._scope, self._receive, self._send = scope, receive, send
         self._max_body, self._read = max_body, 0
         self._status = 0
         self._began = time.perf_counter()
+
+    def bound_body(self, max_body: int) -> None:
+        """Take less of a body than usual, as the route's rule asks."""
+        self._max_body = min(self._max_body, max_body)
 
     async def receive(self) -> Message:
         """Pass a piece of the body on, but not more than a body may have."""

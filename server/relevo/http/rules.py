@@ -23,19 +23,26 @@ class Rule:
     page: bool = False
     """Whether a person's session, in a cookie, counts as its token; nothing but pages takes cookies."""
 
+    max_body: int | None = None
+    """How many bytes a body may have at most, where HTTP_MAX_BODY_BYTES would be too many for strangers."""
+
     @property
     def is_open(self) -> bool:
         """Whether no token is asked for."""
         return not self.roles
 
 
+PHONE_BODY = 65_536
+"""The longest preference has 12,000 characters, of four bytes at most."""
+FORM_BODY = 8_192
+
 ANYBODY = Rule()
 APP = Rule(frozenset({"app", "operator"}))
 READ = Rule(frozenset({"app", "viewer", "operator"}))
 VIEW = Rule(frozenset({"viewer", "operator"}), scoped=False)
 OPERATE = Rule(frozenset({"operator"}), scoped=False)
-DEVICE = Rule(own_check=True)
-LOGIN = Rule(own_check=True, page=True)
+DEVICE = Rule(own_check=True, max_body=PHONE_BODY)
+LOGIN = Rule(own_check=True, page=True, max_body=FORM_BODY)
 OPEN_PAGE = Rule(page=True)
 VIEW_PAGE = replace(VIEW, page=True)
 OPERATE_PAGE = replace(OPERATE, page=True)
