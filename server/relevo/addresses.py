@@ -5,6 +5,14 @@ from __future__ import annotations
 import ipaddress
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_UNICAST = ipaddress.ip_network("2000::/3")
+"""The only part of IPv6 that was ever given to the internet; beyond it are old and local forms of addresses."""
+_NOT_PUBLIC = (
+    ipaddress.ip_network("2001::/32"),  # Teredo, which leads through a tunnel to an IPv4 address
+    ipaddress.ip_network("3fff::/20"),  # for documentation, unknown to older Pythons
+    ipaddress.ip_network("192.88.99.0/24"),  # the next way into 6to4, wherever that is
+)
+_ISATAP = (0x0000_5EFE, 0x0200_5EFE)
 
 
 def is_private(address: str) -> bool:
@@ -14,12 +22,20 @@ def is_private(address: str) -> bool:
     except ValueError:
         return True
     if isinstance(met, ipaddress.IPv6Address):
-        wrapped = met.ipv4_mapped or met.sixtofour
-        if met in _NAT64:
-            wrapped = ipaddress.IPv4Address(int(met) & 0xFFFFFFFF)
-        if wrapped:
+        if (wrapped := _wrapped(met)) is not None:
             return is_private(str(wrapped))
-    return not met.is_global or met.is_multicast
+        if met not in _UNICAST:
+            return True
+    return not met.is_global or met.is_multicast or any(met in each for each in _NOT_PUBLIC)
+
+
+def _wrapped(met: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """Return the IPv4 address that an IPv6 address stands for, if it is of a form that leads there."""
+    last = ipaddress.IPv4Address(int(met) & 0xFFFFFFFF)
+    is_isatap = int(met) >> 32 & 0xFFFFFFFF in _ISATAP
+    if met in _NAT64 or (is_isatap and is_private(str(last))):
+        return last
+    return met.ipv4_mapped or met.sixtofour
 
 
 def is_loopback(address: str) -> bool:
