@@ -130,6 +130,10 @@ class Processes:
         """Start the command `relevo` itself; settings are keyword arguments."""
         return self._start([str(RELEVO), *arguments], settings)
 
+    def program(self, *arguments: str, **settings: object) -> Process:
+        """Start any program with the same environment: a shell that starts `relevo` with limits, for one."""
+        return self._start(list(arguments), settings)
+
     def module(self, *arguments: str, **settings: object) -> Process:
         """Start the same command as `python -m relevo`."""
         return self._start([sys.executable, "-m", "relevo", *arguments], settings)

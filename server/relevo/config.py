@@ -704,6 +704,32 @@ class Settings(Frozen):
         MINUTE,
     )
     http_max_body_bytes: int = _number("How many bytes the body of a request may have.", 1_000_000, 1_000, 100_000_000)
+    http_max_header_bytes: int = _number(
+        "How many bytes the headers of a request may have, its first line included.", 32_768, 4_096, 1_000_000
+    )
+    http_header_timeout_ms: int = _number(
+        "How long a caller may take for a request's headers, from its connection on, in milliseconds.",
+        10 * SECOND,
+        100,
+        5 * MINUTE,
+    )
+    http_body_timeout_ms: int = _number(
+        "How long a caller may take for a request's body, in milliseconds.", 30 * SECOND, 100, 30 * MINUTE
+    )
+    http_max_connections: int = _number(
+        "How many connections HTTP holds at most. It never takes more than five eighths of the files that the process "
+        "may open (`ulimit -n`): the others are for sending and for PostgreSQL. Those that wait for their callers are "
+        "closed first.",
+        8_000,
+        1,
+        100_000,
+    )
+    http_max_connections_per_address: int = _number(
+        "How many of them one address may have, three quarters of all at most; a proxy in front is one address.",
+        6_000,
+        1,
+        100_000,
+    )
     http_rate_per_second: int = _number(
         "How many requests a second one caller may make of one replica, twice that at once; 0 lifts the limit.",
         200,

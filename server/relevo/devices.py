@@ -281,6 +281,15 @@ def admit_reader(connection: Connection, proof: Proof) -> None:
     admit(connection, UUID(found["id"]), replace(proof, token=None))
 
 
+def is_good_secret(connection: Connection, written: str) -> bool:
+    """Tell whether this is a phone's secret."""
+    try:
+        admit_reader(connection, Proof(secret=written))
+    except (NoProofError, NotAllowedError):
+        return False
+    return True
+
+
 def forget(connection: Connection, installation_id: UUID, proof: Proof) -> None:
     """Forget an installation with all that leads to anybody."""
     admit(connection, installation_id, proof)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -16,7 +17,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from processes import eventually
-from relevo import insights
+from relevo import insights, sessions, tokens
 from relevo.app import App
 from relevo.http import server
 from relevo.http.limits import RateLimiter
@@ -233,3 +234,58 @@ def test_calls_while_dispatch_runs(serve: Callable[..., Served], conn: psycopg.C
             codes = [each.result().status_code for each in [*waiting, *asked]]
             assert {each.status_code for each in running.result()} == {200}
         assert codes == [200] * 40 + [201] * 60
+
+
+def test_good_tokens_do_not_pay_for_strangers(serve: Callable[..., Served]) -> None:
+    """Where strangers have used up the rate of an address, a token, a session or a phone nobody knew is let in."""
+    served = serve(http_rate_per_second=1, http_open_registration="default")
+    phone = uuid4()
+    made = served.client("app").call("PUT", f"/v1/installations/{phone}", json={})
+    secret = {"Authorization": f"Bearer {made.json()['secret']}"}
+    served.server.api.state.callers._phones.clear()  # type: ignore[union-attr]
+    session = sessions.begin(served.app.database, tokens.verify(served.app.database, served.client("viewer").token))  # type: ignore[arg-type]
+    stranger = served.client()
+    bad = {"Authorization": f"Bearer relevo_{'0' * 12}_{'x' * 43}"}
+
+    def spend_all() -> None:
+        eventually(lambda: stranger.get("/v1/ops/audit", headers=bad).status_code == 429, "the rate is used up")
+
+    for call in (
+        lambda: served.client("viewer").get("/v1/ops/audit"),
+        lambda: served.client("app").post("/v1/events", EVENT | {"audience": "owners", "owners": ["x"]}),
+        lambda: stranger.get(f"/v1/installations/{phone}/preferences", headers=secret),
+        lambda: stranger.get("/dashboard", headers={"Cookie": f"relevo_session={session}"}),
+    ):
+        spend_all()
+        assert call().status_code in (200, 201)
+    spend_all()
+    assert stranger.get("/v1/ops/audit").status_code == 429
+
+
+def test_a_token_does_not_take_all_places_to_wait(serve: Callable[..., Served]) -> None:
+    """A token that waits often is refused at half of all places; once all are taken, another still finds one."""
+    served = serve(http_max_connections=40, http_max_connections_per_address=40, http_rate_per_second=0)
+    waiters = served.server.api.state.waiters  # type: ignore[union-attr]
+    event_id = (
+        served.client("app").post("/v1/events", EVENT | {"audience": "owners", "owners": ["x"]}).json()["event_id"]
+    )
+    path = f"/v1/events/{event_id}?waitMs=30000"
+    first, second, third = (served.client("viewer").token for _ in range(3))
+
+    def wait(token: str | None) -> int:
+        with requests.Session() as session:
+            session.trust_env = False
+            headers = {"Authorization": f"Bearer {token}"}
+            return session.get(served.server.url + path, headers=headers, timeout=60).status_code
+
+    with ThreadPoolExecutor(30) as callers:
+        asked = {callers.submit(wait, first) for _ in range(10)}
+        eventually(lambda: waiters.count == 10, "one token has its share")
+        assert wait(first) == 503
+        asked |= {callers.submit(wait, second) for _ in range(10)}
+        eventually(lambda: waiters.count == 20, "all places are taken")
+        last = callers.submit(wait, third)
+        eventually(lambda: any(each.done() for each in asked), "somebody gave up a place")
+        assert not last.done()
+        waiters.close()
+        assert {each.result() for each in [*asked, last]} == {202}

@@ -21,7 +21,7 @@ from relevo.http.limits import RateLimiter
 from relevo.http.metrics import Exposition
 from relevo.http.ready import Readiness
 from relevo.http.shared import Shared
-from relevo.http.waiting import Waiters
+from relevo.http.waiting import MOST_WAITERS, Waiters
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
@@ -51,6 +51,7 @@ def make(
     cors_origins: Sequence[str] = (),
     exposition: Exposition = metrics.nothing_yet,
     codes: LoginCodes | None = None,
+    most_waiters: int = MOST_WAITERS,
 ) -> FastAPI:
     """Put the app together."""
     app = FastAPI(
@@ -73,7 +74,7 @@ def make(
     app.state.exposition = exposition
     app.state.refusals = Refusals()
     app.state.codes = codes or LoginCodes()
-    app.state.waiters = Waiters(desk)
+    app.state.waiters = Waiters(desk, most_waiters)
     app.state.callers = Callers(desk, RateLimiter(rate_per_s))
     problems.install(app)
     for router in ROUTERS:

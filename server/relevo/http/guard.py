@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
 import math
@@ -19,11 +20,11 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from relevo import audit, sessions, tokens
+from relevo import audit, devices, sessions, tokens
 from relevo.http.desk import Desk
 from relevo.http.limits import RateLimiter
 from relevo.http.problems import Problem, ProblemBody
-from relevo.http.rules import OPERATE, RULES, Rule, rule_of
+from relevo.http.rules import OPERATE, PHONE_BODY, RULES, Rule, rule_of
 from relevo.http.shared import FRESH_S
 from relevo.tokens import Token
 
@@ -40,7 +41,7 @@ _TELLS = {
     400: "Something in the request is not as it should be: `errors` names field and reason.",
     401: "No token, or one that is unknown, revoked or expired.",
     403: "The token's role, or its project, is not enough.",
-    413: "The body is larger than HTTP_MAX_BODY_BYTES.",
+    413: f"The body is larger than HTTP_MAX_BODY_BYTES, or than the {PHONE_BODY} bytes that a phone's may have.",
     429: "Too many requests of this caller; Retry-After says when to come back.",
     503: "No room, or no database, for a moment; Retry-After says when to come back.",
 }
@@ -58,17 +59,21 @@ class Callers:
         """Tokens that were found good, by their hash, and when that was asked; of sessions none."""
         self._phones: OrderedDict[bytes, None] = OrderedDict()
         """Phones' secrets that were found good, by their hash."""
+        self._doubted = asyncio.Lock()
 
     async def identify(self, request: Request, rule: Rule) -> Token | None:
         """Return whose token the request brings; None where no token is asked for and none is brought.
 
         Whoever is a stranger is counted by address, before the database is asked; a token or a phone's secret that was
-        good a while ago, by itself, so that strangers behind the same proxy do not use up its rate. A token that was
-        good within the last second is not asked for again: once revoked, it is refused a second later at the latest.
+        good a while ago, by itself. Where strangers behind the same proxy have used up their rate, what is not known is
+        looked up all the same, one at a time, and pays for itself if it is good. A token that was good within the last
+        second is not asked for again: once revoked, it is refused a second later at the latest.
         """
         bearer = _written_token(request)
         written = bearer or (request.cookies.get(COOKIE, "") if rule.page else "")
         digest = _digest(written)
+        if written and self._limiter.is_spent(self._counted(request, digest)):
+            await self._look_up(digest, written, is_session=not bearer)
         self._limiter.spend(self._counted(request, digest))
         if not written:
             return None
@@ -82,6 +87,20 @@ class Callers:
         request.state.session = "" if bearer else written
         _remember(self._known, digest, token)
         return token
+
+    async def _look_up(self, digest: bytes, written: str, *, is_session: bool) -> None:
+        """Know a token, a session or a phone's secret from now on, if it is good; strangers take one connection."""
+        async with self._doubted:
+            if digest in self._known or digest in self._phones:
+                return
+            if is_session:
+                token = await self._desk.ask(sessions.verify, written)
+            else:
+                token = await self._of_bearer(digest, written)
+            if token is not None:
+                _remember(self._known, digest, token)
+            elif not is_session and await self._desk.ask_door(devices.is_good_secret, written):
+                _remember(self._phones, digest, None, _MOST_PHONES)
 
     def _counted(self, request: Request, digest: bytes) -> str:
         """Return by what a request is counted."""
@@ -194,9 +213,12 @@ class Guarded(APIRoute):
         async def guarded(request: Request) -> Response:
             told = request.state.told
             told["route"] = self.path  # of those that are not let in, too
+            if self.rule.max_body is not None:
+                request.state.bound_body(self.rule.max_body)
             token = await request.app.state.callers.admit(request, self.rule)
             request.state.caller = token
             told |= {"caller": token.id} if token else {}
+            await self.prove(request)
             if self.path.startswith(_API):
                 _refuse_unknown(request, known)
             with audit.acting_as(f"{token.name} ({token.id})" if token else "nobody", "http"):
@@ -206,6 +228,9 @@ class Guarded(APIRoute):
             return answer
 
         return guarded
+
+    async def prove(self, request: Request) -> None:
+        """Refuse who proves in another way than by a token, before the body is read, where that does not take it."""
 
 
 def _names(parameter: Any) -> list[str]:

@@ -21,6 +21,11 @@ class RateLimiter:
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
+    def is_spent(self, caller: str) -> bool:
+        """Tell whether the caller's bucket is empty."""
+        left, at = self._buckets.get(caller, (math.inf, 0.0))
+        return bool(self._rate) and left + (self._clock() - at) * self._rate < 1
+
     def spend(self, caller: str) -> None:
         """Take one token of the caller's bucket; raises a 429 that says when to come back if there is none."""
         if not self._rate:

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import structlog
 import uvicorn
@@ -14,12 +15,14 @@ from fastapi import FastAPI
 from relevo.app import App
 from relevo.devices import Rules
 from relevo.http import api
+from relevo.http.connections import ACCEPTED_AT_ONCE, Bounds, Connections, protocol_for, watch
 from relevo.http.dashboard.codes import LoginCodes
 from relevo.http.desk import Desk
 from relevo.http.envelope import App as Asgi
 from relevo.http.envelope import Envelope
 from relevo.http.metrics import Exposition, own_port
 from relevo.http.ready import Readiness
+from relevo.http.waiting import MOST_WAITERS
 from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.wakeups import Listener
 
@@ -52,6 +55,7 @@ class HttpServer:
         self._stop = threading.Event()
         self._serving = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.connections = Connections(Bounds.of(app.settings))
         self._servers: list[uvicorn.Server] = []
         self.api: FastAPI | None = None
         self._thread = threading.Thread(target=self._life, name="relevo-http", daemon=True)
@@ -146,26 +150,33 @@ class HttpServer:
             cors_origins=settings.http_cors_origins or (),
             exposition=self._exposition,
             codes=self.codes,
+            most_waiters=min(MOST_WAITERS, max(2, self.connections.bounds.most // 2)),
         )
         self.api = made
-        self._servers = [_server(Envelope(made, settings.http_max_body_bytes, self._app.metrics.count_answer))]
+        envelope = Envelope(made, settings.http_max_body_bytes, self._app.metrics.count_answer)
+        self._servers = [_server(envelope, self.connections)]
         serving = [self._servers[0].serve([listening])]
         if (metrics := self._metrics_socket()) is not None:
-            self._servers.append(_server(Envelope(own_port(made), settings.http_max_body_bytes)))
+            self._servers.append(_server(Envelope(own_port(made), settings.http_max_body_bytes), self.connections))
             serving.append(self._servers[1].serve([metrics]))
         if self._stop.is_set():
             self._leave()
         self._serving.set()
+        watching = asyncio.create_task(watch(self.connections, self._list_connections))
         try:
             await asyncio.gather(*serving)
         finally:
-            for connection in [each for server in self._servers for each in server.server_state.connections]:
+            watching.cancel()
+            for connection in self._list_connections():
                 connection.transport.abort()  # those that outlasted the drain
             made.state.long_work.close()
             for each in (desk, probes):
                 each.close()
                 each.database.close()
             await asyncio.sleep(0.05)  # what was aborted is closed in the loop's next rounds
+
+    def _list_connections(self) -> list[Any]:
+        return [each for server in self._servers for each in server.server_state.connections]
 
     def _metrics_socket(self) -> socket.socket | None:
         port = self._settings.metrics_port
@@ -180,10 +191,21 @@ class HttpServer:
             return None
 
 
-def _server(app: Asgi) -> uvicorn.Server:
+class _Server(uvicorn.Server):
+    """Accepts few connections at once, so that each is counted in time, and lets many wait to be accepted."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen."""
+        await super().startup(sockets)
+        for each in sockets or ():
+            each.listen(_BACKLOG)
+
+
+def _server(app: Asgi, connections: Connections) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=protocol_for(connections),
+        backlog=ACCEPTED_AT_ONCE,
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -195,7 +217,7 @@ def _server(app: Asgi) -> uvicorn.Server:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=_DRAIN_S,
     )
-    server = uvicorn.Server(config)
+    server = _Server(config)
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
     return server
 

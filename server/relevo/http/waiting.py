@@ -33,10 +33,17 @@ class _Waited:
 
 
 class Waiters:
-    """All callers that wait in this process, and the one task that looks for them."""
+    """All callers that wait in this process, and the one task that looks for them.
 
-    def __init__(self, desk: Desk) -> None:
+    A token has half of all places at most. Once all are taken, the token that has most of them gives one up: whoever
+    has waited there the longest is told what was last seen, and may ask again.
+    """
+
+    def __init__(self, desk: Desk, most: int = MOST_WAITERS) -> None:
         self._desk = desk
+        self._most = most
+        self._of_token: dict[str, dict[asyncio.Future[EventLook], int]] = {}
+        """Who waits for which event, by token, the longest waiting first."""
         self._waited: dict[int, _Waited] = {}
         self.count = 0
         """How many callers wait."""
@@ -48,9 +55,10 @@ class Waiters:
         """Wait until an event is over or the time is; return it as it was last seen, or None if the caller left."""
         if first.is_over(until) or timeout_s <= 0 or self._closed:
             return first
-        if self.count >= MOST_WAITERS:
-            raise busy("Too many callers wait here.")
+        token = request.state.caller.id
+        self._make_room(token)
         waited, over = self._enter(first, until)
+        self._of_token.setdefault(token, {})[over] = first.event["id"]
         gone = asyncio.ensure_future(_gone(request))
         try:
             either: set[asyncio.Future[Any]] = {over, gone}
@@ -60,7 +68,28 @@ class Waiters:
             return None if gone in done else waited.seen
         finally:
             gone.cancel()
+            self._give_back(token, over)
             self._leave(first.event["id"], over)
+
+    def _make_room(self, token: str) -> None:
+        """Refuse a token that has its share; let another one give up a place if none is left."""
+        own = len(self._of_token.get(token, ()))
+        if own >= max(1, self._most // 2):
+            raise busy("Too many callers wait here with this token.")
+        if self.count < self._most:
+            return
+        greediest = max(self._of_token.values(), key=len)
+        if len(greediest) <= own + 1:
+            raise busy("Too many callers wait here.")
+        over, event_id = next(iter(greediest.items()))
+        del greediest[over]
+        _resolve(over, self._waited[event_id].seen)
+
+    def _give_back(self, token: str, over: asyncio.Future[EventLook]) -> None:
+        here = self._of_token.get(token, {})
+        here.pop(over, None)
+        if not here:
+            self._of_token.pop(token, None)
 
     def close(self) -> None:
         """Let everybody go with what was last seen: the process is about to end."""

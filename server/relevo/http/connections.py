@@ -1,0 +1,229 @@
+"""How many connections are held, from whom, and for how long: strangers take neither a caller's nor sending's place.
+
+While a connection waits for its caller (who has sent nothing yet, or half a request) it may be closed to make room, the
+oldest first; one whose request is being answered may not. Who finds no room is told 503.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import resource
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from relevo.config import Settings
+
+ACCEPTED_AT_ONCE = 32
+"""How many connections the loop accepts before any of them is counted."""
+_FOR_HTTP, _OF = 5, 8
+"""What part of all files that a process may open is for HTTP; the rest is for sending, PostgreSQL and what is read."""
+_MOST_PIPELINED = 16
+_WRITE_S = 30.0
+_LOOK_S = 1.0
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What connections may take."""
+
+    most: int
+    most_per_address: int
+    header_s: float
+    body_s: float
+    header_bytes: int
+
+    @classmethod
+    def of(cls, settings: Settings, files: int | None = None) -> Bounds:
+        """Return what was set, within what so many files leave to HTTP: as many as this process may open."""
+        most = settings.http_max_connections
+        if (files := _most_files() if files is None else files) is not None:
+            most = max(1, min(most, files * _FOR_HTTP // _OF - 2 * ACCEPTED_AT_ONCE))
+        return cls(
+            most,
+            min(settings.http_max_connections_per_address, max(1, most * 3 // 4)),
+            settings.http_header_timeout_ms / 1000,
+            settings.http_body_timeout_ms / 1000,
+            settings.http_max_header_bytes,
+        )
+
+
+def _most_files() -> int | None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+class Connections:
+    """All connections of one HTTP server, and which of them wait for their callers."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self.count = 0
+        self._of_address: dict[str, int] = {}
+        self._waiting: dict[BoundedProtocol, None] = {}
+        """In the order in which they began to wait."""
+        self._waiting_of: dict[str, dict[BoundedProtocol, None]] = {}
+
+    def add(self, connection: BoundedProtocol) -> bool:
+        """Count a connection, and close another one for it where there are too many; False if none can be closed."""
+        address = connection.address
+        self.count += 1
+        here = self._of_address[address] = self._of_address.get(address, 0) + 1
+        if here > self.bounds.most_per_address:
+            return self._make_room(self._waiting_of.get(address, {}))
+        return self.count <= self.bounds.most or self._make_room(self._waiting)
+
+    def remove(self, connection: BoundedProtocol) -> None:
+        """Count a connection no more."""
+        self.note_busy(connection)
+        self.count -= 1
+        left = self._of_address.pop(connection.address, 1) - 1
+        if left > 0:
+            self._of_address[connection.address] = left
+
+    def note_waiting(self, connection: BoundedProtocol) -> None:
+        """Note that a connection waits for its caller."""
+        self._waiting[connection] = None
+        self._waiting_of.setdefault(connection.address, {})[connection] = None
+
+    def note_busy(self, connection: BoundedProtocol) -> None:
+        """Note that a connection does not wait for its caller any more."""
+        if self._waiting.pop(connection, self) is self:
+            return
+        here = self._waiting_of[connection.address]
+        del here[connection]
+        if not here:
+            del self._waiting_of[connection.address]
+
+    def close_overdue(self, now: float, all_of_them: Iterable[Any]) -> None:
+        """Close every connection whose caller has taken too long."""
+        for each in list(all_of_them):
+            if isinstance(each, BoundedProtocol) and each.due <= now:
+                each.give_up()
+
+    def _make_room(self, waiting: dict[BoundedProtocol, None]) -> bool:
+        oldest = next(iter(waiting), None)
+        if oldest is None:
+            return False
+        self.note_busy(oldest)
+        oldest.give_up()
+        return True
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol, held within bounds by the calls that asyncio and httptools make of it."""
+
+    held: Connections
+    """Whose connection it is; a class per server has it."""
+    address = ""
+    due = math.inf
+    """When the caller has taken too long for what is awaited of it."""
+    _read = 0
+    """Bytes since the last request was whole."""
+    _in_headers = True
+    _unanswered = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Count it; refuse it if there is no room."""
+        peer = transport.get_extra_info("peername")
+        self.address = str(peer[0]) if peer else ""
+        has_room = self.held.add(self)
+        super().connection_made(transport)
+        self.due = self.loop.time() + self.held.bounds.header_s
+        if has_room:
+            self.held.note_waiting(self)
+        else:
+            self._refuse(b"503 Service Unavailable", b"Retry-After: 1\r\n")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Count it no more."""
+        self.held.remove(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take a piece of a request, and not too much before its headers are whole."""
+        if self.transport.is_closing():
+            return
+        if self.due == math.inf and self._unanswered == 0:
+            self.due = self.loop.time() + self.held.bounds.header_s
+        self._read += len(data)
+        super().data_received(data)
+        if self._in_headers and self._read > self.held.bounds.header_bytes:
+            self._refuse(b"431 Request Header Fields Too Large")
+
+    def on_message_begin(self) -> None:
+        """Give the caller its time for the headers, also where they began behind the request before."""
+        self.due = min(self.due, self.loop.time() + self.held.bounds.header_s)
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Begin to answer, and give the caller its time for the body."""
+        if self._read > self.held.bounds.header_bytes and self._header_bytes() > self.held.bounds.header_bytes:
+            self._refuse(b"431 Request Header Fields Too Large")
+            raise ValueError("too long headers")  # ends the parsing; the caller was told already
+        if self._unanswered >= _MOST_PIPELINED:
+            self._refuse(b"429 Too Many Requests")
+            raise ValueError("too many requests that nobody waited for")
+        self._in_headers = False
+        self._unanswered += 1
+        self.due = self.loop.time() + self.held.bounds.body_s
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Have the whole request: from now on the caller waits for us."""
+        self._in_headers, self._read = True, 0
+        self.due = math.inf
+        if self._unanswered:
+            self.held.note_busy(self)
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, if there is none already."""
+        self._unanswered -= 1
+        if self._unanswered == 0 and not self.transport.is_closing():
+            self.held.note_waiting(self)
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        """Give a caller that does not read its answer a while."""
+        self.due = self.loop.time() + _WRITE_S
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Go on: the caller reads."""
+        self.due = math.inf
+        super().resume_writing()
+
+    def give_up(self) -> None:
+        """Hang up on a caller that took too long, or in whose place somebody else comes."""
+        self.due = math.inf
+        self.transport.abort()
+
+    def _header_bytes(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def _refuse(self, status: bytes, header: bytes = b"") -> None:
+        self.transport.write(
+            b"HTTP/1.1 " + status + b"\r\n" + header + b"Connection: close\r\nContent-Length: 0\r\n\r\n"
+        )
+        self.transport.close()
+
+
+def protocol_for(connections: Connections) -> type[asyncio.Protocol]:
+    """Return the protocol whose connections are counted there."""
+
+    class Bounded(BoundedProtocol):
+        held = connections
+
+    return Bounded
+
+
+async def watch(connections: Connections, list_all: Callable[[], Iterable[Any]]) -> None:
+    """Close what is overdue, every second, as long as the server runs."""
+    while True:
+        await asyncio.sleep(min(_LOOK_S, connections.bounds.header_s / 2))
+        if connections.count:
+            connections.close_overdue(asyncio.get_running_loop().time(), list_all())

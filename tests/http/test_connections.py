@@ -1,0 +1,163 @@
+"""Connections are bounded in number, by address, in what they bring and in how long they take for it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from urllib.parse import urlsplit
+
+import pytest
+
+from processes import eventually
+from relevo.app import App
+from relevo.http.connections import Bounds
+from serving import EVENT, Served
+
+GET = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[[Served], socket.socket]]:
+    """Open connections that are closed with the test."""
+    with ExitStack() as stack:
+
+        def open_one(served: Served) -> socket.socket:
+            where = urlsplit(served.server.url)
+            return stack.enter_context(socket.create_connection((where.hostname, where.port), timeout=60))
+
+        yield open_one
+
+
+def hears_the_end(connection: socket.socket) -> bytes:
+    """Read until the other side hangs up, and return what it said."""
+    said = b""
+    try:
+        while piece := connection.recv(65_536):
+            said += piece
+    except ConnectionResetError:
+        pass
+    return said
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /health", b"GET / HTTP/1.1\r\nHost: x\r\n", GET + b"G"])
+def test_who_sends_no_whole_headers_is_left(
+    serve: Callable[..., Served], connect: Callable[[Served], socket.socket], sent: bytes
+) -> None:
+    """Who is silent, or stops in the midst of headers, is hung up on: also after a request that was answered."""
+    served = serve(http_header_timeout_ms=200)
+    connection = connect(served)
+    connection.sendall(sent)
+    said = hears_the_end(connection)
+    assert said.startswith(b"HTTP/1.1 200") == sent.startswith(GET)
+    eventually(lambda: served.server.connections.count == 0, "nothing is held")
+
+
+def test_who_is_silent_after_an_answer_is_left(
+    serve: Callable[..., Served], connect: Callable[[Served], socket.socket]
+) -> None:
+    """An end of line after an answer is no request: who sends nothing else is hung up on."""
+    served = serve(http_header_timeout_ms=200)
+    connection = connect(served)
+    connection.sendall(GET)
+    assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
+    connection.sendall(b"\r\n")
+    hears_the_end(connection)
+    eventually(lambda: served.server.connections.count == 0, "nothing is held")
+
+
+def test_who_sends_no_whole_body_is_left(
+    serve: Callable[..., Served], connect: Callable[[Served], socket.socket]
+) -> None:
+    """Who announces a body and does not send it is hung up on, with a good token, too."""
+    served = serve(http_body_timeout_ms=200)
+    connection = connect(served)
+    head = f"POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {served.client('app').token}\r\n"
+    connection.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 500\r\n\r\n{{".encode())
+    hears_the_end(connection)
+    eventually(lambda: served.server.connections.count == 0, "nothing is held")
+
+
+def test_headers_are_bounded(serve: Callable[..., Served], connect: Callable[[Served], socket.socket]) -> None:
+    """Headers that are too long are refused: one or many, whole or not; those that fit are taken."""
+    served = serve(http_max_header_bytes=4_096)
+    many = b"".join(b"x-%d: y\r\n" % n for n in range(1_000))
+    for headers in (b"x: " + b"y" * 5_000 + b"\r\n\r\n", many + b"\r\n", b"x: " + b"y" * 5_000, b"a" * 5_000):
+        connection = connect(served)
+        connection.sendall(b"GET /health/live HTTP/1.1\r\nHost: x\r\n" + headers)
+        assert hears_the_end(connection).startswith(b"HTTP/1.1 431 "), headers[:20]
+    connection = connect(served)
+    connection.sendall(b"GET /health/live?" + b"x" * 5_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert hears_the_end(connection).startswith(b"HTTP/1.1 431 ")
+    assert served.client().get("/health/live", headers={"x": "y" * 3_000}).status_code == 200
+
+
+def test_a_large_body_is_no_large_header(serve: Callable[..., Served]) -> None:
+    """A body may have more bytes than headers may."""
+    served = serve(http_max_header_bytes=4_096)
+    app = served.client("app")
+    assert app.post("/v1/events", {**EVENT, "body": "x" * 1_900, "data": {"a": "y" * 1_500}}).status_code == 201
+    assert app.post("/v1/events", {**EVENT, "key": "2", "body": "x" * 50_000}).status_code == 400
+
+
+def test_requests_that_nobody_waits_for_are_bounded(served: Served, connect: Callable[[Served], socket.socket]) -> None:
+    """A few requests may be sent ahead of their answers, and are answered in turn; thousands are not kept."""
+    connection = connect(served)
+    last = GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    connection.sendall(GET * 9 + last)
+    assert hears_the_end(connection).count(b"HTTP/1.1 200") == 10
+    connection = connect(served)
+    connection.sendall(GET * 5_000)
+    said = hears_the_end(connection)
+    assert said.count(b"HTTP/1.1") < 100
+    assert served.client().get("/health/live").status_code == 200
+
+
+@pytest.mark.parametrize("which", ["http_max_connections", "http_max_connections_per_address"])
+def test_the_silent_make_room(
+    serve: Callable[..., Served], connect: Callable[[Served], socket.socket], which: str
+) -> None:
+    """However many silent connections there are, a caller finds a place: the oldest silent one is closed for it."""
+    served = serve(**{which: 8, "http_header_timeout_ms": 300_000})
+    silent = [connect(served) for _ in range(50)]
+    for _ in range(3):
+        caller = served.client()
+        assert caller.get("/health/live").status_code == 200
+    assert hears_the_end(silent[0]) == b""
+    eventually(lambda: served.server.connections.count <= 8, "no more are held")
+
+
+def test_who_is_being_answered_keeps_its_place(
+    serve: Callable[..., Served], connect: Callable[[Served], socket.socket]
+) -> None:
+    """While all places are taken by callers that are being answered, others are told when to come back."""
+    served = serve(http_max_connections=8, http_max_connections_per_address=100)
+    most = served.server.connections.bounds.most_per_address
+    app = served.client("app")
+    event_id = app.post("/v1/events", {**EVENT, "audience": "owners", "owners": ["x"]}).json()["event_id"]
+    app.close()
+    waiters = served.server.api.state.waiters  # type: ignore[union-attr]
+    waiters._most = 100  # else half of the connections are kept for others
+    with ThreadPoolExecutor(most) as callers:
+        asked = [
+            callers.submit(served.client("viewer").get, f"/v1/events/{event_id}?waitMs=30000") for _ in range(most)
+        ]
+        eventually(lambda: waiters.count == most, "all wait")
+        refused = connect(served)
+        refused.sendall(GET)
+        said = hears_the_end(refused)
+        assert said == b"" or (said.startswith(b"HTTP/1.1 503 ") and b"Retry-After: 1" in said)
+        waiters.close()
+        assert {each.result().status_code for each in asked} == {202}
+
+
+def test_files_are_left_for_sending(build: Callable[..., App]) -> None:
+    """HTTP never takes all files that the process may open, whatever is set."""
+    settings = build(http_max_connections=100_000, http_max_connections_per_address=100_000).settings
+    for files in (128, 256, 1_024, 4_096, 65_536):
+        bounds = Bounds.of(settings, files)
+        assert 1 <= bounds.most <= files * 5 / 8
+        assert 1 <= bounds.most_per_address <= bounds.most
+    assert Bounds.of(settings, 1_024).most >= 500
+    assert Bounds.of(settings, 65_536).most > 40_000
