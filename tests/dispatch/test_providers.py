@@ -137,3 +137,20 @@ def test_access_tokens_that_cannot_be_used_are_refused_by_name(
     with pytest.raises(ConfigError, match=name.upper()) as refused, app.push_providers(make_settings(**{name: value})):
         pass
     assert "hunter2" not in str(refused.value)
+
+
+def test_a_webhook_that_took_it_late_is_done(relay, webhooks) -> None:
+    """A webhook tells of no receipts: what it took, although its claim was lost meanwhile, ends `ok` and awaits none."""
+    receiver, file = webhooks
+    worker = relay(webhooks_file=file, http_allow_private="true")
+    door.register(worker.conn, Installation("billing", provider="webhook"))
+    worker.tell_everyone()
+    worker.conn.execute(
+        "insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at)"
+        " select event_day, id, 'msg_1', gen_random_uuid(), now() from relevo.notification_deliveries"
+    )
+    assert worker.dispatch().outcome == "ok"
+    assert receiver.asked == [], "it has been taken before"
+    worker.ask()
+    assert worker.states() == {"ok": 1}
+    assert worker.rows("select from relevo.awaited_receipts") == []
