@@ -2193,6 +2193,10 @@ CREATE FUNCTION relevo.is_news(kind text) RETURNS boolean
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$ select exists (select from relevo.news_subscriptions s where is_news.kind = any (s.kinds)) $$;
 
+CREATE FUNCTION relevo.is_news_project(project text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN (starts_with(project, 'relevo.news::'::text) OR starts_with(project, 'webhook::news.'::text));
+
 CREATE FUNCTION relevo.is_open(of_entity text, of_month date) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
         unregister,
         wait,
     )
-    from relevo.errors import Reschedule
+    from relevo.errors import InvalidSignatureError, Reschedule
     from relevo.model import Fetched, Item, News, Reject, Reply, Step
     from relevo.news import Outcome, acknowledge_news, read_news, subscribe_news
     from relevo.runtime.runs import Cycle, Run
     from relevo.runtime.timing import Cron, Every
-    from relevo.signatures import sign_installation
+    from relevo.signatures import sign_installation, verify_webhook
 
 __version__ = "0.3.0"
 
@@ -62,6 +62,7 @@ __all__ = [
     "Fetched",
     "Installation",
     "InstallationStatus",
+    "InvalidSignatureError",
     "Item",
     "Matching",
     "News",
@@ -98,6 +99,7 @@ __all__ = [
     "sign_installation",
     "subscribe_news",
     "unregister",
+    "verify_webhook",
     "wait",
 ]
 
@@ -105,8 +107,8 @@ __all__ = [
 _MODULES = {
     "PushContext": "relevo.delivery.sending",
     "Parts": "relevo.app",
-    "sign_installation": "relevo.signatures",
-    "Reschedule": "relevo.errors",
+    **dict.fromkeys(("sign_installation", "verify_webhook"), "relevo.signatures"),
+    **dict.fromkeys(("InvalidSignatureError", "Reschedule"), "relevo.errors"),
     **dict.fromkeys(("Fetched", "Item", "News", "Reject", "Reply", "Step"), "relevo.model"),
     **dict.fromkeys(("Outcome", "acknowledge_news", "read_news", "subscribe_news"), "relevo.news"),
     **dict.fromkeys(("Cycle", "Run"), "relevo.runtime.runs"),

@@ -27,11 +27,12 @@ from relevo.errors import ConfigError, NotFoundError
 from relevo.gauges import Gauges
 from relevo.instance import Guard
 from relevo.metrics import Metrics
+from relevo.model import NEWS
 from relevo.opening import database
 from relevo.ports import ArchiveStore, Composer, PushProvider, Renderer, Source
 from relevo.providers.expo import Expo
 from relevo.providers.secret_file import SecretFile
-from relevo.providers.webhook import Webhook, WebhookAddress, read_addresses
+from relevo.providers.webhook import Webhook, read_addresses
 from relevo.runtime.heartbeat import Heartbeat
 from relevo.runtime.hung import HungCalls
 from relevo.runtime.runner import Runner
@@ -182,7 +183,7 @@ def push_providers(settings: Settings, more: Sequence[PushProvider] = ()) -> Ite
     with ExitStack() as stack:
         found: list[PushProvider] = [_expo(settings, stack)]
         if settings.webhooks_file is not None:
-            found.append(_webhook(settings))
+            found += _webhooks(settings, "webhook", NEWS)
         providers = {provider.name: provider for provider in [*found, *more]}
         for provider in providers.values():
             stack.callback(provider.close)
@@ -271,34 +272,35 @@ def _is_header(token: str) -> bool:
 
 
 def webhook_trouble(settings: Settings, webhook: str) -> str:
-    """Say why nothing could be sent to a webhook by the settings here; nothing if it is written down."""
+    """Say why nothing could be sent to a webhook by the settings here; nothing if it can."""
     if settings.webhooks_file is None:
         return f"WEBHOOKS_FILE, where the webhook {webhook} must stand, is not set here"
     try:
-        known = _webhook_addresses(settings.webhooks_file)
+        return _webhooks(settings, NEWS)[0].trouble(webhook)
     except ConfigError as error:
         return error.message.removesuffix(".")
-    return "" if webhook in known else f"no webhook {webhook} is in WEBHOOKS_FILE here"
 
 
-def _webhook_addresses(file: Path) -> dict[str, WebhookAddress]:
+def _webhooks(settings: Settings, *names: str) -> list[Webhook]:
+    """Make the push services that post to the addresses of WEBHOOKS_FILE: for the app's pushes, and for news."""
+    assert settings.webhooks_file is not None
     try:
-        return read_addresses(file.read_text(encoding="utf-8"))
+        addresses = SecretFile(settings.webhooks_file, read_addresses)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"WEBHOOKS_FILE cannot be used: {error}.",
             hint='As in {"billing": {"url": "https://example.com/hook", "secret": "whsec_…"}}.',
         ) from None
-
-
-def _webhook(settings: Settings) -> Webhook:
-    assert settings.webhooks_file is not None
-    return Webhook(
-        _webhook_addresses(settings.webhooks_file),
-        timeout_ms=settings.push_request_timeout_ms,
-        connect_timeout_ms=settings.push_connect_timeout_ms,
-        allow_loopback=settings.http_allow_private,
-    )
+    return [
+        Webhook(
+            addresses,
+            name=name,
+            timeout_ms=settings.push_request_timeout_ms,
+            connect_timeout_ms=settings.push_connect_timeout_ms,
+            allow_private=settings.http_allow_private,
+        )
+        for name in names
+    ]
 
 
 def archive_store(settings: Settings) -> ArchiveStore | None:

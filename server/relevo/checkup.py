@@ -245,7 +245,7 @@ def _webhooks(database: Database, webhook_trouble: Callable[[str], str]) -> Iter
             yield Finding(
                 "webhook_unknown",
                 f"News for {row['name']} cannot be sent: {trouble}.",
-                "Write it down there and restart the workers, if theirs lacks it, too; or `relevo news subscribe "
+                "Mend it where the workers run, which read the file again when it changes; or `relevo news subscribe "
                 f"{quote(row['name'])}` with another --webhook.",
                 warning=True,
             )

@@ -447,7 +447,8 @@ class Settings(Frozen):
         'it changed, so that a token is rotated without a restart; "*" stands for every project that it does not name.'
     )
     webhooks_file: SecretFile | None = _setting(
-        "A file of mode 600 with the addresses of the provider webhook as JSON: url and secret (whsec_…) by name."
+        "A file of mode 600 with the addresses of webhooks as JSON: url and secret (whsec_…) by name, or two secrets "
+        "while one takes over; it is read again when it has changed."
     )
     push_chunk_size: int = _number("How many pushes travel in one request at most.", 100, 1, 100)
     push_ttl_s: int = _number(
@@ -669,7 +670,9 @@ class Settings(Frozen):
     http_max_bytes: int = _number(
         "How many bytes one answer or file of a source may have, unpacked.", 50_000_000, 1_000, 2_000_000_000
     )
-    http_allow_private: bool = _setting("Whether sources may lead to private, loopback or link-local addresses.", False)
+    http_allow_private: bool = _setting(
+        "Whether sources and webhooks may lead to private, loopback or link-local addresses.", False
+    )
 
     https_proxy: ProxyAddress | None = _setting(
         "The HTTP proxy through which https addresses are reached: the push service, sources, S3."

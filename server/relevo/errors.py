@@ -92,6 +92,10 @@ class InvalidInputError(RelevoError):
     """An event, installation or preference is not as it should be; the message names what."""
 
 
+class InvalidSignatureError(RelevoError):
+    """What was received is not signed by whom it should be; it is to be refused."""
+
+
 class ArchiveError(RelevoError):
     """The archive's store did not do what it was asked for, or holds something else than it should."""
 

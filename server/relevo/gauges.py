@@ -54,7 +54,7 @@ class Gauge(NamedTuple):
 
 GAUGES = {
     "queue_deliveries": Gauge("Deliveries by status, those of archived events left out.", ("status",)),
-    "queue_due_deliveries": Gauge("Deliveries due now, counted up to 500 chunks of each lane.", ("project", "lane")),
+    "queue_due_deliveries": Gauge("Pushes due now, counted up to 500 chunks of each lane.", ("project", "lane")),
     "queue_oldest_due_seconds": Gauge("For how long the oldest has been due.", ("project", "lane")),
     "claims": Gauge("Batches held by workers, or expired and waiting for a reaper.", ("state",)),
     "claimed_deliveries": Gauge("Deliveries in claims.", ("state", "cycle")),
@@ -71,6 +71,13 @@ GAUGES = {
     "project_rate_tokens": Gauge("What is left in the rate bucket.", ("project", "lane")),
     "project_breaker_open": Gauge("1 while only probes are sent.", ("project",)),
     "project_brake_active": Gauge("1 while no token is disabled, because too many seemed to be gone.", ("project",)),
+    "news_waiting": Gauge("News of a subscription that wait to be read, or to be sent.", ("subscription",)),
+    "news_dropped": Gauge("News of a subscription that were dropped unread.", ("subscription",)),
+    "news_oldest_on_their_way_seconds": Gauge(
+        "For how long the oldest of 500 news has been on its way to a webhook that did not take it yet.",
+        ("subscription", "webhook"),
+    ),
+    "news_breaker_open": Gauge("1 while a webhook gets nothing but probes.", ("subscription", "webhook")),
     "cycle_quiet_seconds": Gauge("How long ago a cycle last looked for work.", ("cycle", "source")),
     "cycle_failures": Gauge("How many rounds in a row have failed.", ("cycle", "source")),
     "cycle_paused": Gauge("1 while an operator has switched it off.", ("cycle", "source")),

@@ -9,6 +9,7 @@ from shlex import quote
 from typing import Any, Self
 
 from relevo.config import REJECT_ATTEMPTS, Settings
+from relevo.model import NEWS
 from relevo.phrases import Phrase
 from relevo.runtime.timing import Cron
 
@@ -47,6 +48,8 @@ RUNBOOK = {
     "cycle_quiet": "a-cycle-has-made-no-round",
     "news_dropped": "news-dropped-unread",
     "webhook_unreachable": "a-webhook-may-get-nothing",
+    "news_refused": "news-cannot-be-sent-to-a-webhook",
+    "news_not_taken": "your-server-takes-no-news",
     "cycle_paused": "paused-and-something-waits",
     "claim_expired": "an-expired-claim-waits-for-a-reaper",
     "deliveries_late": "deliveries-are-due-for-long",
@@ -407,6 +410,33 @@ def _of_news(row: Row, now: datetime) -> Iterator[Problem]:
             webhook=row["webhook"],
             name=row["name"],
             quoted=quote(row["name"]),
+        )
+    if row["webhook"] is not None:
+        yield from _of_consumer(row)
+
+
+def _of_consumer(row: Row) -> Iterator[Problem]:
+    """Tell of a webhook that takes no news: its address is refused, or whoever listens there does not take them."""
+    if row["refused"] is not None:
+        yield Problem(
+            "news_refused",
+            "news for subscription {name} cannot be sent to the webhook {webhook}: {why}; "
+            "then `relevo redrive --project {project}` sends again what failed by it",
+            name=row["name"],
+            webhook=row["webhook"],
+            why=row["refused"].removesuffix("."),
+            project=quote(f"{NEWS}::{row['webhook']}"),
+        )
+    if row["breaker_reason"] is not None or (row["oldest_s"] or 0.0) > _DUE_FOR_LONG_S:
+        yield Problem(
+            "news_not_taken",
+            "your server behind the webhook {webhook} takes no news of subscription {name}{why}; {news} on their way, "
+            "the oldest for {time}, and more wait behind them; no push is held up by it: look at your server",
+            webhook=row["webhook"],
+            name=row["name"],
+            why=f": {row['breaker_reason'].removesuffix('.')}" if row["breaker_reason"] else "",
+            news=in_numbers(row["on_their_way"], "news is", "news are"),
+            time=in_words(row["oldest_s"] or 0.0),
         )
 
 

@@ -565,7 +565,7 @@ def tender(database: Database, licitacion_id: int) -> Row | None:
 
 def subscriptions(database: Database) -> list[Row]:
     """Return the subscriptions to news, with how much each has waiting and has lost."""
-    return _rows(database, "list_subscriptions")
+    return _rows(database, "list_subscriptions", most=MOST_COUNTED)
 
 
 def health(database: Database, settings: Settings) -> Health:

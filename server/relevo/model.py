@@ -129,6 +129,10 @@ class Delivery(NamedTuple):
     created_at: datetime | None = None
 
 
+NEWS = "relevo.news"
+"""The type of the events that carry news to webhooks, and their push service: no pushes, and not shown among them."""
+
+
 class Content(NamedTuple):
     """What an event says."""
 

@@ -27,7 +27,7 @@ from relevo.errors import (
     StoppedError,
     UsageError,
 )
-from relevo.model import Budget, Report, Shard
+from relevo.model import NEWS, Budget, Report, Shard
 from relevo.runtime.runs import Cycle
 from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.timing import Cron
@@ -192,7 +192,7 @@ def _prepare(app: App, cycles: Sequence[Cycle], role: Role) -> None:
         demo.lay_out(app.settings)
         demo.open_shop(app.database)
     app.worker.record_start(role, [cycle.key for cycle in cycles])
-    app.worker.serve(list(app.services.providers))
+    app.worker.serve([name for name in app.services.providers if name != NEWS])
 
 
 def _drain(app: App, scheduler: Scheduler, listener: Listener, signals: Signals) -> bool:
@@ -242,7 +242,7 @@ def one_shot(app: App, role: Role, cycles: Sequence[Cycle]) -> Iterator[None]:
     migrate.prepare(app.database)
     instance.record(app.database, app.settings)
     app.worker.record_start(role, [cycle.key for cycle in cycles])
-    app.worker.serve(list(app.services.providers))
+    app.worker.serve([name for name in app.services.providers if name != NEWS])
     app.heartbeat.start()
     try:
         yield

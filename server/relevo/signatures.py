@@ -1,7 +1,9 @@
-"""Signatures by which an app's server vouches for a phone: which installation, token and owner; good once, for minutes.
+"""Signatures by which an app's server vouches for a phone, and by which it knows that a webhook is Relevo's.
 
-HMAC-SHA256 over version, project, installation, owner, provider, the token's hash, issue, expiry and nonce, one a line;
-the key is named, so that two are valid while one takes over from the other.
+For a phone: which installation, token and owner; good once, for minutes. HMAC-SHA256 over version, project,
+installation, owner, provider, the token's hash, issue, expiry and nonce, one a line; the key is named, so that two are
+valid while one takes over from the other.
+A webhook is signed as Standard Webhooks say: HMAC-SHA256 over id, time and body, once for each secret.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
-from relevo.errors import InvalidInputError
+from relevo.errors import InvalidInputError, InvalidSignatureError
 
 MAX_LIFETIME_S = 600
 FORM = "v2.KEY.ISSUED.EXPIRES.NONCE.HEX"
@@ -30,6 +33,9 @@ _WRITTEN = re.compile(
 )
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _LEAST_BYTES, _MOST_BYTES = 32, 64
+_LEAST_WEBHOOK_BYTES = 24
+_FORM = "whsec_…, base64 of 24 to 64 bytes"
+_MOST_SIGNATURES = 20
 
 
 @dataclass(frozen=True)
@@ -154,3 +160,67 @@ def _digest(secret: bytes, claim: Claim, issued: int, expires: int, nonce: str) 
     whose = (claim.project, str(claim.installation_id), claim.owner or "", claim.provider or "", token)
     lines = (_VERSION, *whose, str(issued), str(expires), nonce)
     return hmac.new(secret, "\n".join(lines).encode(), hashlib.sha256).hexdigest()
+
+
+def verify_webhook(
+    body: bytes, headers: Mapping[str, str], *secrets: str, tolerance_s: int = 300, now: float | None = None
+) -> dict[str, Any]:
+    """Return what a webhook of Relevo says, on the app's server, or raise InvalidSignatureError.
+
+    `body` is what was received, byte by byte, before any JSON was read of it. `secrets` are those of WEBHOOKS_FILE that
+    this server knows (whsec_…): two while one takes over from the other. A repeat has the same `webhook-id`.
+    """
+    if not secrets:
+        raise InvalidInputError("verify_webhook needs a secret.", hint="It is the one of WEBHOOKS_FILE, whsec_….")
+    keys = [_known_secret(secret) for secret in secrets]
+    given = {name.lower(): value for name, value in headers.items()}
+    name, at, signed = (given.get(f"webhook-{part}", "") for part in ("id", "timestamp", "signature"))
+    if not name or not re.fullmatch("[0-9]{1,12}", at):
+        raise InvalidSignatureError(
+            "This is no webhook: webhook-id or webhook-timestamp is missing.", hint="Refuse it."
+        )
+    if abs(int(at) - (time.time() if now is None else now)) > tolerance_s:
+        raise InvalidSignatureError(
+            "The webhook was signed too long ago, or in the future.", hint="Refuse it, and look at this server's clock."
+        )
+    wanted = [sign_webhook(key, name, at, body).encode() for key in keys]
+    offered = [each.encode() for each in signed.split(" ")[:_MOST_SIGNATURES]]
+    if not any(hmac.compare_digest(one, other) for one in wanted for other in offered):
+        raise InvalidSignatureError("The webhook is signed with none of these secrets.", hint="Refuse it.")
+    return _json_object(body)
+
+
+def sign_webhook(secret: bytes, name: str, at: str, body: bytes) -> str:
+    """Return the signature of a webhook with one secret."""
+    digest = hmac.new(secret, f"{name}.{at}.".encode() + body, hashlib.sha256).digest()
+    return f"v1,{base64.b64encode(digest).decode()}"
+
+
+def webhook_secret(secret: object) -> bytes:
+    """Read a webhook's secret; raises ValueError with the form that it must have."""
+    if not isinstance(secret, str) or not secret.startswith("whsec_"):
+        raise ValueError(_FORM)
+    try:
+        raw = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+    except ValueError:
+        raw = b""
+    if not _LEAST_WEBHOOK_BYTES <= len(raw) <= _MOST_BYTES:
+        raise ValueError(_FORM)
+    return raw
+
+
+def _known_secret(secret: str) -> bytes:
+    try:
+        return webhook_secret(secret)
+    except ValueError as error:
+        raise InvalidInputError(f"a secret must be like {error}.", hint="It is that of WEBHOOKS_FILE.") from None
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise InvalidSignatureError("The webhook is signed, and no JSON object.", hint="Refuse it.")
+    return document

@@ -20,13 +20,22 @@ with recursive lane as (
     cross join lateral (select r.project from relevo.awaited_receipts r where r.project > a.project order by r.project limit 1) n
 ), due as materialized (
   select l.project, l.lane, x.due, x.oldest_at
-    from (select * from lane limit %(most_labels)s) l
+    from (select * from lane l where not relevo.is_news_project(l.project) limit %(most_labels)s) l
     cross join lateral (select sum(cardinality(y.ids)) as due, min(y.due_at) as oldest_at
                           from (select q.due_at, q.ids from relevo.due_chunks q
                                  where q.project = l.project and q.lane = l.lane and q.due_at <= now()
                                  order by q.due_at, q.id limit %(most_chunks)s) y) x
 ), project as materialized (
-  select * from relevo.projects p order by p.project limit %(most_labels)s
+  select * from relevo.projects p where not relevo.is_news_project(p.project) order by p.project limit %(most_labels)s
+), subscription as materialized ( -- with how its webhook fares
+  select s.name, s.head - greatest(c.position, s.tail) as waiting, s.dropped, s.webhook, p.breaker <> 'closed' as is_open, q.oldest_at
+    from (select * from relevo.news_subscriptions s order by s.name limit %(most_labels)s) s
+    join relevo.news_cursors c on c.subscription = s.name
+    left join relevo.projects p on p.project = relevo.sending_project('relevo.news', s.webhook)
+    cross join lateral (select min(x.created_at) as oldest_at
+                          from (select q.created_at from relevo.due_chunks q
+                                 where q.project = relevo.sending_project('relevo.news', s.webhook) and q.lane = 'urgent'
+                                 order by q.due_at limit %(most_chunks)s) x) q
 ), held as materialized (
   select c.cycle, c.leased_until > now() as live, cardinality(c.ids) as deliveries from relevo.claims c limit %(most)s
 ), worker as materialized (
@@ -68,6 +77,11 @@ union all select 'project_rate_tokens', array[p.project, l.lane], l.tokens
             from project p cross join lateral (values ('urgent', p.urgent_tokens), ('bulk', p.bulk_tokens)) as l(lane, tokens)
 union all select 'project_breaker_open', array[p.project], (p.breaker <> 'closed')::int from project p
 union all select 'project_brake_active', array[p.project], (p.pruning_stopped_at is not null)::int from project p
+union all select 'news_waiting', array[s.name], s.waiting from subscription s
+union all select 'news_dropped', array[s.name], s.dropped from subscription s
+union all select 'news_oldest_on_their_way_seconds', array[s.name, s.webhook], coalesce(extract(epoch from now() - s.oldest_at), 0)
+            from subscription s where s.webhook is not null
+union all select 'news_breaker_open', array[s.name, s.webhook], coalesce(s.is_open, false)::int from subscription s where s.webhook is not null
 union all select 'cycle_quiet_seconds', array[s.cycle, s.source], extract(epoch from now() - s.last_round_at)
             from relevo.cycle_state s where s.last_round_at is not null
 union all select 'cycle_failures', array[s.cycle, s.source], s.failures from relevo.cycle_state s where s.last_round_at is not null

@@ -57,7 +57,7 @@ select now() as now,
        exists (select from relevo.awaited_receipts w where w.look_at <= now()) as receipts_due;
 
 -- name: list_due
--- Lists what is due now per project and lane: how much, up to a bound, and since when the oldest.
+-- Lists what is due now per project and lane, news left out: how much, up to a bound, and since when the oldest.
 with recursive lane as (
   (select q.project, q.lane from relevo.due_chunks q order by q.project, q.lane limit 1)
   union all
@@ -73,19 +73,19 @@ select l.project, l.lane, x.due, extract(epoch from now() - x.oldest_at)::float8
                         from (select q.due_at, cardinality(q.ids) as deliveries from relevo.due_chunks q
                                where q.project = l.project and q.lane = l.lane and q.due_at <= now()
                                order by q.due_at, q.id limit %(most)s) y) x
- where x.due > 0
+ where x.due > 0 and not relevo.is_news_project(l.project)
  order by x.oldest_at
  limit %(limit)s;
 
 -- name: list_events
--- Lists events, newest first, behind a given one, by type and state if asked, with how many deliveries are in which status.
+-- Lists events, newest first, behind a given one, news only if asked for, by type and state if asked, with how many deliveries are in which status.
 select e.id, e.event_type, e.event_key, e.state, e.title, e.body,
        case when e.audience = 'installations' and exists (select from relevo.event_owners o where o.event_id = e.id) then 'owners' else e.audience end as audience,
        e.lane, e.created_at, e.scheduled_at, e.deadline_at,
        e.targets_selected, e.deliveries_created, e.end_reason, coalesce(p.deliveries, '{}') as deliveries
   from (select e.*
           from relevo.notification_events e
-         where (%(event_type)s::text is null or e.event_type = %(event_type)s)
+         where (%(event_type)s::text is null and e.event_type <> 'relevo.news' or e.event_type = %(event_type)s)
            and (%(state)s::text is null or e.state = %(state)s)
            and (%(before)s::bigint is null or e.id < %(before)s)
          order by e.id desc
@@ -194,7 +194,7 @@ select count(*)::int as claimed
   join relevo.notification_deliveries d on d.event_day = u.event_day and d.id = u.id and d.notification_event_id = %(event_id)s;
 
 -- name: list_installations
--- Lists installations, newest first, with what they asked for; a token shows its first letters and a mark by which two can be told apart.
+-- Lists installations, newest first, with what they asked for, those that stand for a webhook of news only by their id; a token shows its first letters and a mark by which two can be told apart.
 select i.installation_id, i.seq, i.owner,
        coalesce(substring(i.token from '\[(.{1,4})'), left(i.token, 4)) || '…' || substr(md5(i.token), 1, 4) as token, i.token_version, i.project, i.platform, i.registered_at,
        relevo.may_receive(i) as receives,
@@ -206,7 +206,7 @@ select i.installation_id, i.seq, i.owner,
  where (%(project)s::text is null or i.project = %(project)s)
    and (%(token)s::text is null or i.token = %(token)s)
    and (%(owner)s::text is null or i.owner = %(owner)s)
-   and (%(installation_id)s::uuid is null or i.installation_id = %(installation_id)s)
+   and (%(installation_id)s::uuid is null and not i.for_news or i.installation_id = %(installation_id)s)
  order by i.seq desc
  limit %(limit)s;
 
@@ -248,7 +248,7 @@ select s.source, s.last_outcome, s.last_detail, s.last_asked_at, s.last_ok_at, s
   from relevo.source_state s order by s.source;
 
 -- name: list_projects
--- Lists the projects with what holds them up, since when in all, failed probes included, and how they fared in the last minutes.
+-- Lists the projects of pushes with what holds them up, since when in all, failed probes included, and how they fared in the last minutes.
 select p.project, p.rate_share, p.rest_until, p.breaker, p.breaker_reason, p.probe_at, p.trips, p.failures, p.filled_at as asked_at,
        case when p.breaker <> 'closed' then coalesce(opened.at, p.breaker_since) end as breaker_since, p.pruning_stopped_at,
        coalesce((select sum(c.connections)::int from relevo.push_connections c where c.project = p.project and c.leased_until > now()), 0) as connections,
@@ -262,6 +262,7 @@ select p.project, p.rate_share, p.rest_until, p.breaker, p.breaker_reason, p.pro
   cross join lateral (select coalesce(sum(t.sent), 0)::bigint as sent, coalesce(sum(t.answers), 0)::bigint as answers,
                              coalesce(sum(t.unregistered), 0)::bigint as unregistered
                         from relevo.push_tallies t where t.project = p.project and t.at > now() - interval '15 minutes') t
+ where not relevo.is_news_project(p.project)
  order by p.project
  limit %(limit)s;
 
@@ -326,8 +327,8 @@ select w.worker_id
  limit 1;
 
 -- name: count_dead_letters
--- Counts the deliveries that failed for good, up to a bound.
-select count(*)::int as dead_letters from (select from relevo.dead_letters l limit %(most)s) x;
+-- Counts the pushes that failed for good, up to a bound.
+select count(*)::int as dead_letters from (select from relevo.dead_letters l where not relevo.is_news_project(l.project) limit %(most)s) x;
 
 -- name: count_queue
 -- Counts all deliveries by status without counting them, and what of the open ones is claimed, by claims that live and that have expired.
@@ -465,10 +466,12 @@ select n.looked_at, n.last_day, n.last_place, f.*
 -- Sums up what was sent, confirmed and failed per stretch of time, from the minutes kept and from what is not summed up to minutes yet.
 select to_timestamp(floor(extract(epoch from x.at) / %(every_s)s) * %(every_s)s) as at, sum(x.sent)::bigint as sent,
        sum(x.confirmed)::bigint as confirmed, sum(x.failed)::bigint as failed
-  from (select m.minute as at, m.sent, m.confirmed, m.failed from relevo.push_minutes m where m.minute >= %(since)s
+  from (select m.minute as at, m.sent, m.confirmed, m.failed from relevo.push_minutes m
+         where m.minute >= %(since)s and not relevo.is_news_project(m.project)
         union all
         select t.at, t.sent, t.confirmed, t.failed
-          from relevo.projects p join relevo.push_tallies t on t.project = p.project and t.at >= %(since)s) x
+          from relevo.projects p join relevo.push_tallies t on t.project = p.project and t.at >= %(since)s
+         where not relevo.is_news_project(p.project)) x
  group by 1
  order by 1;
 

@@ -89,17 +89,18 @@ select s.webhook
    for no key update of c skip locked;
 
 -- name: register_webhook
--- Registers a webhook for news only, unless the app has registered it.
+-- Registers a webhook's installation for news, apart from what the app may have registered under its name; its token is nothing to be named by.
 insert into relevo.device_installations (token, provider, project, for_news)
-select %(webhook)s, 'webhook', left('news.' || %(webhook)s, 190), true
- where not exists (select from relevo.device_installations i where i.token = %(webhook)s)
-on conflict do nothing;
+select 'news:' || gen_random_uuid(), 'relevo.news', %(webhook)s, true
+ where not exists (select from relevo.device_installations i where i.project = %(webhook)s and i.provider = 'relevo.news' and i.for_news);
 
 -- name: find_webhook
--- Tells where a webhook is registered and among which deliveries its own wait; nothing if it may get none.
+-- Tells where a webhook is registered for news and among which deliveries its own wait; nothing if it may get none.
 select i.installation_id, relevo.sending_project(i.provider, i.project)
   from relevo.device_installations i
- where i.token = %(webhook)s and i.provider = 'webhook' and relevo.may_receive(i);
+ where i.project = %(webhook)s and i.provider = 'relevo.news' and i.for_news and relevo.may_receive(i)
+ order by i.seq
+ limit 1;
 
 -- name: enqueue_news
 -- Makes events of a subscription's next news, as many as may wait to be sent at once, and moves its cursor behind them.
@@ -112,7 +113,7 @@ with room as materialized (
              and starts_with(e.event_key, (select s.id from relevo.news_subscriptions s where s.name = %(name)s)::text)
           limit %(most_open)s) q
 ), next as materialized (
-  select s.name, s.id as subscription_id, n.*
+  select s.name, s.id as subscription_id, s.webhook, n.*
     from relevo.news_subscriptions s
     join relevo.news_cursors c on c.subscription = s.name
     cross join lateral (select n.position, n.at, n.kind, n.project, n.event_id, n.delivery_id, n.installation_id, n.data from relevo.news n
@@ -125,7 +126,7 @@ with room as materialized (
                    'type', 'relevo.news', 'key', n.subscription_id || '.' || n.position, 'title', n.kind, 'lane', 'urgent',
                    'audience', 'installations', 'installations', jsonb_build_array(%(installation_id)s::text),
                    'data', jsonb_strip_nulls(jsonb_build_object(
-                     'kind', n.kind, 'subscription', n.name, 'position', n.position, 'at', n.at, 'project', n.project, 'event_id', n.event_id,
+                     'kind', n.kind, 'webhook', n.webhook, 'subscription', n.name, 'position', n.position, 'at', n.at, 'project', n.project, 'event_id', n.event_id,
                      'delivery_id', n.delivery_id, 'installation_id', n.installation_id) || n.data)) order by n.position) as events
             from next n having count(*) > 0) g
     cross join lateral relevo.enqueue_any_type(g.events) e

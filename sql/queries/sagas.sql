@@ -1,7 +1,7 @@
 -- What support people ask: what became of an event, of one push, of one phone. Each reads a page's worth, however much there is.
 
 -- name: list_recent_events
--- Lists events, newest first, that fit, out of so many that are looked at, with how far they are; and where it stopped looking.
+-- Lists events, newest first, that fit, news only if asked for, out of so many that are looked at, with how far they are; and where it stopped looking.
 with looked as materialized (
   select e.id, e.event_type, e.state, e.project
     from relevo.notification_events e
@@ -11,7 +11,7 @@ with looked as materialized (
 ), fitting as materialized (
   select l.id
     from looked l
-   where (%(event_type)s::text is null or l.event_type = %(event_type)s)
+   where (%(event_type)s::text is null and l.event_type <> 'relevo.news' or l.event_type = %(event_type)s)
      and (%(state)s::text is null or l.state = %(state)s)
      and (%(project)s::text is null or l.project = %(project)s)
    order by l.id desc
@@ -33,7 +33,7 @@ select e.id, e.event_type, e.event_key, e.state, left(e.title, 200) as title, le
  order by e.id desc;
 
 -- name: list_event_types
--- Lists the types of events there are, along their index.
+-- Lists the types of events there are but for news, along their index.
 with recursive kind as (
   (select e.event_type, 1 as n from relevo.notification_events e order by e.event_type limit 1)
   union all
@@ -43,7 +43,7 @@ with recursive kind as (
                          where e.event_type > k.event_type order by e.event_type limit 1) f
    where k.n < %(limit)s
 )
-select k.event_type from kind k;
+select k.event_type from kind k where k.event_type <> 'relevo.news';
 
 -- name: read_saga
 -- Reads all that is known of one event beside its deliveries: what it is about, where it came from, who is meant, what held it.

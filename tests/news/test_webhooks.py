@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
 import json
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+import relevo
 from deliveries import add_deliveries, mark_failed
 from fakes.server import Answer, FakeServer
 from hearing import read, reap, subscribe, write
 from phones import fan_out_to_the_end
+from processes import eventually
 from relevo import actions, door
 from relevo.app import App
 from relevo.door import Installation
-from relevo.errors import UsageError
+from relevo.errors import InvalidInputError, UsageError
 
-KEY = b"s" * 32
+SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 MADE = "select data ->> 'position' from relevo.notification_events where event_type = 'relevo.news' order by id"
 
 
@@ -37,14 +38,7 @@ class Receiver(FakeServer):
 
     def heard(self) -> list[dict[str, Any]]:
         """Return what was told, each checked for its signature."""
-        return [json.loads(asked.body) | {"checked": signed(asked)} for asked in self.asked]
-
-
-def signed(asked: Any) -> bool:
-    """Tell whether a request is signed with our secret."""
-    at = f"{asked.headers['webhook-id']}.{asked.headers['webhook-timestamp']}.".encode()
-    mine = base64.b64encode(hmac.new(KEY, at + asked.body, hashlib.sha256).digest()).decode()
-    return bool(asked.headers["webhook-signature"] == f"v1,{mine}")
+        return [relevo.verify_webhook(asked.body, asked.headers, SECRET) for asked in self.asked]
 
 
 @pytest.fixture
@@ -58,8 +52,7 @@ def receiver() -> Iterator[Receiver]:
 def app(build: Callable[..., App], receiver: Receiver, tmp_path: Path) -> App:
     """A worker that knows the receiver as billing, and tries everything twice."""
     file = tmp_path / "webhooks.json"
-    secret = "whsec_" + base64.b64encode(KEY).decode()
-    file.write_text(json.dumps({"billing": {"url": f"{receiver.url}/hook", "secret": secret}}))
+    file.write_text(json.dumps({"billing": {"url": f"{receiver.url}/hook", "secret": SECRET}}))
     file.chmod(0o600)
     return build(webhooks_file=file, http_allow_private="true", outbox_max_attempts=1)
 
@@ -77,22 +70,65 @@ def made(conn: psycopg.Connection[Any]) -> list[int]:
     return [int(row[0]) for row in conn.execute(MADE.encode()).fetchall()]
 
 
-def test_signed(conn: psycopg.Connection[Any], app: App, receiver: Receiver) -> None:
-    """The receiver gets each once, signed, with what the feed would say, and no preference of its own asks for more."""
+def test_the_shape_of_standard_webhooks(conn: psycopg.Connection[Any], app: App, receiver: Receiver) -> None:
+    """The receiver gets each once, signed: type, timestamp and the names in data, and nothing of a push around it."""
     subscribe(conn, "billing", "delivery.failed", webhook="billing")
-    ids = add_deliveries(conn, 2, project="shop")
-    mark_failed(conn, ids, code="MessageTooBig")
+    [failed] = add_deliveries(conn, 1, event_type="order.shipped", project="shop")
+    [(phone,)] = conn.execute(
+        "update relevo.device_installations set owner = 'ana' returning installation_id"
+    ).fetchall()
+    [(event,)] = conn.execute("update relevo.notification_events set event_key = '1042' returning id").fetchall()
+    mark_failed(conn, [failed], code="MessageTooBig")
     relay(app)
     relay(app)
-    heard = sorted(receiver.heard(), key=lambda each: each["data"]["position"])
-    assert [each["data"]["delivery_id"] for each in heard] == ids
-    assert all(each["checked"] for each in heard)
-    assert heard[0]["title"] == heard[0]["data"]["kind"] == "delivery.failed"
-    assert heard[0]["data"]["error_code"] == "MessageTooBig"
-    assert heard[0]["data"]["subscription"] == "billing"
-    found = conn.execute("select for_news from relevo.device_installations where token = 'billing'").fetchall()
-    assert found == [(True,)]
-    assert conn.execute("select count(*) from relevo.notification_preferences").fetchone() == (0,)
+    [told] = receiver.heard()
+    assert set(told) == {"type", "timestamp", "data"}
+    assert told["type"] == "delivery.failed"
+    assert datetime.fromisoformat(told["timestamp"]).utcoffset() == timedelta(0)
+    assert told["data"] == {
+        "subscription": "billing",
+        "position": 1,
+        "event_id": event,
+        "event_type": "order.shipped",
+        "event_key": "1042",
+        "delivery_id": failed,
+        "installation_id": str(phone),
+        "owner": "ana",
+        "project": "shop",
+        "error_code": "MessageTooBig",
+        "attempts": 1,
+    }
+
+
+def test_a_forgotten_owner_is_not_told(conn: psycopg.Connection[Any], app: App, receiver: Receiver) -> None:
+    """The owner is read when news are sent: who was forgotten since is in none, and no event holds the name."""
+    phone = relevo.register(conn, relevo.Installation("ExponentPushToken[ana]", owner="ana"))
+    subscribe(conn, "billing", "installation.unregistered", webhook="billing")
+    conn.execute("delete from relevo.device_installations where installation_id = %s", [phone])
+    reap(app)
+    assert conn.execute("select from relevo.notification_events where data::text like '%%ana%%'").fetchall() == []
+    relay(app)
+    [told] = receiver.heard()
+    assert told["data"]["installation_id"] == str(phone)
+    assert "owner" not in told["data"]
+
+
+def test_two_secrets(conn: psycopg.Connection[Any], app: App, receiver: Receiver, tmp_path: Path) -> None:
+    """While one secret takes over from another both are signed with, so that a receiver may know either."""
+    other = "whsec_" + base64.b64encode(b"t" * 32).decode()
+    file = tmp_path / "webhooks.json"
+    file.write_text(json.dumps({"billing": {"url": f"{receiver.url}/hook", "secrets": [other, SECRET]}}))
+    subscribe(conn, "billing", "token.disabled", webhook="billing")
+
+    def told() -> bool:
+        write(conn, 1)
+        relay(app)
+        return " " in receiver.asked[-1].headers["webhook-signature"]
+
+    eventually(told, "the file is read again")
+    [*_, asked] = receiver.asked
+    for secrets in ([SECRET], [other], [other, SECRET]):
+        assert relevo.verify_webhook(asked.body, asked.headers, *secrets)["type"] == "token.disabled"
 
 
 def test_dead_letters(conn: psycopg.Connection[Any], app: App, receiver: Receiver) -> None:
@@ -135,7 +171,7 @@ def test_backlog(conn: psycopg.Connection[Any], app: App) -> None:
     subscribe(conn, "billing", "token.disabled", webhook="billing")
     conn.execute(
         "insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count,"
-        " lapse_count, had_error, ids, installations) select 'webhook::news.billing', 'urgent', now(), now()::date, n,"
+        " lapse_count, had_error, ids, installations) select 'relevo.news::billing', 'urgent', now(), now()::date, n,"
         " 'relevo.news', now(), 0, 0, false, array[n], array[gen_random_uuid()] from generate_series(1, 997) n"
     )
     write(conn, 10)
@@ -147,15 +183,50 @@ def test_backlog(conn: psycopg.Connection[Any], app: App) -> None:
 
 
 def test_the_apps_own_webhook(conn: psycopg.Connection[Any], app: App, receiver: Receiver) -> None:
-    """A webhook that the app has registered itself is used as it is; one that may get nothing keeps its news waiting."""
+    """News go their own way to a webhook that the app has registered, too: in a project of their own, whatever it is."""
     own = door.register(conn, Installation("billing", provider="webhook", permission="denied"))
     subscribe(conn, "billing", "token.disabled", webhook="billing")
     write(conn, 1)
     relay(app)
-    assert (made(conn), receiver.asked) == ([], [])
-    door.register(conn, Installation("billing", installation_id=own, provider="webhook"))
-    relay(app)
     assert len(receiver.asked) == 1
+    found = conn.execute(
+        "select project, provider, status, installation_id = %s from relevo.notification_deliveries", [own]
+    )
+    assert found.fetchall() == [("relevo.news::billing", "relevo.news", "ok", False)]
+
+
+def test_nobody_takes_its_place(conn: psycopg.Connection[Any], app: App) -> None:
+    """No app and no phone registers itself where news go."""
+    subscribe(conn, "billing", "token.disabled", webhook="billing")
+    write(conn, 1)
+    relay(app)
+    app.worker.serve([name for name in app.services.providers if name != "relevo.news"])
+    [row] = conn.execute("select installation_id, token from relevo.device_installations").fetchall()
+    for given in (
+        Installation(row[1], provider="relevo.news"),
+        Installation("x", installation_id=row[0], provider="relevo.news"),
+        Installation("x", installation_id=row[0]),
+    ):
+        with pytest.raises(InvalidInputError):
+            door.register(conn, given)
+
+
+def test_what_was_on_its_way_before(conn: psycopg.Connection[Any], app: App, receiver: Receiver) -> None:
+    """News that a former version sent on their way, to the installation it made for them, arrive in the same shape."""
+    subscribe(conn, "billing", "token.disabled", webhook="billing")
+    conn.execute(
+        "insert into relevo.device_installations (token, provider, project, for_news)"
+        " values ('billing', 'webhook', 'news.billing', true)"
+    )
+    conn.execute(
+        "select relevo.enqueue_any_type(jsonb_build_array(jsonb_build_object('type', 'relevo.news', 'key', 'x.1',"
+        " 'title', 'token.disabled', 'lane', 'urgent', 'audience', 'installations', 'installations',"
+        " jsonb_build_array(i.installation_id), 'data', jsonb_build_object('kind', 'token.disabled', 'position', 1,"
+        " 'at', now(), 'subscription', 'billing')))) from relevo.device_installations i"
+    )
+    relay(app)
+    [told] = receiver.heard()
+    assert (told["type"], told["data"]) == ("token.disabled", {"position": 1, "subscription": "billing"})
 
 
 def test_a_name_used_again(conn: psycopg.Connection[Any], app: App) -> None:

@@ -52,7 +52,7 @@ class World:
             made: PushProvider = Expo(base_url=url, access_token=None, timeout_ms=timeout_ms, connect_timeout_ms=2_000)
         else:
             addresses = read_addresses(f'{{"billing": {{"url": "{url}/hook", "secret": "{SECRET}"}}}}')
-            made = Webhook(addresses, timeout_ms=timeout_ms, connect_timeout_ms=2_000, allow_loopback=True)
+            made = Webhook(addresses, timeout_ms=timeout_ms, connect_timeout_ms=2_000, allow_private=True)
         self.stack.callback(made.close)
         return made
 

@@ -44,7 +44,7 @@ def receiver() -> Iterator[Receiver]:
 def webhook(receiver: Receiver, **more: Any) -> Webhook:
     """Make the provider for it, by the clock of 2023."""
     address = WebhookAddress(f"{receiver.url}/hook?a=1", KEY)
-    usual = {"timeout_ms": 5_000, "connect_timeout_ms": 2_000, "allow_loopback": True, "clock": lambda: 1_700_000_000.9}
+    usual = {"timeout_ms": 5_000, "connect_timeout_ms": 2_000, "allow_private": True, "clock": lambda: 1_700_000_000.9}
     return Webhook({"billing": address}, **usual | more)
 
 
@@ -101,7 +101,7 @@ def test_a_body_that_never_ends_is_not_waited_for() -> None:
         serving = threading.Thread(target=answer)
         serving.start()
         address = WebhookAddress(f"http://127.0.0.1:{listening.getsockname()[1]}/", KEY)
-        hook = Webhook({"billing": address}, timeout_ms=20_000, connect_timeout_ms=2_000, allow_loopback=True)
+        hook = Webhook({"billing": address}, timeout_ms=20_000, connect_timeout_ms=2_000, allow_private=True)
         began = time.monotonic()
         [ticket] = hook.send([MESSAGE]).tickets
         took_s = time.monotonic() - began
@@ -113,7 +113,7 @@ def test_a_body_that_never_ends_is_not_waited_for() -> None:
 
 def test_private_addresses_are_refused(receiver: Receiver) -> None:
     """Without leave for loopback nothing is sent there, and plain http leads nowhere at all."""
-    [ticket] = webhook(receiver, allow_loopback=False).send([MESSAGE]).tickets
+    [ticket] = webhook(receiver, allow_private=False).send([MESSAGE]).tickets
     assert (ticket.fate, ticket.code, ticket.alert) == ("failed", "RefusedAddress", True)
     assert receiver.asked == []
 
@@ -204,7 +204,7 @@ def test_a_host_that_is_not_there(receiver: Receiver, monkeypatch: pytest.Monkey
 def test_secrets_do_not_show(receiver: Receiver) -> None:
     """Neither the provider nor its addresses repeat a secret or an address."""
     hook = webhook(receiver)
-    said = f"{hook!r} {hook._addresses} {hook.refuse_token('other')} {hook.send([MESSAGE])}"
+    said = f"{hook!r} {hook._read()} {hook.refuse_token('other')} {hook.send([MESSAGE])}"
     assert "kkkk" not in said
     assert receiver.url not in said
 

@@ -60,7 +60,7 @@ def subscribe(
     words = f"{'Subscribed' if created else 'Changed'}: news for {escape(name)} {escape(where)}."
     say(words, {"name": name, "created": created} | ({"warning": trouble} if trouble else {}), as_json=as_json)
     if trouble and not as_json:
-        print_wrapped("Warning:", f"{trouble}; what a worker does not know there fails for good.", "bold yellow")
+        print_wrapped("Warning:", f"{trouble}; what a worker cannot send there fails for good.", "bold yellow")
 
 
 def _trouble(settings: Settings, webhook: str | None) -> str:

@@ -24,7 +24,7 @@ from relevo.delivery.deciding import Deciding
 from relevo.delivery.isolating import Isolation
 from relevo.delivery.posts import Posted, Posts
 from relevo.delivery.sending import PushContext, RequestPool, Sending, send
-from relevo.delivery.services import Services
+from relevo.delivery.services import Services, is_news_project
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.logs import normalise_error
 from relevo.model import Accepted, Answer, Delivery, Lane, PushRequest, Reply, SentRequest, Settlement, Ticket
@@ -45,6 +45,7 @@ _COUNTED: Mapping[str, str] = {
     "failed": "notifications_failed",
     "invalid": "notifications_invalidated",
 }
+_NEWS_COUNTED: Mapping[str, str] = {"ok": "news_taken", "sent": "news_taken", "pending": "news_postponed"}
 
 
 @dataclass
@@ -431,12 +432,18 @@ class Batch:
         settlement = self._write(answers, outcomes, finish=len(done) == len(self.claim.deliveries))
         self.settled = done
         retried = (answer.error_code or "unknown" for answer in answers if answer.status == "retryable")
-        self.services.metrics.count_codes(self.services.metrics.retries, retried)
+        if not self._of_news:
+            self.services.metrics.count_codes(self.services.metrics.retries, retried)
         self._count(settlement)
+
+    @property
+    def _of_news(self) -> bool:
+        return is_news_project(self.claim.project)
 
     def _count(self, settlement: Settlement) -> None:
         for status, count in settlement.written.items():
-            self.counts[_COUNTED.get(status, f"notifications_{status}")] += count
+            name = _COUNTED.get(status, f"notifications_{status}")
+            self.counts[_NEWS_COUNTED.get(status, f"news_{status}") if self._of_news else name] += count
         self.counts["late_tickets"] += settlement.closed_late + settlement.kept_as_evidence
         self.counts["tokens_disabled"] += settlement.tokens_disabled
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from relevo import queries
 from relevo.db import array
-from relevo.delivery import columns, rendering
+from relevo.delivery import columns, rendering, telling
 from relevo.delivery.answers import (
     LEAST_PAUSE_MS,
     MALFORMED,
@@ -23,7 +23,7 @@ from relevo.delivery.answers import (
 from relevo.delivery.services import Services
 from relevo.errors import Reschedule
 from relevo.logs import normalise_error
-from relevo.model import Answer, Content, Delivery, Lane, Message, Reply
+from relevo.model import NEWS, Answer, Content, Delivery, Lane, Message, Reply
 from relevo.ports import ChecksTokens, Composer, PushProvider
 from relevo.runtime import threads
 from relevo.runtime.hung import MOST_CALLS, HungCall
@@ -59,12 +59,14 @@ class Composing:
     """What is to be sent, by the delivery's id."""
     hanging: list[_Hanging] = field(default_factory=list)
     _drafts: dict[tuple[int, bool], tuple[rendering.Draft, bool]] = field(default_factory=dict)
+    _names: telling.Names = field(default_factory=telling.Names)
 
     def compose(self, deliveries: Sequence[Delivery]) -> tuple[list[Delivery], list[Answer]]:
         """Write every delivery's message; what must not be sent is answered already."""
         contents = self._read_contents(deliveries)
         if self._compose_plainly(deliveries, contents):
             return list(deliveries), []
+        self._names = telling.read_names(self.services.database, deliveries, contents)
 
         def compose(delivery: Delivery) -> Answer | None:
             return (
@@ -164,6 +166,8 @@ class Composing:
         content = contents.get(delivery.notification_event_id)
         if content is None:
             return answer(delivery, "cancelled", code="event_gone")
+        if delivery.event_type == NEWS:
+            return self._accept(delivery, telling.message(delivery, content, self._names))
         try:
             draft, light = self._draft(content, ios=delivery.platform == "ios")
         except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
@@ -179,6 +183,10 @@ class Composing:
                 return not_attempted(delivery, reply, LEAST_PAUSE_MS)
             except (Exception, SystemExit) as error:  # noqa: BLE001 a composer may raise anything; attempts bound it
                 return answer(delivery, "retryable", code="composer_failed", message=normalise_error(error))
+        return self._accept(delivery, message, light=light)
+
+    def _accept(self, delivery: Delivery, message: Message, *, light: bool = False) -> Answer | None:
+        """Keep what is to be sent, unless the push service refuses it."""
         refused = self.provider.refuse_token(delivery.token) if light else self.provider.refuse(message)
         if refused is not None:
             return ticketed(delivery, refused, attempted=False)

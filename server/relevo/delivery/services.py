@@ -13,6 +13,7 @@ from relevo.delivery.claims import Claims
 from relevo.delivery.projects import Projects
 from relevo.delivery.sending import PushMiddleware, RequestPools
 from relevo.metrics import Metrics
+from relevo.model import NEWS
 from relevo.ports import Composer, PushProvider
 from relevo.runtime.hung import HungCalls
 
@@ -41,6 +42,11 @@ class Services:
     def provider_of(self, project: str) -> PushProvider:
         """Return the push service of a project, as deliveries name it."""
         return self.providers[provider_name(project)]
+
+
+def is_news_project(project: str) -> bool:
+    """Tell whether what is sent in a project is news; relevo.is_news_project says the same in SQL."""
+    return project.startswith((f"{NEWS}::", "webhook::news."))
 
 
 def provider_name(project: str) -> str:

@@ -1,15 +1,15 @@
 """Webhooks as a push service: one signed POST per message, in the manner of Standard Webhooks.
 
 A token is the name of an address that an operator wrote down (WEBHOOKS_FILE), never an address itself. The receiver
-knows a repeat by `webhook-id`, which is the delivery's. Nothing is redirected, no proxy is asked, the address that was
-looked up and checked is the one that is connected to, and what the answer says beyond its status is not read.
+knows a repeat by `webhook-id`, which is the delivery's. For an address with two secrets each message is signed twice,
+so that one takes over from the other; the file is read again when it has changed. Nothing is redirected, no proxy is
+asked, the address that was looked up and checked is the one that is connected to, and what the answer says beyond its
+status is not read.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import hmac
 import http.client
 import io
 import json
@@ -17,22 +17,24 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 from relevo import __version__
-from relevo.addresses import is_loopback, is_private
+from relevo.addresses import is_private
 from relevo.logs import normalise_error
 from relevo.model import Message, ReceiptReply, Reply, Ticket
 from relevo.providers.lookups import Lookups
 from relevo.providers.timed import TimedReader, left
 from relevo.retry_after import retry_after_ms
+from relevo.signatures import sign_webhook, webhook_secret
 
 USER_AGENT = f"relevo/{__version__}"
 MAX_BODY_BYTES = 64 * 1024
 MAX_RETRY_AFTER_S = 3_600
+_NOT_SENT = ("to", "webhook-id")
 _OK, _REDIRECT, _CLIENT_ERROR, _GONE, _THROTTLED, _SERVER_ERROR = 200, 300, 400, 410, 429, 500
 
 
@@ -42,35 +44,43 @@ class WebhookAddress:
 
     url: str = field(repr=False)
     secret: bytes = field(repr=False)
+    other_secret: bytes | None = field(default=None, repr=False)
+    """The one that takes over, or the one before, while a receiver may know either."""
+
+    @property
+    def secrets(self) -> tuple[bytes, ...]:
+        """Every secret that is signed with."""
+        return (self.secret,) if self.other_secret is None else (self.secret, self.other_secret)
 
 
 class Webhook:
     """Signed POSTs as a PushProvider; callable from several threads at once."""
 
-    name = "webhook"
     max_messages = 1
     max_receipts = 0
 
     def __init__(
         self,
-        addresses: Mapping[str, WebhookAddress],
+        addresses: Mapping[str, WebhookAddress] | Callable[[], Mapping[str, WebhookAddress]],
         *,
+        name: str = "webhook",
         timeout_ms: int,
         connect_timeout_ms: int,
-        allow_loopback: bool = False,
+        allow_private: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._addresses = dict(addresses)
+        self.name = name
+        self._read = addresses if callable(addresses) else lambda: addresses
         self._total_s = timeout_ms / 1_000
         self._connect_s = min(connect_timeout_ms, timeout_ms) / 1_000
-        self._allow_loopback = allow_loopback
+        self._allow_private = allow_private
         self._clock = clock
         self._tls = ssl.create_default_context()
         self._lookups = Lookups()
 
     def refuse_token(self, token: object) -> Ticket | None:
         """Return the final ticket of a message to a name that no operator wrote down."""
-        if isinstance(token, str) and token in self._addresses:
+        if isinstance(token, str) and token in self._read():
             return None
         return Ticket(
             "failed", code="UnknownAddress", message="no webhook of this name is in WEBHOOKS_FILE", alert=True
@@ -96,7 +106,7 @@ class Webhook:
         if not messages:
             return Reply("answered")
         [message] = messages
-        address = self._addresses.get(str(message.get("to")))
+        address = self._read().get(str(message.get("to")))
         if address is None:
             refused = self.refuse_token(message.get("to"))
             return Reply("answered", (refused,) if refused else ())
@@ -115,7 +125,7 @@ class Webhook:
         try:
             parts = urlsplit(address.url)
             path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-            connection.request("POST", path, body, self._headers(name, body, address.secret, parts.netloc))
+            connection.request("POST", path, body, self._headers(name, body, address.secrets, parts.netloc))
             answer = connection.getresponse()  # its status is all we need
             return _judge(answer.status, {key.lower(): value for key, value in answer.headers.items()}, name)
         except (OSError, http.client.HTTPException) as error:
@@ -124,7 +134,7 @@ class Webhook:
         finally:
             connection.close()
 
-    def _headers(self, name: str, body: bytes, secret: bytes, host: str) -> dict[str, str]:
+    def _headers(self, name: str, body: bytes, secrets: Iterable[bytes], host: str) -> dict[str, str]:
         at = str(int(self._clock()))
         return {
             "Host": host,
@@ -132,18 +142,18 @@ class Webhook:
             "User-Agent": USER_AGENT,
             "webhook-id": name,
             "webhook-timestamp": at,
-            "webhook-signature": sign(secret, name, at, body),
+            "webhook-signature": " ".join(sign_webhook(secret, name, at, body) for secret in secrets),
         }
 
     def _connect(self, url: str, end_by: float) -> http.client.HTTPConnection:
         """Look the host up, check where it leads, and connect to just that."""
         parts = urlsplit(url)
         host = parts.hostname or ""
-        port = parts.port or (443 if parts.scheme == "https" else 80)
+        port = parts.port or _port(parts.scheme)
         found = self._lookups.addresses(host, port, min(self._connect_s, left(end_by)))
-        pinned = next((each for each in found if self._may_lead(each, parts.scheme)), None)
-        if pinned is None or any(not self._may_lead(each, parts.scheme) for each in found):
-            raise _Refused("it leads to an address that is not of the public internet")
+        if refused := _refusal(found, parts.scheme, allow_private=self._allow_private):
+            raise _Refused(refused)
+        pinned = found[0]
         dialled = socket.create_connection((pinned, port), timeout=min(self._connect_s, left(end_by)))
         connection = _Connection(host, port, end_by)
         try:
@@ -156,10 +166,18 @@ class Webhook:
             raise
         return connection
 
-    def _may_lead(self, address: str, scheme: str) -> bool:
-        if self._allow_loopback and is_loopback(address):
-            return True
-        return scheme == "https" and not is_private(address)
+    def trouble(self, name: str) -> str:
+        """Say why nothing could be sent to an address by its name; nothing if it can, or cannot be looked up here."""
+        address = self._read().get(name)
+        if address is None:
+            return f"no webhook {name} is in WEBHOOKS_FILE here"
+        parts = urlsplit(address.url)
+        try:
+            found = self._lookups.addresses(parts.hostname or "", parts.port or _port(parts.scheme), self._connect_s)
+        except (OSError, ValueError):
+            return ""
+        refused = _refusal(found, parts.scheme, allow_private=self._allow_private)
+        return refused and f"the webhook {name} is refused: {refused}"
 
     def fetch_receipts(self, ticket_ids: Sequence[str], project: str = "") -> ReceiptReply:  # noqa: ARG002 the port's
         """Answer that there are none: what was accepted is delivered."""
@@ -187,10 +205,18 @@ class _Refused(Exception):  # noqa: N818 a state of affairs
     """An address must not be connected to."""
 
 
-def sign(secret: bytes, name: str, at: str, body: bytes) -> str:
-    """Return the signature of a message: HMAC-SHA256 over id, time and body."""
-    digest = hmac.new(secret, f"{name}.{at}.".encode() + body, hashlib.sha256).digest()
-    return f"v1,{base64.b64encode(digest).decode()}"
+def _port(scheme: str) -> int:
+    return 443 if scheme == "https" else 80
+
+
+def _refusal(found: Sequence[str], scheme: str, *, allow_private: bool) -> str:
+    """Say why nothing is sent to where a name leads, and what would change that; nothing if it may be sent."""
+    private = [is_private(address) for address in found]
+    if any(private) and not allow_private:
+        return "it leads to a private address, which HTTP_ALLOW_PRIVATE=true would allow"
+    if scheme != "https" and not all(private):
+        return "it leads to the internet by http; write its url in WEBHOOKS_FILE with https"
+    return "" if found else "its name leads nowhere; mend its url in WEBHOOKS_FILE"
 
 
 def read_addresses(text: str) -> dict[str, WebhookAddress]:
@@ -205,21 +231,25 @@ def read_addresses(text: str) -> dict[str, WebhookAddress]:
 
 
 def _address(name: str, given: object) -> WebhookAddress:
-    url = given.get("url") if isinstance(given, dict) else None
-    secret = given.get("secret") if isinstance(given, dict) else None
+    fields = given if isinstance(given, dict) else {}
+    url = fields.get("url")
     if not 0 < len(name) <= 200:  # noqa: PLR2004 as long as a token may be
         raise ValueError("a name must have 1 to 200 characters")
     if not isinstance(url, str) or not _is_address(url):
         raise ValueError(f"{name[:50]} needs a url like https://host/path")
-    if not isinstance(secret, str) or not secret.startswith("whsec_"):
-        raise ValueError(f"{name[:50]} needs a secret like whsec_…, base64 of 24 to 64 bytes")
+    if ("secret" in fields) == ("secrets" in fields):
+        raise ValueError(f"{name[:50]} needs a secret, or while one takes over from another the two as secrets")
+    secrets = fields.get("secrets", [fields.get("secret")])
+    if not isinstance(secrets, list) or len(secrets) not in (1, 2):
+        raise ValueError(f"{name[:50]} needs one secret, or a list of two as secrets")
+    return WebhookAddress(url, *(_secret(name, each) for each in secrets))
+
+
+def _secret(name: str, secret: object) -> bytes:
     try:
-        raw = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
-    except ValueError:
-        raw = b""
-    if not 24 <= len(raw) <= 64:  # noqa: PLR2004 as Standard Webhooks ask for
-        raise ValueError(f"{name[:50]} needs a secret like whsec_…, base64 of 24 to 64 bytes")
-    return WebhookAddress(url, raw)
+        return webhook_secret(secret)
+    except ValueError as error:
+        raise ValueError(f"{name[:50]} needs a secret like {error}") from None
 
 
 def _is_address(url: str) -> bool:
@@ -234,12 +264,14 @@ def _is_address(url: str) -> bool:
 
 
 def _body(message: Message) -> bytes:
-    content = {key: value for key, value in message.items() if key != "to"}
+    content = {key: value for key, value in message.items() if key not in _NOT_SENT}
     return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def _id(message: Message) -> str:
     """Return what a receiver knows a repeat by: the same for every try of one delivery."""
+    if "webhook-id" in message:
+        return str(message["webhook-id"])
     data = message.get("data")
     delivery = data.get("notificationDeliveryId") if isinstance(data, Mapping) else None
     return f"msg_{delivery}" if delivery is not None else f"msg_{hashlib.sha256(_body(message)).hexdigest()[:32]}"

@@ -17,6 +17,8 @@ COUNTERS = frozenset(
         *("notifications_postponed", "notifications_invalidated", "notifications_expired", "notifications_skipped"),
         *("notifications_unconfirmed", "notifications_unknown", "notifications_cancelled"),
         *("receipts_processed", "receipts_missing", "news_sent", "news_not_sent", "news_dropped"),
+        *("news_taken", "news_retryable", "news_postponed", "news_failed", "news_expired", "news_skipped"),
+        *("news_unknown", "news_cancelled", "news_invalid"),
         *("partitions_made", "runs_pruned", "workers_pruned", "late_tickets_pruned", "incidents_pruned"),
         *("minutes_pruned", "rejects_pruned", "projects_pruned", "audit_pruned", "attempts_pruned"),
         "signatures_pruned",

@@ -74,6 +74,19 @@ HEALTH: dict[str, str] = {
         "el webhook {webhook} de la suscripción {name} está registrado de modo que no puede recibir nada; "
         "`relevo news subscribe {quoted}` con otro --webhook, o regístrelo de nuevo"
     ),
+    "news for subscription {name} cannot be sent to the webhook {webhook}: {why}; "
+    "then `relevo redrive --project {project}` sends again what failed by it": (
+        "las noticias de la suscripción {name} no se pueden enviar al webhook {webhook}: {why}; "
+        "después, `relevo redrive --project {project}` reenvía lo que falló por eso"
+    ),
+    "your server behind the webhook {webhook} takes no news of subscription {name}{why}; {news} on their way, "
+    "the oldest for {time}, and more wait behind them; no push is held up by it: look at your server": (
+        "su servidor detrás del webhook {webhook} no acepta las noticias de la suscripción {name}{why}; {news} en "
+        "camino, la más antigua desde hace {time}, y otras esperan detrás; ninguna notificación se retrasa por eso: "
+        "revise su servidor"
+    ),
+    "news is": "noticia está",
+    "news are": "noticias están",
     "delivery is due": "entrega espera su turno",
     "deliveries are due": "entregas esperan su turno",
     "event waits": "evento espera",
