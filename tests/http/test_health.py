@@ -6,7 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
+from structlog.testing import capture_logs
 
+from relevo import config
+from relevo.db import Database
+from relevo.http.ready import Readiness, is_ready
 from serving import Served
 
 
@@ -51,3 +55,33 @@ def test_a_copied_database_is_not_ready(serve: Callable[..., Served], conn: psyc
     answer = served.client().get("/health/ready")
     assert answer.status_code == 503
     assert "relevo adopt" in answer.json()["checks"]["instance"]
+
+
+def test_strangers_learn_no_names(serve: Callable[..., Served], conn: psycopg.Connection[Any]) -> None:
+    """What is wrong is named without workers, instances, identifiers, addresses or files; the log has them."""
+    served = serve(worker_id="worker-of-ours", relevo_instance="our-instance")
+    conn.execute("insert into relevo.instance (database_oid, name) values (4711, 'their-home')")
+    with capture_logs() as lines:
+        told = served.client().get("/health/ready").text
+    for name in ("worker-of-ours", "our-instance", "their-home", "4711", conn.info.dbname):
+        assert name not in told
+    [line] = [each for each in lines if each["event"] == "not_ready"]
+    assert "their-home" in line["problem"]
+    conn.execute("delete from relevo.schema_migrations where version > 60")
+    told = serve(worker_id="other").client().get("/health/ready").json()["checks"]["migrations"]
+    assert ".sql" not in told
+    assert "_" not in told
+
+
+def test_a_lost_database_is_told_without_its_address() -> None:
+    """Where PostgreSQL cannot be reached, neither host, port nor user are told."""
+    nowhere = "postgresql://somebody:secret@127.0.0.1:9/somewhere"
+    settings = config.load({"DATABASE_CONNECT_TIMEOUT_MS": "1000"}, None)
+    database = Database(nowhere, nowhere, settings)
+    try:
+        found = Readiness(settings, scheduled=False).look(database)
+    finally:
+        database.close()
+    assert not is_ready(found)
+    for name in ("somebody", "secret", "127.0.0.1", "somewhere"):
+        assert name not in str(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,7 @@ def test_cookies_count_on_pages_alone(served: Served) -> None:
     assert [key for key, rule in RULES.items() if rule.page and key[1].startswith("/v1/")] == []
 
 
-def test_a_bad_link_names_the_whole_command(make_settings: Callable[..., Settings], tmp_path: Path) -> None:
+def test_the_log_names_the_whole_command(make_settings: Callable[..., Settings], tmp_path: Path) -> None:
     """It makes a token for this very database: the embedded one by its folder, another by the settings, which are not told."""
     embedded = make_settings(database_url="", relevo_data_dir=str(tmp_path / "a b"))
     told = make_token(embedded, "/opt/x/bin/relevo")
@@ -120,6 +121,14 @@ def test_a_login_link_is_good_once_and_on_this_machine(served: Served) -> None:
     assert ">relevo token make me --role operator --days 1<" in Person(served, None).get("/login?code=wrong").text
     [row] = tokens.list_all(served.app.database)
     assert (row["role"], row["expires_at"] is not None) == ("operator", True)
+
+
+def test_a_bad_link_tells_no_paths(served: Served) -> None:
+    """A page that anybody may ask for names no file or folder of this machine, not even to who seems to be at it."""
+    told = served.client().get("/login?code=x").text
+    assert sys.argv[0] not in told
+    assert str(served.app.settings.relevo_data_dir.absolute()) not in told
+    assert "/bin/" not in told
 
 
 def test_codes_grow_old(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,14 @@
-"""Whether this process can do its work: each part of it by name, with a reason if not."""
+"""Whether this process can do its work: each part of it by name, with a next step if not.
+
+Anybody may ask, so that names, addresses and identifiers stay in the log.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+import structlog
 
 from relevo import insights, migrate
 from relevo.config import Settings
@@ -14,6 +19,12 @@ from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.wakeups import Listener
 
 OK = "ok"
+_NO_DATABASE = "cannot be used right now: `relevo doctor` and the log say why"
+_UNKNOWN = "cannot be told: `relevo doctor` and the log say why"
+_NOT_AT_HOME = (
+    "this database belongs elsewhere, or is a copy: `relevo doctor` says why; `relevo adopt` makes it this one's"
+)
+_log = structlog.get_logger("relevo.http")
 
 
 @dataclass
@@ -25,18 +36,42 @@ class Readiness:
     """Whether this process runs cycles itself, rather than `relevo serve` beside others that do."""
     scheduler: Scheduler | None = None
     listener: Listener | None = None
+    _told: str = ""
 
     def look(self, database: Database) -> dict[str, str]:
         """Return what was found of each part: `ok`, `degraded: …` or what is wrong with it."""
-        reached = _database(database)
-        if reached != OK:
-            return {"database": reached, "migrations": "unknown", **self._process()}
-        migrated = _migrations(database)
+        if not self._is_reached(database):
+            return {"database": _NO_DATABASE, "migrations": "unknown", **self._process()}
+        migrated = self._migrations(database)
         if migrated != OK:
             return {"database": OK, "migrations": migrated, **self._process()}
-        at_home = insights.standing(database, self.settings).trouble() or OK
+        trouble = insights.standing(database, self.settings).trouble()
+        self._tell(trouble)
+        at_home = _NOT_AT_HOME if trouble else OK
         own = self._process() if self.scheduled else {"scheduler": _fleet(database)}
         return {"database": OK, "migrations": OK, "instance": at_home, **own}
+
+    def _is_reached(self, database: Database) -> bool:
+        try:
+            database.ping()
+        except RelevoError as error:
+            self._tell(normalise_error(error, 200))
+            return False
+        return True
+
+    def _migrations(self, database: Database) -> str:
+        try:
+            missing = migrate.missing(database)
+        except RelevoError as error:
+            self._tell(normalise_error(error, 200))
+            return _UNKNOWN
+        return f"{len(missing)} to run: `relevo migrate`" if missing else OK
+
+    def _tell(self, problem: str) -> None:
+        """Say in the log what is wrong, once."""
+        if problem and problem != self._told:
+            _log.warning("not_ready", problem=problem)
+        self._told = problem
 
     def _process(self) -> dict[str, str]:
         if not self.scheduled:
@@ -53,22 +88,6 @@ class Readiness:
 def is_ready(found: Mapping[str, str]) -> bool:
     """Tell whether nothing is wrong; what is degraded still works."""
     return all(said == OK or said.startswith("degraded") for said in found.values())
-
-
-def _database(database: Database) -> str:
-    try:
-        database.ping()
-    except RelevoError as error:
-        return normalise_error(error, 200)
-    return OK
-
-
-def _migrations(database: Database) -> str:
-    try:
-        missing = migrate.missing(database)
-    except RelevoError as error:
-        return normalise_error(error, 200)
-    return f"{len(missing)} to run, from {missing[0]} on: `relevo migrate`" if missing else OK
 
 
 def _fleet(database: Database) -> str:

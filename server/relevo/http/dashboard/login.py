@@ -68,10 +68,11 @@ async def show_login(request: Request, code: Annotated[str | None, Query(max_len
     if until is None and await _is_logged_in(request):
         return RedirectResponse(_HOME, 303)
     if until is None:
-        _log.warning("login_refused", why="a link that is not good", address=_address(request))
+        hint = _make_token(request)
+        _log.warning("login_refused", why="a link that is not good", address=_address(request), hint=hint)
         await refusals.note(request, "refused_login", "a link that is not good")
         wrong = t("This link was used, is too old, or is not for this machine.")
-        return login_page(request, wrong, 401, more=_another_way(request))
+        return login_page(request, wrong, 401, more=_another_way())
     try:
         session = await desk_of(request).ask(_begin_by_link)
     except BaseException:
@@ -86,22 +87,20 @@ async def _is_logged_in(request: Request) -> bool:
     return bool(session) and await desk_of(request).ask(sessions.verify, session) is not None
 
 
-def _another_way(request: Request) -> Child:
-    """Say by which command one gets in after all: the whole of it, to whoever is at this machine."""
+def _another_way() -> Child:
+    """Say by which command one gets in after all; the log has the whole of it, for a page tells strangers no paths."""
     with_settings = t("Run it where the server runs, with the settings it was started with (`.env`, `DATABASE_URL`).")
     at_start = t("`relevo run` without DATABASE_URL prints a new link whenever it starts.")
     return [
         el("p", t("This command makes a token to log in with, good for a day:")),
-        el("p", el("code", _make_token(request), class_="copy")),
+        el("p", el("code", f"relevo {_MAKE}", class_="copy")),
         el("p", sentence(f"{with_settings} {at_start}"), class_="faint"),
     ]
 
 
 def _make_token(request: Request) -> str:
     app = request.app.state.relevo
-    if not _is_local(request) or app is None:
-        return f"relevo {_MAKE}"
-    return make_token(app.settings, sys.argv[0])
+    return make_token(app.settings, sys.argv[0]) if app is not None else f"relevo {_MAKE}"
 
 
 def make_token(settings: Settings, program: str) -> str:
