@@ -38,6 +38,15 @@ def _wrapped(met: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     return met.ipv4_mapped or met.sixtofour
 
 
+def is_address(text: str) -> bool:
+    """Say whether this is an address rather than a name."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def is_loopback(address: str) -> bool:
     """Say whether an address is this very machine."""
     try:

@@ -310,3 +310,37 @@ def test_a_slip_in_python(sandbox: Sandbox) -> None:
         sandbox.add_fault("nonsense")
     with pytest.raises(InvalidInputError, match="no setting speed"):
         sandbox.set(speed=1)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Host": "evil.example"},
+        {"Host": "evil.example:8787", "Origin": "http://evil.example:8787"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_other_sites_set_no_faults(client: Any, headers: dict[str, str]) -> None:
+    """A page of another site, also by a name of its own that leads here, neither sets a fault nor reads what came."""
+    fault = {"fault": "500", "share": 1}
+    assert client.call("POST", "/sandbox/faults", json=fault, headers=headers).status_code == 403
+    assert client.call("DELETE", "/sandbox/faults", headers=headers).status_code == 403
+    assert client.call("GET", "/sandbox/faults").json()["faults"] == []
+    if "Host" in headers:
+        assert client.call("GET", "/", headers=headers).status_code == 403
+        assert client.call("GET", "/sandbox/totals", headers=headers).status_code == 403
+    assert client.push("ExponentPushToken[ana]").status_code == 200
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8787", "[::1]:8787", "localhost", "sandbox:8787", "a.localhost", ""])
+def test_its_own_page_and_commands_set_faults(client: Any, host: str) -> None:
+    """By an address, by localhost or by a container's name, from its own page or from none, faults are set."""
+    for headers in ({"Host": host}, {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}):
+        given = headers if host else {}
+        assert (
+            client.call("POST", "/sandbox/faults", json={"fault": "500", "share": 0}, headers=given).status_code < 300
+        )

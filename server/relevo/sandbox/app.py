@@ -6,7 +6,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
+from urllib.parse import urlsplit
 
+from relevo.addresses import is_address
 from relevo.sandbox import admin, answers, language, messages, page
 from relevo.sandbox.answers import Answer, Refused
 from relevo.sandbox.world import Exchange, World
@@ -71,6 +73,8 @@ class SandboxApp:
             encoding, authorisation = _headers(scope)
             body = messages.unpack(await _read(receive), encoding)
             return (self.world.send if path == SEND else self.world.receipts)(body, authorisation)
+        site = _said(scope, b"sec-fetch-site") if method not in ("GET", "HEAD") else ""  # a link may lead to a page
+        _refuse_other_sites(_said(scope, b"host"), _said(scope, b"origin"), site)
         if method in ("GET", "HEAD") and not path.startswith("/sandbox/"):
             language.speak(_said(scope, b"cookie"), _said(scope, b"accept-language"))
             if (found := page.find(self.world, path, _address(scope))) is not None:
@@ -117,6 +121,19 @@ async def _gone(receive: Receive) -> None:
 def _address(scope: Scope) -> str:
     """Return the address the page was asked for at."""
     return f"http://{_said(scope, b'host') or 'localhost'}"
+
+
+def _refuse_other_sites(host: str, origin: str, site: str) -> None:
+    """Refuse what a page of another site asks for, by our address or by a name of its own that leads here.
+
+    Names that a stranger may own have a dot: a number, `localhost` and what a container is called have none.
+    """
+    name = urlsplit(f"//{host}").hostname or "localhost"
+    is_ours = "." not in name or is_address(name) or name.endswith(".localhost")
+    if not is_ours:
+        raise Refused(403, "FORBIDDEN", f"Call the sandbox by its address, not as {name[:100]}.")
+    if (origin and origin != f"http://{host}") or site in ("cross-site", "same-site"):
+        raise Refused(403, "FORBIDDEN", "Only the sandbox's own page may do this, not that of another site.")
 
 
 def _said(scope: Scope, wanted: bytes) -> str:
