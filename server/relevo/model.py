@@ -380,6 +380,8 @@ class Item:
     """Whether it was revoked or suspended: that stays until something newer is said of it."""
     as_of: datetime | None = None
     """When its source said this; what is older than what is stored only fills blanks."""
+    whole_days: tuple[str, ...] = ()
+    """Which of `publicada_at` and `cierra_at` were told as a day alone: a stored time on that day is more exact."""
 
 
 @dataclass(frozen=True)

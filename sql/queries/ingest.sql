@@ -37,9 +37,11 @@ update relevo.licitacion_registry r
 returning r.namespace, r.external_id;
 
 -- name: read_items
--- Reads and locks the stored items that a batch tells of. One order for all who lock them: items by their key, then their events.
+-- Reads and locks the stored items that a batch tells of. One order for all who lock them: items by their key, then their events. One that
+-- was told with a date ahead of its time counts as told by now.
 select l.id, l.namespace, l.external_id, l.nombre, l.fingerprint, l.descripcion, l.organismo, l.region, l.tipo, l.estado, l.monto,
-       l.moneda, l.monto_label, l.rubros, l.rubro_scheme, l.publicada_at, l.cierra_at, l.url, l.as_of, l.announces,
+       l.moneda, l.monto_label, l.rubros, l.rubro_scheme, l.publicada_at, l.cierra_at, l.url,
+       least(l.as_of, coalesce(%(now)s::timestamptz, now())) as as_of, l.announces,
        coalesce(l.withdrawn, l.estado in ('Revocada', 'Suspendida'), false) as withdrawn
   from relevo.licitaciones l
   join unnest(%(namespaces)s::text[], %(external_ids)s::text[]) as u(namespace, external_id)

@@ -431,3 +431,47 @@ def test_a_rejected_line_can_be_run_again(tmp_path: Path, source: Folder, contex
 def test_a_folder_of_ones_own_takes_stock_first(source: Folder) -> None:
     """What lies in a folder on the first day is old; the bundled sample is there to be shown."""
     assert source.seeds_silently
+
+
+class TestAnswersThatWereSilentlyWrong:
+    """What was dropped later counts as later, what was edited is read, and what says little is no mistake."""
+
+    def test_a_revocation_with_an_older_date(
+        self, tmp_path: Path, source: Folder, context: MemorySourceContext
+    ) -> None:
+        """Copied in with the date it had elsewhere, a file is as new as its coming here."""
+        context.time = datetime.now(UTC) + timedelta(minutes=1)
+        (tmp_path / "a.jsonl").write_text(line(1))
+        context.run(source)
+        (tmp_path / "b.jsonl").write_text(line(1, estado="Revocada"))
+        os.utime(tmp_path / "b.jsonl", (1_000_000_000, 1_000_000_000))
+        context.run(source)
+        [item] = context.items.values()
+        assert item.withdrawn
+
+    def test_a_line_edited_in_place(self, tmp_path: Path, source: Folder, context: MemorySourceContext) -> None:
+        """A file of the same size that was written again is read again, also far from its ends."""
+        file = tmp_path / "a.jsonl"
+        text = "".join(line(number, descripcion="x" * 400) for number in range(1, 12))
+        file.write_text(text)
+        context.run(source)
+        with file.open("r+") as opened:  # in place: the same file, the same size
+            opened.write(text.replace("Compra 6", "Compra X"))
+        os.utime(file, ns=(1, file.stat().st_mtime_ns + 5_000_000_000))
+        context.run(source)
+        assert context.items["folder", "6-1-LE26"].nombre == "Compra X"
+
+    @pytest.mark.parametrize("none", [0, "0", 0.0, "0,00"])
+    def test_an_amount_of_nothing(
+        self, tmp_path: Path, source: Folder, context: MemorySourceContext, none: object
+    ) -> None:
+        """An amount of zero is none told; the line is good."""
+        (tmp_path / "a.jsonl").write_text(line(1, monto=none))
+        [answer] = context.run(source)
+        assert (answer.rejects, answer.items[0].monto, answer.items[0].moneda) == ((), None, None)
+
+    def test_a_link_that_is_a_script(self, tmp_path: Path, source: Folder, context: MemorySourceContext) -> None:
+        """Only an address of the web is kept as a link."""
+        (tmp_path / "a.jsonl").write_text(line(1, url="javascript:alert(1)") + line(2, url="https://example.com/2"))
+        context.run(source)
+        assert [item.url for item in context.items.values()] == [None, "https://example.com/2"]

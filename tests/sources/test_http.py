@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import socket
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -238,3 +240,25 @@ def test_troubles_do_not_repeat_secrets(serve: Serve) -> None:
 def test_how_long_to_wait(headers: dict[str, str], wait: int) -> None:
     """Retry-After is read as seconds or as a date by the server's clock, within a day."""
     assert Response(429, headers, b"", "u").retry_after_ms() == wait
+
+
+def test_a_connection_that_is_to_be_closed_is_not_used_again() -> None:
+    """Each request has a connection of its own: one that the server is about to close would lose the next request."""
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+    heard: list[int] = []
+
+    def serve_one(connection: socket.socket) -> None:
+        with connection:
+            while connection.recv(65_536):
+                heard.append(connection.fileno())
+                connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        client = Http(settings_for())
+        for _ in range(3):
+            asking = threading.Thread(target=lambda: client.get(f"http://127.0.0.1:{listening.getsockname()[1]}/"))
+            asking.start()
+            listening.settimeout(60)
+            serve_one(listening.accept()[0])  # returns once the client closed its connection
+            asking.join(60)
+    assert len(heard) == 3

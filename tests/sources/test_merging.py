@@ -103,13 +103,25 @@ def at(day: int, hour: int = 0, minute: int = 0, second: int = 0) -> datetime:
         pytest.param({"cierra_at": at(9, 15)}, {"cierra_at": at(12, 16)}, {"cierra_at": at(12, 16)}, id="a new time"),
         pytest.param({"cierra_at": at(9, 15)}, {}, {"cierra_at": at(9, 15)}, id="a time not told stays"),
         pytest.param(
-            {"cierra_at": at(9, 15)}, {"cierra_at": at(9, 23, 59, 59)}, {"cierra_at": at(9, 15)}, id="a day says less"
+            {"cierra_at": at(9, 15)},
+            {"cierra_at": at(9, 23, 59, 59), "whole_days": ("cierra_at",)},
+            {"cierra_at": at(9, 15), "whole_days": ()},
+            id="a day says less",
         ),
         pytest.param(
-            {"publicada_at": at(9, 15)}, {"publicada_at": at(9)}, {"publicada_at": at(9, 15)}, id="so does its start"
+            {"publicada_at": at(9, 15)},
+            {"publicada_at": at(9), "whole_days": ("publicada_at",)},
+            {"publicada_at": at(9, 15), "whole_days": ()},
+            id="so does its start",
         ),
         pytest.param(
-            {"cierra_at": at(9, 15)}, {"cierra_at": at(12)}, {"cierra_at": at(12)}, id="another day is news"
+            {"cierra_at": at(9, 15)}, {"cierra_at": at(9, 23, 59, 59)}, {"cierra_at": at(9, 23, 59, 59)}, id="the last second"
+        ),
+        pytest.param(
+            {"cierra_at": at(9, 15)},
+            {"cierra_at": at(12), "whole_days": ("cierra_at",)},
+            {"cierra_at": at(12), "whole_days": ("cierra_at",)},
+            id="another day is news",
         ),
         pytest.param(
             {"fingerprint": "api:1 web:2"}, {"fingerprint": "web:3"}, {"fingerprint": "web:3 api:1"}, id="each its mark"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from collections.abc import Iterator
@@ -677,3 +678,125 @@ def test_older_news_of_another_teller_fill_blanks_only(
     context.run(source)
     [item] = context.items.values()
     assert (item.estado, item.announces, item.withdrawn) == ("active", True, False), "what is newer says otherwise"
+
+
+class TestAnswersThatWereSilentlyWrong:
+    """What a publisher leaves out, dates ahead or writes in an odd form neither undoes what is known nor vanishes."""
+
+    def tell(self, pages: Pages, source: Ocds, context: MemorySourceContext, *releases: dict[str, Any]) -> Item:
+        """Publish these releases, read them, and return the one tender as it is stored then."""
+        pages.pages["/1"] = {"releases": list(releases)}
+        context.run(source)
+        [item] = context.items.values()
+        return item
+
+    @pytest.mark.parametrize("later", [{"title": None, "status": "active"}, {}], ids=["no title", "a bare award"])
+    def test_an_update_without_a_title(
+        self, pages: Pages, source: Ocds, context: MemorySourceContext, later: dict[str, Any]
+    ) -> None:
+        """It leaves the name as it is: the ocid is none."""
+        self.tell(pages, source, context, release(1))
+        update = release(1, day=2, tag="tenderUpdate" if later else "award") | {"tender": {"id": "1", **later}}
+        assert self.tell(pages, source, context, update).nombre == "Works"
+
+    def test_a_date_ahead_does_not_make_deaf(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
+        """A tender whose release is dated years ahead is withdrawn by its cancellation of today, in one page or in two."""
+        ahead = release(1) | {"date": "2199-01-01T00:00:00Z"}
+        cancelled = release(1, day=1, status="cancelled", tag="tenderCancellation")
+        context.time = datetime(2026, 2, 1, 12, tzinfo=UTC)
+        assert self.tell(pages, source, context, ahead).announces
+        assert self.tell(pages, source, context, cancelled).withdrawn
+        context.items.clear()
+        assert self.tell(pages, source, context, cancelled, ahead).withdrawn
+
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            ("2026-03-02T17:00:00-03:00", "2026-03-02T23:59:59-03:00"),
+            ("2026-03-02T12:00:00Z", "2026-03-02T03:00:00Z"),
+        ],
+    )
+    def test_a_closing_that_moves_to_midnight(
+        self, pages: Pages, source: Ocds, context: MemorySourceContext, before: str, after: str
+    ) -> None:
+        """An exact time is taken, whatever time it is."""
+        closing = [
+            release(1, day=day)
+            | {"tender": {"id": "1", "title": "W", "status": "active", "tenderPeriod": {"endDate": at}}}
+            for day, at in ((1, before), (2, after))
+        ]
+        self.tell(pages, source, context, closing[0])
+        assert self.tell(pages, source, context, closing[1]).cierra_at == datetime.fromisoformat(after)
+
+    def test_a_bare_day_is_less_than_a_time_on_it(
+        self, pages: Pages, source: Ocds, context: MemorySourceContext
+    ) -> None:
+        """The stored time stays; another day is taken."""
+        for day, at in ((1, "2026-03-02T17:00:00Z"), (2, "2026-03-02"), (3, "2026-03-03")):
+            tender = {"id": "1", "title": "W", "status": "active", "tenderPeriod": {"endDate": at}}
+            item = self.tell(pages, source, context, release(1, day=day) | {"tender": tender})
+            assert item.cierra_at == datetime(2026, 3, 2, 17, tzinfo=UTC) if day < 3 else item.cierra_at.day == 3
+
+    def test_pages_that_go_round(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
+        """A leads to B, B to C, and C to B: the pass ends, and says so."""
+        for number, (path, following) in enumerate((("/1", "/2"), ("/2", "/3"), ("/3", "/2")), 1):
+            pages.pages[path] = {"releases": [release(number)], "links": {"next": following}}
+        answers = context.run(source)
+        assert len(pages.paths()) < 10
+        assert len(context.items) == 3
+        assert [reject.reason for answer in answers for reject in answer.rejects] == [
+            "its link to the next page leads back"
+        ]
+
+    @pytest.mark.parametrize(
+        ("document", "reason"),
+        [
+            ({"releases": [release(1) | {"tender": None}]}, "it is tagged tender and has no tender"),
+            (
+                {
+                    "records": [
+                        {"ocid": "ocds-abc123-1", "releases": [{"url": "https://example.com/r", "date": "2026-02-01"}]}
+                    ]
+                },
+                "a release that is named by its address alone: the package must hold it",
+            ),
+            (
+                {"records": [{"ocid": "ocds-abc123-1", "versionedRelease": {"ocid": "ocds-abc123-1"}}]},
+                "a record with nothing but a versioned release: its releases or a compiled one are needed",
+            ),
+            (
+                {"releases": [release(1) | {"tender": {"id": "1", "title": "W", "tenderPeriod": "until Friday"}}]},
+                "tenderPeriod is no object: until Friday",
+            ),
+        ],
+        ids=["tag without tender", "linked", "versioned", "period as text"],
+    )
+    def test_what_cannot_be_used_is_a_reject(
+        self, pages: Pages, source: Ocds, context: MemorySourceContext, document: dict[str, Any], reason: str
+    ) -> None:
+        """Neither a row nor silence."""
+        pages.pages["/1"] = document
+        answers = context.run(source)
+        assert [reject.reason for answer in answers for reject in answer.rejects] == [reason]
+        assert not context.items
+
+    def test_a_packed_file(self, tmp_path: Path, context: MemorySourceContext) -> None:
+        """Files of gzip are read; one that is cut off, or unpacks to too much, is a reject."""
+        whole = gzip.compress(json.dumps({"releases": [release(1)]}).encode())
+        (tmp_path / "a.json.gz").write_bytes(whole)
+        (tmp_path / "b.json.gz").write_bytes(whole[:-9])
+        (tmp_path / "c.json.gz").write_bytes(gzip.compress(b" " * 3_000_000))
+        answers = context.run(Ocds(settings_for(ocds_folder=tmp_path, http_max_bytes=1_000_000)))
+        assert [item.nombre for item in context.items.values()] == ["Works"]
+        rejects = sorted((reject.place, reject.reason) for answer in answers for reject in answer.rejects)
+        assert rejects == [
+            ("b.json.gz", "the file is no whole gzip"),
+            ("c.json.gz", "the file has more than 1000000 bytes (HTTP_MAX_BYTES)"),
+        ]
+
+    def test_a_point_in_an_amount_that_is_text(self, pages: Pages, source: Ocds, context: MemorySourceContext) -> None:
+        """Outside Chile the one point of a text is a decimal point, as in a number; several part thousands."""
+        for day, (said, meant) in enumerate((("1.234", "1.23"), ("1.234.567", "1234567")), 1):
+            tender = {"id": "1", "title": "W", "status": "active", "value": {"amount": said, "currency": "USD"}}
+            item = self.tell(pages, source, context, release(1, day=day) | {"tender": tender})
+            assert item.monto == Decimal(meant)

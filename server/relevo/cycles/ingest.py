@@ -125,7 +125,7 @@ class Ingest:
 
     def _write_batch(self, connection: Connection, items: Sequence[Item], seeded_at: datetime | None) -> dict[str, int]:
         offered = {(item.namespace, item.external_id): item for item in items}
-        keys = _keys(offered) | {"source": self.source.name}
+        keys = _keys(offered) | {"source": self.source.name, "now": self.run.now}
         claimed = connection.execute(_SQL["claim_registry"], keys).fetchall()
         with connection.cursor(row_factory=dict_row) as cursor:
             stored = {(row["namespace"], row["external_id"]): row for row in cursor.execute(_SQL["read_items"], keys)}

@@ -219,6 +219,7 @@ class Summary:
             announces=False,
             withdrawn=self.estado in chile.WITHDRAWN,
             as_of=now,
+            whole_days=text.midnights(None, self.cierra_at),
         )
 
 
@@ -250,6 +251,7 @@ def read_detail(row: Mapping[str, Any], now: datetime, known_mark: str | None = 
         estado = text.clean(row.get("Estado"), text.SHORT) or estado
     closes = text.at(row, "Fechas", "FechaCierre") or row.get("FechaCierre")
     cierra_at = text.moment(closes)
+    publicada_at = text.moment(text.at(row, "Fechas", "FechaPublicacion"))
     products = list(text.within(row.get("Items"), _PRODUCT))
     rubros = text.codes([product.get(key) for product in products for key in ("CodigoProducto", "CodigoCategoria")])
     return Item(
@@ -267,12 +269,13 @@ def read_detail(row: Mapping[str, Any], now: datetime, known_mark: str | None = 
         moneda=text.currency(row.get("Moneda")),
         rubros=rubros,
         rubro_scheme=_SCHEME if rubros else None,
-        publicada_at=text.moment(text.at(row, "Fechas", "FechaPublicacion")),
+        publicada_at=publicada_at,
         cierra_at=cierra_at,
         url=chile.page_of(summary.code),
         announces=estado == chile.OPEN and (cierra_at is None or cierra_at > now),
         withdrawn=estado in chile.WITHDRAWN,
         as_of=now,
+        whole_days=text.midnights(publicada_at, cierra_at),
     )
 
 

@@ -260,6 +260,8 @@ def _item(given_code: object, fields: Mapping[str, str | None]) -> Item | None:
     estado = chile.state_name(fields.get("estado"))
     label = text.clean(fields.get("monto"), text.SHORT)
     monto = text.amount(label)
+    publicada_at = text.moment(fields.get("publicada"))
+    cierra_at = text.moment(fields.get("cierre"), end_of_day=True)
     return Item(
         chile.NAMESPACE,
         code,
@@ -272,11 +274,12 @@ def _item(given_code: object, fields: Mapping[str, str | None]) -> Item | None:
         monto=monto,
         moneda=text.currency(fields.get("moneda")) if monto else None,
         monto_label=label if label and not monto and re.search(r"\d", label) and not _HIDDEN.search(label) else None,
-        publicada_at=text.moment(fields.get("publicada")),
-        cierra_at=text.moment(fields.get("cierre"), end_of_day=True),
+        publicada_at=publicada_at,
+        cierra_at=cierra_at,
         url=chile.page_of(code),
         announces=estado == chile.OPEN,
         withdrawn=estado in chile.WITHDRAWN,
+        whole_days=text.midnights(publicada_at, cierra_at),
     )
 
 

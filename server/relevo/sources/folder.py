@@ -92,8 +92,8 @@ class _Reading:
     rejects: list[Reject] = field(default_factory=list)
     resolved: list[str] = field(default_factory=list)
     more: bool = False
-    written_at: datetime | None = None
-    """When the file at hand was written: what its lines say is of then."""
+    came_at: datetime | None = None
+    """When the file at hand was written or came into the folder: what its lines say is of then."""
 
     @property
     def full(self) -> bool:
@@ -103,8 +103,9 @@ class _Reading:
     def read(self, dropped: DroppedFile, before: Mapping[str, Any]) -> dict[str, Any]:
         """Read a file from where it was left; one that was replaced is read again from its start."""
         name, stamp = dropped.name, list(dropped.stamp)
-        # A file system can hold times for which there is no date.
-        self.written_at = datetime.fromtimestamp(min(max(dropped.stamp[2] / 10**9, 0), self.now.timestamp()), UTC)
+        # When it came here, for a file copied in may keep an older date; a file system can hold times that are no date.
+        came_ns = max(dropped.stamp[2], dropped.changed_ns)
+        self.came_at = datetime.fromtimestamp(min(max(came_ns / 10**9, 0), self.now.timestamp()), UTC)
         try:
             with dropped.path.open("rb") as file:
                 entry = self._go_on(name, file, stamp, before)
@@ -118,7 +119,9 @@ class _Reading:
 
     def _go_on(self, name: str, file: BinaryIO, stamp: list[int], before: Mapping[str, Any]) -> dict[str, Any]:
         same = before.get("stamp", [None])[0] == stamp[0] and _sight(file, before) == before.get("sight")
-        place = _Place(before["offset"], before["line"]) if same and "offset" in before else _Place()
+        same = same and not (_was_written(before["stamp"], stamp) and _is_edited(file, before))
+        known = same and "offset" in before
+        place = _Place(before["offset"], before["line"], before.get("digest", 0)) if known else _Place()
         bad = set(before.get("bad") or [])
         file.seek(place.offset)
         # The last line was taken before its end was written: that end is no line of its own.
@@ -128,7 +131,7 @@ class _Reading:
         stale = self.now.timestamp() - stamp[2] / 10**9 > _STALE.total_seconds()
         while self._line(name, file, place, bad, stale=stale):
             pass
-        entry: dict[str, Any] = {"stamp": stamp, "offset": place.offset, "line": place.line}
+        entry: dict[str, Any] = {"stamp": stamp, "offset": place.offset, "line": place.line, "digest": place.digest}
         if place.open:
             entry["open"] = True
         if place.offset < stamp[1] and self.full:
@@ -157,6 +160,7 @@ class _Reading:
             return False
         place.offset += length
         place.line += 1
+        place.digest = _added(place.digest, line)
         place.open = not whole
         self._note(f"{name}:{place.line}", read, place.line, bad)
         return True
@@ -178,7 +182,7 @@ class _Reading:
         document = text.loads(line)
         if not isinstance(document, dict):
             return _Unusable("the line is no JSON object")
-        return read_line(document, self.namespace, self.now, line, as_of=self.written_at)
+        return read_line(document, self.namespace, self.now, line, as_of=self.came_at)
 
     def retry(self, due: Any) -> None:
         """Read lines again that were rejected and that somebody says are mended."""
@@ -228,6 +232,8 @@ class _Place:
 
     offset: int = 0
     line: int = 0
+    digest: int = 0
+    """Sums up the lines read, so that an edit at the same size is seen."""
     open: bool = False
     """Whether the last line read had no end yet."""
 
@@ -238,6 +244,29 @@ class _Unusable:
 
     reason: str
     external_id: str | None = None
+
+
+def _was_written(before: list[int], stamp: list[int]) -> bool:
+    """Tell whether a file was written again at the same size, or only touched: its lines tell which."""
+    return before != stamp and before[1] == stamp[1]
+
+
+def _is_edited(file: BinaryIO, entry: Mapping[str, Any]) -> bool:
+    """Tell whether the lines that were read are other lines now."""
+    if "digest" not in entry:
+        return False
+    file.seek(0)
+    digest = 0
+    while file.tell() < entry["offset"] and (line := file.readline(MAX_LINE + 1)):
+        digest = _added(digest, line)
+        while len(line) > MAX_LINE and not line.endswith(b"\n") and (line := file.readline(MAX_LINE)):
+            pass
+    return bool(digest != entry["digest"])
+
+
+def _added(digest: int, line: bytes) -> int:
+    """Return the sum over lines with one more: what was read can be summed up without reading it again."""
+    return (digest + int.from_bytes(hashlib.sha256(line).digest()[:6])) % 2**48
 
 
 def _sight(file: BinaryIO, entry: Mapping[str, Any]) -> str:
@@ -266,11 +295,17 @@ def read_line(
     if not re.fullmatch(r"[A-Za-z0-9._:-]{1,100}", where):
         return _Unusable("namespace must be 1 to 100 characters out of A-Z a-z 0-9 . _ : -", external_id)
     problems = [name for name, value in _dates(fields, now).items() if value is _WRONG]
-    problems += ["monto"] if fields.get("monto") is not None and text.amount(fields.get("monto")) is None else []
+    problems += ["monto"] if _is_told(fields.get("monto")) and text.amount(fields.get("monto")) is None else []
     problems += ["moneda"] if fields.get("moneda") is not None and text.currency(fields.get("moneda")) is None else []
     if problems:
         return _Unusable(f"{', '.join(problems)} cannot be read", external_id)
-    return replace(_item(fields, where, external_id, nombre, now=now, line=line), as_of=as_of)
+    days = tuple(name for name in ("publicada_at", "cierra_at") if text.is_bare_day(fields.get(name)))
+    return replace(_item(fields, where, external_id, nombre, now=now, line=line), as_of=as_of, whole_days=days)
+
+
+def _is_told(monto: object) -> bool:
+    """Tell whether an amount is given: none at all is told as nothing, or as zero."""
+    return monto is not None and text.clean(monto, 50) not in ("0", "0.0", "0.00", "0,00")
 
 
 def _item(
@@ -293,13 +328,13 @@ def _item(
         tipo=text.clean(fields.get("tipo"), text.SHORT) or chile.tipo_of(external_id),
         estado=estado,
         monto=text.amount(fields.get("monto")),
-        moneda=text.currency(fields.get("moneda")) or ("CLP" if fields.get("monto") is not None else None),
+        moneda=text.currency(fields.get("moneda")) or ("CLP" if _is_told(fields.get("monto")) else None),
         monto_label=text.clean(fields.get("monto_label"), text.SHORT),
         rubros=rubros,
         rubro_scheme=text.clean(fields.get("rubro_scheme"), 50) or ("UNSPSC" if rubros else None),
         publicada_at=dates["publicada_at"],
         cierra_at=cierra_at,
-        url=text.clean(fields.get("url"), text.URL),
+        url=text.link(fields.get("url")),
         announces=is_open and not withdrawn and fields.get("announces") is not False,
         withdrawn=withdrawn,
     )

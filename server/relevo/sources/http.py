@@ -72,8 +72,9 @@ class Http:
         self._session.headers.update(
             {"User-Agent": USER_AGENT, "Accept-Encoding": "gzip, deflate", "Connection": "close"}
         )
+        self._adapter = _Adapter(self._guard)
         for scheme in ("http://", "https://"):
-            self._session.mount(scheme, _Adapter(self._guard))
+            self._session.mount(scheme, self._adapter)
 
     def get(
         self, url: str, query: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
@@ -120,6 +121,7 @@ class Http:
                 trouble = already
             except (requests.RequestException, HTTPError, OSError, ValueError) as error:
                 trouble = Trouble("unavailable", _plainly(error))
+            self._adapter.close()  # a connection that we asked to be closed is not used again
             # A body without a length that is cut off looks whole.
             if guard.cut:
                 trouble = Trouble("unavailable", f"no whole answer within {self._limit_s * 1_000:.0f} ms")

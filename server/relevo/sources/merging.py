@@ -5,14 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime, time
+from datetime import datetime
 from decimal import Decimal
-from zoneinfo import ZoneInfo
 
 from relevo.model import Item
 
-_SANTIAGO = ZoneInfo("America/Santiago")
-_WHOLE_DAY = (time(0, 0), time(23, 59, 59))
+_DATES = ("publicada_at", "cierra_at")
 _MAX_FINGERPRINT = 64
 _MAX_RUBROS = 2_000
 _DESCRIBING = (
@@ -36,7 +34,7 @@ def merge(stored: Item, newer: Item) -> Item:
       is known to be newer says otherwise.
     - What is not told (None, empty) never erases what is stored.
     - State, dates, place and names: the newer telling wins, unless it says less: a name or description cut short
-      is not taken for a new one, nor a bare day for a stored time on that day.
+      is not taken for a new one, nor an id for a name, nor a bare day (`whole_days`) for a stored time on that day.
     - Money travels together: amount, currency and label come from one telling, and one with an amount beats a label.
     - Rubros of one scheme are joined, the longer list first; of two schemes the longer list stays.
     - `announces` and `withdrawn` are the newer telling's, for they are its judgement of the state.
@@ -50,7 +48,7 @@ def merge(stored: Item, newer: Item) -> Item:
         newer,
         namespace=stored.namespace,
         external_id=stored.external_id,
-        nombre=_longer(stored.nombre, newer.nombre) or stored.nombre,
+        nombre=_name(stored, newer),
         fingerprint=join_marks(stored.fingerprint, newer.fingerprint),
         descripcion=_longer(stored.descripcion, newer.descripcion),
         organismo=newer.organismo or stored.organismo,
@@ -62,10 +60,11 @@ def merge(stored: Item, newer: Item) -> Item:
         monto_label=label,
         rubros=rubros,
         rubro_scheme=scheme,
-        publicada_at=_finer(stored.publicada_at, newer.publicada_at),
-        cierra_at=_finer(stored.cierra_at, newer.cierra_at),
+        publicada_at=_finer("publicada_at", stored, newer),
+        cierra_at=_finer("cierra_at", stored, newer),
         url=newer.url or stored.url,
         as_of=newer.as_of or stored.as_of,
+        whole_days=tuple(name for name in _DATES if _is_day(name, stored, newer)),
     )
 
 
@@ -122,12 +121,31 @@ def _longer(stored: str | None, newer: str | None) -> str | None:
     return newer
 
 
-def _finer(stored: datetime | None, newer: datetime | None) -> datetime | None:
-    if stored is None or newer is None:
-        return newer or stored
-    here, there = newer.astimezone(_SANTIAGO), stored.astimezone(_SANTIAGO)
-    coarse = here.time().replace(microsecond=0) in _WHOLE_DAY
-    return stored if coarse and here.date() == there.date() else newer
+def _name(stored: Item, newer: Item) -> str:
+    """Return the name; a telling without one has the item's id in its place, which is no news."""
+    untold = newer.nombre == newer.external_id
+    return stored.nombre if untold else _longer(stored.nombre, newer.nombre) or stored.nombre
+
+
+def _finer(name: str, stored: Item, newer: Item) -> datetime | None:
+    """Return the newer moment, unless it is a bare day and the stored one a time on it."""
+    before, now = _moments(name, stored, newer)
+    return now if before is None or (now is not None and not _says_less(name, before, newer)) else before
+
+
+def _is_day(name: str, stored: Item, newer: Item) -> bool:
+    before, now = _moments(name, stored, newer)
+    kept = before is not None and (now is None or _says_less(name, before, newer))
+    return name in (stored.whole_days if kept else newer.whole_days)
+
+
+def _says_less(name: str, before: datetime, newer: Item) -> bool:
+    told: datetime = getattr(newer, name)
+    return name in newer.whole_days and before.astimezone(told.tzinfo).date() == told.date()
+
+
+def _moments(name: str, stored: Item, newer: Item) -> tuple[datetime | None, datetime | None]:
+    return getattr(stored, name), getattr(newer, name)
 
 
 def _money(stored: Item, newer: Item) -> tuple[Decimal | None, str | None, str | None]:

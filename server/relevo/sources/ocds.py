@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
@@ -42,11 +44,16 @@ _UNSPSC = re.compile(r"(?:V\d+\.)?(\d{8})")
 _CHILE = "ocds-70d2nz-"
 _PREFIX = re.compile(r"(ocds-[a-z0-9]{6})-.+", re.IGNORECASE)
 _BEFORE_TENDER = frozenset({"planning", "planningUpdate"})
+_OF_TENDERS = frozenset({"tender", "tenderUpdate", "tenderAmendment"})
+_UNMARKED = frozenset({"fingerprint", "announces", "as_of", "whole_days"})
 _OPEN_STATES = frozenset({"active", "open"})
 _WITHDRAWN_STATES = frozenset({"cancelled", "canceled", "withdrawn"})
 _BUYERS = ("buyer", "procuringEntity")
 _OK, _NOT_MODIFIED, _BAD_REQUEST, _DENIED, _FORBIDDEN, _ERROR = 200, 304, 400, 401, 403, 500
-_SUFFIXES = (".json", ".jsonl", ".ndjson")
+_SUFFIXES = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
+_GZIP = b"\x1f\x8b"
+_AHEAD = timedelta(days=1)
+"""A date farther ahead than clocks and zones explain is no date of publication."""
 _KEY = re.compile(r"key|token|secret|pass|ticket|auth|sig", re.IGNORECASE)
 
 
@@ -117,7 +124,10 @@ class _Batch:
 
 def _is_news(stored: str | None, new: str) -> bool:
     """Say whether a telling is not known yet; an older one than the stored is no news."""
-    return stored is None or (stored != new and _minute(stored) <= _minute(new))
+    return stored is None or (stored != new and (_minute(stored) <= _minute(new) or _minute(new) == _UNDATED))
+
+
+_UNDATED = f"{TELLER}:00000000"
 
 
 def _minute(own_mark: str) -> str:
@@ -202,6 +212,10 @@ class _Web:
         if page.links:
             return self._follow(page.links, state, here, batch, context)
         batch.incomplete = batch.incomplete or page.next_is_broken
+        if _goes_round(state, page.following):
+            batch.incomplete = True
+            batch.rejects.append(text.reject(f"{page.place}#next", "its link to the next page leads back"))
+            return False
         return self._turn_page(state, here, page.following, news, page.direction)
 
     def _read(self, here: str, state: dict[str, Any], context: SourceContext) -> _Page | None:
@@ -295,6 +309,16 @@ class _Web:
         return {name: value for name, value in said.items() if value}
 
 
+def _goes_round(state: dict[str, Any], following: str | None) -> bool:
+    """Tell whether the next page was read in this pass: it is compared with one page, the last whose number doubled."""
+    pages = int(state.get("pages", 1))
+    if following is not None and following == state.get("milestone"):
+        return True
+    if pages & (pages - 1) == 0 and following is not None:
+        state["milestone"] = following
+    return False
+
+
 class _Closed(Trouble):
     """No request may be made now."""
 
@@ -304,7 +328,7 @@ class _OutOfTime(_Closed):
 
 
 def _over(state: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in state.items() if name not in ("next", "at", "pages", "stuck")}
+    return {name: value for name, value in state.items() if name not in ("next", "at", "pages", "stuck", "milestone")}
 
 
 def _stuck(cursor: Mapping[str, Any]) -> dict[str, Any]:
@@ -387,20 +411,29 @@ class _Folder:
     def _read(self, dropped: DroppedFile, now: datetime) -> tuple[list[Item], list[Reject]]:
         if self._held and self._held[:2] == (dropped.name, list(dropped.stamp)):
             return self._held[2:]
-        try:
-            with dropped.path.open("rb") as file:
-                body = file.read(self._max_bytes + 1)
-        except OSError as error:
-            raise Trouble("unavailable", f"the file cannot be read ({type(error).__name__})") from None
-        if len(body) > self._max_bytes:
-            raise Trouble("rejected", f"the file has more than {self._max_bytes} bytes (HTTP_MAX_BYTES)")
+        body = self._body(dropped.path)
         document = text.loads(body)
-        if document is None and dropped.path.suffix.lower() != ".json":
+        if document is None and dropped.path.name.lower().removesuffix(".gz").endswith(("jsonl", "ndjson")):
             document = [text.loads(line) for line in body.splitlines() if line.strip()]
         if document is None:
             raise Trouble("rejected", "the file is no whole JSON")
         _raise_error_inside(document)
         return self._reader.read(document, now, dropped.name)
+
+    def _body(self, path: Path) -> bytes:
+        """Read a file, unpacked if it is gzip, up to what may be read."""
+        try:
+            with path.open("rb") as file:
+                packed = file.read(len(_GZIP)) == _GZIP
+                file.seek(0)
+                body = (gzip.GzipFile(fileobj=file) if packed else file).read(self._max_bytes + 1)
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            raise Trouble("rejected", "the file is no whole gzip") from None
+        except OSError as error:
+            raise Trouble("unavailable", f"the file cannot be read ({type(error).__name__})") from None
+        if len(body) > self._max_bytes:
+            raise Trouble("rejected", f"the file has more than {self._max_bytes} bytes (HTTP_MAX_BYTES)")
+        return body
 
 
 def _is_handled(entry: Mapping[str, Any], dropped: DroppedFile) -> bool:
@@ -570,6 +603,8 @@ class _Reader:
                 rejects.add(f"release-{number}", "a release without an ocid")
             elif tender is not None and not isinstance(tender, dict):
                 rejects.add(f"release-{number}", "its tender is no object", ocid)
+            elif tender is None and (untold := _untold(release)):
+                rejects.add(f"release-{number}", untold, ocid)
             else:
                 by_ocid.setdefault(ocid, []).append(release)
         for number, what in _broken(document):
@@ -589,8 +624,11 @@ class _Reader:
 
     def _joined(self, ocid: str, releases: list[dict[str, Any]], now: datetime) -> Item | None:
         """Return what a tender's releases say together, from old to new."""
-        ordered = sorted(releases, key=lambda release: _when(release) or _OLDEST)
-        versions = [item for release in ordered if (item := self._item(ocid, release, now))]
+        credible = [when for release in releases if (when := _when(release)) and when <= now + _AHEAD]
+        latest = max(credible, default=None)
+        told = [(_told_at(release, now, latest), release) for release in releases]
+        told.sort(key=lambda each: (each[0] or _OLDEST, "tenderCancellation" in _tags(each[1])))
+        versions = [item for when, release in told if (item := self._item(ocid, release, now, when))]
         if not versions:
             return None
         joined = versions[0]
@@ -598,9 +636,11 @@ class _Reader:
             joined = merge(joined, item)
         return joined
 
-    def _item(self, ocid: str, release: Mapping[str, Any], now: datetime) -> Item | None:
+    def _item(self, ocid: str, release: Mapping[str, Any], now: datetime, when: datetime | None) -> Item | None:
         """Read a release; before the tender itself is published there is nothing to tell."""
         tender, tags = text.at(release, "tender"), _tags(release)
+        if tender is None and "tenderCancellation" in tags:
+            tender = {}  # that it is cancelled is all there is to tell
         if not isinstance(tender, dict) or (tags and tags <= _BEFORE_TENDER):
             return None
         namespace, [external_id] = self.name_of(ocid)
@@ -609,13 +649,17 @@ class _Reader:
         estado, is_open, withdrawn = _state(tender, tags, chilean=chilean)
         # Chile writes its local time and calls it UTC.
         zone, trust = (text.SANTIAGO, False) if chilean else (_UTC, True)
+        if not isinstance(tender.get("tenderPeriod"), dict | None):
+            raise _Unusable(f"tenderPeriod is no object: {text.clean(tender['tenderPeriod'], 50) or 'a list'}")
         closes = text.at(tender, "tenderPeriod", "endDate")
         cierra_at = text.moment(closes, zone=zone, end_of_day=True, trust_offset=trust)
         if closes not in (None, "") and cierra_at is None:
             raise _Unusable(f"tenderPeriod.endDate cannot be read: {text.clean(closes, 50) or type(closes).__name__}")
         starts = text.at(tender, "tenderPeriod", "startDate")
         rubros, scheme = _classified(tender)
-        monto = text.amount(text.at(tender, "value", "amount"))
+        monto = text.amount(text.at(tender, "value", "amount"), lone_point="thousands" if chilean else "decimal")
+        published = tender.get("datePublished") or starts or release.get("date")
+        days = {"publicada_at": published, "cierra_at": closes}
         item = Item(
             namespace,
             external_id,
@@ -630,22 +674,38 @@ class _Reader:
             moneda=text.currency(text.at(tender, "value", "currency")),
             rubros=rubros,
             rubro_scheme=scheme,
-            publicada_at=text.moment(
-                tender.get("datePublished") or starts or release.get("date"), zone=zone, trust_offset=trust
-            ),
+            publicada_at=text.moment(published, zone=zone, trust_offset=trust),
             cierra_at=cierra_at,
             url=chile.page_of(external_id) if chilean else _url(tender),
             announces=is_open and (cierra_at is None or cierra_at > now),
             withdrawn=withdrawn,
         )
-        when = _when(release)
-        return replace(_marked(item, when), as_of=when)
+        whole = tuple(name for name, told in days.items() if text.is_bare_day(told))
+        return replace(_marked(item, when), as_of=when, whole_days=whole)
+
+
+def _told_at(release: Mapping[str, Any], now: datetime, latest: datetime | None) -> datetime | None:
+    """Return when a release was told; of one dated ahead nothing is known but that it was told by now."""
+    when = _when(release)
+    return when if when is None or when <= now + _AHEAD else latest
+
+
+def _untold(release: Mapping[str, Any]) -> str:
+    """Say why nothing can be told of a release that has no tender, although there is something to tell."""
+    tags = _tags(release)
+    if tags & _OF_TENDERS:
+        return f"it is tagged {min(tags & _OF_TENDERS)} and has no tender"
+    if "versionedRelease" in release:
+        return "a record with nothing but a versioned release: its releases or a compiled one are needed"
+    if not tags and text.link(release.get("url")):
+        return "a release that is named by its address alone: the package must hold it"
+    return ""
 
 
 def _marked(item: Item, when: datetime | None) -> Item:
     """Give an item its mark: its release's minute, by which older tellings are known, and a hash of what it says."""
     minutes = max(int(when.timestamp() // 60), 0) if when else 0
-    said = [getattr(item, each.name) for each in fields(item) if each.name not in ("fingerprint", "announces", "as_of")]
+    said = [getattr(item, each.name) for each in fields(item) if each.name not in _UNMARKED]
     teller, digest = mark(TELLER, *said).split(":")
     return replace(item, fingerprint=f"{teller}:{minutes:08x}.{digest}")
 
@@ -662,7 +722,7 @@ def _state(tender: Mapping[str, Any], tags: set[str], *, chilean: bool) -> tuple
     withdrawn = status in _WITHDRAWN_STATES or "tenderCancellation" in tags or details in chile.WITHDRAWN
     is_open = not withdrawn and (details == chile.OPEN if details else status in _OPEN_STATES)
     if not status and not details:
-        is_open = not withdrawn and bool(tags & {"tender", "tenderUpdate", "tenderAmendment"})
+        is_open = not withdrawn and bool(tags & _OF_TENDERS)
     return details or status or None, is_open, withdrawn
 
 
@@ -718,7 +778,6 @@ def _url(tender: Mapping[str, Any]) -> str | None:
     documents = [each for each in text.each(tender.get("documents")) if isinstance(each, dict)]
     notices = [each.get("url") for each in documents if each.get("documentType") == "tenderNotice"]
     for link in (tender.get("url"), tender.get("uri"), *notices):
-        address = text.clean(link, text.URL)
-        if address and address.startswith(("http://", "https://")):
+        if address := text.link(link):
             return address
     return None

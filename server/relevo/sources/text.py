@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, time
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 from relevo.model import Reject
@@ -15,6 +15,7 @@ from relevo.model import Reject
 SANTIAGO = ZoneInfo("America/Santiago")
 NOMBRE, DESCRIPCION, ORGANISMO, REGION, SHORT, URL, EXTERNAL_ID = 2_000, 20_000, 500, 200, 100, 2_000, 300
 MAX_RUBROS = 2_000
+_DAY_ENDS = (time(0), time(23, 59, 59))
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u2028\u2029\ufeff]")
 _ISO = re.compile(
@@ -22,6 +23,7 @@ _ISO = re.compile(
 )
 _CHILEAN = re.compile(r"(\d{1,2})[-/](\d{1,2})[-/](\d{4})(?:\s+(\d{1,2}):(\d\d)(?::(\d\d))?)?")
 _THOUSANDS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
+_LONE_POINT = re.compile(r"\d{1,3}\.\d{3}")
 _COMMA = re.compile(r"\d+,\d+")
 _PLAIN = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3})?")
 _MOST = Decimal(10) ** 18
@@ -102,6 +104,24 @@ def moment(
     return read if in_range(read) else None
 
 
+def is_bare_day(value: object) -> bool:
+    """Tell whether a moment is told as a day alone."""
+    fields, _ = _fields(clean(value, 50) or "")
+    return fields is not None and fields[3] is None
+
+
+def midnights(publicada_at: datetime | None, cierra_at: datetime | None) -> tuple[str, ...]:
+    """Name the dates that a source of Chile, which tells times alone, means as days: their first or last second."""
+    told = {"publicada_at": publicada_at, "cierra_at": cierra_at}
+    return tuple(name for name, at in told.items() if at and at.astimezone(SANTIAGO).time() in _DAY_ENDS)
+
+
+def link(value: object) -> str | None:
+    """Return a web address; any other, a script among them, is none."""
+    address = clean(value, URL)
+    return address if address and address.lower().startswith(("http://", "https://")) else None
+
+
 def _fields(text: str) -> tuple[tuple[int, int, int, Any, int, int, int] | None, str]:
     if found := _ISO.fullmatch(text):
         year, month, day, hour, minute, second, fraction, offset = found.groups()
@@ -116,15 +136,16 @@ def _fields(text: str) -> tuple[tuple[int, int, int, Any, int, int, int] | None,
     return None, ""
 
 
-def amount(value: object) -> Decimal | None:
+def amount(value: object, *, lone_point: Literal["thousands", "decimal"] = "thousands") -> Decimal | None:
     """Read an amount of money, also "70.063,00"; what is not above zero says nothing.
 
-    Points between thousands are a habit of texts: a number that came as one is what it says.
+    Points between thousands are a habit of texts: a number that came as one is what it says. `lone_point` says what
+    the one point in a text like "1.234" is.
     """
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
         return _money(str(value))
     text = re.sub(r"^(?:US\$|[A-Z]{3}|[$€])\s*", "", (clean(value, 50) or "").replace(" ", ""))
-    if _THOUSANDS.fullmatch(text):
+    if _THOUSANDS.fullmatch(text) and not (lone_point == "decimal" and _LONE_POINT.fullmatch(text)):
         text = text.replace(".", "").replace(",", ".")
     elif _COMMA.fullmatch(text):
         text = text.replace(",", ".")
