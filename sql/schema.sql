@@ -3936,6 +3936,23 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.wrong_counts_1(events bigint[]) RETURNS TABLE(event_id bigint, status text, missing bigint)
+    LANGUAGE sql STABLE
+    AS $$
+  select c.event_id, c.status, sum(c.n)::bigint
+    from (select e.id as event_id, d.status, d.n
+            from unnest(events) as u(id)
+            join relevo.notification_events e on e.id = u.id
+            cross join lateral (select d.status, count(*) as n from relevo.notification_deliveries d
+                                 where d.event_day = e.event_day and d.notification_event_id = e.id group by d.status) d
+          union all
+          select p.event_id, p.status, -p.deliveries from relevo.event_progress p where p.event_id = any (events)
+          union all
+          select d.event_id, d.status, -d.deliveries from relevo.event_progress_deltas d where d.event_id = any (events)) c
+   group by c.event_id, c.status
+  having sum(c.n) <> 0
+$$;
+
 CREATE TABLE relevo.api_tokens (
     id text NOT NULL,
     name text NOT NULL,

@@ -235,7 +235,10 @@ def _redrive(
 
 @audit.audited
 def repair(database: Database, *, now: datetime | None = None) -> Counter[str]:
-    """Put deliveries where they must stand, in batches; return how many per kind. What is locked is left for later."""
+    """Put deliveries where they must stand, and count them anew; return how many per kind.
+
+    In batches; what is locked is left for later.
+    """
     done: Counter[str] = Counter()
     for found in insights.find_misplaced(database, now=now):
         for start in range(0, len(found.ids), _REPAIR_BATCH):
@@ -244,7 +247,21 @@ def repair(database: Database, *, now: datetime | None = None) -> Counter[str]:
     if done["not_queued"]:
         with database.connection() as connection:
             connection.execute(_SQL["wake_dispatch"])
-    return +done
+    return +(done + _recount(database))
+
+
+def _recount(database: Database) -> Counter[str]:
+    """Add to counts what they lack of what is there, one process at a time; what is under way keeps its own count."""
+    done: Counter[str] = Counter()
+    for events in insights.find_miscounted(database):
+        with database.transaction() as connection:
+            connection.execute(_SQL["lock_repairs"])
+            row = connection.execute(_SQL["mend_counts"], {"ids": events}).fetchone()
+            done["counts_wrong"] += row[0] if row else 0
+    with database.transaction() as connection:
+        connection.execute(_SQL["lock_repairs"])
+        done["totals_wrong"] += connection.execute(_SQL["mend_totals"]).rowcount
+    return done
 
 
 def _repair(database: Database, found: insights.Misplaced, batch: slice, now: datetime | None) -> int:

@@ -44,6 +44,7 @@ MOST_DUE = 20_000
 """Beyond this what is due in a lane is not counted for `queue`: more is more."""
 _DELIVERIES_AT_ONCE = 5_000
 _DEAD_AT_ONCE = 2_000
+_EVENTS_AT_ONCE = 100
 _CHUNKS_AT_ONCE = 200
 _TENDERS_AT_ONCE = 1_000
 _OWNERS_AT_ONCE = 100
@@ -645,7 +646,33 @@ def examine(
         count = "A migration is" if len(missing) == 1 else f"{len(missing)} migrations are"
         return [Finding("migrations_missing", f"{count} missing, from {missing[0]} on.", "Run `relevo migrate`.")]
     workers = [_old_worker(row) for row in _rows(database, "list_old_workers", now=now)]
-    return workers + _misplaced(database, now, tell)
+    return workers + _misplaced(database, now, tell) + _miscounted(database)
+
+
+def find_miscounted(database: Database) -> Iterator[list[int]]:
+    """Look at the counts of all events whose deliveries are not sealed, page by page; tell which are wrong."""
+    upto: int | None = 0
+    while upto is not None:
+        with _of_this_version(), database.transaction() as connection:
+            piece = {"after_id": upto, "limit": _EVENTS_AT_ONCE}
+            row = connection.execute(_SQL["look_at_counts"], piece).fetchone()
+        wrong, upto = row or ([], None)
+        if wrong:
+            yield wrong
+
+
+def _miscounted(database: Database) -> list[Finding]:
+    events = [event for page in find_miscounted(database) for event in page]
+    hint = "Run `relevo doctor --repair`, which counts anew, and report it: it should not happen."
+    found = []
+    if events:
+        count = "1 event differ" if len(events) == 1 else f"{len(events):,} events differ"
+        named = ", ".join(map(str, events[:_EXAMPLES]))
+        found.append(Finding("counts_wrong", f"The counts of {count} from their deliveries: {named}.", hint))
+    with _of_this_version(), database.transaction() as connection:
+        if connection.execute(_SQL["look_at_totals"]).fetchone() == (True,):
+            found.append(Finding("totals_wrong", "The sums of all deliveries differ from those of the events.", hint))
+    return found
 
 
 def _old_worker(row: Row) -> Finding:

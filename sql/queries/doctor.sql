@@ -116,6 +116,46 @@ select 'wrong_dead_letter' as kind, p.event_day, p.id, null::bigint[] as places
 union all
 (select 'end', p.event_day, p.id, array[count(*) over ()] from piece p order by p.event_day desc, p.id desc limit 1);
 
+-- name: look_at_counts
+-- Names those of the next events, of months that are not sealed, whose counts differ from their deliveries, and how far the look went; what is
+-- left of a deleted event is not judged.
+with page as materialized (
+  select e.id
+    from relevo.notification_events e
+   where e.id > %(after_id)s and e.event_day is not null
+     and not exists (select from relevo.deleted_events x where x.event_id = e.id)
+     and not exists (select from relevo.archive_exports x
+                      where x.entity = 'notification_deliveries' and x.month = date_trunc('month', e.event_day)::date)
+   order by e.id limit %(limit)s
+)
+select array(select distinct w.event_id from relevo.wrong_counts_1(array(select p.id from page p)) w order by 1) as wrong,
+       (select max(p.id) from page p) as upto;
+
+-- name: mend_counts
+-- Adds to the counts of some events what they lack of their deliveries, and tells of how many events.
+with mended as (
+  insert into relevo.event_progress_deltas (event_id, status, deliveries)
+  select w.event_id, w.status, w.missing::int from relevo.wrong_counts_1(%(ids)s::bigint[]) w
+  returning event_id
+)
+select count(distinct m.event_id)::int from mended m;
+
+-- name: look_at_totals
+-- Tells whether the sums of all deliveries per status differ from those of the events.
+select exists (select from (select p.status, p.deliveries as n from relevo.event_progress p
+                            union all
+                            select d.status, -d.deliveries from relevo.delivery_counts d) c
+                group by c.status having sum(c.n) <> 0);
+
+-- name: mend_totals
+-- Adds to the sums of all deliveries per status what they lack of those of the events.
+insert into relevo.delivery_counts (status, deliveries)
+select c.status, sum(c.n)
+  from (select p.status, p.deliveries as n from relevo.event_progress p
+        union all
+        select d.status, -d.deliveries from relevo.delivery_counts d) c
+ group by c.status having sum(c.n) <> 0;
+
 -- name: list_old_workers
 -- Lists the workers that live and are of a version that knows nothing of chunks.
 select w.worker_id, w.hostname, w.pid, w.version

@@ -16,12 +16,13 @@ select pg_notify('relevo_lost', %(token)s::text), pg_notify('relevo_wake', %(cyc
 -- name: take_turn
 -- Takes the turn to do what one replica does for the fleet; finds nothing if another took it within the interval, and locks nothing then.
 insert into relevo.cycle_state as s (cycle, source, shared_at)
-select 'reaper', '', now()
+select 'reaper', '', t.now
+  from (select coalesce(%(now)s::timestamptz, now()) as now, %(every_ms)s * interval '1 millisecond' as every) t
  where not exists (select from relevo.cycle_state f
-                    where f.cycle = 'reaper' and f.source = ''
-                      and f.shared_at between now() - %(every_ms)s * interval '1 millisecond' and now() + %(every_ms)s * interval '1 millisecond')
+                    where f.cycle = 'reaper' and f.source = '' and f.shared_at between t.now - t.every and t.now + t.every)
 on conflict (cycle, source) do update set shared_at = excluded.shared_at
- where (s.shared_at between now() - %(every_ms)s * interval '1 millisecond' and now() + %(every_ms)s * interval '1 millisecond') is not true
+ where (s.shared_at between excluded.shared_at - %(every_ms)s * interval '1 millisecond'
+                        and excluded.shared_at + %(every_ms)s * interval '1 millisecond') is not true
 returning s.cycle;
 
 -- name: mark_lost_workers

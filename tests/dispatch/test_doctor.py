@@ -190,6 +190,7 @@ def test_queued_although_done(relay) -> None:
         "update relevo.notification_deliveries set status = 'pending', provider_ticket_id = null where installation_id = %s",
         [worker.phones["eva"]],
     )
+    worker.conn.execute("select relevo.count_over_1(array[%s::bigint], '{sent}', '{pending}')", [event])
     worker.conn.execute(QUEUE_ENDED)
     worker.conn.execute("delete from relevo.awaited_receipts")
     worker.sandbox.reset()
@@ -221,12 +222,13 @@ def test_sent_and_awaited_by_nobody(relay) -> None:
 def test_awaited_although_done(relay, command: Any) -> None:
     """Awaited receipts of what is gone or done are shown as harmless, and removed; what is awaited beside them stays."""
     worker: Relay = relay()
-    worker.tell("ana", "eva")
+    event = worker.tell("ana", "eva")
     worker.dispatch()
     worker.conn.execute(
         "update relevo.notification_deliveries set status = 'ok', completed_at = now() where installation_id = %s",
         [worker.phones["ana"]],
     )
+    worker.conn.execute("select relevo.count_over_1(array[%s::bigint], '{sent}', '{ok}')", [event])
     make_old(worker)
     said = command("doctor")
     assert said.code == 0
@@ -364,3 +366,54 @@ def test_an_old_worker(relay, command: Any) -> None:
     assert "(on old-host, process 12) is of version 0.1.0" in said.out
     worker.conn.execute("update relevo.workers set last_seen_at = now() - interval '2 hours'")
     assert command("doctor").code == 0
+
+
+class TestCounts:
+    """Counts are written as changes, and nobody counts deliveries: only a doctor would notice that they are wrong."""
+
+    def test_wrong_counts_are_found_and_counted_anew(self, relay) -> None:
+        """Too many, too few and of a status that nobody has: each is found, mended, and right afterwards; folded or not."""
+        worker = relay()
+        sound, broken, folded = worker.tell("ana", "eva"), worker.tell("bob", "eva"), worker.tell("leo")
+        worker.dispatch()
+        worker.reap()
+        add = "insert into relevo.event_progress_deltas (event_id, status, deliveries) values (%s, %s, %s)"
+        for status, count in (("sent", 3), ("failed", -1)):
+            worker.conn.execute(add, [broken, status, count])
+        worker.conn.execute(
+            "update relevo.event_progress set deliveries = 7 where event_id = %s and status = 'sent'", [folded]
+        )
+        assert set(found(worker)) == {"counts_wrong"}
+        assert insights.examine(worker.app.database)[0].what.endswith(f": {broken}, {folded}.")
+        assert repair(worker) == {"counts_wrong": 2}
+        assert found(worker) == {}
+        worker.reap()
+        told = "select event_id, status, deliveries from relevo.event_progress where deliveries <> 0 order by 1"
+        assert worker.conn.execute(told).fetchall() == [(sound, "sent", 2), (broken, "sent", 2), (folded, "sent", 1)]
+        assert repair(worker) == {}
+
+    def test_wrong_sums_are_found_and_mended(self, relay) -> None:
+        """The sums of all deliveries are those of the events again."""
+        worker = relay()
+        worker.tell("ana")
+        worker.reap()
+        worker.conn.execute("insert into relevo.delivery_counts (status, deliveries) values ('sent', 5)")
+        assert set(found(worker)) == {"totals_wrong"}
+        assert repair(worker) == {"totals_wrong": 1}
+        assert found(worker) == {}
+
+    def test_what_is_being_settled_is_counted_once(self, relay, dsn) -> None:
+        """A settle that is under way while it is counted anew brings its own change, and the sums are right after it."""
+        worker = relay()
+        event = worker.tell("ana")
+        worker.conn.execute(
+            "insert into relevo.event_progress_deltas (event_id, status, deliveries) values (%s, 'pending', 4)", [event]
+        )
+        with psycopg.connect(dsn) as settling:
+            settling.execute(
+                "update relevo.notification_deliveries set status = 'sent', attempt_count = 1, provider_ticket_id = 't', last_attempt_at = now()"
+            )
+            settling.execute("select relevo.count_over_1(%s, '{pending}', '{sent}')", [[event]])
+            assert repair(worker) == {"counts_wrong": 1}
+            settling.commit()
+        assert "counts_wrong" not in found(worker)

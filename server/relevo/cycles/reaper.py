@@ -19,6 +19,7 @@ from relevo.delivery import news, runaway
 from relevo.delivery.claims import end_claim
 from relevo.errors import RelevoError
 from relevo.model import Step
+from relevo.runtime import clock
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 
@@ -48,7 +49,10 @@ def cycle(settings: Settings) -> Cycle:
 
 def step(run: Run) -> Step:
     """Take back some expired claims, each in its own transaction; then do what one replica does for all of them."""
+    rebased = clock.rebase(run)
     counts, problems = _reap_some(run)
+    if rebased:
+        problems.append(_said_of_clock(rebased))
     reaped = counts["claims_reaped"]
     if _is_our_turn(run):
         counts += _keep_up(run)
@@ -56,15 +60,20 @@ def step(run: Run) -> Step:
     return Step(dict(counts), items, more=reaped == _CLAIMS_PER_STEP, problems=tuple(problems))
 
 
+def _said_of_clock(rebased: Counter[str]) -> str:
+    waited = ", ".join(f"{count:,} {kind.replace('_', '-')}" for kind, count in rebased.items() if count) or "nothing"
+    return f"The database's clock was set back; what waited for times beyond it was brought to now: {waited}."
+
+
 def _is_our_turn(run: Run) -> bool:
     """Tell whether nobody in the fleet just did what once per interval is enough for; by hand it is always done."""
-    if run.context.trigger in ("manual", "tick"):
-        return True
+    by_hand = run.context.trigger in ("manual", "tick")
     every_ms = (
         run.settings.reaper_interval_ms * 3 // 4
     )  # less than a round's pause: one replica alone is always in time
     with run.transaction() as connection:
-        return connection.execute(_SQL["take_turn"], {"every_ms": every_ms}).fetchone() is not None
+        taken = connection.execute(_SQL["take_turn"], {"every_ms": every_ms, "now": run.now}).fetchone()
+    return by_hand or taken is not None
 
 
 def _keep_up(run: Run) -> Counter[str]:
