@@ -77,7 +77,7 @@ class Load:
     async def _wait(self) -> None:
         caller = Caller(self.port, self.token)
         while True:
-            self.answers[await caller.ask("GET", f"/v1/events/{self.event_id}?waitMs=30000")] += 1
+            self.answers[await caller.ask("GET", f"/v1/events/{self.event_id}?wait_ms=30000")] += 1
 
     async def _call(self, free: asyncio.Queue[Caller], number: int, due: float) -> None:
         """Ask one thing after the other; the time a request was due counts, not the time it could be sent."""
@@ -92,7 +92,7 @@ class Load:
                     event = {"type": "bench.http", "key": f"{due}", "title": "Hello", "installations": [self.phone]}
                     status = await caller.ask("POST", "/v1/events", event | {"audience": "installations"})
                 case _:
-                    status = await caller.ask("GET", f"/v1/events/{self.event_id}?waitMs=0")
+                    status = await caller.ask("GET", f"/v1/events/{self.event_id}?wait_ms=0")
             self.answers[status] += 1
             self.waits_ms.append((time.perf_counter() - due) * 1_000)
         finally:

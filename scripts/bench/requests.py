@@ -51,7 +51,7 @@ def _routes(event_id: int, phones: Sequence[UUID]) -> Mapping[str, Callable[[int
         "GET live": lambda _: ("GET", "/health/live", None),
         "GET ready": lambda _: ("GET", "/health/ready", None),
         "GET stats": lambda _: ("GET", "/v1/ops/stats", None),
-        "GET event": lambda _: ("GET", f"/v1/events/{event_id}?waitMs=0", None),
+        "GET event": lambda _: ("GET", f"/v1/events/{event_id}?wait_ms=0", None),
         "POST event for later": lambda n: ("POST", "/v1/events", event | later | one("later", n)),
         "POST event and push": lambda n: ("POST", "/v1/events", event | one("now", n)),
     }

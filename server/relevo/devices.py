@@ -122,21 +122,33 @@ class Rules:
 
 def judge(
     asked: Installation, known: Known | None, holder: Holder | None, proven: Proven, open_project: str | None
-) -> bool:
-    """Decide whether a caller may register this; return whether it is given a secret."""
+) -> None:
+    """Decide whether a caller may register this; refuse it if not."""
     if known is None:
         _judge_new(asked, proven, open_project)
     else:
         _judge_known(asked, known, proven)
     if holder is not None:
         _judge_move(asked, holder, proven)
-    is_webhook = _is_webhook(asked, known, holder)
-    if is_webhook and proven.by_app is None:
+    if _is_webhook(asked, known, holder) and proven.by_app is None:
         raise _webhooks_are_the_apps()
+
+
+def judge_secret(
+    asked: Installation, known: Known | None, holder: Holder | None, proven: Proven, *, renew: bool
+) -> bool:
+    """Decide whether whoever registers this is told a secret: a new phone, one without any, or one that asks for it."""
+    if _is_webhook(asked, known, holder):
+        return False
     if known is None:
-        return not is_webhook
-    is_renewed = proven.is_vouched_for and not (proven.by_secret and asked.owner in (None, known.owner))
-    return is_renewed and not is_webhook
+        return True
+    if renew and not proven.is_vouched_for:
+        raise NotAllowedError(
+            "A secret is renewed only with a token or a signature of the app's server.",
+            hint="Have the app's server sign for it.",
+        )
+    keeps = known.secret_hash is not None and asked.owner in (None, known.owner)  # another owner ends it
+    return proven.is_vouched_for and (renew or not keeps)
 
 
 def _is_webhook(asked: Installation, known: Known | None, holder: Holder | None) -> bool:
@@ -204,7 +216,9 @@ def _no_proof() -> NoProofError:
     )
 
 
-def register(connection: Connection, rules: Rules, asked: Installation, proof: Proof, now: float) -> Registered:
+def register(
+    connection: Connection, rules: Rules, asked: Installation, proof: Proof, now: float, *, renew: bool = False
+) -> Registered:
     """Register or refresh an installation, for whoever may; all in the caller's transaction, or nothing."""
     assert asked.installation_id is not None
     names = {"installation_id": asked.installation_id, "token": asked.token}
@@ -214,7 +228,8 @@ def register(connection: Connection, rules: Rules, asked: Installation, proof: P
     asked = replace(asked, project=asked.project or _usual_project(known, proof, rules))
     proven = prove(rules, asked, known, proof, now)
     holder = _holder(connection, names)
-    gives_secret = judge(asked, known, holder, proven, rules.open_project)
+    judge(asked, known, holder, proven, rules.open_project)
+    gives_secret = judge_secret(asked, known, holder, proven, renew=renew)
     if proven.signed is not None:
         _use_up(connection, proven.signed)
     _expect(connection, new=known is None, free=holder is None)
@@ -294,6 +309,18 @@ def forget(connection: Connection, installation_id: UUID, proof: Proof) -> None:
     """Forget an installation with all that leads to anybody."""
     admit(connection, installation_id, proof)
     connection.execute(_SQL["forget_device"], {"installation_id": installation_id})
+
+
+def log_out(connection: Connection, installation_id: UUID, proof: Proof) -> bool:
+    """Unregister an installation; tell whether it was registered."""
+    admit(connection, installation_id, proof)
+    return bool(door.unregister(connection, installation_id))
+
+
+def complete(connection: Connection, installation_id: UUID, reason: str, proof: Proof) -> bool:
+    """Note that everything for an installation until now was handled elsewhere."""
+    admit(connection, installation_id, proof)
+    return door.complete(connection, installation_id, reason)
 
 
 def preferences(connection: Connection, installation_id: UUID, proof: Proof, name: str | None = None) -> list[Any]:

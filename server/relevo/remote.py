@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
-from relevo import audit, door, queries
+from relevo import audit, door, news, queries
 from relevo.checking import check_storable
 from relevo.connections import verb
 from relevo.connections.steps import Call, as_json, one
@@ -16,13 +16,19 @@ from relevo.door import Enqueued, Preview
 from relevo.errors import NotFoundError, RelevoError
 
 _SQL = queries.load("remote")
+T = TypeVar("T")
 Told = TypeVar("Told", Enqueued, Preview)
 _SENT = ("sent", "ok", "unconfirmed")
 _OPEN = ("pending", "retryable")
+_MOST_OWNED = 1_000
 
 
 class KeyTakenError(RelevoError):
     """An event of this type and key belongs to somebody else."""
+
+
+class StartedError(RelevoError):
+    """An event is no longer to be changed."""
 
 
 @dataclass(frozen=True)
@@ -140,3 +146,133 @@ def cancel(connection: Connection, event_id: int, reason: str, project: str | No
     before = find(connection, event_id, project)
     cancelled = door.cancel(connection, event_id, reason)
     return Cancelled(cancelled, cancelled and not before.is_over("sent"), find(connection, event_id, project))
+
+
+def find_by_key(connection: Connection, event_type: str, key: str, project: str | None) -> EventLook:
+    """Look at the event of a type and key; for a caller of one project, another's is not there."""
+    asked = {"type": event_type, "key": key, "project": project}
+    row = connection.execute(_SQL["look_at_event_by_key"], asked).fetchone()
+    if row is None or row[0] is None:
+        raise NotFoundError(f"There is no event of type {event_type[:100]} with this key.")
+    return EventLook(row[0])
+
+
+def change(connection: Connection, event: Mapping[str, Any], project: str | None) -> EventLook:
+    """Put this in the place of what the event of the same type and key says, if it has not begun yet."""
+    if not _change_event(connection, event, project):
+        find_by_key(connection, event["type"], event["key"], project)
+        raise StartedError(
+            "This event has begun, or has ended, and stays as it is.", hint="Cancel it, and enqueue another."
+        )
+    return find_by_key(connection, event["type"], event["key"], project)
+
+
+@verb
+def _change_event(event: Mapping[str, Any], project: str | None) -> Call[bool]:
+    for name, value in event.items():
+        check_storable(name, value)
+    told = {"event": as_json("event", dict(event))}
+    if project is None:
+        return Call("change_event", told, one(bool))
+    named = {"event_type": event["type"], "event_key": event["key"], "project": project}
+    return Call("change_event_of_project", told | named, one(bool))
+
+
+class Completed(NamedTuple):
+    """What came of saying that an event was handled elsewhere."""
+
+    completed: bool
+    found: EventLook
+
+
+def complete(connection: Connection, event_id: int, reason: str, owner: str | None, project: str | None) -> Completed:
+    """Say that an event, or one owner's part of it, was handled elsewhere; tell how far it is."""
+    find(connection, event_id, project)
+    completed = door.complete(connection, event_id, reason, owner=owner)
+    return Completed(completed, find(connection, event_id, project))
+
+
+def list_owned(connection: Connection, owner: str, project: str | None, limit: int) -> list[Mapping[str, Any]]:
+    """List an owner's installations, newest first; for a caller of one project, those that are there."""
+    if project is None:
+        return [each.raw for each in door.list_installations(connection, owner=owner, limit=limit)]
+    all_of_them = door.list_installations(connection, owner=owner, limit=_MOST_OWNED)
+    return [each.raw for each in all_of_them if each.raw["project"] == project][:limit]
+
+
+def log_out(connection: Connection, owner: str, project: str | None) -> int:
+    """Unregister an owner's installations, those of the caller's project; return how many were registered."""
+    if project is None:
+        return door.unregister(connection, owner=owner)
+    return _for_owner(connection, "unregister_owner_in_project", owner, project)
+
+
+def forget(connection: Connection, owner: str, project: str | None) -> int:
+    """Forget an owner, as far as the caller's project goes; return how many installations there were."""
+    if project is None:
+        return door.forget(connection, owner=owner)
+    return _for_owner(connection, "forget_owner_in_project", owner, project)
+
+
+def complete_owner(connection: Connection, owner: str, reason: str, project: str | None) -> bool:
+    """Say that an owner has handled everything until now, on phones of the caller's project."""
+    if project is None:
+        return door.complete(connection, reason=reason, owner=owner)
+    return bool(_for_owner(connection, "complete_owner_in_project", owner, project, reason=reason))
+
+
+@verb
+def _for_owner(statement: str, owner: str, project: str, **more: str) -> Call[int]:
+    check_storable("owner", owner)
+    return Call(statement, {"owner": owner, "project": project, **more}, one(int))
+
+
+class Subscription(NamedTuple):
+    """What somebody wants to hear of; all kinds there are if none is named."""
+
+    name: str
+    kinds: Sequence[news.Kind] | None
+    project: str | None
+    webhook: str | None
+
+
+def subscribe(connection: Connection, asked: Subscription, caller: str | None) -> bool:
+    """Subscribe to news, or change a subscription; a caller of one project has those of that project alone."""
+    if caller is not None and asked.project not in (None, caller):
+        raise KeyTakenError("This token is for another project.")
+    connection.execute(_SQL["lock_subscription"], {"name": asked.name})
+    known = connection.execute(_SQL["find_subscription"], {"name": asked.name}).fetchone()
+    if caller is not None and known is not None and known[0] != caller:
+        raise KeyTakenError("A subscription of this name is there, and not of this project.")
+    project = asked.project or caller
+    kinds = asked.kinds or [kind for kind in news.KINDS if project is None or kind != "event.finished"]
+    return news.subscribe_news(connection, asked.name, kinds=kinds, project=project, webhook=asked.webhook)
+
+
+def read_news(
+    connection: Connection, name: str, after: int | None, limit: int, caller: str | None
+) -> list[news.Outcome]:
+    """Read a subscription's next news; for a caller of one project, another's is not there."""
+    _find_subscription(connection, name, caller)
+    return news.read_news(connection, name, after=after, limit=limit)
+
+
+def acknowledge(connection: Connection, name: str, position: int, caller: str | None) -> bool:
+    """Say that a subscription's news were dealt with up to a position; False if they had been before."""
+    _find_subscription(connection, name, caller)
+    return news.acknowledge_news(connection, name, position)
+
+
+def _find_subscription(connection: Connection, name: str, caller: str | None) -> None:
+    known = connection.execute(_SQL["find_subscription"], {"name": name}).fetchone()
+    if known is None or caller not in (None, known[0]):
+        raise NotFoundError(f"There is no subscription {name[:50]}.", hint="Subscribe first: PUT /v1/news/NAME.")
+
+
+def as_operator(database: Database, action: str, target: Mapping[str, object], do: Callable[[Connection], T]) -> T:
+    """Do something in one transaction, and have it recorded, as everything an operator does."""
+    with audit.recorded(database, action, **target) as result, database.transaction() as connection:
+        done = do(connection)
+        if isinstance(done, int):
+            result["answer"] = done
+    return done

@@ -100,3 +100,25 @@ select relevo.explain(%(event)s::jsonb, %(installation_id)s::uuid);
 -- name: register_many
 -- Registers many installations, and names them in order.
 select r.id from unnest(relevo.register_many(%(installations)s::jsonb)) with ordinality as r(id, place) order by r.place;
+
+-- name: change_event_of_project
+-- Changes an event that has not started yet, if it is of this project.
+select coalesce((select relevo.change(%(event)s::jsonb)
+                  where exists (select from relevo.notification_events e
+                                 where e.event_type = %(event_type)s::text and e.event_key = %(event_key)s::text and e.project = %(project)s::text)), false);
+
+-- name: unregister_owner_in_project
+-- Unregisters every installation that an owner has in one project.
+select count(*) filter (where relevo.unregister_installation(i.installation_id))::int
+  from (select i.installation_id from relevo.device_installations i
+         where i.owner = %(owner)s::text and i.project = %(project)s::text order by i.installation_id for no key update) i;
+
+-- name: complete_owner_in_project
+-- Notes that everything for an owner's phones of one project until now was handled on one of them.
+select count(*) filter (where relevo.complete_installation(i.installation_id, %(reason)s::text)) > 0
+  from (select i.installation_id from relevo.device_installations i
+         where i.owner = %(owner)s::text and i.project = %(project)s::text order by i.installation_id for no key update) i;
+
+-- name: forget_owner_in_project
+-- Forgets an owner as far as one project goes: the installations there, and what was said to them alone.
+select relevo.forget_owner_in_project(%(owner)s::text, %(project)s::text);

@@ -21,3 +21,17 @@ select u.id
   from unnest(%(ids)s::bigint[]) as u(id)
  where not exists (select from relevo.notification_events e where e.id = u.id and e.project = %(project)s)
  limit 1;
+
+-- name: look_at_event_by_key
+-- Reads one event by its type and key; for a caller of one project, only if it is that project's.
+select relevo.get_event(k.id)
+  from (select relevo.event_id(%(type)s::text, %(key)s::text) as id) k
+ where %(project)s::text is null or exists (select from relevo.notification_events e where e.id = k.id and e.project = %(project)s);
+
+-- name: lock_subscription
+-- Has those who make or change a subscription of one name take turns.
+select pg_advisory_xact_lock(hashtextextended('relevo.news:' || %(name)s::text, 0));
+
+-- name: find_subscription
+-- Tells which project a subscription to news is of.
+select s.project from relevo.news_subscriptions s where s.name = %(name)s;

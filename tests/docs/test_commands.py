@@ -100,7 +100,7 @@ class Reader:
         headers = dict(word.split(": ", 1) for n, word in enumerate(words) if words[n - 1] == "-H")
         data = [word for n, word in enumerate(words) if words[n - 1] == "-d"]
         [url] = [word for n, word in enumerate(words) if "://" in word]
-        there = url.replace("http://127.0.0.1:8080", self.served.server.url).replace("waitMs=15000", "waitMs=1")
+        there = url.replace("http://127.0.0.1:8080", self.served.server.url).replace("wait_ms=15000", "wait_ms=1")
         method = "POST" if data else "GET"
         answer = requests.request(method, there, headers=headers, data="".join(data) or None, timeout=60)
         assert answer.status_code in (200, 201, 202), (words, answer.text)

@@ -141,7 +141,7 @@ def test_who_is_being_answered_keeps_its_place(
     waiters._most = 100  # else half of the connections are kept for others
     with ThreadPoolExecutor(most) as callers:
         asked = [
-            callers.submit(served.client("viewer").get, f"/v1/events/{event_id}?waitMs=30000") for _ in range(most)
+            callers.submit(served.client("viewer").get, f"/v1/events/{event_id}?wait_ms=30000") for _ in range(most)
         ]
         eventually(lambda: waiters.count == most, "all wait")
         refused = connect(served)

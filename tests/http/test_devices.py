@@ -272,12 +272,16 @@ def test_webhooks_are_the_app_s_alone(phones: Phones, conn: psycopg.Connection[A
 
 
 def test_secrets_of_phones_that_exist(phones: Phones, conn: psycopg.Connection[Any]) -> None:
-    """One made through SQL gets a secret by token or signature; another replaces it; another owner ends it."""
+    """One made through SQL gets a secret by token or signature; it keeps it until it asks, or has another owner."""
     phone = door.register(conn, relevo.Installation(TOKEN.format("a"), owner="ana"))
     assert phones.put(phone).status_code == 401
     assert phones.put(phone, signed=sign(phone)).status_code == 403, "it has an owner, whom the signature must name"
     first = phones.put(phone, signed=sign(phone, "ana"), owner="ana").json()["secret"]
-    second = phones.put(phone, phones.app).json()["secret"]
+    assert phones.put(phone, phones.app).json()["secret"] is None
+    assert phones.put(phone, signed=sign(phone, "ana"), owner="ana").json()["secret"] is None
+    assert phones.put(phone, first).status_code == 200, "nobody asked for another"
+    assert phones.put(phone, first, renew_secret=True).status_code == 403
+    second = phones.put(phone, phones.app, renew_secret=True).json()["secret"]
     assert phones.put(phone, first).status_code == 401
     assert phones.put(phone, second, signed=sign(phone, "ana"), owner="ana").json()["secret"] is None
     door.register(conn, relevo.Installation(TOKEN.format("a"), installation_id=phone, locale="es"))
@@ -304,6 +308,46 @@ def test_a_token_moves_by_signature_alone(phones: Phones, conn: psycopg.Connecti
     found = conn.execute("select installation_id from relevo.device_installations where token = %s", [token]).fetchall()
     assert found == [(second,)]
     assert first != second
+
+
+def test_null_is_no_way_to_say_nothing(phones: Phones, conn: psycopg.Connection[Any]) -> None:
+    """A field that is null is refused by name, and nothing is changed: it neither clears nor is it ignored."""
+    phone, _ = phones.new(owner="ana", token=TOKEN.format("a"))
+    before = conn.execute("select * from relevo.device_installations").fetchall()
+    for name in (
+        "token",
+        "project",
+        "provider",
+        "platform",
+        "locale",
+        "owner",
+        "push_capable",
+        "permission",
+        "opt_outs",
+    ):
+        refused = phones.put(phone, phones.app, **{name: None})
+        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (400, name)
+    assert conn.execute("select * from relevo.device_installations").fetchall() == before
+    schema = phones.client.get("/openapi.json").json()["components"]["schemas"]["InstallationBody"]["properties"]
+    assert "null" not in str(schema)
+
+
+def test_a_phone_logs_out_and_says_what_was_handled(phones: Phones, conn: psycopg.Connection[Any]) -> None:
+    """With its secret, or the app's token; a log-out ends the secret; nobody else may."""
+    phone, secret = phones.new(owner="ana", token=TOKEN.format("a"))
+    base = f"/v1/installations/{phone}"
+    for verb in ("log-out", "complete"):
+        assert phones.call("POST", f"{base}/{verb}").status_code == 401
+        scoped = phones.served.client("app", project="shop")
+        assert phones.call("POST", f"{base}/{verb}", scoped).status_code == 404
+        assert phones.call("POST", f"{base}/{verb}", phones.served.client("viewer")).status_code == 403
+    assert phones.call("POST", f"{base}/complete", secret, json={"reason": "read"}).json() == {"completed": True}
+    row = "select handled_before is not null, handled_reason, active from relevo.device_installations"
+    assert conn.execute(row).fetchone() == (True, "read", True)
+    assert phones.call("POST", f"{base}/log-out", secret).json() == {"logged_out": True}
+    assert conn.execute(row).fetchone() == (True, "read", False)
+    assert phones.call("POST", f"{base}/log-out", secret).status_code == 401
+    assert phones.call("POST", f"{base}/log-out", phones.app).json() == {"logged_out": False}
 
 
 def test_open_registration(serve: Callable[..., Served], conn: psycopg.Connection[Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -72,7 +73,7 @@ def test_an_event_for_nobody_is_done(served: Served) -> None:
     """Once it is fanned out and nobody was to get it, the wait ends with 200 and no counts."""
     app = served.client("app")
     event_id = app.post("/v1/events", EVENT).json()["event_id"]
-    assert app.get(f"/v1/events/{event_id}?waitMs=0").status_code == 202
+    assert app.get(f"/v1/events/{event_id}?wait_ms=0").status_code == 202
     fan_out(served)
     answer = app.get(f"/v1/events/{event_id}")
     assert answer.status_code == 200
@@ -97,27 +98,27 @@ def test_the_answer_follows_the_deliveries(
     event_id = app.post("/v1/events", EVENT).json()["event_id"]
     fan_out(served)
     end(conn, event_id, **became)
-    answer = app.get(f"/v1/events/{event_id}?waitMs=0")
+    answer = app.get(f"/v1/events/{event_id}?wait_ms=0")
     assert (answer.status_code, answer.json()["status"]) == (code, word)
     assert (answer.json()["counts"], answer.json()["progress"]) == (became, progress)
     assert answer.json()["event"]["progress"] == progress, "the SQL door says the same"
     if code == 202:
         assert int(answer.headers["retry-after"]) >= 1
-        assert answer.json()["retryAfterMs"] > 0
+        assert answer.json()["retry_after_ms"] > 0
     if code == 422:
         assert answer.json()["error"] == "EVENT_NOT_SENT"
 
 
 def test_a_wait_ends_when_the_event_does(served: Served, conn: psycopg.Connection[Any]) -> None:
-    """`POST ?waitMs` makes the event and answers once it was sent, and so does everybody else who waits for it."""
+    """`POST ?wait_ms` makes the event and answers once it was sent, and so does everybody else who waits for it."""
     phone(conn)
     app, viewer = served.client("app"), served.client("viewer")
     with ThreadPoolExecutor(4) as callers:
-        posted = callers.submit(app.post, "/v1/events?waitMs=30000", EVENT)
+        posted = callers.submit(app.post, "/v1/events?wait_ms=30000", EVENT)
         event_id = eventually(
             lambda: (conn.execute("select max(id) from relevo.notification_events").fetchone() or [0])[0]
         )
-        others = [callers.submit(viewer.get, f"/v1/events/{event_id}?waitMs=30000") for _ in range(3)]
+        others = [callers.submit(viewer.get, f"/v1/events/{event_id}?wait_ms=30000") for _ in range(3)]
         fan_out(served)
         end(conn, event_id, sent=1)
         answers = [posted.result(), *(each.result() for each in others)]
@@ -132,7 +133,7 @@ def test_a_cancelled_event_is_not_sent(served: Served) -> None:
     event_id = app.post("/v1/events", EVENT).json()["event_id"]
     assert app.post(f"/v1/events/{event_id}/cancel", {"reason": "a slip"}).json()["cancelled"] is True
     assert app.post(f"/v1/events/{event_id}/cancel").json()["cancelled"] is False
-    answer = app.get(f"/v1/events/{event_id}?waitMs=0")
+    answer = app.get(f"/v1/events/{event_id}?wait_ms=0")
     assert answer.status_code == 422
     assert answer.json()["event"]["end_reason"] == "a slip"
 
@@ -211,7 +212,7 @@ def test_a_hundred_waiters_cost_a_connection_or_two(
     served = serve(http_pool_size=2)
     app = served.client("app")
     event_id = app.post("/v1/events", EVENT).json()["event_id"]
-    url, headers = f"{served.server.url}/v1/events/{event_id}?waitMs=30000", {"Authorization": f"Bearer {app.token}"}
+    url, headers = f"{served.server.url}/v1/events/{event_id}?wait_ms=30000", {"Authorization": f"Bearer {app.token}"}
     waiters = served.server.api.state.waiters
     answers: list[int] = []
 
@@ -240,7 +241,7 @@ def test_a_wait_stops_when_the_caller_leaves(served: Served) -> None:
     waiters = served.server.api.state.waiters
     with pytest.raises(requests.Timeout):
         requests.get(
-            f"{served.server.url}/v1/events/{event_id}?waitMs=30000",
+            f"{served.server.url}/v1/events/{event_id}?wait_ms=30000",
             headers={"Authorization": f"Bearer {app.token}"},
             timeout=0.3,
         )
@@ -274,3 +275,90 @@ def test_an_event_is_previewed(served: Served, conn: psycopg.Connection[Any]) ->
     assert set(seen.json()["sample"]) == phones
     assert app.post("/v1/events/preview", {**given, "ttl_s": 0}).json()["errors"][0]["field"] == "ttl_s"
     assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)
+
+
+def test_an_event_is_found_by_type_and_key(served: Served) -> None:
+    """By what the app knows, whatever is in the key; another project's is not there."""
+    app, shop = served.client("app"), served.client("app", project="shop")
+    key = "order/17?&%"
+    made = app.post("/v1/events", {**EVENT, "key": key}).json()["event_id"]
+    asked = {"type": EVENT["type"], "key": key}
+    found = app.get("/v1/events", params=asked)
+    assert (found.status_code, found.json()["event_id"]) == (202, made)
+    assert served.client("viewer").get("/v1/events", params=asked).json()["event_id"] == made
+    assert shop.get("/v1/events", params=asked).status_code == 404
+    assert app.get("/v1/events", params=asked | {"key": "other"}).status_code == 404
+    assert app.get("/v1/events", params={"type": "t"}).json()["errors"][0]["field"] == "key"
+    fan_out(served)
+    assert app.get("/v1/events", params=asked | {"wait_ms": 5000}).json()["status"] == "DONE"
+
+
+def test_an_event_is_changed_until_it_begins(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """What is sent takes the place of what was there, whole; what has begun stays, and another project's is not there."""
+    app, shop = served.client("app"), served.client("app", project="shop")
+    made = app.post("/v1/events", {**EVENT, "body": "soon", "scheduled_at": "2100-01-01T00:00:00Z"}).json()["event_id"]
+    assert shop.call("PUT", "/v1/events", json={**EVENT, "title": "Mine"}).status_code == 404
+    changed = app.call("PUT", "/v1/events", json={**EVENT, "title": "Late", "body": None})
+    assert (changed.status_code, changed.json()["event_id"]) == (200, made)
+    row = "select title, body, scheduled_at < now() + interval '1 hour' from relevo.notification_events"
+    assert conn.execute(row).fetchone() == ("Late", "", True)
+    assert app.call("PUT", "/v1/events", json={**EVENT, "key": "other"}).status_code == 404
+    assert app.call("PUT", "/v1/events", json={**EVENT, "key": None}).json()["errors"][0]["field"] == "key"
+    assert app.call("PUT", "/v1/events", json={**EVENT, "ttl_s": 0}).json()["errors"][0]["field"] == "ttl_s"
+    fan_out(served)
+    begun = app.call("PUT", "/v1/events", json={**EVENT, "title": "Later"})
+    assert (begun.status_code, begun.json()["type"]) == (409, "urn:relevo:event-started")
+    mine = shop.post("/v1/events", {**EVENT, "key": "shop", "scheduled_at": "2100-01-01T00:00:00Z"}).json()["event_id"]
+    done = shop.call("PUT", "/v1/events", json={**EVENT, "key": "shop", "title": "Ours"})
+    assert (done.status_code, done.json()["event_id"]) == (200, mine)
+
+
+def test_an_event_is_completed(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Handled elsewhere, by one owner or for all; an operator's is recorded."""
+    app, shop = served.client("app"), served.client("app", project="shop")
+    made = app.post("/v1/events", EVENT).json()["event_id"]
+    path = f"/v1/events/{made}/complete"
+    assert shop.post(path).status_code == 404
+    assert app.post("/v1/events/999/complete").status_code == 404
+    assert app.post(path, {"owner": None}).json()["errors"][0]["field"] == "owner"
+    assert app.post(path, {"owner": "ana", "reason": "read"}).json()["completed"] is True
+    assert conn.execute("select owner, reason from relevo.event_completions").fetchall() == [("ana", "read")]
+    assert served.client("operator").post(path).json() == {"completed": True, "event_id": made, "counts": {}}
+    assert app.post(path).json()["completed"] is False
+    assert conn.execute("select state from relevo.notification_events").fetchone() == ("completed",)
+    assert conn.execute("select action from relevo.audit_log order by id desc limit 1").fetchone() == (
+        "complete_event",
+    )
+
+
+@pytest.mark.parametrize("sources", ["none", "folder"])
+def test_tenders_are_spoken_of_where_there_are_any(serve: Callable[..., Served], tmp_path: Path, sources: str) -> None:
+    """Without a source of tenders no field leads to one, in answers, in the document or in what is taken."""
+    folder = {"folder_source_dir": tmp_path} if sources == "folder" else {}
+    served = serve(sources=sources, **folder)
+    app = served.client("app")
+    made = app.post("/v1/events?wait_ms=0", EVENT).json()
+    schemas = app.get("/openapi.json").json()["components"]["schemas"]
+    has = [
+        "licitacion_id" in made["event"],
+        "licitacion_id" in schemas["EventIn"]["properties"],
+        "licitacion_id" in schemas["HistoryEntry"]["properties"],
+    ]
+    assert has == [sources == "folder"] * 3
+    refused = app.post("/v1/events", {**EVENT, "key": "tender", "licitacion_id": 7})
+    if sources == "none":
+        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (400, "licitacion_id")
+    else:
+        assert "no source of tenders" not in refused.text
+
+
+def test_all_names_are_written_alike(served: Served) -> None:
+    """Fields and parameters of the API have one casing; the former name of wait_ms is still taken."""
+    document = served.client().get("/openapi.json").json()
+    names = {name for each in document["components"]["schemas"].values() for name in each.get("properties", {})}
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            names |= {each["name"] for each in operation.get("parameters", []) if each["in"] != "header"}
+    assert [each for each in sorted(names) if each != each.lower()] == []
+    made = served.client("app").post("/v1/events?waitMs=0", EVENT)
+    assert (made.status_code, made.json()["retry_after_ms"]) == (202, 1000)

@@ -106,5 +106,5 @@ def test_the_page_of_the_api_leads_to_its_parts(served: Served) -> None:
     parts = re.findall(r"href='#([^']+)'", contents)
     assert {"events", "schemas"} <= set(parts)
     assert [part for part in parts if not re.search(rf"<h2 id='?{part}\b", html)] == []
-    assert "<code>waitMs</code>" in html
+    assert "<code>wait_ms</code>" in html
     assert "`" not in html[: html.index("id=schemas")]

@@ -218,7 +218,7 @@ def test_calls_while_dispatch_runs(serve: Callable[..., Served], conn: psycopg.C
         event_id = app.post("/v1/events", EVENT).json()["event_id"]
         with ThreadPoolExecutor(48) as callers:
             waiting = [
-                callers.submit(served.client("viewer").get, f"/v1/events/{event_id}?waitMs=30000") for _ in range(40)
+                callers.submit(served.client("viewer").get, f"/v1/events/{event_id}?wait_ms=30000") for _ in range(40)
             ]
             running = callers.submit(
                 lambda: [operator.post(f"/v1/ops/cycles/{name}/run") for name in ("fanout", "dispatch")]
@@ -269,7 +269,7 @@ def test_a_token_does_not_take_all_places_to_wait(serve: Callable[..., Served]) 
     event_id = (
         served.client("app").post("/v1/events", EVENT | {"audience": "owners", "owners": ["x"]}).json()["event_id"]
     )
-    path = f"/v1/events/{event_id}?waitMs=30000"
+    path = f"/v1/events/{event_id}?wait_ms=30000"
     first, second, third = (served.client("viewer").token for _ in range(3))
 
     def wait(token: str | None) -> int:

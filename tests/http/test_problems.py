@@ -69,8 +69,8 @@ def test_an_event_of_a_batch_has_its_key_in_the_body(post) -> None:
 def test_a_query_parameter_that_does_not_exist_is_refused(post, served: Served) -> None:
     """A slip is told with what was meant, or with what there is, and nothing is enqueued by it."""
     status, told = post("/v1/events?wait=5", json=GOOD)
-    assert (status, told["errors"][0]["field"], told["hint"]) == (400, "wait", "Did you mean waitMs?")
-    assert post("/v1/events?colour=red", json=GOOD)[1]["hint"] == "This route takes waitMs, until."
+    assert (status, told["errors"][0]["field"], told["hint"]) == (400, "wait", "Did you mean wait_ms?")
+    assert post("/v1/events?colour=red", json=GOOD)[1]["hint"] == "This route takes wait_ms, until, waitMs."
     assert post("/v1/events/batch?a=1", json={"events": [GOOD]})[1]["hint"] == "This route takes none."
     assert served.client(None).call("POST", "/v1/events?wait=5", json=GOOD).status_code == 401
     assert post("/v1/events", json=GOOD)[0] == 201

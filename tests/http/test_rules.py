@@ -75,10 +75,10 @@ def test_each_route_lets_in_whom_its_rule_names(served: Served) -> None:
         for name, client in {"stranger": stranger, "wrong": wrong}.items():
             assert client.call(method, address).status_code == 401, (method, path, name)
         for role, client in callers.items():
-            status = client.call(method, address, params={"waitMs": 0}).status_code
+            status = client.call(method, address, params={"wait_ms": 0}).status_code
             assert (status == 403) == (role not in rule.roles), (method, path, role, status)
             assert status not in (401, 405, 500), (method, path, role, status)
-        status = scoped.call(method, address, params={"waitMs": 0}).status_code
+        status = scoped.call(method, address, params={"wait_ms": 0}).status_code
         assert (status == 403) == ("operator" not in rule.roles or not rule.scoped), (method, path, status)
     wrong.close()
 

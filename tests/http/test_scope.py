@@ -77,7 +77,7 @@ def test_nobody_sees_or_changes_another_projects_event(served: Served, conn: psy
 
 def _codes(client: Client, event_id: int) -> list[int]:
     return [
-        client.get(f"/v1/events/{event_id}?waitMs=0").status_code,
+        client.get(f"/v1/events/{event_id}?wait_ms=0").status_code,
         client.get(f"/v1/events/{event_id}/deliveries").status_code,
         client.post(f"/v1/events/{event_id}/cancel").status_code,
     ]

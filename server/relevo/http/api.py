@@ -12,7 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 from relevo import __version__
 from relevo.app import App
 from relevo.devices import Rules
-from relevo.http import dashboard, devices, events, health, metrics, ops, pages, problems, tenders
+from relevo.http import dashboard, devices, events, health, metrics, news, ops, owners, pages, problems, tenders
 from relevo.http.dashboard.codes import LoginCodes
 from relevo.http.dashboard.refusals import Refusals
 from relevo.http.desk import Desk
@@ -26,6 +26,8 @@ from relevo.http.waiting import MOST_WAITERS, Waiters
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
     events.router,
+    owners.router,
+    news.router,
     devices.router,
     tenders.router,
     ops.router,
@@ -36,7 +38,7 @@ ROUTERS: tuple[APIRouter, ...] = (
 _DESCRIPTION = (
     "Your app's events, and tenders, delivered to phones. Bodies are JSON; errors are problem+json (RFC 9457) that "
     "name field and reason; instants are RFC 3339. Every answer has an X-Request-Id. A proxy in front of it has to "
-    "bear requests of at least 35 seconds, for `waitMs` may be 30000."
+    "bear requests of at least 35 seconds, for `wait_ms` may be 30000."
 )
 
 
@@ -65,6 +67,7 @@ def make(
     )
     app.router.route_class = Guarded
     app.state.desk = desk
+    app.state.has_tenders = relevo is None or any(cycle.name == "ingest" for cycle in relevo.registry.values())
     app.state.relevo = relevo
     app.state.long_work = ops.LongWork()
     # A connection of its own: while requests have all the others this process is busy, and no less ready than the rest.
@@ -98,8 +101,16 @@ def _document(app: FastAPI) -> dict[str, Any]:
         document.setdefault("components", {})["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         for operation in (each for path in document["paths"].values() for each in path.values()):
             _tidy(operation["responses"])
+        if not app.state.has_tenders:
+            _leave_tenders_out(document["components"]["schemas"])
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _leave_tenders_out(schemas: dict[str, Any]) -> None:
+    """Take the field that leads to a tender out of what events and deliveries are said to have."""
+    for schema in schemas.values():
+        schema.get("properties", {}).pop("licitacion_id", None)
 
 
 def _tidy(answers: dict[str, Any]) -> None:

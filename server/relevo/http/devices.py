@@ -9,7 +9,7 @@ from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
 from uuid import UUID
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
 from relevo import devices
@@ -17,6 +17,7 @@ from relevo.db import Connection
 from relevo.devices import NoProofError, NotAllowedError, Proof
 from relevo.door import Installation, Preference
 from relevo.http.answers import Json
+from relevo.http.bodies import Body, Text
 from relevo.http.guard import Guarded
 from relevo.http.problems import Problem, ProblemBody
 
@@ -24,6 +25,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _BEARER = "bearer "
+_INSTALLATION = "/v1/installations/{installation_id}"
 _MAX_SIGNATURE = 250
 _MOST_MONEY = Decimal(999_999_999_999_999_999)
 
@@ -34,19 +36,12 @@ class PhoneRoute(Guarded):
     async def prove(self, request: Request) -> None:
         """Refuse who brings no proof, or a wrong secret; where there is no body the route itself does."""
         if self.body_field is not None:
-            await _prove(request, may_be_new="name" not in self.param_convertors)
+            await _prove(request, may_be_new=self.path == _INSTALLATION)
 
 
 router = APIRouter(route_class=PhoneRoute, tags=["devices"])
 
 
-def _storable(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("must not hold a NUL character")
-    return text
-
-
-Text = Annotated[str, AfterValidator(_storable)]
 Name = Annotated[Text, Path(min_length=1, max_length=100, description="The preference's name.")]
 Opaque = Annotated[str | None, Query(pattern="^[0-9]{1,19}$", description="`next` of the page before.")]
 Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
@@ -55,32 +50,54 @@ MISSING: dict[int | str, dict[str, Any]] = {
 }
 
 
-class InstallationBody(BaseModel):
-    """An app on a phone. What is left out stays as it is."""
-
-    model_config = ConfigDict(extra="forbid")
+class InstallationBody(Body):
+    """An app on a phone. What is left out stays as it is, but for push_capable and permission; null is refused."""
 
     token: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(None, description="The push token.")
-    project: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
+    project: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(
+        None, description="It stays in its project."
+    )
     provider: Annotated[Text, Field(min_length=1, max_length=40)] | None = Field(
         None, description="The push service; with a token or a signature of the app's, `webhook` with a token alone."
     )
-    platform: Literal["ios", "android", "unknown"] | None = None
-    locale: Annotated[Text, Field(min_length=1, max_length=35)] | None = None
+    platform: Literal["ios", "android", "unknown"] | None = Field(None)
+    locale: Annotated[Text, Field(min_length=1, max_length=35)] | None = Field(None)
     owner: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(
         None, description="Whose phone it is; with a token or a signature of the app's alone."
     )
     push_capable: StrictBool = True
     permission: Literal["granted", "denied", "undetermined"] = "granted"
     opt_outs: list[Annotated[Text, Field(min_length=1, max_length=100)]] | None = Field(None, max_length=100)
+    renew_secret: StrictBool = Field(
+        False,
+        description="Whether a phone that has a secret is given another; with a token or a signature of the app's.",
+    )
 
 
 class RegisteredBody(BaseModel):
-    """The installation, and the secret by which later calls prove that they are this phone's: told this once."""
+    """The installation, and its secret if it was made just now: by it later calls prove that they are this phone's."""
 
     installation_id: UUID
     created: bool
-    secret: str | None
+    secret: str | None = Field(description="Told this once; null where the former one holds, and for webhooks.")
+
+
+class ReasonIn(Body):
+    """Why."""
+
+    reason: Annotated[Text, Field(max_length=300)] = ""
+
+
+class LoggedOutBody(BaseModel):
+    """Whether it was registered until now."""
+
+    logged_out: bool
+
+
+class CompletedBody(BaseModel):
+    """That it was noted."""
+
+    completed: bool
 
 
 class PreferenceBody(BaseModel):
@@ -130,7 +147,7 @@ class HistoryEntry(BaseModel):
     status: str
     title: str | None
     body: str | None
-    licitacion_id: int | None
+    licitacion_id: int | None = Field(None, description="Only where a source of tenders is on.")
     created_at: str
     last_attempt_at: str | None
     completed_at: str | None
@@ -153,12 +170,13 @@ async def put_installation(request: Request, installation_id: UUID, body: Instal
 
     A new one takes an app's token or `X-Relevo-Signature`, made by the app's server for this project, installation,
     owner, provider and push token, and good once (or open registration, without an owner), and is told its secret;
-    later calls present it: `Authorization: Bearer device_…`. One that exists is told a new secret only with a token or
-    a signature. A push token that another installation has moves here only with a signature.
+    later calls present it: `Authorization: Bearer device_…`. One that exists keeps its secret; with a token or a
+    signature it is told one if it has none, or if `renew_secret` asks for another. A push token that another
+    installation has moves here only with a signature.
     """
-    asked = Installation(installation_id=installation_id, **dict(body))
-    rules = request.app.state.device_rules
-    made = await ask(request, devices.register, rules, asked, proof_of(request), time.time())
+    asked = Installation(installation_id=installation_id, **body.model_dump(exclude={"renew_secret"}))
+    rules, proof = request.app.state.device_rules, proof_of(request)
+    made = await ask(request, devices.register, rules, asked, proof, time.time(), renew=body.renew_secret)
     answer = {"installation_id": made.installation_id, "created": made.created, "secret": made.secret}
     return Json(answer, 201 if made.created else 200, {"Cache-Control": "no-store"})
 
@@ -168,6 +186,21 @@ async def delete_installation(request: Request, installation_id: UUID) -> Respon
     """Forget a phone: its token, owner and preferences are deleted, and what was said to it alone."""
     await ask(request, devices.forget, installation_id, proof_of(request))
     return Response(status_code=204)
+
+
+@router.post("/v1/installations/{installation_id}/log-out", responses={200: {"model": LoggedOutBody}, **MISSING})
+async def log_out(request: Request, installation_id: UUID) -> Response:
+    """Log a phone out: nothing is sent to it until it registers again, and its secret ends."""
+    done = await ask(request, devices.log_out, installation_id, proof_of(request))
+    return Json({"logged_out": done})
+
+
+@router.post("/v1/installations/{installation_id}/complete", responses={200: {"model": CompletedBody}, **MISSING})
+async def complete(request: Request, installation_id: UUID, why: ReasonIn | None = None) -> Response:
+    """Say that everything for a phone until now was handled elsewhere: what is left of it ends unsent."""
+    reason = (why or ReasonIn()).reason
+    done = await ask(request, devices.complete, installation_id, reason, proof_of(request))
+    return Json({"completed": done})
 
 
 @router.get("/v1/installations/{installation_id}/preferences", responses={200: {"model": Preferences}, **MISSING})
@@ -212,11 +245,13 @@ async def list_deliveries(
     before = min(int(cursor), devices.MOST_IDS) if cursor else devices.MOST_IDS
     proof = proof_of(request)
     rows = await ask(request, devices.history, installation_id, proof, before=before, limit=limit)
-    items = [_told(dict(row)) for row in rows]
+    items = [_told(request, dict(row)) for row in rows]
     return Json({"items": items, "next": str(items[-1]["id"]) if len(items) == limit else None})
 
 
-def _told(row: dict[str, Any]) -> dict[str, Any]:
+def _told(request: Request, row: dict[str, Any]) -> dict[str, Any]:
+    if not request.app.state.has_tenders:
+        row.pop("licitacion_id")
     audience, names = row.pop("audience"), row.pop("preferences")
     row.pop("category")
     return row | {"why": {"audience": audience, "preferences": names, "words": _why(audience, names)}}

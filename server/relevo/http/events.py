@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, TypeVar
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Path, Query, Request
@@ -11,14 +12,16 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
 from relevo import door, insights, remote
+from relevo.db import Connection
 from relevo.door import Enqueued
 from relevo.http.answers import Json
+from relevo.http.bodies import Body, Text
 from relevo.http.desk import Desk
 from relevo.http.guard import Guarded, caller_of
 from relevo.http.problems import Problem, ProblemBody, invalid
 from relevo.http.waiting import Waiters
 from relevo.progress import progress_of
-from relevo.remote import EventLook, KeyTakenError
+from relevo.remote import EventLook, KeyTakenError, StartedError
 
 router = APIRouter(route_class=Guarded, tags=["events"])
 
@@ -27,10 +30,14 @@ MOST_AT_ONCE = 1_000
 _RETRY_MS = 1_000
 _NOT_FOUND = {"model": ProblemBody, "description": "There is no such event, or it is another project's."}
 _TAKEN = {"model": ProblemBody, "description": "The type and key belong to another project's event."}
+_STARTED = {"model": ProblemBody, "description": "It has begun, or ended, and stays as it is."}
 _LEFT = 499  # nobody hears it
 
+T = TypeVar("T")
 EventId = Annotated[int, Path(ge=1, le=2**63 - 1)]
-WaitMs = Annotated[int, Query(alias="waitMs", ge=0, le=MAX_WAIT_MS, description="How long to wait at most.")]
+WaitMs = Annotated[int | None, Query(ge=0, le=MAX_WAIT_MS, description="How long to wait at most, in ms.")]
+FormerWaitMs = Annotated[int | None, Query(alias="waitMs", ge=0, le=MAX_WAIT_MS, include_in_schema=False)]
+"""What it was called before all names had one casing."""
 Until = Annotated[
     Literal["sent", "confirmed"], Query(description="Whether to wait until all is sent, or confirmed by receipts.")
 ]
@@ -71,7 +78,9 @@ class EventIn(BaseModel):
     scheduled_at: str | None = Field(None, max_length=64, description="When to send it; now if not given.")
     deadline_at: str | None = Field(None, max_length=64, description="When it is pointless.")
     ttl_s: int | None = Field(None, ge=1, le=2_419_200)
-    licitacion_id: int | None = Field(None, ge=1, le=2**63 - 1)
+    licitacion_id: int | None = Field(
+        None, ge=1, le=2**63 - 1, description="The tender it is about; only where a source of tenders is on."
+    )
 
 
 class Batch(BaseModel):
@@ -121,15 +130,13 @@ class EventOut(BaseModel):
     )
     counts: dict[str, int] = Field(description="How many deliveries there are of each status.")
     event: dict[str, Any] = Field(description="As the SQL door tells it.")
-    retryAfterMs: int | None = Field(None, description="With PENDING: when to ask again.")  # noqa: N815 its published name
+    retry_after_ms: int | None = Field(None, description="With PENDING: when to ask again.")
     error: str | None = Field(None, description="With FAILED: EVENT_NOT_SENT.")
     enqueued: EnqueuedOut | None = Field(None, description="With POST: whether it was new.")
 
 
-class CancelIn(BaseModel):
+class CancelIn(Body):
     """Why."""
-
-    model_config = ConfigDict(extra="forbid")
 
     reason: str = Field(default="", max_length=300)
 
@@ -139,6 +146,31 @@ class CancelOut(BaseModel):
 
     cancelled: bool
     withdrawn: bool
+    event_id: int
+    counts: dict[str, int]
+
+
+class ChangedOut(BaseModel):
+    """The event as it is now."""
+
+    changed: Literal[True]
+    event_id: int
+    event: dict[str, Any] = Field(description="As the SQL door tells it.")
+
+
+class CompleteIn(Body):
+    """By whom, and why."""
+
+    owner: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(
+        None, description="Whose other phones get no more of it; everybody's if left out."
+    )
+    reason: Annotated[Text, Field(max_length=300)] = ""
+
+
+class CompleteOut(BaseModel):
+    """Whether that was news, and how far the event came."""
+
+    completed: bool
     event_id: int
     counts: dict[str, int]
 
@@ -190,8 +222,8 @@ _WAITED: dict[int | str, dict[str, Any]] = {
 _ENQUEUED: dict[int | str, dict[str, Any]] = {
     200: {
         "model": EnqueuedOut | EventOut,
-        "description": "Without waitMs: it was there before (created is false), and same_content says whether it says "
-        f"the same; what is there stays. With waitMs: {_WAITED[200]['description']}",
+        "description": "Without wait_ms: it was there before (created is false), and same_content says whether it says "
+        f"the same; what is there stays. With wait_ms: {_WAITED[200]['description']}",
     },
     201: {"model": EnqueuedOut, "description": "Enqueued, without waiting."},
     409: _TAKEN,
@@ -202,18 +234,19 @@ _ENQUEUED: dict[int | str, dict[str, Any]] = {
 async def enqueue(
     request: Request,
     event: EventIn,
-    wait_ms: Annotated[
-        int | None, Query(alias="waitMs", ge=0, le=MAX_WAIT_MS, description="Wait for it, as GET does; else do not.")
-    ] = None,
+    wait_ms: WaitMs = None,
     until: Until = "sent",
+    *,
+    former: FormerWaitMs = None,
     idempotency_key: Annotated[
         str | None, Header(min_length=1, max_length=300, description="The event's key, if the body has none.")
     ] = None,
 ) -> Response:
-    """Enqueue an event, once: the same type and key again is the same event. With `waitMs`, wait for it, too."""
+    """Enqueue an event, once: the same type and key again is the same event. With `wait_ms`, wait for it, too."""
     caller, desk = caller_of(request), _desk(request)
-    [done] = await _enqueue(desk, [_given(event, idempotency_key)], caller.project)
+    [done] = await _enqueue(desk, [_given(request, event, idempotency_key)], caller.project)
     headers = {"Location": f"/v1/events/{done.event_id}"}
+    wait_ms = former if wait_ms is None else wait_ms
     if wait_ms is None:
         return Json(vars(done), 201 if done.created else 200, headers)
     first = await desk.ask_once(remote.find, done.event_id, caller.project)
@@ -223,7 +256,7 @@ async def enqueue(
 @router.post("/v1/events/batch", responses={200: {"model": EnqueuedBatch}, 409: _TAKEN})
 async def enqueue_many(request: Request, batch: Batch) -> Response:
     """Enqueue many events in one transaction, all or none; each needs its key."""
-    events = [_given(event, None, f"events.{number}.") for number, event in enumerate(batch.events)]
+    events = [_given(request, event, None, f"events.{number}.") for number, event in enumerate(batch.events)]
     done = await _enqueue(_desk(request), events, caller_of(request).project)
     return Json({"items": [vars(each) for each in done]})
 
@@ -239,6 +272,7 @@ async def preview(
     For a token of one project, its phones alone count.
     """
     given = {"key": "preview"} | event.model_dump(exclude_none=True, exclude_unset=True)
+    _refuse_tender(request, given)
     found = await _desk(request).ask_door(remote.preview, given, caller_of(request).project, sample=sample)
     told = {name: getattr(found, name) for name in PreviewOut.model_fields}
     return Json(told)
@@ -246,11 +280,44 @@ async def preview(
 
 @router.get("/v1/events/{event_id}", responses=_WAITED)
 async def wait(
-    request: Request, event_id: EventId, wait_ms: WaitMs = DEFAULT_WAIT_MS, until: Until = "sent"
+    request: Request, event_id: EventId, wait_ms: WaitMs = None, until: Until = "sent", former: FormerWaitMs = None
 ) -> Response:
-    """Tell how far an event is, once nothing of it is left to send, or when the wait is over."""
+    """Tell how far an event is, once nothing of it is left to send, or when the wait is over.
+
+    It waits for 15 s unless `wait_ms` says otherwise.
+    """
     first = await _desk(request).ask_once(remote.find, event_id, caller_of(request).project)
-    return await _waited(request, first, until, wait_ms)
+    wait_ms = former if wait_ms is None else wait_ms
+    return await _waited(request, first, until, DEFAULT_WAIT_MS if wait_ms is None else wait_ms)
+
+
+@router.get("/v1/events", responses=_WAITED)
+async def find(
+    request: Request,
+    event_type: Annotated[Text, Query(alias="type", min_length=1, max_length=100, description="The event's type.")],
+    key: Annotated[Text, Query(min_length=1, max_length=300, description="The event's key.")],
+    wait_ms: WaitMs = None,
+    until: Until = "sent",
+) -> Response:
+    """Tell how far the event of a type and key is; with `wait_ms`, wait for it as by its number."""
+    first = await _desk(request).ask_once(remote.find_by_key, event_type, key, caller_of(request).project)
+    return await _waited(request, first, until, wait_ms or 0)
+
+
+@router.put("/v1/events", responses={200: {"model": ChangedOut}, 404: _NOT_FOUND, 409: _STARTED})
+async def change(request: Request, event: EventIn) -> Response:
+    """Change an event that has not begun yet: this takes the place of what the one of its type and key says.
+
+    What is left out, or null, is as if the event had been enqueued without it.
+    """
+    if event.key is None:
+        raise invalid("key", "must be given")
+    given, caller = _given(request, event, None), caller_of(request)
+    try:
+        done = await _do(request, "change_event", given["key"], lambda c: remote.change(c, given, caller.project))
+    except StartedError as error:
+        raise Problem(409, error.message, hint=error.hint, kind="event-started") from None
+    return Json({"changed": True, "event_id": done.event["id"], "event": _event(request, done.event)})
 
 
 @router.post("/v1/events/{event_id}/cancel", responses={200: {"model": CancelOut}, 404: _NOT_FOUND})
@@ -268,6 +335,23 @@ async def cancel(request: Request, event_id: EventId, why: CancelIn | None = Non
     return Json(told | {"counts": done.found.counts})
 
 
+@router.post("/v1/events/{event_id}/complete", responses={200: {"model": CompleteOut}, 404: _NOT_FOUND})
+async def complete(request: Request, event_id: EventId, how: CompleteIn | None = None) -> Response:
+    """Say that an event was handled elsewhere, or by one owner on one phone: the rest ends unsent.
+
+    `completed` is false if it had ended before.
+    """
+    owner, reason = (how.owner, how.reason) if how else (None, "")
+    project = caller_of(request).project
+    done = await _do(
+        request,
+        "complete_event",
+        event_id,
+        lambda c: remote.complete(c, event_id, reason, owner, project),
+    )
+    return Json({"completed": done.completed, "event_id": event_id, "counts": done.found.counts})
+
+
 @router.get("/v1/events/{event_id}/deliveries", responses={200: {"model": DeliveryPage}, 404: _NOT_FOUND})
 async def deliveries(
     request: Request,
@@ -282,12 +366,19 @@ async def deliveries(
     return Json({"items": rows, "next": str(rows[-1]["installation_id"]) if len(rows) == limit else None})
 
 
+async def _do(request: Request, action: str, event: object, verb: Callable[[Connection], T]) -> T:
+    """Do it in one transaction; what an operator does is recorded."""
+    if caller_of(request).role != "operator":
+        return await _desk(request).ask_door(verb)
+    return await _desk(request).ask(remote.as_operator, action, {"event": str(event)}, verb)
+
+
 def _desk(request: Request) -> Desk:
     desk: Desk = request.app.state.desk
     return desk
 
 
-def _given(event: EventIn, idempotency_key: str | None, place: str = "") -> dict[str, Any]:
+def _given(request: Request, event: EventIn, idempotency_key: str | None, place: str = "") -> dict[str, Any]:
     """Return an event as the SQL door takes it, with its key from wherever it came."""
     given = event.model_dump(exclude_unset=True)  # as it was parsed: written as JSON, NaN would become null unseen
     if idempotency_key is not None and given.get("key") not in (None, idempotency_key):
@@ -296,7 +387,20 @@ def _given(event: EventIn, idempotency_key: str | None, place: str = "") -> dict
     if given["key"] is None:
         elsewhere = "" if place else ", here or as the header Idempotency-Key"  # which is no help to one of many
         raise invalid(f"{place}key", f"must be given{elsewhere}")
+    _refuse_tender(request, given, place)
     return given
+
+
+def _refuse_tender(request: Request, given: dict[str, Any], place: str = "") -> None:
+    if given.get("licitacion_id") is not None and not request.app.state.has_tenders:
+        raise invalid(f"{place}licitacion_id", "names a tender, and no source of tenders is on: see SOURCES")
+
+
+def _event(request: Request, event: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an event as it is told: with its tender where there are any."""
+    if request.app.state.has_tenders:
+        return event
+    return {name: value for name, value in event.items() if name != "licitacion_id"}
 
 
 async def _enqueue(desk: Desk, events: list[dict[str, Any]], project: str | None) -> list[Enqueued]:
@@ -321,14 +425,14 @@ async def _waited(
     seen = await waiters.wait(request, first, until, wait_ms / 1000)
     if seen is None:
         return Response(status_code=_LEFT)
-    return _answer(seen, until, more or {}, headers or {})
+    return _answer(EventLook(_event(request, seen.event)), until, more or {}, headers or {})
 
 
 def _answer(seen: EventLook, until: str, more: dict[str, Any], headers: dict[str, str]) -> Response:
     progress = progress_of(seen.event["state"], seen.counts)
     told = {"event_id": seen.event["id"], "progress": progress, "counts": seen.counts, "event": seen.event, **more}
     if not seen.is_over(until):
-        pending = {"status": "PENDING", "retryAfterMs": _RETRY_MS}
+        pending = {"status": "PENDING", "retry_after_ms": _RETRY_MS}
         return Json(pending | told, 202, {**headers, "Retry-After": str(math.ceil(_RETRY_MS / 1000))})
     if seen.failed:
         return Json({"status": "FAILED", "error": "EVENT_NOT_SENT"} | told, 422, headers)

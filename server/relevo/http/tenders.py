@@ -14,8 +14,9 @@ from starlette.responses import Response
 from relevo import devices, insights
 from relevo.chile import REGIONS, RUBROS
 from relevo.http.answers import Json
+from relevo.http.bodies import Text
 from relevo.http.desk import Desk
-from relevo.http.devices import MISSING, Text, ask, proof_of
+from relevo.http.devices import MISSING, ask, proof_of
 from relevo.http.guard import Guarded
 from relevo.http.problems import invalid, not_found
 

@@ -1,0 +1,133 @@
+"""News for the app over HTTP: subscribe to what comes of events, deliveries and phones; read it, and say how far."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from relevo import remote
+from relevo.http.answers import Json
+from relevo.http.bodies import Body, Text
+from relevo.http.desk import Desk
+from relevo.http.guard import Guarded, caller_of
+from relevo.http.problems import Problem, ProblemBody
+from relevo.news import MOST_AT_ONCE, Kind
+from relevo.remote import KeyTakenError
+
+router = APIRouter(route_class=Guarded, tags=["news"])
+
+Name = Annotated[
+    str,
+    Path(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,49}$",
+        description="The subscription's name: that of the app that hears it.",
+    ),
+]
+Position = Annotated[int, Field(ge=0, le=2**63 - 1)]
+MISSING: dict[int | str, dict[str, Any]] = {
+    404: {"model": ProblemBody, "description": "There is no such subscription, or it is another project's."}
+}
+_TAKEN = {"model": ProblemBody, "description": "The name, or the project, is not this token's."}
+
+
+class SubscriptionIn(Body):
+    """What to hear of."""
+
+    kinds: Annotated[list[Kind], Field(min_length=1, max_length=10)] | None = Field(
+        None, description="Which news; all if left out, with a project all but event.finished."
+    )
+    project: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(
+        None, description="Of whose phones; a token of one project has its own."
+    )
+    webhook: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(
+        None, description="The name in WEBHOOKS_FILE they are sent to; without it they are read here."
+    )
+
+
+class Subscribed(BaseModel):
+    """Whether the subscription is new."""
+
+    subscription: str
+    created: bool
+
+
+class NewsItem(BaseModel):
+    """What came of an event, a delivery or a phone."""
+
+    position: int
+    at: str
+    kind: str
+    project: str | None
+    event_id: int | None
+    event_key: str | None = Field(description="As long as the event is there.")
+    delivery_id: int | None
+    installation_id: UUID | None
+    owner: str | None = Field(description="As long as the installation is there.")
+    data: dict[str, Any]
+
+
+class NewsPage(BaseModel):
+    """News in order, and behind which position the next are; null if none came after these yet."""
+
+    items: list[NewsItem]
+    next: int | None = Field(description="The position to go on behind (`after`), if there may be more.")
+
+
+class AcknowledgeIn(Body):
+    """Up to where."""
+
+    position: Position = Field(strict=True, description="The last one that was dealt with.")
+
+
+class Acknowledged(BaseModel):
+    """Whether that is further than before."""
+
+    acknowledged: bool
+
+
+@router.put(
+    "/v1/news/{subscription}",
+    responses={200: {"model": Subscribed}, 201: {"model": Subscribed, "description": "It is new."}, 409: _TAKEN},
+)
+async def subscribe(request: Request, subscription: Name, asked: SubscriptionIn) -> Response:
+    """Subscribe to news from now on, or change what a subscription asks for."""
+    project = caller_of(request).project
+    given = remote.Subscription(subscription, asked.kinds, asked.project, asked.webhook)
+    try:
+        created = await _desk(request).ask_door(remote.subscribe, given, project)
+    except KeyTakenError as error:
+        raise Problem(409, error.message, kind="key-taken") from None
+    return Json({"subscription": subscription, "created": created}, 201 if created else 200)
+
+
+@router.get("/v1/news/{subscription}", responses={200: {"model": NewsPage}, **MISSING})
+async def read(
+    request: Request,
+    subscription: Name,
+    after: Annotated[
+        int | None,
+        Query(ge=0, le=2**63 - 1, description="Behind which position; behind what was acknowledged if left out."),
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_AT_ONCE, description="How many at most.")] = 100,
+) -> Response:
+    """Read the next news of a subscription, oldest first; each comes until it is acknowledged."""
+    found = await _desk(request).ask_door(remote.read_news, subscription, after, limit, caller_of(request).project)
+    items = [vars(each) for each in found]
+    return Json({"items": items, "next": items[-1]["position"] if len(items) == limit else None})
+
+
+@router.post("/v1/news/{subscription}/acknowledge", responses={200: {"model": Acknowledged}, **MISSING})
+async def acknowledge(request: Request, subscription: Name, upto: AcknowledgeIn) -> Response:
+    """Say that news were dealt with up to a position: they do not come again."""
+    project = caller_of(request).project
+    done = await _desk(request).ask_door(remote.acknowledge, subscription, upto.position, project)
+    return Json({"acknowledged": done})
+
+
+def _desk(request: Request) -> Desk:
+    desk: Desk = request.app.state.desk
+    return desk

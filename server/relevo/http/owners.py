@@ -1,0 +1,131 @@
+"""Owners, whom the app knows by name: their phones, their log-out, what they handled, and forgetting them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from relevo import remote
+from relevo.db import Connection
+from relevo.http.answers import Json
+from relevo.http.bodies import Body, Text
+from relevo.http.desk import Desk
+from relevo.http.guard import Guarded, caller_of
+
+router = APIRouter(route_class=Guarded, tags=["owners"])
+
+T = TypeVar("T")
+Owner = Annotated[Text, Field(min_length=1, max_length=200, description="As the app registered their phones.")]
+
+
+class OwnerIn(Body):
+    """Whom it is about; in the body, for addresses end up in the logs of proxies."""
+
+    owner: Owner
+
+
+class OwnerCompleteIn(OwnerIn):
+    """Whom it is about, and why."""
+
+    reason: Annotated[Text, Field(max_length=300)] = ""
+
+
+class LoggedOut(BaseModel):
+    """How many phones were registered until now."""
+
+    installations: int
+
+
+class OwnerCompleted(BaseModel):
+    """Whether there was a phone of theirs."""
+
+    completed: bool
+
+
+class Forgotten(BaseModel):
+    """How many phones there were."""
+
+    installations: int
+
+
+class OwnedInstallation(BaseModel):
+    """A phone as it is registered, and whether pushes go there."""
+
+    installation_id: str
+    owner: str | None
+    project: str
+    provider: str
+    platform: str
+    locale: str | None
+    opt_outs: list[str]
+    receives: bool
+    why_not: str | None = Field(description="Why pushes do not go there, if they do not.")
+    preferences: list[str] = Field(description="The names of those that are on.")
+    registered_at: str
+    updated_at: str
+
+
+class OwnedInstallations(BaseModel):
+    """An owner's phones, newest first."""
+
+    items: list[OwnedInstallation]
+    next: None
+
+
+@router.get("/v1/installations", responses={200: {"model": OwnedInstallations}})
+async def list_installations(
+    request: Request,
+    owner: Annotated[Text, Query(min_length=1, max_length=200, description="Whose phones.")],
+    limit: Annotated[int, Query(ge=1, le=1_000, description="How many at most.")] = 100,
+) -> Response:
+    """Tell which phones an owner has, newest first; for a token of one project, those that are there."""
+    found = await _desk(request).ask_door(remote.list_owned, owner, caller_of(request).project, limit)
+    return Json({"items": found, "next": None})
+
+
+@router.post("/v1/owners/log-out", responses={200: {"model": LoggedOut}})
+async def log_out(request: Request, whose: OwnerIn) -> Response:
+    """Log an owner out everywhere: nothing is sent to their phones until they register again, and secrets end.
+
+    A token of one project does so for the phones there.
+    """
+    project = caller_of(request).project
+    many = await do(request, "log_out_owner", whose.owner, lambda c: remote.log_out(c, whose.owner, project))
+    return Json({"installations": many})
+
+
+@router.post("/v1/owners/complete", responses={200: {"model": OwnerCompleted}})
+async def complete(request: Request, whose: OwnerCompleteIn) -> Response:
+    """Say that an owner has handled everything until now on one phone: the others get no more of it."""
+    owner, reason, project = whose.owner, whose.reason, caller_of(request).project
+    done = await do(request, "complete_owner", owner, lambda c: remote.complete_owner(c, owner, reason, project))
+    return Json({"completed": done})
+
+
+@router.post("/v1/owners/forget", responses={200: {"model": Forgotten}})
+async def forget(request: Request, whose: OwnerIn) -> Response:
+    """Forget an owner: all phones with their tokens and preferences, and what was said to them alone.
+
+    A token of one project forgets the phones and events of that project.
+    """
+    project = caller_of(request).project
+    many = await do(request, "forget_owner", whose.owner, lambda c: remote.forget(c, whose.owner, project))
+    return Json({"installations": many})
+
+
+async def do(request: Request, action: str, owner: str, verb: Callable[[Connection], T]) -> T:
+    """Do it in one transaction; what an operator does is recorded, without the name, which may be to be forgotten."""
+    if caller_of(request).role != "operator":
+        return await _desk(request).ask_door(verb)
+    target: dict[str, Any] = {"owner_sha256": hashlib.sha256(owner.encode()).hexdigest()}
+    return await _desk(request).ask(remote.as_operator, action, target, verb)
+
+
+def _desk(request: Request) -> Desk:
+    desk: Desk = request.app.state.desk
+    return desk

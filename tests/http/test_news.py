@@ -1,0 +1,81 @@
+"""News over HTTP: subscribe, read, acknowledge; each project for itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from hearing import reap
+from serving import Client, Served, phone
+
+
+def unregister(conn: psycopg.Connection[Any], project: str = "default") -> str:
+    """Have a phone be unregistered, which is news."""
+    made = phone(conn, project)
+    conn.execute("select relevo.unregister_installation(%s)", [made])
+    return str(made)
+
+
+def read(client: Client, name: str, **asked: Any) -> Any:
+    """Read a subscription's news."""
+    return client.get(f"/v1/news/{name}", params=asked).json()["items"]
+
+
+def test_news_are_read_until_they_are_acknowledged(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """What Python offers: subscribe once, read from where one was, acknowledge, and go on."""
+    app = served.client("app")
+    made = app.call("PUT", "/v1/news/shop", json={})
+    assert (made.status_code, made.json()) == (201, {"subscription": "shop", "created": True})
+    assert app.call("PUT", "/v1/news/shop", json={"kinds": ["installation.unregistered"]}).status_code == 200
+    gone = [unregister(conn) for _ in range(2)]
+    reap(served.app)
+    first = read(app, "shop")
+    assert [(each["kind"], each["installation_id"]) for each in first] == [
+        ("installation.unregistered", each) for each in gone
+    ]
+    assert app.get("/v1/news/shop", params={"limit": 1}).json()["next"] == first[0]["position"]
+    assert read(app, "shop", after=first[0]["position"]) == first[1:]
+    upto = {"position": first[0]["position"]}
+    assert app.post("/v1/news/shop/acknowledge", upto).json() == {"acknowledged": True}
+    assert app.post("/v1/news/shop/acknowledge", upto).json() == {"acknowledged": False}
+    assert read(app, "shop") == first[1:]
+    assert app.post("/v1/news/shop/acknowledge", {"position": 10**9}).json()["errors"][0]["field"] == "position"
+
+
+def test_a_project_hears_of_its_own_phones_alone(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """A token of one project subscribes for that project, and reads and acknowledges nobody else's news."""
+    shop, app = served.client("app", project="shop"), served.client("app")
+    assert shop.call("PUT", "/v1/news/shop", json={}).status_code == 201
+    assert app.call("PUT", "/v1/news/all", json={}).status_code == 201
+    mine, other = unregister(conn, "shop"), unregister(conn)
+    reap(served.app)
+    assert [each["installation_id"] for each in read(shop, "shop")] == [mine]
+    assert {each["installation_id"] for each in read(app, "all")} == {mine, other}
+    assert shop.get("/v1/news/all").status_code == 404
+    assert shop.post("/v1/news/all/acknowledge", {"position": 1}).status_code == 404
+    assert shop.call("PUT", "/v1/news/all", json={}).status_code == 409
+    assert shop.call("PUT", "/v1/news/mine", json={"project": "other"}).status_code == 409
+    refused = shop.call("PUT", "/v1/news/mine", json={"kinds": ["event.finished"]})
+    assert (refused.status_code, "event.finished goes with no project" in refused.text) == (400, True)
+    assert conn.execute("select name, project from relevo.news_subscriptions order by 1").fetchall() == [
+        ("all", None),
+        ("shop", "shop"),
+    ]
+
+
+def test_what_cannot_be_heard_is_named(served: Served) -> None:
+    """A subscription that is not there, unknown kinds, null and names that are none."""
+    app = served.client("app")
+    for answer in (app.get("/v1/news/nobody"), app.post("/v1/news/nobody/acknowledge", {"position": 1})):
+        assert (answer.status_code, "PUT /v1/news/NAME" in answer.text) == (404, True)
+    for body, field in (
+        ({"kinds": ["x"]}, "kinds.0"),
+        ({"kinds": None}, "kinds"),
+        ({"webhook": None}, "webhook"),
+        ({"x": 1}, "x"),
+    ):
+        refused = app.call("PUT", "/v1/news/a", json=body)
+        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (400, field)
+    assert app.call("PUT", "/v1/news/%20", json={}).status_code == 400
+    assert served.client("viewer").get("/v1/news/nobody").status_code == 403

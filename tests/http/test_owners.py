@@ -1,0 +1,106 @@
+"""Owners over HTTP: their phones, log-out, what they handled, and forgetting them; each project for itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+import relevo
+from relevo import door
+from serving import Served
+
+
+def phone_of(conn: psycopg.Connection[Any], owner: str, project: str = "default") -> str:
+    """Register a phone of somebody."""
+    token = f"ExponentPushToken[{owner}-{project}]"
+    return str(door.register(conn, relevo.Installation(token, owner=owner, project=project)))
+
+
+def active(conn: psycopg.Connection[Any]) -> set[tuple[str, str]]:
+    """Return owner and project of each phone that may receive."""
+    return set(conn.execute("select owner, project from relevo.device_installations where active").fetchall())
+
+
+def test_the_app_lists_an_owner_s_phones(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Newest first, as Python tells them; a token of one project sees those that are there."""
+    mine, other = phone_of(conn, "ana"), phone_of(conn, "ana", "shop")
+    phone_of(conn, "eva")
+    app, shop = served.client("app"), served.client("app", project="shop")
+    listed = app.get("/v1/installations", params={"owner": "ana"})
+    assert (listed.status_code, [each["installation_id"] for each in listed.json()["items"]]) == (200, [other, mine])
+    assert {each["receives"] for each in listed.json()["items"]} == {True}
+    assert "ExponentPushToken" not in listed.text
+    one = app.get("/v1/installations", params={"owner": "ana", "limit": 1}).json()["items"]
+    assert [each["installation_id"] for each in one] == [other]
+    seen = shop.get("/v1/installations", params={"owner": "ana"}).json()["items"]
+    assert [each["project"] for each in seen] == ["shop"]
+    assert app.get("/v1/installations", params={"owner": "nobody"}).json() == {"items": [], "next": None}
+    assert app.get("/v1/installations").json()["errors"][0]["field"] == "owner"
+
+
+def test_an_owner_is_logged_out(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Every phone of theirs; a token of one project logs out the phones there, and nobody else's."""
+    for owner, project in (("ana", "default"), ("ana", "shop"), ("eva", "shop")):
+        phone_of(conn, owner, project)
+    shop = served.client("app", project="shop")
+    assert shop.post("/v1/owners/log-out", {"owner": "ana"}).json() == {"installations": 1}
+    assert active(conn) == {("ana", "default"), ("eva", "shop")}
+    assert served.client("app").post("/v1/owners/log-out", {"owner": "ana"}).json() == {"installations": 1}
+    assert active(conn) == {("eva", "shop")}
+
+
+def test_an_owner_has_handled_everything(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """What was before is not sent to their phones any more; of one project, to the phones there."""
+    phone_of(conn, "ana")
+    phone_of(conn, "ana", "shop")
+    handled = "select project from relevo.device_installations where handled_before is not null order by 1"
+    shop, app = served.client("app", project="shop"), served.client("app")
+    assert shop.post("/v1/owners/complete", {"owner": "ana", "reason": "read"}).json() == {"completed": True}
+    assert conn.execute(handled).fetchall() == [("shop",)]
+    assert app.post("/v1/owners/complete", {"owner": "ana"}).json() == {"completed": True}
+    assert conn.execute(handled).fetchall() == [("default",), ("shop",)]
+    assert app.post("/v1/owners/complete", {"owner": "nobody"}).json() == {"completed": False}
+
+
+def test_an_owner_is_forgotten(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """With the phones and what was said to them alone; one project's token leaves what others know of the name."""
+    for project in ("default", "shop"):
+        phone_of(conn, "ana", project)
+    shop, app = served.client("app", project="shop"), served.client("app")
+    event = {"type": "t", "title": "For Ana", "audience": "owners", "owners": ["ana"]}
+    theirs = shop.post("/v1/events", {**event, "key": "shop"}).json()["event_id"]
+    ours = app.post("/v1/events", {**event, "key": "all"}).json()["event_id"]
+    assert shop.post("/v1/owners/forget", {"owner": "ana"}).json() == {"installations": 1}
+    assert active(conn) == {("ana", "default")}
+    titles = "select id, title from relevo.notification_events order by id"
+    assert dict(conn.execute(titles).fetchall()) == {theirs: "forgotten", ours: "For Ana"}
+    assert app.post("/v1/owners/forget", {"owner": "ana"}).json() == {"installations": 1}
+    assert dict(conn.execute(titles).fetchall()) == {theirs: "forgotten", ours: "forgotten"}
+    assert active(conn) == set()
+    assert conn.execute("select count(*) from relevo.event_owners").fetchone() == (0,)
+    assert app.post("/v1/owners/forget", {"owner": "ana"}).json() == {"installations": 0}
+
+
+def test_what_an_operator_does_is_recorded_without_the_name(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """An operator's log-out and forgetting are in the record, by a hash of the name; the app's verbs are not."""
+    phone_of(conn, "ana")
+    served.client("app").post("/v1/owners/complete", {"owner": "ana"})
+    operator = served.client("operator")
+    for verb in ("log-out", "complete", "forget"):
+        assert operator.post(f"/v1/owners/{verb}", {"owner": "ana"}).status_code == 200
+    told = conn.execute("select action, outcome, target::text from relevo.audit_log order by id").fetchall()
+    done = [row[:2] for row in told if row[0] not in ("make_token",)]
+    assert done == [("log_out_owner", "ok"), ("complete_owner", "ok"), ("forget_owner", "ok")]
+    assert '"ana"' not in str(told)
+
+
+def test_an_owner_that_is_none_is_refused(served: Served) -> None:
+    """Null, nothing, too long and unknown fields are named."""
+    app = served.client("app")
+    for verb in ("log-out", "complete", "forget"):
+        for body in ({"owner": None}, {}, {"owner": ""}, {"owner": "x" * 201}, {"owner": "\0"}):
+            refused = app.post(f"/v1/owners/{verb}", body)
+            assert (refused.status_code, refused.json()["errors"][0]["field"]) == (400, "owner"), body
+        refused = app.post(f"/v1/owners/{verb}", {"owner": "ana", "project": "shop"})
+        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (400, "project")
