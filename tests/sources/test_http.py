@@ -244,7 +244,7 @@ def test_how_long_to_wait(headers: dict[str, str], wait: int) -> None:
 
 def test_a_connection_that_is_to_be_closed_is_not_used_again() -> None:
     """Each request has a connection of its own: one that the server is about to close would lose the next request."""
-    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
     heard: list[int] = []
 
     def serve_one(connection: socket.socket) -> None:
