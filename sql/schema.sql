@@ -5007,6 +5007,22 @@ COMMENT ON COLUMN relevo.source_state.problems IS 'What stays wrong with the sou
 
 COMMENT ON COLUMN relevo.source_state.news_gap_s IS 'How many seconds lie between two passes with news, on a running average.';
 
+CREATE TABLE relevo.troubles (
+    kind text NOT NULL,
+    name text NOT NULL,
+    error text NOT NULL,
+    failures integer DEFAULT 1 NOT NULL,
+    first_at timestamp with time zone DEFAULT now() NOT NULL,
+    last_at timestamp with time zone DEFAULT now() NOT NULL,
+    retry_at timestamp with time zone NOT NULL,
+    CONSTRAINT troubles_error_check CHECK (((length(error) >= 1) AND (length(error) <= 500))),
+    CONSTRAINT troubles_failures_check CHECK ((failures > 0)),
+    CONSTRAINT troubles_kind_check CHECK ((kind = ANY (ARRAY['lane'::text, 'claim'::text, 'delivery'::text, 'receipts'::text, 'subscription'::text, 'part'::text]))),
+    CONSTRAINT troubles_name_check CHECK (((length(name) >= 1) AND (length(name) <= 300)))
+);
+
+COMMENT ON TABLE relevo.troubles IS 'Errors that were met on one lane, claim, delivery, subscription or part of a cycle, which is left alone until it is tried again.';
+
 CREATE TABLE relevo.used_signatures (
     digest bytea NOT NULL,
     expires_at timestamp with time zone NOT NULL,
@@ -5295,6 +5311,9 @@ ALTER TABLE relevo.notification_deliveries
 
 ALTER TABLE relevo.push_requests
     ADD CONSTRAINT times_fit_an_archive CHECK (((request_day >= '1900-01-01'::date) AND (request_day <= '2300-01-01'::date) AND (LEAST(journalled_at, answered_at) >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(journalled_at, answered_at) <= '2300-01-01 00:00:00+00'::timestamp with time zone))) NOT VALID;
+
+ALTER TABLE ONLY relevo.troubles
+    ADD CONSTRAINT troubles_pkey PRIMARY KEY (kind, name);
 
 ALTER TABLE ONLY relevo.used_signatures
     ADD CONSTRAINT used_signatures_pkey PRIMARY KEY (digest);

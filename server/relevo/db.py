@@ -71,6 +71,7 @@ _UNAVAILABLE = (
 _GONE = (PoolTimeout, pg.CannotConnectNow, pg.ReadOnlySqlTransaction, pg.TooManyConnections)
 BUSY = (pg.LockNotAvailable, pg.QueryCanceled, pg.DeadlockDetected)
 """Somebody else is in the way, and trying again a little later is right: a lock, a timeout, a deadlock."""
+_PASSING = ("40", "53", "57", "58")  # classes: rolled back, out of resources, stopped by somebody, the system around it
 _PREPARE_AFTER = 1
 _FRESH_S = 1.0
 _LEAST_CHECK_S = 1.0  # a busy server may take this long to say that it is there
@@ -90,6 +91,13 @@ def is_unavailable(error: BaseException) -> bool:
         return False
     # Class 08 is the connection itself: it is how PgBouncer says that the server behind it is gone.
     return error.sqlstate is None or error.sqlstate.startswith("08")
+
+
+def is_passing(error: BaseException) -> bool:
+    """Tell whether an error passes without anybody's doing: the server is away, busy, or without room for a moment."""
+    if is_unavailable(error) or isinstance(error, BUSY):
+        return True
+    return isinstance(error, psycopg.OperationalError) and (error.sqlstate or "")[:2] in _PASSING
 
 
 _REFUSALS = (

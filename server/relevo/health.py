@@ -52,6 +52,7 @@ RUNBOOK = {
     "news_not_taken": "your-server-takes-no-news",
     "cycle_paused": "paused-and-something-waits",
     "claim_expired": "an-expired-claim-waits-for-a-reaper",
+    "left_alone": "one-thing-is-left-alone",
     "deliveries_late": "deliveries-are-due-for-long",
     "source_problem": "a-source-tells-what-is-wrong",
     "rejects_given_up": "rejects-were-given-up",
@@ -107,6 +108,8 @@ class Seen:
     news: Sequence[Row] = ()
     failing: Sequence[Row] = ()
     """Events whose fan-out fails, those that failed most often first."""
+    troubles: Sequence[Row] = ()
+    """What is left alone after an error while the rest goes on."""
 
 
 def worker_state(worker: Mapping[str, Any]) -> str:
@@ -193,6 +196,7 @@ def find_problems(seen: Seen, settings: Settings) -> list[Problem]:
         *_of_workers(seen),
         *_of_cycles(seen, settings),
         *_of_pauses(seen),
+        *(_of_trouble(row) for row in seen.troubles),
         *_of_queue(seen, settings),
         *(problem for source in seen.sources for problem in _of_source(source)),
         *(problem for project in seen.projects for problem in _of_failures(project, seen.now, settings)),
@@ -202,6 +206,35 @@ def find_problems(seen: Seen, settings: Settings) -> list[Problem]:
         *(problem for row in seen.news for problem in _of_news(row, seen.now)),
         *(_of_month(month) for month in seen.archive if month["last_error"] is not None),
     ]
+
+
+_LEFT_ALONE = {
+    "claim": "expired claim {name}",
+    "delivery": "the answer of delivery {name}",
+    "receipts": "the receipts of project {name}",
+    "subscription": "news for subscription {name}",
+}
+
+
+def _of_trouble(row: Row) -> Problem:
+    """Tell of a thing that is left alone after an error; the rest goes on."""
+    first, _, second = row["name"].partition(" ")
+    if row["kind"] == "lane":
+        what = Phrase("the {lane} lane of project {project}", lane=first, project=second)
+    elif row["kind"] == "part":
+        what = Phrase("the step {step} of {cycle}", step=second, cycle=first)
+    else:
+        what = Phrase(_LEFT_ALONE[row["kind"]], name=row["name"])
+    return Problem(
+        "left_alone",
+        "left alone after an error while the rest goes on: {what} ({why}; {n} times since {since}); "
+        "mend what it names, it is tried again at {at}",
+        what=what,
+        why=row["error"].removesuffix("."),
+        n=row["failures"],
+        since=_at(row["first_at"]),
+        at=_at(row["retry_at"]),
+    )
 
 
 def _of_month(month: Row) -> Problem:
@@ -471,7 +504,8 @@ def _of_pauses(seen: Seen) -> Iterator[Problem]:
 
 def _of_queue(seen: Seen, settings: Settings) -> Iterator[Problem]:
     limit_s = 3 * settings.reaper_interval_ms / 1000 + _SLACK_S
-    if seen.oldest_expired_s is not None and seen.oldest_expired_s > limit_s:
+    left_alone = any(row["kind"] == "claim" for row in seen.troubles)  # then a reaper is at work, and that is told
+    if seen.oldest_expired_s is not None and seen.oldest_expired_s > limit_s and not left_alone:
         yield Problem(
             "claim_expired",
             "an expired claim has been waiting for a reaper for {time}; `relevo run-cycle reaper` takes it back",

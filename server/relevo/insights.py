@@ -54,6 +54,7 @@ _LOOKED_AT = 5_000
 _ABOUT_PAGE = ("looked_at", "last_day", "last_place")
 _PLACES = {True: re.compile(r"(\d{4}-\d\d-\d\d):([0-9a-f-]{36})"), False: re.compile(r"(\d{4}-\d\d-\d\d):(\d{1,18})")}
 _DURATIONS = 24
+_TROUBLES = 20
 
 CURSORS = {
     "complete": "complete up to",
@@ -397,6 +398,7 @@ def status(database: Database, settings: Settings) -> Status:
     waiting |= {"copied": stands.trouble(), "misnamed": stands.misnamed()}
     waiting["news"] = subscriptions(database)
     waiting["failing"] = failing_events(database)
+    waiting["troubles"] = _rows(database, "list_troubles", limit=_TROUBLES)
     seen = Seen(waiting.pop("now"), workers, cycles, due, found, sending, archive(database), stopped, **waiting)
     problems = Health(tuple(find_problems(seen, settings)))
     claims, dead = _rows(database, "sum_claims")[0], _rows(database, "count_dead_letters", most=MOST_COUNTED)[0]

@@ -56,6 +56,14 @@ select now() as now,
                                     where e.state in ('waiting', 'fanning') and e.scheduled_at <= now() limit %(most)s) x) as events_waiting,
        exists (select from relevo.awaited_receipts w where w.look_at <= now()) as receipts_due;
 
+-- name: list_troubles
+-- Lists the things that are left alone after an error while the rest goes on; one of which nothing was heard since its next try is not told.
+select t.kind, t.name, t.error, t.failures, t.first_at, t.last_at, t.retry_at
+  from relevo.troubles t
+ where t.retry_at > now() - interval '15 minutes'
+ order by t.last_at desc, t.kind, t.name
+ limit %(limit)s;
+
 -- name: list_due
 -- Lists what is due now per project and lane, news left out: how much, up to a bound, and since when the oldest.
 with recursive lane as (

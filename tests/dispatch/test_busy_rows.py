@@ -12,7 +12,7 @@ from relaying import Relay, beside
 from structlog.testing import capture_logs
 
 from processes import eventually
-from relevo.cycles import dispatch
+from relevo.runtime import troubles
 
 QUICK = {
     "outbox_lease_duration_ms": 12_000,
@@ -46,7 +46,7 @@ RESERVED = "update on relevo.projects"
 @pytest.fixture
 def one_try(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put a busy lane off for longer than a run waits: it is tried again by the next run, not a handful of times."""
-    monkeypatch.setattr(dispatch, "_BUSY_PAUSE_MS", dispatch._LONGEST_BUSY_PAUSE_MS)
+    monkeypatch.setattr(troubles, "_BUSY_MS", troubles._LONGEST_BUSY_MS)
 
 
 @pytest.fixture

@@ -102,6 +102,14 @@ def test_what_is_well_is_not_a_problem(seen: dict[str, Any]) -> None:
 
 
 REASON = "it belongs to the instance production, and RELEVO_INSTANCE is unset here"
+
+
+def trouble(kind: str, name: str) -> dict[str, Any]:
+    """Make the line of a thing that is left alone."""
+    since, at = NOW - timedelta(hours=1), NOW + timedelta(minutes=1)
+    return {"kind": kind, "name": name, "error": "no.", "failures": 3, "first_at": since, "retry_at": at}
+
+
 ILL: list[tuple[dict[str, Any], str]] = [
     ({"copied": "this database looks like a copy"}, "this database looks like a copy"),
     (
@@ -223,6 +231,18 @@ ILL: list[tuple[dict[str, Any], str]] = [
     (
         {"oldest_expired_s": 300.0},
         "an expired claim has been waiting for a reaper for 300 s; `relevo run-cycle reaper` takes it back",
+    ),
+    *(
+        ({"oldest_expired_s": 300.0 if kind == "claim" else None, "troubles": [trouble(kind, name)]}, words)
+        for kind, name, words in (
+            ("lane", "bulk app", "left alone after an error while the rest goes on: the bulk lane of project app (no;"),
+            ("claim", "c1", ": expired claim c1 (no; 3 times since 2026-11-15 11:00:00Z); mend what it names"),
+            ("delivery", "7", ": the answer of delivery 7 (no;"),
+            ("receipts", "app", ": the receipts of project app (no;"),
+            ("subscription", "crm", ": news for subscription crm (no;"),
+            ("part", "cleanup prune_runs", ": the step prune_runs of cleanup (no;"),
+            ("lane", "urgent app", "mend what it names, it is tried again at 2026-11-15 12:01:00Z"),
+        )
     ),
     ({"sources": [source(problems=["the list of yesterday"])]}, "source folder: the list of yesterday"),
     (

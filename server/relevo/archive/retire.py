@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from psycopg import errors as pg
+import psycopg
 from psycopg.rows import class_row
 
 from relevo import queries
@@ -24,8 +24,6 @@ _MOVING_S = 5.0
 _LOCK_MS = 200
 _LONG_LOCK_MS = 1_200  # once in a while: a vacuum gives way to who has waited for a second
 _TRIES = 25
-# What PostgreSQL says of one month's relations: they are held, not as they should be, gone, or their name is taken.
-_REFUSED = (*BUSY, pg.ObjectNotInPrerequisiteState, pg.InsufficientPrivilege, pg.UndefinedTable, pg.DuplicateTable)
 _MOVED = {"licitaciones": "archived_licitaciones", "notification_events": "archived_events"}
 _RETIRED = {"notification_deliveries": "archived_deliveries", "push_requests": "archived_requests"}
 
@@ -63,7 +61,7 @@ def retire(run: Run) -> Step:
     if month is not None:
         try:
             return _retire_month(run, month)
-        except _REFUSED as error:
+        except psycopg.Error as error:
             return _later(run, month, 0, normalise_error(error, 300))
     for entity in ("notification_events", "licitaciones"):
         moved = _move(run, entity)
@@ -216,7 +214,7 @@ def _move(run: Run, entity: str) -> Step | None:
         try:
             with run.transaction() as connection:
                 answer = connection.execute(_SQL[f"retire_{what}"], batch).fetchone()
-        except _REFUSED as error:
+        except psycopg.Error as error:
             return _move_later(run, entity, month, count, error)
         moved = answer[0] if answer else 0
         count += moved
@@ -238,7 +236,7 @@ def _finish(run: Run, entity: str) -> Step | None:
     try:
         with run.transaction() as connection:
             done = connection.execute(_SQL["finish_moving"], {"entity": entity, "month": month}).fetchone()
-    except _REFUSED as error:
+    except psycopg.Error as error:
         return _move_later(run, entity, month, 0, error)
     if done != (True,):
         run.given_up.unfinished.add((entity, month))  # something of it is not over yet; a later run looks again

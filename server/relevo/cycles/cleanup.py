@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
 from psycopg import errors as pg
 
 from relevo import queries
@@ -12,8 +16,11 @@ from relevo.logs import normalise_error
 from relevo.model import Step
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Cron
+from relevo.runtime.troubles import Thing
 
-_SQL = queries.load("cleanup")
+T = TypeVar("T")
+
+_SQL = queries.load("cleanup", "troubles")
 _BATCH = 1_000
 _AHEAD = "the partitions ahead"
 _PRUNED = {
@@ -27,7 +34,11 @@ _PRUNED = {
     "projects_pruned": "prune_projects",
     "audit_pruned": "prune_audit",
     "signatures_pruned": "prune_signatures",
+    "connections_pruned": "prune_connections",
+    "troubles_pruned": "prune_troubles",
 }
+_UNTOLD = ("connections_pruned", "troubles_pruned")
+_A_NIGHT_S = 25 * 3_600.0  # so long it is told, for the next night tries again
 
 
 def cycle(settings: Settings) -> Cycle:
@@ -37,26 +48,50 @@ def cycle(settings: Settings) -> Cycle:
 
 def step(run: Run) -> Step:
     """Make missing partitions, prune one batch and retire one thing, each in its own fenced transactions."""
-    settings = run.settings
     made, problems = _keep_ahead(run)
-    days = {"retention_days": settings.runs_retention_days, "audit_days": settings.audit_retention_days}
-    retention = days | {"limit": _BATCH, "now": run.now}
-    pruned = {}
-    for name, statement in _PRUNED.items():
-        with run.transaction() as connection:
-            pruned[name] = connection.execute(_SQL[statement], retention).rowcount
-    with run.transaction() as connection:
-        connection.execute(_SQL["prune_connections"], retention)
-    with run.transaction() as connection:
-        counted = runaway.prune(connection, _BATCH, run.now)
-    retired = retire(run)
+    pruned, more = _prune(run)
+    retired = _do(run, "retire", partial(retire, run), Step())
     counts = {"partitions_made": made} | pruned
     return Step(
         counts | dict(retired.counts),
         items=sum(counts.values()) + retired.items,
-        more=_BATCH in (*pruned.values(), counted) or retired.more,
+        more=more or retired.more,
         problems=(*problems, *retired.problems),
     )
+
+
+def _prune(run: Run) -> tuple[dict[str, int], bool]:
+    """Delete a batch of each kind of what is old; tell how many of each, and whether there may be more."""
+    settings = run.settings
+    days = {"retention_days": settings.runs_retention_days, "audit_days": settings.audit_retention_days}
+    retention = days | {"limit": _BATCH, "now": run.now, "since": run.context.started_at}
+    pruned = {
+        name: _do(run, statement, partial(_delete, run, statement, retention), 0) for name, statement in _PRUNED.items()
+    }
+    counted = _do(run, "prune_runaway", partial(_forget_counts, run), 0)
+    return {name: count for name, count in pruned.items() if name not in _UNTOLD}, _BATCH in (*pruned.values(), counted)
+
+
+def _delete(run: Run, statement: str, retention: dict[str, Any]) -> int:
+    with run.transaction() as connection:
+        return connection.execute(_SQL[statement], retention).rowcount
+
+
+def _forget_counts(run: Run) -> int:
+    with run.transaction() as connection:
+        return runaway.prune(connection, _BATCH, run.now)
+
+
+def _do(run: Run, part: str, work: Callable[[], T], otherwise: T) -> T:
+    """Do a part of the work by itself, unless it failed in this run before: that keeps no other from being done."""
+    if part in run.given_up.parts:
+        return otherwise
+    try:
+        return work()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 whatever it is, it belongs to this part
+        run.leave_alone(Thing("part", f"cleanup {part}"), error, rests_s=_A_NIGHT_S)
+        run.given_up.parts.add(part)
+        return otherwise
 
 
 def _keep_ahead(run: Run) -> tuple[int, tuple[str, ...]]:

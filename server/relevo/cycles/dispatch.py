@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+import psycopg
 import structlog
 
-from relevo.db import BUSY
 from relevo.delivery import limits
 from relevo.delivery.batch import Batch
 from relevo.delivery.due import DueLane, Key
@@ -26,7 +26,8 @@ from relevo.model import Lane, Step
 from relevo.runtime import threads
 from relevo.runtime.hung import MOST_CALLS
 from relevo.runtime.runs import Cycle, Run
-from relevo.runtime.timing import Every, doubled
+from relevo.runtime.timing import Every
+from relevo.runtime.troubles import Thing, is_own
 
 _log = structlog.get_logger("relevo.dispatch")
 
@@ -37,10 +38,9 @@ _LONGEST_REST_S = 0.5  # a call may go astray, and what others hand back is call
 _BATCHES_AT_ONCE = 32
 _BATCHES_PER_LANE = 8
 _WORTH_WAITING_S = 2.0
-_AFTER_SURPRISE_S = 5.0  # what failed once for no known reason would fail again and again
+_AFTER_OUTAGE_S = 5.0
 _SLOW_S = 0.25  # a claim that takes longer goes on beside the others
 _SLOW_CLAIMS = 3  # each keeps a connection of the pool, which batches need to send what they have
-_BUSY_PAUSE_MS, _LONGEST_BUSY_PAUSE_MS = 250, 8_000
 _NOT_OURS_S = 5.0  # what is due there is for replicas that may claim its type
 _AFTER_HUNG_S = 5.0
 _NEVER = float("inf")
@@ -94,8 +94,6 @@ class _Drain:
     """What was reserved in vain, and is to be given back."""
     not_before: dict[Key, float] = field(default_factory=dict)
     """When a lane may be tried again, by the monotonic clock."""
-    busy: Counter[Key] = field(default_factory=Counter)
-    """How often in a row a lane's rows were locked or slow."""
     due: list[DueLane] = field(default_factory=list)
     looked_at: float = -_NEVER
     asked_at: float = -_NEVER
@@ -115,6 +113,7 @@ class _Drain:
     def go(self) -> Step:
         """Claim and hand over as long as there is something to do, then wait for what is under way."""
         self._adopt()
+        self.not_before |= {_key_of(name): at for name, at in self.run.resting("lane").items()}
         try:
             if self.run.is_ahead:
                 self._get_ready()
@@ -142,7 +141,7 @@ class _Drain:
 
     def _stays(self) -> bool:
         """Wait for more, its connections kept unless others may lack them; tell whether to look again."""
-        if self.problems or not self._may_claim():
+        if self.problems or self.run.left_alone or not self._may_claim():
             return False
         self._drop_connections({project for project in self.used if self.services.projects.is_scarce(project)})
         worked, took_s = self.claimed > self.stayed_at, time.monotonic() - self.looking_since
@@ -156,7 +155,7 @@ class _Drain:
         if project is None:
             return
         self.used.add(project)
-        with suppress(DatabaseUnavailableError, *BUSY):  # the claim does what could not be done now
+        with suppress(DatabaseUnavailableError, psycopg.Error):  # the claim does what could not be done now
             in_flight = self.services.pools.of(project).in_flight()
             composed = self.services.projects.get_ready(project, in_flight=in_flight)
             if composed is not None:
@@ -195,7 +194,7 @@ class _Drain:
             try:
                 in_flight = self.services.pools.of(project).in_flight()
                 self.services.projects.drop_connections(project, "dispatch", in_flight=in_flight)
-            except BUSY:  # their lease ends by itself
+            except psycopg.Error:  # their lease ends by itself
                 continue
             except DatabaseUnavailableError:
                 return
@@ -233,7 +232,7 @@ class _Drain:
         self.run.woken.clear()  # before the look: a call that comes during it is worth another
         try:
             self.due = self.services.projects.due_lanes(self.run.now)
-        except BUSY as error:
+        except psycopg.Error as error:
             self._tell(f"what is due could not be read: {normalise_error(error, 200)}")
         self.looked_at = time.monotonic()
         self.left_behind = self.cut_short = False
@@ -303,7 +302,7 @@ class _Drain:
         taking: Future[_Taken] = Future()
         thread = threads.start("relevo-claim", partial(self._take, lane, most, taking))
         self.claiming[taking] = _Claiming(lane, most, time.monotonic(), thread)
-        wait([taking], timeout=0 if self.busy[_key(lane)] else _SLOW_S)
+        wait([taking], timeout=0 if self.run.troubles.is_known(_thing(*_key(lane))) else _SLOW_S)
         return taking.done() and self._hand_over(taking)
 
     def _is_hung(self, lane: DueLane) -> bool:
@@ -398,7 +397,7 @@ class _Drain:
             self.helpers.append(thread)  # it still has to give back what it took in vain
         try:
             taken = taking.result()
-        except BUSY as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 whatever it is, it belongs to this lane
             self._leave_alone(lane.project, lane.lane, error)
             return False
         allowance, batch = taken.allowance, taken.batch
@@ -441,11 +440,9 @@ class _Drain:
                 self.services.projects.check_brakes(batch.claim.project, self.run.now)
 
     def _leave_alone(self, project: str, lane: Lane, error: BaseException) -> None:
-        """Leave a lane whose rows are locked or slow alone for a moment, longer each time; the others go on."""
-        self._tell(f"the {lane} lane of {project} was busy: {normalise_error(error, 200)}")
-        self.busy[project, lane] += 1
-        pause_ms = doubled(_BUSY_PAUSE_MS, self.busy[project, lane], _LONGEST_BUSY_PAUSE_MS)
-        self.not_before[project, lane] = time.monotonic() + pause_ms / 1000
+        """Leave a lane alone on which an error was met that is no outage, longer each time; the others go on."""
+        pause_s = self.run.leave_alone(_thing(project, lane), error)
+        self.not_before[project, lane] = time.monotonic() + pause_s
 
     def _batch_limit(self, lane: DueLane) -> int:
         settings, pool = self.services.settings, self.services.pools.of(lane.project)
@@ -518,13 +515,15 @@ class _Drain:
         elif batch.busy is not None:
             self._leave_alone(project, batch.lane, batch.busy)
         else:
-            self.busy.pop((project, batch.lane), None)
+            self.run.troubles.went_well(_thing(project, batch.lane))
 
     def _note(self, batch: Batch, error: BaseException) -> None:
-        if not isinstance(error, DatabaseUnavailableError):
+        if is_own(error):
             _log.error("batch_failed", claim=str(batch.claim.token), exc_info=error)
-        self._tell(f"a batch of {batch.claim.project}: {normalise_error(error, 200)}")
-        self.not_before[batch.claim.project, batch.lane] = time.monotonic() + _AFTER_SURPRISE_S
+            self._leave_alone(batch.claim.project, batch.lane, error)
+        else:
+            self._tell(f"a batch of {batch.claim.project}: {normalise_error(error, 200)}")
+            self.not_before[batch.claim.project, batch.lane] = time.monotonic() + _AFTER_OUTAGE_S
 
     def _next_chance_s(self) -> float:
         claiming = {_key(each.lane) for each in self.claiming.values()}
@@ -541,3 +540,12 @@ class _Drain:
 
 def _key(lane: DueLane) -> Key:
     return lane.project, lane.lane
+
+
+def _thing(project: str, lane: Lane) -> Thing:
+    return Thing("lane", f"{lane} {project}")
+
+
+def _key_of(name: str) -> Key:
+    lane, _, project = name.partition(" ")
+    return project, "urgent" if lane == "urgent" else "bulk"

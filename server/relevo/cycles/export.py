@@ -11,8 +11,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import structlog
-from psycopg import errors as pg
 from psycopg.rows import class_row
 
 from relevo import __version__, queries
@@ -21,7 +21,6 @@ from relevo.archive.copying import Relation, Span
 from relevo.archive.manifest import Manifest
 from relevo.archive.throttle import Throttle
 from relevo.config import Settings
-from relevo.db import BUSY
 from relevo.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
 from relevo.logs import normalise_error
 from relevo.model import Step
@@ -32,15 +31,6 @@ from relevo.runtime.timing import Cron
 _SQL = queries.load("export")
 _log = structlog.get_logger("relevo.export")
 _SCHEMA = "relevo_archive"
-# What PostgreSQL says of one relation: it is locked, gone, not ours to read, not what was exported, or built upon.
-_RELATION_REFUSED = (
-    *BUSY,
-    pg.DependentObjectsStillExist,
-    pg.InsufficientPrivilege,
-    pg.ObjectNotInPrerequisiteState,
-    pg.ObjectInUse,
-    pg.UndefinedTable,
-)
 _MOST_TROUBLED = 3  # months in a row that met a store in trouble end a run: the others would fare no better
 _PUT_TIMEOUTS = 20  # a slow store takes a part in many requests, and is asked again after a failure
 OFF = "no archive store is set; set ARCHIVE_BUCKET or ARCHIVE_FOLDER"
@@ -133,7 +123,7 @@ class Export:
             done = work(month)
         except Mismatch as wrong:
             return self._alarm(month, wrong)
-        except (ArchiveMonthError, *_RELATION_REFUSED) as error:
+        except (ArchiveMonthError, psycopg.Error) as error:  # an outage is none of these
             return self._leave(month, error)
         except ArchiveError as error:  # of this object, or of the whole store: the next months tell
             return self._leave_in_trouble(month, error)

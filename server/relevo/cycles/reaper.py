@@ -6,15 +6,16 @@ It also deletes what an app's own transaction left of an event that it deleted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from uuid import UUID
 
+import psycopg
 import structlog
 
 from relevo import queries
 from relevo.config import Settings
-from relevo.db import BUSY, Connection
+from relevo.db import Connection, is_unavailable
 from relevo.delivery import news, runaway
 from relevo.delivery.claims import end_claim
 from relevo.errors import RelevoError
@@ -22,6 +23,7 @@ from relevo.model import Step
 from relevo.runtime import clock
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
+from relevo.runtime.troubles import Thing
 
 _SQL = queries.load("reaper")
 _WAKE = queries.load("wakeups")
@@ -34,12 +36,13 @@ _TALLIES_SHOWN_MS = 15 * 60_000  # by `relevo status`
 _TAKEN_BACK = ("deliveries_recovered", "deliveries_dead", "deliveries_unknown", "deliveries_closed_by_late_ticket")
 
 
-class Busy(RelevoError):  # noqa: N818 a state of affairs
-    """Somebody else's transaction holds rows of an expired claim."""
+class NotEndedError(RelevoError):
+    """An expired claim could not be ended: its rows are locked, or cannot be written."""
 
-    def __init__(self, token: UUID) -> None:
-        super().__init__(f"Claim {token} has expired, but another transaction holds its deliveries locked.")
+    def __init__(self, token: UUID, why: Exception) -> None:
+        super().__init__(f"Claim {token} has expired and could not be ended.")
         self.token = token
+        self.why = why
 
 
 def cycle(settings: Settings) -> Cycle:
@@ -49,15 +52,15 @@ def cycle(settings: Settings) -> Cycle:
 
 def step(run: Run) -> Step:
     """Take back some expired claims, each in its own transaction; then do what one replica does for all of them."""
-    rebased = clock.rebase(run)
-    counts, problems = _reap_some(run)
-    if rebased:
-        problems.append(_said_of_clock(rebased))
-    reaped = counts["claims_reaped"]
+    problems: list[str] = []
+    with run.contain(Thing("part", "reaper clock")):
+        if rebased := clock.rebase(run):
+            problems.append(_said_of_clock(rebased))
+    counts, more = _reap_some(run)
     if _is_our_turn(run):
         counts += _keep_up(run)
     items = sum(counts[name] for name in _TAKEN_BACK)
-    return Step(dict(counts), items, more=reaped == _CLAIMS_PER_STEP, problems=tuple(problems))
+    return Step(dict(counts), items, more=more, problems=tuple(problems))
 
 
 def _said_of_clock(rebased: Counter[str]) -> str:
@@ -77,53 +80,96 @@ def _is_our_turn(run: Run) -> bool:
 
 
 def _keep_up(run: Run) -> Counter[str]:
-    """Fold counts until few are left, forget what is looked at no more, look for lost workers, and tell the news."""
+    """Do what one replica does for all of them, part by part: one that fails keeps no other from being done."""
+    counts: Counter[str] = Counter()
+    parts: dict[str, Callable[[Run], Counter[str]]] = {
+        "end_lost_workers": _end_lost_workers,
+        "fold_progress": _fold_progress,
+        "fold_counts": _fold_counts,
+        "fold_repeats": _fold_repeats,
+        "fold_tallies": _fold_tallies,
+        "prune_refused_events": _forget_refused,
+        "delete_leftovers": _delete_leftovers,
+        "news": news.keep_up,
+    }
+    for name, part in parts.items():
+        with run.contain(Thing("part", f"reaper {name}")):
+            counts += part(run)
+    return counts
+
+
+def _end_lost_workers(run: Run) -> Counter[str]:
+    with run.transaction() as connection:
+        return end_lost_workers(connection, run.context.worker_id)
+
+
+def _fold_progress(run: Run) -> Counter[str]:
+    """Fold the counts of events until few are left."""
     folded = (_FOLDS_PER_STEP,)
     while folded == (_FOLDS_PER_STEP,) and run.may_go_on():
         with run.transaction() as connection:
             folded = connection.execute(_SQL["fold_progress"], {"limit": _FOLDS_PER_STEP}).fetchone() or (0,)
+    return Counter()
+
+
+def _fold_counts(run: Run) -> Counter[str]:
     with run.transaction() as connection:
         connection.execute(_SQL["fold_counts"], {"limit": _FOLDS_PER_STEP})
+    return Counter()
+
+
+def _fold_repeats(run: Run) -> Counter[str]:
     with run.transaction() as connection:
-        counts = Counter(events_held=runaway.fold_repeats(connection, run.settings, _FOLDS_PER_STEP, run.now))
+        return Counter(events_held=runaway.fold_repeats(connection, run.settings, _FOLDS_PER_STEP, run.now))
+
+
+def _fold_tallies(run: Run) -> Counter[str]:
+    window_ms = max(run.settings.push_brake_window_ms, _TALLIES_SHOWN_MS)
     with run.transaction() as connection:
-        window_ms = max(run.settings.push_brake_window_ms, _TALLIES_SHOWN_MS)
         connection.execute(_SQL["fold_tallies"], {"window_ms": window_ms, "limit": _FOLDS_PER_STEP, "now": run.now})
-        connection.execute(_SQL["prune_refused_events"], {"limit": _FOLDS_PER_STEP, "now": run.now})
+    return Counter()
+
+
+def _forget_refused(run: Run) -> Counter[str]:
     with run.transaction() as connection:
-        counts += end_lost_workers(connection, run.context.worker_id)
-    counts += Counter(leftovers_deleted=_delete_leftovers(run))
-    return counts + news.keep_up(run)
+        connection.execute(_SQL["prune_refused_events"], {"limit": _FOLDS_PER_STEP, "now": run.now})
+    return Counter()
 
 
-def _delete_leftovers(run: Run) -> int:
+def _delete_leftovers(run: Run) -> Counter[str]:
     """Delete what is left of deleted events, in batches, each committed; beyond a bound it waits for the next round."""
     total, deleted = 0, 1
     while deleted and total < _LEFTOVERS_PER_STEP and run.may_go_on():
         with run.transaction("bound_by_key") as connection:
             (deleted,) = connection.execute(_SQL["delete_leftovers"], {"limit": _LEFTOVERS}).fetchone() or (0,)
         total += deleted
-    return total
+    return Counter(leftovers_deleted=total)
 
 
-def _reap_some(run: Run) -> tuple[Counter[str], list[str]]:
-    """Take back expired claims, oldest first; one whose rows somebody holds locked must not hold up the others."""
+def _reap_some(run: Run) -> tuple[Counter[str], bool]:
+    """Take back expired claims, oldest first; one that cannot be ended must not hold up the others.
+
+    Tells whether there may be more.
+    """
     counts: Counter[str] = Counter()
-    problems: list[str] = []
-    while counts["claims_reaped"] < _CLAIMS_PER_STEP and run.may_go_on():
+    given_up = run.given_up.claims | {UUID(token) for token in run.resting("claim")}
+    for _ in range(_CLAIMS_PER_STEP):
+        if not run.may_go_on():
+            return counts, False
         try:
             with run.transaction("bound_by_key") as connection:
-                taken = reap_one(connection, run.settings, run.now, given_up=run.given_up.claims)
-        except Busy as busy:
-            run.given_up.claims.add(busy.token)
-            problems.append(str(busy))
+                taken = reap_one(connection, run.settings, run.now, given_up=given_up)
+        except NotEndedError as error:
+            run.leave_alone(Thing("claim", str(error.token)), error.why)
+            run.given_up.claims.add(error.token)
+            given_up.add(error.token)
             continue
         if taken is None:
-            break
+            return counts, False
         if taken["claims_reaped"]:
             run.metrics.reaper_stale.observe(taken["stale_ms"] / 1000)
         counts += taken
-    return counts, problems
+    return counts, True
 
 
 def reap_one(
@@ -136,8 +182,10 @@ def reap_one(
     token, worker_id, cycle_name, deliveries, overdue, held_for = row
     try:
         ended = end_claim(connection, settings, token, lapsed=True, now=now)
-    except BUSY as error:
-        raise Busy(token) from error
+    except psycopg.Error as error:
+        if is_unavailable(error):
+            raise
+        raise NotEndedError(token, error) from error
     if not deliveries:  # a barred token, never a claim
         return Counter()
     connection.execute(_SQL["tell_reaped"], {"token": token, "cycle": cycle_name})

@@ -11,21 +11,24 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import psycopg
 import structlog
 
-from relevo.db import BUSY
+from relevo.db import is_passing
 from relevo.delivery.answers import alerts, reason
 from relevo.delivery.claim import Claim
+from relevo.delivery.plugs import checked_receipts
 from relevo.delivery.posts import SERVICE
 from relevo.delivery.projects import Allowance
 from relevo.delivery.sending import PoolCall, RequestPool
 from relevo.delivery.services import Services
 from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.logs import normalise_error
-from relevo.model import Awaiting, ReceiptAnswer, ReceiptReply, Step, Ticket
+from relevo.model import Awaiting, ReceiptAnswer, ReceiptReply, Settlement, Step, Ticket
 from relevo.runtime import threads
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
+from relevo.runtime.troubles import Thing, is_own
 
 _log = structlog.get_logger("relevo.receipt")
 
@@ -33,6 +36,8 @@ _PROJECTS_AT_ONCE = 8
 _LEAST_PAUSE_S = 1.0
 _PATIENCE_S = 1.0
 _SENT_TOGETHER = 100  # at most; they are claimed and settled together
+_MOST_TRIES = 16
+_ASKED_AGAIN_MS, _LEFT_ALONE_MS = 1_000, 15 * 60_000  # receipts that could not be written with others, and alone
 
 
 def cycle(services: Services) -> Cycle:
@@ -63,6 +68,7 @@ class _Asking:
 
     def go(self) -> Step:
         """Ask for what is due, wave by wave, the projects beside each other; one that hangs keeps no other waiting."""
+        self.not_before |= self.run.resting("receipts")
         try:
             while self._fill() or self.under_way:
                 self._collect()
@@ -71,7 +77,8 @@ class _Asking:
         finally:
             while self.under_way:
                 self._collect()
-        later = [max(due_in_s, _LEAST_PAUSE_S) for _, due_in_s in self.due]
+        rests, now = self.run.resting("receipts"), time.monotonic()
+        later = [max(due_in_s, _LEAST_PAUSE_S, rests.get(project, 0.0) - now) for project, due_in_s in self.due]
         return Step(
             {name: count for name, count in self.counts.items() if count},
             self.claimed,
@@ -99,7 +106,7 @@ class _Asking:
             return
         try:
             self.due = self.services.projects.due_receipts(self.run.now)
-        except BUSY as error:
+        except psycopg.Error as error:
             self.problems.append(f"what is due could not be read: {normalise_error(error, 200)}")
         self.looked_at = time.monotonic()
 
@@ -131,14 +138,19 @@ class _Asking:
             if not wave.full or wave.failed:  # whatever falls due next is worth a look, but not at once
                 self.not_before[wave.project] = time.monotonic() + _LEAST_PAUSE_S
                 self.due = [each for each in self.due if each[0] != wave.project]
-            if (error := future.exception()) is not None:
-                self._note(wave, error)
+            self._note(wave, future.exception() or wave.error)
 
-    def _note(self, wave: _Wave, error: BaseException) -> None:
-        if not isinstance(error, DatabaseUnavailableError):
-            _log.error("wave_failed", project=wave.project, exc_info=error)
-        self.problems.append(f"receipts of {wave.project}: {normalise_error(error, 200)}")
-        self.not_before[wave.project] = math.inf
+    def _note(self, wave: _Wave, error: BaseException | None) -> None:
+        """Leave a project alone whose receipts met an error; the others are asked about."""
+        thing = Thing("receipts", wave.project)
+        if error is None:
+            self.run.troubles.went_well(thing)
+        elif is_own(error):
+            self.run.leave_alone(thing, error)
+            self.not_before[wave.project] = math.inf  # in this run
+        else:
+            self.problems.append(f"receipts of {wave.project}: {normalise_error(error, 200)}")
+            self.not_before[wave.project] = math.inf
 
 
 @dataclass
@@ -155,6 +167,8 @@ class _Wave:
     failed: bool = False
     """Whether a request failed, so that going on at once would help nobody."""
     answered: bool = False
+    error: BaseException | None = None
+    """What was met on the way."""
     pause_ms: int = 0
     """How long the project's receipts rest after a request that failed."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -164,16 +178,13 @@ class _Wave:
         """Claim, ask and settle on this worker's share of the connections, and leave them to others."""
         try:
             self._ask()
-        except BUSY as error:  # a lock or a slow statement of this project is no other's trouble
-            self._fail(error)
         finally:
-            with suppress(DatabaseUnavailableError, *BUSY):  # their lease ends by itself
+            with suppress(DatabaseUnavailableError, psycopg.Error):  # their lease ends by itself
                 in_flight = self.pool.in_flight()
                 self.services.projects.drop_connections(self.project, "receipt", in_flight=in_flight)
 
     def _fail(self, error: BaseException) -> None:
-        self.failed = True
-        self.problems.append(f"receipts of {self.project}: {normalise_error(error, 200)}")
+        self.failed, self.error = True, self.error or error
 
     def _ask(self) -> None:
         if self.pool.is_full_of_hung():
@@ -236,7 +247,7 @@ class _Wave:
                 claim = self.services.claims.claim_awaiting(
                     self.project, limit=limit, shard=self.run.shard, now=self.run.now
                 )
-            except (DatabaseUnavailableError, *BUSY) as error:  # what is claimed already is asked for all the same
+            except (DatabaseUnavailableError, psycopg.Error) as error:  # what is claimed is asked for all the same
                 self._fail(error)
                 break
             # where more were due, what comes next did not fit
@@ -273,7 +284,9 @@ class _Wave:
         claim.check(self.services.settings.push_request_timeout_ms)
         provider, metrics = self.services.provider_of(self.project), self.services.metrics
         with metrics.request_seconds.labels(provider.name, "receipts").time():
-            reply = provider.fetch_receipts(ticket_ids, self.project)
+            reply = checked_receipts(provider.fetch_receipts(ticket_ids, self.project))
+        if reply is None:
+            raise TypeError(f"the adapter of {provider.name} returned no reply to a question for receipts")
         if reply.kind != "too_many" or len(ticket_ids) == 1:
             return reply
         half = len(ticket_ids) // 2
@@ -287,12 +300,7 @@ class _Wave:
             self._tell_of_failure(reply)
         blocked = self._tell_of_credentials(claim, reply, watched=allowance.watched)
         answers = [self._answer(each, reply, blocked=blocked) for each in _awaited(claim)]
-        settlement = self.services.claims.settle_receipts(
-            claim,
-            answers,
-            self.run.now,
-            may_prune=lambda c, p: not self.services.projects.pruning_stopped(c, p, self.run.now),
-        )
+        settlement = self._write(claim, answers)
         if reply.kind == "answered" and not self.answered:
             self.answered = True
             self.services.projects.resume_receipts(self.project)
@@ -313,6 +321,44 @@ class _Wave:
         ):
             self.counts[name] += settlement.written.get(status, 0)
         self.counts["tokens_disabled"] += settlement.tokens_disabled
+
+    def _write(self, claim: Claim, answers: Sequence[ReceiptAnswer]) -> Settlement:
+        """Write down what receipts say; if that cannot be done together, some of it, and ask for the others again.
+
+        So what cannot be written is soon asked for alone, and waits for longer.
+        """
+        try:
+            return self._write_some(claim, answers, answers)
+        except Exception as error:
+            if not is_own(error) or is_passing(error):
+                raise
+            self._fail(error)
+        size, tries = (len(answers) + 1) // 2, 0
+        while tries < _MOST_TRIES and len(answers) > 1:
+            for start in range(0, len(answers), size):
+                tries += 1
+                with suppress(psycopg.Error):
+                    return self._write_some(claim, answers, answers[start : start + size])
+            if size == 1:
+                break
+            size = (size + 1) // 2
+        return self._write_some(claim, answers, ())
+
+    def _write_some(self, claim: Claim, answers: Sequence[ReceiptAnswer], some: Sequence[ReceiptAnswer]) -> Settlement:
+        """Write some of what receipts say; the others wait, longer if nothing of it can be written."""
+        written = {answer.awaiting.id for answer in some}
+        pause_ms = _ASKED_AGAIN_MS if some else _LEFT_ALONE_MS
+        return self.services.claims.settle_receipts(
+            claim,
+            [
+                answer
+                if answer.awaiting.id in written
+                else ReceiptAnswer(answer.awaiting, "waiting", paced=False, retry_after_ms=pause_ms)
+                for answer in answers
+            ],
+            self.run.now,
+            may_prune=lambda c, p: not self.services.projects.pruning_stopped(c, p, self.run.now),
+        )
 
     def _measure(self, reply: ReceiptReply, answers: Sequence[ReceiptAnswer]) -> None:
         metrics, name = self.services.metrics, self.services.provider_of(self.project).name
@@ -361,7 +407,7 @@ class _Wave:
     def _hand_back(self, claim: Claim) -> None:
         try:
             self.services.claims.release(claim, self.run.now)
-        except (DatabaseUnavailableError, *BUSY):
+        except (DatabaseUnavailableError, psycopg.Error):
             _log.warning("claim_not_handed_back", claim=str(claim.token))
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import structlog
 
 from relevo import queries
-from relevo.db import BUSY, array
-from relevo.logs import normalise_error
+from relevo.db import array
 from relevo.runtime.runs import Run
+from relevo.runtime.troubles import Thing
 
 _SQL = queries.load("news")
 _log = structlog.get_logger("relevo.news")
@@ -68,16 +68,17 @@ def _trim(run: Run) -> bool:
 
 
 def _send_to_webhooks(run: Run) -> Counter[str]:
-    """Make events of news, subscription by subscription; one that is locked does not hold up the others."""
+    """Make events of news, subscription by subscription; one whose news cannot be sent does not hold up the others."""
     with run.transaction() as connection:
         names = [row[0] for row in connection.execute(_SQL["list_webhooks"]).fetchall()]
     counts: Counter[str] = Counter()
+    resting = run.resting("subscription")
     for name in names:
-        try:
+        if name in resting:
+            continue
+        with run.contain(Thing("subscription", name)):
             while run.may_go_on() and (sent := _send_some(run, name)):
                 counts["news_sent"] += sent
-        except BUSY as error:
-            _log.warning("news_not_sent", subscription=name, error=normalise_error(error))
     return counts
 
 

@@ -30,6 +30,7 @@ from relevo.runtime.hung import HungCalls
 from relevo.runtime.runs import Cycle, Ending, Middleware, Run, RunContext, run_row
 from relevo.runtime.singleton import NotHeld, Singletons
 from relevo.runtime.staying import Stay
+from relevo.runtime.troubles import Troubles
 
 _SQL = queries.load("runner")
 _log = structlog.get_logger("relevo.runner")
@@ -73,6 +74,7 @@ class Runner:
         self._metrics = metrics or Metrics()
         self._patience_s = patience_s
         self._stop_s = stop_s
+        self._troubles = Troubles(database)
         self._leaving = threading.Event()
         self._clock = clock
         self._locks: dict[str, threading.Lock] = {}
@@ -162,6 +164,7 @@ class Runner:
             woken=self._call_of(cycle),
             wake=self.on_work,
             metrics=self._metrics,
+            troubles=self._troubles,
             trouble=lambda: "" if cycle.bookkeeping else self._guard.trouble,
         )
         if stays is not None:
@@ -405,6 +408,9 @@ def _loop(cycle: Cycle, run: Run, totals: Counter[str]) -> Ending:
         totals.update({name: count for name, count in step.counts.items() if count})
         run.items += step.items
         problems += step.problems
+        left, run.left_alone = run.left_alone, []
+        problems += dict.fromkeys(left)
+        totals.update({"left_alone": len(left)} if left else {})
         more, due_in_s = step.more, step.due_in_s
         if step.wakes:
             run.wake(step.wakes)
@@ -412,7 +418,7 @@ def _loop(cycle: Cycle, run: Run, totals: Counter[str]) -> Ending:
         rest_s = min(took_s * _RESTS_AS_LONG, _LONGEST_REST_S)
         if more and step.short and run.stay is not None:
             run.stay.rest(rest_s)  # those it made work for come first
-        if step.items or any(step.counts.values()) or step.problems:
+        if step.items or any(step.counts.values()) or step.problems or left:
             run.begin_work()
             worked = True
         if not more and not problems:

@@ -15,11 +15,13 @@ from relevo import queries
 from relevo.config import Settings
 from relevo.db import BUSY, Connection, Database, Manner
 from relevo.errors import CopiedDatabaseError, DatabaseUnavailableError, LostLeaseError, RunGivenUpError
+from relevo.logs import normalise_error
 from relevo.metrics import Metrics
 from relevo.model import Budget, Outcome, Shard, Step, Trigger
 from relevo.runtime.singleton import Held
 from relevo.runtime.staying import Stay
 from relevo.runtime.timing import Timing
+from relevo.runtime.troubles import Kind, Thing, Troubles
 
 _SQL = queries.load("runner")
 
@@ -93,6 +95,8 @@ class GivenUp:
     """Events that it could not fan out together with others, and does one by one."""
     begun: set[int] = field(default_factory=set)
     """Events of which deliveries are there already that fan-out does not know of: it makes the others."""
+    parts: set[str] = field(default_factory=set)
+    """Parts of a cycle's work, by name."""
     months: set[str] = field(default_factory=set)
     """By the name of their relation."""
     mismatches: set[str] = field(default_factory=set)
@@ -131,6 +135,10 @@ class Run:
     """Tells why it must stop though it is not over: the database turned out to belong elsewhere."""
     looks_since: datetime | None = field(init=False)
     """Since when it looks for everything once, by the database's clock; None: since its next look."""
+    troubles: Troubles = field(default_factory=Troubles)
+    """What this process met on single things, and leaves alone for now."""
+    left_alone: list[str] = field(default_factory=list)
+    """What it met itself, in sentences for its row."""
     stay: Stay | None = None
     """How it waits for more once its work is done; None: it ends then."""
 
@@ -160,6 +168,29 @@ class Run:
         self.abandoned.set()
         if self.held is not None:
             self.held.lost.set()
+
+    def leave_alone(self, thing: Thing, error: BaseException, *, rests_s: float | None = None) -> float:
+        """Leave one thing alone on which an error was met, and say so in the run's row; return for how many seconds.
+
+        An outage, and what ends the whole run, is nobody's own: it is raised again.
+        """
+        pause_s = self.troubles.met(thing, error, rests_s=rests_s)
+        self.left_alone.append(f"{thing.said}: {normalise_error(error, 200)}")
+        return pause_s
+
+    @contextmanager
+    def contain(self, thing: Thing, *, rests_s: float | None = None) -> Iterator[None]:
+        """Let an error in the block be the trouble of one thing alone."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 whatever it is, it belongs to that thing
+            self.leave_alone(thing, error, rests_s=rests_s)
+        else:
+            self.troubles.went_well(thing)
+
+    def resting(self, kind: Kind) -> dict[str, float]:
+        """Return what is left alone for now; whoever runs a cycle by hand wants it tried."""
+        return {} if self.context.trigger == "manual" else self.troubles.resting(kind)
 
     @contextmanager
     def transaction(self, manner: Manner = "bound_transaction") -> Iterator[Connection]:

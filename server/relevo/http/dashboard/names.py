@@ -13,6 +13,7 @@ COUNTERS = frozenset(
         *("events_fanned_out", "events_held", "events_expired", "events_ended", "events_created", "events_cancelled"),
         *("licitaciones_found", "licitaciones_new", "licitaciones_changed", "rejected", "mended"),
         *("push_requests", "late_tickets", "tokens_disabled", "tokens_not_disabled", "calls_given_up"),
+        *("left_alone", "answers_not_written"),
         *("notifications_sent", "notifications_confirmed", "notifications_failed", "notifications_retryable"),
         *("notifications_postponed", "notifications_invalidated", "notifications_expired", "notifications_skipped"),
         *("notifications_unconfirmed", "notifications_unknown", "notifications_cancelled"),

@@ -100,6 +100,17 @@ HEALTH: dict[str, str] = {
     "an expired claim has been waiting for a reaper for {time}; `relevo run-cycle reaper` takes it back": (
         "una reserva vencida espera a un reaper desde hace {time}; `relevo run-cycle reaper` la recupera"
     ),
+    "the {lane} lane of project {project}": "la cola {lane} del proyecto {project}",
+    "the step {step} of {cycle}": "el paso {step} de {cycle}",
+    "expired claim {name}": "la reserva vencida {name}",
+    "the answer of delivery {name}": "la respuesta de la entrega {name}",
+    "the receipts of project {name}": "los recibos del proyecto {name}",
+    "news for subscription {name}": "las novedades de la suscripción {name}",
+    "left alone after an error while the rest goes on: {what} ({why}; {n} times since {since}); "
+    "mend what it names, it is tried again at {at}": (
+        "se deja de lado por un error, mientras lo demás sigue: {what} ({why}; {n} veces desde el {since}); "
+        "corrija lo que nombra, se intenta de nuevo el {at}"
+    ),
     "`relevo runs --cycle dispatch` tells what dispatch does": "`relevo runs --cycle dispatch` dice qué hace dispatch",
     "the push service asked for a rest until {at}, then they are sent": (
         "el servicio de push pidió un descanso hasta el {at}, después se envían"

@@ -34,6 +34,8 @@ NAMES: dict[str, str] = {
     "tokens disabled": "tokens desactivados",
     "tokens not disabled": "tokens no desactivados",
     "calls given up": "llamadas abandonadas",
+    "left alone": "dejados de lado",
+    "answers not written": "respuestas no escritas",
     "notifications sent": "notificaciones enviadas",
     "notifications confirmed": "notificaciones confirmadas",
     "notifications failed": "notificaciones fallidas",

@@ -1,0 +1,72 @@
+"""What a push service's adapter says, made fit to be written down: anybody may have written it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, get_args
+
+from relevo.model import Accepted, Fate, ReceiptReply, Reply, ReplyKind, Ticket
+
+_FATES, _KINDS = frozenset(get_args(Fate)), frozenset(get_args(ReplyKind))
+_LONGEST_TEXT = 2_000
+_LONGEST_PAUSE_MS = 7 * 86_400_000
+
+
+def checked_reply(said: object) -> Reply | None:
+    """Return a reply of which every part is what it should be; None if it is no reply at all."""
+    if not isinstance(said, Reply) or said.kind not in _KINDS:
+        return None
+    projects = said.projects if isinstance(said.projects, Mapping) else {}
+    at = said.not_before
+    return Reply(
+        said.kind,
+        _tickets(said.tickets),
+        _text(said.code),
+        _text(said.message),
+        _pause_ms(said.retry_after_ms),
+        {str(token): str(project) for token, project in projects.items()} if projects else {},
+        at if isinstance(at, datetime) and at.tzinfo is not None else None,
+    )
+
+
+def _tickets(said: Sequence[Ticket]) -> Sequence[Ticket]:
+    accepted = Accepted.of(said.ids) if isinstance(said, Accepted) else None
+    return tuple([checked_ticket(each) for each in said]) if accepted is None else accepted
+
+
+def checked_receipts(said: object) -> ReceiptReply | None:
+    """Likewise of an answer to a question for receipts."""
+    if not isinstance(said, ReceiptReply) or said.kind not in _KINDS or not isinstance(said.receipts, Mapping):
+        return None
+    receipts = {str(key): checked_ticket(each) for key, each in said.receipts.items()}
+    return ReceiptReply(said.kind, receipts, _text(said.code), _text(said.message), _pause_ms(said.retry_after_ms))
+
+
+def checked_ticket(said: object) -> Ticket:
+    """Return a ticket of which every part is what it should be; what is none says neither yes nor no."""
+    if not isinstance(said, Ticket) or not isinstance(said.fate, str) or said.fate not in _FATES:
+        what = said.fate if isinstance(said, Ticket) else type(said).__name__
+        return Ticket(
+            "unclear", code="provider_failed", message=f"The push service's adapter said {what!r} of it."[:300]
+        )
+    fate, ticket_id, code, message, alert = said
+    if _is_text(ticket_id) and _is_text(code) and _is_text(message):
+        return said
+    return Ticket(fate, _text(ticket_id), _text(code), _text(message), bool(alert))
+
+
+def _is_text(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _text(value: Any) -> str | None:
+    """Return what was said as text: a code may be a number, a message an exception."""
+    return value if _is_text(value) else str(value)[:_LONGEST_TEXT]
+
+
+def _pause_ms(value: Any) -> int:
+    try:
+        return min(max(int(value), 0), _LONGEST_PAUSE_MS)
+    except (ArithmeticError, TypeError, ValueError):
+        return 0
