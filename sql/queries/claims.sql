@@ -153,6 +153,8 @@ with gone as materialized (
 ), dead as (
   insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
   select w.event_day, w.id, w.event_id, w.project, w.last_error_code, coalesce(%(now)s::timestamptz, now()) from written w where w.status = 'failed'
+  on conflict (event_day, delivery_id) do update -- a stray one
+     set event_id = excluded.event_id, project = excluded.project, error_code = excluded.error_code, died_at = excluded.died_at
 ), told as ( -- whose fate is unknown, and what killed whoever held it; only the first twenty of a delivery are kept
   insert into relevo.failed_attempts (event_day, delivery_id, n, at, attempt, found_by, became, error_code, error_message, request_id)
   select w.event_day, w.id, f.n, coalesce(%(now)s::timestamptz, now()), w.attempt_count, case when %(lapsed)s then 'reaper' else 'dispatch' end, w.status,

@@ -28,12 +28,12 @@ with old as materialized (
 delete from relevo.workers w using old where w.worker_id = old.worker_id;
 
 -- name: prune_late_tickets
--- Deletes a batch of late tickets that can stop no send any more: their delivery is gone or final.
+-- Deletes a batch of late tickets that can stop no send any more: their delivery is gone or final, and cannot be redriven.
 with old as materialized (
   select l.event_day, l.delivery_id, l.ticket_id
     from relevo.late_tickets l
     left join relevo.notification_deliveries d on d.event_day = l.event_day and d.id = l.delivery_id
-   where l.recorded_at < coalesce(%(now)s::timestamptz, now()) - interval '2 days' and (d.id is null or d.completed_at is not null)
+   where l.recorded_at < coalesce(%(now)s::timestamptz, now()) - interval '2 days' and (d.id is null or d.completed_at is not null and d.status <> 'failed')
    limit %(limit)s
 )
 delete from relevo.late_tickets l using old

@@ -99,7 +99,7 @@ select u.id from relevo.push_requests r cross join unnest(r.ids) as u(id)
 
 -- name: mark_unsent
 -- Notes that journalled requests were not even begun, so that whoever ends the claim does not take them for ambiguous; what was given up
--- as unknown because of them, the claim being gone, is opened again, and named for the queue.
+-- as unknown or failed because of them, the claim being gone, is opened again, and named for the queue. Its dead letter is locked first.
 with unsent as materialized (
   update relevo.push_requests r
      set answered_at = coalesce(%(now)s::timestamptz, now()), outcome = 'held_back'
@@ -108,23 +108,35 @@ with unsent as materialized (
 ), unsealed as materialized ( -- a month on its way to the archive is not written to any more
   select relevo.hold_open(array(select distinct n.event_day from unsent m cross join unnest(m.days) as n(event_day))) as days
    where not exists (select from relevo.claims c where c.token = %(token)s)
+), meant as materialized (
+  select u.event_day, u.id, unsent.journalled_at
+    from unsent cross join unnest(unsent.days, unsent.ids) as u(event_day, id)
+   where u.event_day = any ((select s.days from unsealed s)::date[])
+   order by u.event_day, u.id
+), dead as materialized (
+  select l.event_day, l.delivery_id as id
+    from meant u
+    cross join lateral (select l.event_day, l.delivery_id from relevo.dead_letters l
+                         where l.event_day = u.event_day and l.delivery_id = u.id
+                           for update) l
 ), given_up as materialized (
-  select d.event_day, d.id
-    from (select u.event_day, u.id, unsent.journalled_at from unsent cross join unnest(unsent.days, unsent.ids) as u(event_day, id)
-           where u.event_day = any ((select s.days from unsealed s)::date[])
-           order by u.event_day, u.id) u
-    cross join lateral (select d.event_day, d.id from relevo.notification_deliveries d
-                         where d.event_day = u.event_day and d.id = u.id and d.status = 'unknown' and d.last_error_code = 'answer_not_seen'
+  select d.event_day, d.id, d.status
+    from meant u
+    cross join lateral (select d.event_day, d.id, d.status from relevo.notification_deliveries d
+                         where d.event_day = u.event_day and d.id = u.id and d.status in ('unknown', 'failed') and d.last_error_code = 'answer_not_seen'
                            and d.last_attempt_at = u.journalled_at -- by that very request
                            for no key update) d
+   where (select count(*) from dead) >= 0
+), buried as (
+  delete from relevo.dead_letters l using given_up g where l.event_day = any (array[g.event_day]) and l.delivery_id = g.id
 ), opened as (
   update relevo.notification_deliveries d
      set status = case when d.attempt_count > 1 then 'retryable' else 'pending' end, attempt_count = greatest(d.attempt_count - 1, 0),
          completed_at = null, updated_at = coalesce(%(now)s::timestamptz, now()), last_error_code = null, last_error_message = null
     from given_up g
    where d.event_day = any (array[g.event_day]) and d.id = g.id
-  returning d.event_day, d.id, d.notification_event_id as event_id, d.status
+  returning d.event_day, d.id, d.notification_event_id as event_id, d.status, g.status as former_status
 ), progress as materialized (
-  select relevo.count_over_1(array_agg(o.event_id), array_agg('unknown'::text), array_agg(o.status)) from opened o
+  select relevo.count_over_1(array_agg(o.event_id), array_agg(o.former_status), array_agg(o.status)) from opened o
 )
 select o.event_day, o.id, coalesce(%(now)s::timestamptz, now()) as due_at from opened o where (select count(*) from progress) > 0;

@@ -124,6 +124,8 @@ with outcome as materialized (
 ), dead as (
   insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
   select w.event_day, w.id, w.event_id, w.project, w.code, coalesce(%(now)s::timestamptz, now()) from written w where w.status = 'failed'
+  on conflict (event_day, delivery_id) do update -- a stray one
+     set event_id = excluded.event_id, project = excluded.project, error_code = excluded.error_code, died_at = excluded.died_at
 ), told as ( -- only the first twenty of a delivery are kept
   insert into relevo.failed_attempts (event_day, delivery_id, n, at, attempt, found_by, became, error_code, error_message)
   select w.event_day, w.id, f.n, coalesce(%(now)s::timestamptz, now()), w.attempt, 'receipt', w.status, w.said_code, w.message

@@ -131,6 +131,8 @@ with live as materialized (
 ), dead as (
   insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
   select w.event_day, w.id, w.event_id, w.project, w.code, coalesce(%(now)s::timestamptz, now()) from written w where w.status = 'failed'
+  on conflict (event_day, delivery_id) do update -- a stray one
+     set event_id = excluded.event_id, project = excluded.project, error_code = excluded.error_code, died_at = excluded.died_at
 ), told as ( -- what cost an attempt, or ended it; only the first twenty of a delivery are kept
   insert into relevo.failed_attempts (event_day, delivery_id, n, at, attempt, found_by, became, error_code, error_message, request_id)
   select w.event_day, w.id, f.n, coalesce(%(now)s::timestamptz, now()), w.attempt_count, 'dispatch', w.status, w.said_code, w.message, w.request_id
@@ -227,6 +229,8 @@ with meant as materialized (
 ), dead as (
   insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
   select w.event_day, w.id, w.event_id, w.project, w.code, coalesce(%(now)s::timestamptz, now()) from doubted w
+  on conflict (event_day, delivery_id) do update -- a stray one
+     set event_id = excluded.event_id, project = excluded.project, error_code = excluded.error_code, died_at = excluded.died_at
 ), told as ( -- nobody has seen it yet
   update relevo.failed_attempts f set became = 'failed'
     from doubted w
@@ -236,22 +240,41 @@ with meant as materialized (
 )
 select count(*)::int from doubted where (select count(*) from progress) > 0;
 
+-- name: keep_tickets
+-- Keeps tickets of pushes whose answers cannot be written for now: whoever ends the claim, or claims them next, finds that they were sent.
+insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at)
+select u.event_day, u.id, u.ticket_id, %(token)s, coalesce(%(now)s::timestamptz, now())
+  from unnest(%(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[]) as u(event_day, id, ticket_id)
+on conflict do nothing;
+
 -- name: keep_late_tickets
--- Keeps tickets that arrived after their claim was lost, for whoever owns the delivery's chunk or claim; only what was given up as unknown,
--- which nobody owns, is closed with its ticket at once.
+-- Keeps tickets that arrived after their claim was lost, for whoever owns the delivery's chunk or claim; only what was given up because the
+-- answer was not seen, as unknown or, after its last attempt, as failed, is closed with its ticket at once: nobody owns it, or, as a redrive
+-- does, who locks its dead letter.
 with unsealed as materialized ( -- a month on its way to the archive is not written to any more
   select relevo.hold_open(array(select distinct u.day from unnest(%(days)s::date[]) as u(day))) as days
+), told as materialized (
+  select u.event_day, u.id, u.ticket_id, u.token_version
+    from unnest(%(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[], %(versions)s::int[]) as u(event_day, id, ticket_id, token_version)
+   where u.ticket_id is not null and u.event_day = any ((select s.days from unsealed s)::date[])
+   order by u.event_day, u.id
+), dead as materialized (
+  select l.event_day, l.delivery_id as id
+    from told a
+    cross join lateral (select l.event_day, l.delivery_id from relevo.dead_letters l
+                         where l.event_day = a.event_day and l.delivery_id = a.id
+                           for update) l
 ), late as materialized (
   select a.event_day, a.id, a.ticket_id, a.token_version, d.notification_event_id as event_id, d.status as former_status,
-         d.status = 'unknown' as closable
-    from (select * from unnest(%(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[], %(versions)s::int[]) as u(event_day, id, ticket_id, token_version)
-           where u.ticket_id is not null and u.event_day = any ((select s.days from unsealed s)::date[])
-           order by u.event_day, u.id) a
-    left join lateral (select d.status, d.provider_ticket_id, d.notification_event_id
+         d.status = 'unknown' or (d.status = 'failed' and d.last_error_code = 'answer_not_seen') as closable
+    from told a
+    left join lateral (select d.status, d.last_error_code, d.provider_ticket_id, d.notification_event_id
                          from relevo.notification_deliveries d
                         where d.event_day = a.event_day and d.id = a.id
                           for no key update) d on true
-   where d.provider_ticket_id is distinct from a.ticket_id
+   where d.provider_ticket_id is distinct from a.ticket_id and (select count(*) from dead) >= 0
+), buried as (
+  delete from relevo.dead_letters l using late a where a.closable and l.event_day = any (array[a.event_day]) and l.delivery_id = a.id
 ), closed as (
   update relevo.notification_deliveries d
      set status = 'sent', provider_ticket_id = l.ticket_id, token_version = l.token_version, completed_at = null,
@@ -279,6 +302,8 @@ with unsealed as materialized ( -- a month on its way to the archive is not writ
    where (l.event_day, l.id) not in (select c.event_day, c.id from closed c)
   on conflict do nothing
   returning delivery_id
+), used as (
+  delete from relevo.late_tickets l using closed c where l.event_day = c.event_day and l.delivery_id = c.id and l.ticket_id = c.provider_ticket_id
 )
 select (select count(*) from closed)::int as closed, (select count(*) from kept)::int as kept,
        relevo.note_first_sent(array(select distinct c.event_id from closed c), %(now)s) as noted

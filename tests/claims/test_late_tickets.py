@@ -27,9 +27,11 @@ from claiming import (
 from deliveries import TODAY, add_event, one
 from phones import event_row, fan_out
 from processes import PATIENCE_S, eventually
+from relevo import actions, queries
 from relevo.cycles.reaper import reap_one
 from relevo.model import Answer, PushRequest
 
+CLEANUP = queries.load("cleanup")
 REAPED_AT = NOW + LEASE
 RESEND_AT = REAPED_AT + HTTP_TIMEOUT
 PATIENT = {"database_lock_timeout_ms": 15_000, "database_statement_timeout_ms": 16_000}
@@ -185,6 +187,46 @@ def test_it_turns_unknown_into_sent(lost, conn) -> None:
     assert row["next_receipt_at"] == REAPED_AT + 15 * MINUTE
 
 
+def dead_letters_in(conn):
+    """List the deliveries that a redrive would open."""
+    return [row[0] for row in conn.execute("select delivery_id from relevo.dead_letters order by 1").fetchall()]
+
+
+def progress_in(conn):
+    """Return by how much the counts of deliveries per status have changed."""
+    told = "select status, sum(deliveries)::int from relevo.event_progress_deltas group by status having sum(deliveries) <> 0"
+    return dict(conn.execute(told).fetchall())
+
+
+def test_it_turns_a_last_attempt_that_nobody_saw_into_sent(lost, conn) -> None:
+    """The last attempt lost to a reaper failed because its answer was not seen: its ticket makes it sent, as it makes
+    what was given up as unknown, and no dead letter is left to be redriven."""
+    lost.send(attempts=lost.worker.settings.outbox_max_attempts - 1)
+    row = one(conn, lost.delivery)
+    assert (row["status"], row["last_error_code"]) == ("failed", "answer_not_seen")
+    assert lost.answer(REAPED_AT).closed_late == 1
+    row = one(conn, lost.delivery)
+    assert (row["status"], row["completed_at"], row["provider_ticket_id"]) == ("sent", None, lost.ticket)
+    assert (late_tickets_in(conn), awaited_in(conn), dead_letters_in(conn)) == ([], [(lost.delivery, lost.ticket)], [])
+    assert progress_in(conn) == {"retryable": -1, "sent": 1}
+    assert actions.redrive(lost.other.database, actions.DeadLetters(project="default"), now=RESEND_AT) == 0
+
+
+def test_a_redrive_does_not_send_what_a_late_ticket_tells_of(lost, conn) -> None:
+    """What failed for another reason keeps its late ticket for as long as it can be redriven, however old the ticket is;
+    a redrive's claim then finds that it was sent."""
+    lost.send()
+    claim = take(lost.other, RESEND_AT)
+    lost.other.claims.settle(claim, answers(claim, "failed", error_code="Refused"), now=RESEND_AT, finish=True)
+    assert lost.answer(RESEND_AT).kept_as_evidence == 1
+    later = RESEND_AT + 3 * 24 * 60 * MINUTE
+    conn.execute(CLEANUP["prune_late_tickets"], {"now": later, "limit": 100})
+    assert late_tickets_in(conn) == [(lost.delivery, lost.ticket)]
+    assert actions.redrive(lost.other.database, actions.DeadLetters(project="default"), now=later) == 1
+    verdict, _ = ask(lost.other, take(lost.other, later), later)
+    assert (verdict.verdict, verdict.ticket_id) == ("sent", lost.ticket)
+
+
 @pytest.mark.parametrize("journalled", [False, True])
 def test_the_reaper_uses_it(lost, conn, journalled) -> None:
     """A ticket that waits closes the delivery when the claim that holds it is reaped, even one that began to resend."""
@@ -285,7 +327,7 @@ def test_a_ticket_kept_before_it_was_used_does_not_stop_a_resend(lost, conn) -> 
     """Kept while the delivery was final, used by its claim after a redrive, it has had its say: a receipt's retry is sent."""
     lost.send()
     claim = take(lost.other, RESEND_AT)
-    lost.other.claims.settle(claim, answers(claim, "failed"), now=RESEND_AT)
+    lost.other.claims.settle(claim, answers(claim, "failed", error_code="Refused"), now=RESEND_AT)
     assert lost.answer(RESEND_AT).kept_as_evidence == 1
     lost.other.claims.release(claim, RESEND_AT)
     conn.execute("update relevo.notification_deliveries set status = 'retryable', completed_at = null")
@@ -302,7 +344,7 @@ def test_final_states_are_not_reopened(lost, conn, status) -> None:
     lost.send()
     claim = take(lost.other, RESEND_AT)
     ticket = "theirs" if status in ("ok", "unconfirmed") else None
-    lost.other.claims.settle(claim, answers(claim, status, ticket_id=ticket), now=RESEND_AT)
+    lost.other.claims.settle(claim, answers(claim, status, ticket_id=ticket, error_code="Refused"), now=RESEND_AT)
     before = one(conn, lost.delivery)
     assert before["status"] == status
     settlement = lost.answer(RESEND_AT)
@@ -365,6 +407,19 @@ def test_what_was_never_begun_goes_on_as_often_tried(lost, conn) -> None:
     assert one(conn, lost.delivery)["attempt_count"] == 3
     unsent(lost, REAPED_AT)
     assert (one(conn, lost.delivery)["status"], one(conn, lost.delivery)["attempt_count"]) == ("retryable", 2)
+
+
+def test_a_last_attempt_that_was_never_begun_is_opened_again(lost, conn) -> None:
+    """It ended failed, for a reaper could not know that its request was never begun: it is due again, and no dead letter."""
+    last = lost.worker.settings.outbox_max_attempts - 1
+    lost.send(attempts=last)
+    assert (one(conn, lost.delivery)["status"], dead_letters_in(conn)) == ("failed", [lost.delivery])
+    unsent(lost, REAPED_AT)
+    row = one(conn, lost.delivery)
+    assert (row["status"], row["attempt_count"], row["completed_at"]) == ("retryable", last, None)
+    assert (dead_letters_in(conn), chunks_in(conn), progress_in(conn)) == ([], [[lost.delivery]], {})
+    send(lost.other, take(lost.other, REAPED_AT), now=REAPED_AT)
+    assert one(conn, lost.delivery)["status"] == "sent"
 
 
 def test_what_was_never_begun_and_came_too_late_expires(lost, conn) -> None:

@@ -231,7 +231,7 @@ class Model:
 
     def _close(self, key: int, ticket: str) -> bool:
         row = self.rows[key]
-        if row.status != "unknown":
+        if row.status != "unknown" and row.unseen is None:
             return False
         row.become("sent")
         row.ticket = ticket
@@ -241,7 +241,7 @@ class Model:
         """A request was never begun: what was given up because its answer was not seen is due again."""
         for key in self.unanswered.get(token, {}).pop(request, ()):
             row = self.rows[key]
-            if token not in self.claims and row.status == "unknown" and row.unseen == token:
+            if token not in self.claims and row.unseen == token:
                 row.attempts -= 1
                 row.become("retryable" if row.attempts else "pending", self.now)
 
@@ -304,7 +304,7 @@ class Model:
                 row.become("failed" if poison else row.status, None if poison else row.due)
             elif row.at_most_once or row.attempts >= CAP:
                 row.become("unknown" if row.at_most_once else "failed")
-                row.unseen = token if row.at_most_once else None
+                row.unseen = token
             else:
                 row.become("retryable", self.now + HTTP_TIMEOUT)
             counts[row.status] += 1
@@ -580,6 +580,23 @@ class Machine(RuleBasedStateMachine):
         if asked(self):
             self._answer(self.handle(number, asked=True), 0, outcomes)
 
+    @rule(slow=WORKER, begun=st.booleans(), redriven=st.booleans())
+    def lose_the_last_attempt(self, slow: int, begun: bool, redriven: bool) -> None:
+        """A slow worker loses attempt after attempt to a reaper, up to the last; then it knows what became of that one."""
+        handle = None
+        for _ in range(CAP):
+            self._advance_to_the_next_attempt()
+            handle = self._send(self.workers[slow], dies=True) or handle
+            while handle is not None and handle.token in self.model.claims:
+                self._advance_to_the_next_lease()
+        if redriven:
+            self.redrive(slow)
+        if handle is not None and handle.requests:
+            if begun:
+                self._answer(handle, 0, ["sent"])
+            else:
+                self._never_begin(handle, 0)
+
     def _asked(self, app: App, limit: int) -> dict[str, Any]:
         worker = {"worker_id": app.worker.worker_id, "cycle": "dispatch", "lease_ms": LEASES["tender.new"]}
         queue = {"project": "default", "lane": "bulk", "limit": limit, "shard_index": None, "shard_count": None}
@@ -654,8 +671,8 @@ class Machine(RuleBasedStateMachine):
         self._settle(handle, answers, [request.id])
 
     def _answered(self, delivery: Delivery, status: Any, ticket: str, retry_after_ms: int) -> Answer:
-        got = ticket if status == "sent" else None
-        return Answer(delivery.event_day, delivery.id, status, True, got, retry_after_ms=retry_after_ms)
+        got, code = (ticket, None) if status == "sent" else (None, "Refused")
+        return Answer(delivery.event_day, delivery.id, status, True, got, code, retry_after_ms=retry_after_ms)
 
     @precondition(claimed)
     @rule(number=HANDLE, status=st.sampled_from(NOT_BEGUN), mask=SOME)
@@ -699,7 +716,9 @@ class Machine(RuleBasedStateMachine):
     @rule(number=HANDLE, which=st.integers(0, 3))
     def never_begin(self, number: int, which: int) -> None:
         """A worker, maybe long after its claim was lost, knows that a request was never begun."""
-        handle = self.handle(number, asked=True)
+        self._never_begin(self.handle(number, asked=True), which)
+
+    def _never_begin(self, handle: Handle, which: int) -> None:
         request = handle.requests.pop(which % len(handle.requests))
         handle.reported = [each for each in handle.reported if request.id not in each[1]]
         handle.worker.claims.mark_unsent(handle.claim, [request.id], self.model.now)

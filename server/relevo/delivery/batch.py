@@ -13,10 +13,9 @@ from uuid import UUID, uuid4
 
 import psycopg
 import structlog
-from psycopg import errors as pg
 from psycopg_pool import PoolClosed
 
-from relevo.db import BUSY
+from relevo.db import BUSY, is_passing, is_unavailable
 from relevo.delivery.answers import judged, ticketed
 from relevo.delivery.claim import Claim
 from relevo.delivery.composing import Composing
@@ -31,12 +30,14 @@ from relevo.model import Accepted, Answer, Delivery, Lane, PushRequest, Reply, S
 from relevo.ports import PushProvider
 from relevo.runtime import threads
 from relevo.runtime.runs import Run
+from relevo.runtime.troubles import Thing, is_own
 
 T = TypeVar("T")
 
 _log = structlog.get_logger("relevo.dispatch")
 
 _SETTLE_AGAIN_S = 0.5
+_MOST_LEFT = 10  # of the answers that cannot be written; the others are not looked for one by one
 _PATIENCE_S = 1.0  # so long the others of a batch wait for one whose composer or middleware takes its time
 _COUNTED: Mapping[str, str] = {
     "sent": "notifications_sent",
@@ -234,7 +235,7 @@ class Batch:
                 again += self.deciding.decide(request, reply, decided)
                 answers += [a if a.status in ("sent", "ok") else a._replace(request=request.id) for a in decided]
         self._mark_unsent([each.request.id for each in posted if each.reply is None])
-        self._settle(*self._settle_sent_of(posted, answers, outcomes))
+        self._settle(*self._settle_sent_of(posted, answers, outcomes), [each.request for each in posted])
         if lost := next((each.lost for each in posted if each.lost), None):
             raise lost
         return again
@@ -255,9 +256,7 @@ class Batch:
         held = [delivery.id for delivery in self.claim.deliveries if delivery.id not in self.settled]
         last = max((place for place, held_id in enumerate(held) if held_id in gone), default=-1)
         unsent = [place for place, held_id in enumerate(held[: last + 1], 1) if held_id not in gone]
-        settlement = self._persist(
-            lambda: self.services.claims.settle_sent(self.claim, sent, self.run.now, unsent=unsent), tickets=len(gone)
-        )
+        settlement = self._write_sent(sent, unsent=unsent)
         if settlement is None:
             return answers, outcomes
         self.settled = self.settled | gone
@@ -290,16 +289,10 @@ class Batch:
             again += self.isolation.took(request.deliveries)
         done = self.settled.union(delivery.id for each in sent for delivery in each.request.deliveries)
         finish = len(done) == len(self.claim.deliveries)
-        settlement = self._persist(
-            lambda: self.services.claims.settle_sent(self.claim, sent, self.run.now, finish=finish), tickets=len(done)
-        )
+        settlement = self._write_sent(sent, finish=finish)
         if settlement is None:
-            answers = [
-                ticketed(delivery, ticket)
-                for request, tickets, _ in sent
-                for delivery, ticket in zip(request.deliveries, Accepted(tickets), strict=True)
-            ]
-            self._settle(answers, dict.fromkeys((each.request.id for each in sent), "answered"))
+            requests = [each.request for each in sent]
+            self._settle(_tickets_of(sent), dict.fromkeys((each.id for each in requests), "answered"), requests)
         else:
             self.settled = done
             self._count(settlement)
@@ -423,11 +416,21 @@ class Batch:
         else:
             metrics.count_codes(metrics.tickets, (ticket.code for ticket in tickets), name)
 
-    def _settle(self, answers: Sequence[Answer], outcomes: Mapping[UUID, str]) -> None:
+    def _settle(
+        self, answers: Sequence[Answer], outcomes: Mapping[UUID, str], requests: Sequence[PushRequest] = ()
+    ) -> None:
         """Write the answers down, the first one for each delivery, and end the claim with the last of them."""
         answers = [answer for answer in answers if answer.id not in self.settled]
         if not answers and not outcomes:
             return
+        try:
+            self._settle_part(answers, outcomes)
+        except Exception as error:
+            if not is_own(error) or is_passing(error):
+                raise
+            self._settle_apart(answers, outcomes, requests, error)
+
+    def _settle_part(self, answers: Sequence[Answer], outcomes: Mapping[UUID, str]) -> None:
         done = self.settled.union(answer.id for answer in answers)
         settlement = self._write(answers, outcomes, finish=len(done) == len(self.claim.deliveries))
         self.settled = done
@@ -439,6 +442,67 @@ class Batch:
     @property
     def _of_news(self) -> bool:
         return is_news_project(self.claim.project)
+
+    def _settle_apart(
+        self,
+        answers: Sequence[Answer],
+        outcomes: Mapping[UUID, str],
+        requests: Sequence[PushRequest],
+        error: Exception,
+    ) -> None:
+        """Settle in halves, down to single deliveries, what cannot be settled together.
+
+        What cannot be written is that delivery's own trouble. It stays in the claim and its request unanswered, so
+        that whoever ends the claim finds its ticket, or takes it for one whose answer was not seen.
+        """
+        left: dict[int, Exception] = {}
+        parts = deque([answers] if answers else ())
+        while parts:
+            part = parts.popleft()
+            try:
+                if part is not answers:  # that was tried already
+                    self._settle_part(part, {})
+                    continue
+            except Exception as met:
+                if not is_own(met) or is_passing(met):
+                    raise
+                error = met
+            if len(part) > 1 and len(left) < _MOST_LEFT:
+                parts.extendleft((part[len(part) // 2 :], part[: len(part) // 2]))
+            else:
+                left |= dict.fromkeys((answer.id for answer in part), error)
+        whole = {each.id for each in requests if left.keys().isdisjoint(d.id for d in each.deliveries)}
+        with self.deciding.in_passing():
+            self._settle_part([], {request: kind for request, kind in outcomes.items() if request in whole})
+        self._tell_of_left(left)
+
+    def _tell_of_left(self, left: Mapping[int, Exception]) -> None:
+        """Tell of deliveries whose answers could not be written."""
+        if not left:
+            return
+        self.counts["answers_not_written"] += len(left)
+        named, error = ", ".join(map(str, list(left)[:5])), next(iter(left.values()))
+        self.problems.append(
+            f"what became of {len(left)} deliveries of {self.claim.project} could not be written ({named}): "
+            f"{normalise_error(error, 200)}; those with a ticket are not sent again"
+        )
+        for delivery, met in list(left.items())[:5]:
+            self.run.troubles.met(Thing("delivery", str(delivery)), met)
+
+    def _write_sent(
+        self, sent: Sequence[SentRequest], *, unsent: Sequence[int] = (), finish: bool = False
+    ) -> Settlement | None:
+        """Write down what was sent of some requests; None if it has to be settled otherwise."""
+        claims = self.services.claims
+        try:
+            return self._persist(
+                lambda: claims.settle_sent(self.claim, sent, self.run.now, unsent=unsent, finish=finish),
+                lambda: _tickets_of(sent),
+            )
+        except Exception as error:
+            if not is_own(error) or is_passing(error):
+                raise
+            return None
 
     def _count(self, settlement: Settlement) -> None:
         for status, count in settlement.written.items():
@@ -458,28 +522,46 @@ class Batch:
                 finish=finish,
                 may_prune=lambda c, p: not self.services.projects.pruning_stopped(c, p, self.run.now),
             ),
-            tickets=sum(answer.ticket_id is not None for answer in answers),
+            lambda: answers,
         )
 
-    def _persist(self, write: Callable[[], T], tickets: int) -> T:
-        """Write answers down, waiting for the database if need be: they are all that tells what was sent."""
+    def _persist(self, write: Callable[[], T], answers: Callable[[], Sequence[Answer]]) -> T:
+        """Write answers down, waiting for the database if need be: they are all that tells what was sent.
+
+        Tickets are kept as soon as that fails, so that nothing of it is sent again, whatever comes next.
+        """
         self.settling_since = time.monotonic()
         give_up = time.monotonic() + 3 * self.claim.lease_ms / 1000
+        kept = False
         while True:
             try:
                 return write()
-            except (DatabaseUnavailableError, pg.OperationalError) as error:  # away, busy, or without room for a moment
+            except Exception as error:
+                kept = kept or self._keep_tickets(error, answers())
+                if not is_passing(error):
+                    raise
                 if time.monotonic() > give_up or isinstance(error.__cause__, PoolClosed):
-                    _log.error("answers_not_recorded", claim=str(self.claim.token), tickets=tickets, error=str(error))
+                    _log.error("answers_not_recorded", claim=str(self.claim.token), tickets_kept=kept, error=str(error))
                     raise
                 time.sleep(_SETTLE_AGAIN_S)
 
+    def _keep_tickets(self, error: Exception, answers: Sequence[Answer]) -> bool:
+        """Keep the tickets of answers that cannot be written; tell whether that was done."""
+        if is_unavailable(error):
+            return False
+        try:
+            self.services.claims.keep_tickets(self.claim, answers, self.run.now)
+        except (DatabaseUnavailableError, psycopg.Error) as met:
+            _log.error("tickets_not_kept", claim=str(self.claim.token), error=normalise_error(met))
+            return False
+        return True
+
     def _hand_back(self) -> None:
-        """Give back what was not begun; if the database is away, a reaper does."""
+        """Give back what was not begun; if that cannot be done, a reaper does."""
         try:
             self.services.claims.release(self.claim, self.run.now, lapsed=self.surprised)
-        except (DatabaseUnavailableError, pg.OperationalError):
-            _log.warning("claim_not_handed_back", claim=str(self.claim.token))
+        except (DatabaseUnavailableError, psycopg.Error) as error:
+            _log.warning("claim_not_handed_back", claim=str(self.claim.token), error=normalise_error(error))
 
     @cached_property
     def _deliveries(self) -> list[Delivery]:
@@ -493,6 +575,15 @@ def _sent_of(request: PushRequest, tickets: Mapping[int, str]) -> SentRequest | 
         return None
     whole = len(sent) == len(request.deliveries)
     return SentRequest(PushRequest(request.id, tuple(sent)), [tickets[d.id] for d in sent], whole)
+
+
+def _tickets_of(sent: Sequence[SentRequest]) -> list[Answer]:
+    """Return the answers of requests of which everything was sent."""
+    return [
+        ticketed(delivery, ticket)
+        for request, tickets, _ in sent
+        for delivery, ticket in zip(request.deliveries, Accepted(tickets), strict=True)
+    ]
 
 
 def _chunks(deliveries: Sequence[Delivery], size: int) -> Iterator[Sequence[Delivery]]:

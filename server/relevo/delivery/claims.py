@@ -11,18 +11,19 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID, uuid4
 
+import psycopg
 import structlog
 from psycopg import errors as pg
 
 from relevo import queries
 from relevo.config import Settings
 from relevo.db import (
-    BUSY,
     Connection,
     Database,
     Manner,
     array,
     array_of_few,
+    is_unavailable,
     text_array,
     uuid_array,
 )
@@ -415,6 +416,14 @@ class Claims:
             self._keep_or_drop(claim, since, finish=finish)
         return Settlement(written, closed_late=late[0], kept_as_evidence=late[1], tokens_disabled=disabled)
 
+    def keep_tickets(self, claim: Claim, answers: Sequence[Answer], now: datetime | None = None) -> None:
+        """Keep the tickets of answers that cannot be written for now, so that nothing of it is ever sent again."""
+        sent = [answer for answer in answers if answer.ticket_id is not None]
+        if sent:
+            kept = {"token": claim.token, "tickets": text_array([a.ticket_id for a in sent]), "now": now}
+            with self._transaction() as connection:
+                connection.execute(_SQL["keep_tickets"], columns.keys(sent) | kept)
+
     def outcomes(
         self,
         claim: Claim,
@@ -550,7 +559,9 @@ class Claims:
                     _keep_as_dead(connection, gone, now, written)
                     return 0
                 return connection.execute(_SQL["disable_tokens"], parameters).rowcount
-        except BUSY as error:
+        except psycopg.Error as error:
+            if is_unavailable(error):
+                raise
             _log.warning("tokens_not_disabled", claim=str(claim.token), tokens=len(gone), error=normalise_error(error))
             return 0
 

@@ -20,6 +20,7 @@ from relevo.delivery.answers import (
     sorted_by_answer,
     ticketed,
 )
+from relevo.delivery.plugs import checked_ticket
 from relevo.delivery.services import Services
 from relevo.errors import Reschedule
 from relevo.logs import normalise_error
@@ -189,7 +190,7 @@ class Composing:
         """Keep what is to be sent, unless the push service refuses it."""
         refused = self.provider.refuse_token(delivery.token) if light else self.provider.refuse(message)
         if refused is not None:
-            return ticketed(delivery, refused, attempted=False)
+            return ticketed(delivery, checked_ticket(refused), attempted=False)
         self.messages[delivery.id] = message
         return None
 

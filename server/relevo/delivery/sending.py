@@ -9,14 +9,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 from uuid import UUID
 
 import structlog
 
+from relevo.delivery.plugs import checked_reply
 from relevo.errors import OwnershipLostError, Reschedule
 from relevo.logs import normalise_error
-from relevo.model import Lane, Message, Reply, ReplyKind
+from relevo.model import Lane, Message, Reply
 from relevo.ports import PushProvider
 
 _log = structlog.get_logger("relevo.sending")
@@ -389,13 +390,14 @@ def _post(provider: PushProvider, messages: Sequence[Message], project: str) -> 
     """Send; a provider that raises what is no wish, or does not return a reply, may have sent."""
     try:
         said: object = provider.send(messages, project)
+        reply = checked_reply(said)
     except Reschedule as wish:
         return _rescheduled(wish)
     except BaseException as error:  # noqa: BLE001 nobody knows how far it came
         _log.exception("provider_failed", provider=provider.name)
         return Reply("unclear", code="provider_failed", message=normalise_error(error))
-    if isinstance(said, Reply) and said.kind in get_args(ReplyKind):
-        return said
+    if reply is not None:
+        return reply
     _log.error("provider_failed", provider=provider.name, returned=type(said).__name__)
     return Reply("unclear", code="provider_failed", message="The push service's adapter returned no reply.")
 
