@@ -27,6 +27,7 @@ from bench import (
     receipts,
     report,
     requests,
+    sdk,
     snapshot,
     starting,
 )
@@ -52,6 +53,7 @@ TOGETHER: dict[str, Callable[[Stand], Iterable[Row]]] = {
     "urgent": latency.urgent,
     "http": http.rows,
     "requests": requests.rows,
+    "sdk": sdk.rows,
     "aged": dispatch.aged,
 }
 """Rows by the name that --only knows, in their order: these share one database and one sandbox."""
@@ -63,7 +65,7 @@ ALONE: dict[str, Callable[[Sizes], Iterable[Row]]] = {
     "pages": pages.rows,
 }
 """These have a database each."""
-ON_DEMAND = {"memory", "requests", "ingest", "idle", "pages"}
+ON_DEMAND = {"memory", "requests", "sdk", "ingest", "idle", "pages"}
 """Measured only if they are named."""
 
 
