@@ -1074,6 +1074,23 @@ begin
 end
 $_$;
 
+CREATE FUNCTION relevo.cut_slices_1(e relevo.notification_events, named uuid[], most integer) RETURNS bigint[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+  ahead bigint[] := array(select i.seq
+                            from (select i.seq from relevo.device_installations i where i.installation_id = any (named) offset 0) i
+                           where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto
+                           order by i.seq);
+begin
+  insert into relevo.fanout_slices (event_id, last_seq, seqs)
+  select e.id, s.seqs[cardinality(s.seqs)], s.seqs
+    from (select ahead[n + 1 : n + most] as seqs from generate_series(most, cardinality(ahead) - 1, most) as n) s
+  on conflict (event_id, last_seq) do update set seqs = excluded.seqs; -- kept before, of another size
+  return ahead[:most];
+end
+$$;
+
 CREATE FUNCTION relevo.delete_events(event_ids bigint[]) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1854,8 +1871,8 @@ begin
   if relevo.hold_open(array[e.event_day]) = '{}' then
     return;
   end if;
-  t := relevo.next_targets_2(e, most);
-  is_last := t.candidates < most;
+  t := relevo.next_targets_3(e, most);
+  is_last := t.is_last;
   targets := coalesce(cardinality(t.phones), 0);
   if targets > 0 and (step_aside or exists (select from relevo.event_followers f where f.event_id = e.id)) then
     select count(*), array_agg(u.phone) filter (where not u.is_there), array_agg(u.provider) filter (where not u.is_there),
@@ -2182,21 +2199,43 @@ CREATE FUNCTION relevo.in_shard(number bigint, shard integer, shards integer) RE
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN ((shards IS NULL) OR ((number % (shards)::bigint) = shard));
 
+CREATE FUNCTION relevo.index_phone() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if relevo.may_receive(new) then
+    insert into relevo.preference_index (bucket, seq, installation_id, name, sure)
+    select b.bucket, new.seq, new.installation_id, p.name, b.sure
+      from relevo.notification_preferences p
+      cross join lateral relevo.preference_buckets(p) b
+     where p.installation_id = new.installation_id
+    on conflict do nothing;
+  else
+    delete from relevo.preference_index x where x.installation_id = new.installation_id;
+  end if;
+  return null;
+end
+$$;
+
 CREATE FUNCTION relevo.index_preferences() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 begin
   if tg_op <> 'INSERT' then
+    perform from relevo.device_installations i where i.installation_id in (select g.installation_id from gone g) order by i.installation_id for share;
     delete from relevo.preference_index x using gone g where x.installation_id = g.installation_id and x.name = g.name;
   end if;
   if tg_op <> 'DELETE' then
+    perform from relevo.device_installations i where i.installation_id in (select c.installation_id from come c) order by i.installation_id for share;
     insert into relevo.preference_index (bucket, seq, installation_id, name, sure)
     select b.bucket, i.seq, i.installation_id, p.name, b.sure
       from come c
       join relevo.notification_preferences p on p.installation_id = c.installation_id and p.name = c.name
       join relevo.device_installations i on i.installation_id = c.installation_id
       cross join lateral relevo.preference_buckets(p) b
+     where relevo.may_receive(i)
     on conflict do nothing;
   end if;
   return null;
@@ -2518,6 +2557,32 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.matching_window_1(buckets text[], after_seq bigint, upto_seq bigint, most integer) RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    AS $$
+declare
+  wide bigint := most;
+  last bigint := after_seq;
+  met bigint := 0;
+  here bigint;
+begin
+  while last < upto_seq and met < most loop
+    select count(*) into here
+      from (select from relevo.preference_index x
+             where x.bucket = any (buckets) and x.seq > last and x.seq <= last + wide
+             limit 4 * most) c;
+    if here = 4 * most and wide > 1 then
+      wide := greatest(wide / 4, 1);
+      continue;
+    end if;
+    met := met + here;
+    last := last + wide;
+    wide := case when here * 8 <= most then wide * 8 else wide end;
+  end loop;
+  return least(last, upto_seq);
+end
+$$;
+
 CREATE TABLE relevo.device_installations (
     installation_id uuid DEFAULT gen_random_uuid() NOT NULL,
     seq bigint NOT NULL,
@@ -2540,6 +2605,7 @@ CREATE TABLE relevo.device_installations (
     for_news boolean DEFAULT false NOT NULL,
     handled_reason text,
     owner_since timestamp with time zone,
+    dead_since timestamp with time zone,
     CONSTRAINT device_installations_check CHECK (((invalidated_at IS NULL) = (invalid_reason IS NULL))),
     CONSTRAINT device_installations_handled_reason_check CHECK (((length(handled_reason) >= 1) AND (length(handled_reason) <= 300))),
     CONSTRAINT device_installations_invalid_reason_check CHECK (((length(invalid_reason) >= 1) AND (length(invalid_reason) <= 100))),
@@ -2560,6 +2626,8 @@ COMMENT ON COLUMN relevo.device_installations.for_news IS 'An address that gets 
 COMMENT ON COLUMN relevo.device_installations.handled_reason IS 'Why everything for it was said to be handled, when that was last said.';
 
 COMMENT ON COLUMN relevo.device_installations.owner_since IS 'Since when it has this owner, if it had another: nobody reads over HTTP what was before.';
+
+COMMENT ON COLUMN relevo.device_installations.dead_since IS 'Since when its token is disabled or it is unregistered; cleanup deletes it after a while.';
 
 CREATE FUNCTION relevo.may_receive(i relevo.device_installations) RETURNS boolean
     LANGUAGE sql STABLE
@@ -2605,72 +2673,105 @@ begin
 end
 $$;
 
-CREATE FUNCTION relevo.next_targets_2(e relevo.notification_events, most integer, OUT candidates integer, OUT last_seq bigint, OUT phones uuid[], OUT providers text[], OUT projects text[]) RETURNS record
-    LANGUAGE plpgsql STABLE
+CREATE FUNCTION relevo.next_targets_3(e relevo.notification_events, most integer, OUT is_last boolean, OUT last_seq bigint, OUT phones uuid[], OUT providers text[], OUT projects text[]) RETURNS record
+    LANGUAGE plpgsql
     AS $$
 declare
   few constant int := least(most, 300); -- of more it would not pay to read them twice
   buckets text[];
   seqs bigint[];
   named uuid[];
+  candidates int;
+  window_end bigint := e.fanout_upto;
 begin
   if e.audience = 'matching' then
     buckets := relevo.buckets_of_1(e);
     if e.fanout_cursor = 0 then -- most events have few: those are read in no order
-      select count(*), max(a.seq),
+      select count(*),
              array_agg(a.seq) filter (where a.sure or exists (select from relevo.notification_preferences p
                                                                where p.installation_id = a.installation_id and p.name = a.name
                                                                  and relevo.preference_matches(p, e)))
-        into candidates, last_seq, seqs
+        into candidates, seqs
         from (select x.seq, x.sure, x.installation_id, x.name from relevo.preference_index x
                where x.bucket = any (buckets) and x.seq > e.fanout_cursor and x.seq <= e.fanout_upto
                limit few) a;
     end if;
     if e.fanout_cursor > 0 or candidates = few then
+      window_end := relevo.matching_window_1(buckets, e.fanout_cursor, e.fanout_upto, most);
       select count(*), max(a.seq),
              array_agg(a.seq) filter (where a.sure or exists (select from relevo.notification_preferences p
                                                                where p.installation_id = a.installation_id and p.name = a.name
                                                                  and relevo.preference_matches(p, e)))
         into candidates, last_seq, seqs
         from (select x.seq, x.sure, x.installation_id, x.name -- with ties: all preferences of a phone are in one slice
-                from (select distinct u.bucket from unnest(buckets) as u(bucket)) b
-                cross join lateral (select x.seq, x.sure, x.installation_id, x.name from relevo.preference_index x
-                                     where x.bucket = b.bucket and x.seq > e.fanout_cursor and x.seq <= e.fanout_upto
-                                     order by x.seq fetch first most rows with ties) x
+                from relevo.preference_index x
+               where x.bucket = any (buckets) and x.seq > e.fanout_cursor and x.seq <= window_end
                order by x.seq fetch first most rows with ties) a;
     end if;
+    is_last := candidates < most and window_end >= e.fanout_upto;
     select array_agg(t.installation_id), array_agg(t.provider), array_agg(t.project)
       into phones, providers, projects
       from (select i.installation_id, i.provider, relevo.sending_project(i.provider, i.project) as project
               from relevo.device_installations i
              where i.seq = any (seqs) and relevo.may_receive(i)
                and (e.category is null or e.category <> all (i.opt_outs)) and (e.project is null or i.project = e.project)) t;
-  elsif e.audience = 'everyone' then
-    select count(*), max(t.seq), array_agg(t.installation_id) filter (where t.is_in), array_agg(t.provider) filter (where t.is_in),
+  elsif e.audience = 'everyone' and e.project is null then
+    select count(*) < most, max(t.seq), array_agg(t.installation_id) filter (where t.is_in), array_agg(t.provider) filter (where t.is_in),
            array_agg(t.project) filter (where t.is_in)
-      into candidates, last_seq, phones, providers, projects
+      into is_last, last_seq, phones, providers, projects
       from (select i.seq, i.installation_id, i.provider, relevo.sending_project(i.provider, i.project) as project,
-                   not i.for_news and relevo.may_receive(i)
-                     and (e.category is null or e.category <> all (i.opt_outs)) and (e.project is null or i.project = e.project) as is_in
+                   e.category is null or e.category <> all (i.opt_outs) as is_in
               from relevo.device_installations i
-             where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto
+             where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and not i.for_news and relevo.may_receive(i)
+             order by i.seq limit most) t;
+  elsif e.audience = 'everyone' then
+    select count(*) < most, max(t.seq), array_agg(t.installation_id) filter (where t.is_in), array_agg(t.provider) filter (where t.is_in),
+           array_agg(t.project) filter (where t.is_in)
+      into is_last, last_seq, phones, providers, projects
+      from (select i.seq, i.installation_id, i.provider, relevo.sending_project(i.provider, i.project) as project,
+                   e.category is null or e.category <> all (i.opt_outs) as is_in
+              from relevo.device_installations i
+             where i.project = e.project and i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and not i.for_news and relevo.may_receive(i)
              order by i.seq limit most) t;
   else
-    named := array(select a.installation_id from relevo.event_audience a where a.event_id = e.id
-                   union all
-                   select i.installation_id from relevo.event_owners o
-                     cross join lateral (select i.installation_id from relevo.device_installations i where i.owner = o.owner offset 0) i
-                    where o.event_id = e.id);
-    select count(*), max(t.seq), array_agg(t.installation_id) filter (where t.is_in), array_agg(t.provider) filter (where t.is_in),
-           array_agg(t.project) filter (where t.is_in)
-      into candidates, last_seq, phones, providers, projects
-      from (select i.seq, i.installation_id, i.provider, relevo.sending_project(i.provider, i.project) as project,
-                   relevo.may_receive(i)
-                     and (e.category is null or e.category <> all (i.opt_outs)) and (e.project is null or i.project = e.project) as is_in
-              from (select * from relevo.device_installations i where i.installation_id = any (named) offset 0) i -- not along all phones
-             where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto
-             order by i.seq limit most) t;
+    if e.fanout_cursor > 0 then
+      seqs := relevo.take_kept_slice_1(e);
+    end if;
+    if seqs is null then
+      named := array(select a.installation_id from relevo.event_audience a where a.event_id = e.id
+                     union all
+                     select i.installation_id from relevo.event_owners o
+                       cross join lateral (select i.installation_id from relevo.device_installations i where i.owner = o.owner offset 0) i
+                      where o.event_id = e.id);
+      if cardinality(named) > most then
+        seqs := relevo.cut_slices_1(e, named, most);
+      end if;
+    end if;
+    if seqs is not null then
+      named := array(select i.installation_id from relevo.device_installations i -- whose owner changed since they were read is left out
+                      where i.seq = any (seqs)
+                        and (exists (select from relevo.event_audience a where a.event_id = e.id and a.installation_id = i.installation_id offset 0)
+                             or exists (select from relevo.event_owners o where o.event_id = e.id and o.owner = i.owner offset 0)));
+    end if;
+    last_seq := seqs[cardinality(seqs)];
+    is_last := seqs is null or not exists (select from relevo.fanout_slices s where s.event_id = e.id and s.last_seq > next_targets_3.last_seq);
+    select array_agg(i.installation_id), array_agg(i.provider), array_agg(relevo.sending_project(i.provider, i.project))
+      into phones, providers, projects
+      from (select * from relevo.device_installations i where i.installation_id = any (named) offset 0) i -- not along all phones
+     where i.seq > e.fanout_cursor and i.seq <= e.fanout_upto and relevo.may_receive(i)
+       and (e.category is null or e.category <> all (i.opt_outs)) and (e.project is null or i.project = e.project);
   end if;
+  last_seq := coalesce(last_seq, window_end); -- nobody in a window
+end
+$$;
+
+CREATE FUNCTION relevo.note_dead() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  new.dead_since := case when new.invalidated_at is not null or not new.active then coalesce(new.invalidated_at, now()) end;
+  return new;
 end
 $$;
 
@@ -3696,6 +3797,21 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.take_kept_slice_1(e relevo.notification_events) RETURNS bigint[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+  taken bigint[];
+begin
+  delete from relevo.fanout_slices s
+   where s.event_id = e.id
+     and s.last_seq = (select k.last_seq from relevo.fanout_slices k
+                        where k.event_id = e.id and k.last_seq > e.fanout_cursor order by k.last_seq limit 1)
+  returning s.seqs into taken;
+  return taken;
+end
+$$;
+
 CREATE FUNCTION relevo.try_event(event jsonb, most integer, installation uuid) RETURNS jsonb
     LANGUAGE plpgsql
     AS $$
@@ -4587,6 +4703,15 @@ COMMENT ON COLUMN relevo.failed_attempts.became IS 'What the delivery became by 
 
 COMMENT ON COLUMN relevo.failed_attempts.request_id IS 'The request it was in, if that is known.';
 
+CREATE TABLE relevo.fanout_slices (
+    event_id bigint NOT NULL,
+    last_seq bigint NOT NULL,
+    seqs bigint[] NOT NULL,
+    CONSTRAINT fanout_slices_seqs_check CHECK ((cardinality(seqs) > 0))
+);
+
+COMMENT ON TABLE relevo.fanout_slices IS 'The phones of a long named audience that are still to get their deliveries, slice by slice.';
+
 CREATE TABLE relevo.held_events (
     event_id bigint NOT NULL,
     stream_id bigint NOT NULL,
@@ -5213,6 +5338,9 @@ ALTER TABLE ONLY relevo.failed_attempts
 ALTER TABLE relevo.notification_events
     ADD CONSTRAINT fanout_error_is_short CHECK (((length(fanout_error) >= 1) AND (length(fanout_error) <= 300))) NOT VALID;
 
+ALTER TABLE ONLY relevo.fanout_slices
+    ADD CONSTRAINT fanout_slices_pkey PRIMARY KEY (event_id, last_seq);
+
 ALTER TABLE ONLY relevo.held_events
     ADD CONSTRAINT held_events_pkey PRIMARY KEY (event_id);
 
@@ -5342,6 +5470,12 @@ CREATE INDEX dead_letters_event_order ON relevo.dead_letters USING btree (event_
 
 CREATE INDEX dead_letters_order ON relevo.dead_letters USING btree (delivery_id);
 
+CREATE INDEX device_installations_dead ON relevo.device_installations USING btree (dead_since) WHERE (dead_since IS NOT NULL);
+
+CREATE INDEX device_installations_live ON relevo.device_installations USING btree (seq) WHERE (active AND push_capable AND (permission = 'granted'::text) AND (invalidated_at IS NULL) AND (token IS NOT NULL));
+
+CREATE INDEX device_installations_live_of_project ON relevo.device_installations USING btree (project, seq) WHERE (active AND push_capable AND (permission = 'granted'::text) AND (invalidated_at IS NULL) AND (token IS NOT NULL));
+
 CREATE INDEX device_installations_owner ON relevo.device_installations USING btree (owner) WHERE (owner IS NOT NULL);
 
 CREATE INDEX device_installations_project ON relevo.device_installations USING btree (project);
@@ -5436,7 +5570,11 @@ CREATE TRIGGER index_deleted AFTER DELETE ON relevo.notification_preferences REF
 
 CREATE TRIGGER index_inserted AFTER INSERT ON relevo.notification_preferences REFERENCING NEW TABLE AS come FOR EACH STATEMENT EXECUTE FUNCTION relevo.index_preferences();
 
+CREATE TRIGGER index_phone AFTER UPDATE ON relevo.device_installations FOR EACH ROW WHEN ((relevo.may_receive(old.*) IS DISTINCT FROM relevo.may_receive(new.*))) EXECUTE FUNCTION relevo.index_phone();
+
 CREATE TRIGGER index_updated AFTER UPDATE ON relevo.notification_preferences REFERENCING OLD TABLE AS gone NEW TABLE AS come FOR EACH STATEMENT EXECUTE FUNCTION relevo.index_preferences();
+
+CREATE TRIGGER note_dead BEFORE INSERT OR UPDATE ON relevo.device_installations FOR EACH ROW WHEN ((((new.invalidated_at IS NOT NULL) OR (NOT new.active)) IS DISTINCT FROM (new.dead_since IS NOT NULL))) EXECUTE FUNCTION relevo.note_dead();
 
 CREATE TRIGGER note_disabled AFTER UPDATE ON relevo.device_installations FOR EACH ROW WHEN (((old.invalidated_at IS NULL) AND (new.invalidated_at IS NOT NULL))) EXECUTE FUNCTION relevo.note_phone('token.disabled');
 
@@ -5470,6 +5608,9 @@ ALTER TABLE ONLY relevo.event_followers
 
 ALTER TABLE ONLY relevo.event_owners
     ADD CONSTRAINT event_owners_event_id_fkey FOREIGN KEY (event_id) REFERENCES relevo.notification_events(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY relevo.fanout_slices
+    ADD CONSTRAINT fanout_slices_event_id_fkey FOREIGN KEY (event_id) REFERENCES relevo.notification_events(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY relevo.held_events
     ADD CONSTRAINT held_events_event_id_fkey FOREIGN KEY (event_id) REFERENCES relevo.notification_events(id) ON DELETE CASCADE;

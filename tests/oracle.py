@@ -164,6 +164,9 @@ def events() -> st.SearchStrategy[Matching]:
     )
 
 
+_RARER = ("remove", "switch off", "switch on", "rename", "die", "forget")
+
+
 @dataclass(frozen=True)
 class Change:
     """One thing that happens to one named preference of one phone."""
@@ -175,11 +178,11 @@ class Change:
 
 
 def changes(phones: int) -> st.SearchStrategy[Change]:
-    """Make something that happens: a preference set anew, removed, switched off, renamed, or its phone forgotten."""
+    """Make something that happens: a preference set anew, removed, switched off, renamed, its phone gone or back, or forgotten."""
     return st.builds(
         Change,
         phone=st.integers(0, phones - 1),
         name=st.sampled_from(("default", "work", "night")),
-        what=st.sampled_from(("set", "set", "set", "set", "remove", "switch off", "switch on", "rename", "forget")),
+        what=st.sampled_from((*["set"] * 12, *["come back"] * 4, *_RARER)),
         preference=preferences(),
     )

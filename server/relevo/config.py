@@ -793,6 +793,13 @@ class Settings(Frozen):
     )
     news_retention_days: int = _number("For how many days news that nobody read are kept.", 7, 1, 3_650)
     audit_retention_days: int = _number("For how many days the record of what operators did is kept.", 400, 1, 36_500)
+    dead_phones_retention_days: int = _number(
+        "For how many days a phone is kept, with its owner's name and preferences, after its token was disabled or it "
+        "was unregistered.",
+        90,
+        1,
+        36_500,
+    )
     deliveries_retention_days: int = _number(
         "For how many days after a month's end its deliveries, journal and events stay hot.", 90, 1, 36_500
     )

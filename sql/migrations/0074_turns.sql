@@ -188,8 +188,8 @@ begin
   if relevo.hold_open(array[e.event_day]) = '{}' then
     return;
   end if;
-  t := relevo.next_targets_2(e, most);
-  is_last := t.candidates < most;
+  t := relevo.next_targets_3(e, most);
+  is_last := t.is_last;
   targets := coalesce(cardinality(t.phones), 0);
   if targets > 0 and (step_aside or exists (select from relevo.event_followers f where f.event_id = e.id)) then
     select count(*), array_agg(u.phone) filter (where not u.is_there), array_agg(u.provider) filter (where not u.is_there),

@@ -54,6 +54,18 @@ with old as materialized (
 delete from relevo.failed_attempts f using old
  where f.event_day = old.event_day and f.delivery_id = old.delivery_id and f.n = old.n;
 
+-- name: prune_dead_phones
+-- Deletes a batch of phones, with what they asked for, whose tokens were disabled or that were unregistered longer ago than their retention;
+-- deliveries know only their ids. One that registers again meanwhile is passed by.
+with old as materialized (
+  select i.installation_id from relevo.device_installations i
+   where i.dead_since < coalesce(%(now)s::timestamptz, now()) - %(dead_phones_days)s * interval '1 day'
+   order by i.dead_since
+   limit %(limit)s
+     for update skip locked
+)
+delete from relevo.device_installations i using old where i.installation_id = old.installation_id;
+
 -- name: prune_incidents
 -- Deletes a batch of what happened to projects longer ago than the runs' retention.
 with old as materialized (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 from uuid import uuid4
 
@@ -9,7 +10,7 @@ import psycopg
 import pytest
 
 from phones import add_phones, event_row, fan_out_to_the_end, reached
-from plans import BY_KEY, rows_read, rows_read_by_table
+from plans import BY_KEY, NOT_YET_HANDED_IN, explain, rows_read, rows_read_by_table
 from relevo import door, queries
 from relevo.app import App
 from relevo.door import Event, Installation, Matching
@@ -58,6 +59,86 @@ def test_a_narrow_event_reads_in_the_order_of_its_matches(many_phones, build) ->
     compare(many_phones, app, "with statistics")
 
 
+KILL = """
+update relevo.device_installations set invalidated_at = now(), invalid_reason = 'DeviceNotRegistered' where seq % 1000 <> 0
+"""
+
+
+@pytest.mark.parametrize("audience", ["everyone", "matching"])
+def test_dead_phones_are_not_read(conn, audience: str) -> None:
+    """Of 50,000 phones all but 50 are gone: an event reads the pages of those 50."""
+    conn.execute("alter table relevo.device_installations set (autovacuum_enabled = off)")
+    phones = add_phones(conn, 50_000)
+    conn.execute("insert into relevo.notification_preferences (installation_id) select unnest(%s::uuid[])", [phones])
+    conn.execute(KILL)
+    conn.execute("vacuum relevo.device_installations, relevo.preference_index")
+    whom: Any = "everyone" if audience == "everyone" else Matching(text="sala cuna")
+    made = door.enqueue(conn, Event("tender", "1", "t", audience=whom))
+    for statistics in ("without", "with"):
+        assert slice_reads(conn, made.event_id)["device_installations"] <= 110, statistics
+        assert pages_read(conn, made.event_id) < 1_500, statistics
+        conn.execute("analyze relevo.device_installations, relevo.preference_index")
+
+
+def test_everyone_of_a_project_is_that_projects_phones(conn) -> None:
+    """Ten phones of one project are found among 50,000 of others without reading those."""
+    add_phones(conn, 25_000, project="large")
+    mine = add_phones(conn, 5, project="mine")
+    add_phones(conn, 25_000, project="large")
+    mine += add_phones(conn, 5, project="mine")
+    conn.execute("vacuum relevo.device_installations")
+    made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
+    conn.execute("update relevo.notification_events set project = 'mine'")
+    for statistics in ("without", "with"):
+        assert slice_reads(conn, made.event_id)["device_installations"] <= 25, statistics
+        assert pages_read(conn, made.event_id) < 400, statistics
+        conn.execute("analyze relevo.device_installations")
+
+
+def test_a_slice_of_an_event_with_many_words_reads_its_window(conn) -> None:
+    """Of 40,000 phones that each ask for one of 400 words of an event, a slice of 1,000 reads a few thousand."""
+    phones = add_phones(conn, 40_000)
+    conn.execute(
+        """
+        insert into relevo.notification_preferences (installation_id, keywords)
+        select u.phone, array['word' || u.n %% 400] from unnest(%s::uuid[]) with ordinality as u(phone, n)
+        """,
+        [phones],
+    )
+    conn.execute("vacuum analyze relevo.preference_index, relevo.device_installations")
+    text = " ".join(f"word{n}" for n in range(400))
+    made = door.enqueue(conn, Event("tender", "1", "t", audience=Matching(text=text)))
+    asked = slice_asked(made.event_id) | {"most": 1_000}
+    with conn.transaction(force_rollback=True):
+        conn.execute(BY_KEY)
+        read = rows_read_by_table(conn, FANOUT["fan_out_slice"], asked)
+    assert read["preference_index"] <= 5_000
+    assert reads_to_the_end(conn, made.event_id, most=5_000)["preference_index"] <= 4 * len(phones)
+
+
+def test_a_named_audience_is_read_once(conn) -> None:
+    """An event that names 5,000 phones reads each of them a few times, however many slices they come to."""
+    phones = add_phones(conn, 5_000)
+    made = door.enqueue(conn, Event("notice", "1", "t", audience=phones))
+    read = reads_to_the_end(conn, made.event_id, most=500)
+    assert read["event_audience"] <= 2 * len(phones) + 100
+    assert read["device_installations"] <= 5 * len(phones)
+    assert conn.execute("select count(*) from relevo.fanout_slices").fetchone() == (0,)
+
+
+def reads_to_the_end(conn: psycopg.Connection[Any], event_id: int, most: int) -> dict[str, int]:
+    """Return how many rows of which table all slices of an event read, and undo them."""
+    asked = slice_asked(event_id) | {"most": most}
+    total: Counter[str] = Counter()
+    with conn.transaction(force_rollback=True):
+        conn.execute(BY_KEY)
+        while event_row(conn, event_id)["state"] != "fanned":
+            before = Counter(dict(conn.execute(NOT_YET_HANDED_IN).fetchall()))
+            conn.execute(FANOUT["fan_out_slice"], asked)
+            total += Counter(dict(conn.execute(NOT_YET_HANDED_IN).fetchall())) - before
+    return dict(total)
+
+
 def test_a_plan_made_for_few_phones_reads_each_once(conn) -> None:
     """A connection that fanned out to three phones reads those registered since once each, before any are analysed."""
     for table in ("device_installations", "notification_preferences", "preference_index"):
@@ -83,12 +164,24 @@ def test_a_personal_event_by_itself_reads_its_phones(conn, build) -> None:
         conn.execute("analyze")
 
 
+def slice_asked(event_id: int) -> dict[str, Any]:
+    """Tell what a slice of an event is asked with."""
+    return {"event_id": event_id, "most": 10_000, "watched": True, "step_aside": False, "enough": 100, "now": None}
+
+
 def slice_reads(conn: psycopg.Connection[Any], event_id: int) -> dict[str, int]:
     """Return how many rows of which table an event's next slice reads on this connection, and undo it."""
-    asked = {"event_id": event_id, "most": 10_000, "watched": True, "step_aside": False, "enough": 100, "now": None}
     with conn.transaction(force_rollback=True):
         conn.execute(BY_KEY)
-        return rows_read_by_table(conn, FANOUT["fan_out_slice"], asked)
+        return rows_read_by_table(conn, FANOUT["fan_out_slice"], slice_asked(event_id))
+
+
+def pages_read(conn: psycopg.Connection[Any], event_id: int) -> int:
+    """Return how many pages an event's next slice reads, and undo it."""
+    with conn.transaction(force_rollback=True):
+        conn.execute(BY_KEY)
+        plan = explain(conn, FANOUT["fan_out_slice"], slice_asked(event_id))
+    return int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])
 
 
 def compare(conn: psycopg.Connection[Any], app: App, key: str) -> None:

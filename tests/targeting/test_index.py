@@ -20,8 +20,9 @@ EVERYTHING = 10**15
 
 FOUND = """
 select e.id,
-       array(select distinct p.installation_id from relevo.notification_preferences p
-              where relevo.preference_matches(p, e) order by 1) as by_scan,
+       array(select distinct p.installation_id
+               from relevo.notification_preferences p join relevo.device_installations i using (installation_id)
+              where relevo.preference_matches(p, e) and relevo.may_receive(i) order by 1) as by_scan,
        array(select t.installation_id
                from relevo.slice_targets(e.id, 'matching', relevo.event_buckets(e), 0, %(everything)s) t
               order by 1) as by_index,
@@ -30,11 +31,11 @@ select e.id,
        array(select distinct b.bucket from unnest(relevo.event_buckets(e)) as b(bucket) order by 1)
          = array(select distinct b.bucket from unnest(relevo.buckets_of_1(e)) as b(bucket) order by 1) as in_same_places,
        array(select distinct p.phone
-               from relevo.next_targets_2(jsonb_populate_record(e, '{"fanout_upto": 1000000000}'), 10000) a
+               from relevo.next_targets_3(jsonb_populate_record(e, '{"fanout_upto": 1000000000}'), 10000) a
                cross join unnest(a.phones) as p(phone) order by 1) as by_slice,
        array(select p.phone
-               from relevo.next_targets_2(jsonb_populate_record(e, '{"fanout_upto": 1000000000}'), 3) a
-               cross join relevo.next_targets_2(jsonb_populate_record(e, jsonb_build_object(
+               from relevo.next_targets_3(jsonb_populate_record(e, '{"fanout_upto": 1000000000}'), 3) a
+               cross join relevo.next_targets_3(jsonb_populate_record(e, jsonb_build_object(
                             'fanout_upto', 1000000000, 'fanout_cursor', coalesce(a.last_seq, 0))), 10000) b
                cross join unnest(a.phones || b.phones) as p(phone) order by 1) as by_two_slices
   from relevo.notification_events e
@@ -46,14 +47,27 @@ STRAY = """
  select b.bucket, i.seq, i.installation_id, p.name, b.sure
    from relevo.notification_preferences p
    join relevo.device_installations i using (installation_id)
-   cross join lateral relevo.preference_buckets(p) b)
+   cross join lateral relevo.preference_buckets(p) b
+  where relevo.may_receive(i))
 union all
 (select b.bucket, i.seq, i.installation_id, p.name, b.sure
    from relevo.notification_preferences p
    join relevo.device_installations i using (installation_id)
    cross join lateral relevo.preference_buckets(p) b
+  where relevo.may_receive(i)
  except
  select x.bucket, x.seq, x.installation_id, x.name, x.sure from relevo.preference_index x)
+"""
+
+
+DIE = """
+update relevo.device_installations set invalidated_at = now(), invalid_reason = 'DeviceNotRegistered'
+ where installation_id = %s and invalidated_at is null
+"""
+DENY = "update relevo.device_installations set permission = 'denied' where installation_id = %s"
+COME_BACK = """
+update relevo.device_installations set invalidated_at = null, invalid_reason = null, permission = 'granted', updated_at = now()
+ where installation_id = %s
 """
 
 
@@ -65,6 +79,7 @@ class Model:
         self.phones = phones
         self.asked: dict[tuple[UUID, str], door.Preference] = {}
         self.forgotten: set[UUID] = set()
+        self.dead: set[UUID] = set()
 
     def apply(self, change: Change) -> None:
         """Do one thing to the tables and to the dictionary."""
@@ -81,6 +96,12 @@ class Model:
                 self._switch(key, on=change.what == "switch on")
             case "rename":
                 self._rename(key)
+            case "die":
+                self.conn.execute(DENY if change.name == "night" else DIE, key[:1])
+                self.dead.add(key[0])
+            case "come back":
+                self.conn.execute(COME_BACK, key[:1])
+                self.dead.discard(key[0])
             case "forget":
                 self.conn.execute("delete from relevo.device_installations where installation_id = %s", key[:1])
                 self.forgotten.add(key[0])
@@ -101,7 +122,8 @@ class Model:
 
     def who_asked(self, reported: Matching) -> list[UUID]:
         """Say who asked for an event, by plain Python."""
-        return sorted({phone for (phone, _), asked in self.asked.items() if oracle.matches(asked, reported)})
+        asking = {phone for (phone, _), asked in self.asked.items() if oracle.matches(asked, reported)}
+        return sorted(asking - self.dead)
 
 
 def compare(model: Model, reported: list[Matching]) -> tuple[int, int]:

@@ -33,6 +33,7 @@ _PRUNED = {
     "rejects_pruned": "prune_rejects",
     "projects_pruned": "prune_projects",
     "audit_pruned": "prune_audit",
+    "dead_phones_pruned": "prune_dead_phones",
     "signatures_pruned": "prune_signatures",
     "connections_pruned": "prune_connections",
     "troubles_pruned": "prune_troubles",
@@ -63,7 +64,11 @@ def step(run: Run) -> Step:
 def _prune(run: Run) -> tuple[dict[str, int], bool]:
     """Delete a batch of each kind of what is old; tell how many of each, and whether there may be more."""
     settings = run.settings
-    days = {"retention_days": settings.runs_retention_days, "audit_days": settings.audit_retention_days}
+    days = {
+        "retention_days": settings.runs_retention_days,
+        "audit_days": settings.audit_retention_days,
+        "dead_phones_days": settings.dead_phones_retention_days,
+    }
     retention = days | {"limit": _BATCH, "now": run.now, "since": run.context.started_at}
     pruned = {
         name: _do(run, statement, partial(_delete, run, statement, retention), 0) for name, statement in _PRUNED.items()
