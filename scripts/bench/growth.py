@@ -30,7 +30,17 @@ GROWTH, AT = "growth: ", "us_at_"
 _SQL = statements(__file__)
 _MOST = 0.05
 _LONG_MICROS = 200_000  # what takes longer than this is asked less often
-_GROWING = ("grow_phones", "grow_chunks", "grow_awaited", "grow_events", "grow_items", "grow_runs", "grow_workers")
+_GROWING = (
+    *("grow_phones", "grow_dead_phones", "grow_words", "grow_chunks", "grow_awaited", "grow_events", "grow_items"),
+    *("grow_runs", "grow_workers"),
+)
+_WORDS = " ".join(f"word{n}" for n in range(2_000))
+_WAITING: dict[str, dict[str, str | None]] = {
+    "fan-out to 10 phones beside dead ones": {"audience": "matching", "project": None, "text": "hello"},
+    "fan-out to 10 phones of a project": {"audience": "everyone", "project": "small", "text": ""},
+    "fan-out of 2,000 words, a slice of 500": {"audience": "matching", "project": None, "text": _WORDS},
+}
+"""Events that wait, by the name of what is measured of them."""
 _QUEUE = "queue"
 
 
@@ -54,6 +64,7 @@ class Growth:
     costs: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     size: int = 0
     queue_event: int = 0
+    waiting: dict[str, int] = field(default_factory=dict)
 
     def begin(self) -> None:
         """Make what does not grow."""
@@ -62,7 +73,12 @@ class Growth:
         self.conn.execute(_SQL["add_short_type"])
         self.conn.execute(_SQL["add_projects"])
         self.conn.execute(_SQL["add_replicas"])
+        self.conn.execute(_SQL["add_small_project"])
         self.queue_event = self._event("bulk", "the queue")
+        for name, about in _WAITING.items():
+            row = self.conn.execute(_SQL["add_waiting_event"], {"key": name} | about).fetchone()
+            assert row is not None
+            self.waiting[name] = int(row[0])
 
     def grow(self, size: int) -> int:
         """Bring every table up to a size; return the event of just that size which is to be swept."""
@@ -188,7 +204,16 @@ class Growth:
         self.ask("runs and slots", _runs(self.conn))
         self.ask("workers", _workers())
         self.ask("nothing to prune among runs and workers", [_pruning()])
+        self.slices()
         self.forget()
+
+    def slices(self) -> None:
+        """Measure one slice of each event that waits: what it makes does not grow."""
+        for name, event_id in self.waiting.items():
+            slice_of = {
+                "event_id": event_id, "most": 500, "watched": False, "step_aside": False, "enough": 100, "now": None,
+            }  # fmt: skip
+            self.ask(name, [Asked("fanout", ("fan_out_slice",), slice_of, "bound_relaxed")], 10)
 
     def forget(self) -> None:
         """Measure how one phone is forgotten."""

@@ -17,6 +17,36 @@ insert into relevo.device_installations (installation_id, token, handled_before)
 select lpad(to_hex(n), 32, '0')::uuid, 'ExponentPushToken[' || n || ']', now() - interval '30 seconds'
   from generate_series(%(from)s::int, %(to)s::int) n;
 
+-- name: grow_dead_phones
+-- Makes phones whose tokens are disabled and that ask for everything, one for ten living ones.
+with made as (
+  insert into relevo.device_installations (token, project, invalidated_at, invalid_reason)
+  select 'ExponentPushToken[dead-' || n || ']', 'dead', now(), 'DeviceNotRegistered'
+    from generate_series(%(from)s::int, %(to)s::int) n where n %% 10 = 0
+  returning installation_id
+)
+insert into relevo.notification_preferences (installation_id) select m.installation_id from made m;
+
+-- name: grow_words
+-- Has every tenth phone ask for one of 1,000 words.
+insert into relevo.notification_preferences (installation_id, keywords)
+select lpad(to_hex(n), 32, '0')::uuid, array['word' || n / 10 %% 1000] from generate_series(%(from)s::int, %(to)s::int) n where n %% 10 = 0;
+
+-- name: add_small_project
+-- Makes ten phones of a project of their own, which ask for everything.
+with made as (
+  insert into relevo.device_installations (token, project)
+  select 'ExponentPushToken[small-' || n || ']', 'small' from generate_series(1, 10) n
+  returning installation_id
+)
+insert into relevo.notification_preferences (installation_id) select m.installation_id from made m;
+
+-- name: add_waiting_event
+-- Makes an event that is to be fanned out.
+insert into relevo.notification_events (event_type, event_key, title, audience, content_hash, project, match_words)
+values ('waiting', %(key)s, 'Hello', %(audience)s, '', %(project)s, relevo.words(%(text)s::text))
+returning id;
+
 -- name: add_event
 -- Makes an event that was fanned out today.
 insert into relevo.notification_events (event_type, event_key, title, audience, content_hash, state, event_day, fanout_started_at, fanout_finished_at, fanout_upto)
