@@ -103,8 +103,29 @@ def _document(app: FastAPI) -> dict[str, Any]:
             _tidy(operation["responses"])
         if not app.state.has_tenders:
             _leave_tenders_out(document["components"]["schemas"])
-        app.openapi_schema = document
+        _name_providers(document, app.state.relevo)
+        app.openapi_schema = _exact(document)
     return app.openapi_schema
+
+
+def _exact(written: Any) -> Any:
+    """Return a document with whole numbers as they are: as a float, 2^63 would be written as a little more."""
+    match written:
+        case dict():
+            return {name: _exact(each) for name, each in written.items()}
+        case list():
+            return [_exact(each) for each in written]
+        case float() if written.is_integer():
+            return int(written)
+        case _:
+            return written
+
+
+def _name_providers(document: dict[str, Any], relevo: App | None) -> None:
+    """Tell of a phone's push service which there are: those of this process, your own among them."""
+    if relevo is not None:
+        body = document["components"]["schemas"]["InstallationBody"]
+        body["properties"]["provider"]["enum"] = sorted(relevo.services.providers)
 
 
 def _leave_tenders_out(schemas: dict[str, Any]) -> None:

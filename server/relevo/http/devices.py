@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
 from uuid import UUID
 
@@ -19,6 +18,7 @@ from relevo.door import Installation, Preference
 from relevo.http.answers import Json
 from relevo.http.bodies import Body, Text
 from relevo.http.guard import Guarded
+from relevo.http.kinds import Amount
 from relevo.http.problems import Problem, ProblemBody
 
 P = ParamSpec("P")
@@ -27,7 +27,6 @@ T = TypeVar("T")
 _BEARER = "bearer "
 _INSTALLATION = "/v1/installations/{installation_id}"
 _MAX_SIGNATURE = 250
-_MOST_MONEY = Decimal(999_999_999_999_999_999)
 
 
 class PhoneRoute(Guarded):
@@ -109,8 +108,8 @@ class PreferenceBody(BaseModel):
     rubro_prefix: Annotated[str, Field(pattern="^[0-9A-Za-z-]{1,20}$")] | None = None
     tipo: Annotated[Text, Field(min_length=1, max_length=100)] | None = None
     region: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
-    monto_min: Annotated[Decimal, Field(ge=0, le=_MOST_MONEY)] | None = None
-    monto_max: Annotated[Decimal, Field(ge=0, le=_MOST_MONEY)] | None = None
+    monto_min: Amount | None = None
+    monto_max: Amount | None = None
     moneda: Annotated[str, Field(pattern="^[A-Z]{3}$")] | None = None
     keywords: list[Annotated[Text, Field(min_length=1, max_length=100)]] | None = Field(None, max_length=20)
     topics: list[Annotated[Text, Field(min_length=1, max_length=100)]] | None = Field(None, max_length=100)

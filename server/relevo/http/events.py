@@ -14,10 +14,12 @@ from starlette.responses import Response
 from relevo import door, insights, remote
 from relevo.db import Connection
 from relevo.door import Enqueued
+from relevo.http import event_schema
 from relevo.http.answers import Json
 from relevo.http.bodies import Body, Text
 from relevo.http.desk import Desk
 from relevo.http.guard import Guarded, caller_of
+from relevo.http.kinds import NO_TEXT, Id
 from relevo.http.problems import Problem, ProblemBody, invalid
 from relevo.http.waiting import Waiters
 from relevo.progress import progress_of
@@ -34,7 +36,7 @@ _STARTED = {"model": ProblemBody, "description": "It has begun, or ended, and st
 _LEFT = 499  # nobody hears it
 
 T = TypeVar("T")
-EventId = Annotated[int, Path(ge=1, le=2**63 - 1)]
+EventId = Annotated[int, Path(ge=1, lt=2**63)]
 WaitMs = Annotated[int | None, Query(ge=0, le=MAX_WAIT_MS, description="How long to wait at most, in ms.")]
 FormerWaitMs = Annotated[int | None, Query(alias="waitMs", ge=0, le=MAX_WAIT_MS, include_in_schema=False)]
 """What it was called before all names had one casing."""
@@ -51,44 +53,48 @@ class EventIn(BaseModel):
         json_schema_extra={
             "examples": [{"type": "order.shipped", "key": "order-40", "title": "On its way", "audience": "everyone"}],
             "additionalProperties": False,
+            "allOf": event_schema.RULES,
         },
     )
 
-    type: str = Field(min_length=1, max_length=100, description="What kind of event it is.")
+    type: str = Field(
+        min_length=1, max_length=100, description="What kind of event it is.", json_schema_extra=event_schema.SOMETHING
+    )
     key: str | None = Field(
         None,
         min_length=1,
         max_length=300,
         description="The same type and key again is the same event; or Idempotency-Key.",
+        json_schema_extra=event_schema.SOMETHING,
     )
-    title: str | None = Field(None, max_length=500)
-    body: str | None = Field(None, max_length=2_000)
+    title: Text | None = Field(None, max_length=500)
+    body: Text | None = Field(None, max_length=2_000)
     data: dict[str, Any] | None = Field(None, description="For the app.")
     push: dict[str, Any] | None = Field(None, description="Further fields of the push message.")
     audience: Literal["everyone", "installations", "owners", "matching"]
-    installations: list[str] | None = Field(None, max_length=100_000)
-    owners: list[str] | None = Field(None, max_length=100_000)
-    topics: list[str] | None = Field(
+    installations: list[event_schema.Uuid] | None = Field(None, max_length=100_000)
+    owners: list[event_schema.Owner] | None = Field(None, max_length=100_000)
+    topics: list[event_schema.Topic] | None = Field(
         None, max_length=100, description="With an audience of matching: only phones that asked for one of them."
     )
-    matching: dict[str, Any] | None = None
-    category: str | None = Field(None, max_length=100)
+    matching: dict[str, Any] | None = Field(None, json_schema_extra=event_schema.MATCHING)
+    category: Text | None = Field(None, min_length=1, max_length=100)
     lane: Literal["urgent", "bulk"] | None = None
     at_most_once: StrictBool | None = None
-    scheduled_at: str | None = Field(None, max_length=64, description="When to send it; now if not given.")
-    deadline_at: str | None = Field(None, max_length=64, description="When it is pointless.")
-    ttl_s: int | None = Field(None, ge=1, le=2_419_200)
-    licitacion_id: int | None = Field(
-        None, ge=1, le=2**63 - 1, description="The tender it is about; only where a source of tenders is on."
-    )
+    scheduled_at: event_schema.Moment | None = Field(None, description="When to send it; now if not given.")
+    deadline_at: event_schema.Moment | None = Field(None, description="When it is pointless.")
+    ttl_s: Annotated[int, Field(ge=1, le=2_419_200), NO_TEXT] | None = None
+    licitacion_id: Id | None = Field(None, description="The tender it is about; only where a source of tenders is on.")
 
 
 class Batch(BaseModel):
-    """Some events, enqueued all or none."""
+    """Some events, enqueued all or none; each needs its key."""
 
     model_config = ConfigDict(extra="forbid")
 
-    events: list[EventIn] = Field(min_length=1, max_length=MOST_AT_ONCE)
+    events: list[EventIn] = Field(
+        min_length=1, max_length=MOST_AT_ONCE, json_schema_extra={"allOf": [{"items": event_schema.KEYED}]}
+    )
 
 
 class EnqueuedOut(BaseModel):
@@ -138,7 +144,7 @@ class EventOut(BaseModel):
 class CancelIn(Body):
     """Why."""
 
-    reason: str = Field(default="", max_length=300)
+    reason: Text = Field(default="", max_length=300)
 
 
 class CancelOut(BaseModel):

@@ -27,7 +27,7 @@ Name = Annotated[
         description="The subscription's name: that of the app that hears it.",
     ),
 ]
-Position = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Position = Annotated[int, Field(ge=0, lt=2**63)]
 MISSING: dict[int | str, dict[str, Any]] = {
     404: {"model": ProblemBody, "description": "There is no such subscription, or it is another project's."}
 }
@@ -110,7 +110,7 @@ async def read(
     subscription: Name,
     after: Annotated[
         int | None,
-        Query(ge=0, le=2**63 - 1, description="Behind which position; behind what was acknowledged if left out."),
+        Query(ge=0, lt=2**63, description="Behind which position; behind what was acknowledged if left out."),
     ] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_AT_ONCE, description="How many at most.")] = 100,
 ) -> Response:

@@ -11,15 +11,17 @@ from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
 from relevo import actions, insights, service
 from relevo.actions import DeadLetters
 from relevo.app import App
 from relevo.http.answers import Json
+from relevo.http.bodies import Text
 from relevo.http.desk import Desk
 from relevo.http.guard import Guarded
+from relevo.http.kinds import Id, given_one_of
 from relevo.http.problems import Problem, ProblemBody, busy, invalid
 from relevo.model import Report
 
@@ -30,7 +32,6 @@ _NOT_FOUND = {"model": ProblemBody, "description": "What was named is not there.
 
 Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
 Name = Annotated[str, Path(min_length=1, max_length=200, description="A cycle, or one source of it: ingest:folder.")]
-Id = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 
 class Given(BaseModel):
@@ -156,7 +157,7 @@ class RunAnswer(BaseModel):
 class PauseIn(Given):
     """Why a cycle is switched off."""
 
-    reason: str = Field(min_length=1, max_length=300)
+    reason: Text = Field(min_length=1, max_length=300)
 
 
 class Paused(BaseModel):
@@ -170,14 +171,24 @@ class Paused(BaseModel):
 
 
 class RedriveIn(Given):
-    """Which dead letters: all that is given must hold."""
+    """Which dead letters: all that is given must hold, and something must be."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"required": ["ids"], "properties": {"ids": {"minItems": 1}}},
+                *given_one_of("error_code", "project", "event_type"),
+                {"required": ["event_id"], "properties": {"event_id": {"type": "integer"}}},
+            ]
+        }
+    )
 
     ids: list[Id] = Field(default_factory=list, max_length=10_000)
-    error_code: str | None = Field(None, min_length=1, max_length=100)
+    error_code: Text | None = Field(None, min_length=1, max_length=100)
     event_id: Id | None = None
-    project: str | None = Field(None, min_length=1, max_length=250)
-    event_type: str | None = Field(None, min_length=1, max_length=100)
-    dry_run: bool = False
+    project: Text | None = Field(None, min_length=1, max_length=250)
+    event_type: Text | None = Field(None, min_length=1, max_length=100)
+    dry_run: StrictBool = False
 
 
 class RedriveOut(BaseModel):
@@ -190,10 +201,30 @@ class RedriveOut(BaseModel):
 class ReleaseIn(Given):
     """A project whose breaker and brakes are lifted, or an event type that the runaway brake holds."""
 
-    project: str | None = Field(None, min_length=1, max_length=250)
-    event_type: str | None = Field(None, min_length=1, max_length=100)
-    origin: str | None = Field(None, min_length=1, max_length=200)
-    drop: bool = False
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                {
+                    "required": ["project"],
+                    "properties": {
+                        "project": {"type": "string"},
+                        "event_type": {"type": "null"},
+                        "origin": {"type": "null"},
+                        "drop": {"const": False},
+                    },
+                },
+                {
+                    "required": ["event_type"],
+                    "properties": {"event_type": {"type": "string"}, "project": {"type": "null"}},
+                },
+            ]
+        }
+    )
+
+    project: Text | None = Field(None, min_length=1, max_length=250)
+    event_type: Text | None = Field(None, min_length=1, max_length=100)
+    origin: Text | None = Field(None, min_length=1, max_length=200)
+    drop: StrictBool = False
 
 
 class ReleaseOut(BaseModel):
@@ -229,8 +260,8 @@ async def find_stats(desk: Desk, app: App | None) -> dict[str, Any]:
 async def audit(
     request: Request,
     limit: Limit = 50,
-    cursor: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="`next` of the page before.")] = None,
-    action: Annotated[str | None, Query(max_length=100, description="Only this action.")] = None,
+    cursor: Annotated[int | None, Query(ge=1, lt=2**63, description="`next` of the page before.")] = None,
+    action: Annotated[Text | None, Query(max_length=100, description="Only this action.")] = None,
 ) -> Response:
     """Tell what operators did, by any face, newest first: who, when, what, with what result."""
     rows = await _desk(request).ask(insights.audit, before=cursor, action=action, limit=limit)

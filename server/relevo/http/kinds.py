@@ -1,0 +1,49 @@
+"""Kinds of values that bodies and queries take: what the document says of each is what is taken."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+_AMOUNT = r"^([0-9]{1,18}|[0-9]{1,17}\.[0-9]{1,2})$"
+_TOO_MUCH = 10**18
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, str | bool):
+        raise ValueError("must be a whole number")  # noqa: TRY004 pydantic takes no other
+    return value
+
+
+def _amount(value: Any) -> Any:
+    if isinstance(value, bool) or (isinstance(value, str) and not re.fullmatch(_AMOUNT[1:-1], value)):
+        raise ValueError("must be an amount below 10^18, with two decimals at most where it is given as text")
+    return value
+
+
+def given_one_of(*names: str) -> list[dict[str, Any]]:
+    """Return, for a schema's `anyOf`, that one of these texts is given."""
+    return [{"required": [name], "properties": {name: {"type": "string"}}} for name in names]
+
+
+NO_TEXT = BeforeValidator(_number)
+"""Of a number in a body: it must not be given as text."""
+
+Id = Annotated[int, Field(ge=1, lt=2**63), NO_TEXT]
+"""The number of a row, in a body."""
+
+_NUMBER = {"type": "number", "minimum": 0, "exclusiveMaximum": _TOO_MUCH}
+
+Amount = Annotated[
+    Decimal,
+    BeforeValidator(_amount),
+    Field(ge=0, lt=_TOO_MUCH),
+    WithJsonSchema({"anyOf": [_NUMBER, {"type": "string", "pattern": _AMOUNT}]}),
+]
+"""An amount of money, in a body."""
+
+AskedAmount = Annotated[Decimal, Field(ge=0, lt=_TOO_MUCH), WithJsonSchema(_NUMBER)]
+"""An amount of money, in a query."""
