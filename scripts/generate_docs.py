@@ -196,6 +196,8 @@ def _limits(schema: Mapping[str, Any]) -> str:
     ):
         if high in schema:
             return f", {schema.get(low, 0)} to {schema[high]}{what}"
+    if "exclusiveMaximum" in schema:
+        return f", {schema.get('minimum', 0)} to {schema['exclusiveMaximum']} exclusive"
     return ""
 
 

@@ -36,6 +36,7 @@ BEYOND_A_SCHEMA = re.compile(
     r"|deadline_at|scheduled_at"
     r"|monto_max must|monto_min|moneda must"
     r"|an event must say something"
+    r"|goes with no project"
 )
 """What depends on two parts of a request, on a size once rendered, or on the push service."""
 

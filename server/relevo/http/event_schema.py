@@ -61,11 +61,17 @@ MATCHING: dict[str, JsonValue] = {
     },
 }
 
-RULES: list[JsonValue] = [{"anyOf": _SAYS_SOMETHING}, {"anyOf": _AUDIENCES}]
+_KEYED: JsonValue = {"required": ["key"], "properties": {"key": {"type": "string"}}}
+
+EVENT: dict[str, JsonValue] = {
+    "examples": [{"type": "order.shipped", "key": "order-40", "title": "On its way", "audience": "everyone"}],
+    "additionalProperties": False,
+    "allOf": [{"anyOf": _SAYS_SOMETHING}, {"anyOf": _AUDIENCES}],
+}
 """It says something, and its audience has what it needs and no more."""
 
-KEYED: dict[str, JsonValue] = {"required": ["key"], "properties": {"key": {"type": "string"}}}
-"""It has its key with it."""
+KEYED_EVENT = EVENT | {"allOf": [{"anyOf": _SAYS_SOMETHING}, {"anyOf": _AUDIENCES}, _KEYED]}
+"""And it has its key with it."""
 
 Moment = Annotated[Text, Field(max_length=64, json_schema_extra={"format": "date-time"})]
 Uuid = Annotated[str, Field(json_schema_extra={"format": "uuid"})]

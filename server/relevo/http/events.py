@@ -48,14 +48,7 @@ Until = Annotated[
 class EventIn(BaseModel):
     """An event, as the SQL door takes it: it has the last word on every field."""
 
-    model_config = ConfigDict(
-        extra="allow",
-        json_schema_extra={
-            "examples": [{"type": "order.shipped", "key": "order-40", "title": "On its way", "audience": "everyone"}],
-            "additionalProperties": False,
-            "allOf": event_schema.RULES,
-        },
-    )
+    model_config = ConfigDict(extra="allow", json_schema_extra=event_schema.EVENT)
 
     type: str = Field(
         min_length=1, max_length=100, description="What kind of event it is.", json_schema_extra=event_schema.SOMETHING
@@ -87,14 +80,18 @@ class EventIn(BaseModel):
     licitacion_id: Id | None = Field(None, description="The tender it is about; only where a source of tenders is on.")
 
 
+class KeyedEventIn(EventIn):
+    """An event with its key."""
+
+    model_config = ConfigDict(json_schema_extra=event_schema.KEYED_EVENT)
+
+
 class Batch(BaseModel):
     """Some events, enqueued all or none; each needs its key."""
 
     model_config = ConfigDict(extra="forbid")
 
-    events: list[EventIn] = Field(
-        min_length=1, max_length=MOST_AT_ONCE, json_schema_extra={"allOf": [{"items": event_schema.KEYED}]}
-    )
+    events: list[KeyedEventIn] = Field(min_length=1, max_length=MOST_AT_ONCE)
 
 
 class EnqueuedOut(BaseModel):
@@ -311,7 +308,7 @@ async def find(
 
 
 @router.put("/v1/events", responses={200: {"model": ChangedOut}, 404: _NOT_FOUND, 409: _STARTED})
-async def change(request: Request, event: EventIn) -> Response:
+async def change(request: Request, event: KeyedEventIn) -> Response:
     """Change an event that has not begun yet: this takes the place of what the one of its type and key says.
 
     What is left out, or null, is as if the event had been enqueued without it.
