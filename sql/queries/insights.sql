@@ -129,7 +129,7 @@ select s.at, s.what, s.detail
     (h.held_at, 'held by the runaway brake', h.reason),
     (nullif(h.released_at, e.ended_at), 'released', null),
     (t.held_at, 'pushes held by the runaway brake', t.reason),
-    (e.first_sent_at, 'first push sent', null),
+    (e.first_sent_at, case e.event_type when 'relevo.news' then 'your server took it' else 'first push sent' end, null),
     (e.ended_at, e.state, e.end_reason),
     (e.swept_at, 'open deliveries ended', null),
     (e.deadline_at, 'deadline', null)) as s(at, what, detail)

@@ -27,6 +27,7 @@ class Consumer(FakeServer):
     """A consumer of news that answers with an error; or not at all, until it is let go."""
 
     hangs = False
+    status = 500
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +38,7 @@ class Consumer(FakeServer):
         self.met.set()
         if self.hangs:
             self.let_go.wait(120)
-        return Answer(500)
+        return Answer(self.status)
 
 
 @pytest.fixture
@@ -151,3 +152,17 @@ def test_a_refused_address_is_told(relay: Callable[..., Any], command: Any, tmp_
     assert f"cannot be sent to the webhook billing: {allowed}" in told
     assert "relevo redrive --project relevo.news::billing" in told
     assert mended in other
+
+
+def test_words_of_its_own(worker: Any, consumer: Consumer, command: Any) -> None:
+    """What became of news is told of a server that took it: of no push, no push service and no receipt."""
+    consumer.status = 204
+    tell(worker, 1)
+    worker.dispatch()
+    [row] = worker.rows("select id, notification_event_id as event from relevo.notification_deliveries")
+    event, delivery = command("event", str(row["event"])).out, command("delivery", str(row["id"])).out
+    assert "your server took it" in event
+    assert "1 taken by your server" in event
+    assert "Your server took it." in delivery
+    for foreign in ("first push", "receipts", "Apple"):
+        assert foreign not in event + delivery

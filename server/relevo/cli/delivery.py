@@ -81,7 +81,11 @@ def _end(seen: Push) -> Iterator[Line]:
     elif said and row["completed_at"] is None:
         yield row["last_attempt_at"], "did not get through", said
     if row["completed_at"]:
-        yield row["completed_at"], row["status"], " ".join(filter(None, (reasons.meaning(row["status"]), said)))
+        yield (
+            row["completed_at"],
+            row["status"],
+            " ".join(filter(None, (reasons.meaning(row["status"], row["provider"]), said))),
+        )
     if wait.get("due_at"):
         yield wait["due_at"], "next try", ""
     if wait.get("receipt_at"):

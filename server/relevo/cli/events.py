@@ -37,6 +37,7 @@ from relevo.cli.common import (
 from relevo.db import Database
 from relevo.errors import RelevoError, UsageError
 from relevo.health import TOLD_APART
+from relevo.model import NEWS
 
 cli = typer.Typer()
 _COMPARED = {
@@ -67,7 +68,15 @@ _ORDER = (
         "request sent",
         "more requests",
     ),
-    *("first push sent", "receipt refused", "cancelled", "completed", "open deliveries ended", "last delivery ended"),
+    *(
+        "first push sent",
+        "your server took it",
+        "receipt refused",
+        "cancelled",
+        "completed",
+        "open deliveries ended",
+        "last delivery ended",
+    ),
 )
 
 
@@ -433,9 +442,10 @@ def _receipts(seen: sagas.Saga) -> Iterator[dict[str, Any]]:
     if failed := sample["receipts_failed"]:
         told = several(failed, "push did not arrive", "pushes did not arrive; this was the last of them")
         yield {"at": sample["receipt_failed_at"], "what": "receipt refused", "detail": told}
+    is_news = seen.event["event_type"] == NEWS
     still = any(counts.get(each) for each in ("pending", "retryable", "sent"))
     if sample["last_completed_at"] and not still:
-        told = f"{counts.get('ok', 0)} confirmed by receipts"
+        told = f"{counts.get('ok', 0)} {'taken by your server' if is_news else 'confirmed by receipts'}"
         yield {"at": sample["last_completed_at"], "what": "last delivery ended", "detail": told}
 
 

@@ -323,7 +323,8 @@ def _ended_by_fanout(event: dict[str, Any]) -> str | None:
 def _sending(seen: Saga) -> Iterator[Moment]:
     event = seen.event
     if event["first_sent_at"] and not _shows_first(seen):
-        yield Moment(event["first_sent_at"], t("The first push was handed to the push service."))
+        first = t("The first push was handed to the push service.")
+        yield Moment(event["first_sent_at"], reasons.taken_by_server(event["event_type"]) or first)
     for row in seen.requests.rows:
         which, said = t("with {n} of its pushes", n=number(row["of_event"])), reasons.in_words(row["said_code"])
         yield request_moment(row, which, _taken(row), said)

@@ -61,7 +61,7 @@ def _head(request: Request, seen: Push, title: str, sandbox: str | None) -> Mark
     return el(
         "section",
         el("h1", title, " ", state(row["status"])),
-        el("p", reasons.meaning(row["status"])),
+        el("p", reasons.meaning(row["status"], row["provider"])),
         told,
         el("p", offer(request, "redrive", t("Send again…"), delivery=row["id"])) if row["status"] == "failed" else None,
         class_="card",
@@ -139,7 +139,7 @@ def _answer(seen: Push) -> Iterator[Moment]:
     error = reasons.as_said(row["last_error_code"], row["last_error_message"])
     if seen.was_taken:
         ticket = t("The push service took it: ticket {ticket}.", ticket=clipped(row["provider_ticket_id"]))
-        yield Moment(row["last_attempt_at"], ticket)
+        yield Moment(row["last_attempt_at"], reasons.taken_by_server(row["provider"]) or ticket)
     elif row["completed_at"] is None and not seen.last_is_told:
         told = t("Attempt {n} did not get through.", n=number(row["attempt_count"]))
         yield Moment(row["last_attempt_at"], told, error, "warn")
@@ -154,7 +154,9 @@ def _end(seen: Push, error: str) -> Iterator[Moment]:
     status = row["status"]
     if row["completed_at"]:
         by_receipt = status == "ok" and row["provider_receipt_id"]
-        receipt = t("The receipt says: taken by Apple or Google.") if by_receipt else reasons.meaning(status)
+        receipt = (
+            t("The receipt says: taken by Apple or Google.") if by_receipt else reasons.meaning(status, row["provider"])
+        )
         told = [state(status), " ", receipt]
         is_told = any(each.failure and each.failure["at"] == row["completed_at"] for each in seen.tries)
         detail = error if status != "ok" and not is_told else None

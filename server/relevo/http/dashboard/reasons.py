@@ -11,6 +11,7 @@ from relevo.http.dashboard.html import Child
 from relevo.http.dashboard.language import noted, t
 from relevo.http.dashboard.parts import clipped
 from relevo.http.dashboard.words import instant
+from relevo.model import NEWS
 from relevo.sagas import Nobody
 
 MEANINGS = {
@@ -28,6 +29,7 @@ MEANINGS = {
 }
 """What each status of a delivery means."""
 
+_SERVERS = ("webhook", NEWS)
 _PROJECTS_FAULT = noted("The push credentials of this project are wrong: renew them at the push service.")
 _HALF_SEEN = noted("The request began, and its answer was not seen whole.")
 _OWN_CODE = noted("Code of your own raised an error, or did not return.")
@@ -250,9 +252,14 @@ def nobody(told: Nobody, owners: Iterable[str]) -> str:
     return t(NOBODY[told.why], owners=clipped(", ".join(owners), 200), reasons=clipped(said, 300))
 
 
-def meaning(status: str) -> str:
-    """Say what a delivery's status means."""
-    return t(MEANINGS.get(status, status))
+def meaning(status: str, provider: str = "") -> str:
+    """Say what a delivery's status means; at a webhook it is a server that takes it."""
+    return (status == "ok" and taken_by_server(provider)) or t(MEANINGS.get(status, status))
+
+
+def taken_by_server(provider: str) -> str:
+    """Say that what was taken was taken by a server, where a push service is none."""
+    return t("Your server took it.") if provider in _SERVERS else ""
 
 
 def briefly(status: str, code: str | None) -> str:

@@ -744,6 +744,7 @@ SPANISH: dict[str, str] = {
     "The push service took it, but the answer came late: ticket {ticket}.": (
         "El servicio de notificaciones la aceptó, pero la respuesta llegó tarde: ticket {ticket}."
     ),
+    "Your server took it.": "Su servidor la aceptó.",
     "The push service took it: ticket {ticket}.": "El servicio de notificaciones la aceptó: ticket {ticket}.",
     "The push service took it; what became of it there is asked for later.": (
         "El servicio de notificaciones la aceptó; más tarde se pregunta qué fue de ella."
