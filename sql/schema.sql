@@ -854,14 +854,34 @@ CREATE FUNCTION relevo.count_deliveries() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
+declare
+  news bigint[] := '{}';
+  any_news boolean := exists (select from relevo.notification_events e where e.event_type = 'relevo.news')
+                   or exists (select from relevo.event_keys k where k.event_type = 'relevo.news');
 begin
   if tg_op = 'DELETE' then
-    insert into relevo.delivery_counts (status, deliveries) select o.status, -sum(o.deliveries) from old_rows o group by o.status;
-  elsif tg_op = 'INSERT' then
-    insert into relevo.delivery_counts (status, deliveries) select n.status, sum(n.deliveries) from new_rows n group by n.status;
-  else
+    if any_news then
+      news := relevo.news_among(array(select o.event_id from old_rows o));
+    end if;
     insert into relevo.delivery_counts (status, deliveries)
-    select c.status, sum(c.n) from (select n.status, n.deliveries as n from new_rows n union all select o.status, -o.deliveries from old_rows o) c
+    select o.status, -sum(o.deliveries) from old_rows o left join unnest(news) as n(id) on n.id = o.event_id
+     where n.id is null group by o.status;
+  elsif tg_op = 'INSERT' then
+    if any_news then
+      news := relevo.news_among(array(select c.event_id from new_rows c));
+    end if;
+    insert into relevo.delivery_counts (status, deliveries)
+    select c.status, sum(c.deliveries) from new_rows c left join unnest(news) as n(id) on n.id = c.event_id
+     where n.id is null group by c.status;
+  else
+    if any_news then
+      news := relevo.news_among(array(select c.event_id from new_rows c));
+    end if;
+    insert into relevo.delivery_counts (status, deliveries)
+    select c.status, sum(c.n)
+      from (select c.event_id, c.status, c.deliveries as n from new_rows c union all select o.event_id, o.status, -o.deliveries from old_rows o) c
+      left join unnest(news) as n(id) on n.id = c.event_id
+     where n.id is null
      group by c.status having sum(c.n) <> 0;
   end if;
   return null;
@@ -2632,6 +2652,17 @@ COMMENT ON COLUMN relevo.device_installations.dead_since IS 'Since when its toke
 CREATE FUNCTION relevo.may_receive(i relevo.device_installations) RETURNS boolean
     LANGUAGE sql STABLE
     RETURN ((i).active AND (i).push_capable AND ((i).permission = 'granted'::text) AND ((i).invalidated_at IS NULL) AND ((i).token IS NOT NULL));
+
+CREATE FUNCTION relevo.news_among(ids bigint[]) RETURNS bigint[]
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+  select coalesce(array_agg(u.id), '{}')
+    from (select distinct u.id from unnest(ids) as u(id)) u
+    left join lateral (select e.event_type from relevo.notification_events e where e.id = u.id offset 0) e on true
+    left join lateral (select k.event_type from relevo.event_keys k where k.event_id = u.id offset 0) k on true
+   where coalesce(e.event_type, k.event_type) = 'relevo.news'
+$$;
 
 CREATE FUNCTION relevo.next_event_1(of_lane text, after_project text, given_up bigint[], at timestamp with time zone) RETURNS relevo.notification_events
     LANGUAGE plpgsql

@@ -9,7 +9,6 @@ from shlex import quote
 from typing import Any, Self
 
 from relevo.config import REJECT_ATTEMPTS, Settings
-from relevo.model import NEWS
 from relevo.phrases import Phrase
 from relevo.runtime.timing import Cron
 
@@ -458,7 +457,7 @@ def _of_consumer(row: Row) -> Iterator[Problem]:
             name=row["name"],
             webhook=row["webhook"],
             why=row["refused"].removesuffix("."),
-            project=quote(f"{NEWS}::{row['webhook']}"),
+            project=quote(f"relevo.news::{row['webhook']}"),
         )
     if row["breaker_reason"] is not None or (row["oldest_s"] or 0.0) > _DUE_FOR_LONG_S:
         yield Problem(

@@ -141,17 +141,25 @@ with mended as (
 select count(distinct m.event_id)::int from mended m;
 
 -- name: look_at_totals
--- Tells whether the sums of all deliveries per status differ from those of the events.
+-- Tells whether the sums of all pushes per status differ from those of the events but for news.
 select exists (select from (select p.status, p.deliveries as n from relevo.event_progress p
+                            union all
+                            select p.status, -p.deliveries
+                              from relevo.notification_events e join relevo.event_progress p on p.event_id = e.id
+                             where e.event_type = 'relevo.news'
                             union all
                             select d.status, -d.deliveries from relevo.delivery_counts d) c
                 group by c.status having sum(c.n) <> 0);
 
 -- name: mend_totals
--- Adds to the sums of all deliveries per status what they lack of those of the events.
+-- Adds to the sums of all pushes per status what they lack of those of the events but for news.
 insert into relevo.delivery_counts (status, deliveries)
 select c.status, sum(c.n)
   from (select p.status, p.deliveries as n from relevo.event_progress p
+        union all
+        select p.status, -p.deliveries
+          from relevo.notification_events e join relevo.event_progress p on p.event_id = e.id
+         where e.event_type = 'relevo.news'
         union all
         select d.status, -d.deliveries from relevo.delivery_counts d) c
  group by c.status having sum(c.n) <> 0;

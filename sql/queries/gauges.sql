@@ -47,7 +47,11 @@ select 'queue_deliveries' as name, array[x.status] as labels, sum(x.deliveries):
   from (select t.status, t.deliveries from relevo.delivery_counts t
         union all
         select d.status, d.deliveries
-          from (select d.status, d.deliveries from relevo.event_progress_deltas d order by d.id limit %(most_deltas)s) d) x
+          from (select d.event_id, d.status, d.deliveries from relevo.event_progress_deltas d order by d.id limit %(most_deltas)s) d
+          left join lateral (select true as is_news from relevo.notification_events e
+                              where (select exists (select from relevo.news_subscriptions s where s.webhook is not null))
+                                and e.id = d.event_id and e.event_type = 'relevo.news' offset 0) e on true
+         where e.is_news is null) x
  group by x.status
 union all select 'queue_due_deliveries', array[d.project, d.lane], coalesce(d.due, 0) from due d
 union all select 'queue_oldest_due_seconds', array[d.project, d.lane], coalesce(extract(epoch from now() - d.oldest_at), 0) from due d

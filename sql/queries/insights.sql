@@ -339,13 +339,18 @@ select w.worker_id
 select count(*)::int as dead_letters from (select from relevo.dead_letters l where not relevo.is_news_project(l.project) limit %(most)s) x;
 
 -- name: count_queue
--- Counts all deliveries by status without counting them, and what of the open ones is claimed, by claims that live and that have expired.
+-- Counts all pushes by status without counting them, and what of the open ones is claimed, by claims that live and that have expired.
 select now() as now,
        coalesce((select jsonb_object_agg(c.status, c.n)
                    from (select s.status, sum(s.n) as n
                            from (select d.status, d.deliveries as n from relevo.delivery_counts d
                                  union all
-                                 select p.status, p.deliveries from relevo.event_progress_deltas p) s
+                                 select p.status, p.deliveries
+                                   from relevo.event_progress_deltas p
+                                   left join lateral (select true as is_news from relevo.notification_events e
+                                                       where (select exists (select from relevo.news_subscriptions s where s.webhook is not null))
+                                                         and e.id = p.event_id and e.event_type = 'relevo.news' offset 0) e on true
+                                  where e.is_news is null) s
                           group by s.status having sum(s.n) <> 0) c), '{}') as statuses,
        (select coalesce(sum(cardinality(c.ids)), 0)::int from relevo.claims c where c.cycle <> 'receipt' and c.leased_until > now()) as claimed,
        (select coalesce(sum(cardinality(c.ids)), 0)::int from relevo.claims c where c.cycle <> 'receipt' and c.leased_until <= now()) as expired;

@@ -17,7 +17,7 @@ from fakes.server import Answer, Asked, FakeServer
 from hearing import reap, subscribe, write
 from phones import fan_out_to_the_end
 from processes import eventually
-from relevo import app, checkup, insights, sagas
+from relevo import app, checkup, insights, queries, sagas
 from relevo.gauges import Gauges
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
@@ -126,6 +126,28 @@ def test_news_are_in_no_list_chart_or_gauge_of_pushes(worker: Any, consumer: Con
     assert not [each for each in told if "relevo.news::billing" in each[1]]
     assert ("relevo_news_breaker_open", ("billing", "billing")) in told
     assert ("relevo_news_oldest_on_their_way_seconds", ("billing", "billing")) in told
+
+
+def test_news_are_not_counted_among_pushes(worker: Any, consumer: Consumer) -> None:
+    """How many there are of each status tells of pushes: before changes are folded, after, and once events are gone."""
+    consumer.status = 204
+    tell(worker)
+    worker.tell("ana")
+    worker.drain()
+    counted = {"sent": 1}
+    assert insights.queue(worker.app.database)["statuses"] == counted
+    reap(worker.app)
+    assert insights.queue(worker.app.database)["statuses"] == counted
+    differ = worker.conn.execute(queries.load("doctor")["look_at_totals"]).fetchone()
+    assert differ == (False,), "doctor counts as they are counted"
+    worker.conn.execute(
+        "with gone as (delete from relevo.event_progress p using relevo.notification_events e"
+        " where e.id = p.event_id and e.event_type = 'relevo.news' returning p.event_id), "
+        "events as (delete from relevo.notification_events e using gone g where e.id = g.event_id returning e.id, e.event_key)"
+        " insert into relevo.event_keys (event_type, event_key, event_id, content_hash, state, month)"
+        " select 'relevo.news', event_key, id, '', 'fanned', date_trunc('month', now()) from events"
+    )
+    assert insights.queue(worker.app.database)["statuses"] == counted
 
 
 def test_a_refused_address_is_told(relay: Callable[..., Any], command: Any, tmp_path: Path, monkeypatch: Any) -> None:

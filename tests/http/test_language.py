@@ -86,7 +86,7 @@ def test_names_of_counters_and_actions_are_there_in_spanish() -> None:
     assert sorted(said ^ NAMES.keys()) == []
     assert sorted(set(recorded()) - ACTIONS) == []
     code = "".join(path.read_text() for path in Path(relevo.__file__).parent.rglob("*.py") if path.name != "names.py")
-    by_status = {f"notifications_{each}" for each in DELIVERY_STATUSES}
+    by_status = {f"{of}_{each}" for each in DELIVERY_STATUSES for of in ("notifications", "news")}
     assert [each for each in sorted(COUNTERS - by_status) if not re.search(rf"\b{each}\b", code)] == []
 
 
