@@ -207,28 +207,31 @@ def find_problems(seen: Seen, settings: Settings) -> list[Problem]:
     ]
 
 
-_LEFT_ALONE = {
-    "claim": "expired claim {name}",
-    "delivery": "the answer of delivery {name}",
-    "receipts": "the receipts of project {name}",
-    "subscription": "news for subscription {name}",
-}
+def _left_alone(kind: str, name: str) -> str:
+    """Name a thing that is left alone: a lane before its project, a step of a cycle behind it."""
+    first, _, second = name.partition(" ")
+    match kind:
+        case "lane":
+            return Phrase("the {lane} lane of project {project}", lane=first, project=second)
+        case "part":
+            return Phrase("the step {step} of {cycle}", step=second, cycle=first)
+        case "claim":
+            return Phrase("expired claim {name}", name=name)
+        case "delivery":
+            return Phrase("the answer of delivery {name}", name=name)
+        case "receipts":
+            return Phrase("the receipts of project {name}", name=name)
+        case _:
+            return Phrase("news for subscription {name}", name=name)
 
 
 def _of_trouble(row: Row) -> Problem:
     """Tell of a thing that is left alone after an error; the rest goes on."""
-    first, _, second = row["name"].partition(" ")
-    if row["kind"] == "lane":
-        what = Phrase("the {lane} lane of project {project}", lane=first, project=second)
-    elif row["kind"] == "part":
-        what = Phrase("the step {step} of {cycle}", step=second, cycle=first)
-    else:
-        what = Phrase(_LEFT_ALONE[row["kind"]], name=row["name"])
     return Problem(
         "left_alone",
         "left alone after an error while the rest goes on: {what} ({why}; {n} times since {since}); "
         "mend what it names, it is tried again at {at}",
-        what=what,
+        what=_left_alone(row["kind"], row["name"]),
         why=row["error"].removesuffix("."),
         n=row["failures"],
         since=_at(row["first_at"]),
