@@ -90,6 +90,13 @@ def test_names_of_counters_and_actions_are_there_in_spanish() -> None:
     assert [each for each in sorted(COUNTERS - by_status) if not re.search(rf"\b{each}\b", code)] == []
 
 
+def test_one_spanish_word_for_one_thing() -> None:
+    """Dead letters, the breaker, the brake, news and the push service have one name each, and clumsy ones are gone."""
+    told = " ".join([*SPANISH.values(), *HEALTH.values(), *NAMES.values()]).lower()
+    clumsy = ("cartas muertas", "carta muerta", "le necesita", "desbocad", "avalancha", "interruptor", "noticia")
+    assert [each for each in (*clumsy, "servicio de push") if each in told] == []
+
+
 def test_health_is_told_in_spanish() -> None:
     """Each sentence about health, and about what an event waits for, has its Spanish, with its parts in Spanish too."""
     told = set(texts([Path(health.__file__)], HEALTH_BY))

@@ -461,7 +461,7 @@ def test_each_try_of_one_delivery(served: Served, conn: Connection, person: Pers
     spanish = person.get(own, headers={"accept-language": "es"}).text
     assert "Intento 1." in spanish
     assert "respondió 500" in spanish
-    assert "cartas muertas" in spanish
+    assert "entregas fallidas" in spanish
 
 
 def test_a_pause_that_is_over(served: Served, conn: Connection, person: Person) -> None:

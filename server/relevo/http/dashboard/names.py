@@ -17,7 +17,7 @@ COUNTERS = frozenset(
         *("notifications_sent", "notifications_confirmed", "notifications_failed", "notifications_retryable"),
         *("notifications_postponed", "notifications_invalidated", "notifications_expired", "notifications_skipped"),
         *("notifications_unconfirmed", "notifications_unknown", "notifications_cancelled"),
-        *("receipts_processed", "receipts_missing", "news_sent", "news_not_sent", "news_dropped"),
+        *("receipts_processed", "receipts_missing", "news_sent", "news_dropped"),
         *("news_taken", "news_retryable", "news_postponed", "news_failed", "news_expired", "news_skipped"),
         *("news_unknown", "news_cancelled", "news_invalid"),
         *("partitions_made", "runs_pruned", "workers_pruned", "late_tickets_pruned", "incidents_pruned"),

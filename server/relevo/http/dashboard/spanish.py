@@ -14,7 +14,7 @@ SPANISH: dict[str, str] = {
     "Search": "Buscar",
     "Event, key, owner, phone, token or tender": "Evento, clave, dueño, teléfono, token o licitación",
     "This address, or what was sent to it, is not as it should be.": (
-        "Esta dirección, o lo que se le envió, no es como debe ser."
+        "Esta dirección, o lo que se envió, no es válida."
     ),
     "Guide": "Guía",
     "What to do": "Qué hacer (en inglés)",
@@ -48,18 +48,18 @@ SPANISH: dict[str, str] = {
     "an hour ago": "hace una hora",
     "The last day": "El último día",
     "a day ago": "hace un día",
-    "at most {n} a minute": "a lo más {n} por minuto",
-    "at most {n} in {minutes} min": "a lo más {n} en {minutes} min",
-    "the last {runs} took at most {time}": "las últimas {runs} tardaron a lo más {time}",
+    "at most {n} a minute": "como máximo {n} por minuto",
+    "at most {n} in {minutes} min": "como máximo {n} en {minutes} min",
+    "the last {runs} took at most {time}": "las últimas {runs} tardaron como máximo {time}",
     "Due now": "Por enviar",
     "Cycles": "Ciclos",
     "Projects": "Proyectos",
     "Sources": "Fuentes",
     "Replicas": "Réplicas",
     "Archive": "Archivo",
-    "Healthy. Nothing needs you.": "Todo bien. Nada le necesita.",
+    "Healthy. Nothing needs you.": "Todo bien. Nada requiere su atención.",
     "Not healthy: ": "No está bien: ",
-    "As of": "Visto el",
+    "As of": "Datos al",
     "{n} or more": "{n} o más",
     "oldest {time}": "la más antigua, {time}",
     "nothing is due": "no hay nada por enviar",
@@ -70,7 +70,7 @@ SPANISH: dict[str, str] = {
     "Stuck": "Atascadas",
     "in expired claims": "en reservas vencidas",
     "Failed for good": "Fallidas",
-    "dead letters": "cartas muertas",
+    "dead letters": "entregas fallidas",
     "Sent": "Enviadas",
     "Sent, as they stand": "Enviadas, por estado",
     "Deliveries that are sent now, confirmed or not. The charts count each push, also of those that failed then.": (
@@ -82,7 +82,7 @@ SPANISH: dict[str, str] = {
     "delivery failed for good": "entrega falló definitivamente",
     "deliveries failed for good": "entregas fallaron definitivamente",
     "Project": "Proyecto",
-    "Lane": "Vía",
+    "Lane": "Cola",
     "Due": "Por enviar",
     "Oldest for": "Más antigua",
     "Nothing is due.": "No hay nada por enviar.",
@@ -92,16 +92,16 @@ SPANISH: dict[str, str] = {
     "Last outcome": "Último resultado",
     "Took": "Tardó",
     "Last runs": "Últimas ejecuciones",
-    "Last round": "Última vuelta",
+    "Last round": "Última ronda",
     "Next": "Próxima",
     "State": "Estado",
-    "No cycle has run yet: start `relevo run`.": "Aún no ha corrido ningún ciclo: inicie `relevo run`.",
+    "No cycle has run yet: start `relevo run`.": "Aún no se ha ejecutado ningún ciclo: inicie `relevo run`.",
     "when switched on": "cuando se reanude",
     "when called": "cuando se llame",
     "since": "desde",
     "until": "hasta",
     "Rate": "Ritmo",
-    "Breaker": "Cortacircuito",
+    "Breaker": "Cortacircuitos",
     "Brake": "Freno",
     "Sent in 15 min": "Enviadas en 15 min",
     "Unregistered": "Dadas de baja",
@@ -125,7 +125,7 @@ SPANISH: dict[str, str] = {
     "Size": "Tamaño",
     "Verified": "Verificado",
     "not yet": "aún no",
-    "No month has left the hot tables yet.": "Ningún mes ha salido aún de las tablas vivas.",
+    "No month has left the hot tables yet.": "Ningún mes ha salido aún de las tablas activas.",
     # Runs, sources, dead letters, archive, audit, compose, actions
     "A month leaves once its last day is {days} days old.": "Un mes sale cuando su último día tiene {days} días.",
     "Action": "Acción",
@@ -133,15 +133,15 @@ SPANISH: dict[str, str] = {
     "An id looks like {id}.": "Un id se ve así: {id}.",
     "Audit": "Auditoría",
     "Began": "Empezó",
-    "Bring it back": "Traerlo de vuelta",
+    "Bring it back": "Restaurarlo",
     "Cancel event {event}?": "¿Cancelar el evento {event}?",
     "Cancel it": "Cancelarlo",
-    "Dead letters": "Cartas muertas",
+    "Dead letters": "Entregas fallidas",
     "Deliveries that failed for good. Mend the cause, then send them again.": (
         "Entregas que fallaron definitivamente. Corrija la causa y envíelas otra vez."
     ),
     "Each begins with all its attempts; what fails again comes back here.": (
-        "Cada una empieza con todos sus intentos; lo que falle otra vez vuelve aquí."
+        "Cada una empieza con todos sus intentos disponibles; lo que falle otra vez vuelve aquí."
     ),
     "End what is held of {type} without sending it?": "¿Terminar sin enviar lo retenido de {type}?",
     "End {events}": "Terminar {events}",
@@ -157,7 +157,7 @@ SPANISH: dict[str, str] = {
     "Event {event} had ended before.": "El evento {event} ya había terminado.",
     "Event {event} is cancelled.": "El evento {event} está cancelado.",
     "Everything that the runaway brake holds of it is sent; it judges anew what comes then.": (
-        "Se envía todo lo que el freno de avalanchas retiene; lo que venga después se juzga de nuevo."
+        "Se envía todo lo que el freno de emergencia retiene; lo que venga después se evalúa de nuevo."
     ),
     "Everything that was offered could be used.": "Todo lo ofrecido se pudo usar.",
     "Examples": "Ejemplos",
@@ -168,17 +168,18 @@ SPANISH: dict[str, str] = {
     "How many": "Cuántas",
     "It counted nothing.": "No contó nada.",
     "It is recorded in the audit": "Queda registrado en la auditoría",
-    "It runs again in the whole fleet, by its schedule.": "Vuelve a correr en toda la flota, según su horario.",
+    "It runs again in the whole fleet, by its schedule.": "Vuelve a ejecutarse en toda la flota, según su horario.",
     "It runs once here, by the same lock as its schedule, for as long as a tick may take at most.": (
-        "Corre una vez aquí, con el mismo candado que su horario, a lo más lo que puede durar un tick."
+        "Se ejecuta una vez aquí, con el mismo bloqueo que su horario, y dura como máximo lo que un tick."
     ),
     "It stops in the whole fleet until somebody switches it on again; a run under way comes to its end.": (
-        "Se detiene en toda la flota hasta que alguien lo reanude; una ejecución en curso llega a su fin."
+        "Se detiene en toda la flota hasta que alguien lo reanude; una ejecución en curso se completa."
     ),
     "Its breaker is tried at once; its brake is off and judges anew. What is still wrong stops it again.": (
-        "Su cortacircuito se prueba enseguida; su freno se suelta y juzga otra vez. Lo que siga mal lo detiene."
+        "Su cortacircuitos se prueba enseguida; su freno se desactiva y vuelve a evaluar. Si algo sigue mal, se "
+        "detiene otra vez."
     ),
-    "Its breaker opened because: {why}": "Su cortacircuito se abrió porque: {why}",
+    "Its breaker opened because: {why}": "Su cortacircuitos se abrió porque: {why}",
     "Its runs": "Sus ejecuciones",
     "Leave it as it is": "Dejarlo como está",
     "Let {project} send again?": "¿Dejar que {project} envíe otra vez?",
@@ -190,20 +191,20 @@ SPANISH: dict[str, str] = {
     "No archive store is set: months stay in the database. Set `ARCHIVE_BUCKET`, or `ARCHIVE_FOLDER`.": (
         "No hay almacén de archivo: los meses quedan en la base de datos. Defina `ARCHIVE_BUCKET` o `ARCHIVE_FOLDER`."
     ),
-    "No cycle has run yet.": "Aún no ha corrido ningún ciclo.",
-    "No dead letter fits any more.": "Ya no hay cartas muertas que correspondan.",
+    "No cycle has run yet.": "Aún no se ha ejecutado ningún ciclo.",
+    "No dead letter fits any more.": "Ya no hay entregas fallidas que coincidan.",
     "No month has been made yet.": "Aún no se ha creado ningún mes.",
     "No month has left the database yet.": "Ningún mes ha salido aún de la base de datos.",
-    "No run fits.": "Ninguna ejecución corresponde.",
+    "No run fits.": "Ninguna ejecución coincide.",
     "No source has been asked yet. `SOURCES` names those to be read; `relevo run` asks them.": (
         "Aún no se ha consultado ninguna fuente. `SOURCES` nombra las que se leen; `relevo run` las consulta."
     ),
     "Nobody has done anything yet.": "Nadie ha hecho nada todavía.",
     "Not used": "Sin usar",
     "Nothing fits among those looked at; older ones may.": (
-        "Nada corresponde entre lo revisado; quizás algo más antiguo."
+        "Nada coincide entre lo revisado; quizás algo más antiguo."
     ),
-    "Nothing fits.": "Nada corresponde.",
+    "Nothing fits.": "Nada coincide.",
     "Nothing has failed for good.": "Nada ha fallado definitivamente.",
     "Nothing held {project} up.": "Nada detenía a {project}.",
     "Nothing of it is sent any more. This cannot be taken back.": "Nada más se enviará. Esto no se puede deshacer.",
@@ -218,14 +219,14 @@ SPANISH: dict[str, str] = {
     "Read now": "Leer ahora",
     "Read up to": "Leída hasta",
     "Reason": "Motivo",
-    "Release it": "Soltarlo",
+    "Release it": "Liberarlo",
     "Requests today": "Peticiones hoy",
     "Rows, about": "Filas, aprox.",
-    "Run it": "Correrlo",
-    "Run {cycle} now?": "¿Correr {cycle} ahora?",
+    "Run it": "Ejecutarlo",
+    "Run {cycle} now?": "¿Ejecutar {cycle} ahora?",
     "Run {id} of {cycle}": "Ejecución {id} de {cycle}",
     "Runs": "Ejecuciones",
-    "Runs are forgotten after a while.": "Las ejecuciones se olvidan después de un tiempo.",
+    "Runs are forgotten after a while.": "Las ejecuciones se borran después de un tiempo.",
     "Send again…": "Enviar otra vez…",
     "Send what is held of {type}?": "¿Enviar lo retenido de {type}?",
     "Send {events}": "Enviar {events}",
@@ -236,7 +237,7 @@ SPANISH: dict[str, str] = {
     "Since": "Desde",
     "Source {name}": "Fuente {name}",
     "Started by": "Iniciada por",
-    "Stays wrong": "Sigue mal",
+    "Stays wrong": "Sigue fallando",
     "Switch it on": "Reanudarlo",
     "Switch it on again on the overview.": "Reanúdelo en el resumen.",
     "Switch {cycle} on again?": "¿Reanudar {cycle}?",
@@ -254,8 +255,8 @@ SPANISH: dict[str, str] = {
     "There is no run {id}.": "No hay ninguna ejecución {id}.",
     "There is no source to read.": "No hay ninguna fuente que leer.",
     "There is nothing at this address.": "No hay nada en esta dirección.",
-    "These are too many: {most} at most.": "Son demasiados: {most} a lo más.",
-    "This process runs no cycles.": "Este proceso no corre ciclos.",
+    "These are too many: {most} at most.": "Son demasiados: {most} como máximo.",
+    "This process runs no cycles.": "Este proceso no ejecuta ciclos.",
     "Tried": "Intentado",
     "Try again": "Intentar otra vez",
     "Try all rejects again": "Intentar otra vez todos los rechazos",
@@ -265,7 +266,7 @@ SPANISH: dict[str, str] = {
     "What could not be used": "Lo que no se pudo usar",
     "What it counted": "Lo que contó",
     "What it did": "Lo que hizo",
-    "What was wrong with it": "Qué tenía de malo",
+    "What was wrong with it": "Qué problema tenía",
     "When": "Cuándo",
     "Which event?": "¿Qué evento?",
     "Which rejects?": "¿Qué rechazos?",
@@ -277,7 +278,7 @@ SPANISH: dict[str, str] = {
     "all": "todos",
     "any time": "siempre",
     "by {face}": "por {face}",
-    "dead letter": "carta muerta",
+    "dead letter": "entrega fallida",
     "dropped here ": "borrado aquí ",
     "given up": "abandonado",
     "with the next pass": "con la próxima pasada",
@@ -308,14 +309,14 @@ SPANISH: dict[str, str] = {
     "would be sent again.": "para enviar otra vez.",
     "would not: their deadline has passed.": "no: su plazo ya pasó.",
     "would not: their month is on its way to the archive.": "no: su mes va camino al archivo.",
-    "{cycle} has run and failed.": "{cycle} corrió y falló.",
-    "{cycle} has run.": "{cycle} corrió.",
+    "{cycle} has run and failed.": "{cycle} se ejecutó y falló.",
+    "{cycle} has run.": "{cycle} se ejecutó.",
     "{cycle} is paused in the whole fleet.": "{cycle} está en pausa en toda la flota.",
     "{cycle} is switched on again.": "{cycle} está activo otra vez.",
     "{cycle} was not paused; nothing was changed.": "{cycle} no estaba en pausa; nada cambió.",
     "{events} of {type} were ended unsent.": "Terminaron sin enviarse {events} de {type}.",
     "{events} of {type} will be sent.": "Se enviarán {events} de {type}.",
-    "{name} is too long: {most} characters at most.": "{name} es demasiado largo: {most} caracteres a lo más.",
+    "{name} is too long: {most} characters at most.": "{name} es demasiado largo: {most} caracteres como máximo.",
     "file": "archivo",
     "files": "archivos",
     "{n} of it being sent right now may still go out.": "{n} que se envían en este momento aún pueden salir.",
@@ -328,26 +329,27 @@ SPANISH: dict[str, str] = {
         "Ahora sale una prueba de {project}; cuando la acepten, sigue el resto."
     ),
     "when project {project} sends again: its breaker is open": (
-        "cuando el proyecto {project} envíe otra vez: su cortacircuito está abierto"
+        "cuando el proyecto {project} envíe otra vez: su cortacircuitos está abierto"
     ),
     "not known: {owners}": "no se conoce: {owners}",
     "{project} sends at its full rate again.": "{project} envía otra vez a su ritmo completo.",
-    "The brake on disabling tokens of {project} is off.": "El freno a desactivar tokens de {project} está suelto.",
+    "The brake on disabling tokens of {project} is off.": "El freno a desactivar tokens de {project} está desactivado.",
     "Sending had not stopped. What failed while it was on can be sent again as dead letters.": (
-        "El envío no se había detenido. Lo que falló mientras tanto se puede enviar otra vez desde los fallidos."
+        "El envío no se había detenido. Lo que falló mientras tanto se puede enviar otra vez desde las entregas "
+        "fallidas."
     ),
     "{cycle} was paused already.": "{cycle} ya estaba en pausa.",
     "Since {since}, because: {why}": "Desde {since}, porque: {why}",
     "{rejects} will be tried again by the next pass.": "La próxima pasada intentará otra vez: {rejects}.",
-    "{value} is no number of anything.": "{value} no es el número de nada.",
+    "{value} is no number of anything.": "{value} no corresponde a nada.",
     "licitaciones": "licitaciones",
     "journal": "diario de envíos",
     "Send them": "Enviarlos",
     "End them": "Terminarlos",
     "Switch on": "Reanudar",
     "Pause": "Pausar",
-    "Run now": "Correr ahora",
-    "Release": "Soltar",
+    "Run now": "Ejecutar ahora",
+    "Release": "Liberar",
     "(silent: for the app alone)": "(silenciosa: solo para la aplicación)",
     "Amount": "Monto",
     "Another test push": "Otra notificación de prueba",
@@ -358,13 +360,13 @@ SPANISH: dict[str, str] = {
     "Currency": "Moneda",
     "Data for the app, as JSON": "Datos para la aplicación, como JSON",
     "Gets it": "La recibe",
-    "Installations, one a line, {n} at most": "Instalaciones, una por línea, {n} a lo más",
+    "Installations, one a line, {n} at most": "Instalaciones, una por línea, {n} como máximo",
     "It goes to these phones alone, and its page tells whether each took it, or why not.": (
         "Va solo a estos teléfonos, y su página dice si cada uno la recibió, o por qué no."
     ),
     "It must look like {example}.": "Debe verse así: {example}.",
     "It names no phone.": "No nombra ningún teléfono.",
-    "Its timeline": "Su historia",
+    "Its timeline": "Su recorrido",
     "Look at it first": "Revisarla primero",
     "Name one by its id.": "Nombre uno por su id.",
     "No phone is named, and the owner has none.": "No se nombra ningún teléfono, y el dueño no tiene ninguno.",
@@ -400,10 +402,10 @@ SPANISH: dict[str, str] = {
     "phones": "teléfonos",
     "yes": "sí",
     "{value} is no amount.": "{value} no es un monto.",
-    "Look again": "Mirar otra vez",
+    "Look again": "Actualizar",
     "Send what failed again…": "Enviar otra vez lo fallido…",
     "Cancel it…": "Cancelarlo…",
-    "Send all these dead letters again?": "¿Enviar otra vez todas estas cartas muertas?",
+    "Send all these dead letters again?": "¿Enviar otra vez todas estas entregas fallidas?",
     "Send them again": "Enviarlas otra vez",
     "Of the first {n}:": "De las primeras {n}:",
     # States
@@ -430,11 +432,11 @@ SPANISH: dict[str, str] = {
     "idle": "sin trabajo",
     "partial": "parcial",
     "abandoned": "abandonado",
-    "alive": "vivo",
+    "alive": "en marcha",
     "late": "atrasado",
     "stopped": "terminado",
     "lost": "perdido",
-    "silent": "callado",
+    "silent": "sin señales",
     "stopping": "terminando",
     "closed": "cerrado",
     "open": "abierto",
@@ -453,7 +455,7 @@ SPANISH: dict[str, str] = {
     "on": "activo",
     "off": "inactivo",
     "paused": "en pausa",
-    "rests": "descansa",
+    "rests": "en reposo",
     "confirmed": "confirmado",
     "everyone": "todos",
     "installations": "teléfonos",
@@ -471,7 +473,7 @@ SPANISH: dict[str, str] = {
     "answered": "respondida",
     "held_back": "no se hizo",
     "not_sent": "no enviada",
-    "unclear": "sin claridad",
+    "unclear": "respuesta poco clara",
     "throttled": "frenada",
     "unauthorised": "no autorizada",
     "too_many": "demasiadas",
@@ -499,12 +501,12 @@ SPANISH: dict[str, str] = {
     "(nobody was told of it)": "(no se avisó a nadie)",
     "After {time}: {became}.": "Tras {time}: {became}.",
     "All is sent; {n} of {total} wait to be confirmed.": "Todo está enviado; {n} de {total} esperan confirmación.",
-    "1 dead letter was opened again.": "Se reabrió 1 carta muerta.",
-    "{n} dead letters were opened again.": "Se reabrieron {n} cartas muertas.",
+    "1 dead letter was opened again.": "Se reabrió 1 entrega fallida.",
+    "{n} dead letters were opened again.": "Se reabrieron {n} entregas fallidas.",
     "An operator had it sent anew.": "Un operador la hizo enviar de nuevo.",
     "{who} had it sent anew.": "{who} la hizo enviar de nuevo.",
     "An operator had dead letters of project {project} sent anew.": (
-        "Un operador reenvió cartas muertas del proyecto {project}."
+        "Un operador reenvió entregas fallidas del proyecto {project}."
     ),
     "An operator released project {project}.": "Un operador liberó el proyecto {project}.",
     "Announces again": "Vuelve a anunciar",
@@ -512,12 +514,12 @@ SPANISH: dict[str, str] = {
         "El servicio de Apple o de Google la aceptó: el teléfono la muestra en cuanto esté encendido."
     ),
     "Asks for": "Pide",
-    "At most once": "A lo más una vez",
+    "At most once": "Como máximo una vez",
     "Attempt {n} did not get through.": "El intento {n} no llegó.",
     "Attempts": "Intentos",
     "By status": "Por estado",
-    "Code of your own asked for a later time.": "Código propio pidió una hora posterior.",
-    "Code of your own raised an error, or did not return.": "Código propio produjo un error o no terminó.",
+    "Code of your own asked for a later time.": "El código propio pidió una hora posterior.",
+    "Code of your own raised an error, or did not return.": "El código propio produjo un error o no terminó.",
     "Deliveries": "Entregas",
     "Delivery": "Entrega",
     "Delivery {id}": "Entrega {id}",
@@ -530,16 +532,16 @@ SPANISH: dict[str, str] = {
     "Explain": "Explicar",
     "Filter": "Filtrar",
     "For": "Para",
-    "History": "Historia",
+    "History": "Historial",
     "In the sandbox": "En el sandbox",
-    "In words": "En palabras",
+    "In words": "Explicación",
     "Installation": "Instalación",
     "It came too late: its deadline had passed.": "Llegó tarde: su plazo había vencido.",
     "It did not get through, for a reason that may pass; it is tried again.": (
-        "No llegó, por una razón que puede pasar; se vuelve a intentar."
+        "No llegó, por una razón que puede ser pasajera; se vuelve a intentar."
     ),
     "It failed for good, and lies among the dead letters until somebody sends it anew.": (
-        "Falló definitivamente; queda entre las cartas muertas hasta que alguien la reenvíe."
+        "Falló definitivamente; queda entre las entregas fallidas hasta que alguien la reenvíe."
     ),
     "It has not gone out yet.": "Aún no ha salido.",
     "It is done, and reached nobody: none of {total} was confirmed.": (
@@ -555,23 +557,23 @@ SPANISH: dict[str, str] = {
     ),
     "the runaway brake holds its pushes": "el freno de emergencia retiene sus notificaciones",
     "sending is paused": "los envíos están en pausa",
-    "the breaker of project {project} is open": "el cortacircuito del proyecto {project} está abierto",
-    "the push service asked for a rest": "el servicio de notificaciones pidió un descanso",
+    "the breaker of project {project} is open": "el cortacircuitos del proyecto {project} está abierto",
+    "the push service asked for a rest": "el servicio de notificaciones pidió una pausa",
     "A probe of project {project} failed: its breaker stays open.": (
-        "Falló una prueba del proyecto {project}: su cortacircuito sigue abierto."
+        "Falló una prueba del proyecto {project}: su cortacircuitos sigue abierto."
     ),
     "It is to be sent.": "Está por enviarse.",
     "It may be sent once at most, and no answer was seen: nobody knows whether it arrived.": (
-        "Puede enviarse a lo más una vez y no se vio respuesta: nadie sabe si llegó."
+        "Puede enviarse como máximo una vez y no se vio respuesta: nadie sabe si llegó."
     ),
     "It waits for its time,": "Espera su hora,",
     "It waits for its turn in fan-out.": "Espera su turno en el reparto.",
-    "It waits until an operator releases the runaway brake.": "Espera a que un operador suelte el freno de emergencia.",
+    "It waits until an operator releases the runaway brake.": "Espera a que un operador libere el freno de emergencia.",
     "It waits: fan-out is paused ({reason}).": "Espera: el reparto está en pausa ({reason}).",
     "It waits:": "Espera:",
     "It waits for its receipt, which is asked for": "Espera su recibo, que se pide",
     "Its receipt is being asked for.": "Se está pidiendo su recibo.",
-    "Its receipt is due to be asked for.": "Toca pedir su recibo.",
+    "Its receipt is due to be asked for.": "Ya corresponde pedir su recibo.",
     "Asking for receipts is paused ({reason}).": "La consulta de recibos está en pausa ({reason}).",
     "Worker {worker} is sending it.": "El proceso {worker} la está enviando.",
     "Now": "Ahora",
@@ -582,7 +584,7 @@ SPANISH: dict[str, str] = {
     "It was handled elsewhere.": "Se atendió en otra parte.",
     "It was handled on another phone, or elsewhere.": "Se atendió en otro teléfono o en otra parte.",
     "It went out to nobody: no phone was meant, or none may receive pushes.": (
-        "No salió para nadie: ningún teléfono correspondía, o ninguno puede recibir notificaciones."
+        "No se envió a nadie: ningún teléfono correspondía, o ninguno puede recibir notificaciones."
     ),
     "It will get it.": "Lo recibirá.",
     "Its deadline passed before it could be sent.": "Su plazo venció antes de que pudiera enviarse.",
@@ -613,7 +615,7 @@ SPANISH: dict[str, str] = {
     ),
     "One can search for:": "Se puede buscar:",
     "One of its pushes was tried {n} times.": "Una de sus notificaciones se intentó {n} veces.",
-    "Opted out of": "No quiere",
+    "Opted out of": "Se dio de baja de",
     "Owner": "Dueño",
     "Owners": "Dueños",
     "Permission": "Permiso",
@@ -648,7 +650,7 @@ SPANISH: dict[str, str] = {
     "Its month went to the archive before it could be sent.": "Su mes pasó al archivo antes de que pudiera enviarse.",
     "No reason was given.": "No se dio ningún motivo.",
     "“{said}”": "«{said}»",
-    "It went out to nobody: {why}.": "No salió para nadie: {why}.",
+    "It went out to nobody: {why}.": "No se envió a nadie: {why}.",
     "Nobody gets it: {why}.": "No lo recibe nadie: {why}.",
     "unknown owner, no phone belongs to {owners}": "dueño desconocido, ningún teléfono es de {owners}",
     "no phone of {owners} may receive it: {reasons}": "ningún teléfono de {owners} puede recibirlo: {reasons}",
@@ -683,10 +685,10 @@ SPANISH: dict[str, str] = {
         "La aplicación se quitó de este teléfono, o ya no puede mostrar nada."
     ),
     "The breaker of project {project} closed: sending went on.": (
-        "El cortacircuito del proyecto {project} se cerró: el envío siguió."
+        "El cortacircuitos del proyecto {project} se cerró: el envío siguió."
     ),
     "The breaker of project {project} opened: sending stopped but for probes.": (
-        "El cortacircuito del proyecto {project} se abrió: solo se enviaron pruebas."
+        "El cortacircuitos del proyecto {project} se abrió: solo se enviaron pruebas."
     ),
     "The event had gone out before this phone could receive it.": (
         "El evento ya había salido cuando este teléfono pudo recibirlo."
@@ -790,50 +792,51 @@ SPANISH: dict[str, str] = {
     "Try {n}.": "Intento {n}.",
     "It did not get through.": "No llegó.",
     "It had failed for good, and lay among the dead letters.": (
-        "Había fallado definitivamente y estaba entre las cartas muertas."
+        "Había fallado definitivamente y estaba entre las entregas fallidas."
     ),
     "The runaway brake held it.": "El freno de emergencia lo retuvo.",
     "The runaway brake held its pushes: they were repeated too often.": (
         "El freno de emergencia retuvo sus notificaciones: se repetían demasiado."
     ),
     "The runaway brake holds it until an operator releases it.": (
-        "El freno de emergencia lo retiene hasta que un operador lo suelte."
+        "El freno de emergencia lo retiene hasta que un operador lo libere."
     ),
     "The runaway brake holds it: it was repeated too often.": (
         "El freno de emergencia la retiene: se repitió demasiado."
     ),
-    "The runaway brake let it go.": "El freno de emergencia lo soltó.",
-    "The runaway brake let project {project} go.": "El freno de emergencia soltó el proyecto {project}.",
+    "The runaway brake let it go.": "El freno de emergencia lo liberó.",
+    "The runaway brake let project {project} go.": "El freno de emergencia liberó el proyecto {project}.",
     "The runaway brake stopped project {project}.": "El freno de emergencia detuvo el proyecto {project}.",
     "The source {source} found it.": "La fuente {source} la encontró.",
     "The tender {code} was published by {whom}.": "{whom} publicó la licitación {code}.",
     "The webhook leads to a private address.": "El webhook lleva a una dirección privada.",
-    "The webhook wants no more.": "El webhook no quiere más.",
+    "The webhook wants no more.": "El webhook ya no acepta envíos.",
     "There are no deliveries.": "No hay entregas.",
     "There are no events yet: `relevo enqueue` makes one.": "Aún no hay eventos: `relevo enqueue` crea uno.",
     "There is no event with this id or key.": "No hay ningún evento con este número o clave.",
     "There is no such event any more: it was archived or deleted.": "Ese evento ya no está: se archivó o se borró.",
     "There is no such phone any more.": "Ese teléfono ya no está.",
     "There is no webhook of this name.": "No hay ningún webhook con ese nombre.",
-    "This machine had no room for another request.": "Esta máquina no tenía lugar para otra petición.",
+    "This machine had no room for another request.": "Esta máquina no tenía capacidad para otra petición.",
     "This owner has no phone.": "Este dueño no tiene teléfonos.",
     "This phone asks for something else now.": "Este teléfono pide ahora otra cosa.",
     "This phone has no preference, and so asks for nothing.": (
         "Este teléfono no tiene preferencias, así que no pide nada."
     ),
     "This phone opted out of the event's category, {category}.": (
-        "Este teléfono no quiere la categoría del evento, {category}."
+        "Este teléfono se dio de baja de la categoría del evento, {category}."
     ),
-    "This phone opted out of the event's category.": "Este teléfono no quiere la categoría del evento.",
-    "This phone was forgotten.": "Este teléfono se olvidó.",
-    "This phone was forgotten; its history alone is left.": "Este teléfono se olvidó; solo queda su historia.",
+    "This phone opted out of the event's category.": "Este teléfono se dio de baja de la categoría del evento.",
+    "This phone was forgotten.": "Los datos de este teléfono se borraron.",
+    "This phone was forgotten; its history alone is left.": "Los datos de este teléfono se borraron; solo queda "
+    "su historial.",
     "This phone's push token does not look like one.": "El token de este teléfono no parece un token.",
     "Ticket": "Ticket",
     "Tokens of project {project} were disabled again where phones are gone.": (
-        "Se volvieron a desactivar tokens de teléfonos idos del proyecto {project}."
+        "Se volvieron a desactivar tokens de teléfonos dados de baja en el proyecto {project}."
     ),
     "Too many pushes went to this phone within a short time.": (
-        "Fueron demasiadas notificaciones a este teléfono en poco tiempo."
+        "Este teléfono recibió demasiadas notificaciones en poco tiempo."
     ),
     "Type and key": "Tipo y clave",
     "What happened": "Qué pasó",
@@ -842,9 +845,9 @@ SPANISH: dict[str, str] = {
     "When its turn came, this phone did not want it any more, or could not get it.": (
         "Cuando llegó su turno, este teléfono ya no la quería o no podía recibirla."
     ),
-    "Whoever held it before was lost, {times}.": "Quien la tenía antes se perdió, {times}.",
+    "Whoever held it before was lost, {times}.": "El proceso que la tenía dejó de responder, {times}.",
     "Whoever tried to send it died, several times: something in it breaks the sender.": (
-        "Quien intentó enviarla murió, varias veces: algo en ella rompe el envío."
+        "El proceso que intentó enviarla se cayó, varias veces: algo en ella hace fallar el envío."
     ),
     "Why did I (not) get this?": "¿Por qué (no) recibí esto?",
     "Yes, it was sent.": "Sí, se envió.",
@@ -870,11 +873,11 @@ SPANISH: dict[str, str] = {
     "everything": "todo",
     "from": "desde",
     "held by the runaway brake until an operator releases it.": (
-        "las retiene el freno de emergencia hasta que un operador lo suelte."
+        "las retiene el freno de emergencia hasta que un operador lo libere."
     ),
     "it cannot receive pushes": "no puede recibir notificaciones",
     "it has no push token": "no tiene token",
-    "it is switched off": "está apagada",
+    "it is switched off": "está desactivada",
     "it was not even begun": "ni siquiera empezó",
     "it was unregistered, as at a log-out": "se dio de baja, como al cerrar sesión",
     "none of its words is in the text": "ninguna de sus palabras está en el texto",
@@ -892,10 +895,10 @@ SPANISH: dict[str, str] = {
         "no llegó una respuesta clara, así que no se sabe qué se aceptó"
     ),
     "the breaker is open ({reason}); the next push that is due is a probe.": (
-        "el cortacircuito está abierto ({reason}); el próximo push pendiente es una prueba."
+        "el cortacircuitos está abierto ({reason}); la próxima notificación pendiente es una prueba."
     ),
     "the breaker is open ({reason}); the next try comes": (
-        "el cortacircuito está abierto ({reason}); la próxima prueba será"
+        "el cortacircuitos está abierto ({reason}); la próxima prueba será"
     ),
     "the next attempt comes": "el próximo intento será",
     "the phone does not permit notifications": "el teléfono no permite notificaciones",
@@ -903,11 +906,11 @@ SPANISH: dict[str, str] = {
         "aún no se preguntó al teléfono si permite notificaciones"
     ),
     "the push service answered": "el servicio de notificaciones respondió",
-    "the push service asked for a rest; it ends": "el servicio de notificaciones pidió un descanso; termina",
+    "the push service asked for a rest; it ends": "el servicio de notificaciones pidió una pausa; termina",
     "the push service asked us to go slower": "el servicio de notificaciones pidió ir más lento",
     "the push service did not accept our credentials": "el servicio de notificaciones no aceptó nuestras credenciales",
     "the push service refused one of its messages": "el servicio de notificaciones rechazó uno de sus mensajes",
-    "the push service wanted fewer at once": "el servicio de notificaciones quería menos de una vez",
+    "the push service wanted fewer at once": "el servicio de notificaciones quería menos a la vez",
     "there was no connection": "no hubo conexión",
     "topics": "temas",
     "type of tender": "tipo de licitación",
@@ -933,7 +936,7 @@ SPANISH: dict[str, str] = {
     "{phones} that it names": "{phones} que nombra",
     "Event {id} was archived.": "El evento {id} se archivó.",
     "There is no event {id}.": "No hay ningún evento {id}.",
-    "`relevo archive restore` brings a month back.": "`relevo archive restore` trae un mes de vuelta.",
+    "`relevo archive restore` brings a month back.": "`relevo archive restore` restaura un mes.",
     "There is no delivery {id}, or it was archived.": "No hay ninguna entrega {id}, o está archivada.",
     "There is no phone {id}.": "No hay ningún teléfono {id}.",
     "There is no owner {name}.": "No hay ningún dueño {name}.",
@@ -944,7 +947,7 @@ SPANISH: dict[str, str] = {
     "When the event went out it was meant to get it: a delivery was made.": (
         "Cuando el evento salió debía recibirlo: se creó una entrega."
     ),
-    "Nobody registered it, or it was forgotten.": "Nadie lo registró, o se olvidó.",
+    "Nobody registered it, or it was forgotten.": "Nadie lo registró, o sus datos se borraron.",
     "That is so only since": "Es así recién desde el",
     ", after the event had gone out; how it was then is not kept.": (
         ", cuando el evento ya había salido; no se guarda cómo era entonces."
@@ -957,7 +960,7 @@ SPANISH: dict[str, str] = {
         "Una preferencia que se quitó después no dejaría huella."
     ),
     "It changed its owner since:": "Cambió de dueño después:",
-    "; it is judged as it is today.": "; se juzga según como es hoy.",
+    "; it is judged as it is today.": "; se evalúa según cómo está hoy.",
     # Who is left out of an audience, or of a test push
     "Left out": "Quedan fuera",
     "Left out, beside those whose preferences do not match": (
@@ -985,7 +988,7 @@ SPANISH: dict[str, str] = {
     "look at later requests": "ver peticiones posteriores",
     # A login link that is not good
     "Run it where the server runs, with the settings it was started with (`.env`, `DATABASE_URL`).": (
-        "Ejecútelo donde corre el servidor, con los ajustes con que se inició (`.env`, `DATABASE_URL`)."
+        "Ejecútelo donde corre el servidor, con la misma configuración con que se inició (`.env`, `DATABASE_URL`)."
     ),
     "This command makes a token to log in with, good for a day:": (
         "Este comando crea un token para entrar, válido por un día:"

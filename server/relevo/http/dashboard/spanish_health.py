@@ -12,7 +12,7 @@ HEALTH: dict[str, str] = {
     "{month} is not archived: {why}; archive-export tries again in its next slot, "
     "`relevo run-cycle archive-export` at once": (
         "{month} no está archivado: {why}; archive-export lo intenta de nuevo en su próximo turno, "
-        "`relevo run-cycle archive-export` en el acto"
+        "`relevo run-cycle archive-export` de inmediato"
     ),
     "RELEVO_INSTANCE is {here} here, and {home} for worker {worker}, which is at work; nothing is sent from here until "
     "it is set as there": (
@@ -29,7 +29,8 @@ HEALTH: dict[str, str] = {
     ),
     "worker {worker} rests and sends nothing, for this database looks like a copy to it: {why}; {advice}, then restart "
     "it": (
-        "el proceso {worker} descansa y no envía nada, porque esta base de datos le parece una copia: {why}; {advice}, "
+        "el proceso {worker} está en reposo y no envía nada, porque esta base de datos le parece una copia: "
+        "{why}; {advice}, "
         "y reinícielo"
     ),
     "worker {worker} has not been seen for {time}; if it hangs, end its process: what it held is taken back": (
@@ -37,8 +38,9 @@ HEALTH: dict[str, str] = {
     ),
     "worker {worker} has not been seen for {time}, and what it held was taken back; it was killed, or does not reach "
     "the database: look at its log": (
-        "el proceso {worker} no da señales desde hace {time}, y lo que tenía se recuperó; lo mataron, o no llega a la "
-        "base de datos: mire su registro"
+        "el proceso {worker} no da señales desde hace {time}, y lo que tenía se recuperó; lo detuvieron a la "
+        "fuerza, o no llega a la "
+        "base de datos: revise su registro"
     ),
     " (project {project})": " (proyecto {project})",
     "worker {worker}: {what}{where} has hung since {since} (calls given up: {calls}); look into its code, and restart "
@@ -48,26 +50,26 @@ HEALTH: dict[str, str] = {
     ),
     "worker {worker}: {problem}": "proceso {worker}: {problem}",
     "no worker is running; {advice}": "no hay ningún proceso en marcha; {advice}",
-    "no reaper has ever run; {advice}": "nunca ha corrido un reaper; {advice}",
+    "no reaper has ever run; {advice}": "nunca se ha ejecutado un reaper; {advice}",
     "{cycle} has failed{times}: {why}; `relevo runs --cycle {name}` tells more": (
         "{cycle} falló{times}: {why}; `relevo runs --cycle {name}` dice más"
     ),
     " {n} times in a row": " {n} veces seguidas",
     "no reason was given": "no se dio ninguna razón",
     "worker {worker} is alive and should run it: look at its log": (
-        "el proceso {worker} está vivo y debería correrlo: mire su registro"
+        "el proceso {worker} está en marcha y debería ejecutarlo: revise su registro"
     ),
     "{cycle} has made no round for {time} (usual: within {usual}); {advice}": (
-        "{cycle} no ha dado una vuelta desde hace {time} (lo usual: en {usual}); {advice}"
+        "{cycle} no ha completado una ronda desde hace {time} (lo habitual: en {usual}); {advice}"
     ),
     "{cycle} missed its slot of {slot}; `relevo run-cycle {cycle}` runs it now": (
-        "{cycle} perdió su turno del {slot}; `relevo run-cycle {cycle}` lo corre ahora"
+        "{cycle} perdió su turno del {slot}; `relevo run-cycle {cycle}` lo ejecuta ahora"
     ),
     "{news} dropped unread for subscription {name}{paused}; see that they are read, or raise NEWS_BACKLOG_LIMIT": (
-        "{news} sin leer de la suscripción {name}{paused}; procure que se lean, o suba NEWS_BACKLOG_LIMIT"
+        "{news} sin leer de la suscripción {name}{paused}; asegúrese de que se lean, o suba NEWS_BACKLOG_LIMIT"
     ),
-    "news was": "noticia se descartó",
-    "news were": "noticias se descartaron",
+    "news was": "novedad se descartó",
+    "news were": "novedades se descartaron",
     ", which is paused": ", que está en pausa",
     "the webhook {webhook} of subscription {name} is registered so that it may get nothing; "
     "`relevo news subscribe {quoted}` with another --webhook, or register it anew": (
@@ -76,24 +78,24 @@ HEALTH: dict[str, str] = {
     ),
     "news for subscription {name} cannot be sent to the webhook {webhook}: {why}; "
     "then `relevo redrive --project {project}` sends again what failed by it": (
-        "las noticias de la suscripción {name} no se pueden enviar al webhook {webhook}: {why}; "
+        "las novedades de la suscripción {name} no se pueden enviar al webhook {webhook}: {why}; "
         "después, `relevo redrive --project {project}` reenvía lo que falló por eso"
     ),
     "your server behind the webhook {webhook} takes no news of subscription {name}{why}; {news} on their way, "
     "the oldest for {time}, and more wait behind them; no push is held up by it: look at your server": (
-        "su servidor detrás del webhook {webhook} no acepta las noticias de la suscripción {name}{why}; {news} en "
+        "su servidor detrás del webhook {webhook} no acepta las novedades de la suscripción {name}{why}; {news} en "
         "camino, la más antigua desde hace {time}, y otras esperan detrás; ninguna notificación se retrasa por eso: "
         "revise su servidor"
     ),
-    "news is": "noticia está",
-    "news are": "noticias están",
+    "news is": "novedad está",
+    "news are": "novedades están",
     "delivery is due": "entrega espera su turno",
     "deliveries are due": "entregas esperan su turno",
     "event waits": "evento espera",
     "events wait": "eventos esperan",
     "receipts wait to be asked for": "hay recibos por pedir",
     "nobody takes back what lost workers held": "nadie recupera lo que tenían los procesos perdidos",
-    "nothing of it is done": "nada de ello se hace",
+    "nothing of it is done": "no se hace nada de eso",
     "{cycle} has been paused for {time} ({reason}), and {what}; `relevo resume {cycle}` switches it on": (
         "{cycle} está en pausa desde hace {time} ({reason}), y {what}; `relevo resume {cycle}` lo reanuda"
     ),
@@ -108,12 +110,12 @@ HEALTH: dict[str, str] = {
     "news for subscription {name}": "las novedades de la suscripción {name}",
     "left alone after an error while the rest goes on: {what} ({why}; {n} times since {since}); "
     "mend what it names, it is tried again at {at}": (
-        "se deja de lado por un error, mientras lo demás sigue: {what} ({why}; {n} veces desde el {since}); "
+        "se dejó aparte por un error, mientras lo demás sigue: {what} ({why}; {n} veces desde el {since}); "
         "corrija lo que nombra, se intenta de nuevo el {at}"
     ),
     "`relevo runs --cycle dispatch` tells what dispatch does": "`relevo runs --cycle dispatch` dice qué hace dispatch",
     "the push service asked for a rest until {at}, then they are sent": (
-        "el servicio de push pidió un descanso hasta el {at}, después se envían"
+        "el servicio de notificaciones pidió una pausa hasta el {at}, después se envían"
     ),
     "{deliveries} due, the oldest for {time}; {advice}": "{deliveries}, la más antigua desde hace {time}; {advice}",
     "{lane} delivery of project {project} is": "entrega {lane} del proyecto {project} espera su turno",
@@ -133,7 +135,8 @@ HEALTH: dict[str, str] = {
     ),
     "source {source} has had nothing new for {time}, longer than usual; look whether what it reads is still being "
     "published": (
-        "la fuente {source} no trae nada nuevo desde hace {time}, más que de costumbre; mire si lo que lee todavía se "
+        "la fuente {source} no trae nada nuevo desde hace {time}, más de lo habitual; compruebe si lo que lee "
+        "todavía se "
         "publica"
     ),
     "the next at {at}": "la próxima el {at}",
@@ -142,7 +145,7 @@ HEALTH: dict[str, str] = {
     "project {project} has sent nothing but probes since {since}, {probe}: {why}; {mend}; "
     "then {release} probes at once": (
         "el proyecto {project} solo ha enviado pruebas desde el {since}, {probe}: {why}; {mend}; después {release} "
-        "prueba en el acto"
+        "prueba de inmediato"
     ),
     "see that the receiver answers, and check its url and secret in WEBHOOKS_FILE": (
         "compruebe que el receptor responde, y su url y secreto en WEBHOOKS_FILE"
@@ -157,20 +160,21 @@ HEALTH: dict[str, str] = {
         "revise la salida de esta máquina (DNS, cortafuegos, HTTPS_PROXY) y EXPO_BASE_URL"
     ),
     "see Expo's status page: there is nothing to set here": (
-        "mire la página de estado de Expo: aquí no hay nada que ajustar"
+        "consulte la página de estado de Expo: aquí no hay nada que ajustar"
     ),
     "the last {n} requests of project {project} to its push service failed; they are tried again, and after "
     "{most} in a row it sends nothing but probes; `relevo deliveries --state retryable` tells why": (
-        "las últimas {n} peticiones del proyecto {project} a su servicio de push fallaron; se intentan de nuevo, y "
+        "las últimas {n} peticiones del proyecto {project} a su servicio de notificaciones fallaron; se "
+        "intentan de nuevo, y "
         "tras {most} seguidas solo envía pruebas; `relevo deliveries --state retryable` dice por qué"
     ),
     "project {project} met so many unregistered tokens that none has been disabled since {since}; check its push "
     "credentials, then {release}": (
         "el proyecto {project} encontró tantos tokens dados de baja que no se desactiva ninguno desde el {since}; "
-        "revise sus credenciales de push, y después {release}"
+        "revise sus credenciales de notificaciones, y después {release}"
     ),
     "{events} held as a runaway: {reason}; `{remedy}` sends {them}, and with --drop ends {them}": (
-        "{events} por desbocado: {reason}; `{remedy}` {them} envía, y con --drop {them} termina"
+        "{events} por el freno de emergencia: {reason}; `{remedy}` {them} envía, y con --drop {them} termina"
     ),
     "event of {type} from {origin} is": "evento {type} de {origin} está retenido",
     "events of {type} from {origin} are": "eventos {type} de {origin} están retenidos",
@@ -195,18 +199,18 @@ HEALTH: dict[str, str] = {
     "{n} times": "{n} veces",
     "{n} {lane} of {project}: {why}": "{n} {lane} de {project}: {why}",
     "held by the runaway brake; `{remedy}` sends what it holds of this type": (
-        "retenido por el freno de desbocados; `{remedy}` envía lo que retiene de este tipo"
+        "retenido por el freno de emergencia; `{remedy}` envía lo que retiene de este tipo"
     ),
     "dispatch is paused ({reason}); `relevo resume dispatch` switches it on": (
         "dispatch está en pausa ({reason}); `relevo resume dispatch` lo reanuda"
     ),
     "the breaker is open ({reason}), the next push is a probe": (
-        "el interruptor está abierto ({reason}), el próximo envío es una prueba"
+        "el cortacircuitos está abierto ({reason}), el próximo envío es una prueba"
     ),
     "the breaker is open ({reason}), the next probe comes at {at}": (
-        "el interruptor está abierto ({reason}), la próxima prueba sale el {at}"
+        "el cortacircuitos está abierto ({reason}), la próxima prueba sale el {at}"
     ),
-    "the push service asked for a rest until {at}": "el servicio de push pidió un descanso hasta el {at}",
+    "the push service asked for a rest until {at}": "el servicio de notificaciones pidió una pausa hasta el {at}",
     "tried again from {at} on": "se intenta de nuevo a partir del {at}",
     "being sent": "se está enviando",
     "due, and sent as the project's rate allows": "por enviar ya, según lo permita el ritmo del proyecto",
