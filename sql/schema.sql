@@ -280,7 +280,8 @@ begin
          lane = n.lane, at_most_once = n.at_most_once, scheduled_at = n.scheduled_at, deadline_at = n.deadline_at, match_topics = n.match_topics,
          match_rubros = n.match_rubros, match_region = n.match_region, match_tipo = n.match_tipo, match_monto = n.match_monto,
          match_moneda = n.match_moneda, match_words = n.match_words, updated_at = now(),
-         content_hash = encode(sha256(convert_to(jsonb_strip_nulls(event)::text, 'UTF8')), 'hex')
+         -- what it said before is known as the same event, too: at first, and the last nine times
+         content_hash = concat_ws(' ', relevo.content_hash(event, n.scheduled_at, relevo.event_time_1(event, 'deadline_at', null)), left(old.content_hash, 8 * 65 - 1), case when length(old.content_hash) >= 8 * 65 then right(old.content_hash, 64) end)
     from relevo.notification_events n
    where e.id = old.id and n.id = tried.event_id;
   delete from relevo.event_audience where event_id = old.id;
@@ -326,6 +327,9 @@ begin
   if event ->> 'audience' = 'matching' and coalesce(jsonb_typeof(event -> 'matching'), 'null') <> 'object'
      and coalesce(nullif(event -> 'topics', 'null'), '[]') = '[]' then
     perform relevo.refuse('matching or topics must say what the event is about when audience is matching');
+  end if;
+  if event ->> 'audience' <> 'matching' and matching <> '{}' then
+    perform relevo.refuse('matching says for whom an event is: with matching, audience must be matching');
   end if;
   select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(matching) as k
    where k <> all (array['rubros', 'region', 'tipo', 'monto', 'moneda', 'text']);
@@ -376,7 +380,7 @@ begin
   end if;
   select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(event) as k
    where k <> all (array['type', 'key', 'title', 'body', 'data', 'push', 'audience', 'installations', 'owners', 'matching', 'topics', 'category',
-                         'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id']);
+                         'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id', 'on_conflict']);
   if wrong is not null then
     perform relevo.refuse(format('an event has no field %s', wrong));
   end if;
@@ -389,8 +393,14 @@ begin
                 where event ? k and event -> k <> 'null' and jsonb_typeof(event -> k) <> 'object' loop
     perform relevo.refuse(format('%s must be a JSON object', wrong));
   end loop;
-  if concat(btrim(event ->> 'title'), btrim(event ->> 'body')) = '' and coalesce(nullif(event -> 'data', 'null'), '{}') = '{}' then
+  if relevo.is_blank(event ->> 'title') and relevo.is_blank(event ->> 'body') and coalesce(nullif(event -> 'data', 'null'), '{}') = '{}' then
     perform relevo.refuse('an event must say something: give it a title, a body or data');
+  end if;
+  if relevo.is_too_deep(event -> 'data') then
+    perform relevo.refuse('data is nested too deeply: at most 100 levels are taken');
+  end if;
+  if event ->> 'on_conflict' <> all (array['refuse', 'keep']) then
+    perform relevo.refuse('on_conflict must be refuse or keep');
   end if;
   wrong := relevo.push_complaint(event -> 'push');
   if wrong is not null then
@@ -834,6 +844,69 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.content_difference(event jsonb, id_of_event bigint) RETURNS text
+    LANGUAGE plpgsql
+    AS $$
+declare
+  old relevo.notification_events;
+  hashes text;
+  tried bigint;
+  found_out text[];
+  at timestamptz;
+  until timestamptz;
+begin
+  select n.* into old from relevo.notification_events n where n.id = id_of_event;
+  select coalesce(old.content_hash, (select k.content_hash from relevo.event_keys k where k.event_id = id_of_event)) into hashes;
+  -- the form of hashes before 0.3
+  if strpos(hashes, encode(sha256(convert_to(jsonb_strip_nulls(event - 'on_conflict')::text, 'UTF8')), 'hex')) > 0 then
+    return null;
+  end if;
+  if old.id is null then
+    return '; it was archived, so what differs is not known';
+  end if;
+  at := relevo.event_time_1(event, 'scheduled_at', null);
+  until := coalesce(relevo.event_time_1(event, 'deadline_at', null), old.scheduled_at + interval '1 second' * coalesce(
+    (event ->> 'ttl_s')::numeric::int, (select t.ttl_s from relevo.event_types t where t.event_type = event ->> 'type')));
+  begin -- written as a new one would be, and undone
+    select w.event_id into tried from relevo.write_events(jsonb_build_array(
+      event - array['scheduled_at', 'deadline_at', 'ttl_s'] || jsonb_build_object('key', 'compared ' || gen_random_uuid()))) w;
+    select relevo.name_differences(relevo.event_said(old), relevo.event_said(n)) into found_out
+      from relevo.notification_events n where n.id = tried;
+    raise exception using errcode = 'RLV00', message = 'undone';
+  exception when sqlstate 'RLV00' then
+    null;
+  end;
+  found_out := found_out || case when coalesce(at, old.created_at) <> old.scheduled_at then array['scheduled_at differs'] end
+                         || case when until is distinct from old.deadline_at then array['deadline_at differs'] end;
+  return ': ' || array_to_string(nullif(found_out, '{}'), '; ');
+end
+$$;
+
+CREATE FUNCTION relevo.content_hash(event jsonb, at timestamp with time zone, until timestamp with time zone) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+declare
+  said jsonb := jsonb_strip_nulls(event - 'on_conflict');
+begin
+  if said ->> 'audience' not in ('installations', 'owners') then
+    said := relevo.trim_numbers('{"title": "", "body": "", "data": {}, "push": {}}'::jsonb || said);
+    if said ? 'topics' then
+      said := said || relevo.sort_list(said, 'topics');
+    end if;
+    if said -> 'matching' ? 'rubros' then
+      said := jsonb_set(said, '{matching}', (said -> 'matching') || relevo.sort_list(said -> 'matching', 'rubros'));
+    end if;
+    if said ? 'scheduled_at' then
+      said := said || jsonb_build_object('scheduled_at', extract(epoch from at));
+    end if;
+    if said ? 'deadline_at' then
+      said := said || jsonb_build_object('deadline_at', extract(epoch from until));
+    end if;
+  end if;
+  return encode(sha256(convert_to(said::text, 'UTF8')), 'hex');
+end
+$$;
+
 CREATE FUNCTION relevo.count_candidates(audience text, buckets text[], after_seq bigint, upto_seq bigint, places integer, wide bigint, most integer) RETURNS bigint
     LANGUAGE plpgsql STABLE
     SET enable_seqscan TO 'off'
@@ -1118,10 +1191,17 @@ CREATE FUNCTION relevo.delete_events(event_ids bigint[]) RETURNS integer
 declare
   gone relevo.notification_events;
   done record;
+  open_days date[];
   most int := 5000;
   deleted int := 0;
 begin
-  for gone in delete from relevo.notification_events where id = any (event_ids) returning * loop
+  -- of a month that is sealed nothing is deleted: it is in the archive already
+  open_days := relevo.hold_open(array(select distinct e.event_day from relevo.notification_events e
+                                       where e.id = any (event_ids) and e.event_day is not null));
+  for gone in select e.* from relevo.notification_events e
+               where e.id = any (event_ids) and (e.event_day is null or e.event_day = any (open_days))
+               order by e.id for update loop -- in the order of all who write the same
+    delete from relevo.notification_events e where e.id = gone.id;
     deleted := deleted + 1;
     continue when gone.event_day is null; -- never fanned out
     select * into done from relevo.delete_some_1(gone.id, gone.event_day, null, most);
@@ -1348,6 +1428,9 @@ begin
       sames[n] := one.same_content;
     end loop;
   end loop;
+  if false = any (sames) then
+    sames := relevo.refuse_conflicts(events, ids, sames);
+  end if;
   if true = any (news) and relevo.any_urgent(events) then
     perform relevo.wake_now('fanout');
   elsif true = any (news) then
@@ -1518,6 +1601,19 @@ COMMENT ON COLUMN relevo.licitaciones.withdrawn IS 'Whether it is revoked or sus
 CREATE FUNCTION relevo.event_origin(e relevo.notification_events) RETURNS text
     LANGUAGE sql STABLE
     RETURN COALESCE((SELECT r.source FROM (relevo.licitaciones l JOIN relevo.licitacion_registry r ON (((r.namespace = l.namespace) AND (r.external_id = l.external_id)))) WHERE (l.id = (event_origin.e).licitacion_id)), 'app'::text);
+
+CREATE FUNCTION relevo.event_said(e relevo.notification_events) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+  select jsonb_build_object('audience', case when o.names <> '[]' then 'owners' else e.audience end, 'title', e.title, 'body', e.body,
+           'category', e.category, 'lane', e.lane, 'at_most_once', e.at_most_once,
+           'data', jsonb_strip_nulls(e.data), 'push', jsonb_strip_nulls(e.push),
+           'matching', jsonb_strip_nulls(jsonb_build_object('rubros', relevo.sort_list(jsonb_build_object('r', e.match_rubros), 'r') -> 'r', 'region', e.match_region,
+                       'tipo', e.match_tipo, 'monto', e.match_monto, 'moneda', e.match_moneda, 'text', e.match_words)),
+           'topics', relevo.sort_list(jsonb_build_object('t', e.match_topics), 't') -> 't', 'owners', o.names,
+           'installations', (select coalesce(jsonb_agg(a.installation_id order by a.installation_id), '[]') from relevo.event_audience a where a.event_id = e.id))
+    from (select coalesce(jsonb_agg(n.owner order by n.owner collate "C"), '[]') as names from relevo.event_owners n where n.event_id = e.id) o
+$$;
 
 CREATE FUNCTION relevo.event_time_1(event jsonb, name text, place bigint) RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE
@@ -2262,6 +2358,10 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.is_blank(said text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    RETURN (COALESCE(said, ''::text) !~ '[^\t-\r\x1c-\x20\x85\xa0\u00ad\u1680\u180e\u2000-\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff]'::text);
+
 CREATE FUNCTION relevo.is_finished(id_of_event bigint) RETURNS boolean
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2310,13 +2410,15 @@ CREATE FUNCTION relevo.is_plain_event(event jsonb) RETURNS boolean
 begin
   return jsonb_typeof(event) = 'object'
      and event - array['type', 'key', 'title', 'body', 'data', 'push', 'audience', 'installations', 'owners', 'category', 'lane', 'at_most_once',
-                       'scheduled_at', 'deadline_at', 'ttl_s'] = '{}'
+                       'scheduled_at', 'deadline_at', 'ttl_s', 'on_conflict'] = '{}'
      and jsonb_typeof(event -> 'type') = 'string' and length(event ->> 'type') <= 100 and btrim(event ->> 'type') <> ''
      and jsonb_typeof(event -> 'key') = 'string' and length(event ->> 'key') <= 300 and btrim(event ->> 'key') <> ''
-     and jsonb_typeof(event -> 'title') = 'string' and length(event ->> 'title') <= 500 and btrim(event ->> 'title') <> ''
+     and jsonb_typeof(event -> 'title') = 'string' and length(event ->> 'title') <= 500
+     and (ascii(event ->> 'title') between 33 and 126 or not relevo.is_blank(event ->> 'title')) -- most begin with a letter
      and coalesce(jsonb_typeof(event -> 'body') in ('string', 'null') and length(event ->> 'body') <= 2000, event ->> 'body' is null)
      and coalesce(jsonb_typeof(event -> 'category') in ('string', 'null') and length(event ->> 'category') between 1 and 100, event ->> 'category' is null)
-     and coalesce(jsonb_typeof(event -> 'data') in ('object', 'null'), true)
+     and coalesce(jsonb_typeof(event -> 'data') in ('object', 'null') and not relevo.is_too_deep(event -> 'data'), true)
+     and coalesce(event ->> 'on_conflict' in ('refuse', 'keep'), true)
      and case when event ->> 'push' is null then true
               when jsonb_typeof(event -> 'push') = 'object' then event ->> 'push' = '{}' or relevo.push_complaint(event -> 'push') is null end
      and coalesce(event ->> 'lane' in ('urgent', 'bulk'), true)
@@ -2374,6 +2476,10 @@ CREATE FUNCTION relevo.is_sealed_as(cold regclass, export uuid) RETURNS boolean
    where t.tgrelid = cold and t.tgname in ('sealed', 'sealed_whole') and t.tgenabled in ('O', 'A')
      and t.tgfoid = 'relevo.refuse_sealed()'::regprocedure and t.tgargs = convert_to(export::text, 'UTF8') || '\x00'::bytea
 $$;
+
+CREATE FUNCTION relevo.is_too_deep(value jsonb) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    RETURN jsonb_path_exists(value, 'strict $.**{100}?(@.type() == "object" || @.type() == "array")'::jsonpath);
 
 CREATE FUNCTION relevo.journal_wave_1(claim uuid, of_project text, wave_ids bigint[], events bigint[], request_ids uuid[], firsts integer[], lasts integer[], timeout_ms integer, given_at timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql
@@ -2652,6 +2758,23 @@ COMMENT ON COLUMN relevo.device_installations.dead_since IS 'Since when its toke
 CREATE FUNCTION relevo.may_receive(i relevo.device_installations) RETURNS boolean
     LANGUAGE sql STABLE
     RETURN ((i).active AND (i).push_capable AND ((i).permission = 'granted'::text) AND ((i).invalidated_at IS NULL) AND ((i).token IS NOT NULL));
+
+CREATE FUNCTION relevo.name_differences(was jsonb, given jsonb) RETURNS text[]
+    LANGUAGE sql IMMUTABLE
+    AS $$
+  select array_agg(case
+           when f.name in ('data', 'push', 'matching') then format('%s differs in %s', f.name, (
+             select string_agg(left(k.name, 60), ', ' order by k.name)
+               from (select k.name from jsonb_object_keys((was -> f.name) || (given -> f.name)) as k(name)
+                      where was -> f.name -> k.name is distinct from given -> f.name -> k.name
+                      order by k.name limit 5) k))
+           when f.name in ('owners', 'installations', 'topics') then
+             format('%s differ (%s named, %s given)', f.name, jsonb_array_length(was -> f.name), jsonb_array_length(given -> f.name))
+           else format('%s is %s, given %s', f.name, relevo.shown(was -> f.name), relevo.shown(given -> f.name)) end order by f.place)
+    from unnest(array['audience', 'owners', 'installations', 'topics', 'matching', 'title', 'body', 'data', 'push', 'category', 'lane',
+                      'at_most_once']) with ordinality as f(name, place)
+   where was -> f.name is distinct from given -> f.name
+$$;
 
 CREATE FUNCTION relevo.news_among(ids bigint[]) RETURNS bigint[]
     LANGUAGE sql STABLE
@@ -3288,6 +3411,30 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.refuse_conflicts(events jsonb, ids bigint[], sames boolean[]) RETURNS boolean[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+  event jsonb;
+  differs text;
+begin
+  for n in 1 .. cardinality(ids) loop
+    continue when sames[n] is distinct from false;
+    event := events -> (n - 1);
+    continue when event ->> 'on_conflict' = 'keep' or event ->> 'licitacion_id' is not null or starts_with(event ->> 'type', 'relevo.');
+    differs := relevo.content_difference(event, ids[n]);
+    if differs is not null then
+      raise exception using errcode = '23R01',
+        message = format('%sThe event of type %s and key %s is there and says something else%s', case when cardinality(ids) > 1 then format('events.%s: ', n - 1) end,
+          to_jsonb(event ->> 'type'), to_jsonb(left(event ->> 'key', 100)), differs),
+        hint = 'Another event needs another key; "on_conflict": "keep" keeps what is there.';
+    end if;
+    sames[n] := true;
+  end loop;
+  return sames;
+end
+$$;
+
 CREATE FUNCTION relevo.refuse_event(place bigint, complaint text) RETURNS void
     LANGUAGE plpgsql
     AS $$ begin perform relevo.refuse(case when place is null then complaint else format('events.%s: %s', place - 1, complaint) end); end $$;
@@ -3698,6 +3845,10 @@ begin
 end
 $_$;
 
+CREATE FUNCTION relevo.shown(value jsonb) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    RETURN CASE WHEN ((value IS NULL) OR (value = 'null'::jsonb)) THEN 'not given'::text WHEN ((jsonb_typeof(value) = 'string'::text) AND (length((value #>> '{}'::text[])) > 30)) THEN (to_jsonb(("left"((value #>> '{}'::text[]), 30) || '…'::text)))::text ELSE (value)::text END;
+
 CREATE FUNCTION relevo.slice_end_1(of_event bigint, audience text, buckets text[], after_seq bigint, upto_seq bigint, most integer) RETURNS bigint
     LANGUAGE plpgsql STABLE
     AS $$
@@ -3767,6 +3918,10 @@ CREATE FUNCTION relevo.slice_targets(event_id bigint, kind text, buckets text[],
      and (n.phone).seq > after_seq and (n.phone).seq <= upto_seq
      and relevo.may_receive(n.phone) and (e.category is null or e.category <> all ((n.phone).opt_outs))
 $$;
+
+CREATE FUNCTION relevo.sort_list(given jsonb, name text) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE
+    RETURN (SELECT jsonb_build_object(sort_list.name, COALESCE(jsonb_agg(DISTINCT (l.one COLLATE "C")), '[]'::jsonb)) AS jsonb_build_object FROM jsonb_array_elements_text((sort_list.given -> sort_list.name)) l(one));
 
 CREATE FUNCTION relevo.spread_places(after_seq bigint, upto_seq bigint, places integer, wide bigint) RETURNS TABLE(after bigint, upto bigint)
     LANGUAGE sql IMMUTABLE
@@ -3843,6 +3998,18 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.trim_numbers(value jsonb) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+begin
+  return case jsonb_typeof(value)
+    when 'object' then (select coalesce(jsonb_object_agg(o.key, relevo.trim_numbers(o.value)), '{}') from jsonb_each(value) o)
+    when 'array' then (select coalesce(jsonb_agg(relevo.trim_numbers(a.value) order by a.place), '[]') from jsonb_array_elements(value) with ordinality as a(value, place))
+    when 'number' then to_jsonb(trim_scale((value #>> '{}')::numeric))
+    else value end;
+end
+$$;
+
 CREATE FUNCTION relevo.try_event(event jsonb, most integer, installation uuid) RETURNS jsonb
     LANGUAGE plpgsql
     AS $$
@@ -3894,6 +4061,13 @@ CREATE FUNCTION relevo.wake(cycle_name text) RETURNS void
 declare
   called text[];
 begin
+  if coalesce(current_setting('relevo.wake', true), '') = 'off' then
+    return; -- so wished, as by who is going to PREPARE TRANSACTION, where no NOTIFY may be
+  end if;
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform pg_notify('relevo_wake', cycle_name); -- who sleeps now is not to be seen from here: all are asked
+    return;
+  end if;
   if not exists (select from relevo.cycle_state s where s.cycle = cycle_name and s.source = '' and s.asleep) then
     return;
   end if;
@@ -3916,13 +4090,21 @@ CREATE FUNCTION relevo.wake_now(cycle_name text) RETURNS void
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 declare
-  called text[] := array(
+  called text[];
+begin
+  if coalesce(current_setting('relevo.wake', true), '') = 'off' then
+    return; -- so wished, as by who is going to PREPARE TRANSACTION, where no NOTIFY may be
+  end if;
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform pg_notify('relevo_wake', cycle_name); -- who sleeps now is not to be seen from here: all are asked
+    return;
+  end if;
+  called := array(
     select w.worker_id from relevo.workers w
      where cycle_name = any (w.cycles) and w.stopped_at is null and w.lost_at is null and w.stopping_at is null and w.wakeups = 'listening'
        and w.last_seen_at + w.lease_ms * interval '1 millisecond' > now()
      order by cycle_name = any (w.asleep) desc, md5(w.worker_id || pg_current_xact_id()::text)
      limit 2);
-begin
   if called = '{}' then -- nobody is known to hear it: all are asked
     perform pg_notify('relevo_wake', cycle_name);
   else
@@ -3972,16 +4154,20 @@ begin
     select g.ord, g.event, g.event ->> 'type' as event_type,
            -- its own, and the one by which it is known if it was personal and is old or forgotten
            array[g.event ->> 'key', relevo.hidden_key(g.event ->> 'type', g.event ->> 'key')] as keys,
-           encode(sha256(convert_to(jsonb_strip_nulls(g.event)::text, 'UTF8')), 'hex') as hash,
+           case when g.event ->> 'audience' in ('installations', 'owners') and not g.event ? 'on_conflict' -- most are: as content_hash does it
+                then encode(sha256(convert_to(jsonb_strip_nulls(g.event)::text, 'UTF8')), 'hex')
+                else relevo.content_hash(g.event, g.at, g.until) end as hash,
            g.event -> 'matching' as matching,
            case when jsonb_typeof(g.event -> 'installations') is distinct from 'array' then '{}'
                 when jsonb_array_length(g.event -> 'installations') = 1 then array[(g.event -> 'installations' ->> 0)::uuid] -- most name one
                 else array(select i.installation::uuid from jsonb_array_elements_text(g.event -> 'installations') as i(installation)) end as installations,
-           coalesce(case when g.event ? 'scheduled_at' then relevo.event_time_1(g.event, 'scheduled_at', case when many then g.ord end) end, now()) as at,
-           case when g.event ? 'deadline_at' then relevo.event_time_1(g.event, 'deadline_at', case when many then g.ord end) end as until
-      from jsonb_array_elements(events) with ordinality as g(event, ord)
+           g.at, g.until
+      from (select g.ord, g.event,
+                   coalesce(case when g.event ? 'scheduled_at' then relevo.event_time_1(g.event, 'scheduled_at', case when many then g.ord end) end, now()) as at,
+                   case when g.event ? 'deadline_at' then relevo.event_time_1(g.event, 'deadline_at', case when many then g.ord end) end as until
+              from jsonb_array_elements(events) with ordinality as g(event, ord) offset 0) g
   ), looked_up as (
-    select g.*, coalesce(n.id, k.event_id) as known_id, nullif(coalesce(n.content_hash, k.content_hash), '') = g.hash as same_hash
+    select g.*, coalesce(n.id, k.event_id) as known_id, strpos(nullif(coalesce(n.content_hash, k.content_hash), ''), g.hash) > 0 as same_hash
       from given g
       left join lateral (select n.id, n.content_hash from relevo.notification_events n
                           where n.event_type = g.event_type and n.event_key = any (g.keys) limit 1) n on true
@@ -4007,7 +4193,7 @@ begin
       from numbered m
       left join lateral (select t.* from relevo.event_types t where t.event_type = m.event_type offset 0) t on true
      where m.new_id is not null
-     order by m.ord -- in the order of all who write the same: nobody waits crosswise
+     order by m.event_type collate "C", m.keys[1] collate "C" -- in the order of all who write the same: nobody waits crosswise
     on conflict (event_type, event_key) do nothing
     returning n.id
   ), named as (
@@ -4102,7 +4288,7 @@ begin
       from jsonb_array_elements(given) with ordinality as g(i, ord)
       left join lateral (select true as known from relevo.device_installations d where d.installation_id = ids[g.ord] offset 0) d on true
      where d.known is null
-     order by g.ord
+     order by g.i ->> 'token' collate "C", ids[g.ord] -- in the order of all who write the same: nobody waits crosswise
     returning installation_id
   )
   insert into relevo.notification_preferences (installation_id, name) select m.installation_id, 'default' from made m on conflict do nothing;

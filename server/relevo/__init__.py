@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         unregister,
         wait,
     )
-    from relevo.errors import InvalidSignatureError, Reschedule
+    from relevo.errors import EventConflictError, InvalidSignatureError, Reschedule
     from relevo.model import Fetched, Item, News, Reject, Reply, Step
     from relevo.news import Outcome, acknowledge_news, read_news, subscribe_news
     from relevo.runtime.runs import Cycle, Run
@@ -56,6 +56,7 @@ __all__ = [
     "Cycle",
     "Enqueued",
     "Event",
+    "EventConflictError",
     "EventStatus",
     "Every",
     "Explanation",
@@ -108,7 +109,7 @@ _MODULES = {
     "PushContext": "relevo.delivery.sending",
     "Parts": "relevo.app",
     **dict.fromkeys(("sign_installation", "verify_webhook"), "relevo.signatures"),
-    **dict.fromkeys(("InvalidSignatureError", "Reschedule"), "relevo.errors"),
+    **dict.fromkeys(("EventConflictError", "InvalidSignatureError", "Reschedule"), "relevo.errors"),
     **dict.fromkeys(("Fetched", "Item", "News", "Reject", "Reply", "Step"), "relevo.model"),
     **dict.fromkeys(("Outcome", "acknowledge_news", "read_news", "subscribe_news"), "relevo.news"),
     **dict.fromkeys(("Cycle", "Run"), "relevo.runtime.runs"),

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from decimal import Decimal
 from types import NoneType
@@ -17,6 +18,11 @@ from relevo.errors import InvalidInputError
 _MAX_DEPTH = 100
 _MAX_COMPLAINT = 1_000
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_SHOWN = re.compile(
+    "[^\t-\r\x1c-\x20\x85\xa0\u00ad\u1680\u180e\u2000-\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff]"
+)
+_MOST_BITS = 3_400  # some thousand digits; of more than 4,300 Python writes none
+_MOST_STRANGERS, _MOST_OF_NAME = 5, 60
 _MOST_BYTES = 4096
 _ADDED_BYTES_AT_MOST = 700
 _HEAVIEST_CHAR = 6  # a control character, as JSON writes it
@@ -43,7 +49,7 @@ _MATCHING_TEXTS = {"region": (0, 200), "tipo": (0, 100), "text": (0, 20_000)}
 
 _EVENT_FIELDS = {
     *("type", "key", "title", "body", "data", "push", "audience", "installations", "owners", "matching", "topics"),
-    *("category", "lane", "at_most_once", "scheduled_at", "deadline_at", "ttl_s", "licitacion_id"),
+    *("category", "lane", "at_most_once", "scheduled_at", "deadline_at", "ttl_s", "licitacion_id", "on_conflict"),
 }
 
 _PLAIN_TEXTS = {"type", "key", "title", "body"}
@@ -83,8 +89,21 @@ PUSH_FIELDS: Mapping[str, Mapping[str, Any]] = {
 """What a push may carry beside title, body and data. `relevo.push_fields()` is the same table; a test compares them."""
 
 
-_ALWAYS_STORABLE = (bool, int, datetime, UUID, NoneType)
+_ALWAYS_STORABLE = (bool, datetime, UUID, NoneType)
 _CONTAINERS = (dict, list, tuple)
+_JSON_KEYS = (str, int, float, NoneType)
+
+
+def quoted(value: object) -> str:
+    """Return the beginning of what was given, for a complaint."""
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return "a number of too many digits"  # Python refuses to write it
+    return repr(str(value)[:_MOST_OF_NAME])
+
+
+def is_blank(said: str) -> bool:
+    """Tell whether a text shows nothing: it is empty, or white space and characters without width."""
+    return not _SHOWN.search(said)
 
 
 def check_storable(name: str, value: object, depth: int = 0) -> None:
@@ -96,6 +115,8 @@ def check_storable(name: str, value: object, depth: int = 0) -> None:
     ):  # only of these: whether it is empty, an array of others refuses to say
         return
     match value:
+        case int() if value.bit_length() > _MOST_BITS:
+            raise InvalidInputError(f"{name} is a number of too many digits.", hint="Give it as text.")
         case str() if found := _UNSTORABLE.search(value):
             what = "a NUL character" if found[0] == "\0" else "half a character (a lone surrogate)"
             raise InvalidInputError(f"{name} holds {what}.", hint="Take it out and try again.")
@@ -104,12 +125,20 @@ def check_storable(name: str, value: object, depth: int = 0) -> None:
         case Mapping() | list() | tuple() if depth >= _MAX_DEPTH:
             raise InvalidInputError(f"{name} is nested too deeply.", hint=f"At most {_MAX_DEPTH} levels are taken.")
         case Mapping():
-            for key, inner in value.items():
-                check_storable(f"{name}.{str(key)[:50]}", key, depth)
-                check_storable(f"{name}.{str(key)[:50]}"[:200], inner, depth + 1)
+            _check_mapping(name, value, depth)
         case list() | tuple():
             for inner in value:
                 check_storable(name, inner, depth + 1)
+
+
+def _check_mapping(name: str, value: Mapping[Any, object], depth: int) -> None:
+    for key, inner in value.items():
+        if not isinstance(key, _JSON_KEYS):
+            kind = type(key).__name__
+            raise InvalidInputError(f"{name} has a key that is no text, of type {kind}.", hint="Give it as text.")
+        place = f"{name}.{key[:50] if isinstance(key, str) else quoted(key)}"
+        check_storable(place, key, depth)
+        check_storable(place[:200], inner, depth + 1)
 
 
 def check_event(event: Mapping[str, Any]) -> None:
@@ -143,7 +172,8 @@ def _are_plain(kind: object, key: object, title: object, body: object) -> bool:
         and len(title) <= _MOST_TITLE
         and len(body) <= _MOST_BODY
         and (said.isprintable() or not _UNSTORABLE.search(said))
-        and "" not in (kind.strip(" "), key.strip(" "), title.strip(" "))
+        and "" not in (kind.strip(" "), key.strip(" "))
+        and not is_blank(title)
         and not kind.startswith(_RESERVED)
     )
 
@@ -173,7 +203,7 @@ def refuse(complaint: str | None) -> None:
 
 def _complaints(event: Mapping[str, Any]) -> Iterator[str]:
     if unknown := event.keys() - _EVENT_FIELDS:
-        yield f"an event has no field {', '.join(sorted(unknown))}"
+        yield f"an event has no field {_listed(unknown)}"
     yield from (f"{name} must be given" for name in ("type", "key") if not str(event.get(name) or "").strip(" "))
     yield from texts(event, _TEXTS)
     if event["type"].startswith(_RESERVED):
@@ -181,7 +211,7 @@ def _complaints(event: Mapping[str, Any]) -> Iterator[str]:
     for name in ("data", "push"):
         if not isinstance(event.get(name) or {}, Mapping):
             yield f"{name} must be a JSON object"
-    if not (event.get("title", "") + event.get("body", "")).strip(" ") and not event.get("data"):
+    if is_blank(event.get("title", "") + event.get("body", "")) and not event.get("data"):
         yield "an event must say something: give it a title, a body or data"
     if (wrong := push_complaint(event.get("push") or {})) is not None:
         yield wrong
@@ -194,6 +224,12 @@ def _complaints(event: Mapping[str, Any]) -> Iterator[str]:
     yield from _deadline(event)
     if not _is_light(event) and weight(event) > _MOST_BYTES:
         yield "title, body, data and push together must fit into 4096 bytes once rendered"
+
+
+def _listed(strangers: AbstractSet[str]) -> str:
+    """Name some fields that nobody has; there may be many, of whatever length."""
+    some = ", ".join(name[:_MOST_OF_NAME] for name in sorted(strangers)[:_MOST_STRANGERS])
+    return some if len(strangers) <= _MOST_STRANGERS else f"{some} and {len(strangers) - _MOST_STRANGERS} more"
 
 
 def _deadline(event: Mapping[str, Any]) -> Iterator[str]:

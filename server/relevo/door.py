@@ -17,6 +17,7 @@ from relevo.checking import (
     check_preference,
     check_storable,
     is_plain_event,
+    quoted,
 )
 from relevo.connections import verb
 from relevo.connections.steps import (
@@ -69,11 +70,13 @@ class Owners:
 EventRef = int | tuple[str, str]
 """An event by its id, or by its type and key."""
 Audience = Literal["everyone"] | Sequence[UUID] | Owners | Matching
+OnConflict = Literal["refuse", "keep"]
+"""What is done with an event whose type and key are known, and which says something else."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """One thing worth telling. The same type and key again is the same event.
+    """One thing worth telling. The same type and key again is the same event, and must say the same.
 
     Without title and body it is for the app alone: a silent push that carries `data`.
     """
@@ -210,16 +213,25 @@ class Preference:
 
 
 @verb
-def enqueue(event: Event) -> Call[Enqueued]:
-    """Enqueue an event; it counts once the caller commits, and never if the caller rolls back."""
-    return Call("enqueue_event", {"event": as_json("event", _event(event))}, one(_enqueued))
+def enqueue(event: Event, *, on_conflict: OnConflict = "refuse") -> Call[Enqueued]:
+    """Enqueue an event; it counts once the caller commits, and never if the caller rolls back.
+
+    Where its type and key are known and it says something else, EventConflictError names what differs; with
+    on_conflict="keep" what is there stays, and `same_content` tells.
+    """
+    given = as_json("event", _event(event) | _wish(on_conflict))
+    return Call("enqueue_event", {"event": given}, one(_enqueued))
 
 
 @verb
-def enqueue_many(events: Sequence[Event]) -> Call[list[Enqueued]]:
-    """Enqueue many events in one statement, in order, with one notification."""
-    payload = as_json("events", _numbered("events", _event, events))
-    return Call("enqueue_many", {"events": payload}, each(_enqueued))
+def enqueue_many(events: Sequence[Event], *, on_conflict: OnConflict = "refuse") -> Call[list[Enqueued]]:
+    """Enqueue many events in one statement, in order, with one notification; if one is refused, none is enqueued."""
+    given, wish = _numbered("events", _event, events), _wish(on_conflict)
+    return Call(
+        "enqueue_many",
+        {"events": as_json("events", [each | wish for each in given] if wish else given)},
+        each(_enqueued),
+    )
 
 
 @verb
@@ -284,7 +296,7 @@ def wait(
     if not timeout_s >= 0:  # not a number is not
         raise InvalidInputError("timeout_s must be a number of seconds, 0 or more.", hint="Leave it out to wait 15 s.")
     if until not in ("sent", "confirmed"):
-        raise InvalidInputError(f"until must be sent or confirmed, got {str(until)[:50]!r}.", hint="sent unless said.")
+        raise InvalidInputError(f"until must be sent or confirmed, got {quoted(until)}.", hint="sent unless said.")
     deadline = time.monotonic() + min(timeout_s, _MAX_WAIT_S)
     pause = _FIRST_LOOK_S
     while True:
@@ -475,6 +487,15 @@ def _event(event: Event) -> dict[str, Any]:
     return _checked(event, given)
 
 
+def _wish(on_conflict: object) -> dict[str, Any]:
+    """Say what is to be done with other content as the SQL door reads it; nothing, if it is what is done anyway."""
+    if on_conflict not in ("refuse", "keep"):
+        raise InvalidInputError(
+            f"on_conflict must be refuse or keep, got {quoted(on_conflict)}.", hint="refuse unless said."
+        )
+    return {"on_conflict": on_conflict} if on_conflict == "keep" else {}
+
+
 def _checked(event: Event, given: dict[str, Any]) -> dict[str, Any]:
     check_storable("topics", event.topics)
     for name, value in given.items():
@@ -497,7 +518,7 @@ def _listed(value: object) -> object:
 def _time(name: str, value: datetime) -> str:
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise InvalidInputError(
-            f"{name} must be a datetime with its zone, got {str(value)[:60]!r}.",
+            f"{name} must be a datetime with its zone, got {quoted(value)}.",
             hint="Write datetime.now(UTC) + timedelta(hours=1), or give your datetime a tzinfo.",
         )
     if not _FIRST_YEAR - 1 <= value.year <= _LAST_YEAR:  # whose hours decide, the SQL door knows
@@ -526,20 +547,20 @@ def _audience(audience: object) -> dict[str, Any]:
         case Iterable():
             return {"audience": "installations", "installations": [_installation(each, _AUDIENCE) for each in audience]}
     raise InvalidInputError(
-        f"audience must be everyone, installations, Owners or Matching, got {str(audience)[:50]!r}.",
+        f"audience must be everyone, installations, Owners or Matching, got {quoted(audience)}.",
         hint="Write audience='everyone', a list of installations' UUIDs, Owners('user-7') or Matching(…).",
     )
 
 
 def _installation(value: object, said: str = "installation_id must be the UUID of an installation") -> str:
     if not isinstance(value, UUID):
-        raise InvalidInputError(f"{said}, got {str(value)[:50]!r}.", hint="register() returns it.")
+        raise InvalidInputError(f"{said}, got {quoted(value)}.", hint="register() returns it.")
     return str(value)
 
 
 def _reason(value: str) -> str:
     if not isinstance(value, str):
-        raise InvalidInputError(f"reason must be text, got {str(value)[:50]!r}.", hint="Leave it out if there is none.")
+        raise InvalidInputError(f"reason must be text, got {quoted(value)}.", hint="Leave it out if there is none.")
     check_storable("reason", value)
     return value
 
@@ -557,7 +578,7 @@ def _numbered(name: str, plan: Callable[[T], dict[str, Any]], given: Iterable[T]
 def _owner(value: str) -> str:
     if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_OWNER:
         raise InvalidInputError(
-            f"owner must be text of 1 to {_LONGEST_OWNER} characters, got {str(value)[:50]!r}.",
+            f"owner must be text of 1 to {_LONGEST_OWNER} characters, got {quoted(value)}.",
             hint="It is what register() was told.",
         )
     check_storable("owner", value)
@@ -570,7 +591,7 @@ def _ref(event: object) -> dict[str, int | str | None]:
         return {"event_id": _event_id(event), "event_type": None, "event_key": None}
     if len(event) != len(("type", "key")) or not all(isinstance(each, str) for each in event):
         raise InvalidInputError(
-            f"An event is named by its id or by (type, key), got {str(event)[:50]!r}.", hint="enqueue() returns its id."
+            f"An event is named by its id or by (type, key), got {quoted(event)}.", hint="enqueue() returns its id."
         )
     check_storable("(type, key)", event)
     return {"event_id": None, "event_type": event[0], "event_key": event[1]}
@@ -579,7 +600,7 @@ def _ref(event: object) -> dict[str, int | str | None]:
 def _event_id(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < _MOST_IDS:
         raise InvalidInputError(
-            f"event_id must be a whole number above 0, got {str(value)[:50]!r}.", hint="enqueue() returns it."
+            f"event_id must be a whole number above 0, got {quoted(value)}.", hint="enqueue() returns it."
         )
     return value
 

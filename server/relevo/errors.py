@@ -96,6 +96,10 @@ class InvalidSignatureError(RelevoError):
     """What was received is not signed by whom it should be; it is to be refused."""
 
 
+class EventConflictError(InvalidInputError):
+    """An event of this type and key is there and says something else; the message names what differs."""
+
+
 class ArchiveError(RelevoError):
     """The archive's store did not do what it was asked for, or holds something else than it should."""
 

@@ -59,16 +59,24 @@ class EventLook:
 
 def enqueue(connection: Connection, events: Sequence[Mapping[str, Any]], project: str | None) -> list[Enqueued]:
     """Enqueue events, all or none; a caller of one project makes them for its phones alone."""
-    done = door.enqueue_json(connection, events)
-    if project is not None:
-        made = [each.event_id for each in done if each.created]
-        before = {"ids": [each.event_id for each in done if not each.created], "project": project}
-        connection.execute(_SQL["own_events"], {"ids": made, "project": project})
-        if connection.execute(_SQL["find_foreign"], before).fetchone() is not None:
-            raise KeyTakenError("An event of this type and key is there, and not of this project.")
-        others = _others_phones(connection, [each for event in events for each in _named(event)], project)
-        return [_hide(each, _named(event) & others) for each, event in zip(done, events, strict=True)]
-    return done
+    if project is None:
+        return door.enqueue_json(connection, events)
+    # kept at first: in what they differ from another project's events is not for this caller to know
+    done = door.enqueue_json(connection, [{**event, "on_conflict": "keep"} for event in events])
+    made = [each.event_id for each in done if each.created]
+    before = {"ids": [each.event_id for each in done if not each.created], "project": project}
+    connection.execute(_SQL["own_events"], {"ids": made, "project": project})
+    if connection.execute(_SQL["find_foreign"], before).fetchone() is not None:
+        raise KeyTakenError("An event of this type and key is there, and not of this project.")
+    if any(each.same_content is False for each in done):
+        done = _compared(done, door.enqueue_json(connection, events))
+    others = _others_phones(connection, [each for event in events for each in _named(event)], project)
+    return [_hide(each, _named(event) & others) for each, event in zip(done, events, strict=True)]
+
+
+def _compared(done: Sequence[Enqueued], again: Sequence[Enqueued]) -> list[Enqueued]:
+    """Tell of events that were enqueued which are new, and of the others what a closer look found."""
+    return [replace(second, created=first.created) for first, second in zip(done, again, strict=True)]
 
 
 def _others_phones(connection: Connection, named: Sequence[UUID], project: str) -> set[UUID]:

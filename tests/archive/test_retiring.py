@@ -148,7 +148,8 @@ def test_a_tender_seen_again_after_13_months_makes_no_second_event(build, conn) 
     again = app.runner.run(app.registry["ingest:again"], "manual")
     assert again.counts.get("events_created", 0) == 0
     assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)
-    done = door.enqueue(conn, Event("new_licitacion", "ns:5002-3-LP26", "once more", audience="everyone"))
+    once_more = Event("new_licitacion", "ns:5002-3-LP26", "once more", audience="everyone")
+    done = door.enqueue(conn, once_more, on_conflict="keep")
     assert (done.event_id, done.created, done.same_content) == (first, False, False)
     status = door.get(conn, first)
     assert status is not None
@@ -166,7 +167,7 @@ def test_two_callers_and_a_retiring_event_agree_on_one(build, conn, dsn) -> None
         with psycopg.connect(dsn, autocommit=True) as mine:
             while not stop.is_set():
                 for key in keys:
-                    done = door.enqueue(mine, Event("tender.new", key, "x", audience="everyone"))
+                    done = door.enqueue(mine, Event("tender.new", key, "x", audience="everyone"), on_conflict="keep")
                     if (done.event_id, done.created) != (ids[key], False):
                         wrong.append((key, done))
 

@@ -63,7 +63,7 @@ class TestEnqueue:
             ("1", ["--everyone"], 0),
             ("2", ["--owner", "ana"], 0),
             ("3", ["--topic", "news"], 0),
-            ("3", ["--everyone"], 1),
+            ("3", ["--everyone", "--keep"], 0),
         ):
             assert command("enqueue", "notice", key, "--title", "Psst", *more).code == code
         assert command("enqueue", "relevo.notice", "1", "--title", "x", "--everyone").code != 0
@@ -114,8 +114,10 @@ class TestEnqueue:
         other = command("enqueue", "notice", "1", "--everyone", "--title", "Goodbye")
         assert same == Said(0, "Event 1 has this type and key already, and says the same.\n", "")
         assert (other.code, other.out) == (1, "")
-        assert "Event 1 has this type and key already, and says something else; nothing was changed." in other.err
-        assert "`relevo event 1` shows it" in other.err
+        assert 'is there and says something else: title is "Hello", given "Goodbye".' in other.err
+        kept = command("enqueue", "notice", "1", "--everyone", "--title", "Goodbye", "--keep")
+        told = "Event 1 has this type and key already, and says something else; nothing was changed.\n"
+        assert kept == Said(0, told, "")
 
     def test_wrong_input_leaves_with_2(self, command: Command, conn) -> None:
         """What is wrong is named, the exit code is 2, and nothing is enqueued."""
@@ -706,9 +708,12 @@ def test_what_was_done_can_be_read_by_machines(command: Command, conn) -> None:
 
 
 def test_an_event_that_says_something_else_is_told_to_machines_too(command: Command) -> None:
-    """The object says so, and so do the complaint and the exit code."""
+    """It is refused with what differs and its exit code; asked to keep what is there, the object says so."""
     words = ("enqueue", "t", "k", "--everyone", "--json", "--title")
     assert command(*words, "a").code == 0
     said = command(*words, "b")
-    assert (said.code, said.lines[0]["created"], said.lines[0]["same_content"]) == (1, False, False)
-    assert "already" in said.err
+    assert (said.code, said.lines) == (1, [])
+    assert 'title is "a", given "b"' in said.err
+    assert "--keep" in said.err
+    kept = command(*words, "b", "--keep")
+    assert (kept.code, kept.lines[0]["created"], kept.lines[0]["same_content"]) == (0, False, False)

@@ -119,3 +119,16 @@ def test_a_month_with_leftovers_is_open(conn: psycopg.Connection[Any], reap: Any
     assert reap().outcome in ("ok", "idle")
     assert left(conn) == (0, 0, 0, 0)
     assert conn.execute("select relevo.is_open('notification_deliveries', %s)", [month]).fetchone() == (False,)
+
+
+def test_a_sealed_month_is_left_alone(conn: psycopg.Connection[Any]) -> None:
+    """Between its seal and its move to the archive a month's events stay, the app's transaction goes on, and others are deleted."""
+    sealed = fill(conn, 3)
+    conn.execute("delete from relevo.due_chunks")
+    waiting = relevo.enqueue(conn, Event("t", "1", "t", audience="everyone")).event_id
+    month = TODAY.replace(day=1)
+    assert conn.execute("select relevo.seal_month('notification_deliveries', %s, 1)", [month]).fetchone() == (True,)
+    assert relevo.delete(conn, [sealed, waiting]) == 1
+    assert relevo.get(conn, sealed) is not None
+    assert relevo.get(conn, waiting) is None
+    assert left(conn)[0] == 3

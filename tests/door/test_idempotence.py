@@ -47,9 +47,9 @@ class TestSameAgain:
         assert (first.created, again) == (True, Enqueued(first.event_id, created=False, same_content=True))
 
     def test_other_content(self, conn) -> None:
-        """The same key with other content says so, and the first one stands."""
+        """The same key with other content, asked to keep what is there, says so, and the first one stands."""
         first = relevo.enqueue(conn, Event("t", "1", "Hello", audience="everyone"))
-        again = relevo.enqueue(conn, Event("t", "1", "Goodbye", audience="everyone"))
+        again = relevo.enqueue(conn, Event("t", "1", "Goodbye", audience="everyone"), on_conflict="keep")
         assert again == Enqueued(first.event_id, created=False, same_content=False)
         assert conn.execute("select title from relevo.notification_events").fetchall() == [("Hello",)]
 

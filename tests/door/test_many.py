@@ -171,7 +171,7 @@ class TestAnswers:
             Event("t", "c", "Hello", audience="everyone"), Event("t", "b", "Goodbye", audience="everyone"), Event("t", "a", "Hello", audience="everyone"), Event("t", "c", "Goodbye", audience="everyone"),
             Event("u", "c", "Hello", audience="everyone"), Event("t", "c", "Hello", audience="everyone"), Event("u", "a", "Hello", audience="everyone"),
         ]  # fmt: skip
-        made = relevo.enqueue_many(conn, again)
+        made = relevo.enqueue_many(conn, again, on_conflict="keep")
         assert [(each.created, each.same_content) for each in made] == [
             (True, True), (False, False), (False, True), (False, False), (True, True), (False, True), (False, True),
         ]  # fmt: skip
@@ -248,9 +248,8 @@ class TestAnswers:
             relevo.enqueue_many(conn, [Event("t", "1", "t", audience="everyone"), late])
         assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)
         relevo.enqueue(conn, Event("t", "late", "t", audience="everyone"))
-        assert [
-            each.created for each in relevo.enqueue_many(conn, [Event("t", "1", "t", audience="everyone"), late])
-        ] == [True, False]
+        both = [Event("t", "1", "t", audience="everyone"), late]
+        assert [each.created for each in relevo.enqueue_many(conn, both, on_conflict="keep")] == [True, False]
 
 
 class TestWhichOneIsRefused:
@@ -300,7 +299,7 @@ def test_somebody_else_is_at_one_of_them(conn, dsn: str, ending: str) -> None:
         theirs = relevo.enqueue(other, Event("t", "5", "theirs", audience="everyone"))
         with psycopg.connect(dsn, autocommit=True) as mine:
             events = [Event("t", str(n), "mine", audience=[uuid4()]) for n in range(10)]
-            thread = threading.Thread(target=lambda: made.extend(relevo.enqueue_many(mine, events)))
+            thread = threading.Thread(target=lambda: made.extend(relevo.enqueue_many(mine, events, on_conflict="keep")))
             thread.start()
             ask = (
                 "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"

@@ -100,6 +100,7 @@ class TestAudience:
         again, nobody = relevo.enqueue_many(
             conn,
             [Event("chat", "1", "Hello", audience=[phone]), Event("chat", "2", "Hello", audience="everyone")],
+            on_conflict="keep",
         )
         assert (again.created, again.unknown_installations, nobody.unknown_installations) == (False, (), ())
 

@@ -56,7 +56,7 @@ def test_an_event_without_a_word_is_silent(conn) -> None:
     assert row == ("", "", {"box": 7}, {})
     content = Content(made.event_id, "", "", {"box": 7}, {"badge": 3})
     assert rendering.draft(content, "bulk", ios=True).fields == {
-        "_contentAvailable": True, "priority": "normal", "badge": 3,
+        "contentAvailable": True, "priority": "normal", "badge": 3,
     }  # fmt: skip
     assert rendering.draft(content, "urgent", ios=False).fields == {"priority": "high", "badge": 3}
     body = rendering.draft(Content(1, "", "Hi", {}, {}), "bulk", ios=False).fields

@@ -138,7 +138,8 @@ async def tell(app: Caller, conn: psycopg.Connection[Any]) -> None:
     async with app.transaction():
         made = await app.enqueue(Event("t", "1", "Título ñ :x %s", data={"a": [1, None, "ñ"]}, audience="everyone"))
         again, other = await app.enqueue_many(
-            [Event("t", "1", "else", audience="everyone"), Event("t", "2", "t", audience="everyone")]
+            [Event("t", "1", "else", audience="everyone"), Event("t", "2", "t", audience="everyone")],
+            on_conflict="keep",
         )
         assert (made.created, again.created, again.same_content, other.created) == (True, False, False, True)
         seen = await app.get(made.event_id)
@@ -150,6 +151,9 @@ async def tell(app: Caller, conn: psycopg.Connection[Any]) -> None:
     with pytest.raises(InvalidInputError, match=r"deadline_at must lie .* Nothing was written"):
         async with app.transaction():
             await app.enqueue(Event("t", "3", "t", deadline_at=datetime(2020, 1, 1, tzinfo=UTC), audience="everyone"))
+    with pytest.raises(relevo.EventConflictError, match='title is "Título ñ :x %s", given "else"'):
+        async with app.transaction():
+            await app.enqueue(Event("t", "1", "else", audience="everyone"))
     assert (await app.wait(made.event_id, timeout_s=0.1)).left_to_send
     assert open_transactions(conn) == 0
     async with app.transaction():

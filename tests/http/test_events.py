@@ -42,6 +42,8 @@ def test_an_event_is_enqueued_once(served: Served, conn: psycopg.Connection[Any]
         ({"title": "\ud800"}, {}, "title"),
         ({"title": "x" * 501}, {}, "title"),
         ({"lane": "fast"}, {}, "lane"),
+        ({"title": "\u3000", "body": "\n"}, {}, "title"),
+        ({"audience": "everyone", "matching": {"region": "Maule"}}, {}, "matching"),
         ({"colour": "red"}, {}, "colour"),
         ({"audience": "installations", "installations": ["x"]}, {}, "installations"),
     ],
@@ -55,6 +57,30 @@ def test_what_is_wrong_is_named(served: Served, change: dict[str, Any], headers:
     assert answer.json()["errors"][0]["field"] == field
     assert answer.json()["errors"][0]["reason"]
     assert answer.json()["request_id"] == answer.headers["x-request-id"]
+
+
+@pytest.mark.parametrize("project", [None, "mine"])
+def test_other_content_under_a_known_key(served: Served, project: str | None) -> None:
+    """It is a 409 that names what differs, alone and in a batch; asked to keep what is there it is a 200 that says so."""
+    app = served.client("app", project=project)
+    first = app.post("/v1/events", EVENT).json()
+    other = {**EVENT, "title": "Something else"}
+    refused = app.post("/v1/events", other)
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:relevo:other-content")
+    assert 'given "Something else"' in refused.json()["detail"]
+    assert '"on_conflict": "keep"' in refused.json()["hint"]
+    batch = app.post("/v1/events/batch", {"events": [{**EVENT, "key": "new"}, other]})
+    assert (batch.status_code, batch.json()["detail"][:9]) == (409, "events.1:")
+    kept = app.post("/v1/events", {**other, "on_conflict": "keep"})
+    assert kept.status_code == 200
+    assert (kept.json()["event_id"], kept.json()["created"], kept.json()["same_content"]) == (
+        first["event_id"],
+        False,
+        False,
+    )
+    assert app.post("/v1/events", {**EVENT, "on_conflict": "replace"}).status_code == 400
+    mixed = app.post("/v1/events/batch", {"events": [{**EVENT, "key": "new"}, {**other, "on_conflict": "keep"}]})
+    assert [(each["created"], each["same_content"]) for each in mixed.json()["items"]] == [(True, True), (False, False)]
 
 
 def test_a_batch_is_taken_whole_or_not_at_all(served: Served, conn: psycopg.Connection[Any]) -> None:

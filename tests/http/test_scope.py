@@ -69,6 +69,9 @@ def test_nobody_sees_or_changes_another_projects_event(served: Served, conn: psy
     taken = stranger.post("/v1/events", EVENT)
     assert taken.status_code == 409
     assert str(event_id) not in taken.text.replace(taken.json()["request_id"], "")
+    other = stranger.post("/v1/events", {**EVENT, "title": "Something else"})
+    assert (other.status_code, other.json()["type"]) == (409, "urn:relevo:key-taken")
+    assert EVENT["title"] not in other.text
     assert stranger.post("/v1/events/batch", {"events": [{**EVENT, "key": "new"}, EVENT]}).status_code == 409
     assert conn.execute("select * from relevo.notification_events order by id").fetchall() == before
     assert owner.post("/v1/events", EVENT).status_code == 200

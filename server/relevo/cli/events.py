@@ -35,7 +35,7 @@ from relevo.cli.common import (
     tell_more,
 )
 from relevo.db import Database
-from relevo.errors import RelevoError, UsageError
+from relevo.errors import EventConflictError, RelevoError, UsageError
 from relevo.health import TOLD_APART
 from relevo.model import NEWS
 
@@ -101,11 +101,14 @@ def enqueue(  # noqa: PLR0917 typer options
     ttl_s: Annotated[int | None, typer.Option(min=1, max=2_419_200, help="Seconds until it is pointless.")] = None,
     urgent: Annotated[bool, typer.Option("--urgent", help="Overtakes what is not.")] = False,
     data: Annotated[str, typer.Option(help="A JSON object for the app.")] = "{}",
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep an event of this type and key that says something else.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Enqueue an event for given installations, owners, those who asked for a topic, or everyone.
 
-    Where its type and key are there already nothing is changed; exit code 1 if that event says something else.
+    Where its type and key are there already nothing is changed; if that event says something else it is refused.
 
     \b
     relevo enqueue order.shipped 17 --title "On its way" --owner user-7
@@ -130,26 +133,26 @@ def enqueue(  # noqa: PLR0917 typer options
             migrate.prepare(database)
         if unknown := actions.unknown_installations(database, to or ()):
             raise UsageError(f"There is no installation {unknown[0]}.", hint="`relevo installations` lists them.")
-        done = _enqueue(database, event)
+        try:
+            done = _enqueue(database, event, "keep" if keep else "refuse")
+        except EventConflictError as error:
+            hint = "Another event needs another key; --keep keeps what is there."
+            raise RelevoError(error.message, hint=hint) from error
     told = f"Event {done.event_id} has this type and key already, {_COMPARED[done.same_content]}."
-    if as_json or done.same_content is not False:
-        made = f"Enqueued as event {done.event_id}. `relevo event {done.event_id}` tells what becomes of it."
-        say(made if done.created else told, asdict(done), as_json=as_json)
-    if done.created or done.same_content is not False:
-        return
-    raise RelevoError(told, hint=f"`relevo event {done.event_id}` shows it; another key makes another event.")
+    made = f"Enqueued as event {done.event_id}. `relevo event {done.event_id}` tells what becomes of it."
+    say(made if done.created else told, asdict(done), as_json=as_json)
 
 
-def _enqueue(database: Database, event: door.Event) -> door.Enqueued:
+def _enqueue(database: Database, event: door.Event, on_conflict: door.OnConflict) -> door.Enqueued:
     """Enqueue an event and have that recorded; a role of the door, which may not write there, only enqueues."""
     named = {"event_type": event.type, "key": event.key, **_named(event)}
     try:
         with audit.recorded(database, "enqueue_event", **named) as result, database.connection() as connection:
-            done = door.enqueue(connection, event)
+            done = door.enqueue(connection, event, on_conflict=on_conflict)
             result.update(event_id=done.event_id, created=done.created)
     except pg.InsufficientPrivilege:
         with database.connection() as connection:
-            return door.enqueue(connection, event)
+            return door.enqueue(connection, event, on_conflict=on_conflict)
     return done
 
 

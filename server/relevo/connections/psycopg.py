@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from psycopg import AsyncConnection, Connection
+from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor, Connection, Cursor, RawCursor
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
@@ -28,8 +28,14 @@ class _Synchronous:
         self._connection = connection
 
     def rows(self, sql: str, parameters: Mapping[str, Parameter]) -> Rows:
-        with self._connection.cursor(row_factory=tuple_row) as cursor:  # whatever rows the app's connection makes
+        with self._cursor() as cursor:
             return cursor.execute(sql.encode(), parameters).fetchall()
+
+    def _cursor(self) -> Cursor[tuple[Any, ...]]:
+        """Return a cursor that makes tuples and takes parameters by name, whatever those of the app do."""
+        if issubclass(self._connection.cursor_factory, RawCursor):
+            return Cursor(self._connection, row_factory=tuple_row)
+        return self._connection.cursor(row_factory=tuple_row)
 
     def inside(self) -> bool:
         return self._connection.info.transaction_status != TransactionStatus.IDLE
@@ -44,9 +50,15 @@ class _Asynchronous:
         self._connection = connection
 
     async def rows(self, sql: str, parameters: Mapping[str, Parameter]) -> Rows:
-        async with self._connection.cursor(row_factory=tuple_row) as cursor:
+        async with self._cursor() as cursor:
             await cursor.execute(sql.encode(), parameters)
             return await cursor.fetchall()
+
+    def _cursor(self) -> AsyncCursor[tuple[Any, ...]]:
+        """Return a cursor that makes tuples and takes parameters by name, whatever those of the app do."""
+        if issubclass(self._connection.cursor_factory, AsyncRawCursor):
+            return AsyncCursor(self._connection, row_factory=tuple_row)
+        return self._connection.cursor(row_factory=tuple_row)
 
     async def inside(self) -> bool:
         return self._connection.info.transaction_status != TransactionStatus.IDLE

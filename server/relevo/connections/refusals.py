@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from relevo.errors import InvalidInputError, MigrationError
+from relevo.errors import EventConflictError, InvalidInputError, MigrationError
 
 _NO_SUCH_FUNCTION, _NO_SUCH_SCHEMA = "42883", "3F000"
 _NOT_ALLOWED = "42501"
 _BAD_DATA, _BROKEN_CONSTRAINT = "22", "23"
+_NO_SUCH_LETTER = ("22P05", "22021")
+_OTHER_CONTENT = "23R01"
 
 
 class refusals:  # noqa: N801 reads as a word where it is used
@@ -21,6 +23,15 @@ class refusals:  # noqa: N801 reads as a word where it is used
         if not isinstance(error, Exception):
             return
         state, said = _told(error)
+        if isinstance(error, UnicodeError) or state in _NO_SUCH_LETTER:
+            raise InvalidInputError(
+                "A text holds letters that this connection's encoding does not have.",
+                hint="Set client_encoding to UTF8 on the connection.",
+            ) from error
+        if state == _OTHER_CONTENT:
+            raise EventConflictError(
+                f"{said}.", hint='Another event needs another key; on_conflict="keep" keeps what is there.'
+            ) from error
         if state in (_NO_SUCH_FUNCTION, _NO_SUCH_SCHEMA):
             raise MigrationError(
                 "This database has no relevo schema of this version.", hint="Run `relevo migrate`."

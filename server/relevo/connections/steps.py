@@ -82,9 +82,16 @@ def each(make: Callable[..., T]) -> Callable[[Rows], list[T]]:
 def as_json(name: str, value: object) -> str:
     """Return JSON text for a parameter of type jsonb."""
     try:
-        return json.dumps(value)
+        return json.dumps(value, default=_plain)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"{name} cannot be told in JSON: {error}.", hint="Give text and numbers.") from error
+
+
+def _plain(value: object) -> dict[Any, Any]:
+    """Return a mapping that json does not know as one that it does."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
 def from_json(value: Any) -> Any:

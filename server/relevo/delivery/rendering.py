@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from relevo.checking import is_blank
 from relevo.model import Content, Delivery, Item, Lane, WrittenMessage
 
 _PERSONAL = ("to", "ttl", "data")
@@ -116,7 +117,7 @@ def draft(content: Content, lane: Lane, *, ios: bool) -> Draft:
     A repeat replaces what is shown already: by its tag on Android, by its collapse id on iOS (on Android that would
     only use up the few keys a phone has). An event without a word is for the app alone: nothing is shown or heard.
     """
-    if content.title.strip() or content.body.strip():
+    if not (is_blank(content.title) and is_blank(content.body)):
         fields = {
             "sound": "default",
             "priority": "high" if lane == "urgent" else "default",
@@ -128,7 +129,7 @@ def draft(content: Content, lane: Lane, *, ios: bool) -> Draft:
     else:
         # Apple takes a push for the app alone only at normal priority
         quiet = (
-            {"_contentAvailable": True, "priority": "normal"}
+            {"contentAvailable": True, "priority": "normal"}
             if ios
             else {"priority": "high" if lane == "urgent" else "normal"}
         )

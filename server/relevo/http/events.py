@@ -31,7 +31,11 @@ DEFAULT_WAIT_MS, MAX_WAIT_MS = 15_000, 30_000
 MOST_AT_ONCE = 1_000
 _RETRY_MS = 1_000
 _NOT_FOUND = {"model": ProblemBody, "description": "There is no such event, or it is another project's."}
-_TAKEN = {"model": ProblemBody, "description": "The type and key belong to another project's event."}
+_TAKEN = {
+    "model": ProblemBody,
+    "description": "The type and key are those of an event that says something else (`other-content`, with what "
+    "differs), or that is another project's (`key-taken`).",
+}
 _STARTED = {"model": ProblemBody, "description": "It has begun, or ended, and stays as it is."}
 _LEFT = 499  # nobody hears it
 
@@ -78,6 +82,9 @@ class EventIn(BaseModel):
     deadline_at: event_schema.Moment | None = Field(None, description="When it is pointless.")
     ttl_s: Annotated[int, Field(ge=1, le=2_419_200), NO_TEXT] | None = None
     licitacion_id: Id | None = Field(None, description="The tender it is about; only where a source of tenders is on.")
+    on_conflict: Literal["refuse", "keep"] | None = Field(
+        None, description="What to do if its type and key are known and it says something else: refuse unless said."
+    )
 
 
 class KeyedEventIn(EventIn):
@@ -225,8 +232,8 @@ _WAITED: dict[int | str, dict[str, Any]] = {
 _ENQUEUED: dict[int | str, dict[str, Any]] = {
     200: {
         "model": EnqueuedOut | EventOut,
-        "description": "Without wait_ms: it was there before (created is false), and same_content says whether it says "
-        f"the same; what is there stays. With wait_ms: {_WAITED[200]['description']}",
+        "description": "Without wait_ms: it was there before (created is false) and says the same, or was to be kept. "
+        f"With wait_ms: {_WAITED[200]['description']}",
     },
     201: {"model": EnqueuedOut, "description": "Enqueued, without waiting."},
     409: _TAKEN,

@@ -19,6 +19,7 @@ from starlette.routing import Match
 from relevo.db import BUSY
 from relevo.errors import (
     DatabaseUnavailableError,
+    EventConflictError,
     InvalidInputError,
     MigrationError,
     NotFoundError,
@@ -29,7 +30,7 @@ from relevo.logs import scrub
 
 _PLACE = re.compile(r"^(?P<place>events\.\d+): ")
 _FIELD = re.compile(
-    r"^(?P<field>[a-z_]+(?:\.[A-Za-z0-9_]+)*) (?:must|holds|is nested|are)"
+    r"^(?P<field>[a-z_]+(?:\.[A-Za-z0-9_]+)*) (?:must|holds|is nested|is a number|has a key|says|are)"
     r"|^(?:(?P<of>push[A-Za-z.]*)|.*?) has no field (?P<unknown>[^,;]+?)\.?(?:$|[,;])"
 )
 _TOGETHER = {
@@ -134,6 +135,9 @@ def of_error(error: Exception) -> Problem:  # noqa: PLR0911 a table
     match error:
         case Problem():
             return error
+        case EventConflictError():
+            hint = 'Another event needs another key; "on_conflict": "keep" keeps what is there.'
+            return Problem(409, error.message, kind="other-content", hint=hint)
         case InvalidInputError():
             named = [{"field": field, "reason": error.message} for field in _fields(error.message)]
             return Problem(400, error.message, kind="invalid", hint=error.hint, errors=named)
