@@ -390,7 +390,7 @@ def test_status_in_a_narrow_window(ask: Ask, build, conn, monkeypatch: pytest.Mo
     assert all(line.startswith(("Not healthy: ", "  ")) for line in problems), said
     whole = [" ".join(problem.split()) for problem in "\n".join(problems).split("Not healthy: ")[1:]]
     assert [problem[-1] for problem in whole] == [".", "."]
-    assert "The access token [x] was refused; once" in whole[1]
+    assert "The access token [x] was refused; see" in whole[1]
     for command in ("`relevo runs --cycle dispatch`", "`relevo release cl.licitaciones.app`"):
         assert any(command in line for line in problems), said
     if width == 80:
