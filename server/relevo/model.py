@@ -95,11 +95,13 @@ Obstacle = Literal[
     "not_allowed",
     "opted_out",
     "preference_changed",
+    "told_already",
     "token_changed",
     "repeats_held",
 ]
-"""Why a delivery must not be sent as it was planned; token_changed: not to this token, but to the new one;
-repeats_held: not before the runaway brake is released."""
+"""Why a delivery must not be sent as it was planned; told_already: its token got the same event by an installation that
+had it before; token_changed: not to this token, but to the new one; repeats_held: not before the runaway brake is
+released."""
 
 
 class Delivery(NamedTuple):

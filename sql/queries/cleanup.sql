@@ -66,6 +66,16 @@ with old as materialized (
 )
 delete from relevo.device_installations i using old where i.installation_id = old.installation_id;
 
+-- name: prune_moved_tokens
+-- Deletes a batch of notes of which installation lost its token, once what was on its way then is over.
+with old as materialized (
+  select m.token_key, m.installation_id from relevo.moved_tokens m
+   where m.moved_at < coalesce(%(now)s::timestamptz, now()) - interval '7 days'
+   order by m.moved_at
+   limit %(limit)s
+)
+delete from relevo.moved_tokens m using old where m.token_key = old.token_key and m.installation_id = old.installation_id;
+
 -- name: prune_incidents
 -- Deletes a batch of what happened to projects longer ago than the runs' retention.
 with old as materialized (

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from relaying import Relay, at_once, beside, seconds_from, token
 
+from phones import one_step
 from processes import eventually
 
 
@@ -197,6 +198,40 @@ def test_8_a_token_that_moved_to_another_installation(relay) -> None:
     assert [message["title"] for message in worker.messages("old")] == ["for the new owner"]
     assert worker.delivery("new")["status"] == "skipped"
     assert worker.delivery("old")["status"] == "sent"
+
+
+def test_8_a_token_that_moves_during_a_fan_out_is_told_once(relay) -> None:
+    """The former holder got it by this token: the new one, whose slice comes later, is not told again; others are."""
+    worker = relay(fanout_slice_size=1)
+    worker.register("shared", "second", "third")
+    taker = worker.phones["second"]
+    worker.enqueue(audience="everyone")
+    one_step(worker.app)
+    worker.dispatch()
+    assert worker.received("shared") == 1
+    worker.register("shared", installation_id=taker)
+    worker.fan_out()
+    worker.dispatch()
+    assert [worker.received(name) for name in ("shared", "second", "third")] == [1, 0, 1]
+    (skipped,) = [row for row in worker.deliveries() if row["installation_id"] == taker]
+    assert (skipped["status"], skipped["last_error_code"]) == ("skipped", "told_already")
+
+
+def test_8_a_token_that_moved_before_anything_went_out_is_told(relay) -> None:
+    """If the former holder's push was not sent, the new one's is: one of them arrives, in any case."""
+    worker = relay(fanout_slice_size=1)
+    worker.register("shared", "second")
+    taker = worker.phones["second"]
+    worker.enqueue(audience="everyone")
+    one_step(worker.app)
+    worker.register("shared", installation_id=taker)
+    worker.fan_out()
+    worker.dispatch()
+    assert worker.received("shared") == 1
+    worker.enqueue(audience="everyone")
+    worker.fan_out()
+    worker.dispatch()
+    assert worker.received("shared") == 2, "an event that came later is told as ever"
 
 
 def test_8_a_token_that_changed_is_the_one_that_is_sent_to(relay) -> None:

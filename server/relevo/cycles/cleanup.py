@@ -34,6 +34,7 @@ _PRUNED = {
     "projects_pruned": "prune_projects",
     "audit_pruned": "prune_audit",
     "dead_phones_pruned": "prune_dead_phones",
+    "token_moves_pruned": "prune_moved_tokens",
     "signatures_pruned": "prune_signatures",
     "connections_pruned": "prune_connections",
     "troubles_pruned": "prune_troubles",

@@ -22,6 +22,7 @@ COUNTERS = frozenset(
         *("news_unknown", "news_cancelled", "news_invalid"),
         *("partitions_made", "runs_pruned", "workers_pruned", "late_tickets_pruned", "incidents_pruned"),
         *("minutes_pruned", "rejects_pruned", "projects_pruned", "audit_pruned", "attempts_pruned"),
+        *("dead_phones_pruned", "token_moves_pruned"),
         "signatures_pruned",
         *("months_retired", "months_exported", "months_verified", "months_dropped", "rows_exported", "rows_verified"),
         *("parts_uploaded", "mismatches", "archived_licitaciones", "archived_events", "archived_deliveries"),

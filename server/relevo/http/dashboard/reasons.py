@@ -74,6 +74,7 @@ ERRORS = {
     "not_allowed": noted("Pushes may not go to this phone."),
     "opted_out": noted("This phone opted out of the event's category."),
     "preference_changed": noted("This phone asks for something else now."),
+    "told_already": noted("Its device got it already, by an installation that had its push token before."),
     "token_changed": noted("The phone got a new push token; it is sent to that one."),
     "repeats_held": noted("The runaway brake holds it: it was repeated too often."),
     "UnknownAddress": noted("There is no webhook of this name."),

@@ -820,6 +820,9 @@ SPANISH: dict[str, str] = {
     "This machine had no room for another request.": "Esta máquina no tenía capacidad para otra petición.",
     "This owner has no phone.": "Este dueño no tiene teléfonos.",
     "This phone asks for something else now.": "Este teléfono pide ahora otra cosa.",
+    "Its device got it already, by an installation that had its push token before.": (
+        "Su dispositivo ya lo recibió, por una instalación que antes tenía su token de push."
+    ),
     "This phone has no preference, and so asks for nothing.": (
         "Este teléfono no tiene preferencias, así que no pide nada."
     ),

@@ -71,6 +71,8 @@ NAMES: dict[str, str] = {
     "rejects pruned": "rechazos borrados",
     "projects pruned": "proyectos borrados",
     "audit pruned": "entradas de auditoría borradas",
+    "dead phones pruned": "teléfonos muertos borrados",
+    "token moves pruned": "traslados de tokens borrados",
     "months retired": "meses retirados",
     "months exported": "meses exportados",
     "months verified": "meses verificados",
