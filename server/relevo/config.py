@@ -1125,6 +1125,17 @@ def _error(problems: Sequence[str]) -> ConfigError:
     return ConfigError(f"{len(problems)} settings are wrong in the environment or in .env:{listed}")
 
 
+_ELSEWHERE = {
+    "OUTBOX_WORKER_POLL_MS": "DISPATCH_INTERVAL_MINUTES",
+    "OUTBOX_WORKER_BATCH_SIZE": "OUTBOX_BATCH_SIZE",
+    "OUTBOX_WORKER_MAX_ATTEMPTS": "OUTBOX_MAX_ATTEMPTS",
+    "OUTBOX_WORKER_PROCESSING_TIMEOUT_MS": "OUTBOX_LEASE_DURATION_MS",
+    "OUTBOX_WORKER_RETRY_BASE_MS": "OUTBOX_RETRY_BASE_MS",
+    "OUTBOX_WORKER_RETRY_MAX_MS": "OUTBOX_RETRY_MAX_MS",
+}
+"""What other workers of outboxes call what is set here by another name."""
+
+
 def _strangers(names: Mapping[str, str]) -> tuple[str, ...]:
     """Warn of variables that are nearly ours: they have no effect."""
     ours = [name.upper() for name in _fields(Settings)]
@@ -1132,6 +1143,9 @@ def _strangers(names: Mapping[str, str]) -> tuple[str, ...]:
     warnings = []
     others = (name for name in set(names) - {*ours, *_ALSO_SMALL} if name.upper().partition("_")[0] in families)
     for name in sorted(others):
+        if ours_is := _ELSEWHERE.get(name.upper()):
+            warnings.append(f"{name} has no effect; here it is {ours_is}.")
+            continue
         near = difflib.get_close_matches(name.upper(), ours, n=1, cutoff=0.85)
         if near:
             warnings.append(f"{name} has no effect; did you mean {near[0]}?")

@@ -536,6 +536,22 @@ class TestWarnings:
         """A typo of ours names what was probably meant."""
         assert load(**{name: "5"}).warnings == (f"{name} has no effect; did you mean OUTBOX_BATCH_SIZE?",)
 
+    @pytest.mark.parametrize(
+        ("name", "ours"),
+        [
+            ("OUTBOX_WORKER_POLL_MS", "DISPATCH_INTERVAL_MINUTES"),
+            ("OUTBOX_WORKER_BATCH_SIZE", "OUTBOX_BATCH_SIZE"),
+            ("OUTBOX_WORKER_MAX_ATTEMPTS", "OUTBOX_MAX_ATTEMPTS"),
+            ("OUTBOX_WORKER_PROCESSING_TIMEOUT_MS", "OUTBOX_LEASE_DURATION_MS"),
+            ("OUTBOX_WORKER_RETRY_BASE_MS", "OUTBOX_RETRY_BASE_MS"),
+            ("OUTBOX_WORKER_RETRY_MAX_MS", "OUTBOX_RETRY_MAX_MS"),
+        ],
+    )
+    def test_names_of_other_outbox_workers(self, name: str, ours: str) -> None:
+        """Whoever comes from one is told what each of its settings is called here."""
+        assert load(**{name: "5"}).warnings == (f"{name} has no effect; here it is {ours}.",)
+        assert ours in {row.name for row in config.describe(load())}
+
     @pytest.mark.parametrize(("asked", "used"), [("10", 6), ("7", 6), ("1000", 6), ("6", 6), ("1", 1)])
     def test_more_requests_at_once_than_a_push_service_bears(self, asked: str, used: int) -> None:
         """OUTBOX_CONCURRENCY above six is accepted, means six, and says so once; in `relevo config`, too."""
