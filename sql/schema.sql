@@ -961,6 +961,66 @@ begin
 end
 $$;
 
+CREATE FUNCTION relevo.count_draft_targets(e relevo.notification_events, named uuid[], owners text[], most integer) RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+    SET enable_seqscan TO 'off'
+    AS $$
+declare
+  all_looks constant int := 10000; -- so many are counted
+  looks constant int := 2000; -- so many speak for more
+  buckets text[];
+  first_seq bigint := (select coalesce(min(i.seq), 1) - 1 from relevo.device_installations i);
+  last_seq bigint := (select coalesce(max(i.seq), 0) from relevo.device_installations i);
+  places int := 1;
+  part numeric := last_seq - first_seq; -- how many numbers there are for each place
+  wide bigint := last_seq - first_seq;
+  seen bigint;
+  reached bigint;
+  squares numeric; -- of how many are reached at each place: what stands close together is less certain than what is spread
+  unit numeric; -- how many one place may add that was missed
+  margin numeric;
+  share numeric;
+  sample uuid[];
+begin
+  if e.audience = 'matching' then
+    buckets := array(select b.bucket from unnest(relevo.event_buckets(e)) as b(bucket)
+                      where exists (select from relevo.preference_index x where x.bucket = b.bucket));
+  end if;
+  if e.audience in ('everyone', 'matching')
+     and relevo.count_candidates(e.audience, buckets, first_seq, last_seq, 1, wide, all_looks + 1) > all_looks then
+    -- each place is looked up in each bucket
+    places := least(greatest(2000 / coalesce(cardinality(buckets), 1), 10), wide);
+    part := wide::numeric / places;
+    wide := greatest(part / 250, 1);
+    seen := relevo.count_candidates(e.audience, buckets, first_seq, last_seq, places, wide, 2 * looks);
+    wide := least(greatest(round(wide::numeric * looks / greatest(seen, 1)), 1), ceil(part));
+    while wide > 1 and relevo.count_candidates(e.audience, buckets, first_seq, last_seq, places, wide, 2 * looks) = 2 * looks loop
+      wide := wide / 2;
+    end loop;
+  end if;
+  with met as materialized (
+    select s.installation_id, p.after, row_number() over () as n
+      from relevo.spread_places(first_seq, last_seq, places, wide) p
+      cross join lateral relevo.draft_targets(e, named, owners, buckets, p.after, p.upto) s
+     where e.project is null or s.project = e.project
+  )
+  select coalesce(sum(h.phones), 0), coalesce(sum(h.phones ^ 2), 0), coalesce(max(h.phones), 0),
+         (select array_agg(m.installation_id order by m.n) from met m where m.n <= most)
+    into reached, squares, unit, sample
+    from (select count(*) as phones from met m group by m.after) h;
+  share := part / greatest(wide, 1);
+  unit := greatest(unit, ceil(looks::numeric / places), 1);
+  margin := case when places = 1 then 0 else 2 * sqrt(squares - reached ^ 2 / places + unit ^ 2) end;
+  return jsonb_build_object('count', round(reached * share), 'exact', places = 1,
+    'at_least', round(greatest(reached, (reached - margin) * share)),
+    'at_most', round(case when places = 1 then reached else least((reached + margin + 2 * unit) * share, last_seq - first_seq) end),
+    'sample', coalesce((select jsonb_agg(jsonb_build_object('installation_id', i.installation_id, 'owner', i.owner, 'project', i.project,
+                                                            'provider', i.provider, 'platform', i.platform) order by u.n)
+                          from unnest(sample) with ordinality as u(id, n)
+                          join relevo.device_installations i on i.installation_id = u.id), '[]'));
+end
+$$;
+
 CREATE FUNCTION relevo.count_event_2(of_stream bigint, of_release integer, was_held boolean, due_at timestamp with time zone, phones uuid[], OUT most double precision) RETURNS double precision
     LANGUAGE plpgsql
     AS $$
@@ -1090,68 +1150,6 @@ begin
   return rows;
 end
 $_$;
-
-CREATE FUNCTION relevo.count_targets(of_event bigint, most integer) RETURNS jsonb
-    LANGUAGE plpgsql STABLE
-    SET enable_seqscan TO 'off'
-    AS $$
-declare
-  all_looks constant int := 10000; -- so many are counted
-  looks constant int := 2000; -- so many speak for more
-  e relevo.notification_events;
-  buckets text[];
-  first_seq bigint := (select coalesce(min(i.seq), 1) - 1 from relevo.device_installations i);
-  last_seq bigint := (select coalesce(max(i.seq), 0) from relevo.device_installations i);
-  places int := 1;
-  part numeric := last_seq - first_seq; -- how many numbers there are for each place
-  wide bigint := last_seq - first_seq;
-  seen bigint;
-  reached bigint;
-  squares numeric; -- of how many are reached at each place: what stands close together is less certain than what is spread
-  unit numeric; -- how many one place may add that was missed
-  margin numeric;
-  share numeric;
-  sample uuid[];
-begin
-  select n.* into e from relevo.notification_events n where n.id = of_event;
-  if e.audience = 'matching' then
-    buckets := array(select b.bucket from unnest(relevo.event_buckets(e)) as b(bucket)
-                      where exists (select from relevo.preference_index x where x.bucket = b.bucket));
-  end if;
-  if e.audience in ('everyone', 'matching')
-     and relevo.count_candidates(e.audience, buckets, first_seq, last_seq, 1, wide, all_looks + 1) > all_looks then
-    -- each place is looked up in each bucket
-    places := least(greatest(2000 / coalesce(cardinality(buckets), 1), 10), wide);
-    part := wide::numeric / places;
-    wide := greatest(part / 250, 1);
-    seen := relevo.count_candidates(e.audience, buckets, first_seq, last_seq, places, wide, 2 * looks);
-    wide := least(greatest(round(wide::numeric * looks / greatest(seen, 1)), 1), ceil(part));
-    while wide > 1 and relevo.count_candidates(e.audience, buckets, first_seq, last_seq, places, wide, 2 * looks) = 2 * looks loop
-      wide := wide / 2;
-    end loop;
-  end if;
-  with met as materialized (
-    select s.installation_id, p.after, row_number() over () as n
-      from relevo.spread_places(first_seq, last_seq, places, wide) p
-      cross join lateral relevo.slice_targets(of_event, e.audience, buckets, p.after, p.upto) s
-     where e.project is null or s.project = e.project
-  )
-  select coalesce(sum(h.phones), 0), coalesce(sum(h.phones ^ 2), 0), coalesce(max(h.phones), 0),
-         (select array_agg(m.installation_id order by m.n) from met m where m.n <= most)
-    into reached, squares, unit, sample
-    from (select count(*) as phones from met m group by m.after) h;
-  share := part / greatest(wide, 1);
-  unit := greatest(unit, ceil(looks::numeric / places), 1);
-  margin := case when places = 1 then 0 else 2 * sqrt(squares - reached ^ 2 / places + unit ^ 2) end;
-  return jsonb_build_object('count', round(reached * share), 'exact', places = 1,
-    'at_least', round(greatest(reached, (reached - margin) * share)),
-    'at_most', round(case when places = 1 then reached else least((reached + margin + 2 * unit) * share, last_seq - first_seq) end),
-    'sample', coalesce((select jsonb_agg(jsonb_build_object('installation_id', i.installation_id, 'owner', i.owner, 'project', i.project,
-                                                            'provider', i.provider, 'platform', i.platform) order by u.n)
-                          from unnest(sample) with ordinality as u(id, n)
-                          join relevo.device_installations i on i.installation_id = u.id), '[]'));
-end
-$$;
 
 CREATE FUNCTION relevo.count_unfinished(of_month date, from_block bigint, blocks bigint) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1284,6 +1282,63 @@ $$;
 CREATE FUNCTION relevo.door_functions() RETURNS text[]
     LANGUAGE sql IMMUTABLE
     RETURN ARRAY['enqueue(jsonb)'::text, 'enqueue_many(jsonb)'::text, 'event_id(text, text)'::text, 'get_event(bigint)'::text, 'cancel(bigint, text)'::text, 'complete(bigint, text)'::text, 'complete_installation(uuid, text)'::text, 'complete_owner(text, bigint, text)'::text, 'delete_events(bigint[])'::text, 'change(jsonb)'::text, 'preview(jsonb, int)'::text, 'explain(jsonb, uuid)'::text, 'explain_event(bigint, uuid)'::text, 'register_installation(jsonb)'::text, 'register_many(jsonb)'::text, 'list_installations(text, int)'::text, 'unregister_installation(uuid)'::text, 'unregister_owner(text)'::text, 'forget_installation(uuid)'::text, 'forget_owner(text)'::text, 'set_preference(uuid, text, jsonb)'::text, 'subscribe_news(jsonb)'::text, 'read_news(text, bigint, int)'::text, 'acknowledge_news(text, bigint)'::text];
+
+CREATE FUNCTION relevo.draft_event(event jsonb, of_project text) RETURNS relevo.notification_events
+    LANGUAGE plpgsql STABLE
+    AS $$
+declare
+  e relevo.notification_events;
+  matching jsonb := coalesce(nullif(event -> 'matching', 'null'), '{}');
+begin
+  perform relevo.check_event(event);
+  e.id := 0; -- nobody's
+  e.project := of_project;
+  e.audience := case event ->> 'audience' when 'owners' then 'installations' else event ->> 'audience' end;
+  e.category := event ->> 'category';
+  e.state := 'waiting';
+  e.scheduled_at := coalesce(relevo.event_time_1(event, 'scheduled_at', null), now());
+  e.deadline_at := relevo.check_deadline_1(
+    coalesce(relevo.event_time_1(event, 'deadline_at', null), e.scheduled_at + interval '1 second' * coalesce((event ->> 'ttl_s')::numeric::int,
+      (select t.ttl_s from relevo.event_types t where t.event_type = event ->> 'type'))), e.scheduled_at, null);
+  e.match_topics := array(select distinct jsonb_array_elements_text(coalesce(nullif(event -> 'topics', 'null'), '[]')));
+  e.match_rubros := array(select jsonb_array_elements_text(coalesce(nullif(matching -> 'rubros', 'null'), '[]')));
+  e.match_prefixes := relevo.prefixes(e.match_rubros);
+  e.match_region := relevo.region_key(matching ->> 'region');
+  e.match_tipo := matching ->> 'tipo';
+  e.match_monto := (matching ->> 'monto')::numeric(20, 2);
+  e.match_moneda := matching ->> 'moneda';
+  e.match_words := relevo.words(matching ->> 'text');
+  return e;
+end
+$$;
+
+CREATE FUNCTION relevo.draft_targets(e relevo.notification_events, named uuid[], owners text[], buckets text[], after_seq bigint, upto_seq bigint) RETURNS TABLE(installation_id uuid, project text)
+    LANGUAGE sql STABLE
+    AS $$
+  select i.installation_id, i.project
+    from (select distinct x.seq
+            from relevo.preference_index x
+           where (e).audience = 'matching' and x.bucket = any (draft_targets.buckets) and x.seq > after_seq and x.seq <= upto_seq
+             and (x.sure or exists (select from relevo.notification_preferences p
+                                     where p.installation_id = x.installation_id and p.name = x.name and relevo.preference_matches(p, e)))) c
+    cross join lateral (select i.* from relevo.device_installations i where i.seq = c.seq offset 0) i
+   where relevo.may_receive(i) and ((e).category is null or (e).category <> all (i.opt_outs))
+  union all
+  select i.installation_id, i.project
+    from relevo.device_installations i
+   where (e).audience = 'everyone' and i.seq > after_seq and i.seq <= upto_seq and not i.for_news
+     and relevo.may_receive(i) and ((e).category is null or (e).category <> all (i.opt_outs))
+  union all
+  select i.installation_id, i.project
+    from (select n.installation_id from (select distinct unnest(draft_targets.named) as id) u
+            cross join lateral (select n.installation_id from relevo.device_installations n where n.installation_id = u.id offset 0) n
+           union all
+          select n.installation_id from (select distinct unnest(draft_targets.owners) as owner) u
+            cross join lateral (select n.installation_id from relevo.device_installations n where n.owner = u.owner offset 0) n) a
+    cross join lateral (select i.* from relevo.device_installations i where i.installation_id = a.installation_id offset 0) i
+   where (e).audience = 'installations' and i.seq > after_seq and i.seq <= upto_seq
+     and relevo.may_receive(i) and ((e).category is null or (e).category <> all (i.opt_outs))
+$$;
 
 CREATE FUNCTION relevo.drop_retired(of_entity text, of_month date, at timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1659,16 +1714,16 @@ begin
   if installation is null then
     perform relevo.refuse('installation must be given');
   end if;
-  return relevo.try_event(event, 0, installation);
+  return relevo.explain_draft(relevo.draft_event(event, null),
+    coalesce(lower(event ->> 'installations')::jsonb @> to_jsonb(array[installation::text]), false),
+    array(select jsonb_array_elements_text(coalesce(nullif(event -> 'owners', 'null'), '[]'))), installation);
 end
 $$;
 
-CREATE FUNCTION relevo.explain_event(of_event bigint, installation uuid) RETURNS jsonb
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
+CREATE FUNCTION relevo.explain_draft(e relevo.notification_events, names_it boolean, owners text[], installation uuid) RETURNS jsonb
+    LANGUAGE plpgsql STABLE
     AS $$
 declare
-  e relevo.notification_events;
   i relevo.device_installations;
   d relevo.notification_deliveries;
   done relevo.event_completions;
@@ -1678,7 +1733,6 @@ declare
   why text;
   gets boolean := false;
 begin
-  select n.* into e from relevo.notification_events n where n.id = of_event;
   select n.* into i from relevo.device_installations n where n.installation_id = installation;
   if e.event_day is not null then
     select n.* into d from relevo.notification_deliveries n
@@ -1700,10 +1754,7 @@ begin
       rule := 'installation_gone'; why := 'There is no such installation.';
     when e.audience = 'everyone' and i.for_news then
       rule := 'not_named'; why := 'It is an address for news, and gets nothing else.';
-    when e.audience = 'installations' and not exists (
-           select from relevo.event_audience a where a.event_id = e.id and a.installation_id = installation
-           union all
-           select from relevo.event_owners o where o.event_id = e.id and o.owner = i.owner) then
+    when e.audience = 'installations' and not (coalesce(names_it, false) or coalesce(i.owner = any (owners), false)) then
       rule := 'not_named'; why := 'The event is for others: it names neither this installation nor its owner.';
     when e.project <> i.project then
       rule := 'not_named'; why := format('The event is for the phones of project %s.', e.project);
@@ -1731,7 +1782,7 @@ begin
       gets := true;
       rule := case when e.audience = 'matching' then 'preference'
                    when e.audience = 'everyone' then 'everyone'
-                   when exists (select from relevo.event_audience a where a.event_id = e.id and a.installation_id = installation) then 'named'
+                   when names_it then 'named'
                    else 'owner' end;
       why := case rule when 'preference' then format('Its preference %s matches.', fitting)
                        when 'everyone' then 'The event is for everyone.'
@@ -1742,6 +1793,20 @@ begin
     'preference', fitting, 'differing_preferences', misses,
     'delivery', case when d.id is not null then jsonb_build_object('id', d.id, 'status', d.status, 'attempts', d.attempt_count,
                        'error_code', d.last_error_code, 'updated_at', d.updated_at) end);
+end
+$$;
+
+CREATE FUNCTION relevo.explain_event(of_event bigint, installation uuid) RETURNS jsonb
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  e relevo.notification_events;
+begin
+  select n.* into e from relevo.notification_events n where n.id = of_event;
+  return relevo.explain_draft(e, exists (select from relevo.event_audience a where a.event_id = e.id and a.installation_id = installation),
+    array(select o.owner from relevo.event_owners o where o.event_id = e.id
+             and o.owner = (select i.owner from relevo.device_installations i where i.installation_id = installation)), installation);
 end
 $$;
 
@@ -3272,29 +3337,29 @@ begin
   if coalesce(most, -1) not between 0 and 100 then
     perform relevo.refuse('most must be between 0 and 100');
   end if;
-  return relevo.try_event(event, most, null);
+  return relevo.preview_draft(event, most, null);
+end
+$$;
+
+CREATE FUNCTION relevo.preview_draft(event jsonb, most integer, of_project text) RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+    AS $$
+declare
+  e relevo.notification_events := relevo.draft_event(event, of_project);
+  named uuid[] := array(select n.id::uuid from jsonb_array_elements_text(coalesce(nullif(event -> 'installations', 'null'), '[]')) as n(id));
+  owners text[] := array(select jsonb_array_elements_text(coalesce(nullif(event -> 'owners', 'null'), '[]')));
+begin
+  return relevo.count_draft_targets(e, named, owners, most) || jsonb_build_object('unknown_installations', to_jsonb(array(
+    select u.id from unnest(named) with ordinality as u(id, place)
+      left join lateral (select true as known from relevo.device_installations d where d.installation_id = u.id offset 0) d on true
+     where d.known is null order by u.place)));
 end
 $$;
 
 CREATE FUNCTION relevo.preview_in_project(event jsonb, most integer, of_project text) RETURNS jsonb
-    LANGUAGE plpgsql SECURITY DEFINER
+    LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-declare
-  tried record;
-  told jsonb;
-begin
-  perform relevo.check_event(event);
-  begin
-    select w.* into tried from relevo.write_events(jsonb_build_array(event || jsonb_build_object('key', 'tried ' || gen_random_uuid()))) w;
-    update relevo.notification_events e set project = of_project where e.id = tried.event_id;
-    told := relevo.count_targets(tried.event_id, most) || jsonb_build_object('unknown_installations', to_jsonb(tried.unknown_installations));
-    raise exception using errcode = 'RLV00', message = 'undone';
-  exception when sqlstate 'RLV00' then
-    return told;
-  end;
-end
-$$;
+    AS $$ select relevo.preview_draft(event, most, of_project) $$;
 
 CREATE FUNCTION relevo.push_bytes(title text, body text, data jsonb, push jsonb) RETURNS integer
     LANGUAGE sql IMMUTABLE
@@ -4047,25 +4112,6 @@ begin
     when 'array' then (select coalesce(jsonb_agg(relevo.trim_numbers(a.value) order by a.place), '[]') from jsonb_array_elements(value) with ordinality as a(value, place))
     when 'number' then to_jsonb(trim_scale((value #>> '{}')::numeric))
     else value end;
-end
-$$;
-
-CREATE FUNCTION relevo.try_event(event jsonb, most integer, installation uuid) RETURNS jsonb
-    LANGUAGE plpgsql
-    AS $$
-declare
-  tried record;
-  told jsonb;
-begin
-  perform relevo.check_event(event);
-  begin
-    select w.* into tried from relevo.write_events(jsonb_build_array(event || jsonb_build_object('key', 'tried ' || gen_random_uuid()))) w;
-    told := case when installation is not null then relevo.explain_event(tried.event_id, installation)
-                 else relevo.count_targets(tried.event_id, most) || jsonb_build_object('unknown_installations', to_jsonb(tried.unknown_installations)) end;
-    raise exception using errcode = 'RLV00', message = 'undone';
-  exception when sqlstate 'RLV00' then
-    return told;
-  end;
 end
 $$;
 
