@@ -55,6 +55,14 @@ update relevo.worker_runs r
  where r.id = any (array(select o.id from open o)) and r.cycle = %(cycle)s and r.source = %(source)s and r.outcome = 'running'
 returning r.id, r.worker_id;
 
+-- name: end_leftover_runs
+-- Ends the runs of a cycle that this worker has open though none is under way in it: their end was not kept.
+update relevo.worker_runs r
+   set outcome = 'abandoned', finished_at = now(),
+       error_message = 'how this run ended was not kept: the database was restarted or could not be written to'
+ where r.worker_id = %(worker_id)s and r.outcome = 'running' and r.cycle = %(cycle)s and r.source = %(source)s
+returning r.id;
+
 -- name: finish_run
 -- Writes the end of a run, begun or not yet written, maybe without the slot it took; an abandoned run stays abandoned.
 insert into relevo.worker_runs (id, cycle, source, slot_at, trigger, worker_id, started_at, finished_at, outcome, reason, counts, error_message)

@@ -407,3 +407,42 @@ def test_the_schema_refuses_impossible_runs(conn) -> None:
     ):
         with pytest.raises(psycopg.errors.CheckViolation):
             conn.execute(insert, values)
+
+
+def test_a_run_whose_end_a_crash_took_is_ended(build, conn, runs, said) -> None:
+    """A run's end is committed without waiting for the disk: where a crash of the server takes it, the worker that
+    lives on ends the row, though it finds nothing to do any more; a run under way there or elsewhere stays open."""
+    worker, other = build(worker_id="w-1", outbox_lease_duration_ms=1_000), build(worker_id="w-2")
+    started, release = threading.Event(), threading.Event()
+
+    def work(run: Run) -> Step:
+        run.begin_work()
+        started.set()
+        assert release.wait(PATIENCE_S)
+        return Step({"done": 1}, items=1)
+
+    release.set()
+    lost = worker.runner.run(cycle(work), "schedule").run_id
+    release.clear()
+    started.clear()
+    elsewhere = threading.Thread(target=lambda: other.runner.run(cycle(work), "schedule"))
+    elsewhere.start()
+    assert started.wait(PATIENCE_S)
+    conn.execute(
+        "update relevo.worker_runs set outcome = 'running', finished_at = null, counts = '{}' where id = %s", [lost]
+    )
+
+    def ended() -> bool:
+        assert worker.runner.run(cycle(lambda _run: Step({})), "schedule").outcome == "idle"
+        return runs("probe")[0]["outcome"] != "running"
+
+    eventually(ended, "the row is ended", every=0.2)
+    row, busy = runs("probe")
+    assert (row["id"], row["outcome"]) == (lost, "abandoned")
+    assert row["error_message"].startswith("how this run ended was not kept: ")
+    assert busy["outcome"] == "running"
+    [line] = said("run_abandoned")
+    assert (line["abandoned_run"], line["of_cycle"], line["former_worker"]) == (lost, "probe", "w-1")
+    release.set()
+    elsewhere.join()
+    assert runs("probe")[1]["outcome"] == "ok"

@@ -79,6 +79,7 @@ class Runner:
         self._clock = clock
         self._locks: dict[str, threading.Lock] = {}
         self._told_skips: dict[str, datetime] = {}
+        self._looked_for_leftovers: dict[str, float] = {}
         self._calls: dict[str, threading.Event] = {}
         self.stopping = threading.Event()
         self.on_work: Callable[[str], None] = lambda _cycle: None
@@ -134,6 +135,8 @@ class Runner:
     ) -> Report:
         began = time.monotonic()
         context, obstacle = self._open(cycle, trigger, by_slot)
+        if not cycle.singleton:  # whoever takes a singleton's lease ends what was left of it
+            self._end_leftovers(cycle)
         if obstacle is not None:
             again_s = self._settings.worker_idle_backoff_max_ms / 1000 if cycle.singleton else None
             return self.skip(cycle, trigger, obstacle, context, again_s)
@@ -195,6 +198,28 @@ class Runner:
             run_id, cycle.name, cycle.source, trigger, self._worker_id, slot_at, started_at, open_transactions
         )
         return context, obstacle
+
+    def _end_leftovers(self, cycle: Cycle) -> None:
+        """End, now and then, the rows of former runs here that are still open: none is under way but the one at hand.
+
+        A run's end is committed without waiting for the disk, so that a crash of the server may take it.
+        """
+        began = time.monotonic()
+        lately = self._looked_for_leftovers.get(cycle.key, -math.inf) + self._settings.outbox_lease_duration_ms / 1000
+        if began < lately:
+            return
+        asked = {"cycle": cycle.name, "source": cycle.source, "worker_id": self._worker_id}
+        with self._database.connection() as connection:
+            left = connection.execute(_SQL["end_leftover_runs"], asked).fetchall()
+        self._looked_for_leftovers[cycle.key] = began
+        for (run_id,) in left:
+            _log.warning(
+                "run_abandoned",
+                abandoned_run=run_id,
+                of_cycle=cycle.name,
+                source=cycle.source,
+                former_worker=self._worker_id,
+            )
 
     def _stay(self, run: Run, *, asleep: bool, ahead_s: float) -> Stay | None:
         settings = self._settings
