@@ -14,22 +14,26 @@ from typing import Any, TypeVar
 
 RELEVO = Path(sys.executable).with_name("relevo")
 RELAY = Path(__file__).parent / "programs" / "relay.py"
-PATIENCE_S = 60.0  # far more than anything takes, so that a busy machine fails no test
+PATIENCE_S = 240.0  # far more than anything takes, so that a busy machine fails no test
 NOWHERE = "http://127.0.0.1:9"
 _NO_HTTP = {"http_enabled": False, "http_port": 0}  # to load it is nearly half of what a start costs
+_PATIENT = {"database_connect_timeout_ms": 60_000}
 
 T = TypeVar("T")
 
 
 def eventually(
-    look: Callable[[], T], what: str = "it did not happen", within: float = PATIENCE_S, every: float = 0.03
+    look: Callable[[], T],
+    what: str | Callable[[], str] = "it did not happen",
+    within: float = PATIENCE_S,
+    every: float = 0.03,
 ) -> T:
     """Look again and again until something true is seen, and return it; say what was missing after the deadline."""
     deadline = time.monotonic() + within
     while True:
         if seen := look():
             return seen
-        assert time.monotonic() < deadline, f"not within {within} s: {what}"
+        assert time.monotonic() < deadline, f"not within {within} s: {what if isinstance(what, str) else what()}"
         time.sleep(every)
 
 
@@ -85,7 +89,7 @@ class Process:
             assert found or self._popen.poll() is None, f"{self.name} ended without {event} {fields}:\n{self.stderr}"
             return found
 
-        return eventually(look, f"{event} {fields} of {self.name}, which said:\n{self.stderr}", within)[0]
+        return eventually(look, lambda: f"{event} {fields} of {self.name}, which said:\n{self.stderr}", within)[0]
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""
@@ -146,7 +150,8 @@ class Processes:
 
     def _start(self, arguments: list[str], settings: Mapping[str, object]) -> Process:
         own = {"PATH": os.environ["PATH"], "HOME": str(self._folder), "COLUMNS": "250", "PYTHONUNBUFFERED": "1"}
-        chosen = {"database_url": self._dsn, "expo_base_url": NOWHERE, "log_format": "json", **_NO_HTTP, **settings}
+        ours = {"database_url": self._dsn, "expo_base_url": NOWHERE, "log_format": "json"}
+        chosen = {**ours, **_NO_HTTP, **_PATIENT, **settings}
         environ = own | {name.upper(): str(value) for name, value in chosen.items()}
         words = "-".join(Path(word).name for word in arguments[-2:])[-40:]
         process = Process(arguments, environ, self._folder, f"{len(self._started) + 1}-{words}")

@@ -18,16 +18,16 @@ from proxy import Proxy
 from relevo import db, door, embedded
 from relevo.sandbox.server import Sandbox
 
-LEASE_MS = 2_000
+LEASE_MS = 6_000  # a quarter of it is how long a statement may take
 HASTY: dict[str, Any] = {
     "outbox_lease_duration_ms": LEASE_MS,
-    "database_connect_timeout_ms": 500,
+    "database_connect_timeout_ms": 5_000,
     "worker_tick_loop_error_backoff_ms": 200,
     "worker_tick_loop_max_jitter_ms": 0,
     "worker_idle_backoff_jitter_ms": 20,
 }
-BUSY = {"name": "busy", "every_ms": 300, "singleton": False, "hold_ms": 700}
-NIGHTLY = {"name": "nightly", "cron": "17 3 * * *", "hold_ms": 1_200}
+BUSY = {"name": "busy", "every_ms": 300, "singleton": False, "hold_ms": 600_000}  # until it is released
+NIGHTLY = {"name": "nightly", "cron": "17 3 * * *", "hold_ms": 600_000}
 
 
 def states(process: Process) -> list[str]:
@@ -123,6 +123,7 @@ def test_an_outage_in_flight(processes, dsn: str, probed, rows, conn) -> None:
         worker.hears("probe_holds", probe="nightly")
         [since] = conn.execute("select clock_timestamp()").fetchone()
         proxy.shut()
+        processes.release()
         time.sleep(LEASE_MS / 1000 + 0.5)
         proxy.open()
         goes_on(worker, rows, since)
@@ -143,6 +144,7 @@ def test_all_connections_terminated_at_once(processes, probed, rows, conn) -> No
         "select pg_terminate_backend(pid) from pg_stat_activity"
         " where datname = current_database() and pid <> pg_backend_pid()"
     )
+    processes.release()
     goes_on(worker, rows, since)
     assert states(worker) == []
     assert worker.stops() == 0
@@ -185,6 +187,7 @@ def test_the_server_restarts_in_flight(tmp_path: Path) -> None:
                 [since] = conn.execute("select clock_timestamp()").fetchone()
             postmaster = int((tmp_path / "postgres" / "data" / "postmaster.pid").read_text().split()[0])
             os.kill(postmaster, signal.SIGKILL)
+            started.release()
 
             def rows(query: str, parameters: Any = ()) -> list[dict[str, Any]]:
                 try:
@@ -236,10 +239,10 @@ def test_a_replica_never_opens_more_connections_than_it_may(processes, probed, r
 
 
 PATIENT: dict[str, Any] = {
-    "database_connect_timeout_ms": 2_000,
+    "database_connect_timeout_ms": 10_000,
     "worker_idle_backoff_min_ms": 100,
     "worker_idle_backoff_max_ms": 200,  # so that every cycle meets the outage,
-    "worker_tick_loop_error_backoff_ms": 120_000,  # and would then rest for two minutes
+    "worker_tick_loop_error_backoff_ms": 3_600_000,  # and would then rest for an hour
     "push_rate_per_second": 0,
 }
 
@@ -283,14 +286,11 @@ def test_cycles_look_at_once_when_the_database_is_back(processes, dsn: str, conn
         )
         go()
         worker.hears("database_unreachable")
-        time.sleep(PATIENT["database_connect_timeout_ms"] / 1000 + 2)  # by now each of them has tried in vain
+        time.sleep(4)  # refused at once, each of them has tried in vain by now
         come_back()
-        began = time.monotonic()
         door.enqueue(conn, door.Event("back", "1", "Hello", audience=[phone]))
-        eventually(lambda: sandbox.totals()["sendRequests"] == 1, "the push is sent", within=50)
-        reported = time.monotonic() - began
-        eventually(lambda: len(worker.lines("wakeups_listening")) == 2, "it listens again", within=50)
-        assert reported < PATIENT["worker_tick_loop_error_backoff_ms"] / 1000 / 2
+        eventually(lambda: sandbox.totals()["sendRequests"] == 1, "the push is sent")
+        eventually(lambda: len(worker.lines("wakeups_listening")) == 2, "it listens again")
         assert states(worker) == ["database_unreachable", "database_reachable"]
         assert worker.stops() == 0
 

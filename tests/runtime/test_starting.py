@@ -15,7 +15,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from processes import RELEVO, Processes, eventually
+from processes import PATIENCE_S, RELEVO, Processes, eventually
 
 ROLE = "relevo_stranger"
 
@@ -59,7 +59,13 @@ def test_without_an_address_nothing_is_made(tmp_path: Path, words: tuple[str, ..
     """Without DATABASE_URL a command fails, says what to set, and leaves the folder as it was."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     ran = subprocess.run(
-        [str(RELEVO), *words], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=120
+        [str(RELEVO), *words],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
     )
     assert ran.returncode == 2
     assert "DATABASE_URL is not set." in ran.stderr
@@ -72,7 +78,7 @@ def test_wrong_cycles_are_a_wrong_setting(tmp_path: Path) -> None:
     """A cycle that does not exist is named together with every other wrong setting, and the known ones beside it."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "WORKER_CYCLES": "reaper,foo", "LOG_LEVEL": "loud"}
     ran = subprocess.run(
-        [str(RELEVO), "run"], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=120
+        [str(RELEVO), "run"], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert ran.returncode == 2
     assert "2 settings are wrong" in ran.stderr
@@ -98,7 +104,7 @@ def test_fatal_errors_of_a_program_of_ones_own_are_log_lines(tmp_path: Path, dsn
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     assert ran.returncode == 1
     lines = [json.loads(line) for line in ran.stderr.splitlines()]
@@ -108,6 +114,6 @@ def test_fatal_errors_of_a_program_of_ones_own_are_log_lines(tmp_path: Path, dsn
 
 def test_the_version_can_be_asked_for(tmp_path: Path) -> None:
     """`relevo --version` says the version and nothing else."""
-    ran = subprocess.run([str(RELEVO), "--version"], capture_output=True, text=True, check=True, timeout=120)
-    said = subprocess.run([str(RELEVO), "version"], capture_output=True, text=True, check=True, timeout=120)
+    ran = subprocess.run([str(RELEVO), "--version"], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    said = subprocess.run([str(RELEVO), "version"], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     assert ran.stdout == said.stdout != ""

@@ -14,7 +14,7 @@ from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 from relevo.runtime.workers import make_worker_id
 
-LEASE_MS = 1_500
+LEASE_MS = 6_000  # a quarter of it is how long a statement may take
 FLEET: dict[str, Any] = {"outbox_lease_duration_ms": LEASE_MS, "worker_idle_backoff_min_ms": 100}
 BUSY = {"name": "busy", "every_ms": 60_000, "singleton": False, "hold_ms": 600_000, "steps": 2}
 
