@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -83,6 +84,20 @@ class Problem(Phrase):
     def place(self) -> str:
         """Return the anchor under which the runbook explains it."""
         return RUNBOOK[self.code]
+
+
+_WHY = re.compile(r": (?=\{(?:why|error|reason)\})")
+_APART = re.compile(r"\([^()]*\)")
+
+
+def in_three(template: str) -> tuple[str, str, str]:
+    """Split a problem's sentence, `what: {why}; what to do`, into these three, as far as each is there."""
+    plain = _APART.sub(lambda found: "_" * len(found[0]), template)
+    why = _WHY.search(plain)
+    end = plain.find("; ", why.end()) if why else plain.rfind("; ")
+    end = len(template) if end < 0 else end
+    told = (template[: why.start()], template[why.end() : end]) if why else (template[:end], "")
+    return *told, template[end + 2 :]
 
 
 @dataclass(frozen=True)

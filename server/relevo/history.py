@@ -135,6 +135,11 @@ def quotas(database: Database, timezone: str) -> list[Row]:
     return _rows(database, "list_quotas", timezone=timezone)
 
 
+def used(database: Database) -> Row:
+    """Tell whether a source was ever asked, and whether anything was ever archived."""
+    return _rows(database, "find_used")[0]
+
+
 def dead_letters(database: Database) -> list[Row]:
     """Return the newest dead letters by error, project and type, the largest group first."""
     return _rows(database, "group_dead_letters", look=MOST_DEAD)

@@ -54,6 +54,9 @@ _LOOKED_AT = 5_000
 _ABOUT_PAGE = ("looked_at", "last_day", "last_place")
 _PLACES = {True: re.compile(r"(\d{4}-\d\d-\d\d):([0-9a-f-]{36})"), False: re.compile(r"(\d{4}-\d\d-\d\d):(\d{1,18})")}
 _DURATIONS = 24
+MOST_EVENTS = 200
+"""So many of the newest events are summed up by their types."""
+_MOST_TYPES = 12
 _TROUBLES = 20
 
 CURSORS = {
@@ -407,39 +410,57 @@ def status(database: Database, settings: Settings) -> Status:
 
 @dataclass(frozen=True)
 class Overview:
-    """What somebody at 3 a.m. looks at first."""
+    """What people ask first: is all well, who can be reached, what arrives, of which kinds."""
 
     now: datetime
     status: Status
     queue: Row
     hour: list[Row]
-    """What was sent, confirmed and failed, minute by minute."""
+    """What was sent, confirmed and failed, by five minutes."""
     day: list[Row]
-    """The same, by the quarter of an hour."""
+    """The same, by the hour."""
+    phones: list[Row]
+    """How many phones there are, and how many may get pushes, by platform, out of a bounded number of the newest."""
+    types: list[Row]
+    """The types of the newest events, with how far their deliveries are."""
+
+
+def overview(database: Database, settings: Settings) -> Overview:
+    """Return what the dashboard's first page shows."""
+    row = _rows(database, "count_queue")[0]
+    return Overview(
+        row["now"],
+        status(database, settings),
+        _queue(database, row),
+        pushes(database, row["now"], bins=12, every_s=300),
+        pushes(database, row["now"], bins=24, every_s=3_600),
+        _rows(database, "count_phones", most=MOST_COUNTED),
+        _rows(database, "sum_event_types", look_at=MOST_EVENTS, limit=_MOST_TYPES),
+    )
+
+
+@dataclass(frozen=True)
+class System:
+    """What somebody at 3 a.m. looks at: the machinery behind the pushes."""
+
+    now: datetime
+    status: Status
+    queue: Row
     durations: dict[tuple[str, str], list[Row]]
     """How long the last runs of each cycle took, oldest first."""
     next_rounds: dict[tuple[str, str], datetime | None]
     archive: list[Row]
 
 
-def overview(database: Database, settings: Settings) -> Overview:
-    """Return the fleet as the dashboard's first page shows it."""
+def system(database: Database, settings: Settings) -> System:
+    """Return the fleet as the dashboard's page of the system shows it."""
     row = _rows(database, "count_queue")[0]
     seen = status(database, settings)
     durations: dict[tuple[str, str], list[Row]] = {}
     for each in reversed(_rows(database, "list_durations", limit=_DURATIONS)):
         durations.setdefault((each["cycle"], each["source"]), []).append(each)
     coming = {(each["cycle"], each["source"]): next_round(each, settings, row["now"]) for each in seen.cycles}
-    return Overview(
-        row["now"],
-        seen,
-        _queue(database, row),
-        pushes(database, row["now"], bins=60, every_s=60),
-        pushes(database, row["now"], bins=96, every_s=900),
-        durations,
-        coming,
-        archive(database),
-    )
+    return System(row["now"], seen, _queue(database, row), durations, coming, archive(database))
 
 
 def pushes(database: Database, now: datetime, *, bins: int, every_s: int) -> list[Row]:

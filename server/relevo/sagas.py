@@ -31,6 +31,7 @@ _BEFORE_FIRST = timedelta(minutes=2)
 _REQUEST_PLACE = re.compile(r"(\d{1,17})-([0-9a-f-]{36})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOST_PHONES = 20
+_EXPLAINED_EVENTS, _EXPLAINED_PHONES = 10, 3
 """As many phones of an owner are shown."""
 _MOST_PREFERENCES = 200
 _MOST_FOUND = 20
@@ -406,6 +407,31 @@ def owner(database: Database, name: str, *, before: int | None = None, limit: in
         return None
     listed = _rows(database, "list_phones_of_owner", owner=name, limit=MOST_PHONES)
     return _phones(database, [row["installation_id"] for row in listed], before, limit)
+
+
+def owners(database: Database, first: str = "", *, behind: bool = False, limit: int = 25) -> tuple[list[Row], str]:
+    """Return owners by their names, from one on or behind it, and behind which the next page begins, if any."""
+    if first and not _storable(first):
+        return [], ""
+    rows = _rows(database, "list_owners", first=first, behind=behind, limit=limit + 1, most=MOST_PHONES)
+    return rows[:limit], rows[limit - 1]["owner"] if len(rows) > limit else ""
+
+
+@dataclass(frozen=True)
+class Recent:
+    """One of the latest events, and for some phones why each got it, or not."""
+
+    event: Row
+    reasons: list[Reason]
+
+
+def recent(database: Database, installations: Sequence[UUID]) -> list[Recent]:
+    """Tell of the latest events why some phones, a few of them, got each, or not."""
+    asked = installations[:_EXPLAINED_PHONES]
+    if not asked:
+        return []
+    latest = events(database, limit=_EXPLAINED_EVENTS).rows
+    return [Recent(row, explain(database, row["id"], asked)) for row in latest]
 
 
 def _phones(database: Database, installations: Sequence[UUID], before: int | None, limit: int) -> Phones:

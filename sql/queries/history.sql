@@ -189,3 +189,7 @@ select distinct on (p.at, p.id) s.cycle, p.at as paused_at, p.actor as paused_by
  where p.at < s.until
  order by p.at, p.id
  limit %(look)s;
+
+-- name: find_used
+-- Tells whether a source was ever asked, and whether anything was ever archived.
+select exists (select from relevo.source_state) as sources, exists (select from relevo.archive_exports) as archive;

@@ -488,6 +488,37 @@ select to_timestamp(floor(extract(epoch from x.at) / %(every_s)s) * %(every_s)s)
  group by 1
  order by 1;
 
+-- name: count_phones
+-- Counts of a bounded number of the newest phones how many there are, and how many may get pushes, by platform.
+select i.platform, count(*)::int as phones, count(*) filter (where i.receives)::int as receiving
+  from (select n.platform, relevo.may_receive(n) as receives
+          from relevo.device_installations n where not n.for_news order by n.seq desc limit %(most)s) i
+ group by i.platform
+ order by i.platform;
+
+-- name: sum_event_types
+-- Sums up the newest events, news left out, out of so many that are looked at, by type: how many, when the last was made, how far their deliveries are.
+with looked as materialized (
+  select e.id, e.event_type, e.created_at
+    from (select n.id, n.event_type, n.created_at from relevo.notification_events n order by n.id desc limit %(look_at)s) e
+   where e.event_type <> 'relevo.news'
+), counted as materialized (
+  select l.event_type, x.status, sum(x.deliveries) as n
+    from looked l
+    cross join lateral (select g.status, g.deliveries from relevo.event_progress g where g.event_id = l.id
+                        union all
+                        select d.status, d.deliveries from relevo.event_progress_deltas d where d.event_id = l.id) x
+   group by l.event_type, x.status
+  having sum(x.deliveries) > 0
+), kinds as (
+  select l.event_type, count(*)::int as events, max(l.created_at) as last_at from looked l group by l.event_type
+)
+select k.event_type, k.events, k.last_at, sum(k.events) over ()::int as looked_at,
+       coalesce((select jsonb_object_agg(c.status, c.n) from counted c where c.event_type = k.event_type), '{}') as deliveries
+  from kinds k
+ order by k.events desc, k.event_type
+ limit %(limit)s;
+
 -- name: list_durations
 -- Lists how long the last runs of each cycle took, and how they ended, newest first. Each cycle is asked for as a range, in whose order only the
 -- index by cycle has them: by that of all runs the planner would look for a cycle that seldom runs among all others.

@@ -176,7 +176,8 @@ with recursive day as (
 )
 select x.event_day, x.id, x.notification_event_id as event_id, x.installation_id, x.event_type, x.provider, x.project, x.lane, x.at_most_once,
        x.status, x.attempt_count, x.lapse_count, x.created_at, x.updated_at, x.last_attempt_at, x.completed_at, x.last_error_code,
-       x.last_error_message, x.provider_ticket_id, x.provider_receipt_id, x.token_version, now() as now
+       x.last_error_message, x.provider_ticket_id, x.provider_receipt_id, x.token_version, now() as now,
+       (select i.owner from relevo.device_installations i where i.installation_id = x.installation_id) as owner
   from day y
   cross join lateral (select d.* from relevo.notification_deliveries d where d.event_day = y.event_day and d.id = %(id)s) x
  limit 1;
@@ -228,7 +229,8 @@ select t.ticket_id, t.recorded_at from relevo.late_tickets t
 
 -- name: list_event_deliveries_by_status
 -- Lists deliveries of one event, by installation, after a given one if asked, of one status if asked, out of so many that are looked at.
-select x.id, x.installation_id, x.project, x.status, x.attempt_count, x.created_at, x.last_attempt_at, x.completed_at, x.last_error_code
+select x.id, x.installation_id, x.project, x.status, x.attempt_count, x.created_at, x.last_attempt_at, x.completed_at, x.last_error_code,
+       (select i.owner from relevo.device_installations i where i.installation_id = x.installation_id) as owner
   from (select d.*
           from relevo.notification_deliveries d
          where d.event_day = %(event_day)s and d.notification_event_id = %(event_id)s and d.installation_id > coalesce(%(after)s::uuid, '00000000-0000-0000-0000-000000000000')
@@ -240,7 +242,8 @@ select x.id, x.installation_id, x.project, x.status, x.attempt_count, x.created_
 
 -- name: list_failed_of_event
 -- Lists the dead letters of one event, by their number, after a given one if asked.
-select d.id, d.installation_id, d.project, d.status, d.attempt_count, d.created_at, d.last_attempt_at, d.completed_at, d.last_error_code
+select d.id, d.installation_id, d.project, d.status, d.attempt_count, d.created_at, d.last_attempt_at, d.completed_at, d.last_error_code,
+       (select i.owner from relevo.device_installations i where i.installation_id = d.installation_id) as owner
   from (select l.event_day, l.delivery_id from relevo.dead_letters l
          where l.event_day = %(event_day)s and l.event_id = %(event_id)s and l.delivery_id > coalesce(%(after)s::bigint, 0)
          order by l.delivery_id
@@ -256,6 +259,23 @@ select d.installation_id
  order by d.installation_id
 offset %(look_at)s - 1
  limit 1;
+
+-- name: list_owners
+-- Lists owners by their names from a given one on, that one left out if asked, along their index, with a bounded number of their phones counted.
+with recursive who as (
+  (select i.owner, 1 as n from relevo.device_installations i
+    where i.owner is not null and i.owner >= %(first)s and (i.owner > %(first)s or not %(behind)s) order by i.owner limit 1)
+  union all
+  select f.owner, w.n + 1
+    from who w
+    cross join lateral (select i.owner from relevo.device_installations i where i.owner > w.owner order by i.owner limit 1) f
+   where w.n < %(limit)s
+)
+select w.owner, p.phones, p.receiving
+  from who w
+  cross join lateral (select count(*)::int as phones, count(*) filter (where relevo.may_receive(x))::int as receiving
+                        from (select i.* from relevo.device_installations i where i.owner = w.owner limit %(most)s) x) p
+ order by w.n;
 
 -- name: list_phones_of_owner
 -- Lists the installations of an owner, newest first.

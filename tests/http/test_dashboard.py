@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from playwright.sync_api import sync_playwright
 
-from browsing import COLOURS, WIDTHS, enter, fits
+from browsing import COLOURS, WIDTHS, Person, enter, fits
 from parts import find_part
 from phones import add_phones, fan_out
 from relevo import actions, door
@@ -68,11 +70,15 @@ def test_an_empty_database_says_what_to_do(served: Served, browser: Any) -> None
     """Where nothing has run yet the first line says so, and every part says in words that it is empty."""
     page = enter(browser, served, served.client("viewer"))
     assert "Not healthy" in page.inner_text("h1")
-    assert "relevo run" in page.inner_text("h1")
+    assert "relevo run" in page.inner_text("section.verdict")
     assert page.get_attribute("section.verdict a >> nth=0", "href") == "/guide/runbook#no-reaper-has-ever-run"
-    for words in ("Nothing is due.", "No cycle has run yet", "No month has left", "No source has been asked yet"):
-        assert words in page.inner_text("main")
+    assert "There are no events yet" in page.inner_text("main")
     look(page, "empty")
+    page.click("nav >> text=System")
+    page.wait_for_url("**/dashboard/system")
+    for words in ("Nothing is due.", "No cycle has run yet"):
+        assert words in page.inner_text("main")
+    look(page, "empty system")
 
 
 def test_the_overview(serve: Callable[..., Served], conn: psycopg.Connection[Any], browser: Any) -> None:
@@ -83,17 +89,70 @@ def test_the_overview(serve: Callable[..., Served], conn: psycopg.Connection[Any
         served.app.runner.run(served.app.registry[cycle], "manual")
     actions.pause(served.app.database, "dispatch", "a drill " + "y" * 290)
     page = enter(browser, served, served.client("viewer"))
-    told = page.inner_text("main")
-    assert "a drill" in told
     assert page.locator("svg.chart").count() == 2
-    assert page.get_attribute("svg.chart >> nth=0", "aria-label").startswith("The last hour: ")
+    assert page.get_attribute("svg.chart >> nth=0", "aria-label").startswith("The last hour, by 5 minutes: ")
     assert "UTC" not in page.inner_text("section.verdict time")
     assert page.get_attribute("section.verdict time", "title").endswith("Z")
     assert page.inner_text("section.verdict [data-zone]").strip(" ()")
     look(page, "overview")
+    page.click("nav >> text=System")
+    page.get_by_text("a drill").first.wait_for()
+    look(page, "system")
     actions.resume(served.app.database, "dispatch")
     page.wait_for_selector("main[data-renewed]")
     page.get_by_text("a drill").first.wait_for(state="detached")
+
+
+def test_what_people_ask_first(serve: Callable[..., Served], conn: psycopg.Connection[Any]) -> None:
+    """Reach, success rate, phones and event types lead; cycles are on the page of the system; bars stand side by side."""
+    served = serve()
+    tally(conn)
+    add_phones(conn, 4)
+    conn.execute(
+        "update relevo.device_installations set active = false where seq = (select max(seq) from relevo.device_installations)"
+    )
+    door.enqueue(conn, door.Event("order.shipped", "1", "On its way", audience="everyone"))
+    fan_out(served.app)
+    person = Person(served, "viewer")
+    person.log_in()
+    page = person.get("/dashboard").text
+    assert "75%" in page
+    assert "3 of 4 phones may get pushes" in page
+    assert "order.shipped" in page
+    assert "<h2>Cycles</h2>" not in page
+    assert "<h2>Cycles</h2>" in person.get("/dashboard/system").text
+    group = re.findall(r'<rect width="([\d.]+)"[^>]*class="column (\w+)" x="([\d.]+)"', page)
+    assert [name for _, name, _ in group[:3]] == ["sent", "confirmed", "failed"]
+    ends = [(float(x), float(x) + float(width)) for width, _, x in group[:3]]
+    assert ends[0][1] <= ends[1][0], "confirmed stands beside sent"
+    assert re.search(r'class="left"><span>\d+</span><span>\d+</span><span>0</span>', page)
+    assert "<span>45</span><span>30</span><span>15</span><span>now</span>" in page
+
+
+def test_the_menu_has_what_is_used_alone(
+    serve: Callable[..., Served], conn: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    """Sources and the archive stand in the menu once a setting speaks of them, or there is something of them."""
+    served = serve()
+    person = Person(served, "viewer")
+    person.log_in()
+    assert 'href="/dashboard/sources"' not in person.get("/dashboard/events").text
+    assert 'href="/dashboard/archive"' not in person.get("/dashboard/events").text
+    assert 'href="/dashboard/archive"' in person.get("/dashboard/archive").text, "the page itself is there"
+    conn.execute("insert into relevo.source_state (source) values ('folder')")
+    person = Person(serve(archive_folder=tmp_path), "viewer")
+    person.log_in()
+    assert 'href="/dashboard/sources"' in person.get("/dashboard/events").text
+    assert 'href="/dashboard/archive"' in person.get("/dashboard/events").text
+
+
+def test_an_icon_of_our_own(served: Served) -> None:
+    """Pages name an icon that is served here; a browser that asks at the usual address gets it too."""
+    client = served.client()
+    named = re.search(r'rel="icon" type="image/svg\+xml" href="([^"]+)"', client.get("/login").text)
+    assert named is not None
+    for path in (named[1], "/favicon.ico"):
+        assert client.get(path).headers["content-type"].startswith("image/svg+xml")
 
 
 def test_without_a_script_it_works_too(served: Served, chromium: Any, conn: psycopg.Connection[Any]) -> None:

@@ -25,6 +25,9 @@ from serving import Served
 pytestmark = pytest.mark.needs("chromium-headless-shell")
 PAGES_SEEN = [
     "/dashboard",
+    "/dashboard/system",
+    "/dashboard/people",
+    "/dashboard/people?name={owner_path}",
     "/dashboard/events",
     "/dashboard/events/{event}",
     "/dashboard/events/{tender}",
@@ -34,6 +37,8 @@ PAGES_SEEN = [
     "/dashboard/search?q={external_id}",
     "/dashboard/search?q=nowhere",
     "/guide",
+    "/guide?q=breaker",
+    "/guide?q={owner_path}",
     "/guide/quickstart",
     "/dashboard/runs",
     "/dashboard/runs/{run}",
@@ -162,7 +167,7 @@ def test_every_page_there_is_was_looked_at() -> None:
     """Whatever route a page has, one of the addresses above is its own."""
     looked = [urlsplit(path.format_map(_Any())).path for path in (*PAGES_SEEN, *WRONG, "/login")]
     pages = [each for router in ROUTERS for each in router.routes if "GET" in each.methods]
-    left_out = {"/dashboard/static/{name}", "/dashboard/language/{code}", "/guide/pictures/{name}"}
+    left_out = {"/favicon.ico", "/dashboard/static/{name}", "/dashboard/language/{code}", "/guide/pictures/{name}"}
     missing = {each.path for each in pages if not any(each.path_regex.match(path) for path in looked)}
     assert missing == left_out
 

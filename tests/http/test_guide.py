@@ -108,3 +108,19 @@ def test_the_page_of_the_api_leads_to_its_parts(served: Served) -> None:
     assert [part for part in parts if not re.search(rf"<h2 id='?{part}\b", html)] == []
     assert "<code>wait_ms</code>" in html
     assert "`" not in html[: html.index("id=schemas")]
+
+
+def test_it_is_searched_and_read_page_after_page(served: Served) -> None:
+    """The box finds a section by all of its words, escaped; each page leads to the one before and the one after."""
+    client = served.client()
+    found = client.get("/guide?q=held+runaway").text
+    assert 'href="/guide/runbook#held-as-a-runaway"' in found
+    assert "The guide tells nothing of this" in client.get("/guide?q=xyzzy").text
+    assert "<script>x" not in client.get("/guide?q=<script>x").text
+    here, seen = "/guide", ["/guide"]
+    while after := re.search(r'href="([^"]+)" rel="next"', client.get(here).text):
+        assert f'href="{here}" rel="prev"' in client.get(after[1]).text
+        here = after[1]
+        seen.append(here)
+    assert seen[1:3] == ["/guide/what-it-is", "/guide/quickstart"]
+    assert len(set(seen)) == len(seen) == len(list(DOCS.glob("*.md")))

@@ -124,6 +124,27 @@ def test_health_is_told_in_spanish() -> None:
     assert said(paused) == paused
 
 
+def problems() -> Iterator[str]:
+    """Find the sentences of all problems."""
+    yield from texts([Path(health.__file__)], {"Problem": HEALTH_BY["Problem"]})
+
+
+def test_a_problem_is_told_in_three_parts_in_both_languages() -> None:
+    """What is wrong, why, and what to do are apart, and the same of them are there in Spanish; nothing is lost between them."""
+    shapes = {each: [bool(part) for part in health.in_three(each)] for each in problems()}
+    assert {
+        each: shape for each, shape in shapes.items() if shape != [bool(p) for p in health.in_three(HEALTH[each])]
+    } == {}
+    told_apart = [each for each, shape in shapes.items() if shape[2]]
+    assert [each for each in shapes if each not in told_apart and "{problem}" not in each] == []
+    assert health.in_three("a ({why}; b) is off: {why}; mend; then go") == (
+        "a ({why}; b) is off",
+        "{why}",
+        "mend; then go",
+    )
+    assert health.in_three("late; it waits; look") == ("late; it waits", "", "look")
+
+
 def test_the_browsers_language_and_the_readers_choice(served: Served) -> None:
     """A page is in the first of our languages that the browser asks for, until its reader chooses another."""
     person = Person(served, None)

@@ -207,20 +207,23 @@ def test_the_banner_says_why_in_words_and_offers_the_remedy(served: Served, conn
     person = inside(Person(served))
     page = person.get("/dashboard").text
     verdict = page.split('class="card verdict bad"')[1].split("</section>")[0]
-    assert "the push service is not available just now: it answered 503, “SERVICE_UNAVAILABLE: Down”" in verdict
+    assert "The push service is not available just now: it answered 503, “SERVICE_UNAVAILABLE: Down”" in verdict
+    told = re.sub(r"<[^>]+>", " ", verdict)
+    assert re.search(r"Project shop has sent nothing but probes .+ Why +The push service .+ What to do +See Expo", told)
     for button in ("/dashboard/actions/release?project=shop", "/dashboard/actions/resume?cycle=reaper"):
         assert button in verdict
         assert button not in inside(Person(served, "viewer")).get("/dashboard").text
-    row = page.split("<strong>shop</strong>")[1].split("</tr>")[0].split("</td>")
+    system = person.get("/dashboard/system").text
+    row = system.split("<strong>shop</strong>")[1].split("</tr>")[0].split("</td>")
     assert [place for place, cell in enumerate(row) if "actions/release" in cell] == [2], "it stands with the breaker"
     dead = re.sub(r"<[^>]+>", " ", person.get("/dashboard/dead-letters").text)
     assert "The push service is not available just now: it answered 503." in dead
     assert "“Down.”" in dead
     spanish = person.get("/dashboard", headers={"accept-language": "es"}).text
     assert (
-        "el servicio de notificaciones no está disponible ahora: respondió 503, «SERVICE_UNAVAILABLE: Down»" in spanish
+        "El servicio de notificaciones no está disponible ahora: respondió 503, «SERVICE_UNAVAILABLE: Down»" in spanish
     )
-    assert "Qué hacer (en inglés)" in spanish
+    assert "Más en el manual (en inglés)" in spanish
 
 
 def test_what_is_held_is_let_go(served: Served, conn: psycopg.Connection[Any]) -> None:

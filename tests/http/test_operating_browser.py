@@ -56,7 +56,7 @@ def test_a_redrive_and_a_pause_without_a_script(served: Served, conn: psycopg.Co
     page.click("text=Leave it as it is")
     assert page.url.endswith(f"/dashboard/events/{event}")
 
-    page.goto(served.server.url + "/dashboard")
+    page.goto(served.server.url + "/dashboard/system")
     page.click("tr:has-text('dispatch') >> text=Pause")
     page.fill("#reason", "a drill")
     page.click("button:has-text('Pause it')")
@@ -99,7 +99,13 @@ def test_who_may_not(served: Served, conn: psycopg.Connection[Any], chromium: An
     served.client("app").post("/v1/events", EVENT)
     run(served, "dispatch")
     page = window(chromium, served, "viewer")
-    for path in ("/dashboard", "/dashboard/events/1", "/dashboard/dead-letters", "/dashboard/sources"):
+    for path in (
+        "/dashboard",
+        "/dashboard/system",
+        "/dashboard/events/1",
+        "/dashboard/dead-letters",
+        "/dashboard/sources",
+    ):
         page.goto(served.server.url + path)
         assert page.locator("a[href^='/dashboard/actions']").count() == 0, path
     assert page.goto(served.server.url + "/dashboard/actions/pause?cycle=dispatch").status == 403

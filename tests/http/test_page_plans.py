@@ -43,6 +43,8 @@ select current_date, n, n % 20 + 1, 'default', 'c' || n % 4, now() from generate
 insert into relevo.failed_attempts (event_day, delivery_id, n, at, attempt, found_by, became)
 select current_date, n, 1, now(), 1, 'dispatch', 'failed' from generate_series(1, {many}) n;
 insert into relevo.event_audience (event_id, installation_id) select 1, gen_random_uuid() from generate_series(1, {many}) n;
+insert into relevo.device_installations (owner, token) select 'owner-' || n, 'token-' || n from generate_series(1, {many}) n;
+insert into relevo.event_progress (event_id, status, deliveries) select n, 'failed', 1 from generate_series(1, {many}) n;
 insert into relevo.projects (project, filled_at) values ('default', now());
 insert into relevo.push_minutes (project, minute, sent, answers, unregistered, confirmed, failed)
 select 'default', date_trunc('minute', now()) - n * interval '1 minute', 1, 1, 0, 1, 0 from generate_series(1, {many}) n;
@@ -79,6 +81,10 @@ STATEMENTS = [
     (TOKENS, "read_session", {"secret_hash": HASH}, 10),
     (TOKENS, "add_session", {"secret_hash": b"\x01" * 32, "token_id": "00000000000a", "hours": 12}, 10),
     (INSIGHTS, "list_durations", {"limit": 24}, 200),
+    (INSIGHTS, "count_phones", {"most": 500}, 2 * 500),
+    (INSIGHTS, "sum_event_types", {"look_at": 20, "limit": 12}, 6 * 20),
+    (SAGAS, "list_owners", {"first": "owner-7", "behind": True, "limit": 26, "most": 50}, 6 * 26),
+    (HISTORY, "find_used", {}, 5),
     (INSIGHTS, "list_cycles", {}, 50),
     (INSIGHTS, "list_source_names", {}, 20),
     (INSIGHTS, "list_sources", {"given_up_attempts": 5, "most": 500}, 550),

@@ -225,7 +225,7 @@ def test_an_event_behind_an_open_breaker(served: Served, conn: Connection, perso
     assert said.count("The breaker of project default opened: sending stopped but for probes.") == 1
     assert said.count("A probe of project default failed: its breaker stays open.") == 2
     spanish = person.get(page, headers={"accept-language": "es"}).text
-    assert "5 de 5 aún no se han enviado, porque el cortacircuito del proyecto default está abierto." in spanish
+    assert "5 de 5 aún no se han enviado, porque el cortacircuitos del proyecto default está abierto." in spanish
     assert "Its deadline: what is not sent by then is not sent." in said
     counted(conn, number, pending=-5, ok=5)
     assert "Its deadline" not in told(person, page)
@@ -250,7 +250,7 @@ def test_an_event_for_nobody_says_why(served: Served, conn: Connection, person: 
         assert f"It went out to nobody: {why}" in said, key
         assert f"Nobody gets it: {why}" in said, key
     spanish = person.get(f"/dashboard/events/{made['bo']}", headers={"accept-language": "es"}).text
-    assert "No salió para nadie: dueño desconocido, ningún teléfono es de bo." in spanish
+    assert "No se envió a nadie: dueño desconocido, ningún teléfono es de bo." in spanish
 
 
 def settled(conn: Connection, push: int, event_id: int, was: str, **became: object) -> None:
@@ -462,6 +462,45 @@ def test_each_try_of_one_delivery(served: Served, conn: Connection, person: Pers
     assert "Intento 1." in spanish
     assert "respondió 500" in spanish
     assert "entregas fallidas" in spanish
+
+
+def test_equal_tries_are_told_at_once(served: Served, conn: Connection, person: Person) -> None:
+    """Seven tries that went alike are one line; the one that went otherwise stands alone."""
+    number = event(conn, "order-20", [phone(conn)])
+    fan_out(served.app)
+    (push,) = deliveries_of(conn, number).values()
+    for n in range(1, 9):
+        code = "HTTP_500" if n < 8 else "MessageTooBig"
+        journal(conn, [push], "unclear" if n < 8 else "answered")
+        row = {"id": push, "by": "dispatch", "became": "retryable", "n": n, "code": code, "said": "oops"}
+        conn.execute(FAILED, row)
+    attempted(conn, [push])
+    said = told(person, f"/dashboard/deliveries/{push}")
+    assert said.count("7 tries, each: no clear answer came") == 1
+    assert "it answered with an error of its own, 500" in said or "it answered 500" in said
+    assert "Try 7." not in said
+    assert "Try 8. Request" in said
+
+
+def test_a_person_and_why_they_got_nothing(served: Served, conn: Connection, person: Person) -> None:
+    """People are listed by name; a person's page tells of the latest events why each came or not; lists say names, not ids."""
+    one = phone(conn, owner="ana")
+    phone(conn, owner="<b>benja</b>")
+    conn.execute("update relevo.device_installations set permission = 'denied' where owner = '<b>benja</b>'")
+    number = event(conn, "order-21", "everyone")
+    fan_out(served.app)
+    listed = told(person, "/dashboard/people")
+    assert listed.index("<b>benja</b>") < listed.index("ana")
+    assert "none of their phones may get pushes" in listed
+    assert "<b>benja" not in person.get("/dashboard/people").text
+    assert "benja" not in told(person, "/dashboard/people?name=a")
+    assert "Nobody is called that" in told(person, "/dashboard/people?name=zoe")
+    assert "Not yet. It is to be sent." in told(person, "/dashboard/owners/ana")
+    assert "No. Pushes may not go to this phone: the phone does not permit" in told(
+        person, f"/dashboard/owners/{quote('<b>benja</b>')}"
+    )
+    assert f'title="{one}">ana</a>' in person.get(f"/dashboard/events/{number}").text
+    assert "Phone of ana" in told(person, f"/dashboard/installations/{one}")
 
 
 def test_a_pause_that_is_over(served: Served, conn: Connection, person: Person) -> None:

@@ -50,6 +50,7 @@ OPERATE_PAGE = replace(OPERATE, page=True)
 RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/"): ANYBODY,
     ("GET", "/docs"): ANYBODY,
+    ("GET", "/favicon.ico"): ANYBODY,
     ("GET", "/openapi.json"): ANYBODY,
     ("GET", "/health/live"): ANYBODY,
     ("GET", "/health/ready"): ANYBODY,
@@ -96,6 +97,8 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/dashboard/static/{name}"): ANYBODY,
     ("GET", "/dashboard/language/{code}"): ANYBODY,
     ("GET", "/dashboard"): VIEW_PAGE,
+    ("GET", "/dashboard/system"): VIEW_PAGE,
+    ("GET", "/dashboard/people"): VIEW_PAGE,
     ("GET", "/dashboard/search"): VIEW_PAGE,
     ("POST", "/dashboard/search"): VIEW_PAGE,
     ("GET", "/dashboard/events"): VIEW_PAGE,

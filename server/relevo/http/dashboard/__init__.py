@@ -12,19 +12,23 @@ from relevo.http.dashboard import (
     guide,
     login,
     overview,
+    people,
     phones,
     pushes,
     runs,
     search,
     sources,
+    system,
 )
 
 ROUTERS = (
     login.router,
     overview.router,
+    system.router,
     search.router,
     events.router,
     pushes.router,
+    people.router,
     phones.router,
     guide.router,
     runs.router,

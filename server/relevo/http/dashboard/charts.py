@@ -11,31 +11,35 @@ from relevo.http.dashboard.words import count, duration, number
 
 _WIDTH, _HEIGHT = 600.0, 120.0
 _SERIES = ("sent", "confirmed", "failed")
+_FILLED, _LEAST = 0.8, 2.0
 _SPARK_W, _SPARK_H = 96.0, 24.0
 
 
-def pushes(rows: Sequence[dict[str, Any]], *, title: str, first: str, per: float) -> Markup:
-    """Draw what was sent, confirmed and failed per minute; `per` is how many minutes a row stands for."""
-    top = max((row[name] for row in rows for name in _SERIES), default=0) / per
+def pushes(rows: Sequence[dict[str, Any]], *, title: str, ends: Sequence[str]) -> Markup:
+    """Draw what was sent, confirmed and failed, side by side for each stretch of time; `ends` stand below, evenly."""
+    top = _round_up(max((row[name] for row in rows for name in _SERIES), default=0))
     totals = {name: sum(row[name] for row in rows) for name in _SERIES}
-    said = ", ".join(f"{number(totals[name])} {t(name)}" for name in _SERIES)
-    drawn = [_area(rows, "sent", top * per), *(_line(rows, name, top * per) for name in _SERIES)]
-    most = t("at most {n} a minute", n=number(top))
-    if per > 1:
-        most = t("at most {n} in {minutes} min", n=number(top * per), minutes=number(per))
+    told = ", ".join(f"{number(totals[name])} {t(name)}" for name in _SERIES)
     picture = el(
         "svg",
         _grid(),
-        drawn,
+        [_group(row, place, len(rows), top) for place, row in enumerate(rows)],
         viewBox=f"0 0 {_WIDTH:.0f} {_HEIGHT:.0f}",
         preserveAspectRatio="none",
         role="img",
-        aria_label=f"{title}: {said}; {most}",
+        aria_label=f"{title}: {told}; {t('at most {n} at a time', n=number(top))}",
         class_="chart",
     )
     legend = el("p", [el("span", f"{t(name)} {number(totals[name])}", class_=f"key {name}") for name in _SERIES])
-    ends = el("p", el("span", first), el("span", most), el("span", t("now")), class_="ends")
-    return el("figure", el("figcaption", el("h3", title), legend), picture, ends)
+    left = el("div", [el("span", number(each)) for each in (top, top / 2, 0)], class_="left")
+    below = el("p", [el("span", each) for each in ends], class_="ends")
+    return el("figure", el("figcaption", el("h3", title), legend), el("div", left, picture, below, class_="axes"))
+
+
+def _round_up(most: float) -> int:
+    """Return the next round number, an even one, for the top of an axis."""
+    step: int = 10 ** (len(str(int(most))) - 1)
+    return next(top for top in range(2 * step, 11 * step, 2 * step) if top >= most)
 
 
 def _grid() -> list[Markup]:
@@ -45,25 +49,19 @@ def _grid() -> list[Markup]:
     ]
 
 
-def _points(rows: Sequence[dict[str, Any]], name: str, top: float) -> list[str]:
-    step = _WIDTH / max(1, len(rows) - 1)
-    return [
-        f"{index * step:.1f},{_HEIGHT - 1 - (_HEIGHT - 4) * row[name] / (top or 1):.1f}"
-        for index, row in enumerate(rows)
-    ]
-
-
-def _line(rows: Sequence[dict[str, Any]], name: str, top: float) -> Markup | None:
-    if not any(row[name] for row in rows):
+def _group(row: dict[str, Any], place: int, groups: int, top: int) -> Markup | None:
+    """Draw one stretch of time as bars beside each other; what is not nothing is to be seen."""
+    if not any(row[name] for name in _SERIES):
         return None
-    return el("polyline", points=" ".join(_points(rows, name, top)), class_=f"line {name}")
-
-
-def _area(rows: Sequence[dict[str, Any]], name: str, top: float) -> Markup | None:
-    if not any(row[name] for row in rows):
-        return None
-    corners = [f"0,{_HEIGHT - 1:.0f}", *_points(rows, name, top), f"{_WIDTH:.0f},{_HEIGHT - 1:.0f}"]
-    return el("polygon", points=" ".join(corners), class_=f"area {name}")
+    wide = _WIDTH / groups
+    bar = wide * _FILLED / len(_SERIES)
+    bars = []
+    for at, name in enumerate(_SERIES):
+        high = max(_LEAST, (_HEIGHT - 2) * row[name] / top) if row[name] else 0.0
+        box = {"x": f"{place * wide + wide * (1 - _FILLED) / 2 + at * bar:.1f}", "y": f"{_HEIGHT - 1 - high:.1f}"}
+        bars.append(el("rect", width=f"{bar * 0.9:.1f}", height=f"{high:.1f}", class_=f"column {name}", **box))
+    told = ", ".join(f"{number(row[name])} {t(name)}" for name in _SERIES)
+    return el("g", el("title", f"{row['at']:%H:%M} UTC: {told}"), bars)
 
 
 def spark(runs: Sequence[dict[str, Any]]) -> Markup | None:

@@ -13,7 +13,7 @@ from relevo.http.dashboard.html import Child, el
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, box
 from relevo.http.dashboard.names import in_words
-from relevo.http.dashboard.page import desk_of, table
+from relevo.http.dashboard.page import SYSTEM, desk_of, table
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import count, number
 from relevo.http.problems import Problem
@@ -39,6 +39,7 @@ async def _ask_pause(request: Request, given: Given) -> Question:
         t("It stops in the whole fleet until somebody switches it on again; a run under way comes to its end."),
         _reason(t("For whoever finds it at 3 a.m.")),
         {"cycle": cycle},
+        back=SYSTEM,
     )
 
 
@@ -48,28 +49,33 @@ async def _pause(request: Request, given: Given) -> Told:
     if before:
         since, why = before["paused_since"], before["paused_because"]
         return Told(
-            t("{cycle} was paused already.", cycle=cycle), t("Since {since}, because: {why}", since=since, why=why)
+            t("{cycle} was paused already.", cycle=cycle),
+            t("Since {since}, because: {why}", since=since, why=why),
+            back=SYSTEM,
         )
-    return Told(t("{cycle} is paused in the whole fleet.", cycle=cycle), t("Switch it on again on the overview."))
+    again = t("Switch it on again on the page of the system.")
+    return Told(t("{cycle} is paused in the whole fleet.", cycle=cycle), again, back=SYSTEM)
 
 
 async def _ask_resume(request: Request, given: Given) -> Question:
     cycle, _, _ = _cycle(request, given)
     told = t("It runs again in the whole fleet, by its schedule.")
-    return Question(t("Switch {cycle} on again?", cycle=cycle), t("Switch it on"), told, kept={"cycle": cycle})
+    return Question(
+        t("Switch {cycle} on again?", cycle=cycle), t("Switch it on"), told, kept={"cycle": cycle}, back=SYSTEM
+    )
 
 
 async def _resume(request: Request, given: Given) -> Told:
     cycle, name, source = _cycle(request, given)
     if await desk_of(request).ask(actions.resume, name, source=source):
-        return Told(t("{cycle} is switched on again.", cycle=cycle))
-    return Told(t("{cycle} was not paused; nothing was changed.", cycle=cycle))
+        return Told(t("{cycle} is switched on again.", cycle=cycle), back=SYSTEM)
+    return Told(t("{cycle} was not paused; nothing was changed.", cycle=cycle), back=SYSTEM)
 
 
 async def _ask_run(request: Request, given: Given) -> Question:
     cycle, _, _ = _cycle(request, given)
     told = t("It runs once here, by the same lock as its schedule, for as long as a tick may take at most.")
-    return Question(t("Run {cycle} now?", cycle=cycle), t("Run it"), told, kept={"cycle": cycle})
+    return Question(t("Run {cycle} now?", cycle=cycle), t("Run it"), told, kept={"cycle": cycle}, back=SYSTEM)
 
 
 async def _run(request: Request, given: Given) -> Told:

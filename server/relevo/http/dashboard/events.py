@@ -569,7 +569,7 @@ def _deliveries(seen: Saga, listed: Deliveries, chosen: str) -> list[Markup | No
     rows: list[list[Child]] = [
         [
             delivery_link(row["id"]),
-            phone_link(row["installation_id"]),
+            phone_link(row["installation_id"], clipped(row["owner"], 60)),
             state(row["status"]),
             number(row["attempt_count"]),
             ago(row["last_attempt_at"], now) if row["last_attempt_at"] else "—",

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi import Path as InPath
 from starlette.responses import Response
 
@@ -24,8 +24,12 @@ from relevo.http.problems import not_found
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _COMMENT = re.compile(r"^<!--.*?-->\n", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+_MARKS = re.compile(r"`+|\*\*|\|[-| :]*|^> |^- ")
 _LEVELS = {"h2", "h3"}
 _MANY = 6
+_MOST_FOUND = 20
+_EXCERPT = 200
 _PICTURES = "pictures"
 HOME = "/guide"
 RUNBOOK = f"{HOME}/runbook"
@@ -50,9 +54,9 @@ def _pictures() -> dict[str, bytes]:
 
 
 @router.get(HOME)
-async def index(request: Request) -> Response:
-    """Show what the guide holds."""
-    return _shown(request, "index")
+async def index(request: Request, q: Annotated[str, Query(max_length=100)] = "") -> Response:
+    """Show what the guide holds, or where it tells of something."""
+    return _found(request, q.strip()) if q.strip() else _shown(request, "index")
 
 
 @router.get("/guide/pictures/{name}")
@@ -78,15 +82,106 @@ def _shown(request: Request, name: str) -> Response:
     in_english = el("p", t("The guide is in English."), class_="faint", lang=spoken()) if spoken() != "en" else None
     article = el(
         "article",
+        _box(),
         crumbs,
         in_english,
         Markup(head + end),
         _contents(headings),
         Markup(rest),
+        _neighbours(name),
         class_="card guide",
         lang="en",
     )
     return show(request, title, article, live=False)
+
+
+def _box(asked: str = "") -> Markup:
+    """Write the box by which the guide is searched."""
+    hint = t("Search the guide")
+    field = el("input", type="search", name="q", value=asked, placeholder=hint, aria_label=hint, maxlength=100)
+    button = el("button", t("Search"), class_="plain")
+    return el("form", field, button, method="get", action=HOME, class_="search", role="search", lang=spoken())
+
+
+@cache
+def _in_order() -> list[str]:
+    """Return the pages in the order in which the index leads to them; what it does not name comes last."""
+    linked = re.findall(r"\]\(([\w-]+)\.md", _files()["index"].read_text(encoding="utf-8"))
+    return list(dict.fromkeys(["index", *(name for name in linked if name in _files()), *_files()]))
+
+
+def _neighbours(name: str) -> Markup:
+    """Lead to the page before and the page after."""
+    place = _in_order().index(name)
+    before = _in_order()[place - 1] if place else None
+    after = next(iter(_in_order()[place + 1 :]), None)
+    return el(
+        "nav",
+        el("a", "← ", render(before)[0], href=address_of(f"{before}.md"), rel="prev") if before else el("span"),
+        el("a", render(after)[0], " →", href=address_of(f"{after}.md"), rel="next") if after else None,
+        class_="ends neighbours",
+        aria_label=t("Pages before and after"),
+    )
+
+
+@cache
+def _sections() -> list[tuple[str, str, str, str]]:
+    """Return all sections of the guide: their page, its title, their heading and their text."""
+    found = []
+    for name in _in_order():
+        title, heading, lines = render(name)[0], "", list[str]()
+        for line in _COMMENT.sub("", _files()[name].read_text(encoding="utf-8")).splitlines():
+            if line.startswith("#"):
+                found.append((name, title, heading, " ".join(lines)))
+                heading, lines = line.lstrip("# ").replace("`", ""), []
+            else:
+                lines.append(_plain(line))
+        found.append((name, title, heading, " ".join(lines)))
+    return [each for each in found if each[2]]
+
+
+def _plain(line: str) -> str:
+    """Write a line of a page without what marks it up."""
+    return _MARKS.sub(" ", _LINK.sub(r"\1", line)).strip()
+
+
+def search(asked: str) -> list[tuple[str, str, str, str]]:
+    """Return the sections with all the words asked for, those whose heading has them first; so many at most."""
+    words = asked.lower().split()
+    fit = [each for each in _sections() if all(word in f"{each[1]} {each[2]} {each[3]}".lower() for word in words)]
+    fit.sort(key=lambda each: -sum(word in each[2].lower() for word in words))
+    return fit[:_MOST_FOUND]
+
+
+def _found(request: Request, asked: str) -> Response:
+    found = search(asked)
+    told = [
+        el(
+            "li",
+            el("a", _place(title, heading), href=_address(name, heading)),
+            el("p", _excerpt(text, asked), class_="faint"),
+        )
+        for name, title, heading, text in found
+    ]
+    none = el("p", t("The guide tells nothing of this; try fewer words, or others."), role="status")
+    title = t("Search: {asked}", asked=asked)
+    body = el("article", _box(asked), el("h1", title), el("ul", told) if told else none, class_="card guide")
+    return show(request, title, body, live=False)
+
+
+def _place(title: str, heading: str) -> str:
+    return title if heading == title else f"{title}: {heading}"
+
+
+def _address(name: str, heading: str) -> str:
+    return f"{address_of(f'{name}.md')}#{anchor_of(heading)}"
+
+
+def _excerpt(text: str, asked: str) -> str:
+    """Return the text around the first word that was asked for."""
+    at = text.lower().find(asked.lower().split()[0])
+    begins = max(0, at - _EXCERPT // 3)
+    return f"{'…' if begins else ''}{text[begins : begins + _EXCERPT]}{'…' if begins + _EXCERPT < len(text) else ''}"
 
 
 def _contents(headings: Sequence[tuple[str, str]]) -> Markup | None:

@@ -7,6 +7,8 @@ from contextvars import ContextVar
 
 from fastapi import Request
 
+from relevo import health
+from relevo.health import Problem
 from relevo.http.dashboard.spanish import SPANISH
 from relevo.http.dashboard.spanish_health import HEALTH
 from relevo.http.dashboard.spanish_names import NAMES
@@ -27,10 +29,19 @@ def t(english: str, /, **parts: object) -> str:
 
 def said(told: str) -> str:
     """Say what other parts of Relevo tell in the language of the page, as far as it is known in it."""
-    if not isinstance(told, Phrase) or _spoken.get() == "en":
-        return str(told)
-    parts = {name: _with_comma(part) for name, part in told.parts.items()}
-    return filled(t(told.template), parts, said, lambda number: f"{number:,}".replace(",", "."))
+    return _filled(t(told.template), told) if isinstance(told, Phrase) else str(told)
+
+
+def in_three(problem: Problem) -> tuple[str, str, str]:
+    """Say in the language of the page what is wrong, why, and what to do, as far as a problem tells each."""
+    what, why, remedy = health.in_three(t(problem.template))
+    return _filled(what, problem), _filled(why, problem), _filled(remedy, problem)
+
+
+def _filled(template: str, told: Phrase) -> str:
+    apart = "." if spoken() == "es" else ","
+    parts = {name: _with_comma(part) if spoken() == "es" else part for name, part in told.parts.items()}
+    return filled(template, parts, said, lambda number: f"{number:,}".replace(",", apart))
 
 
 def _with_comma(part: object) -> object:

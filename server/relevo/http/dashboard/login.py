@@ -21,7 +21,7 @@ from relevo.http.dashboard.codes import LoginCodes
 from relevo.http.dashboard.html import Child, el
 from relevo.http.dashboard.language import COOKIE as LANGUAGE_COOKIE
 from relevo.http.dashboard.language import LANGUAGES, t
-from relevo.http.dashboard.page import FORM_COOKIE, STATIC, Page, desk_of, fields_of, keep, login_page, read_form
+from relevo.http.dashboard.page import FORM_COOKIE, ICON, STATIC, Page, desk_of, fields_of, keep, login_page, read_form
 from relevo.http.dashboard.words import sentence
 from relevo.http.guard import COOKIE
 from relevo.http.problems import not_found
@@ -44,6 +44,12 @@ async def static(name: Annotated[str, Path(max_length=50)]) -> Response:
         raise not_found(f"file {name}")
     body, kind = STATIC[name]
     return Response(body, media_type=kind, headers={"Cache-Control": "public, max-age=86400"})
+
+
+@router.get("/favicon.ico")
+async def icon() -> Response:
+    """Return the icon to browsers that ask for it before any page told them where it is."""
+    return await static(ICON)
 
 
 @router.get("/dashboard/language/{code}")

@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, Response
 
 from relevo import __version__, sessions
 from relevo.errors import RelevoError
-from relevo.http.dashboard import refusals
+from relevo.http.dashboard import menu, refusals
 from relevo.http.dashboard.html import Child, Markup, el, text
 from relevo.http.dashboard.language import LANGUAGES, speak, spoken, t, wanted
 from relevo.http.dashboard.words import sentence
@@ -40,19 +40,24 @@ POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+SYSTEM, PEOPLE = "/dashboard/system", "/dashboard/people"
 PAGES = {
     "/dashboard": "Overview",
     "/dashboard/events": "Events",
+    PEOPLE: "People",
     "/dashboard/dead-letters": "Dead letters",
-    "/dashboard/runs": "Runs",
-    "/dashboard/sources": "Sources",
-    "/dashboard/archive": "Archive",
-    "/dashboard/audit": "Audit",
     "/dashboard/compose": "Compose",
+    SYSTEM: "System",
+    "/dashboard/runs": "Runs",
+    menu.SOURCES: "Sources",
+    menu.ARCHIVE: "Archive",
+    "/dashboard/audit": "Audit",
 }
 """What the navigation leads to; each name is a text of the pages."""
+_ABOUT_PEOPLE = ("/dashboard/owners/", "/dashboard/installations/")
 SEARCH = "/dashboard/search"
-_KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+ICON = "relevo.svg"
+_KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 STATIC = {
     each.name: (each.read_bytes(), _KINDS[each.suffix])
     for each in sorted((Path(__file__).parent / "static").iterdir())
@@ -70,6 +75,7 @@ class Page(Guarded):
 
         async def shown(request: Request) -> Response:
             speak(wanted(request))
+            await menu.look(request)
             try:
                 return await handle(request)
             except RequestValidationError:
@@ -128,6 +134,7 @@ def show(
             el("meta", charset="utf-8"),
             el("title", f"{title[:100]} · Relevo"),
             el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            el("link", rel="icon", type="image/svg+xml", href=f"/dashboard/static/{ICON}?v={_MARK}"),
             el("link", rel="stylesheet", href=f"/dashboard/static/relevo.css?v={_MARK}"),
             el("script", src=f"/dashboard/static/relevo.js?v={_MARK}", defer=True),
         ),
@@ -158,7 +165,12 @@ def _head(request: Request, caller: Token | None) -> Markup:
 
 
 def _navigation(request: Request) -> Markup:
-    links = [el("a", t(name), href=path, aria_current=_current(request, path)) for path, name in PAGES.items()]
+    unused = menu.unused(request)
+    links = [
+        el("a", t(name), href=path, aria_current=_current(request, path))
+        for path, name in PAGES.items()
+        if path not in unused or request.url.path == path
+    ]
     return el("nav", links, _guide(request), el("a", "API", href="/docs"), aria_label=t("Main"))
 
 
@@ -168,6 +180,8 @@ def _guide(request: Request) -> Markup:
 
 def _current(request: Request, path: str) -> str | None:
     at = request.url.path
+    if path == PEOPLE and at.startswith(_ABOUT_PEOPLE):
+        return "true"
     return "page" if at == path or (path != "/dashboard" and at.startswith(f"{path}/")) else None
 
 

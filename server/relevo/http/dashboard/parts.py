@@ -71,7 +71,7 @@ def phone_path(installation_id: UUID) -> str:
 
 
 def phone_link(installation_id: UUID, told: Child = None) -> Markup:
-    """Lead to a phone."""
+    """Lead to a phone, by its owner's name if that is given."""
     return el("a", told or short(installation_id), href=phone_path(installation_id), title=str(installation_id))
 
 

@@ -33,7 +33,7 @@ from relevo.http.dashboard.parts import (
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import ago, count, instant, number
 from relevo.http.problems import Problem
-from relevo.sagas import MOST_PHONES, Phones, Reason, Row
+from relevo.sagas import MOST_PHONES, Phones, Reason, Recent, Row
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _MOST_IDS = 2**63 - 1
@@ -67,9 +67,10 @@ async def phone(request: Request, installation_id: UUID, event: Asked = "", befo
         else _forgotten(installation_id),
         _why(path, answer, seen),
         part(t("Asks for"), _preferences(seen.preferences.get(installation_id, []))) if seen.rows else None,
-        part(t("History"), _history(seen, path, several=False)),
+        part(t("History"), _history(seen, path)),
     ]
-    return show(request, t("Phone {id}", id=short(installation_id)), body, live=before is None and not event)
+    title = _named(seen.rows[0]) if seen.rows else t("Phone {id}", id=short(installation_id))
+    return show(request, title, body, live=before is None and not event)
 
 
 @router.get("/dashboard/owners/{owner:path}")
@@ -86,11 +87,18 @@ async def owner(
     told = count(len(seen.rows), "phone")
     if len(seen.rows) == MOST_PHONES:
         told = t("The newest {n} phones are shown.", n=number(MOST_PHONES))
+    phones = [row["installation_id"] for row in seen.rows]
+    latest = await desk_of(request).ask(sagas.recent, phones) if before is None else []
+    names = {row["installation_id"]: t("Phone {id}", id=number(place)) for place, row in enumerate(seen.rows, 1)}
     body = [
         el("section", el("h1", t("Owner"), " ", owner), el("p", told, class_="faint"), try_it, class_="card"),
+        part(t("The latest events, and why they came or not"), _latest(latest, seen, names)) if latest else None,
         _why(path, answer, seen),
-        [_phone(row, seen.preferences.get(row["installation_id"], [])) for row in seen.rows],
-        part(t("History"), _history(seen, path, several=True)),
+        [
+            _phone(row, seen.preferences.get(row["installation_id"], []), name=names[row["installation_id"]])
+            for row in seen.rows
+        ],
+        part(t("History"), _history(seen, path, names)),
     ]
     return show(request, f"{t('Owner')} {clipped(owner, 60)}", body, live=before is None and not event)
 
@@ -114,11 +122,19 @@ def _try_it(request: Request, **whom: object) -> Markup | None:
     return el("p", el("a", t("Send a test push…"), href=address(COMPOSE, **whom) + "#test", class_="button plain"))
 
 
-def _phone(row: Row, preferences: Sequence[Row] | None = None, try_it: Markup | None = None) -> Markup:
+def _named(row: Row) -> str:
+    """Name a phone by its owner, if it has one."""
+    if row["owner"]:
+        return t("Phone of {owner}", owner=clipped(row["owner"], 60))
+    return t("Phone {id}", id=short(row["installation_id"]))
+
+
+def _phone(
+    row: Row, preferences: Sequence[Row] | None = None, try_it: Markup | None = None, name: str | None = None
+) -> Markup:
     """Tell what is known of a phone; with what it asks for, if that is given."""
     receives = state("on") if row["receives"] else state("off", "bad")
     why = None if row["receives"] else [" ", clipped(_sentence(reasons.not_allowed(row["why_not"])), 300)]
-    title = t("Phone {id}", id=short(row["installation_id"]))
     own = preferences is not None
     told = facts(
         (t("Pushes"), [receives, why]),
@@ -136,7 +152,7 @@ def _phone(row: Row, preferences: Sequence[Row] | None = None, try_it: Markup | 
         (t("Registered"), ago(row["registered_at"], row["now"])),
         (t("Asks for"), _preferences(preferences) if preferences is not None else None),
     )
-    return el("section", el("h2" if own else "h1", title), told, try_it, class_="card")
+    return el("section", el("h2" if own else "h1", name or _named(row)), told, try_it, class_="card")
 
 
 def _token(row: Row) -> Child:
@@ -265,18 +281,49 @@ def _verdict(told: Explanation) -> tuple[str, str]:
     return (t("It will get it."), "good") if told.gets_it else (t("No."), "bad")
 
 
-def _history(seen: Phones, path: str, *, several: bool) -> list[Child]:
-    rows = [_delivery(row, several=several) for row in seen.history]
-    heads = [t("When"), *([t("Phone")] if several else []), t("Event"), t("State"), t("In words"), t("Delivery")]
+def _latest(latest: Sequence[Recent], seen: Phones, names: dict[UUID, str]) -> Markup:
+    """Tell of each of the latest events whether a person got it, and why not."""
+    rows = {row["installation_id"]: row for row in seen.rows}
+    told: list[list[Child]] = [
+        [
+            [
+                event_link(each.event["id"], clipped(each.event["title"], 90) or None),
+                el("div", clipped(each.event["body"], 90), class_="faint"),
+            ],
+            instant(each.event["created_at"]),
+            [_briefly(reason, rows, names, several=len(each.reasons) > 1) for reason in each.reasons],
+        ]
+        for each in latest
+    ]
+    heads = [t("Event"), t("Enqueued"), t("Did it come, and why?")]
+    return table(heads, told, empty="", label=t("The latest events, and why they came or not"))
+
+
+def _briefly(reason: Reason, rows: dict[UUID, Row], names: dict[UUID, str], *, several: bool) -> Markup:
+    """Say in a line whether a phone got an event, and by which rule, or what went wrong."""
+    delivery, row = reason.told.raw.get("delivery"), rows.get(reason.installation_id)
+    verdict, kind = _verdict(reason.told)
+    why = reasons.rule(reason.told, why_not=row["why_not"] if row else None)
+    if delivery and kind != "good":
+        why = reasons.in_words(delivery["error_code"]) or reasons.meaning(delivery["status"])
+    elif reasons.came_afterwards(reason.told, reason.changes) and reason.changes:
+        why = reasons.afterwards(reason.changes)
+    which = [phone_link(reason.installation_id, names.get(reason.installation_id)), ": "] if several else None
+    return el("div", which, el("strong", verdict), " ", why if isinstance(why, Markup) else clipped(why, 300))
+
+
+def _history(seen: Phones, path: str, names: dict[UUID, str] | None = None) -> list[Child]:
+    rows = [_delivery(row, names) for row in seen.history]
+    heads = [t("When"), *([t("Phone")] if names else []), t("Event"), t("State"), t("In words"), t("Delivery")]
     empty = t("Nothing was meant for it yet, or all of it was archived.")
     more = following(path, before=seen.next) if seen.next else None
     return [table(heads, rows, empty=empty, label=t("History")), more]
 
 
-def _delivery(row: Row, *, several: bool) -> list[Child]:
+def _delivery(row: Row, names: dict[UUID, str] | None) -> list[Child]:
     return [
         instant(row["created_at"]),
-        *([phone_link(row["installation_id"])] if several else []),
+        *([phone_link(row["installation_id"], names.get(row["installation_id"]))] if names else []),
         [
             event_link(row["event_id"], clipped(row["title"], 90) or None),
             el("div", clipped(row["body"]) or clipped(row["event_type"], 60), class_="faint"),

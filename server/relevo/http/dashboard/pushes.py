@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
@@ -18,14 +19,15 @@ from relevo.http.dashboard.html import Child, Markup, el, outside
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, facts, part
 from relevo.http.dashboard.page import Page, desk_of, show
-from relevo.http.dashboard.parts import Moment, clipped, event_link, phone_link, phone_path, timeline
+from relevo.http.dashboard.parts import Moment, clipped, event_link, owner_link, phone_link, phone_path, timeline
 from relevo.http.dashboard.states import KINDS, state
-from relevo.http.dashboard.words import ago, count, number
+from relevo.http.dashboard.words import ago, count, instant, number
 from relevo.http.problems import Problem
 from relevo.sagas import Push, Try
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _MOST_IDS = 2**63 - 1
+_MANY_TRIES = 3
 
 
 @router.get("/dashboard/deliveries/{delivery_id}")
@@ -50,6 +52,7 @@ def _head(request: Request, seen: Push, title: str, sandbox: str | None) -> Mark
         got = outside(f"{sandbox}/deliveries/{row['id']}", t("See what the phone got, in the sandbox"))
     told = facts(
         (t("Event"), event_link(row["event_id"], clipped(seen.title, 160) or None)),
+        (t("Owner"), owner_link(row["owner"])),
         (t("Phone"), phone_link(row["installation_id"], str(row["installation_id"]))),
         (t("Why"), _why(seen)),
         (t("Project"), row["project"]),
@@ -91,7 +94,7 @@ def moments(seen: Push) -> Iterator[Moment]:
     """Tell what happened to a delivery, and what is to come."""
     yield Moment(seen.delivery["created_at"], t("Made by fan-out: this phone is to get the event."))
     yield from pause_moments(seen.pauses)
-    yield from (_try(n, each) for n, each in enumerate(seen.tries, 1))
+    yield from _tries(seen.tries)
     yield from map(_went_wrong, _apart(seen))
     yield from (Moment(row["at"], _died(row), kind="bad") for row in seen.deaths)
     yield from (Moment(row["at"], _sent_anew(row["by"])) for row in seen.redriven)
@@ -105,11 +108,42 @@ def moments(seen: Push) -> Iterator[Moment]:
         yield Moment(None, _waits(seen, seen.wait), kind="now")
 
 
+def _tries(tries: Sequence[Try]) -> Iterator[Moment]:
+    """Tell of each try; many in a row that went alike are told at once."""
+    numbered = enumerate(tries, 1)
+    for _, alike in groupby(numbered, key=lambda each: _went(each[1])):
+        same = list(alike)
+        if len(same) < _MANY_TRIES:
+            yield from (_try(n, each) for n, each in same)
+        else:
+            yield _folded([each for _, each in same])
+
+
+def _went(told: Try) -> tuple[object, ...]:
+    """Return by what two tries are alike: what became of the request, and what was said of it."""
+    request = told.request
+    return request["outcome"], request["answered_at"] is None, request["pushes"], _said(told)
+
+
+def _said(told: Try) -> str:
+    failure = told.failure
+    return reasons.as_said(failure["error_code"], failure["error_message"]) if failure else ""
+
+
+def _folded(tries: Sequence[Try]) -> Moment:
+    """Tell of several tries that went alike as one moment, that of the first; the last one's is told with it."""
+    first, last = tries[0].request, tries[-1].request
+    outcome = first["outcome"] or "answered"
+    became = t("no answer was seen") if first["answered_at"] is None else t(reasons.REPLIES.get(outcome, outcome))
+    what = t("{n} tries, each: {became}.", n=number(len(tries)), became=clipped(became))
+    detail = [_said(tries[0]), " ", t("The last of them:"), " ", instant(last["journalled_at"]), "."]
+    return Moment(first["journalled_at"], el("strong", what), detail, "" if outcome == "answered" else "warn")
+
+
 def _try(n: int, told: Try) -> Moment:
     """Tell of one request it was in, and what went wrong there."""
-    request, failure = told.request, told.failure
-    said = reasons.as_said(failure["error_code"], failure["error_message"]) if failure else ""
-    moment = request_moment(request, _which(request["pushes"] - 1), said=said)
+    request = told.request
+    moment = request_moment(request, _which(request["pushes"] - 1), said=_said(told))
     return replace(moment, what=[el("strong", t("Try {n}.", n=number(n))), " ", moment.what])
 
 

@@ -125,4 +125,4 @@ def _tender(row: dict[str, Any]) -> Child:
 
 
 def _phone(row: dict[str, Any]) -> Child:
-    return [phone_link(row["installation_id"], str(row["installation_id"])), f" {clipped(row['owner'])}"]
+    return [owner_link(row["owner"]), " ", phone_link(row["installation_id"], str(row["installation_id"]))]

@@ -33,6 +33,17 @@ def count(value: int, one: str, many: str = "") -> str:
     return f"{number(value)} {t(one) if value == 1 else t(many or one + 's')}"
 
 
+def percent(some: int, of_all: int) -> str:
+    """Write a share: 98.5%; of nothing as a dash, and less than all never as all."""
+    if not of_all:
+        return "—"
+    share = some / of_all * 100
+    if some < of_all:
+        share = min(share, 99.9)
+    written = _apart(f"{share:.0f}" if share == int(share) else f"{share:.1f}")
+    return f"{written} %" if spoken() == "es" else f"{written}%"
+
+
 def duration(seconds: float | None) -> str:
     """Write how long: 180 ms, 4.2 s, 3 min, 5 h, 2 days."""
     if seconds is None:
