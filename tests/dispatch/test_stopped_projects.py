@@ -119,6 +119,14 @@ class TestLooks:
         assert due(worker) == ["a", "z"]
         assert [each.get("after") for each in asked[3:]] == [None, None]
 
+    def test_the_first_thing_ever_in_a_queue_is_found_by_the_next_look(self, relay) -> None:
+        """A worker that looked at a queue in which there never was anything finds what comes first, and waits for no full look."""
+        worker = relay()
+        worker.conn.execute("alter sequence relevo.due_chunks_id_seq restart")
+        assert due(worker) == []
+        worker.conn.execute(CHUNK, ["a", 0])
+        assert due(worker) == ["a"]
+
     def test_what_commits_late_is_found_though_others_were_numbered_after_it(self, relay, dsn) -> None:
         """A transaction that put something into the queue and stays open for many looks is waited for, and what it adds is seen."""
         worker = relay()

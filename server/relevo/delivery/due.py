@@ -79,8 +79,8 @@ class DueLanes:
         """The projects that may send since the last look what they could not before."""
         self._seen_to = 0
         """Every chunk up to this number was seen, or is gone."""
-        self._numbered = 0
-        """The last number that was given out when the last look ended."""
+        self._numbered = -1
+        """The last number that was given out when the last look ended; 0 if none ever was, and -1 before the first."""
         self._waits_for: tuple[int, int] | None = None
         """A number, and the transaction before which all must have ended: then every chunk up to it was seen."""
         self._full_look_at = -_NEVER
@@ -129,9 +129,9 @@ class DueLanes:
         return min(max(_FULL_LOOK_S, self._full_look_took_s / _FULL_LOOKS_SHARE), _LONGEST_WITHOUT_S)
 
     def _look_briefly(self) -> None:
-        for key in [key for key in self._known if key[0] in self._changed] if self._changed else ():
+        changed = {self._changed.pop() for _ in range(len(self._changed))}  # one by one: others add to it meanwhile
+        for key in [key for key in self._known if key[0] in changed] if changed else ():
             self._known[key].ready_at = -_NEVER
-        self._changed.clear()
         again = self._due(time.monotonic())[:_MOST_AGAIN]
         rows = self._ask(None, again=again)
         for key in again:
@@ -161,7 +161,7 @@ class DueLanes:
         asked = {
             "now": now,
             "after_id": self._seen_to,
-            "most_new": _MOST_NEW if self._numbered else 0,  # the first look is a full one
+            "most_new": _MOST_NEW if self._numbered >= 0 else 0,  # the first look is a full one
             "again_projects": text_array(project for project, _ in again),
             "again_lanes": text_array(lane for _, lane in again),
             "again_since": [self._known[key].since for key in again],
