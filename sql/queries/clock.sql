@@ -16,11 +16,14 @@ update relevo.notification_events e
                           order by o.id limit %(limit)s for no key update skip locked));
 
 -- name: rebase_fan_outs
--- Has a batch of fan-outs tried again that failed and wait: an attempt that comes early costs less than the jump.
+-- Gives a batch of events that fan out, or failed to and wait, their turn now: one that comes early costs less than the jump.
 update relevo.notification_events e
-   set fanout_retry_at = coalesce(%(now)s::timestamptz, now())
+   set fanout_retry_at = case when e.fanout_retry_at <= coalesce(%(now)s::timestamptz, now()) then e.fanout_retry_at end,
+       turn_at = coalesce(%(now)s::timestamptz, now())
  where e.id = any (array(select o.id from relevo.notification_events o
-                          where o.state in ('waiting', 'fanning') and o.fanout_retry_at > coalesce(%(now)s::timestamptz, now())
+                          where o.state in ('waiting', 'fanning')
+                            and (o.fanout_retry_at > coalesce(%(now)s::timestamptz, now())
+                                 or o.turn_at > coalesce(%(now)s::timestamptz, now()) + interval '10 seconds') -- where a slice puts its event
                           order by o.id limit %(limit)s for no key update skip locked));
 
 -- name: rebase_chunks

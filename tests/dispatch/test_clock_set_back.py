@@ -85,6 +85,27 @@ def test_an_event_that_was_to_go_out_at_once_is_fanned_out(ahead: Relay) -> None
     assert states == {soon: "fanned", later: "waiting"}
 
 
+@pytest.mark.parametrize(
+    "how",
+    [
+        "state = 'fanning', event_day = current_date, fanout_started_at = now(), fanout_upto = 1000000, fanout_cursor = 0",
+        f"fanout_failures = 3, fanout_error = 'no', fanout_retry_at = {AHEAD}",
+    ],
+)
+def test_an_event_in_the_midst_of_its_fan_out_goes_on(ahead: Relay, how: str) -> None:
+    """One that had its turn before the jump, or failed and was to be tried again, has its next one after the reaper's round."""
+    ahead.register("ana")
+    event = ahead.enqueue()
+    ahead.conn.execute(f"update relevo.notification_events set turn_at = {AHEAD}, {how} where id = %s".encode(), [event])
+    ahead.travel(hours=-3)
+    ahead.conn.execute("update relevo.notification_events set created_at = now(), scheduled_at = now()")
+    ahead.fan_out()
+    assert ahead.conn.execute("select state <> 'fanned' from relevo.notification_events").fetchone() == (True,)
+    ahead.reap()
+    ahead.fan_out()
+    assert ahead.conn.execute("select state from relevo.notification_events").fetchone() == ("fanned",)
+
+
 def test_receipts_are_asked_for(ahead: Relay) -> None:
     """What was sent before the jump is asked about after it, as soon as the reaper noticed."""
     ahead.tell("ana")
