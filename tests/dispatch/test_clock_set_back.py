@@ -96,7 +96,9 @@ def test_an_event_in_the_midst_of_its_fan_out_goes_on(ahead: Relay, how: str) ->
     """One that had its turn before the jump, or failed and was to be tried again, has its next one after the reaper's round."""
     ahead.register("ana")
     event = ahead.enqueue()
-    ahead.conn.execute(f"update relevo.notification_events set turn_at = {AHEAD}, {how} where id = %s".encode(), [event])
+    ahead.conn.execute(
+        f"update relevo.notification_events set turn_at = {AHEAD}, {how} where id = %s".encode(), [event]
+    )
     ahead.travel(hours=-3)
     ahead.conn.execute("update relevo.notification_events set created_at = now(), scheduled_at = now()")
     ahead.fan_out()
@@ -117,3 +119,28 @@ def test_receipts_are_asked_for(ahead: Relay) -> None:
     ahead.reap()
     ahead.ask()
     assert ahead.delivery("ana")["status"] == "ok"
+
+
+def test_what_could_not_be_brought_to_now_is_tried_again_and_keeps_nothing_else_waiting(ahead: Relay) -> None:
+    """Of one kind nothing can be written: the others are brought to now in the same round, and that one in a later round."""
+    ahead.tell("ana")
+    ahead.conn.execute(
+        f"""insert into relevo.projects (project, filled_at, breaker, breaker_reason, breaker_by, breaker_since, probe_at, trips)
+            values ('default', now(), 'open', 'HTTP 500', 'request', {AHEAD}, {AHEAD}, 1)""".encode()
+    )
+    ahead.travel(hours=-3)
+    ahead.conn.execute(
+        """create function public.refuse_it() returns trigger language plpgsql as $f$
+           begin raise exception 'this row cannot be written' using errcode = 'check_violation'; end $f$;
+           create trigger refuse_it before update on relevo.projects for each row execute function public.refuse_it()"""
+    )
+    try:
+        report = ahead.reap()
+    finally:
+        ahead.conn.execute("drop function public.refuse_it() cascade")
+    assert "this row cannot be written" in str(report.error)
+    assert ahead.conn.execute("select due_at <= %s from relevo.due_chunks", [ahead.clock()]).fetchone() == (True,)
+    ahead.reap()
+    ahead.dispatch()
+    assert ahead.received("ana") == 1
+    assert ahead.reap().error == ""

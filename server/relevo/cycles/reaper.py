@@ -52,15 +52,15 @@ def cycle(settings: Settings) -> Cycle:
 
 def step(run: Run) -> Step:
     """Take back some expired claims, each in its own transaction; then do what one replica does for all of them."""
-    problems: list[str] = []
+    rebased = clock.Rebased(is_complete=False)
     with run.contain(Thing("part", "reaper clock")):
-        if rebased := clock.rebase(run):
-            problems.append(_said_of_clock(rebased))
+        rebased = clock.rebase(run)
     counts, more = _reap_some(run)
-    if _is_our_turn(run):
+    if not rebased.is_complete or _is_our_turn(run):  # the turn is not taken before all is brought to now
         counts += _keep_up(run)
     items = sum(counts[name] for name in _TAKEN_BACK)
-    return Step(dict(counts), items, more=more, problems=tuple(problems))
+    problems = (_said_of_clock(rebased.counts),) if rebased.was_set_back else ()
+    return Step(dict(counts), items, more=more, problems=problems)
 
 
 def _said_of_clock(rebased: Counter[str]) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 
 import structlog
 
 from relevo import queries
 from relevo.runtime.runs import Run
+from relevo.runtime.troubles import Thing
 
 _SQL = queries.load("clock")
 _log = structlog.get_logger("relevo.clock")
@@ -27,21 +29,34 @@ _REBASED = (  # those first that others wait for
 )
 
 
-def rebase(run: Run) -> Counter[str]:
+@dataclass
+class Rebased:
+    """What was done after the clock was set back."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    was_set_back: bool = False
+    is_complete: bool = True
+    """Whether the fleet's next turn may be taken: it tells that nothing is left to do."""
+
+
+def rebase(run: Run) -> Rebased:
     """Bring times that lie further ahead than they could to now, if the clock was set back; tell how many, per kind.
 
-    Every replica may do it, before the fleet's next turn is taken: what one does not come to, the next finds.
+    Every replica may do it, before the fleet's next turn is taken: what one does not come to, the next finds. A kind
+    that cannot be written keeps no other waiting, and is tried again with the next round.
     """
-    rebased: Counter[str] = Counter()
     with run.transaction() as connection:
         if connection.execute(_SQL["was_set_back"], {"now": run.now}).fetchone() != (True,):
-            return rebased
+            return Rebased()
+    done = Rebased(was_set_back=True, is_complete=False)
     for kind in _REBASED:
-        rebased[kind] = _rebase(run, kind)
+        with run.contain(Thing("part", f"reaper rebase_{kind}")):
+            done.counts[kind] = _rebase(run, kind)
     with run.transaction() as connection:
         connection.execute(_SQL["wake_up"])
-    _log.warning("clock_set_back", **rebased)
-    return rebased
+    done.is_complete = run.may_go_on() and len(done.counts) == len(_REBASED)
+    _log.warning("clock_set_back", **done.counts)
+    return done
 
 
 def _rebase(run: Run, kind: str) -> int:
