@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -91,6 +92,35 @@ def test_headers_are_bounded(serve: Callable[..., Served], connect: Callable[[Se
     connection.sendall(b"GET /health/live?" + b"x" * 5_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")
     assert hears_the_end(connection).startswith(b"HTTP/1.1 431 ")
     assert served.client().get("/health/live", headers={"x": "y" * 3_000}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        (b"0\r\n", b"x: " + b"y" * 1_000 + b"\r\n"),
+        (b"0\r\nx: ", b"y" * 64_000),
+        (b"1;", b"y" * 64_000),
+    ],
+    ids=["many trailers", "a long trailer", "a long extension"],
+)
+def test_what_trails_or_frames_a_body_is_bounded(
+    serve: Callable[..., Served], connect: Callable[[Served], socket.socket], start: bytes, piece: bytes
+) -> None:
+    """Headers behind a body, and extensions of its pieces, end as soon as those before it would."""
+    served = serve(http_max_header_bytes=4_096)
+    connection = connect(served)
+    connection.sendall(b"GET /health/live HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + start)
+    with pytest.raises(OSError):  # noqa: PT011 whichever it is, the other side hung up
+        connection.sendall(piece * (20_000_000 // len(piece)))
+
+
+def test_a_body_in_small_pieces_is_taken(serve: Callable[..., Served]) -> None:
+    """A body may come byte by byte, and what trails it is for nobody."""
+    served = serve(http_max_header_bytes=4_096)
+    text = json.dumps(EVENT | {"body": "b" * 500}).encode()
+    pieces = (text[n : n + 1] for n in range(len(text)))
+    answer = served.client("app").post("/v1/events", data=pieces, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 201, answer.text
 
 
 def test_a_large_body_is_no_large_header(serve: Callable[..., Served]) -> None:

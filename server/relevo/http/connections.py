@@ -22,6 +22,8 @@ ACCEPTED_AT_ONCE = 32
 _FOR_HTTP, _OF = 5, 8
 """What part of all files that a process may open is for HTTP; the rest is for sending, PostgreSQL and what is read."""
 _MOST_PIPELINED = 16
+_FRAMING = 8
+"""How many bytes may stand around each byte of a body: the smallest piece of a chunked one has five, or some more."""
 _WRITE_S = 30.0
 _LOOK_S = 1.0
 
@@ -123,6 +125,8 @@ class BoundedProtocol(HttpToolsProtocol):
     """When the caller has taken too long for what is awaited of it."""
     _read = 0
     """Bytes since the last request was whole."""
+    _body = 0
+    """Of these the body's own."""
     _in_headers = True
     _unanswered = 0
 
@@ -151,13 +155,28 @@ class BoundedProtocol(HttpToolsProtocol):
             self.due = self.loop.time() + self.held.bounds.header_s
         self._read += len(data)
         super().data_received(data)
-        if self._in_headers and self._read > self.held.bounds.header_bytes:
+        if self._read - self._body > self._most_around():
             self._refuse(b"431 Request Header Fields Too Large")
+
+    def _most_around(self) -> int:
+        """Return how much may come that is no body: headers, then also what frames the body, and what trails it."""
+        most = self.held.bounds.header_bytes
+        return most if self._in_headers else 2 * most + _FRAMING * self._body
 
     def on_message_begin(self) -> None:
         """Give the caller its time for the headers, also where they began behind the request before."""
         self.due = min(self.due, self.loop.time() + self.held.bounds.header_s)
         super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; what trails a body is for nobody."""
+        if self._in_headers:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of a body."""
+        self._body += len(body)
+        super().on_body(body)
 
     def on_headers_complete(self) -> None:
         """Begin to answer, and give the caller its time for the body."""
@@ -174,7 +193,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Have the whole request: from now on the caller waits for us."""
-        self._in_headers, self._read = True, 0
+        self._in_headers, self._read, self._body = True, 0, 0
         self.due = math.inf
         if self._unanswered:
             self.held.note_busy(self)
