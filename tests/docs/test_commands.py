@@ -28,7 +28,7 @@ ELSEWHERE = {
     "sandbox": "likewise: tests/sandbox",
     "make": "tests/house/test_makefile.py; make run-cycle and make psql are the commands themselves",
     "docker": "tests/deploy replays what the images do",
-    "name": "a loop of the shell that writes passwords",
+    "for": "a loop of the shell that writes passwords",
     "systemctl": "tests/deploy checks the unit",
     "systemd-run": "it needs a running systemd",
     "useradd": "it belongs to the machine",

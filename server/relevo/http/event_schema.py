@@ -15,7 +15,10 @@ _SAYS_SOMETHING: list[JsonValue] = [
     {"required": ["data"], "properties": {"data": {"type": "object", "minProperties": 1}}},
 ]
 _NAMES_NOBODY: dict[str, JsonValue] = {"installations": {"type": "null"}, "owners": {"type": "null"}}
-_ABOUT_NOTHING: dict[str, JsonValue] = {"topics": {"anyOf": [{"type": "null"}, {"type": "array", "maxItems": 0}]}}
+_ABOUT_NOTHING: dict[str, JsonValue] = {
+    "topics": {"anyOf": [{"type": "null"}, {"type": "array", "maxItems": 0}]},
+    "matching": {"type": "null"},
+}
 _AUDIENCES: list[JsonValue] = [
     {"properties": {"audience": {"const": "everyone"}, **_NAMES_NOBODY, **_ABOUT_NOTHING}},
     {
