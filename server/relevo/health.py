@@ -87,17 +87,24 @@ class Problem(Phrase):
 
 
 _WHY = re.compile(r": (?=\{(?:why|error|reason)\})")
+_WHY_APART = re.compile(r" \((\{(?:why|reason)\}[^()]*)\)")
 _APART = re.compile(r"\([^()]*\)")
 
 
 def in_three(template: str) -> tuple[str, str, str]:
-    """Split a problem's sentence, `what: {why}; what to do`, into these three, as far as each is there."""
+    """Split a problem's sentence into what is wrong, why, and what to do, as far as each is there.
+
+    It reads `what: {why}; what to do`, or `what ({why}) and more; what to do`.
+    """
     plain = _APART.sub(lambda found: "_" * len(found[0]), template)
     why = _WHY.search(plain)
     end = plain.find("; ", why.end()) if why else plain.rfind("; ")
     end = len(template) if end < 0 else end
-    told = (template[: why.start()], template[why.end() : end]) if why else (template[:end], "")
-    return *told, template[end + 2 :]
+    remedy = template[end + 2 :]
+    if why:
+        return template[: why.start()], template[why.end() : end], remedy
+    apart = _WHY_APART.search(template[:end])
+    return _WHY_APART.sub("", template[:end], count=1), apart[1] if apart else "", remedy
 
 
 @dataclass(frozen=True)

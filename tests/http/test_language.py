@@ -142,6 +142,7 @@ def test_a_problem_is_told_in_three_parts_in_both_languages() -> None:
         "{why}",
         "mend; then go",
     )
+    assert health.in_three("off ({reason}), and x; do") == ("off, and x", "{reason}", "do")
     assert health.in_three("late; it waits; look") == ("late; it waits", "", "look")
 
 

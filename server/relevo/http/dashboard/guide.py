@@ -30,6 +30,7 @@ _LEVELS = {"h2", "h3"}
 _MANY = 6
 _MOST_FOUND = 20
 _EXCERPT = 200
+_LONGEST = 200
 _PICTURES = "pictures"
 HOME = "/guide"
 RUNBOOK = f"{HOME}/runbook"
@@ -54,7 +55,7 @@ def _pictures() -> dict[str, bytes]:
 
 
 @router.get(HOME)
-async def index(request: Request, q: Annotated[str, Query(max_length=100)] = "") -> Response:
+async def index(request: Request, q: Annotated[str, Query(max_length=_LONGEST)] = "") -> Response:
     """Show what the guide holds, or where it tells of something."""
     return _found(request, q.strip()) if q.strip() else _shown(request, "index")
 
@@ -98,7 +99,7 @@ def _shown(request: Request, name: str) -> Response:
 def _box(asked: str = "") -> Markup:
     """Write the box by which the guide is searched."""
     hint = t("Search the guide")
-    field = el("input", type="search", name="q", value=asked, placeholder=hint, aria_label=hint, maxlength=100)
+    field = el("input", type="search", name="q", value=asked, placeholder=hint, aria_label=hint, maxlength=_LONGEST)
     button = el("button", t("Search"), class_="plain")
     return el("form", field, button, method="get", action=HOME, class_="search", role="search", lang=spoken())
 
