@@ -679,7 +679,7 @@ def test_every_error_and_every_rule_has_its_words(conn: Connection) -> None:
     rows = [line.split("|")[1] for line in listed.splitlines() if line.startswith("| `")]
     codes = {code for row in rows for code in re.findall(r"`([^`]+)`", row)} - {"HTTP_"}
     assert sorted(codes - reasons.ERRORS.keys()) == []
-    source = conn.execute("select prosrc from pg_proc where proname = 'explain_event'").fetchone()[0]
+    source = conn.execute("select prosrc from pg_proc where proname = 'explain_draft'").fetchone()[0]
     rules = set(re.findall(r"(?:rule := |then |else )'([a-z_]+)'", source)) - {"disabled"}
     assert {"preference_differs", "came_later", "owner"} <= rules
     assert sorted(rules - reasons.RULES.keys()) == []
