@@ -417,6 +417,12 @@ def owners(database: Database, first: str = "", *, behind: bool = False, limit: 
     return rows[:limit], rows[limit - 1]["owner"] if len(rows) > limit else ""
 
 
+def owners_of(database: Database, installations: Sequence[UUID]) -> dict[UUID, str]:
+    """Return the owners of phones; those without one lack."""
+    rows = _rows(database, "list_owners_of", installations=list(installations))
+    return {row["installation_id"]: row["owner"] for row in rows}
+
+
 @dataclass(frozen=True)
 class Recent:
     """One of the latest events, and for some phones why each got it, or not."""

@@ -277,6 +277,11 @@ select w.owner, p.phones, p.receiving
                         from (select i.* from relevo.device_installations i where i.owner = w.owner limit %(most)s) x) p
  order by w.n;
 
+-- name: list_owners_of
+-- Lists the owners of given installations, those without one left out.
+select i.installation_id, i.owner from relevo.device_installations i
+ where i.installation_id = any (%(installations)s::uuid[]) and i.owner is not null;
+
 -- name: list_phones_of_owner
 -- Lists the installations of an owner, newest first.
 select i.installation_id from relevo.device_installations i where i.owner = %(owner)s order by i.seq desc limit %(limit)s;

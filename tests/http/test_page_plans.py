@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -84,6 +85,7 @@ STATEMENTS = [
     (INSIGHTS, "count_phones", {"most": 500}, 2 * 500),
     (INSIGHTS, "sum_event_types", {"look_at": 20, "limit": 12}, 6 * 20),
     (SAGAS, "list_owners", {"first": "owner-7", "behind": True, "limit": 26, "most": 50}, 6 * 26),
+    (SAGAS, "list_owners_of", {"installations": [UUID(int=n) for n in range(20)]}, 50),
     (HISTORY, "find_used", {}, 5),
     (INSIGHTS, "list_cycles", {}, 50),
     (INSIGHTS, "list_source_names", {}, 20),

@@ -500,6 +500,7 @@ def test_a_person_and_why_they_got_nothing(served: Served, conn: Connection, per
         person, f"/dashboard/owners/{quote('<b>benja</b>')}"
     )
     assert f'title="{one}">ana</a>' in person.get(f"/dashboard/events/{number}").text
+    assert f'title="{one}">ana</a>' in person.get("/dashboard/compose?audience=owners&whom=ana").text
     assert "Phone of ana" in told(person, f"/dashboard/installations/{one}")
 
 

@@ -77,7 +77,8 @@ async def _previewed(request: Request, event: dict[str, Any]) -> Markup:
     everyone = event["audience"] in ("everyone", "matching")
     left = await desk_of(request).ask(sagas.left_out, **whom, everyone=everyone, category=event.get("category"))
     strangers = await desk_of(request).ask(insights.unknown_owners, list(whom["owners"]))
-    return _preview(found, text([_not_known(strangers), _left_out(left, found, event)]))
+    owners = await desk_of(request).ask(sagas.owners_of, found.sample)
+    return _preview(found, owners, text([_not_known(strangers), _left_out(left, found, event)]))
 
 
 def _not_known(owners: list[str]) -> Markup | None:
@@ -173,7 +174,7 @@ def _audience(given: Given) -> Markup:
     )
 
 
-def _preview(found: Preview, left_out: Markup | None) -> Markup:
+def _preview(found: Preview, owners: Mapping[UUID, str], left_out: Markup | None) -> Markup:
     how_many = count(found.count, "phone")
     bounds = {"least": number(found.at_least), "most": number(found.at_most)}
     told = how_many if found.exact else t("about {phones}, between {least} and {most}", phones=how_many, **bounds)
@@ -183,13 +184,14 @@ def _preview(found: Preview, left_out: Markup | None) -> Markup:
         el("p", t("Nothing was sent."), class_="faint"),
         left_out,
         el("h3", t("Some of them")) if found.sample else None,
-        el("ul", [el("li", _phone(each)) for each in found.sample], class_="bare") if found.sample else None,
+        el("ul", [el("li", _phone(each, owners)) for each in found.sample], class_="bare") if found.sample else None,
         class_="told",
     )
 
 
-def _phone(phone: UUID) -> Markup:
-    return phone_link(phone, el("code", str(phone)))
+def _phone(phone: UUID, owners: Mapping[UUID, str]) -> Markup:
+    """Lead to a phone, by its owner's name if it has one."""
+    return phone_link(phone, clipped(owners.get(phone), 60) or el("code", str(phone)))
 
 
 def _trial(given: Given) -> Markup:
@@ -245,8 +247,9 @@ async def _ask_test(request: Request, given: Given) -> Question:
     event = _made(given, phones, str(uuid4()))
     judged = await desk_of(request).ask_door(partial(trials.judge, event=event, phones=phones))
     getting = sum(each.gets_it for _, each in judged)
+    owners = await desk_of(request).ask(sagas.owners_of, phones)
     heads = [t("Phone"), t("Gets it"), t("Why")]
-    rows: list[list[Child]] = [[_phone(phone), _yes(each), _rule(each)] for phone, each in judged]
+    rows: list[list[Child]] = [[_phone(phone, owners), _yes(each), _rule(each)] for phone, each in judged]
     kept = {
         "phones": "\n".join(map(str, phones)),
         "title": event.title,
@@ -311,6 +314,7 @@ DEEDS = {"test": Deed(_ask_test, _test, _again)}
 async def trial(request: Request, event_id: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> Response:
     """Show how far a test push is, until it has ended."""
     seen = await desk_of(request).ask(trials.follow, event_id)
+    owners = await desk_of(request).ask(sagas.owners_of, [each.phone for each in seen.answers])
     title, kind = _verdict(seen)
     told = seen.event.raw
     heads = [t("Phone"), t("State"), t("What that means")]
@@ -328,7 +332,12 @@ async def trial(request: Request, event_id: Annotated[int, Path(ge=1, le=2**63 -
         part(
             t("What was sent"),
             _bubble(told.get("title") or "", told.get("body") or ""),
-            table(heads, [_answer(each) for each in seen.answers], empty=t("It names no phone."), label=t("Phones")),
+            table(
+                heads,
+                [_answer(each, owners) for each in seen.answers],
+                empty=t("It names no phone."),
+                label=t("Phones"),
+            ),
             el(
                 "p",
                 event_link(event_id, t("Its timeline")),
@@ -365,10 +374,10 @@ def _under_way(seen: Trial, phones: str) -> str:
     return t("On its way to {n} of {phones}.", n=number(getting), phones=phones)
 
 
-def _answer(answer: Answer) -> list[Child]:
+def _answer(answer: Answer, owners: Mapping[UUID, str]) -> list[Child]:
     if answer.delivery is None:
-        return [_phone(answer.phone), badge(t("none"), ""), _rule(answer.explanation)]
-    return [_phone(answer.phone), state(answer.delivery["status"]), _meaning(answer.delivery)]
+        return [_phone(answer.phone, owners), badge(t("none"), ""), _rule(answer.explanation)]
+    return [_phone(answer.phone, owners), state(answer.delivery["status"]), _meaning(answer.delivery)]
 
 
 def _meaning(delivery: Mapping[str, Any]) -> Child:
