@@ -22,22 +22,21 @@ as $$
 declare
   e relevo.notification_events;
   whose text := coalesce(after_project, '');
-  last_of_round text := coalesce(after_project, '');
+  last_of_round text := whose;
+  next_one text;
   wrapped boolean := false;
 begin
   loop
-    select coalesce(n.project, '') into whose from relevo.notification_events n
-     where n.state in ('waiting', 'fanning') and n.lane = of_lane and coalesce(n.project, '') > whose
-     order by coalesce(n.project, '') limit 1;
-    if not found then
-      exit when wrapped;
-      wrapped := true;
-      select coalesce(n.project, '') into whose from relevo.notification_events n
-       where n.state in ('waiting', 'fanning') and n.lane = of_lane
-       order by coalesce(n.project, '') limit 1;
-      exit when not found;
-    end if;
-    exit when wrapped and whose > last_of_round;
+    next_one := coalesce((select coalesce(n.project, '') from relevo.notification_events n
+                           where n.state in ('waiting', 'fanning') and n.lane = of_lane and coalesce(n.project, '') > whose
+                           order by coalesce(n.project, '') limit 1),
+                         (select coalesce(n.project, '') from relevo.notification_events n
+                           where n.state in ('waiting', 'fanning') and n.lane = of_lane
+                           order by coalesce(n.project, '') limit 1));
+    exit when next_one is null or (wrapped and next_one <= whose);
+    wrapped := wrapped or next_one <= whose;
+    exit when wrapped and next_one > last_of_round;
+    whose := next_one;
     select * into e from relevo.notification_events n
      where n.state in ('waiting', 'fanning') and n.lane = of_lane and coalesce(n.project, '') = whose
        and coalesce(n.turn_at, n.scheduled_at) <= at + interval '10 seconds' and n.scheduled_at <= at
