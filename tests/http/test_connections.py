@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from urllib.parse import urlsplit
 
 import pytest
 
 from processes import eventually
 from relevo.app import App
-from relevo.http.connections import Bounds
+from relevo.http.connections import BoundedProtocol, Bounds
 from serving import EVENT, Served
 
 GET = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -142,6 +143,36 @@ def test_requests_that_nobody_waits_for_are_bounded(served: Served, connect: Cal
     said = hears_the_end(connection)
     assert said.count(b"HTTP/1.1") < 100
     assert served.client().get("/health/live").status_code == 200
+
+
+def test_who_reads_no_answers_is_left_though_it_asks_for_more(
+    served: Served, connect: Callable[[Served], socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who lets its answers pile up has so long to read them, and gains no time by further requests."""
+    monkeypatch.setattr("relevo.http.connections._WRITE_S", 2.0)
+    paused, pause = threading.Event(), BoundedProtocol.pause_writing
+
+    def noted(protocol: BoundedProtocol) -> None:
+        pause(protocol)
+        paused.set()
+
+    done, end = list[bool](), BoundedProtocol.on_response_complete
+
+    def ended(protocol: BoundedProtocol) -> None:
+        end(protocol)
+        done.append(True)
+
+    monkeypatch.setattr(BoundedProtocol, "pause_writing", noted)
+    monkeypatch.setattr(BoundedProtocol, "on_response_complete", ended)
+    connection, asked = connect(served), b"GET /docs HTTP/1.1\r\nHost: x\r\n\r\n"
+    asked_for = 0
+    while not paused.is_set():
+        connection.sendall(asked)
+        asked_for += 1
+        eventually(lambda: paused.is_set() or len(done) >= asked_for)
+    with suppress(OSError):  # it may be over already
+        connection.sendall(asked)
+    eventually(lambda: served.server.connections.count == 0, within=20)
 
 
 @pytest.mark.parametrize("which", ["http_max_connections", "http_max_connections_per_address"])

@@ -103,7 +103,7 @@ class Connections:
     def close_overdue(self, now: float, all_of_them: Iterable[Any]) -> None:
         """Close every connection whose caller has taken too long."""
         for each in list(all_of_them):
-            if isinstance(each, BoundedProtocol) and each.due <= now:
+            if isinstance(each, BoundedProtocol) and min(each.due, each.read_by) <= now:
                 each.give_up()
 
     def _make_room(self, waiting: dict[BoundedProtocol, None]) -> bool:
@@ -123,6 +123,8 @@ class BoundedProtocol(HttpToolsProtocol):
     address = ""
     due = math.inf
     """When the caller has taken too long for what is awaited of it."""
+    read_by = math.inf
+    """When it has taken too long to read what it was answered; no further request gains it time."""
     _read = 0
     """Bytes since the last request was whole."""
     _body = 0
@@ -208,17 +210,17 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         """Give a caller that does not read its answer a while."""
-        self.due = self.loop.time() + _WRITE_S
+        self.read_by = self.loop.time() + _WRITE_S
         super().pause_writing()
 
     def resume_writing(self) -> None:
         """Go on: the caller reads."""
-        self.due = math.inf
+        self.read_by = math.inf
         super().resume_writing()
 
     def give_up(self) -> None:
         """Hang up on a caller that took too long, or in whose place somebody else comes."""
-        self.due = math.inf
+        self.due = self.read_by = math.inf
         self.transport.abort()
 
     def _header_bytes(self) -> int:
