@@ -123,7 +123,9 @@ def main() -> None:
     troubles = list(disagreements())
     for trouble in troubles:
         print(f"not to be published: {trouble}")
-    if not troubles and ".dev" in version:
+    if troubles:
+        raise SystemExit(1)
+    if ".dev" in version:
         print(f"not to be published: {version} is in work")
 
 

@@ -45,7 +45,11 @@ def _complain(missing: ModuleNotFoundError) -> int:
     if missing.name is not None and missing.name.partition(".")[0] == "relevo":
         raise missing
     known = isinstance(missing, MissingPartError)
-    said = missing if known else f"{missing.name} is not installed. Run: pip install 'relevo[server]'"
+    said = (
+        missing
+        if known
+        else f"{missing.name} is not installed. Install the server, too: pip install './relevo[server]'"
+    )
     print(f"relevo: {said}", file=sys.stderr)  # noqa: T201 the server's own way to complain may be what is missing
     return _USAGE
 

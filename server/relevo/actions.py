@@ -14,7 +14,7 @@ from uuid import UUID
 from psycopg import errors as pg
 from psycopg.rows import dict_row
 
-from relevo import audit, insights, instance, queries
+from relevo import audit, insights, instance, news, queries
 from relevo.config import Settings
 from relevo.db import BUSY, Database
 from relevo.errors import NotFoundError, UsageError
@@ -373,6 +373,17 @@ def grant(database: Database, role: str, *, worker: bool = False) -> None:
             connection.execute(_SQL["grant_worker" if worker else "grant_door"], {"role": role})
     except pg.UndefinedObject as error:
         raise UsageError(f"There is no role {role} in this database.", hint="Create it first: CREATE ROLE …") from error
+
+
+def subscribe_news(
+    database: Database, name: str, *, kinds: Sequence[news.Kind], project: str | None, webhook: str | None
+) -> bool:
+    """Subscribe to news from now on, or change what a subscription asks for; tell whether it is new."""
+    with (
+        audit.recorded(database, "subscribe_news", subscription=name, **({"project": project} if project else {})),
+        database.transaction() as connection,
+    ):
+        return news.subscribe_news(connection, name, kinds=kinds, project=project, webhook=webhook)
 
 
 def pause_news(database: Database, name: str) -> None:

@@ -11,5 +11,5 @@ _TELLING = ("psycopg_pool", "dotenv", "structlog")
 if missing := [name for name in _TELLING if find_spec(name) is None]:
     raise MissingPartError(
         f"Only Relevo's client is installed here, and this needs its server ({missing[0]} is missing).",
-        hint="Run: pip install 'relevo[server]'",
+        hint="Install it from where you have the client, with [server] behind it: pip install './relevo[server]'",
     )

@@ -31,11 +31,11 @@ def test_a_newcomer_is_led_to_the_dashboard_and_sees_receipts(start: Callable[[]
     """
     demo = start()
     demo.hears("worker_started")
-    told = eventually(lambda: demo.stdout if demo.stdout.count("\n") >= 3 else "", "it says where to look")
+    told = eventually(lambda: demo.stdout if demo.stdout.count("\n") >= 5 else "", "it says where to look")
     assert re.fullmatch(
-        r"What the phones of the sandbox got: http://127\.0\.0\.1:\d+\n"
+        r"\nWhat the phones of the sandbox got: http://127\.0\.0\.1:\d+\n"
         r"Dashboard: http://127\.0\.0\.1:\d+/dashboard\n"
-        r"Log in, once and within 10 minutes: http://\S+/login\?code=\S+\n",
+        r"Log in, once and within 10 minutes: http://\S+/login\?code=\S+\n\n",
         told,
     )
     assert len(demo.lines("migrated")) == 1
@@ -64,7 +64,7 @@ def test_a_newcomer_is_led_to_the_dashboard_and_sees_receipts(start: Callable[[]
     person.close()
     second = start()
     said = eventually(
-        lambda: second.stdout if second.stdout.count("\n") >= 5 else "", "the second one says where to look"
+        lambda: second.stdout if second.stdout.count("\n") >= 7 else "", "the second one says where to look"
     )
     address = re.findall(r"Dashboard: (\S+)", told)[0]
     assert said.startswith(

@@ -162,7 +162,7 @@ class TestClient:
         done = self.bare("-m", "relevo", *words, cwd=tmp_path, path=[site])
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith("relevo: Only Relevo's client is installed here")
-        assert "pip install 'relevo[server]'" in done.stderr
+        assert "pip install './relevo[server]'" in done.stderr
         assert len(done.stderr.splitlines()) == 1
 
     def test_whatever_the_package_offers_is_there_or_says_what_to_install(self, site: Path, tmp_path: Path) -> None:

@@ -53,8 +53,7 @@ def subscribe(
     settings = load_settings()
     with open_database(settings) as database:
         migrate.prepare(database)
-        with database.transaction() as connection:
-            created = news.subscribe_news(connection, name, kinds=asked, project=project, webhook=webhook)
+        created = actions.subscribe_news(database, name, kinds=asked, project=project, webhook=webhook)
     trouble = _trouble(settings, webhook)
     where = f"are sent to the webhook {webhook}" if webhook else f"can be read: relevo news read {name}"
     words = f"{'Subscribed' if created else 'Changed'}: news for {escape(name)} {escape(where)}."

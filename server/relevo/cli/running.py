@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any, NoReturn, Protocol
@@ -124,21 +125,37 @@ class Greeting:
 
     def __init__(self, settings: Settings, server: Greets) -> None:
         self._settings, self._server = settings, server
+        self._stopping = threading.Event()
+        self._waiting = threading.Thread(target=self._wait, name="greeting", daemon=True)
 
     def start(self) -> None:
         """Wait for the cycles."""
 
     def watch(self, *_: object) -> None:
-        """Say it, now that everything runs; a port that is taken was told already."""
-        if not self._server.wait_until_serving(_GREET_WITHIN_S):
-            return
-        if (phones := embedded_sandbox.address(self._settings.relevo_data_dir)) is not None:
-            out.print(f"What the phones of the sandbox got: {phones}", soft_wrap=True)
-        out.print(f"Dashboard: {self._server.url}/dashboard", soft_wrap=True)
-        out.print(f"Log in, once and within 10 minutes: {self._server.login_link()}", soft_wrap=True)
+        """Say it, now that everything runs; while the port is taken, once it is free."""
+        if self._server.wait_until_serving(_GREET_WITHIN_S):
+            self._greet()
+        else:
+            self._waiting.start()
 
     def stop(self) -> None:
-        """Nothing is left to do."""
+        """Wait no longer."""
+        self._stopping.set()
+
+    def _wait(self) -> None:
+        while not self._stopping.is_set():
+            if self._server.wait_until_serving(_GREET_WITHIN_S):
+                self._greet()
+                return
+
+    def _greet(self) -> None:
+        lines = [
+            f"Dashboard: {self._server.url}/dashboard",
+            f"Log in, once and within 10 minutes: {self._server.login_link()}",
+        ]
+        if (phones := embedded_sandbox.address(self._settings.relevo_data_dir)) is not None:
+            lines.insert(0, f"What the phones of the sandbox got: {phones}")
+        out.print("", *(f"[bold]{line}[/]" for line in lines), "", sep="\n", soft_wrap=True)
 
 
 @cli.command()

@@ -36,6 +36,7 @@ ACTIONS = frozenset(
         *("release_project", "release_events", "retry_rejects", "forget", "forget_owner", "grant", "cancel_event"),
         *("log_out_owner", "complete_owner", "complete_event", "change_event"),
         *(
+            "subscribe_news",
             "pause_subscription",
             "remove_subscription",
             "send_test",

@@ -105,6 +105,7 @@ NAMES: dict[str, str] = {
     "complete event": "dar un evento por atendido",
     "complete owner": "dar lo de un dueño por atendido",
     "log out owner": "cerrar la sesión de un dueño",
+    "subscribe news": "suscribirse a las novedades",
     "pause subscription": "pausar una suscripción",
     "remove subscription": "quitar una suscripción",
     "send test": "enviar una prueba",
