@@ -356,7 +356,7 @@ def build(
             stop_s=math.inf if role == "run" else settings.worker_shutdown_timeout_ms / 1000,
             clock=clock,
         )
-        projects = Projects(opened, settings, worker_id, lambda project: provider_name(project) in serving)
+        projects = Projects(opened, settings, worker_id, heartbeat, lambda project: provider_name(project) in serving)
         pushing = serving, push_middlewares, composers or {}
         services = Services(settings, opened, worker_id, claims, projects, *pushing, hung=hung, metrics=metrics)
         ingesting = _ingesting(settings, sources, renderers or {})

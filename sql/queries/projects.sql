@@ -92,6 +92,22 @@ select %(project)s, %(worker_id)s, s.share, coalesce(%(now)s::timestamptz, now()
 on conflict (project, worker_id) do update set connections = excluded.connections, leased_until = excluded.leased_until
 returning c.connections;
 
+-- name: renew_connections
+-- Extends this worker's leases of connections that have not run out; tells of each that stands whether it was, or somebody has it locked.
+with free as materialized (
+  select c.project from relevo.push_connections c
+   where c.worker_id = %(worker_id)s and c.project = any (%(projects)s::text[]) and c.leased_until > now()
+     for no key update skip locked
+), renewed as (
+  update relevo.push_connections c set leased_until = now() + %(lease_ms)s * interval '1 millisecond'
+    from free f
+   where c.project = f.project and c.worker_id = %(worker_id)s
+  returning c.project
+)
+select c.project, exists (select from renewed r where r.project = c.project)
+  from relevo.push_connections c
+ where c.worker_id = %(worker_id)s and c.project = any (%(projects)s::text[]) and c.leased_until > now();
+
 -- name: lease_ahead
 -- Takes this worker's fair share of a project's connections ahead of what may come for it, looks which event types others compose, and looks
 -- at the project, without waiting for anybody.

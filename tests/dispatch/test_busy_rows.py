@@ -172,7 +172,12 @@ def test_a_slow_receipt_claim_does_not_stop_another(relay, in_the_way) -> None:
 
 def test_a_locked_counter_stops_no_cycle(relay, dsn: str) -> None:
     """Somebody holds the cycle's line locked and goes home: each run waits for it for a lease, and the next one sends."""
-    worker: Relay = relay(outbox_lease_duration_ms=4_000, push_request_timeout_ms=1_900)
+    worker: Relay = relay(
+        outbox_lease_duration_ms=8_000,
+        push_request_timeout_ms=1_900,
+        database_lock_timeout_ms=1_000,
+        database_statement_timeout_ms=2_500,
+    )
     worker.tell("ana")
     worker.dispatch()
     with psycopg.connect(dsn) as other:

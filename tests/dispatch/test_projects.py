@@ -8,6 +8,7 @@ import time
 from concurrent.futures import Future
 from typing import Any
 
+import psycopg
 import pytest
 from relaying import Relay, at_once, beside
 
@@ -15,6 +16,7 @@ from processes import PATIENCE_S, eventually
 from relevo import actions, insights
 from relevo.actions import DeadLetters
 from relevo.cycles import dispatch
+from relevo.delivery.projects import ConnectionLease
 from relevo.errors import DatabaseUnavailableError, UsageError
 from relevo.model import Reply, Step
 from relevo.runtime.runs import Cycle, Run
@@ -61,7 +63,7 @@ def counted_unlocked(workers: list[Relay], monkeypatch: pytest.MonkeyPatch) -> l
     taken: list[Any] = []
     for worker in workers:
         projects = worker.app.services.projects
-        projects._leased["default"] = (math.inf, 2)
+        projects._leased["default"] = ConnectionLease("default", 60_000, 2, taken_at=math.inf, since=math.inf)
 
         def reserve_unlocked(*asked: Any, reserve: Any = projects._reserve_unlocked) -> Any:
             allowance = reserve(*asked)
@@ -722,6 +724,63 @@ class TestConnections:
         with conn.transaction():
             conn.execute("select from relevo.projects where project = 'default' for no key update")
             assert projects.get_ready("default") is None
+
+    def test_no_request_begins_without_a_leased_connection(self, relay, conn) -> None:
+        """A process that stood still while others took its connections, or whose lease has too little left for a
+        request, sends nothing: what it had claimed waits, unspent, and goes out with the next lease."""
+
+        def lose(_context: Any, send: Any) -> Reply:
+            if not lost:
+                lost.append(True)
+                conn.execute("update relevo.push_connections set leased_until = now() - interval '1 second'")
+                worker.app.heartbeat.beat()
+            return send()
+
+        lost: list[bool] = []
+        worker: Relay = relay(push_middlewares=[lose])
+        worker.tell("ana")
+        worker.dispatch(at_most=1)
+        found = worker.delivery("ana")
+        assert (worker.received("ana"), found["status"], found["attempt_count"]) == (0, "pending", 0)
+        worker.travel(minutes=2)
+        worker.dispatch()
+        assert (worker.received("ana"), worker.delivery("ana")["status"]) == (1, "sent")
+
+    def test_connections_are_kept_while_they_are_used(self, relay, conn) -> None:
+        """A batch that lasts longer than a lease keeps its connections: the heartbeat extends their lease, but not
+        once it ran out, or once they were left to requests that hang."""
+        worker: Relay = relay()
+        projects, beat = worker.app.services.projects, worker.app.heartbeat.beat
+        left = "select extract(epoch from leased_until - now())::float8 from relevo.push_connections"
+
+        def renewed() -> bool:
+            conn.execute("update relevo.push_connections set leased_until = now() + interval '5 seconds'")
+            beat()
+            ((seconds,),) = conn.execute(left).fetchall()
+            return bool(seconds > 10)
+
+        assert projects.reserve("default", "bulk", 1).connections == 6
+        assert renewed()
+        projects.drop_connections("default", "dispatch", in_flight=1)
+        assert not renewed()
+        assert projects.reserve("default", "bulk", 1).connections == 6
+        assert renewed()
+        assert projects.may_connect("default")
+        conn.execute("update relevo.push_connections set leased_until = now()")
+        beat()
+        assert not projects.may_connect("default")
+        assert not renewed()
+
+    def test_a_lease_that_was_not_committed_is_none(self, relay, conn, monkeypatch) -> None:
+        """A transaction that fails after it took connections leaves nothing behind, in this process neither."""
+        worker: Relay = relay(push_rate_per_second=100)
+        projects = worker.app.services.projects
+        monkeypatch.setattr(projects, "_save", lambda *_: conn.execute("select 1 / 0"))
+        for _ in range(2):
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                projects.reserve("default", "bulk", 1)
+        assert worker.rows("select from relevo.push_connections") == []
+        assert (projects._still_leased("default", None), projects.may_connect("default")) == (0, False)
 
     def test_a_dead_workers_connections_come_back(self, relay, conn) -> None:
         """Their lease expires like every other: another worker can send then."""

@@ -36,6 +36,34 @@ class TestTheLastMoment:
         assert (found["status"], found["attempt_count"], found["claim_token"]) == ("pending", 0, None)
         assert worker.posts() == 0
 
+    def test_what_was_not_begun_is_told_once_the_database_is_back(self, relay, monkeypatch) -> None:
+        """The database goes away after the journal and before the requests, so that the claim is lost: that nothing
+        was sent is written once it is back, and what may come but once is sent then, instead of being unknown."""
+
+        def lose(_context: Any, send: Any) -> Reply:
+            if outages:
+                worker.app.heartbeat._lose_all("it is away")
+            return send()
+
+        worker = relay(push_middlewares=[lose])
+        outages, mark = [1, 2], worker.app.claims.mark_unsent
+
+        def mark_unsent(*asked: Any) -> None:
+            if outages:
+                outages.pop()
+                raise DatabaseUnavailableError("it is away")
+            mark(*asked)
+
+        monkeypatch.setattr(worker.app.claims, "mark_unsent", mark_unsent)
+        worker.tell("ana", at_most_once=True)
+        worker.dispatch(at_most=1)
+        worker.travel(hours=1)
+        worker.reap()
+        found = worker.delivery("ana")
+        assert (worker.posts(), found["status"], found["attempt_count"]) == (0, "pending", 0)
+        worker.dispatch()
+        assert (worker.received("ana"), worker.delivery("ana")["status"]) == (1, "sent")
+
     def test_stopping_hands_back_what_was_not_journalled(self, relay) -> None:
         """A refused request that was to be sent in parts is due again at once, unspent, and in nobody's hands."""
 

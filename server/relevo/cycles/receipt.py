@@ -282,6 +282,8 @@ class _Wave:
     def _fetch(self, claim: Claim, ticket_ids: Sequence[str]) -> ReceiptReply:
         """Ask for receipts, in halves where the push service finds them too many at once."""
         claim.check(self.services.settings.push_request_timeout_ms)
+        if not self.services.projects.may_connect(self.project):
+            raise OwnershipLostError("error", "The lease of its connection ran out.")
         provider, metrics = self.services.provider_of(self.project), self.services.metrics
         with metrics.request_seconds.labels(provider.name, "receipts").time():
             reply = checked_receipts(provider.fetch_receipts(ticket_ids, self.project))

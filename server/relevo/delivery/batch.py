@@ -357,9 +357,11 @@ class Batch:
             _log.error("late_answers_failed", claim=str(self.claim.token), error=normalise_error(error))
 
     def _mark_unsent(self, requests: Sequence[UUID]) -> None:
+        """Note that requests were not begun, waiting for the database if need be: nobody else can tell."""
         if requests:
             with self.deciding.in_passing():
-                self.services.claims.mark_unsent(self.claim, requests, self.run.now)
+                claims = self.services.claims
+                self._persist(lambda: claims.mark_unsent(self.claim, requests, self.run.now), list)
 
     def _journal(self, wave: Sequence[PushRequest]) -> tuple[list[Answer], list[PushRequest]]:
         """Write down what is about to be sent; what the journal holds back is answered already."""
@@ -400,7 +402,7 @@ class Batch:
     def _may_send(self) -> bool:
         """Tell, in the last moment before a request, whether it may still be sent; raises if the claim is gone."""
         self.claim.check(self.services.settings.push_request_timeout_ms)
-        return not self._is_halted()
+        return not self._is_halted() and self.services.projects.may_connect(self.claim.project)
 
     def _count_request(self, request: PushRequest, *, seen: bool = True) -> None:
         """Count a request; one that the push service never saw does not count for its rate."""

@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from operator import itemgetter
 from typing import Any, Literal
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 import structlog
@@ -21,7 +21,8 @@ from relevo.db import Connection, Database, storable, text_array
 from relevo.delivery import limits
 from relevo.delivery.due import DueLane, DueLanes
 from relevo.delivery.limits import AnswerSource, Grant, Heard, Judgement, Project, Refusal, Rules
-from relevo.model import Lane
+from relevo.model import Lane, LossReason
+from relevo.runtime.heartbeat import Heartbeat, Loss, Renewed
 
 _SQL = queries.load("projects")
 _log = structlog.get_logger("relevo.projects")
@@ -44,6 +45,33 @@ class Allowance:
     """Whether the project failed lately, so that a success is news."""
     watched: bool = False
     """Whether credential faults were met lately, so that it is news who did not meet one."""
+
+
+@dataclass(eq=False)
+class ConnectionLease:
+    """This worker's share of a project's connections, which its heartbeat keeps while they are used."""
+
+    project: str
+    lease_ms: int
+    connections: int
+    taken_at: float
+    """When the share was asked for."""
+    since: float
+    """When this process last knew that the whole lease lay before it."""
+    key: UUID = field(default_factory=uuid4)
+
+    def renewed(self, since: float) -> None:
+        """Learn that the heartbeat extended it, from a moment of the monotonic clock on."""
+        self.since = since
+
+    def lose(self, reason: LossReason, detail: str) -> None:
+        """Learn that others may have it."""
+        self.connections = 0
+        _log.warning("connections_lost", project=self.project, reason=reason, detail=detail)
+
+    def lasts(self, needed_ms: int) -> bool:
+        """Tell whether so much of it is left."""
+        return self.connections > 0 and time.monotonic() + needed_ms / 1000 <= self.since + self.lease_ms / 1000
 
 
 def rules_of(settings: Settings) -> Rules:
@@ -74,16 +102,18 @@ class Projects:
         database: Database,
         settings: Settings,
         worker_id: str,
+        heartbeat: Heartbeat,
         serves: Callable[[str], bool] = lambda _project: True,
     ) -> None:
         self._database = database
+        self._heartbeat = heartbeat
         self._serves = serves
         self.lanes = DueLanes(database, serves)
         self._settings = settings
         self._worker_id = worker_id
         self.rules = rules_of(settings)
         self._seen: dict[str, tuple[float, Allowance]] = {}
-        self._leased: dict[str, tuple[float, int]] = {}
+        self._leased: dict[str, ConnectionLease] = {}
         self._users: dict[str, set[User]] = {}
         self._looked: dict[str, float] = {}
         self._ahead: dict[str, tuple[float, tuple[Any, ...] | None]] = {}
@@ -162,6 +192,7 @@ class Projects:
     def _reserve_locked(
         self, project: str, lane: Lane, most: int, now: datetime | None, *, in_flight: int, since: datetime | None
     ) -> Allowance:
+        began = time.monotonic()
         with self._locked(project, now) as (connection, state, at, decide):
             decided, grant = limits.reserve(state, self.rules, at, lane, most)
             if grant.why == "rate":  # a bucket that is nearly empty is worth waiting for, if there is enough to send
@@ -172,12 +203,13 @@ class Projects:
                 )
             if not grant.count:
                 return Allowance(grant)
-            connections = self._lease_connections(connection, project, now, in_flight)
+            connections, leased_at = self._lease_connections(connection, project, now, in_flight, began)
             if not connections:
                 return Allowance(Grant(0, "connections", 0.5))
             if self.rules.rate_per_s or grant.probe:
                 decide(decided)
-            return _allowance(state, grant, connections)
+        self._took(project, connections, leased_at)
+        return _allowance(state, grant, connections)
 
     @property
     def served(self) -> str | None:
@@ -200,39 +232,73 @@ class Projects:
             return None
         share, composed, *looked = row
         self._served = project, share
-        self._leased[project], self._ahead[project] = (looked_at, share), (looked_at, tuple(looked))
+        self._took(project, share, looked_at)
+        self._ahead[project] = looked_at, tuple(looked)
         return list(composed)
 
     def lease_connections(self, project: str, now: datetime | None = None, *, in_flight: int = 0) -> Allowance:
         """Take this worker's share of a project's connections, to ask for receipts; 0 if others hold all of them."""
         self._use(project, "receipt")
+        began = time.monotonic()
         with self._locked(project, now) as (connection, state, _at, _decide):
-            connections = self._lease_connections(connection, project, now, in_flight)
+            connections, leased_at = self._lease_connections(connection, project, now, in_flight, began)
+        self._took(project, connections, leased_at)
         watched = "receipt" in state.watched
         return Allowance(Grant(0), connections, troubled=state.breaker_by == "receipt", watched=watched)
 
     def _still_leased(self, project: str, now: datetime | None) -> int:
         """Return how many connections were leased a moment ago; 0 if it is longer ago."""
-        leased_at, leased = self._leased.get(project, (0.0, 0))
-        lately = time.monotonic() - leased_at < min(1.0, self._settings.outbox_lease_duration_ms / 4000)
-        return leased if now is None and lately else 0
+        lease = self._leased.get(project)
+        if lease is None or now is not None:
+            return 0
+        lately = time.monotonic() - lease.taken_at < min(1.0, self._settings.outbox_lease_duration_ms / 4000)
+        return lease.connections if lately else 0
 
-    def _lease_connections(self, connection: Connection, project: str, now: datetime | None, in_flight: int) -> int:
-        """Take our share; while more than that is in flight, others must not have the difference yet."""
+    def _took(self, project: str, connections: int, leased_at: float | None) -> None:
+        """Remember, once it is committed, which share was taken, and have the heartbeat keep it."""
+        if not connections or leased_at is None:
+            return
+        lease = self._leased.get(project)
+        if lease is None:
+            lease_ms = self._settings.outbox_lease_duration_ms
+            lease = self._leased[project] = ConnectionLease(project, lease_ms, connections, leased_at, leased_at)
+        lease.connections, lease.taken_at, lease.since = connections, leased_at, leased_at
+        self._heartbeat.keep(lease.key, lease, self.renew_connections)
+
+    def renew_connections(self, connection: Connection, leases: Mapping[UUID, ConnectionLease]) -> Renewed:
+        """Extend leases of connections, inside the heartbeat's transaction; what has run out stays so."""
+        asked = self._leasing("") | {"projects": text_array(lease.project for lease in leases.values())}
+        standing = dict(connection.execute(_SQL["renew_connections"], asked).fetchall())
+        why = "Their lease ran out."
+        lost = [Loss(key, "not_found", why) for key, lease in leases.items() if lease.project not in standing]
+        extended = [lease for lease in leases.values() if standing.get(lease.project)]
+        return Renewed(lost, extended, locked=len(leases) - len(lost) - len(extended))
+
+    def may_connect(self, project: str) -> bool:
+        """Tell, in the last moment before a request, whether a connection is leased for as long as it may take."""
+        lease = self._leased.get(project)
+        return lease is not None and lease.lasts(self._settings.push_request_timeout_ms)
+
+    def _lease_connections(
+        self, connection: Connection, project: str, now: datetime | None, in_flight: int, began: float
+    ) -> tuple[int, float | None]:
+        """Take our share; while more than that is in flight, others must not have the difference yet.
+
+        Returns it, and since when it is leased, unless an earlier lease goes on: since its transaction `began`.
+        """
         if leased := self._still_leased(project, now):
-            return leased
+            return leased, None
         asked = self._leasing(project) | {"now": now}
         if not in_flight:
             row = connection.execute(_SQL["lease_connections"], asked).fetchone()
-        else:
-            with connection.transaction() as writing:
-                row = connection.execute(_SQL["lease_connections"], asked).fetchone()
-                if row is not None and row[0] < in_flight:
-                    raise psycopg.Rollback(writing)
+            return (0, None) if row is None else (int(row[0]), began)
+        with connection.transaction() as writing:
+            row = connection.execute(_SQL["lease_connections"], asked).fetchone()
+            if row is not None and row[0] < in_flight:
+                raise psycopg.Rollback(writing)
         if row is None:
-            return 0
-        self._leased[project] = time.monotonic(), int(row[0])
-        return int(row[0])
+            return 0, None
+        return int(row[0]), began if row[0] >= in_flight else None
 
     def _leasing(self, project: str) -> dict[str, Any]:
         settings = self._settings
@@ -275,11 +341,15 @@ class Projects:
 
     def _use(self, project: str, user: User) -> None:
         with self._guard:
-            self._users.setdefault(project, set()).add(user)
+            users, lease = self._users.setdefault(project, set()), self._leased.get(project)
+            if lease is not None and lease.connections and not users:
+                self._heartbeat.keep(lease.key, lease, self.renew_connections)
+            users.add(user)
 
     def is_scarce(self, project: str) -> bool:
         """Tell whether this worker has a single connection of a project: there may be more workers than connections."""
-        return self._leased.get(project, (0.0, 0))[1] == 1
+        lease = self._leased.get(project)
+        return lease is not None and lease.connections == 1
 
     def drop_connections(self, project: str, user: User, *, in_flight: int = 0) -> None:
         """Give back this worker's connections of a project, once neither cycle uses them any more.
@@ -289,6 +359,9 @@ class Projects:
         with self._guard:
             users = self._users.get(project, set())
             users.discard(user)
+            lease = self._leased.get(project)
+            if lease is not None and not users:
+                self._heartbeat.drop(lease.key)
             if users or in_flight:
                 return
             self._forget_seen(project)

@@ -135,13 +135,13 @@ class Runner:
     ) -> Report:
         began = time.monotonic()
         context, obstacle = self._open(cycle, trigger, by_slot)
-        if not cycle.singleton:  # whoever takes a singleton's lease ends what was left of it
-            self._end_leftovers(cycle)
         if obstacle is not None:
+            self._end_leftovers(cycle)
             again_s = self._settings.worker_idle_backoff_max_ms / 1000 if cycle.singleton else None
             return self.skip(cycle, trigger, obstacle, context, again_s)
         report = self._attempt(cycle, context, budget, shard, stays)
         if not cycle.singleton:
+            self._end_leftovers(cycle)
             return report
         wait = cycle.timing.next_slot(context.started_at) - context.started_at  # by the database's clock
         return replace(report, next_slot_in_s=max(0.0, wait.total_seconds() - (time.monotonic() - began)))
@@ -200,18 +200,22 @@ class Runner:
         return context, obstacle
 
     def _end_leftovers(self, cycle: Cycle) -> None:
-        """End, now and then, the rows of former runs here that are still open: none is under way but the one at hand.
+        """End, now and then, the rows of runs here that are still open: none of the cycle is under way any more.
 
-        A run's end is committed without waiting for the disk, so that a crash of the server may take it.
+        A run's end is committed without waiting for the disk, so that a crash of the server may take it. Whoever takes
+        a singleton's lease ends what was left of it.
         """
-        began = time.monotonic()
-        lately = self._looked_for_leftovers.get(cycle.key, -math.inf) + self._settings.outbox_lease_duration_ms / 1000
-        if began < lately:
+        looked_at = self._looked_for_leftovers.get(cycle.key, -math.inf)
+        lately = time.monotonic() < looked_at + self._settings.outbox_lease_duration_ms / 1000
+        if cycle.singleton or lately or self._leaving.is_set():
             return
+        self._looked_for_leftovers[cycle.key] = time.monotonic()
         asked = {"cycle": cycle.name, "source": cycle.source, "worker_id": self._worker_id}
-        with self._database.connection() as connection:
-            left = connection.execute(_SQL["end_leftover_runs"], asked).fetchall()
-        self._looked_for_leftovers[cycle.key] = began
+        try:
+            with self._database.connection() as connection:
+                left = connection.execute(_SQL["end_leftover_runs"], asked).fetchall()
+        except (DatabaseUnavailableError, psycopg.OperationalError):  # the next look does it; BUSY are such, too
+            return
         for (run_id,) in left:
             _log.warning(
                 "run_abandoned",
