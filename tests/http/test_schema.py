@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import jsonschema_rs
 import schemathesis
@@ -130,3 +133,21 @@ def _generate(operation: Any, do: Callable[[Any], object]) -> None:
         do(case)
 
     call()
+
+
+def test_a_phone_s_push_services_are_those_that_are_taken(serve: Callable[..., Served], tmp_path: Path) -> None:
+    """The document names the push services that a phone may be registered with, and not the one that is for news alone."""
+    hooks = tmp_path / "webhooks.json"
+    hooks.write_text(
+        f'{{"billing": {{"url": "https://127.0.0.1/", "secret": "whsec_{b64encode(bytes(32)).decode()}"}}}}'
+    )
+    hooks.chmod(0o600)
+    served = serve(webhooks_file=hooks)
+    document = served.client().get("/openapi.json").json()
+    named = document["components"]["schemas"]["InstallationBody"]["properties"]["provider"]["enum"]
+    app = served.client("app")
+    taken = {
+        name: app.call("PUT", f"/v1/installations/{uuid4()}", json={"provider": name, "token": token}).status_code
+        for name, token in ((each, "ExponentPushToken[a]" if each == "expo" else "billing") for each in named)
+    }
+    assert set(taken.values()) == {201}, taken

@@ -22,6 +22,7 @@ from relevo.http.metrics import Exposition
 from relevo.http.ready import Readiness
 from relevo.http.shared import Shared
 from relevo.http.waiting import MOST_WAITERS, Waiters
+from relevo.model import NEWS
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
@@ -125,7 +126,7 @@ def _name_providers(document: dict[str, Any], relevo: App | None) -> None:
     """Tell of a phone's push service which there are: those of this process, your own among them."""
     if relevo is not None:
         body = document["components"]["schemas"]["InstallationBody"]
-        body["properties"]["provider"]["enum"] = sorted(relevo.services.providers)
+        body["properties"]["provider"]["enum"] = sorted(relevo.services.providers.keys() - {NEWS})
 
 
 def _leave_tenders_out(schemas: dict[str, Any]) -> None:
