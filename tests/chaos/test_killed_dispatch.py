@@ -38,6 +38,7 @@ NOT_COVERED: dict[str, str] = {
     "journal.mark_unsent": "likewise, killed there, too",
     "settle.fail_doubted": "only under the brake on tokens, and in the transaction of settle_deliveries",
     "projects.pause_receipts": "only where a request for receipts failed; a pause, not a send",
+    "projects.renew_connections": "only where a heartbeat beats; it extends a lease, and no more",
     "projects.lease_ahead": "only where dispatch is called ahead of its work; a lease, as lease_connections takes it",
     "projects.forget_credential_answers": "only where a fault was met and PUSH_CREDENTIAL_WINDOW_MS ago",
     "dispatch.read_contents": "only after a lost COMMIT answer or for a probe: a claim tells what its events say",
@@ -98,6 +99,7 @@ class World:
         # PostgreSQL may take a moment to notice that the dead process is gone, and hold its locks until then.
         eventually(nothing_left, "everything comes to its end")
         self.clock.ahead = timedelta()
+        self.conn.execute("update relevo.cycle_state set shared_at = null")  # no clock was set back
 
 
 @pytest.fixture
