@@ -2719,7 +2719,7 @@ CREATE FUNCTION relevo.look_at_3(chunks relevo.due_chunks[], at timestamp with t
                case when e.audience = 'matching' and not exists (
                       select from relevo.notification_preferences p
                        where p.installation_id = u.installation_id and relevo.preference_matches(p, e)) then 'preference_changed'
-                    when i.token_taken_at >= e.fanout_started_at
+                    when (i.token_taken_at >= e.fanout_started_at) is true -- unknown would not keep the next from being asked
                          and relevo.told_already_1(c.event_day, c.event_id, u.installation_id, i.token, e.fanout_started_at) then 'told_already'
                     when c.lane = 'bulk' and (select exists (select from relevo.event_repeats r where r.held_at is not null)) and exists (
                       select from relevo.event_repeats r where r.event_id = c.event_id and r.held_at is not null) then 'repeats_held'
