@@ -269,7 +269,7 @@ class Model:
     def told(self, key: int, says: str) -> None:
         """A receipt confirms a push, asks for another try within the cap, or is still missing."""
         row = self.rows[key]
-        retry_at = self.now + _pause(row.attempts)
+        retry_at = self.now + _pause(max(row.attempts, 1))  # one that was redriven before its late ticket came has none
         if says == "ok":
             row.become("ok")
         elif says == "retryable" and row.attempts >= CAP:
@@ -278,7 +278,7 @@ class Model:
             row.become("expired")
         elif says == "retryable":
             row.lapses = 0
-            row.become("retryable", retry_at)
+            row.become("retryable" if row.attempts else "pending", retry_at)
 
     def end(self, token: UUID, *, lapsed: bool, tickets: dict[int, str | None]) -> Counter[str]:
         """End a claim; `tickets` tells which of several equally good late tickets was taken."""
