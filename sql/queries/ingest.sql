@@ -41,7 +41,7 @@ returning r.namespace, r.external_id;
 -- was told with a date ahead of its time counts as told by now.
 select l.id, l.namespace, l.external_id, l.nombre, l.fingerprint, l.descripcion, l.organismo, l.region, l.tipo, l.estado, l.monto,
        l.moneda, l.monto_label, l.rubros, l.rubro_scheme, l.publicada_at, l.cierra_at, l.url,
-       least(l.as_of, coalesce(%(now)s::timestamptz, now())) as as_of, l.announces,
+       case when l.as_of > coalesce(%(now)s::timestamptz, now()) then coalesce(%(now)s::timestamptz, now()) else l.as_of end as as_of, l.announces,
        coalesce(l.withdrawn, l.estado in ('Revocada', 'Suspendida'), false) as withdrawn
   from relevo.licitaciones l
   join unnest(%(namespaces)s::text[], %(external_ids)s::text[]) as u(namespace, external_id)

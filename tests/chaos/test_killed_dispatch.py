@@ -41,6 +41,8 @@ NOT_COVERED: dict[str, str] = {
     "projects.renew_connections": "only where a heartbeat beats; it extends a lease, and no more",
     "projects.lease_ahead": "only where dispatch is called ahead of its work; a lease, as lease_connections takes it",
     "projects.forget_credential_answers": "only where a fault was met and PUSH_CREDENTIAL_WINDOW_MS ago",
+    "settle.keep_tickets": "only where an answer cannot be written: tests/dispatch/test_settled_apart.py",
+    "dispatch.read_names": "only for news: it reads, and writes nothing",
     "dispatch.read_contents": "only after a lost COMMIT answer or for a probe: a claim tells what its events say",
 }
 # These come at every run, and every time that they came without a kill.

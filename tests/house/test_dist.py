@@ -15,6 +15,11 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import make_dist  # noqa: E402
 
 
+def test_version_changelog_and_frozen_release_agree() -> None:
+    """The version is either released, with a heading and a frozen folder, or in work, with neither."""
+    assert list(make_dist.disagreements()) == []
+
+
 @pytest.mark.parametrize(
     ("version", "heading", "frozen", "said"),
     [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from relevo.door import EventStatus, progress_of
-from relevo.http.dashboard import events, overview
+from relevo.http.dashboard import events, system
 from relevo.http.dashboard.language import said, speak
 from relevo.http.dashboard.words import count, sentence
 from relevo.phrases import Phrase
@@ -43,18 +43,18 @@ def queue(**more: Any) -> dict[str, Any]:
 )
 def test_what_is_due_and_what_waits_stand_together(counts: dict[str, Any], oldest: float | None, told: str) -> None:
     """That nothing is due does not say that nothing waits; what was not counted to its end is not subtracted."""
-    assert overview._waiting(queue(**counts), oldest) == told
+    assert system._waiting(queue(**counts), oldest) == told
 
 
 def test_it_is_said_in_spanish() -> None:
     """Both halves of it."""
     speak("es")
-    assert overview._waiting(queue(pending=18), None) == "no hay nada por enviar; 18 esperan su hora"
+    assert system._waiting(queue(pending=18), None) == "no hay nada por enviar; 18 esperan su hora"
 
 
 def test_the_figure_of_what_is_sent_is_told_from_the_charts() -> None:
     """It counts states, and says beside itself that the charts count acts."""
-    assert "The charts count each push" in str(overview._of_all(queue()))
+    assert "The charts count each push" in str(system._of_all(queue()))
 
 
 def test_the_next_attempt_waits_for_an_open_breaker() -> None:

@@ -14,6 +14,7 @@ from relevo.http.answers import Json
 from relevo.http.bodies import Body, Text
 from relevo.http.desk import Desk
 from relevo.http.guard import Guarded, caller_of
+from relevo.http.kinds import NO_TEXT
 from relevo.http.problems import Problem, ProblemBody
 from relevo.news import MOST_AT_ONCE, Kind
 from relevo.remote import KeyTakenError
@@ -80,7 +81,7 @@ class NewsPage(BaseModel):
 class AcknowledgeIn(Body):
     """Up to where."""
 
-    position: Position = Field(strict=True, description="The last one that was dealt with.")
+    position: Annotated[Position, NO_TEXT] = Field(description="The last one that was dealt with.")
 
 
 class Acknowledged(BaseModel):

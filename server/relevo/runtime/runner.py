@@ -207,7 +207,7 @@ class Runner:
         """
         looked_at = self._looked_for_leftovers.get(cycle.key, -math.inf)
         lately = time.monotonic() < looked_at + self._settings.outbox_lease_duration_ms / 1000
-        if cycle.singleton or lately or self._leaving.is_set():
+        if cycle.singleton or lately or self.stopping.is_set():
             return
         self._looked_for_leftovers[cycle.key] = time.monotonic()
         asked = {"cycle": cycle.name, "source": cycle.source, "worker_id": self._worker_id}

@@ -1,0 +1,68 @@
+-- name: lock_device
+-- Has those who register one installation, or hand in one token, take turns.
+select pg_advisory_xact_lock(hashtextextended('relevo.installation:' || %(installation_id)s::uuid::text, 0)),
+       (select pg_advisory_xact_lock(hashtextextended('relevo.token:' || %(token)s::text, 0)) where %(token)s::text is not null);
+
+-- name: lock_phones
+-- Locks an installation and whoever has its token, in the order of all who write installations, so that both stay as they are read.
+select i.installation_id from relevo.device_installations i
+ where i.installation_id = %(installation_id)s or i.token = %(token)s
+ order by i.installation_id
+   for update;
+
+-- name: read_device
+-- Reads what an installation's callers are judged by.
+select i.project, i.provider, i.owner, s.secret_hash, i.for_news
+  from relevo.device_installations i
+  left join relevo.device_secrets s on s.installation_id = i.installation_id
+ where i.installation_id = %(installation_id)s;
+
+-- name: find_holder
+-- Tells which project and provider another installation that holds a token has.
+select i.project, i.provider from relevo.device_installations i where i.token = %(token)s and i.installation_id <> %(installation_id)s;
+
+-- name: use_signature
+-- Notes that a signature was used; whoever brings it again, to any replica, finds no room for it.
+insert into relevo.used_signatures (digest, expires_at) values (%(digest)s, to_timestamp(%(expires)s))
+on conflict (digest) do nothing;
+
+-- name: expect_state
+-- Says, for this transaction, what was found when it was judged: if that is no longer so when it is written, the writing is refused.
+select set_config('relevo.expects', %(expects)s, true);
+
+-- name: keep_secret
+-- Keeps the hash of a phone's secret in place of the former one.
+insert into relevo.device_secrets (installation_id, secret_hash) values (%(installation_id)s, %(secret_hash)s)
+on conflict (installation_id) do update set secret_hash = excluded.secret_hash, made_at = now();
+
+-- name: list_preferences
+-- Lists what an installation asks for.
+select p.name, p.enabled, p.topics, p.rubro_prefix, p.tipo, p.region, p.monto_min, p.monto_max, p.moneda, p.keywords, p.updated_at
+  from relevo.notification_preferences p
+ where p.installation_id = %(installation_id)s and (%(name)s::text is null or p.name = %(name)s)
+ order by p.name
+ limit %(limit)s;
+
+-- name: count_other_preferences
+-- Locks an installation and counts its preferences of other names.
+select (select count(*) from relevo.notification_preferences p where p.installation_id = i.installation_id and p.name <> %(name)s)::int
+  from relevo.device_installations i where i.installation_id = %(installation_id)s for update;
+
+-- name: forget_device
+-- Forgets an installation, as its phone asks.
+select relevo.forget_installation(%(installation_id)s);
+
+-- name: list_history
+-- Lists what an installation got, newest first, and why: since it has its owner, for its phone.
+select d.id, d.notification_event_id as event_id, d.event_type, d.status, d.created_at, d.last_attempt_at, d.completed_at,
+       e.title, e.body, e.licitacion_id, e.category, e.audience,
+       case when e.audience = 'matching' then array(
+         select p.name from relevo.notification_preferences p
+          where p.installation_id = d.installation_id and relevo.preference_matches(p, e) order by p.name limit 20) end as preferences
+  from relevo.notification_deliveries d
+  left join relevo.notification_events e on e.id = d.notification_event_id
+ where d.installation_id = %(installation_id)s and d.id < %(before)s
+   and (not %(own)s or d.created_at >= coalesce((select i.owner_since from relevo.device_installations i
+                                                  where i.installation_id = %(installation_id)s), '-infinity'))
+ order by d.id desc
+ limit %(limit)s;

@@ -1,0 +1,10 @@
+-- name: read_contents
+-- Reads what some events say; their JSON as text, so that one that cannot be read is no other's trouble.
+select e.id, e.title, e.body, e.data::text, e.push::text from relevo.notification_events e where e.id = any (%(events)s::bigint[]);
+
+-- name: read_names
+-- Reads what news leave to the moment they are sent, as long as it is there: the keys of their events and the owners of their phones.
+select n.event_id, e.event_key, n.installation_id, i.owner
+  from unnest(%(events)s::bigint[], %(installations)s::uuid[]) as n(event_id, installation_id)
+  left join lateral (select e.event_key from relevo.notification_events e where e.id = n.event_id offset 0) e on true
+  left join lateral (select i.owner from relevo.device_installations i where i.installation_id = n.installation_id offset 0) i on true;

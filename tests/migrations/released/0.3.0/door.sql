@@ -1,0 +1,124 @@
+-- name: enqueue_event
+-- Enqueues one event in the caller's transaction.
+select e.event_id, e.created, e.same_content, e.unknown_installations from relevo.enqueue(%(event)s::jsonb) e;
+
+-- name: enqueue_many
+-- Enqueues many events in the caller's transaction, in order, with one notification.
+select e.event_id, e.created, e.same_content, e.unknown_installations from relevo.enqueue_many(%(events)s::jsonb) e;
+
+-- name: cancel_event
+-- Ends an event: nothing of it is sent any more.
+select relevo.cancel(coalesce(%(event_id)s::bigint, relevo.event_id(%(event_type)s::text, %(event_key)s::text)), %(reason)s::text);
+
+-- name: complete_event
+-- Notes that an event was handled elsewhere: what is left of it ends unsent.
+select relevo.complete(coalesce(%(event_id)s::bigint, relevo.event_id(%(event_type)s::text, %(event_key)s::text)), %(reason)s::text);
+
+-- name: complete_installation
+-- Notes that everything for an installation until now was handled elsewhere.
+select relevo.complete_installation(%(installation_id)s::uuid, %(reason)s::text);
+
+-- name: complete_owner
+-- Notes that everything for an owner until now was handled on one phone.
+select relevo.complete_owner(%(owner)s::text, reason => %(reason)s::text);
+
+-- name: complete_event_of_owner
+-- Notes that an event was handled by an owner on one phone; nothing if there is no such event.
+select coalesce((select relevo.complete_owner(%(owner)s::text, e.id, %(reason)s::text)
+                   from (select coalesce(%(event_id)s::bigint, relevo.event_id(%(event_type)s::text, %(event_key)s::text)) as id) e
+                  where e.id is not null), false);
+
+-- name: delete_events
+-- Deletes events with their deliveries.
+select relevo.delete_events(%(event_ids)s::bigint[]);
+
+-- name: get_event
+-- Reads one event and how far its deliveries are.
+select relevo.get_event(coalesce(%(event_id)s::bigint, relevo.event_id(%(event_type)s::text, %(event_key)s::text)));
+
+-- name: register_installation
+-- Registers an installation, taking its token over from whoever had it.
+select relevo.register_installation(%(installation)s::jsonb);
+
+-- name: set_preference
+-- Sets or removes one named preference of an installation.
+select relevo.set_preference(%(installation_id)s::uuid, %(name)s::text, %(preference)s::jsonb);
+
+-- name: subscribe_news
+-- Subscribes to news, or changes what a subscription asks for.
+select relevo.subscribe_news(%(subscription)s::jsonb);
+
+-- name: read_news
+-- Reads the next news of a subscription.
+select n.news_position, n.at, n.kind, n.project, n.event_id, n.event_key, n.delivery_id, n.installation_id, n.owner, n.data
+  from relevo.read_news(%(subscription)s::text, %(after)s::bigint, %(limit)s::int) n;
+
+-- name: acknowledge_news
+-- Notes up to which number a subscription's news were dealt with.
+select relevo.acknowledge_news(%(subscription)s::text, %(position)s::bigint);
+
+-- name: list_installations
+-- Lists the installations of an owner.
+select relevo.list_installations(%(owner)s::text, %(limit)s::int);
+
+-- name: unregister_installation
+-- Unregisters an installation.
+select relevo.unregister_installation(%(installation_id)s::uuid)::int;
+
+-- name: unregister_owner
+-- Unregisters every installation of an owner.
+select relevo.unregister_owner(%(owner)s::text);
+
+-- name: forget_installation
+-- Forgets an installation and what was said to it alone.
+select relevo.forget_installation(%(installation_id)s::uuid)::int;
+
+-- name: forget_owner
+-- Forgets an owner with all installations, and what was said to them alone.
+select relevo.forget_owner(%(owner)s::text);
+
+-- name: change_event
+-- Changes an event that has not started yet.
+select relevo.change(%(event)s::jsonb);
+
+-- name: preview_event
+-- Tells whom an event would reach.
+select relevo.preview(%(event)s::jsonb, %(sample)s::int);
+
+-- name: preview_in_project
+-- Tells whom an event of one project would reach, without sending it.
+select relevo.preview_in_project(%(event)s::jsonb, %(sample)s::int, %(project)s::text);
+
+-- name: explain_event
+-- Tells why an installation gets an event, or not.
+select relevo.explain_event(coalesce(%(event_id)s::bigint, relevo.event_id(%(event_type)s::text, %(event_key)s::text)), %(installation_id)s::uuid);
+
+-- name: explain_new_event
+-- Tells why an installation would get an event that was not enqueued, or not.
+select relevo.explain(%(event)s::jsonb, %(installation_id)s::uuid);
+
+-- name: register_many
+-- Registers many installations, and names them in order.
+select r.id from unnest(relevo.register_many(%(installations)s::jsonb)) with ordinality as r(id, place) order by r.place;
+
+-- name: change_event_of_project
+-- Changes an event that has not started yet, if it is of this project.
+select coalesce((select relevo.change(%(event)s::jsonb)
+                  where exists (select from relevo.notification_events e
+                                 where e.event_type = %(event_type)s::text and e.event_key = %(event_key)s::text and e.project = %(project)s::text)), false);
+
+-- name: unregister_owner_in_project
+-- Unregisters every installation that an owner has in one project.
+select count(*) filter (where relevo.unregister_installation(i.installation_id))::int
+  from (select i.installation_id from relevo.device_installations i
+         where i.owner = %(owner)s::text and i.project = %(project)s::text order by i.installation_id for no key update) i;
+
+-- name: complete_owner_in_project
+-- Notes that everything for an owner's phones of one project until now was handled on one of them.
+select count(*) filter (where relevo.complete_installation(i.installation_id, %(reason)s::text)) > 0
+  from (select i.installation_id from relevo.device_installations i
+         where i.owner = %(owner)s::text and i.project = %(project)s::text order by i.installation_id for no key update) i;
+
+-- name: forget_owner_in_project
+-- Forgets an owner as far as one project goes: the installations there, and what was said to them alone.
+select relevo.forget_owner_in_project(%(owner)s::text, %(project)s::text);

@@ -1,0 +1,133 @@
+-- name: fan_out_next
+-- Locks the event whose turn it is to fan out, urgent ones first, passing by those another replica is at, none once fan-out is paused, and
+-- fans it out as far as it goes without a closer look: together with others, or a slice of it.
+select f.id, f.project, f.audience, f.lane, f.event_day, f.too_late, f.named, f.due_hour, f.how, f.fanned, f.late, f.events, f.installations,
+       f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day
+  from relevo.fan_out_next_3(%(after_project)s, %(given_up)s::bigint[], %(apart)s::bigint[], %(aside)s::bigint[], %(few)s::int,
+                             %(most_events)s::int, %(most)s::int, %(brake)s, %(enough)s::int, %(at_once)s, false, %(now)s::timestamptz) f;
+
+-- name: fan_out_unseen
+-- Likewise, by one message that also commits: nobody looks at what was made before that. Fails if somebody has to, and makes nothing then.
+select f.project, f.how, f.is_last, f.targets, f.created, f.audience = 'installations' and f.event_day is null and f.named is null, f.fanned, f.late
+  from relevo.fan_out_next_3(%(after_project)s, %(given_up)s, %(apart)s, %(aside)s, %(few)s, %(most_events)s, %(most)s, %(brake)s, %(enough)s,
+                             true, true, %(now)s) f;
+
+-- name: pick_small_events
+-- Locks small personal events that are fanned out together, to find out which those are.
+select p.id from relevo.pick_small_events_2(%(lane)s, %(project)s, %(due_hour)s::timestamptz, %(few)s::int, %(most_events)s::int,
+                                            %(left_out)s::bigint[], coalesce(%(now)s::timestamptz, now())) p;
+
+-- name: fan_out_slice
+-- Makes and queues the deliveries of a slice of an event that this transaction has locked; nothing if its month is sealed.
+select f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day
+  from relevo.notification_events e
+  cross join lateral relevo.fan_out_slice_4(e, %(most)s::int, %(watched)s, true, %(step_aside)s, %(enough)s::int, %(now)s::timestamptz) f
+ where e.id = %(event_id)s::bigint;
+
+-- name: look_beside
+-- Tells whether held events are too late, whether ended ones have something left that this run has not looked at since a moment, or now,
+-- in how many seconds the next scheduled event falls due or one that failed is tried again, and that moment.
+select exists (select from relevo.notification_events e where e.state = 'held' and e.deadline_at <= coalesce(%(now)s::timestamptz, now())),
+       exists (select from relevo.notification_events e
+                where e.ended_at is not null and e.swept_at is null and e.updated_at < coalesce(%(looks_since)s::timestamptz, now())),
+       (select extract(epoch from min(d.due_at) - coalesce(%(now)s::timestamptz, now()))::float8
+          from (select n.due_at
+                  from (values ('urgent'), ('bulk')) as l(lane)
+                  cross join lateral (select e.scheduled_at as due_at from relevo.notification_events e
+                                       where e.state in ('waiting', 'fanning') and e.lane = l.lane
+                                         and e.scheduled_at > coalesce(%(now)s::timestamptz, now())
+                                       order by e.scheduled_at limit 1) n
+                union all
+                select min(e.fanout_retry_at) from relevo.notification_events e
+                 where e.fanout_failures is not null and e.state in ('waiting', 'fanning')
+                   and e.fanout_retry_at > coalesce(%(now)s::timestamptz, now())) d),
+       coalesce(%(looks_since)s::timestamptz, now());
+
+-- name: note_failed_fanout
+-- Writes down that an event could not be fanned out, what was said, and when it is tried again, until when it is passed by.
+update relevo.notification_events e
+   set fanout_failures = r.failures, fanout_error = coalesce(nullif(left(%(error)s, 300), ''), 'no reason was given'), fanout_retry_at = r.at,
+       turn_at = r.at, updated_at = coalesce(%(now)s::timestamptz, now())
+  from (select n.id, coalesce(n.fanout_failures, 0) + 1 as failures,
+               coalesce(%(now)s::timestamptz, now())
+                 + relevo.retry_delay(coalesce(n.fanout_failures, 0) + 1, %(base_ms)s, %(max_ms)s, 0, 0, 0) as at
+          from relevo.notification_events n
+         where n.id = %(event_id)s and n.state in ('waiting', 'fanning')
+           for update) r
+ where e.id = r.id;
+
+-- name: sweep_later
+-- Puts an ended event whose deliveries could not be ended at the end of the line.
+update relevo.notification_events set updated_at = clock_timestamp() where id = %(event_id)s;
+
+-- name: lock_event
+-- Locks an event that was found to be one too many, unless somebody else is at it or its fan-out has begun.
+select e.id from relevo.notification_events e
+ where e.id = %(event_id)s and e.state = 'waiting' and e.event_day is null
+   for update skip locked;
+
+-- name: end_sealed_event
+-- Ends an event whose month was sealed for the archive before its fan-out was finished.
+update relevo.notification_events
+   set state = 'cancelled', ended_at = coalesce(%(now)s::timestamptz, now()), swept_at = coalesce(%(now)s::timestamptz, now()),
+       end_reason = 'its month was archived before its fan-out was finished', updated_at = coalesce(%(now)s::timestamptz, now())
+ where id = %(event_id)s;
+
+-- name: expire_events
+-- Ends events whose deadline passed before they fanned out.
+select relevo.expire_events_1(%(events)s::bigint[], coalesce(%(now)s::timestamptz, now()));
+
+-- name: stop_late_fanout
+-- Ends the fan-out of an event whose deadline passed in its midst; what was made of it ends as every other delivery does.
+update relevo.notification_events
+   set state = 'fanned', fanout_finished_at = coalesce(%(now)s::timestamptz, now()),
+       end_reason = 'its deadline passed before its fan-out was finished', updated_at = coalesce(%(now)s::timestamptz, now())
+ where id = %(event_id)s;
+
+-- name: pick_ended_event
+-- Locks an event that was cancelled or completed and may have deliveries left, and that this run has not looked at.
+select e.id, e.event_day
+  from relevo.notification_events e
+ where e.ended_at is not null and e.swept_at is null and e.updated_at < %(looks_since)s
+ order by e.updated_at, e.id
+ limit 1
+   for update skip locked;
+
+-- name: cancel_deliveries
+-- Ends some chunks of an ended event's deliveries, and counts them off; what is claimed is ended by its holder, and what a late ticket says
+-- to have been sent by whoever claims it.
+with taken as materialized (
+  delete from relevo.due_chunks q
+   where q.id = any (array(select o.id from relevo.due_chunks o
+                            where o.event_id = %(event_id)s
+                              and not ((select exists (select from relevo.late_tickets)) and exists (
+                                select from relevo.late_tickets l join relevo.notification_deliveries d on d.event_day = l.event_day and d.id = l.delivery_id
+                                 where l.event_day = o.event_day and l.delivery_id = any (o.ids) and l.ticket_id is distinct from d.provider_ticket_id))
+                            order by o.id limit greatest(1, %(limit)s / 100) for update skip locked))
+  returning q.event_day, q.ids
+), open as materialized (
+  select d.event_day, d.id, d.status
+    from (select t.event_day, u.id from taken t cross join unnest(t.ids) as u(id) order by 1, 2) k
+    cross join lateral (select d.event_day, d.id, d.status from relevo.notification_deliveries d
+                         where d.event_day = k.event_day and d.id = k.id for no key update) d
+), ended as (
+  update relevo.notification_deliveries d
+     set status = 'cancelled', completed_at = coalesce(%(now)s::timestamptz, now()), updated_at = coalesce(%(now)s::timestamptz, now())
+    from open o
+   where d.event_day = any (array[o.event_day]) and d.id = o.id
+  returning o.status
+), progress as materialized (
+  select relevo.count_over_1(array_agg(%(event_id)s::bigint), array_agg(e.status), array_agg('cancelled'::text), array_agg(e.n))
+    from (select e.status, count(*)::int as n from ended e group by e.status) e
+)
+select (select count(*)::int from ended), (select count(*)::int from taken) where (select count(*) from progress) > 0;
+
+-- name: mark_swept
+-- Notes whether nothing open is left of an ended event; if something is, the event goes to the end of the line.
+update relevo.notification_events e
+   set updated_at = clock_timestamp(),
+       swept_at = case when not exists (select from relevo.due_chunks q where q.event_id = %(event_id)s)
+                        and not exists (select from relevo.claims c where %(event_id)s = any (c.events))
+         then coalesce(%(now)s::timestamptz, now()) end
+ where e.id = %(event_id)s
+returning e.swept_at is not null;

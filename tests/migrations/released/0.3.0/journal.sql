@@ -1,0 +1,142 @@
+-- What stands between a claim and its requests: a claim that stands is locked KEY SHARE, so that a reaper, which locks it FOR UPDATE, comes
+-- before the journal or sees it. Late tickets are looked for by the key of their delivery; one that is committed before is seen.
+
+-- name: journal_plain_wave
+-- The fence before the POST for a wave of which all may be sent: records its requests, or writes nothing and says no.
+select relevo.journal_wave_1(%(token)s, %(project)s, %(ids)s::bigint[], %(events)s::bigint[], %(request_ids)s::uuid[], %(firsts)s::int[],
+                             %(lasts)s::int[], %(timeout_ms)s, %(now)s);
+
+-- name: phones_unmoved
+-- Tells of the phones of a wave whose journal is committed whether all of them are the very rows that the claim saw.
+select relevo.phones_unmoved_1(%(places)s::tid[], %(as_of)s, %(events)s::bigint[]);
+
+-- name: phones_unchanged
+-- Tells of the phones of a wave whose journal is committed whether all of them are as they were claimed.
+select relevo.phones_unchanged_1(%(installations)s::uuid[], %(versions)s::int[], %(events)s::bigint[], %(made)s);
+
+-- name: journal_wave
+-- The fence before the POST: records which deliveries go into which request, from a live claim with enough lease left, and tells what must
+-- not be sent any more: what got a late ticket, came too late, or whose event was ended. The phones are looked at after the commit.
+with live as materialized (
+  select c.token, c.worker_id, c.ids, exists (select from relevo.late_tickets) as any_late
+    from relevo.claims c
+   where c.token = %(token)s
+     and c.leased_until > coalesce(%(now)s::timestamptz, now()) + %(timeout_ms)s * interval '1 millisecond'
+     for key share
+), kind as materialized ( -- what stands in the way of an event; each is found by its place, for a wave may hold as many as deliveries
+  select array_agg(coalesce(relevo.event_obstacle(e.id, e.ended_at, e.deadline_at, coalesce(%(now)s::timestamptz, now()), false), 'send')
+                   order by k.kind) as verdicts
+    from unnest(%(kind_events)s::bigint[]) with ordinality as k(event_id, kind)
+    left join lateral (select e.id, e.deadline_at, e.ended_at from relevo.notification_events e where e.id = k.event_id offset 0) e on true
+), held as materialized (
+  select w.request, w.event_day, w.id, case when t.ticket_id is not null then 'sent' else k.verdicts[w.kind] end as verdict, t.ticket_id
+    from live
+    cross join kind k
+    cross join lateral (select w.*, (%(kind_days)s::date[])[w.kind] as event_day
+                          from unnest(%(requests)s::int[], %(kinds)s::int[], %(ids)s::bigint[]) as w(request, kind, id)) w
+    left join lateral (select l.ticket_id from relevo.late_tickets l
+                         left join relevo.notification_deliveries d on d.event_day = l.event_day and d.id = l.delivery_id
+                        where live.any_late and l.event_day = w.event_day and l.delivery_id = w.id
+                          and l.ticket_id is distinct from d.provider_ticket_id
+                        order by l.recorded_at desc limit 1) t on true
+   where (w.id in (select u.id from live m cross join unnest(m.ids) as u(id))) is true
+), journalled as (
+  insert into relevo.push_requests (request_day, id, claim_token, worker_id, project, journalled_at, days, ids)
+  select (coalesce(%(now)s::timestamptz, now()) at time zone 'UTC')::date, (%(request_ids)s::uuid[])[h.request], live.token, live.worker_id, %(project)s,
+         coalesce(%(now)s::timestamptz, now()), array_agg(h.event_day), array_agg(h.id)
+    from live
+    cross join held h
+   where h.verdict = 'send'
+   group by h.request, live.token, live.worker_id
+)
+-- what may not be sent, and one row with the number of those that may: from a live claim alone
+select h.event_day, h.id, h.verdict, h.ticket_id from held h where h.verdict <> 'send'
+union all
+select null, (select count(*) from held h where h.verdict = 'send'), 'send', null from live;
+
+-- name: look_at_phones
+-- Looks at the phones of a wave whose journal is committed: a change that was committed by then is seen, and no lock of ours keeps an app
+-- waiting for that. Tells what must not be sent as it was claimed.
+with kind as materialized (
+  select array_agg(e.category order by k.kind) as categories
+    from unnest(%(kind_events)s::bigint[]) with ordinality as k(event_id, kind)
+    left join lateral (select e.category from relevo.notification_events e where e.id = k.event_id offset 0) e on true
+)
+select w.event_day, w.id,
+       case when i.handled_before >= w.created_at or i.handled then 'handled_elsewhere'
+            else coalesce(relevo.phone_obstacle(i.installation_id, i.may_receive, i.opt_outs, k.categories[w.kind]), 'token_changed')
+       end as verdict,
+       null as ticket_id
+  from kind k
+  cross join lateral (select w.*, (%(kind_days)s::date[])[w.kind] as event_day, (%(kind_made)s::timestamptz[])[w.kind] as created_at
+                        from unnest(%(kinds)s::int[], %(ids)s::bigint[], %(installations)s::uuid[], %(versions)s::int[])
+                          as w(kind, id, installation_id, token_version)) w
+  left join lateral (select i.installation_id, i.handled_before, i.opt_outs, i.token_version, relevo.may_receive(i) as may_receive,
+                            i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
+                              select from relevo.event_completions h
+                               where h.event_id = (%(kind_events)s::bigint[])[w.kind] and h.owner = i.owner) as handled
+                       from relevo.device_installations i
+                      where i.installation_id = w.installation_id
+                     offset 0) i on true
+ where i.installation_id is null or i.token_version is distinct from w.token_version or not i.may_receive or i.handled_before >= w.created_at
+    or i.handled
+    or (i.opt_outs <> '{}' and k.categories[w.kind] = any (i.opt_outs));
+
+-- name: amend_journal
+-- Takes what the look at the phones held back out of journalled requests.
+update relevo.push_requests r
+   set days = k.days, ids = k.ids
+  from (select o.request_day, o.id, array_agg(u.event_day) as days, array_agg(u.id) as ids
+          from relevo.push_requests o cross join unnest(o.days, o.ids) as u(event_day, id)
+         where o.claim_token = %(token)s and o.answered_at is null and o.id = any (%(request_ids)s::uuid[]) and u.id <> all (%(held_back)s::bigint[])
+         group by o.request_day, o.id) k
+ where r.request_day = k.request_day and r.id = k.id and r.claim_token = %(token)s and r.answered_at is null;
+
+-- name: read_journalled
+-- Reads which deliveries a wave's requests really hold, where some were not ours any more.
+select u.id from relevo.push_requests r cross join unnest(r.ids) as u(id)
+ where r.claim_token = %(token)s and r.answered_at is null and r.id = any (%(request_ids)s::uuid[]);
+
+-- name: mark_unsent
+-- Notes that journalled requests were not even begun, so that whoever ends the claim does not take them for ambiguous; what was given up
+-- as unknown or failed because of them, the claim being gone, is opened again, and named for the queue. Its dead letter is locked first.
+with unsent as materialized (
+  update relevo.push_requests r
+     set answered_at = coalesce(%(now)s::timestamptz, now()), outcome = 'held_back'
+   where r.claim_token = %(token)s and r.answered_at is null and r.id = any (%(request_ids)s::uuid[])
+  returning r.days, r.ids, r.journalled_at
+), unsealed as materialized ( -- a month on its way to the archive is not written to any more
+  select relevo.hold_open(array(select distinct n.event_day from unsent m cross join unnest(m.days) as n(event_day))) as days
+   where not exists (select from relevo.claims c where c.token = %(token)s)
+), meant as materialized (
+  select u.event_day, u.id, unsent.journalled_at
+    from unsent cross join unnest(unsent.days, unsent.ids) as u(event_day, id)
+   where u.event_day = any ((select s.days from unsealed s)::date[])
+   order by u.event_day, u.id
+), dead as materialized (
+  select l.event_day, l.delivery_id as id
+    from meant u
+    cross join lateral (select l.event_day, l.delivery_id from relevo.dead_letters l
+                         where l.event_day = u.event_day and l.delivery_id = u.id
+                           for update) l
+), given_up as materialized (
+  select d.event_day, d.id, d.status
+    from meant u
+    cross join lateral (select d.event_day, d.id, d.status from relevo.notification_deliveries d
+                         where d.event_day = u.event_day and d.id = u.id and d.status in ('unknown', 'failed') and d.last_error_code = 'answer_not_seen'
+                           and d.last_attempt_at = u.journalled_at -- by that very request
+                           for no key update) d
+   where (select count(*) from dead) >= 0
+), buried as (
+  delete from relevo.dead_letters l using given_up g where l.event_day = any (array[g.event_day]) and l.delivery_id = g.id
+), opened as (
+  update relevo.notification_deliveries d
+     set status = case when d.attempt_count > 1 then 'retryable' else 'pending' end, attempt_count = greatest(d.attempt_count - 1, 0),
+         completed_at = null, updated_at = coalesce(%(now)s::timestamptz, now()), last_error_code = null, last_error_message = null
+    from given_up g
+   where d.event_day = any (array[g.event_day]) and d.id = g.id
+  returning d.event_day, d.id, d.notification_event_id as event_id, d.status, g.status as former_status
+), progress as materialized (
+  select relevo.count_over_1(array_agg(o.event_id), array_agg(o.former_status), array_agg(o.status)) from opened o
+)
+select o.event_day, o.id, coalesce(%(now)s::timestamptz, now()) as due_at from opened o where (select count(*) from progress) > 0;

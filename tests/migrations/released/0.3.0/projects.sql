@@ -1,0 +1,202 @@
+-- name: list_due_lanes
+-- Finds the lanes that have something new, which still have something of those asked for again, and which come next along the queue's index;
+-- when the first thing of each falls due and may be sent; and what the next look has to know. Nothing once dispatch is paused.
+select l.project, l.lane, l.due_at, l.wait_s, l.troubled, l.numbered, l.oldest_xid, l.next_xid, l.walked, l.last_project, l.last_lane
+  from relevo.due_lanes_2(%(now)s, %(after_id)s, %(most_new)s, %(again_projects)s::text[], %(again_lanes)s::text[],
+                          %(again_since)s::timestamptz[], %(after_project)s, %(after_lane)s, %(limit)s) l;
+
+-- name: list_due_receipts
+-- Finds the next projects that have receipts to ask for, by skipping along their index, and when the first one falls due and may be asked for.
+with recursive way as ( -- of each project, the one that falls due first of those that nobody has claimed
+  (select 1 as place, w.project, w.look_at from relevo.awaited_receipts w where w.project > %(after)s and w.claim_token is null
+    order by w.project, w.look_at, w.id limit 1)
+  union all
+  select f.place + 1, n.project, n.look_at
+    from way f
+    cross join lateral (select w.project, w.look_at from relevo.awaited_receipts w
+                         where w.project > f.project and w.claim_token is null
+                         order by w.project, w.look_at, w.id limit 1) n
+), first as materialized (
+  select w.place, w.project, w.look_at from way w limit %(limit)s
+)
+select f.project,
+       extract(epoch from greatest(f.look_at, r.receipts_after, '2000-01-01Z') - coalesce(%(now)s::timestamptz, now()))::float8 as due_in_s
+  from first f
+  left join relevo.projects r on r.project = f.project
+ order by f.place;
+
+-- name: count_due
+-- Counts what is due in one lane from a time on, but no further than asked for.
+select least(coalesce(sum(x.deliveries), 0), %(limit)s)::int
+  from (select cardinality(q.ids) as deliveries from relevo.due_chunks q
+         where q.project = %(project)s and q.lane = %(lane)s and q.due_at <= coalesce(%(now)s::timestamptz, now())
+           and q.due_at >= coalesce(%(since)s::timestamptz, '-infinity')
+         order by q.due_at, q.id
+         limit %(limit)s) x;
+
+-- name: add_project
+-- Makes a project's row; one that is there stays as it is.
+insert into relevo.projects (project, filled_at, urgent_tokens, bulk_tokens)
+values (%(project)s, coalesce(%(now)s::timestamptz, now()), %(chunk)s, %(chunk)s)
+on conflict (project) do nothing;
+
+-- name: lock_project
+-- Locks a project's row, so that the fleet decides about it one after the other, and tells the time.
+select p.project, p.urgent_tokens, p.bulk_tokens, p.filled_at, p.rate_share, p.rest_until, p.breaker, p.breaker_reason, p.breaker_by,
+       p.breaker_since, p.probe_at, p.trips, p.failures, p.pruning_stopped_at,
+       array(select c.answered_by from relevo.credential_answers c where c.project = p.project) as watched,
+       exists (select from relevo.refused_events r where r.project = p.project and not r.taken_since) as refused,
+       coalesce(%(now)s::timestamptz, clock_timestamp()) as now
+  from relevo.projects p where p.project = %(project)s
+   for no key update;
+
+-- name: look_at_project
+-- Tells of a project what its lock tells, and which version of its row that is, without waiting for anybody.
+select l.* from relevo.look_at_project_1(%(project)s, %(now)s) l;
+
+-- name: take_tokens
+-- Writes what was decided about a project that is as it was looked at, and that nobody has locked; without waiting for the disk.
+with unflushed as materialized (
+  select set_config('synchronous_commit', 'off', true)
+), unchanged as materialized (
+  select p.project from relevo.projects p, unflushed where p.project = %(project)s and p.xmin::text = %(version)s for no key update of p skip locked
+)
+update relevo.projects p
+   set urgent_tokens = %(urgent_tokens)s, bulk_tokens = %(bulk_tokens)s, filled_at = %(filled_at)s, rate_share = %(rate_share)s
+  from unchanged u
+ where p.project = u.project;
+
+-- name: save_project
+-- Writes what was decided about a locked project.
+update relevo.projects
+   set urgent_tokens = %(urgent_tokens)s, bulk_tokens = %(bulk_tokens)s, filled_at = %(filled_at)s, rate_share = %(rate_share)s,
+       rest_until = %(rest_until)s, breaker = %(breaker)s, breaker_reason = %(breaker_reason)s, breaker_by = %(breaker_by)s,
+       breaker_since = %(breaker_since)s, probe_at = %(probe_at)s, trips = %(trips)s, failures = %(failures)s,
+       pruning_stopped_at = %(pruning_stopped_at)s
+ where project = %(project)s;
+
+-- name: lease_connections
+-- Takes this worker's fair share of a project's connections, as far as others leave any; nothing if they leave none.
+insert into relevo.push_connections as c (project, worker_id, connections, leased_until)
+select %(project)s, %(worker_id)s, s.share, coalesce(%(now)s::timestamptz, now()) + %(lease_ms)s * interval '1 millisecond'
+  from (select least(
+            greatest(1, %(most)s / greatest(1, (
+              select count(*)::int from relevo.workers w
+               where 'dispatch' = any (w.cycles) and w.stopped_at is null and w.lost_at is null
+                 and w.last_seen_at + w.lease_ms * interval '1 millisecond' > now()))),
+            %(most)s - coalesce((
+              select sum(o.connections)::int from relevo.push_connections o
+               where o.project = %(project)s and o.worker_id <> %(worker_id)s
+                 and o.leased_until > coalesce(%(now)s::timestamptz, now())), 0)) as share) s
+ where s.share >= 1
+on conflict (project, worker_id) do update set connections = excluded.connections, leased_until = excluded.leased_until
+returning c.connections;
+
+-- name: renew_connections
+-- Extends this worker's leases of connections that have not run out; tells of each that stands whether it was, or somebody has it locked.
+with free as materialized (
+  select c.project from relevo.push_connections c
+   where c.worker_id = %(worker_id)s and c.project = any (%(projects)s::text[]) and c.leased_until > now()
+     for no key update skip locked
+), renewed as (
+  update relevo.push_connections c set leased_until = now() + %(lease_ms)s * interval '1 millisecond'
+    from free f
+   where c.project = f.project and c.worker_id = %(worker_id)s
+  returning c.project
+)
+select c.project, exists (select from renewed r where r.project = c.project)
+  from relevo.push_connections c
+ where c.worker_id = %(worker_id)s and c.project = any (%(projects)s::text[]) and c.leased_until > now();
+
+-- name: lease_ahead
+-- Takes this worker's fair share of a project's connections ahead of what may come for it, looks which event types others compose, and looks
+-- at the project, without waiting for anybody.
+select l.* from relevo.lease_ahead_1(%(project)s, %(worker_id)s, %(most)s, %(lease_ms)s) l;
+
+-- name: drop_connections
+-- Gives this worker's connections back.
+delete from relevo.push_connections where worker_id = %(worker_id)s and (%(project)s::text is null or project = %(project)s);
+
+-- name: read_credential_answers
+-- Tells which installations of a locked project met a credential fault lately, oldest first.
+select c.since, c.installations, c.faulty from relevo.credential_answers c
+ where c.project = %(project)s and c.answered_by = %(answered_by)s;
+
+-- name: save_credential_answers
+-- Writes down which installations of a locked project met a credential fault lately.
+insert into relevo.credential_answers (project, answered_by, since, installations, faulty)
+values (%(project)s, %(answered_by)s, %(since)s, %(installations)s::uuid[], %(faulty)s::boolean[])
+on conflict (project, answered_by) do update
+   set since = excluded.since, installations = excluded.installations, faulty = excluded.faulty;
+
+-- name: forget_credential_answers
+-- Forgets who met a credential fault, after a while without.
+delete from relevo.credential_answers where project = %(project)s and answered_by = %(answered_by)s;
+
+-- name: excuse_credential_answers
+-- Takes the faults that were met for the phones' own, since the breaker closes: from now on they tell nothing of the project.
+update relevo.credential_answers c
+   set faulty = array(select case when f.faulty is false then false end from unnest(c.faulty) with ordinality as f(faulty, place) order by f.place)
+ where c.project = %(project)s;
+
+-- name: find_another_installation
+-- Tells whether a project has an installation that may receive beside the given ones.
+select exists (select from relevo.device_installations i
+                where i.project in (%(project)s, substr(%(project)s, strpos(%(project)s, '::') + 2)) -- with or without its provider
+                  and relevo.sending_project(i.provider, i.project) = %(project)s
+                  and i.installation_id <> all (%(installations)s::uuid[]) and relevo.may_receive(i));
+
+-- name: note_refusal
+-- Notes that a message of an event was refused alone, and tells what was known of the event before: nothing, if it is the first.
+with before as materialized (
+  select r.first_refused_at, r.taken_since, r.own_taken
+    from relevo.refused_events r where r.project = %(project)s and r.event_id = %(event_id)s
+), noted as (
+  insert into relevo.refused_events (project, event_id, first_refused_at, last_refused_at)
+  values (%(project)s, %(event_id)s, coalesce(%(now)s::timestamptz, now()), coalesce(%(now)s::timestamptz, now()))
+  on conflict (project, event_id) do update set last_refused_at = excluded.last_refused_at, taken_since = false
+)
+select b.first_refused_at, b.taken_since, b.own_taken from before b;
+
+-- name: note_taken
+-- Notes for the refused events of a project that messages of some events were taken since then.
+update relevo.refused_events r
+   set taken_since = true, own_taken = r.own_taken or r.event_id = any (%(events)s::bigint[])
+ where r.project = %(project)s and (not r.taken_since or (r.event_id = any (%(events)s::bigint[]) and not r.own_taken));
+
+-- name: pause_receipts
+-- Lets a project's receipts rest after a request that failed, twice as long each time, and never shorter than the service asks for.
+update relevo.projects p
+   set receipt_failures = p.receipt_failures + 1,
+       receipts_after = coalesce(%(now)s::timestamptz, now())
+         + relevo.retry_delay(p.receipt_failures + 1, %(base_ms)s::bigint, %(max_ms)s::bigint, 0, %(floor_ms)s::bigint, 0)
+ where p.project = %(project)s
+returning (extract(epoch from p.receipts_after - coalesce(%(now)s::timestamptz, now())) * 1000)::bigint as pause_ms;
+
+-- name: resume_receipts
+-- Notes that a project's receipts are told again.
+update relevo.projects set receipt_failures = 0, receipts_after = null
+ where project = %(project)s and receipt_failures > 0;
+
+-- name: tell_incident
+-- Writes down what happened to a project's sending.
+insert into relevo.project_incidents (project, at, what, detail)
+values (%(project)s, coalesce(%(now)s::timestamptz, now()), %(what)s, %(detail)s);
+
+-- name: sum_tallies
+-- Sums up how a project's pushes fared within a window, or since an operator released it.
+select coalesce(sum(t.sent), 0)::bigint, coalesce(sum(t.answers), 0)::bigint, coalesce(sum(t.unregistered), 0)::bigint
+  from relevo.push_tallies t
+ where t.project = %(project)s and t.at > coalesce(%(now)s::timestamptz, now()) - %(window_ms)s * interval '1 millisecond'
+   and t.at > coalesce((select p.judged_since from relevo.projects p where p.project = %(project)s), '-infinity');
+
+-- name: move_tokens
+-- Writes down which project each token belongs to, as the push service told; installations are locked in their order.
+update relevo.device_installations i
+   set project = x.project, updated_at = coalesce(%(now)s::timestamptz, now())
+  from (select n.installation_id, m.project
+          from unnest(%(tokens)s::text[], %(projects)s::text[]) as m(token, project)
+          join relevo.device_installations n on n.token = m.token and n.project <> m.project
+         order by n.installation_id
+           for no key update of n) x
+ where i.installation_id = x.installation_id;
