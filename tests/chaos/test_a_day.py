@@ -110,11 +110,11 @@ class Day:
 
 @pytest.fixture
 def day(conn, sandbox, travelling, clock) -> Day:
-    """A worker, its phones, and a day before them."""
+    """A worker, its phones, and a day before them; the brake on tokens holds whichever request is answered first."""
     add_phones(conn, PHONES)
     install(conn, ["!no-receipt"] * WITHOUT_RECEIPT, "default")
     install(conn, ["!receipt-MessageTooBig"] * REFUSED_LATER, "default")
-    return Day(conn, sandbox, travelling(push_rate_per_second=20_000), clock)
+    return Day(conn, sandbox, travelling(push_rate_per_second=20_000, push_brake_min_answers=10), clock)
 
 
 def test_a_day_in_which_everything_goes_wrong(day, conn, sandbox) -> None:

@@ -235,6 +235,7 @@ class Model:
             return False
         row.become("sent")
         row.ticket = ticket
+        self.late.pop((key, ticket), None)
         return True
 
     def never_begun(self, token: UUID, request: UUID) -> None:
