@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from relevo.runtime.timing import Cron, Every
     from relevo.signatures import sign_installation, verify_webhook
 
-__version__ = "0.3.0"
+__version__ = "0.4.0.dev0"
 
 __all__ = [
     "Cron",
