@@ -9,9 +9,10 @@ from typing import Any
 import psycopg
 
 from benching import fresh_database, publish, say, timed
-from relevo import migrate, queries
 from relevo.config import Settings
-from relevo.db import Database
+from relevo.core import queries
+from relevo.database import migrate
+from relevo.database.pool import Database
 
 _SQL = queries.Statements(Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
 _PHONES = 50_000

@@ -15,10 +15,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from relevo import config, embedded, migrate
+from relevo import config, embedded
 from relevo.config import Settings
-from relevo.db import Database
-from relevo.migrate import Migration
+from relevo.database import migrate
+from relevo.database.migrate import Migration
+from relevo.database.pool import Database
 
 RESULTS = Path(".relevo") / "bench"
 _console = Console(highlight=False)

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from relevo import config, embedded, migrate
-from relevo.db import Database, psql_call
+from relevo import config, embedded
+from relevo.database import migrate
+from relevo.database.pool import Database, psql_call
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = ROOT / "sql" / "schema.sql"

@@ -10,7 +10,9 @@ from typing import Any
 import psycopg
 
 from dump_schema import ROOT, migrated_server
-from relevo import __version__, migrate, queries
+from relevo import __version__
+from relevo.core import queries
+from relevo.database import migrate
 
 RELEASED = ROOT / "tests" / "migrations" / "released"
 CHECKS = ROOT / "sql" / "checks.sql"

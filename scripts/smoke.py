@@ -17,12 +17,14 @@ from uuid import uuid4
 
 import requests
 
-from relevo import door, insights, service
+from relevo import service
 from relevo.cli.common import build, load_settings
+from relevo.client import verbs
+from relevo.client.verbs import Event, Installation, Preference
 from relevo.config import Settings
-from relevo.db import Database
-from relevo.door import Event, Installation, Preference
-from relevo.errors import RelevoError
+from relevo.core.errors import RelevoError
+from relevo.database.pool import Database
+from relevo.operators import insights
 from relevo.sandbox import embedded
 
 T = TypeVar("T")
@@ -111,8 +113,8 @@ def smoke(settings: Settings, database: Database, ingest: Callable[[], object], 
     token = f"ExponentPushToken[{word}]"
     with database.transaction() as connection:
         began: datetime = connection.execute(b"select now()").fetchone()[0]  # type: ignore[index]
-        phone = door.register(connection, Installation(token, owner=word))
-        door.set_preference(connection, phone, "default", Preference(keywords=(word,)))
+        phone = verbs.register(connection, Installation(token, owner=word))
+        verbs.set_preference(connection, phone, "default", Preference(keywords=(word,)))
     steps.say("a phone is registered")
     try:
         follow(steps, settings, database, ingest, (address, token, word, phone))
@@ -131,7 +133,7 @@ def follow(
     if folder is None:
         name: Any = ("smoke", word)
         with database.transaction() as connection:
-            door.enqueue(connection, Event("smoke", word, "Prueba de humo", audience=[phone]))
+            verbs.enqueue(connection, Event("smoke", word, "Prueba de humo", audience=[phone]))
         steps.say("an event is enqueued (this instance reads no folder of tenders)")
     else:
         name = offer(settings, folder, word)
@@ -139,7 +141,7 @@ def follow(
 
     def event() -> Any:
         with database.transaction() as connection:
-            return door.get(connection, name)
+            return verbs.get(connection, name)
 
     found = steps.until(event, "the tender is read and becomes an event")
     steps.say(f"tender and event {found.id} are there")
@@ -157,7 +159,7 @@ def follow(
 def tidy(settings: Settings, database: Database, word: str) -> None:
     """Forget the phone, and take the tender away again."""
     with database.transaction() as connection:
-        door.forget(connection, owner=word)
+        verbs.forget(connection, owner=word)
     if (folder := folder_of(settings)) is not None:
         (folder / f"{word}.jsonl").unlink(missing_ok=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from relevo import sessions
+from relevo.access import sessions
 from serving import Client, Served
 
 WIDTHS, COLOURS = (360, 1280), ("light", "dark")

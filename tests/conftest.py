@@ -19,9 +19,11 @@ import structlog
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from relevo import app, audit, config, embedded, migrate
+from relevo import app, config, embedded
 from relevo.config import Settings
-from relevo.db import Database
+from relevo.database import migrate
+from relevo.database.pool import Database
+from relevo.operators import audit
 
 sys.path.insert(0, str(Path(__file__).parent))
 from parts import NEVER_REQUIRED, OPTIONAL_PARTS

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 
 from relevo.app import App
-from relevo.model import Report
+from relevo.core.model import Report
 
 ALL = ("event.finished", "delivery.failed", "token.disabled", "installation.unregistered")
 

@@ -12,8 +12,9 @@ from psycopg.types.json import Jsonb
 from browsing import NASTY
 from deliveries import mark_failed, mark_sent
 from phones import add_phones, fan_out
-from relevo import actions, door, trials
 from relevo.app import App
+from relevo.client import verbs
+from relevo.operators import actions, test_pushes
 
 
 def nasty(longest: int) -> str:
@@ -42,20 +43,20 @@ def fill(conn: psycopg.Connection[Any], app: App) -> World:
     world = World(token=f"ExponentPushToken[{uuid4().hex}]")
     given = {"token": world.token, "owner": world.owner, "project": nasty(200), "opt_outs": [nasty(100)]}
     world.installation = _one(conn, "select relevo.register_installation(%s)", Jsonb(given))
-    asked = door.Preference(keywords=["<script>", "x" * 100], region=nasty(200), topics=[nasty(100)])
-    door.set_preference(conn, world.installation, nasty(100), asked)
+    asked = verbs.Preference(keywords=["<script>", "x" * 100], region=nasty(200), topics=[nasty(100)])
+    verbs.set_preference(conn, world.installation, nasty(100), asked)
     phones = add_phones(conn, 5)
     _tender(conn, world)
-    event = door.Event(
+    event = verbs.Event(
         nasty(100), nasty(300), nasty(500), nasty(2000), audience=[world.installation, *phones], category="x"
     )
-    world.event = door.enqueue(conn, event).event_id
+    world.event = verbs.enqueue(conn, event).event_id
     fan_out(app)
     _deliver(conn, world)
     _run(conn, world)
     _feed(conn)
-    tried = trials.make(str(uuid4()), [world.installation], nasty(500), nasty(2000), {})
-    world.trial = trials.send(app.database, tried, [world.installation])
+    tried = test_pushes.make(str(uuid4()), [world.installation], nasty(500), nasty(2000), {})
+    world.trial = test_pushes.send(app.database, tried, [world.installation])
     actions.pause(app.database, "dispatch", nasty(300))
     return world
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 import psycopg
 
 from phones import add_phones, prefer
-from relevo import queries
+from relevo.core import queries
 
 KILLED = Path(__file__).parent / "programs" / "killed.py"
 SIGKILL = 9

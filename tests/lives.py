@@ -10,8 +10,8 @@ import psycopg
 
 from deliveries import add_deliveries, one, states
 from relevo.app import App
+from relevo.core.model import Answer, PushRequest
 from relevo.cycles import reaper
-from relevo.model import Answer, PushRequest
 
 
 def live_through(worker: App, conn: psycopg.Connection[Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 
 from processes import eventually
-from relevo.db import bounds
+from relevo.database.pool import bounds
 
 BY_KEY = bounds("bound_by_key", statement_ms=60_000, lock_ms=60_000, idle_ms=60_000)
 """What makes an open transaction go by keys, as most of the workers' do."""

@@ -10,7 +10,7 @@ import psycopg
 import requests
 from psycopg.types.json import Jsonb
 
-from relevo import tokens
+from relevo.access import api_tokens
 from relevo.app import App
 from relevo.http.server import HttpServer
 
@@ -65,7 +65,7 @@ class Served:
 
     def client(self, role: str | None = None, **options: Any) -> Client:
         """Return a caller with a token of a role, or without one."""
-        token = tokens.make(self.app.database, f"a {role}", role, **options)[0] if role else None  # type: ignore[arg-type]
+        token = api_tokens.make(self.app.database, f"a {role}", role, **options)[0] if role else None  # type: ignore[arg-type]
         made = Client(self.server.url, token)
         self._clients.append(made)
         return made

@@ -35,7 +35,7 @@ from bench.measuring import Row
 from bench.sizes import QUICK, Sizes, changed
 from bench.stand import Stand, stand
 from benching import RESULTS, say
-from relevo import logs
+from relevo.core import logs
 
 ROOT = Path(__file__).parents[2]
 TOGETHER: dict[str, Callable[[Stand], Iterable[Row]]] = {

@@ -16,13 +16,13 @@ from bench.measuring import Cost, Goal, Row, middle, rate
 from bench.stand import Stand, statements
 from benching import say
 from relevo.app import App
+from relevo.client.verbs import Matching
+from relevo.core.model import Lane, PushRequest, SentRequest, Settlement, Shard
 from relevo.cycles import dispatch
-from relevo.db import Database, array, array_of_few, ascii_array
+from relevo.database.pool import Database, array, array_of_few, ascii_array
 from relevo.delivery.claim import Claim, Verdicts
 from relevo.delivery.claims import Claims
 from relevo.delivery.columns import contents_of, deliveries_of
-from relevo.door import Matching
-from relevo.model import Lane, PushRequest, SentRequest, Settlement, Shard
 
 SQL = statements(__file__)
 _PER_CHUNK = 100

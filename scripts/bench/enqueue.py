@@ -9,25 +9,25 @@ import psycopg
 
 from bench.measuring import Goal, Row, rate
 from bench.stand import Stand
-from relevo import door
+from relevo.client import verbs
 
 _TOGETHER = 1_000
 _T = TypeVar("_T")
 
 
-def personal(stand: Stand, of_type: str, count: int) -> list[door.Event]:
+def personal(stand: Stand, of_type: str, count: int) -> list[verbs.Event]:
     """Make events for one phone each."""
     return [
-        door.Event(of_type, str(n), "A title", "and a body", audience=[phone])
+        verbs.Event(of_type, str(n), "A title", "and a body", audience=[phone])
         for n, phone in enumerate(stand.phones(count))
     ]
 
 
-def many(conn: psycopg.Connection[Any], events: Sequence[door.Event]) -> list[int]:
+def many(conn: psycopg.Connection[Any], events: Sequence[verbs.Event]) -> list[int]:
     """Enqueue events by the thousand, each thousand committed; return their ids."""
     ids: list[int] = []
     for some in _by(_TOGETHER, events):
-        ids += [each.event_id for each in door.enqueue_many(conn, some)]
+        ids += [each.event_id for each in verbs.enqueue_many(conn, some)]
     return ids
 
 
@@ -36,7 +36,7 @@ def rows(stand: Stand) -> Iterator[Row]:
     ids: list[int] = []
 
     def one_by_one() -> int:
-        ids.extend(door.enqueue(stand.conn, event).event_id for event in singles)
+        ids.extend(verbs.enqueue(stand.conn, event).event_id for event in singles)
         return len(singles)
 
     def together() -> int:
@@ -49,7 +49,7 @@ def rows(stand: Stand) -> Iterator[Row]:
     goal = Goal("per_s", 10_000, "/s", at_least=True)
     yield rate("enqueue_many", "enqueue_many, 1,000 to a call", stand.meter.measure(together), goal)
     for some in _by(_TOGETHER, ids):
-        door.delete(stand.conn, some)
+        verbs.delete(stand.conn, some)
 
 
 def _by(size: int, of: Sequence[_T]) -> Iterator[Sequence[_T]]:

@@ -18,12 +18,13 @@ from bench.measuring import Goal, Row
 from bench.sizes import Sizes
 from bench.stand import statements
 from benching import fresh_database, say
-from relevo import app, queries
+from relevo import app
 from relevo.app import App
-from relevo.db import Connection, Manner
+from relevo.core import queries
+from relevo.core.model import Delivery, PushRequest
+from relevo.database.pool import Connection, Manner
 from relevo.delivery.claim import Claim
 from relevo.delivery.claims import Claims
-from relevo.model import Delivery, PushRequest
 
 GROWTH, AT = "growth: ", "us_at_"
 """How the names of these rows begin, and those of their figures at each size."""

@@ -20,8 +20,9 @@ from bench.latency import await_first, bulk_rate, queue_bulk
 from bench.measuring import Goal, Row, latency
 from bench.stand import Stand, relevo_run, statements
 from benching import say
-from relevo import door, tokens
-from relevo.db import Database
+from relevo.access import api_tokens
+from relevo.client import verbs
+from relevo.database.pool import Database
 
 _SQL = statements(__file__)
 _CYCLES = "reaper,fanout,dispatch"
@@ -146,7 +147,7 @@ def rows(stand: Stand) -> Iterator[Row]:
     for first in _FIRST_EVENTS:  # so much that it lasts
         queue_bulk(stand, first)
     database = Database(stand.dsn, stand.dsn, stand.settings())
-    token, _ = tokens.make(database, "bench", "operator")
+    token, _ = api_tokens.make(database, "bench", "operator")
     database.close()
     load = Load(
         port,
@@ -195,8 +196,8 @@ def _until(done: threading.Event, calling: Future[None]) -> None:
 def later_event(stand: Stand) -> int:
     """Enqueue an event that nobody gets before tomorrow, if it is not there; return its id."""
     tomorrow = datetime.now(UTC) + timedelta(days=1)
-    later = door.Event("bench.later", "1", "Later", audience="everyone", scheduled_at=tomorrow)
-    return door.enqueue(stand.conn, later).event_id
+    later = verbs.Event("bench.later", "1", "Later", audience="everyone", scheduled_at=tomorrow)
+    return verbs.enqueue(stand.conn, later).event_id
 
 
 def free_port() -> int:

@@ -19,9 +19,9 @@ from bench.measuring import Goal, Row
 from bench.sizes import Sizes
 from bench.stand import relevo_run, statements
 from benching import fresh_database, say
-from relevo import tokens
+from relevo.access import api_tokens
 from relevo.config import Settings
-from relevo.db import Database
+from relevo.database.pool import Database
 
 _SQL = statements(__file__)
 _CHROMIUM = "chromium-headless-shell"
@@ -183,7 +183,7 @@ def _served(dsn: str) -> Iterator[str]:
 
 def _token(dsn: str, settings: Settings) -> str:
     database = Database(dsn, dsn, settings)
-    token, _ = tokens.make(database, "bench", "operator")
+    token, _ = api_tokens.make(database, "bench", "operator")
     database.close()
     return token
 

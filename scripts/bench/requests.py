@@ -13,8 +13,8 @@ from uuid import UUID
 from bench.http import Caller, await_port, free_port, later_event
 from bench.measuring import Row
 from bench.stand import Stand, relevo_run
-from relevo import tokens
-from relevo.db import Database
+from relevo.access import api_tokens
+from relevo.database.pool import Database
 
 _CYCLES = "reaper,fanout,dispatch"
 _CONNECTIONS = 4
@@ -27,7 +27,7 @@ def rows(stand: Stand) -> Iterator[Row]:
     """Ask for one thing after the other, and look at what the processes spend on it."""
     port, sizes = free_port(), stand.sizes
     database = Database(stand.dsn, stand.dsn, stand.settings())
-    token, _ = tokens.make(database, "bench", "operator")
+    token, _ = api_tokens.make(database, "bench", "operator")
     database.close()
     routes = _routes(later_event(stand), stand.phones(_PHONES))
     with relevo_run(stand.dsn, stand.url, worker_cycles=_CYCLES, http_port=port, http_rate_per_second=0) as worker:

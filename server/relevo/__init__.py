@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from relevo import aio
     from relevo.app import Parts
-    from relevo.delivery.sending import PushContext
-    from relevo.door import (
+    from relevo.client.news import Outcome, acknowledge_news, read_news, subscribe_news
+    from relevo.client.signatures import sign_installation, verify_webhook
+    from relevo.client.verbs import (
         Enqueued,
         Event,
         EventStatus,
@@ -42,12 +43,17 @@ if TYPE_CHECKING:
         unregister,
         wait,
     )
-    from relevo.errors import EventConflictError, InvalidSignatureError, Reschedule
-    from relevo.model import Fetched, Item, News, Reject, Reply, Step
-    from relevo.news import Outcome, acknowledge_news, read_news, subscribe_news
+    from relevo.core.errors import (
+        EventConflictError,
+        InvalidInputError,
+        InvalidSignatureError,
+        MissingPartError,
+        Reschedule,
+    )
+    from relevo.core.model import Fetched, Item, News, Reject, Reply, Step
+    from relevo.delivery.sending import PushContext
     from relevo.runtime.runs import Cycle, Run
     from relevo.runtime.timing import Cron, Every
-    from relevo.signatures import sign_installation, verify_webhook
 
 __version__ = "0.4.0.dev0"
 
@@ -63,9 +69,11 @@ __all__ = [
     "Fetched",
     "Installation",
     "InstallationStatus",
+    "InvalidInputError",
     "InvalidSignatureError",
     "Item",
     "Matching",
+    "MissingPartError",
     "News",
     "Outcome",
     "Owners",
@@ -108,10 +116,13 @@ __all__ = [
 _MODULES = {
     "PushContext": "relevo.delivery.sending",
     "Parts": "relevo.app",
-    **dict.fromkeys(("sign_installation", "verify_webhook"), "relevo.signatures"),
-    **dict.fromkeys(("EventConflictError", "InvalidSignatureError", "Reschedule"), "relevo.errors"),
-    **dict.fromkeys(("Fetched", "Item", "News", "Reject", "Reply", "Step"), "relevo.model"),
-    **dict.fromkeys(("Outcome", "acknowledge_news", "read_news", "subscribe_news"), "relevo.news"),
+    **dict.fromkeys(("sign_installation", "verify_webhook"), "relevo.client.signatures"),
+    **dict.fromkeys(
+        ("EventConflictError", "InvalidInputError", "InvalidSignatureError", "MissingPartError", "Reschedule"),
+        "relevo.core.errors",
+    ),
+    **dict.fromkeys(("Fetched", "Item", "News", "Reject", "Reply", "Step"), "relevo.core.model"),
+    **dict.fromkeys(("Outcome", "acknowledge_news", "read_news", "subscribe_news"), "relevo.client.news"),
     **dict.fromkeys(("Cycle", "Run"), "relevo.runtime.runs"),
     **dict.fromkeys(("Cron", "Every"), "relevo.runtime.timing"),
 }
@@ -122,5 +133,5 @@ def __getattr__(name: str) -> Any:
     if name == "aio":
         return import_module("relevo.aio")
     if name in __all__:
-        return getattr(import_module(_MODULES.get(name, "relevo.door")), name)
+        return getattr(import_module(_MODULES.get(name, "relevo.client.verbs")), name)
     raise AttributeError(f"module 'relevo' has no attribute {name!r}")

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from relevo import __version__
-from relevo.errors import MissingPartError
+from relevo.core.errors import MissingPartError
 
 _USAGE = 2
 

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from relevo import door, news
-from relevo.connections import awaited
+from relevo.client import news, verbs
+from relevo.client.connections import awaited
 
-enqueue = awaited(door.enqueue)
-enqueue_json = awaited(door.enqueue_json)
-enqueue_many = awaited(door.enqueue_many)
-cancel = awaited(door.cancel)
-complete = awaited(door.complete)
-delete = awaited(door.delete)
-get = awaited(door.get)
-wait = awaited(door.wait)
-register = awaited(door.register)
-register_many = awaited(door.register_many)
-change = awaited(door.change)
-preview = awaited(door.preview)
-preview_json = awaited(door.preview_json)
-explain = awaited(door.explain)
-list_installations = awaited(door.list_installations)
-unregister = awaited(door.unregister)
-forget = awaited(door.forget)
-set_preference = awaited(door.set_preference)
+enqueue = awaited(verbs.enqueue)
+enqueue_json = awaited(verbs.enqueue_json)
+enqueue_many = awaited(verbs.enqueue_many)
+cancel = awaited(verbs.cancel)
+complete = awaited(verbs.complete)
+delete = awaited(verbs.delete)
+get = awaited(verbs.get)
+wait = awaited(verbs.wait)
+register = awaited(verbs.register)
+register_many = awaited(verbs.register_many)
+change = awaited(verbs.change)
+preview = awaited(verbs.preview)
+preview_json = awaited(verbs.preview_json)
+explain = awaited(verbs.explain)
+list_installations = awaited(verbs.list_installations)
+unregister = awaited(verbs.unregister)
+forget = awaited(verbs.forget)
+set_preference = awaited(verbs.set_preference)
 subscribe_news = awaited(news.subscribe_news)
 read_news = awaited(news.read_news)
 acknowledge_news = awaited(news.acknowledge_news)

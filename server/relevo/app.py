@@ -13,23 +13,23 @@ from importlib import import_module
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from relevo import logs
-from relevo.addresses import is_loopback
 from relevo.config import Settings
+from relevo.core import logs
+from relevo.core.addresses import is_loopback
+from relevo.core.errors import ConfigError, NotFoundError
+from relevo.core.metrics import Metrics
+from relevo.core.model import NEWS
+from relevo.core.ports import ArchiveStore, Composer, PushProvider, Renderer, Source
 from relevo.cycles import cleanup, dispatch, export, fanout, ingest, reaper, receipt
-from relevo.db import Database
+from relevo.database.instance import Guard
+from relevo.database.opening import database
+from relevo.database.pool import Database
 from relevo.delivery import rendering
 from relevo.delivery.claims import Claims
 from relevo.delivery.projects import Projects
 from relevo.delivery.sending import PushMiddleware
 from relevo.delivery.services import Services, provider_name
-from relevo.errors import ConfigError, NotFoundError
-from relevo.gauges import Gauges
-from relevo.instance import Guard
-from relevo.metrics import Metrics
-from relevo.model import NEWS
-from relevo.opening import database
-from relevo.ports import ArchiveStore, Composer, PushProvider, Renderer, Source
+from relevo.operators.gauges import Gauges
 from relevo.providers.expo import Expo
 from relevo.providers.secret_file import SecretFile
 from relevo.providers.webhook import Webhook, read_addresses

@@ -15,12 +15,13 @@ from uuid import UUID, uuid5
 import psycopg
 import structlog
 
-from relevo import door, queries
 from relevo.app import App
+from relevo.client import verbs
+from relevo.client.verbs import Event, Installation, Matching, Owners, Preference
 from relevo.config import Settings
-from relevo.db import Database
-from relevo.door import Event, Installation, Matching, Owners, Preference
-from relevo.errors import RelevoError
+from relevo.core import queries
+from relevo.core.errors import RelevoError
+from relevo.database.pool import Database
 
 _log = structlog.get_logger("relevo.demo")
 _SQL = queries.load("demo")
@@ -56,9 +57,9 @@ def open_shop(database: Database) -> None:
             phone = Installation(
                 f"ExponentPushToken[demo-{name}]", uuid5(_FAMILY, name), platform="android", owner=owner
             )
-            door.set_preference(connection, door.register(connection, phone), "default", preference)
+            verbs.set_preference(connection, verbs.register(connection, phone), "default", preference)
         first = [order(name.partition("!")[0], 1001 + n, _WARES[n]) for n, name in enumerate(_CUSTOMERS)]
-        door.enqueue_many(connection, [*first, offer("opening", "A tenth off everything, this week")])
+        verbs.enqueue_many(connection, [*first, offer("opening", "A tenth off everything, this week")])
         for month, _ in connection.execute(_SQL["make_past_month"]).fetchall():
             connection.execute(_SQL["fill_past_month"], {"month": month})
 
@@ -120,7 +121,7 @@ class Shop:
         if turn % _OFFER_EVERY == 0:
             events.append(offer(f"offer-{number}", f"This week at half its price: {ware}"))
         with self._app.database.transaction() as connection:
-            door.enqueue_many(connection, events)
+            verbs.enqueue_many(connection, events)
 
     def _archive(self) -> None:
         """Have the past month retired and exported, each once the start's own run of that cycle has ended."""

@@ -17,9 +17,9 @@ from typing import NoReturn, Protocol
 import psycopg
 import structlog
 
-from relevo import audit, demo, instance, migrate
+from relevo import demo
 from relevo.app import App
-from relevo.errors import (
+from relevo.core.errors import (
     DatabaseRefusedError,
     DatabaseUnavailableError,
     MigrationBusyError,
@@ -27,7 +27,9 @@ from relevo.errors import (
     StoppedError,
     UsageError,
 )
-from relevo.model import NEWS, Budget, Report, Shard
+from relevo.core.model import NEWS, Budget, Report, Shard
+from relevo.database import instance, migrate
+from relevo.operators import audit
 from relevo.runtime.runs import Cycle
 from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.timing import Cron

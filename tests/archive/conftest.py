@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from relevo.ports import ArchiveStore
+from relevo.core.ports import ArchiveStore
 
 sys.path.insert(0, str(Path(__file__).parent))
 from months import open_store

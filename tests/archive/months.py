@@ -11,10 +11,10 @@ import psycopg
 
 from relevo import config
 from relevo.app import App, archive_store
+from relevo.core.model import Report
+from relevo.core.ports import ArchiveStore
 from relevo.cycles import cleanup
 from relevo.cycles.export import Export
-from relevo.model import Report
-from relevo.ports import ArchiveStore
 from relevo.runtime.runs import BUDGET, Run, RunContext
 
 TODAY = datetime.now(UTC).date()

@@ -13,8 +13,9 @@ from months import add_old_deliveries, add_old_items, clean_up, export, month_ag
 
 from commanding import Said, make_command
 from processes import Processes
-from relevo import config, door
-from relevo.door import Installation
+from relevo import config
+from relevo.client import verbs
+from relevo.client.verbs import Installation
 
 OLD, OLDER = month_ago(5), month_ago(14)
 MONTH = f"{OLD:%Y-%m}"
@@ -154,12 +155,12 @@ def test_what_cannot_be_is_refused_in_words(ask: Ask, archived) -> None:
 
 def test_forget_is_a_command(ask: Ask, conn) -> None:
     """It deletes the installation, and says if there is none."""
-    phone = door.register(conn, Installation(token()))
+    phone = verbs.register(conn, Installation(token()))
     done = ask("forget", phone)
     assert done.code == 0, done.err
     assert f"Installation {phone} is forgotten." in done.out
     assert conn.execute("select count(*) from relevo.device_installations").fetchone() == (0,)
-    door.register(conn, Installation(token(), owner="someone@example.com"))
+    verbs.register(conn, Installation(token(), owner="someone@example.com"))
     done = ask("forget", "--owner", "someone@example.com")
     assert "is forgotten, with 1 installation." in done.out, done.err
     kept = conn.execute(

@@ -18,9 +18,9 @@ from processes import PATIENCE_S
 from proxy import Proxy
 from relevo.app import archive_store
 from relevo.archive import parquet, restore
+from relevo.core.errors import ArchiveError, LostLeaseError
+from relevo.core.ports import ArchiveStore
 from relevo.cycles.export import Export
-from relevo.errors import ArchiveError, LostLeaseError
-from relevo.ports import ArchiveStore
 from relevo.runtime import threads
 from relevo.runtime.singleton import Held
 from relevo.stores.folder import FolderStore

@@ -21,10 +21,13 @@ from months import (
     token,
 )
 
-from relevo import actions, app, config, door, migrate
-from relevo.db import Database
-from relevo.door import Enqueued, Event, Installation, Owners, Preference
-from relevo.model import Answer, PushRequest
+from relevo import app, config
+from relevo.client import verbs
+from relevo.client.verbs import Enqueued, Event, Installation, Owners, Preference
+from relevo.core.model import Answer, PushRequest
+from relevo.database import migrate
+from relevo.database.pool import Database
+from relevo.operators import actions
 
 OLD = month_ago(5)
 OWNER, LOCALE, WISH, WORDS = "persona-7781", "mi-NZ-x-rare", "palabra-rarisima", "Su hora con la doctora Violeta"
@@ -59,8 +62,8 @@ def search_files(folder: Path, needle: str) -> list[str]:
 
 def person(conn: psycopg.Connection[Any], push_token: str) -> UUID:
     """Register somebody with everything that leads to a person."""
-    phone = door.register(conn, Installation(push_token, owner=OWNER, locale=LOCALE, platform="ios"))
-    door.set_preference(conn, phone, "mine", Preference(keywords=[WISH]))
+    phone = verbs.register(conn, Installation(push_token, owner=OWNER, locale=LOCALE, platform="ios"))
+    verbs.set_preference(conn, phone, "mine", Preference(keywords=[WISH]))
     return phone
 
 
@@ -90,7 +93,7 @@ def test_nothing_leads_to_a_person_who_was_forgotten(build, conn, folder_setting
     app, push_token = build(archive_part_rows=10, **folder_settings), token()
     phone = person(conn, push_token)
     old_life(conn, phone)
-    hot = door.enqueue(conn, Event("visit", "tomorrow", WORDS, WORDS, data={"who": OWNER}, audience=[phone]))
+    hot = verbs.enqueue(conn, Event("visit", "tomorrow", WORDS, WORDS, data={"who": OWNER}, audience=[phone]))
     conn.execute("update relevo.notification_events set match_words = %s where id = %s", [f" {WORDS} ", hot.event_id])
     assert clean_up(app).outcome == "ok"
     assert export(app).outcome == "ok"
@@ -103,7 +106,7 @@ def test_nothing_leads_to_a_person_who_was_forgotten(build, conn, folder_setting
     assert search_tables(conn, OWNER) == []
     assert search_files(tmp_path / "cold", OWNER) == []
     assert f"relevo_archive.notification_deliveries_{OLD:%Y_%m}" in search_tables(conn, str(phone))
-    status = door.get(conn, hot.event_id)
+    status = verbs.get(conn, hot.event_id)
     assert status is not None
     assert (status.state, status.raw["title"]) == ("cancelled", "forgotten")
     assert not actions.forget(app.database, phone)
@@ -119,35 +122,35 @@ def test_a_personal_event_is_known_by_a_hash_once_it_is_archived(build, conn) ->
     assert search_tables(conn, "of what was said") == []
     again = Event("tender.new", key, "Hello", audience=Owners("someone"))
     for _ in range(2):
-        assert door.enqueue(conn, again) == Enqueued(event, created=False, same_content=None)
-    assert door.enqueue(conn, Event("other.type", key, "Hello", audience="everyone")).created
+        assert verbs.enqueue(conn, again) == Enqueued(event, created=False, same_content=None)
+    assert verbs.enqueue(conn, Event("other.type", key, "Hello", audience="everyone")).created
     other = Event("tender.new", "public", "Hello", audience="everyone")
-    assert door.enqueue(conn, other, on_conflict="keep") == Enqueued(public, created=False, same_content=False)
+    assert verbs.enqueue(conn, other, on_conflict="keep") == Enqueued(public, created=False, same_content=False)
     rows = conn.execute("select event_id, event_key, content_hash from relevo.event_keys order by 1").fetchall()
     digest = sha256(f"tender.new\n{key}".encode()).hexdigest()
     assert rows == [(event, f"sha256:{digest}", ""), (public, "public", "hash")]
     for name in (event, ("tender.new", key)):
-        status = door.get(conn, name)
+        status = verbs.get(conn, name)
         assert status is not None
         assert (status.id, status.key) == (event, f"sha256:{digest}")
 
 
 def test_a_forgotten_event_still_dedups_hot_and_archived(build, conn) -> None:
     """Whoever was forgotten is not greeted again by a retry: the key is the same event's, before and after its month left."""
-    app, phone = build(), door.register(conn, Installation(token()))
+    app, phone = build(), verbs.register(conn, Installation(token()))
     greeting = Event("welcome", "welcome:someone@example.com", "Hello", audience=[phone])
-    event = door.enqueue(conn, greeting).event_id
+    event = verbs.enqueue(conn, greeting).event_id
     assert actions.forget(app.database, phone)
     assert search_tables(conn, "someone@example.com") == []
     known = Enqueued(event, created=False, same_content=None, unknown_installations=(phone,))
-    assert door.enqueue(conn, greeting) == known
+    assert verbs.enqueue(conn, greeting) == known
     conn.execute(
         "update relevo.notification_events set ended_at = %(month)s, created_at = %(month)s, scheduled_at = %(month)s,"
         " deadline_at = null, swept_at = %(month)s where id = %(event)s",
         {"month": OLD, "event": event},
     )
     assert clean_up(app).counts["archived_events"] == 1
-    assert door.enqueue(conn, greeting) == known
+    assert verbs.enqueue(conn, greeting) == known
     assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)
 
 
@@ -182,8 +185,8 @@ def test_keys_that_were_kept_before_are_hidden_by_the_migration(empty_database, 
             keys = there.execute("select event_key, content_hash from relevo.event_keys order by event_id").fetchall()
             assert [key.split(":")[0] for key, _ in keys] == ["sha256", "everyone", "sha256"]
             assert [content for _, content in keys] == ["", "hash", ""]
-            assert not door.enqueue(there, Event("tender.new", "installations:ana", "x", audience="everyone")).created
-            assert not door.enqueue(there, Event("tender.new", "dropped:ana", "x", audience="everyone")).created
+            assert not verbs.enqueue(there, Event("tender.new", "installations:ana", "x", audience="everyone")).created
+            assert not verbs.enqueue(there, Event("tender.new", "dropped:ana", "x", audience="everyone")).created
         settings = config.load(
             {"DATABASE_URL": empty_database, "ARCHIVE_FOLDER": str(folder_settings["archive_folder"])}, None
         )
@@ -220,10 +223,10 @@ def test_what_was_said_to_others_too_stays(build, conn) -> None:
     """An event for two is still the other's; only the person is taken out of it."""
     app = build()
     phone = person(conn, token())
-    other = door.register(conn, Installation(token()))
-    event = door.enqueue(conn, Event("visit", "both", "Hello", audience=[phone, other])).event_id
+    other = verbs.register(conn, Installation(token()))
+    event = verbs.enqueue(conn, Event("visit", "both", "Hello", audience=[phone, other])).event_id
     assert actions.forget(app.database, phone)
-    status = door.get(conn, event)
+    status = verbs.get(conn, event)
     assert status is not None
     assert (status.state, status.raw["title"]) == ("waiting", "Hello")
     assert conn.execute("select installation_id from relevo.event_audience").fetchall() == [(other,)]

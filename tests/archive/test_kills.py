@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from months import add_old_deliveries, add_old_event, add_old_items, add_old_requests, exports, month_ago, open_store
 
-from relevo import queries
 from relevo.archive import marker, restore
+from relevo.core import queries
 
 KILLED = Path(__file__).parents[1] / "programs" / "killed_archive.py"
 SIGKILL = 9

@@ -23,8 +23,8 @@ from months import (
 
 from relevo import config
 from relevo.archive import restore
-from relevo.db import Database
-from relevo.errors import ArchiveError, UsageError
+from relevo.core.errors import ArchiveError, UsageError
+from relevo.database.pool import Database
 
 OLD, OLDER = month_ago(5), month_ago(14)
 ENTITIES = {

@@ -25,11 +25,12 @@ from months import (
 from deliveries import states
 from phones import add_phones, fan_out, reached
 from processes import PATIENCE_S, eventually
-from relevo import actions, door, insights
+from relevo.client import verbs
+from relevo.client.verbs import Event
+from relevo.core.model import Answer, Fetched, Item, PushRequest
 from relevo.cycles import ingest
 from relevo.delivery.rendering import tender
-from relevo.door import Event
-from relevo.model import Answer, Fetched, Item, PushRequest
+from relevo.operators import actions, insights
 
 OLD, RECENT = month_ago(5), month_ago(2)
 A_MOMENT = timedelta(microseconds=1)
@@ -149,9 +150,9 @@ def test_a_tender_seen_again_after_13_months_makes_no_second_event(build, conn) 
     assert again.counts.get("events_created", 0) == 0
     assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)
     once_more = Event("new_licitacion", "ns:5002-3-LP26", "once more", audience="everyone")
-    done = door.enqueue(conn, once_more, on_conflict="keep")
+    done = verbs.enqueue(conn, once_more, on_conflict="keep")
     assert (done.event_id, done.created, done.same_content) == (first, False, False)
-    status = door.get(conn, first)
+    status = verbs.get(conn, first)
     assert status is not None
     assert (status.state, status.raw["archived"][:2]) == ("fanned", "20")
 
@@ -167,7 +168,7 @@ def test_two_callers_and_a_retiring_event_agree_on_one(build, conn, dsn) -> None
         with psycopg.connect(dsn, autocommit=True) as mine:
             while not stop.is_set():
                 for key in keys:
-                    done = door.enqueue(mine, Event("tender.new", key, "x", audience="everyone"), on_conflict="keep")
+                    done = verbs.enqueue(mine, Event("tender.new", key, "x", audience="everyone"), on_conflict="keep")
                     if (done.event_id, done.created) != (ids[key], False):
                         wrong.append((key, done))
 
@@ -286,7 +287,7 @@ def test_what_is_awaited_of_deleted_events_does_not_keep_a_month_open(build, con
     for _ in range(5):
         add_old_deliveries(conn, OLD, 4, status="sent", event=event)
     conn.execute(f"update {HOT} set event_day = %s", [OLD + timedelta(days=3)])  # its event's, as everywhere else
-    assert door.delete(conn, [event]) == 1
+    assert verbs.delete(conn, [event]) == 1
     assert states(conn) == {}
     assert conn.execute("select count(*) from relevo.awaited_receipts").fetchone() == (5,)
     assert clean_up(build()).outcome == "ok"
@@ -337,7 +338,7 @@ def test_nobody_writes_to_a_sealed_month(build, conn) -> None:
     event = add_old_event(conn, OLD, "late", **half_way)
     fan_out(app)
     assert reached(conn, event) == []
-    status = door.get(conn, event)
+    status = verbs.get(conn, event)
     assert status is not None
     assert (status.state, status.raw["end_reason"]) == (
         "cancelled",
@@ -443,7 +444,7 @@ def test_settling_while_a_month_is_sealed_loses_no_answer(build, conn) -> None:
 def test_redriving_while_a_month_is_sealed_ends_what_it_opened(build, conn, monkeypatch) -> None:
     """A redrive comes before the seal, and is ended with the month, or after it, and leaves it alone; never in between."""
     add_old_deliveries(conn, OLD, 700)  # one in seven is a dead letter
-    monkeypatch.setattr("relevo.actions._REDRIVE_BATCH", 3)
+    monkeypatch.setattr("relevo.operators.actions._REDRIVE_BATCH", 3)
     app, cleaner = build(worker_id="a"), build(worker_id="b")
     opened: list[int] = []
 
@@ -673,6 +674,6 @@ def test_a_seal_passes_by_an_event_that_fan_out_is_at(build, conn, dsn: str) -> 
         conn.execute("set lock_timeout = '10s'")
         assert seal(conn)
     fan_out(app)
-    status = door.get(conn, event)
+    status = verbs.get(conn, event)
     assert status is not None
     assert (status.state, reached(conn, event)) == ("cancelled", [])

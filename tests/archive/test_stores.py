@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from months import open_store
 
-from relevo.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
-from relevo.model import StoredObject
+from relevo.core.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
+from relevo.core.model import StoredObject
 from relevo.stores import s3 as s3_module
 from relevo.stores.folder import FolderStore
 

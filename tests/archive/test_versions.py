@@ -10,7 +10,7 @@ from months import add_old_deliveries, clean_up, export, month_ago, open_store
 
 from relevo import config
 from relevo.archive import restore
-from relevo.db import Database
+from relevo.database.pool import Database
 
 KEPT = Path(__file__).parent / "kept"
 VERSIONS = sorted(path.name for path in KEPT.iterdir())

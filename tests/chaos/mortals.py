@@ -18,9 +18,9 @@ import psycopg
 
 from phones import fan_out
 from processes import eventually
-from relevo import door
 from relevo.app import App
-from relevo.door import Event
+from relevo.client import verbs
+from relevo.client.verbs import Event
 from relevo.sandbox.server import Sandbox
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "dispatching.py"
@@ -111,7 +111,7 @@ def install(conn: psycopg.Connection[Any], words: Sequence[str], project: str) -
 def enqueue(conn: psycopg.Connection[Any], phones: Sequence[UUID], **how: Any) -> int:
     """Enqueue an event for some phones and return its id."""
     event = Event(how.pop("type", "chaos"), uuid4().hex, "Title", "Body", audience=list(phones), **how)
-    return door.enqueue(conn, event).event_id
+    return verbs.enqueue(conn, event).event_id
 
 
 def run(app: App, cycle: str) -> dict[str, int]:

@@ -12,9 +12,10 @@ import pytest
 from mortals import FINAL, install, run
 
 from phones import add_phones
-from relevo import door, insights
 from relevo.app import App
-from relevo.door import Event
+from relevo.client import verbs
+from relevo.client.verbs import Event
+from relevo.operators import insights
 from relevo.sandbox.server import Sandbox
 
 PHONES, WITHOUT_RECEIPT, REFUSED_LATER = 240, 5, 3
@@ -72,7 +73,7 @@ class Day:
             at_most_once=hour in (AT_MOST_ONCE, 12),
             audience="everyone",
         )
-        return door.enqueue(self.conn, event).event_id
+        return verbs.enqueue(self.conn, event).event_id
 
     def go_on(self, step: timedelta) -> None:
         """Let some time pass, and every cycle run once."""
@@ -135,7 +136,7 @@ def check_sums(day: Day, conn: psycopg.Connection[Any], everyone: int) -> None:
     assert sum(total.values()) == 24 * everyone == day.counted()["deliveries_created"]
     assert total.keys() <= set(FINAL)
     for hour, event in enumerate(day.events):
-        status = door.get(conn, event)
+        status = verbs.get(conn, event)
         assert status is not None
         assert {name: count for name, count in status.deliveries.items() if count} == day.states(hour), hour
     assert conn.execute("select from relevo.claims").fetchall() == []

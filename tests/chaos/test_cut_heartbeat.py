@@ -19,9 +19,9 @@ from phones import fan_out
 from processes import PATIENCE_S, eventually
 from proxy import Proxy
 from relevo.app import App
-from relevo.db import Database
+from relevo.core.model import Report
+from relevo.database.pool import Database
 from relevo.delivery import batch
-from relevo.model import Report
 from relevo.sandbox.server import Sandbox
 
 # Three requests of two, one after the other.

@@ -17,10 +17,10 @@ from mortals import enqueue, fates, install, needless_resends
 from phones import fan_out
 from processes import PATIENCE_S, Process, eventually
 from proxy import Proxy
-from relevo import insights
 from relevo.app import App
-from relevo.errors import DatabaseUnavailableError
-from relevo.model import Report
+from relevo.core.errors import DatabaseUnavailableError
+from relevo.core.model import Report
+from relevo.operators import insights
 from relevo.sandbox.server import Sandbox
 
 HASTY: dict[str, Any] = {

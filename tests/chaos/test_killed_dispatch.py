@@ -18,8 +18,9 @@ from mortals import Fate, Mortals, enqueue, fates, install, needless_resends, ru
 
 from phones import fan_out
 from processes import eventually
-from relevo import door, queries
 from relevo.app import App
+from relevo.client import verbs
+from relevo.core import queries
 from relevo.sandbox.server import Sandbox
 
 SIGKILL = 9
@@ -155,7 +156,7 @@ class Scene:
         counted = """select status, count(*)::int from relevo.notification_deliveries
                       where notification_event_id = %s group by status"""
         for event in (self.once, self.again):
-            status = door.get(self.world.conn, event)
+            status = verbs.get(self.world.conn, event)
             assert status is not None
             assert status.deliveries == dict(self.world.conn.execute(counted, [event]).fetchall()), point
 
@@ -409,7 +410,7 @@ class Changed:
                  token_version = token_version + 1 where installation_id = %s""",
             [self._moved_phone],
         )
-        assert door.cancel(conn, self.ended)
+        assert verbs.cancel(conn, self.ended)
         mortal.goes_on()
         reported = mortal.ends()
         conn.execute("update relevo.workers set stopped_at = now() where role = 'run-cycle'")

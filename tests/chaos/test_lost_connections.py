@@ -22,8 +22,10 @@ from psycopg.pq import TransactionStatus
 
 from phones import fan_out
 from processes import eventually
-from relevo import db, door, queries
 from relevo.app import App
+from relevo.client import verbs
+from relevo.core import queries
+from relevo.database import pool
 from relevo.sandbox.server import Sandbox
 
 STEPS = ("fanout", "claims", "journal", "settle", "receipts", "dispatch", "projects", "reaper")
@@ -59,7 +61,7 @@ class Connections:
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Put itself around statements and transactions."""
         monkeypatch.setattr(psycopg.Cursor, "execute", self._around_statement(psycopg.Cursor.execute))
-        monkeypatch.setattr(db.Connection, "commit", self._around_commit(db.Connection.commit))
+        monkeypatch.setattr(pool.Connection, "commit", self._around_commit(pool.Connection.commit))
 
     def _around_statement(self, execute: Callable[..., Any]) -> Callable[..., Any]:
         def watched(cursor: Any, query: Any, *args: Any, **kwargs: Any) -> Any:
@@ -162,7 +164,7 @@ class Scene:
         disabled = "select invalid_reason from relevo.device_installations where installation_id = %s"
         assert conn.execute(disabled, [self.gone]).fetchall() == [("DeviceNotRegistered",)], moment
         for event, expected in ((self.once, {"ok": 2}), (self.again, {"ok": 2, "invalid": 1})):
-            status = door.get(conn, event)
+            status = verbs.get(conn, event)
             assert status is not None
             assert status.deliveries == expected, moment
 

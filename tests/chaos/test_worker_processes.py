@@ -10,8 +10,8 @@ from mortals import needless_resends
 
 from phones import add_phones
 from processes import Process, Processes, eventually
-from relevo import door
-from relevo.door import Event
+from relevo.client import verbs
+from relevo.client.verbs import Event
 from relevo.sandbox.server import Sandbox
 
 PHONES = 2_000
@@ -35,7 +35,7 @@ def start(processes: Processes, sandbox: Sandbox, **settings: object) -> Process
 def tell_everyone(conn: psycopg.Connection[Any], phones: int = PHONES, **how: Any) -> int:
     """Register phones and enqueue an event for all of them."""
     add_phones(conn, phones)
-    return door.enqueue(conn, Event("chaos", "to everyone", "Title", "Body", audience="everyone", **how)).event_id
+    return verbs.enqueue(conn, Event("chaos", "to everyone", "Title", "Body", audience="everyone", **how)).event_id
 
 
 def states(conn: psycopg.Connection[Any]) -> dict[str, int]:
@@ -72,7 +72,7 @@ def test_sigterm_hands_back_what_was_not_begun(processes, conn, sandbox) -> None
     start(processes, sandbox, **settings)
     eventually(lambda: states(conn) == {"sent": PHONES}, "the next worker sends the rest", within=60)
     assert received(sandbox) == {1: PHONES}
-    status = door.get(conn, event)
+    status = verbs.get(conn, event)
     assert status is not None
     assert status.deliveries == {"sent": PHONES}
 

@@ -12,9 +12,9 @@ import psycopg
 
 from deliveries import TODAY, add_deliveries
 from relevo.app import App
+from relevo.core.model import Answer, Delivery, PushRequest, Status
 from relevo.cycles.reaper import reap_one
 from relevo.delivery.claim import Claim
-from relevo.model import Answer, Delivery, PushRequest, Status
 
 NOW = datetime.combine(TODAY, datetime.min.time(), UTC)
 LATER = NOW + timedelta(days=2)  # every claim taken by the real clock has expired by then

@@ -14,8 +14,8 @@ from claiming import LEASE, MINUTE, NOW, SECOND, add, answers, chunks_in, claims
 from deliveries import one, states
 from processes import eventually
 from proxy import Proxy
-from relevo import queries
-from relevo.errors import DatabaseUnavailableError
+from relevo.core import queries
+from relevo.core.errors import DatabaseUnavailableError
 
 SQL = queries.load("claims")
 CLAIMS = b"relevo.claim_due_4"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import uuid4
 
 from deliveries import add_deliveries, one, states
-from relevo.model import Answer, PushRequest
+from relevo.core.model import Answer, PushRequest
 
 
 def test_a_claim_travels_from_due_to_sent(build, conn) -> None:

@@ -30,9 +30,9 @@ from claiming import (
 
 from deliveries import one, states
 from processes import eventually
-from relevo import queries
+from relevo.core import queries
+from relevo.core.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.delivery.claims import end_claim
-from relevo.errors import DatabaseUnavailableError, OwnershipLostError
 
 SQL = queries.load("claims", "settle")
 RENEW = SQL["renew_claims"]

@@ -6,17 +6,17 @@ from uuid import uuid4
 
 import pytest
 
-from relevo import door
-from relevo.door import Event, Installation
-from relevo.errors import OwnershipLostError
-from relevo.model import Answer, PushRequest
+from relevo.client import verbs
+from relevo.client.verbs import Event, Installation
+from relevo.core.errors import OwnershipLostError
+from relevo.core.model import Answer, PushRequest
 
 
 @pytest.fixture
 def held(build, conn):
     """A worker, its claim of one delivery, and the event behind it."""
-    door.register(conn, Installation("ExponentPushToken[a]"))
-    event_id = door.enqueue(conn, Event("notice", "1", "Hello", audience="everyone")).event_id
+    verbs.register(conn, Installation("ExponentPushToken[a]"))
+    event_id = verbs.enqueue(conn, Event("notice", "1", "Hello", audience="everyone")).event_id
     worker = build()
     worker.runner.run(worker.registry["fanout"], "manual")
     claim = worker.claims.claim("dispatch", "default", "bulk")
@@ -27,7 +27,7 @@ def held(build, conn):
 def test_a_deleted_event_is_not_sent(held, conn) -> None:
     """After `delete` the journal says that the event is gone, no request is recorded, and settling that writes nothing."""
     worker, claim, event_id = held
-    assert door.delete(conn, [event_id]) == 1
+    assert verbs.delete(conn, [event_id]) == 1
     verdicts = worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)])
     assert [verdict.verdict for verdict in verdicts] == ["event_gone"]
     assert conn.execute("select count(*) from relevo.push_requests").fetchone() == (0,)
@@ -39,7 +39,7 @@ def test_a_deleted_event_is_not_sent(held, conn) -> None:
 def test_a_deleted_event_whose_claim_was_taken_back_is_not_found(held, conn) -> None:
     """After `delete` and a reaper the next journal raises `not_found`: nothing is sent."""
     worker, claim, event_id = held
-    assert door.delete(conn, [event_id]) == 1
+    assert verbs.delete(conn, [event_id]) == 1
     conn.execute("delete from relevo.claims")
     with pytest.raises(OwnershipLostError) as lost:
         worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)])
@@ -49,7 +49,7 @@ def test_a_deleted_event_whose_claim_was_taken_back_is_not_found(held, conn) -> 
 def test_a_completed_event_is_not_sent(held, conn) -> None:
     """After `complete` the journal says so, and no request is recorded."""
     worker, claim, event_id = held
-    assert door.complete(conn, event_id, "read in the app")
+    assert verbs.complete(conn, event_id, "read in the app")
     verdicts = worker.claims.journal(claim, [PushRequest(uuid4(), claim.deliveries)])
     assert [verdict.verdict for verdict in verdicts] == ["event_ended"]
     assert conn.execute("select count(*) from relevo.push_requests").fetchone() == (0,)

@@ -11,9 +11,9 @@ import pytest
 from claiming import HTTP_TIMEOUT, LEASE, MINUTE, NOW, SECOND, add, answers, journal, reap, send, take
 
 from deliveries import TODAY, mark_failed
-from relevo import actions
-from relevo.actions import DeadLetters
-from relevo.model import Answer, ReceiptAnswer, SentRequest, Status
+from relevo.core.model import Answer, ReceiptAnswer, SentRequest, Status
+from relevo.operators import actions
+from relevo.operators.actions import DeadLetters
 
 TOLD = """
 select delivery_id, n, attempt, found_by, became, error_code, error_message, request_id, at from relevo.failed_attempts order by delivery_id, n

@@ -8,8 +8,9 @@ import pytest
 from claiming import HTTP_TIMEOUT, LEASE, NOW, SECOND, add, answers, claims_in, journal, reap, send, take
 
 from deliveries import one, states
-from relevo import actions, queries
+from relevo.core import queries
 from relevo.cycles import reaper
+from relevo.operators import actions
 from relevo.runtime.runs import BUDGET, Run, RunContext
 
 AFTER_LEASE = NOW + LEASE

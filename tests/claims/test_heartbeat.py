@@ -14,10 +14,10 @@ from psycopg import errors as pg
 from deliveries import one
 from processes import PATIENCE_S, eventually
 from proxy import Proxy
-from relevo import queries
+from relevo.core import queries
+from relevo.core.errors import DatabaseUnavailableError, OwnershipLostError
+from relevo.core.model import PushRequest
 from relevo.cycles.reaper import reap_one
-from relevo.errors import DatabaseUnavailableError, OwnershipLostError
-from relevo.model import PushRequest
 from relevo.runtime.heartbeat import Renewed
 from relevo.runtime.wakeups import Listener
 

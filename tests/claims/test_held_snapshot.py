@@ -10,7 +10,7 @@ import pytest
 from claiming import NOW, add, answers, journal, take
 
 from plans import BY_KEY
-from relevo import queries
+from relevo.core import queries
 
 CHURNED, CHUNK = 6_000, 100
 CLAIM, LOOK = queries.load("claims")["claim_due"], queries.load("projects")["list_due_lanes"]

@@ -23,9 +23,9 @@ from claiming import (
 from psycopg.conninfo import conninfo_to_dict
 
 from deliveries import one, states
-from relevo import db
-from relevo.errors import OwnershipLostError
-from relevo.model import PushRequest
+from relevo.core.errors import OwnershipLostError
+from relevo.core.model import PushRequest
+from relevo.database import pool
 
 
 def journalled(conn):
@@ -304,7 +304,7 @@ def test_a_database_that_does_not_wait_for_its_disk_does_for_the_journal(
     """Where synchronous_commit is off for a database or a role, workers wait for the disk all the same; behind a pooler, too."""
     admin.execute(f"alter database {conninfo_to_dict(claims_dsn)['dbname']} set synchronous_commit = off")
     if not is_direct:
-        monkeypatch.setattr(db, "_SQL", {**db._SQL, "ask_backend": b"select 0"})
+        monkeypatch.setattr(pool, "_SQL", {**pool._SQL, "ask_backend": b"select 0"})
     add(conn, 1)
     worker = build()
     claim = take(worker)

@@ -27,9 +27,10 @@ from claiming import (
 from deliveries import TODAY, add_event, one
 from phones import event_row, fan_out
 from processes import PATIENCE_S, eventually
-from relevo import actions, queries
+from relevo.core import queries
+from relevo.core.model import Answer, PushRequest
 from relevo.cycles.reaper import reap_one
-from relevo.model import Answer, PushRequest
+from relevo.operators import actions
 
 CLEANUP = queries.load("cleanup")
 REAPED_AT = NOW + LEASE

@@ -15,11 +15,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from relevo import actions, queries
 from relevo.app import App
+from relevo.core import queries
+from relevo.core.errors import OwnershipLostError
+from relevo.core.model import Answer, Awaiting, Delivery, PushRequest, ReceiptAnswer, SentRequest, Settlement
 from relevo.delivery.claim import Claim
-from relevo.errors import OwnershipLostError
-from relevo.model import Answer, Awaiting, Delivery, PushRequest, ReceiptAnswer, SentRequest, Settlement
+from relevo.operators import actions
 
 CAP, SUSPECT, POISON = 3, 2, 4
 LEASES = {"tender.new": 60_000, "slow": 120_000}

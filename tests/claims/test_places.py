@@ -10,10 +10,10 @@ import pytest
 from claiming import NOW, add, journal, take
 
 from processes import eventually
-from relevo import queries
 from relevo.app import App
+from relevo.core import queries
+from relevo.core.model import PushRequest
 from relevo.delivery.claim import Claim, Wave
-from relevo.model import PushRequest
 
 SQL = queries.load("journal")
 CHANGES = {

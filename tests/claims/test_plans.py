@@ -15,9 +15,10 @@ from psycopg.conninfo import make_conninfo
 
 from deliveries import TODAY, add_event
 from plans import BY_KEY, nodes, rows_read_so_far
-from relevo import app, config, queries
+from relevo import app, config
+from relevo.core import queries
+from relevo.core.model import Delivery
 from relevo.delivery.columns import deliveries_of, seen_of
-from relevo.model import Delivery
 
 SQL = queries.load("claims", "journal", "settle")
 BATCH = 1_000

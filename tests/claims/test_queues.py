@@ -10,8 +10,8 @@ import pytest
 from claiming import LEASE, MINUTE, NOW, SECOND, add, chunks_in, claims_in, reap, take
 
 from deliveries import TODAY, mark_sent, one
-from relevo import actions
-from relevo.model import Shard
+from relevo.core.model import Shard
+from relevo.operators import actions
 
 
 def test_the_oldest_due_come_first(build, conn) -> None:

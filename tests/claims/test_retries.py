@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deliveries import one
-from relevo import actions
-from relevo.model import Answer, PushRequest
+from relevo.core.model import Answer, PushRequest
+from relevo.operators import actions
 
 WAITS = [1, 2, 4, 8, 16, 32, 60, 60]
 JITTER = SECOND / 2

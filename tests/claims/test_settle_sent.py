@@ -14,8 +14,8 @@ from claiming import NOW, SECOND, add, claims_in, take
 
 from deliveries import TODAY, one
 from relevo.app import App
+from relevo.core.model import Answer, PushRequest, SentRequest
 from relevo.delivery.claim import Claim
-from relevo.model import Answer, PushRequest, SentRequest
 
 Settle = Callable[[App, Claim, Sequence[PushRequest], bool], None]
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from claiming import LATER, NOW, add, answers, journal, take
 
-from relevo import queries
 from relevo.app import App
+from relevo.core import queries
+from relevo.core.model import PushRequest, ReceiptAnswer, SentRequest
 from relevo.cycles.reaper import reap_one
-from relevo.db import Database
+from relevo.database.pool import Database
 from relevo.delivery.claim import Claim
-from relevo.model import PushRequest, ReceiptAnswer, SentRequest
 
 READ = (
     "select relname, (coalesce(idx_tup_fetch, 0) + seq_tup_read)::int from pg_stat_xact_user_tables"

@@ -21,8 +21,8 @@ from deliveries import add_event, mark_sent
 from phones import add_phones, fan_out
 from processes import RELEVO
 from relevo.cli import common
-from relevo.door import Event, Installation, Matching, Owners, Preference
-from relevo.model import Answer, PushRequest
+from relevo.client.verbs import Event, Installation, Matching, Owners, Preference
+from relevo.core.model import Answer, PushRequest
 
 MARKUP = "[bold red]x[/] [/] [link=https://a.b]y[/link] \\[z]"
 
@@ -610,7 +610,7 @@ class TestPlainAnswers:
     def test_bad_input_names_the_field(self, conn, event: Event, words: str) -> None:
         """It is refused before a statement is sent, so that the caller's transaction survives."""
         with conn.transaction():
-            with pytest.raises(relevo.door.InvalidInputError, match=words):
+            with pytest.raises(relevo.InvalidInputError, match=words):
                 relevo.enqueue(conn, event)
             assert conn.execute("select 1").fetchone() == (1,)
 
@@ -631,7 +631,7 @@ class TestPlainAnswers:
                 (lambda: relevo.complete(conn, 1, "a\0"), "reason holds a NUL"),
                 (lambda: relevo.delete(conn, [2**63]), "event_id must be a whole number"),
             ):
-                with pytest.raises(relevo.door.InvalidInputError, match=words):
+                with pytest.raises(relevo.InvalidInputError, match=words):
                     tried()
             assert conn.execute("select 1").fetchone() == (1,)
 
@@ -645,7 +645,7 @@ class TestPlainAnswers:
     @pytest.mark.parametrize("number", [2**63, 0, -1, True])
     def test_a_number_out_of_range(self, conn, number: int) -> None:
         """An id that cannot be one is refused by name."""
-        with pytest.raises(relevo.door.InvalidInputError, match="event_id must be a whole number"):
+        with pytest.raises(relevo.InvalidInputError, match="event_id must be a whole number"):
             relevo.get(conn, number)
 
     def test_cancel_says_what_it_could_not_stop(self, command: Command, conn, build) -> None:

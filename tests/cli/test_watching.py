@@ -19,10 +19,12 @@ from typer.testing import CliRunner
 
 from deliveries import TODAY, add_event
 from plans import rows_read_by_table
-from relevo import cli, insights, logs, queries
+from relevo import cli
 from relevo.cli import watching
 from relevo.cli.common import span
 from relevo.cli.examples import EXAMPLES
+from relevo.core import logs, queries
+from relevo.operators import insights
 
 PHONE = UUID("7".rjust(32, "0"))
 LOAD = """
@@ -243,7 +245,9 @@ def loaded(dsn: str, heavy: list[str], *words: str) -> subprocess.CompletedProce
 
 def test_status_loads_little(dsn: str) -> None:
     """A glance loads no push service, no store, no server, and nothing that reads options or writes log lines."""
-    done = loaded(dsn, ["structlog", "pydantic", "relevo.door", "relevo.model", *HEAVY], "status", "--json")
+    done = loaded(
+        dsn, ["structlog", "pydantic", "relevo.client.verbs", "relevo.core.model", *HEAVY], "status", "--json"
+    )
     assert (done.returncode, done.stderr.strip()) == (1, "[]")  # nothing runs here: it is not healthy
     assert json.loads(done.stdout)["workers"] == []
 

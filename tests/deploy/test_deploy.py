@@ -24,9 +24,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from parts import find_part
 from processes import NOWHERE, Process, eventually
 from relevo import config
-from relevo.gauges import GAUGES
+from relevo.core.metrics import Metrics
 from relevo.http.dashboard.guide import anchor_of
-from relevo.metrics import Metrics
+from relevo.operators.gauges import GAUGES
 from relevo.sandbox import Sandbox
 from serving import free_port
 

@@ -11,7 +11,7 @@ from typing import Any
 from relaying import Relay, beside
 
 from processes import eventually
-from relevo import insights
+from relevo.operators import insights
 
 SHORT = {"outbox_lease_duration_ms": 4_000, "push_request_timeout_ms": 1_900, "outbox_retry_base_ms": 600_000}
 """Three leases are twelve seconds; what is tried again is so later than any machine takes for a test."""

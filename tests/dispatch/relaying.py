@@ -16,10 +16,10 @@ import psycopg
 from psycopg.rows import dict_row
 
 from processes import PATIENCE_S
-from relevo import door
 from relevo.app import App
-from relevo.door import Event, Installation
-from relevo.model import Budget, Report
+from relevo.client import verbs
+from relevo.client.verbs import Event, Installation
+from relevo.core.model import Budget, Report
 from relevo.sandbox import Sandbox
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class Relay:
     def register(self, *names: str, **installation: Any) -> list[UUID]:
         """Register a phone per name, as an app does."""
         for name in names:
-            self.phones[name] = door.register(self.conn, Installation(token(name), **installation))
+            self.phones[name] = verbs.register(self.conn, Installation(token(name), **installation))
         return [self.phones[name] for name in names]
 
     def add_phones(self, number: int, prefix: str = "p", suffix: str = "", **columns: object) -> list[str]:
@@ -117,7 +117,7 @@ class Relay:
             "body": "¿Qué tal?",
             "audience": "everyone",
         }
-        return door.enqueue(self.conn, Event(**usual | fields)).event_id
+        return verbs.enqueue(self.conn, Event(**usual | fields)).event_id
 
     def tell(self, *names: str, **fields: Any) -> int:
         """Register phones, enqueue an event for them alone, and fan it out."""

@@ -14,11 +14,12 @@ from deliveries import mark_failed
 from plans import rows_read, rows_read_so_far
 from processes import PATIENCE_S, eventually
 from proxy import Proxy
-from relevo import actions, queries
-from relevo.actions import DeadLetters
+from relevo.core import queries
+from relevo.core.errors import DatabaseUnavailableError, OwnershipLostError, Reschedule
+from relevo.core.model import Reply, Ticket
 from relevo.delivery.sending import RequestPool
-from relevo.errors import DatabaseUnavailableError, OwnershipLostError, Reschedule
-from relevo.model import Reply, Ticket
+from relevo.operators import actions
+from relevo.operators.actions import DeadLetters
 
 
 @pytest.mark.parametrize(

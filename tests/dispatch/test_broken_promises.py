@@ -10,9 +10,9 @@ from psycopg import errors as pg
 from relaying import Relay, token
 
 from processes import PATIENCE_S, eventually
+from relevo.core.errors import DatabaseUnavailableError
+from relevo.core.model import Reply, Ticket
 from relevo.delivery.claims import Claims
-from relevo.errors import DatabaseUnavailableError
-from relevo.model import Reply, Ticket
 from relevo.providers.expo import Expo
 from relevo.runtime import threads
 

@@ -14,9 +14,9 @@ import pytest
 from relaying import Relay, at_once, beside, token
 
 from processes import eventually
-from relevo import door
-from relevo.door import Installation
-from relevo.model import Reply
+from relevo.client import verbs
+from relevo.client.verbs import Installation
+from relevo.core.model import Reply
 
 Change = Callable[[psycopg.Connection[Any], UUID, str], object]
 
@@ -29,11 +29,11 @@ PATIENT = {
 
 
 def _another_token(conn: psycopg.Connection[Any], phone: UUID, name: str) -> object:
-    return door.register(conn, Installation(token(f"{name}-new"), installation_id=phone))
+    return verbs.register(conn, Installation(token(f"{name}-new"), installation_id=phone))
 
 
 def _taken_over(conn: psycopg.Connection[Any], _phone: UUID, name: str) -> object:
-    return door.register(conn, Installation(token(name), installation_id=uuid4()))
+    return verbs.register(conn, Installation(token(name), installation_id=uuid4()))
 
 
 def _forgotten(conn: psycopg.Connection[Any], phone: UUID, _name: str) -> object:
@@ -41,15 +41,15 @@ def _forgotten(conn: psycopg.Connection[Any], phone: UUID, _name: str) -> object
 
 
 def _permission_lost(conn: psycopg.Connection[Any], phone: UUID, name: str) -> object:
-    return door.register(conn, Installation(token(name), installation_id=phone, permission="denied"))
+    return verbs.register(conn, Installation(token(name), installation_id=phone, permission="denied"))
 
 
 def _pushes_off(conn: psycopg.Connection[Any], phone: UUID, name: str) -> object:
-    return door.register(conn, Installation(token(name), installation_id=phone, push_capable=False))
+    return verbs.register(conn, Installation(token(name), installation_id=phone, push_capable=False))
 
 
 def _opted_out(conn: psycopg.Connection[Any], phone: UUID, name: str) -> object:
-    return door.register(conn, Installation(token(name), installation_id=phone, opt_outs=["news"]))
+    return verbs.register(conn, Installation(token(name), installation_id=phone, opt_outs=["news"]))
 
 
 CHANGES: dict[str, tuple[Change, str, str | None]] = {

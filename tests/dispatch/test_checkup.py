@@ -13,8 +13,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from relaying import Relay
 
 from processes import eventually
-from relevo import actions, app, checkup, config
-from relevo.db import Database
+from relevo import app, config
+from relevo.database.pool import Database
+from relevo.operators import actions, doctor
 from relevo.sandbox import Sandbox
 from relevo.stores.folder import FolderStore
 
@@ -37,7 +38,7 @@ def worker(relay) -> Relay:
 
 def kinds(worker: Relay, **more: Any) -> set[str]:
     """Look around, and return the kinds of what was found."""
-    return {each.kind for each in checkup.look_around(worker.app.database, worker.app.settings, **more)}
+    return {each.kind for each in doctor.look_around(worker.app.database, worker.app.settings, **more)}
 
 
 def test_nothing_is_found_where_all_is_well(worker: Relay, sandbox, tmp_path: Path) -> None:
@@ -57,8 +58,8 @@ def test_nothing_is_found_where_all_is_well(worker: Relay, sandbox, tmp_path: Pa
 )
 def test_a_server_that_does_not_fit(row: dict[str, Any], kind: str) -> None:
     """A server that is too old, lacks plpgsql, has autovacuum off or hides its activity is told from one that is well."""
-    assert [each.kind for each in checkup._version(HEALTHY)] == []
-    (found,) = checkup._version(HEALTHY | row)
+    assert [each.kind for each in doctor._version(HEALTHY)] == []
+    (found,) = doctor._version(HEALTHY | row)
     assert (found.kind, bool(found.hint)) == (kind, True)
 
 
@@ -68,7 +69,7 @@ def test_commits_that_do_not_wait_for_the_disk(worker: Relay, dsn: str) -> None:
     worker.conn.execute(f"alter database {name} set synchronous_commit = off".encode())
     try:
         with app.database(worker.app.settings, "doctor") as database:
-            (found,) = checkup.look_around(database, worker.app.settings)
+            (found,) = doctor.look_around(database, worker.app.settings)
     finally:
         worker.conn.execute(f"alter database {name} reset synchronous_commit".encode())
     assert (found.kind, found.warning) == ("commits_unflushed", True)
@@ -77,7 +78,7 @@ def test_commits_that_do_not_wait_for_the_disk(worker: Relay, dsn: str) -> None:
 def test_settings(worker: Relay, dsn: str) -> None:
     """A slip in a setting's name is worth a look, a missing RELEVO_INSTANCE a warning; neither is a failure."""
     settings = config.load({"DATABASE_URL": dsn, "OUTBOX_BATCH_SIZ": "3"}, None)
-    found = checkup.look_around(worker.app.database, settings)
+    found = doctor.look_around(worker.app.database, settings)
     told = {each.kind: (each.harmless, each.warning) for each in found}
     assert told == {"setting_suspect": (True, False), "instance_unnamed": (False, True)}
 
@@ -86,7 +87,7 @@ def test_a_clock_that_is_wrong(worker: Relay) -> None:
     """A clock that differs from the database's by more than moments is told."""
     import time  # noqa: PLC0415
 
-    (found,) = checkup.look_around(worker.app.database, worker.app.settings, clock=lambda: time.time() - 90)
+    (found,) = doctor.look_around(worker.app.database, worker.app.settings, clock=lambda: time.time() - 90)
     assert found.kind == "clock_skewed"
     assert "differ by 90 s" in found.what
 
@@ -94,7 +95,7 @@ def test_a_clock_that_is_wrong(worker: Relay) -> None:
 def test_a_store_and_an_expo_out_of_reach(worker: Relay, tmp_path: Path) -> None:
     """An archive whose folder is gone and an Expo nobody answers for are named with their address."""
     gone = FolderStore(tmp_path / "gone", "relevo", ours=False)
-    found = checkup.look_around(worker.app.database, worker.app.settings, expo=NOWHERE, store=gone)
+    found = doctor.look_around(worker.app.database, worker.app.settings, expo=NOWHERE, store=gone)
     assert [each.kind for each in found] == ["store_unreachable", "expo_unreachable"]
     assert NOWHERE in found[1].what
 
@@ -113,7 +114,7 @@ def test_an_access_token_is_tried_before_the_first_push(command, monkeypatch) ->
 def test_a_copied_database(worker: Relay) -> None:
     """A database that looks like a copy is wrong, and the next step is to adopt it."""
     worker.conn.execute("insert into relevo.instance (database_oid, name) values (1, 'tests')")
-    (found,) = checkup.look_around(worker.app.database, worker.app.settings)
+    (found,) = doctor.look_around(worker.app.database, worker.app.settings)
     assert (found.kind, found.harmless, found.hint) == (
         "database_copied",
         False,
@@ -139,12 +140,12 @@ def test_dead_rows(worker: Relay) -> None:
 
 def test_what_keeps_dead_rows(worker: Relay, dsn: str, monkeypatch) -> None:
     """An old transaction, a prepared one and a slot that nobody reads are each named, with how to end them."""
-    monkeypatch.setattr(checkup, "_LONG_S", 0.0)
-    monkeypatch.setattr(checkup, "_MUCH_LOG", -1)
+    monkeypatch.setattr(doctor, "_LONG_S", 0.0)
+    monkeypatch.setattr(doctor, "_MUCH_LOG", -1)
     with psycopg.connect(dsn, application_name="a report") as holder:
         holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         holder.execute("select count(*) from relevo.workers")
-        found = {each.kind: each for each in checkup.look_around(worker.app.database, worker.app.settings)}
+        found = {each.kind: each for each in doctor.look_around(worker.app.database, worker.app.settings)}
         assert set(found) == {"snapshot_old"}
         assert "a report" in found["snapshot_old"].what
         assert f"pg_terminate_backend({holder.info.backend_pid})" in found["snapshot_old"].hint
@@ -177,7 +178,7 @@ def test_rights(plain: Database, dsn: str, worker: Relay) -> None:
     worker.conn.execute("grant usage on schema relevo to relevo_doctor")
     worker.conn.execute("grant select on all tables in schema relevo to relevo_doctor")
     worker.conn.execute("grant execute on all functions in schema relevo to relevo_doctor")
-    found = {each.kind: each for each in checkup.look_around(plain, worker.app.settings)}
+    found = {each.kind: each for each in doctor.look_around(plain, worker.app.settings)}
     assert set(found) == {"activity_hidden", "rights_missing"}
     assert "`relevo grant ROLE --worker`" in found["rights_missing"].hint
 
@@ -207,7 +208,7 @@ def test_what_is_held_up(worker: Relay, sandbox, command) -> None:
            select %s, s.id, now(), 'x' from relevo.event_streams s where s.event_type = 'loop'""",
         [event],
     )
-    found = {f"{each.what} {each.hint}": each for each in checkup.look_around(worker.app.database, worker.app.settings)}
+    found = {f"{each.what} {each.hint}": each for each in doctor.look_around(worker.app.database, worker.app.settings)}
     assert all(each.warning for each in found.values())
     assert sorted(each.kind for each in found.values()) == [
         "cycle_paused", "cycle_paused", "project_stopped", "runaway_held", "tokens_unregistered",
@@ -229,14 +230,14 @@ def test_a_webhook_that_nobody_wrote_down(worker: Relay, command, monkeypatch, t
     settings = config.load({"WEBHOOKS_FILE": str(file), "RELEVO_INSTANCE": "tests"}, None)
     trouble = partial(app.webhook_trouble, settings)
     assert "Warning:" not in command("news", "subscribe", "known", "--webhook", "billing").out
-    assert checkup.look_around(worker.app.database, settings, webhook_trouble=trouble) == []
+    assert doctor.look_around(worker.app.database, settings, webhook_trouble=trouble) == []
     assert (
         "Warning: no webhook biling is in WEBHOOKS_FILE here"
         in command("news", "subscribe", "slip", "--webhook", "biling").out
     )
-    (found,) = checkup.look_around(worker.app.database, settings, webhook_trouble=trouble)
+    (found,) = doctor.look_around(worker.app.database, settings, webhook_trouble=trouble)
     assert (found.kind, "News for slip" in found.what, found.warning) == ("webhook_unknown", True, True)
     file.write_text("{")
-    assert {each.kind for each in checkup.look_around(worker.app.database, settings, webhook_trouble=trouble)} == {
+    assert {each.kind for each in doctor.look_around(worker.app.database, settings, webhook_trouble=trouble)} == {
         "webhook_unknown"
     }

@@ -16,9 +16,10 @@ from relaying import Relay
 import relevo
 from fakes.server import Answer, FakeServer
 from processes import PATIENCE_S, eventually
-from relevo import door, insights
-from relevo.door import Installation
-from relevo.model import ReceiptReply, Report, Ticket
+from relevo.client import verbs
+from relevo.client.verbs import Installation
+from relevo.core.model import ReceiptReply, Report, Ticket
+from relevo.operators import insights
 from relevo.providers.expo import Expo
 from relevo.runtime.troubles import Thing, Troubles
 
@@ -290,7 +291,7 @@ def test_a_dead_webhook_does_not_keep_a_healthy_push_waiting(relay, tmp_path: Pa
         file.write_text(json.dumps({"billing": {"url": f"{server.url}/hook", "secret": SECRET}}))
         file.chmod(0o600)
         worker = relay(webhooks_file=file, http_allow_private="true", push_request_timeout_ms=20_000)
-        door.register(worker.conn, Installation("billing", provider="webhook"))
+        verbs.register(worker.conn, Installation("billing", provider="webhook"))
         worker.register("ana")
         worker.tell_everyone()
         running = threading.Thread(target=worker.dispatch)

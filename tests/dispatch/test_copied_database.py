@@ -15,11 +15,13 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from relaying import Relay
 
 from processes import eventually
-from relevo import app, checkup, config, embedded, insights, instance, migrate
-from relevo.db import Database
+from relevo import app, config, embedded
+from relevo.core.errors import DatabaseUnavailableError
+from relevo.core.model import Step
+from relevo.database import instance, migrate
+from relevo.database.pool import Database
 from relevo.embedded import binaries
-from relevo.errors import DatabaseUnavailableError
-from relevo.model import Step
+from relevo.operators import doctor, insights
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 
@@ -149,7 +151,7 @@ def test_a_shell_under_another_name_is_told_so(fleet: tuple[Relay, Relay], relay
         shell = relay(relevo_instance=name) if name else relay()
         problem = told(shell)["instance_differs"]
         assert problem.startswith(f"RELEVO_INSTANCE is {name or 'unset'} here, and production for worker {works}")
-        (found,) = checkup._instance(shell.app.database, shell.app.settings)
+        (found,) = doctor._instance(shell.app.database, shell.app.settings)
         skipped = shell.run("dispatch").reason
         assert found.hint.startswith("Set RELEVO_INSTANCE as that worker has it")
         assert [text for text in (problem, found.what, skipped) if "adopt" in text] == []

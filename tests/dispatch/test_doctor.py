@@ -11,9 +11,10 @@ import psycopg
 import pytest
 from relaying import Relay, at_once, beside
 
-from relevo import actions, insights, migrate
-from relevo.actions import DeadLetters
-from relevo.model import PushRequest
+from relevo.core.model import PushRequest
+from relevo.database import migrate
+from relevo.operators import actions, insights
+from relevo.operators.actions import DeadLetters
 
 MONTH = datetime.now(UTC).date().replace(day=1)
 COPY_CHUNKS = """

@@ -12,8 +12,8 @@ from hanging import Trap, dispatching, is_told, others_flow, problems, tell
 from relaying import token
 
 from processes import eventually
+from relevo.core.model import Reply
 from relevo.delivery.sending import RequestPool
-from relevo.model import Reply
 from relevo.providers.expo import Expo
 
 

@@ -14,9 +14,9 @@ from relaying import Relay, beside, seconds_from, token
 
 from phones import event_row
 from processes import PATIENCE_S, eventually
-from relevo import door
-from relevo.door import Matching, Preference
-from relevo.model import Reply
+from relevo.client import verbs
+from relevo.client.verbs import Matching, Preference
+from relevo.core.model import Reply
 
 
 class TestLanes:
@@ -210,27 +210,27 @@ class TestProgress:
         """Counts follow every settle, before and after they are folded; deliveries are not looked at for them."""
         worker = relay()
         event = worker.tell("a", "b", "c!MessageTooBig", "d!ExpoError", "e!DeviceNotRegistered", "f!receipt-ExpoError")
-        assert door.get(conn, event).deliveries == {"pending": 6}
+        assert verbs.get(conn, event).deliveries == {"pending": 6}
         worker.dispatch()
         reported = {"sent": 3, "failed": 1, "retryable": 1, "invalid": 1}
-        assert door.get(conn, event).deliveries == reported
+        assert verbs.get(conn, event).deliveries == reported
         worker.reap()
-        assert door.get(conn, event).deliveries == reported
+        assert verbs.get(conn, event).deliveries == reported
         worker.ask()
         reported = {"ok": 2, "failed": 1, "retryable": 2, "invalid": 1}
-        assert door.get(conn, event).deliveries == reported == worker.states()
+        assert verbs.get(conn, event).deliveries == reported == worker.states()
         worker.reap()
         conn.execute("delete from relevo.notification_deliveries")
-        assert door.get(conn, event).deliveries == reported
+        assert verbs.get(conn, event).deliveries == reported
 
     def test_waiting_for_an_event(self, relay, conn) -> None:
         """It ends as soon as nothing is left to send, or to confirm."""
         worker = relay()
         event = worker.tell("a", "b")
         worker.dispatch()
-        assert not door.wait(conn, event, timeout_s=5).left_to_send
+        assert not verbs.wait(conn, event, timeout_s=5).left_to_send
         worker.ask()
-        assert door.wait(conn, event, timeout_s=5, until="confirmed").deliveries == {"ok": 2}
+        assert verbs.wait(conn, event, timeout_s=5, until="confirmed").deliveries == {"ok": 2}
 
 
 class TestTokens:
@@ -273,18 +273,18 @@ class TestTokens:
         worker = relay()
         shapes = ["ExponentPushToken[a]", "ExpoPushToken[b]", "5E0C1B0A-8f0d-4a41-9d9b-000000000001"]
         for shape in shapes:
-            door.register(conn, door.Installation(shape))
+            verbs.register(conn, verbs.Installation(shape))
         worker.tell_everyone()
         worker.dispatch()
         assert {shape: len(worker.sandbox.received(shape)) for shape in shapes} == dict.fromkeys(shapes, 1)
 
 
 def _leave_the_preference(worker: Relay, _event: int) -> None:
-    door.set_preference(worker.conn, worker.phones["ana"], "default", Preference(region="Maule"))
+    verbs.set_preference(worker.conn, worker.phones["ana"], "default", Preference(region="Maule"))
 
 
 def _remove_the_preference(worker: Relay, _event: int) -> None:
-    door.set_preference(worker.conn, worker.phones["ana"], "default", None)
+    verbs.set_preference(worker.conn, worker.phones["ana"], "default", None)
 
 
 def _deny(worker: Relay, _event: int) -> None:
@@ -304,15 +304,15 @@ def _forget(worker: Relay, _event: int) -> None:
 
 
 def _cancel(worker: Relay, event: int) -> None:
-    door.cancel(worker.conn, event, "a mistake")
+    verbs.cancel(worker.conn, event, "a mistake")
 
 
 def _complete(worker: Relay, event: int) -> None:
-    door.complete(worker.conn, event)
+    verbs.complete(worker.conn, event)
 
 
 def _read_elsewhere(worker: Relay, _event: int) -> None:
-    door.complete(worker.conn, worker.phones["ana"])
+    verbs.complete(worker.conn, worker.phones["ana"])
 
 
 def _too_late(worker: Relay, _event: int) -> None:

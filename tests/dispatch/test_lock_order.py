@@ -13,11 +13,11 @@ import pytest
 from relaying import Relay, beside, token
 
 from processes import eventually
-from relevo import actions
+from relevo.client.verbs import Owners
+from relevo.core.model import Answer, Fetched, Item, PushRequest, Report
+from relevo.core.ports import SourceContext
 from relevo.cycles.ingest import cycle
-from relevo.door import Owners
-from relevo.model import Answer, Fetched, Item, PushRequest, Report
-from relevo.ports import SourceContext
+from relevo.operators import actions
 
 WAITING = "select count(*) from pg_locks where not granted and waitstart < clock_timestamp() - interval '1.2 s'"
 """Who has waited for so long that the server has already looked for a deadlock on their behalf."""

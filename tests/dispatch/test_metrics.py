@@ -8,8 +8,8 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 from relaying import Relay
 
-from relevo import gauges
-from relevo.gauges import GAUGES
+from relevo.operators import gauges
+from relevo.operators.gauges import GAUGES
 
 
 def scrape(worker: Relay) -> dict[tuple[str, ...], float]:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from relaying import Relay, seconds_from, token
 
-from relevo.errors import Reschedule
-from relevo.model import Reply
+from relevo.core.errors import Reschedule
+from relevo.core.model import Reply
 from relevo.providers.expo import Expo
 
 

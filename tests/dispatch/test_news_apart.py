@@ -17,8 +17,10 @@ from fakes.server import Answer, Asked, FakeServer
 from hearing import reap, subscribe, write
 from phones import fan_out_to_the_end
 from processes import eventually
-from relevo import app, checkup, insights, queries, sagas
-from relevo.gauges import Gauges
+from relevo import app
+from relevo.core import queries
+from relevo.operators import doctor, insights, sagas
+from relevo.operators.gauges import Gauges
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 
@@ -164,7 +166,7 @@ def test_a_refused_address_is_told(relay: Callable[..., Any], command: Any, tmp_
     assert mended in " ".join(command("news", "subscribe", "plain", "--webhook", "plain").out.split())
     settings = worker.app.settings
     trouble = partial(app.webhook_trouble, settings)
-    around = checkup.look_around(worker.app.database, settings, webhook_trouble=trouble)
+    around = doctor.look_around(worker.app.database, settings, webhook_trouble=trouble)
     found = [each for each in around if each.kind == "webhook_unknown"]
     assert [(allowed in each.what, mended in each.what) for each in found] == [(True, False), (False, True)]
     tell(worker, 1)

@@ -13,12 +13,12 @@ import pytest
 from relaying import Relay, at_once, beside
 
 from processes import PATIENCE_S, eventually
-from relevo import actions, insights
-from relevo.actions import DeadLetters
+from relevo.core.errors import DatabaseUnavailableError, UsageError
+from relevo.core.model import Reply, Step
 from relevo.cycles import dispatch
 from relevo.delivery.projects import ConnectionLease
-from relevo.errors import DatabaseUnavailableError, UsageError
-from relevo.model import Reply, Step
+from relevo.operators import actions, insights
+from relevo.operators.actions import DeadLetters
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 

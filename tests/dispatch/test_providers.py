@@ -10,9 +10,11 @@ import pytest
 
 from fakes.expo import FakeExpo
 from fakes.server import Answer, FakeServer
-from relevo import app, door, insights
-from relevo.door import Installation, InvalidInputError
-from relevo.errors import ConfigError
+from relevo import app
+from relevo.client import verbs
+from relevo.client.verbs import Installation, InvalidInputError
+from relevo.core.errors import ConfigError
+from relevo.operators import insights
 from relevo.providers import secret_file
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
@@ -40,7 +42,7 @@ def test_two_expo_accounts_and_a_webhook_side_by_side(relay, webhooks) -> None:
         )
         worker.register("ana", project="@one/app")
         worker.register("eva", project="@two/app")
-        hook = door.register(worker.conn, Installation("billing", provider="webhook", project="@one/app"))
+        hook = verbs.register(worker.conn, Installation("billing", provider="webhook", project="@one/app"))
         worker.tell_everyone()
         report = worker.dispatch()
         assert report.outcome == "ok", report
@@ -68,7 +70,7 @@ def test_one_providers_trouble_is_its_own(relay, webhooks) -> None:
     """A webhook that fails again and again opens its own breaker, and the phones of the same project go on."""
     receiver, file = webhooks
     worker = relay(webhooks_file=file, http_allow_private="true", push_breaker_failures=1)
-    door.register(worker.conn, Installation("billing", provider="webhook"))
+    verbs.register(worker.conn, Installation("billing", provider="webhook"))
     worker.register("ana")
     worker.tell_everyone(title="broken")
     worker.dispatch()
@@ -82,7 +84,7 @@ def test_a_replica_without_a_provider_leaves_its_deliveries_alone(relay, webhook
     """What it cannot send it does not claim; one that can does."""
     receiver, file = webhooks
     lacking, having = relay(), relay(webhooks_file=file, http_allow_private="true")
-    door.register(lacking.conn, Installation("billing", provider="webhook"))
+    verbs.register(lacking.conn, Installation("billing", provider="webhook"))
     lacking.tell_everyone()
     assert lacking.dispatch().outcome == "idle"
     assert lacking.states() == {"pending": 1}
@@ -111,7 +113,7 @@ def test_an_access_token_is_rotated_without_a_restart(relay, tmp_path: Path, mon
 def test_an_unknown_provider_is_refused_at_the_door(conn) -> None:
     """A provider that nobody serves is named, with those that are."""
     with pytest.raises(InvalidInputError, match="provider must be one of expo, webhook, got fcm"):
-        door.register(conn, Installation("a-raw-token", provider="fcm"))
+        verbs.register(conn, Installation("a-raw-token", provider="fcm"))
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,7 @@ def test_a_webhook_that_took_it_late_is_done(relay, webhooks) -> None:
     """A webhook tells of no receipts: what it took, although its claim was lost meanwhile, ends `ok` and awaits none."""
     receiver, file = webhooks
     worker = relay(webhooks_file=file, http_allow_private="true")
-    door.register(worker.conn, Installation("billing", provider="webhook"))
+    verbs.register(worker.conn, Installation("billing", provider="webhook"))
     worker.tell_everyone()
     worker.conn.execute(
         "insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at)"

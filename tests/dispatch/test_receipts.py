@@ -10,7 +10,7 @@ import pytest
 from relaying import Relay, at_once, seconds_from
 
 from deliveries import put_off_receipts
-from relevo.model import ReceiptAnswer, ReceiptReply
+from relevo.core.model import ReceiptAnswer, ReceiptReply
 from relevo.sandbox import answers, faults, messages
 
 MINUTE, HOUR = 60, 3_600

@@ -8,9 +8,10 @@ import pytest
 from relaying import Relay
 
 from deliveries import mark_failed
-from relevo import actions, audit, door, insights, sagas
-from relevo.actions import DeadLetters
-from relevo.errors import UsageError
+from relevo.client import verbs
+from relevo.core.errors import UsageError
+from relevo.operators import actions, audit, insights, sagas
+from relevo.operators.actions import DeadLetters
 
 
 @pytest.fixture
@@ -90,9 +91,9 @@ def test_by_event(dead: Relay) -> None:
     """All of one event, whatever their code; and its counts follow."""
     event = dead.delivery("fine")["notification_event_id"]
     assert redrive(dead, event_id=event) == 2
-    assert door.get(dead.conn, event).deliveries == {"sent": 1, "pending": 2}
+    assert verbs.get(dead.conn, event).deliveries == {"sent": 1, "pending": 2}
     dead.dispatch()
-    assert door.get(dead.conn, event).deliveries == {"sent": 3}
+    assert verbs.get(dead.conn, event).deliveries == {"sent": 3}
 
 
 def test_what_is_given_must_all_hold(dead: Relay) -> None:

@@ -10,10 +10,10 @@ import pytest
 from psycopg.types.json import Jsonb
 from relaying import Relay, at_once
 
-from relevo import actions, insights
-from relevo.door import Matching
-from relevo.errors import DatabaseUnavailableError, UsageError
-from relevo.model import Report
+from relevo.client.verbs import Matching
+from relevo.core.errors import DatabaseUnavailableError, UsageError
+from relevo.core.model import Report
+from relevo.operators import actions, insights
 
 MONDAY = datetime(2031, 3, 3, 9, 30, tzinfo=UTC)
 FEW = {"push_runaway_min_events": 10, "push_runaway_first_events": 50}

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from relaying import Relay
 
-from relevo.model import Accepted, Reply, Ticket
+from relevo.core.model import Accepted, Reply, Ticket
 from relevo.providers.expo import Expo
 
 REFUSES = """

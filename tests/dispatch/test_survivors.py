@@ -12,10 +12,10 @@ import pytest
 from relaying import beside, seconds_from, token
 
 from processes import PATIENCE_S, eventually
-from relevo import door
+from relevo.client import verbs
+from relevo.core.errors import DatabaseUnavailableError
+from relevo.core.model import Answer, PushRequest, ReceiptAnswer, Reply
 from relevo.delivery.sending import RequestPool
-from relevo.errors import DatabaseUnavailableError
-from relevo.model import Answer, PushRequest, ReceiptAnswer, Reply
 from relevo.sandbox import answers, faults
 
 
@@ -110,7 +110,7 @@ class TestTheLastMoment:
         """Whoever reads it in the app after it was claimed is not told again: the journal looks once more."""
 
         def read_it(message: Any, *_: Any) -> Any:
-            door.complete(worker.conn, worker.phones["ana"])
+            verbs.complete(worker.conn, worker.phones["ana"])
             return message
 
         worker = relay(composers={"notice": read_it})
@@ -262,7 +262,7 @@ class TestTheRate:
 
         def interfere(message: Any, *_: Any) -> Any:
             if why == "cancelled":
-                door.cancel(worker.conn, event)
+                verbs.cancel(worker.conn, event)
             return message
 
         def stop(_context: Any, send: Any) -> Reply:
@@ -404,10 +404,10 @@ def test_progress_follows_a_claim_that_was_lost(relay, sandbox) -> None:
         eventually(lambda: slow.rows("select from relevo.push_requests"), "the request is journalled")
         slow.conn.execute("update relevo.claims set leased_until = now() - interval '1 second'")
         other.reap()
-        assert door.get(slow.conn, event).deliveries == {"retryable": 1}
+        assert verbs.get(slow.conn, event).deliveries == {"retryable": 1}
     slow.travel(hours=1)
     other.dispatch()
-    assert door.get(slow.conn, event).deliveries == {"sent": 1} == slow.states()
+    assert verbs.get(slow.conn, event).deliveries == {"sent": 1} == slow.states()
     assert slow.posts() == 1
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from relaying import Relay
 
-from relevo import actions, audit, insights, sagas
-from relevo.actions import DeadLetters
 from relevo.cli.delivery import lines, ordinal
+from relevo.operators import actions, audit, insights, sagas
+from relevo.operators.actions import DeadLetters
 
 
 def story(worker: Relay, name: str) -> list[tuple[str, str]]:

@@ -9,8 +9,8 @@ import pytest
 from relaying import Relay, at_once, token
 
 from deliveries import put_off_receipts
-from relevo import actions
-from relevo.actions import DeadLetters
+from relevo.operators import actions
+from relevo.operators.actions import DeadLetters
 
 BOTH = pytest.mark.parametrize("where", ["", "receipt-"], ids=["ticket", "receipt"])
 

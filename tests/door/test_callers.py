@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 
 import relevo
 from relevo import Event, Matching
-from relevo.errors import InvalidInputError
+from relevo.core.errors import InvalidInputError
 
 EVENT = {"type": "order.shipped", "key": "7", "title": "On its way", "audience": "everyone"}
 PLAIN = "select event_id, created, same_content from relevo.enqueue(%s)"

@@ -12,8 +12,8 @@ from psycopg.types.json import Jsonb
 
 import relevo
 from relevo import Event, Matching, Owners
-from relevo.door import Enqueued
-from relevo.errors import EventConflictError, InvalidInputError
+from relevo.client.verbs import Enqueued
+from relevo.core.errors import EventConflictError, InvalidInputError
 
 OURS = "23R01"
 FIRST = {"type": "order.shipped", "key": "1", "title": "On its way", "audience": "owners", "owners": ["ana", "bea"]}

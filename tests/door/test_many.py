@@ -14,9 +14,10 @@ from psycopg.types.json import Jsonb
 
 import relevo
 from processes import PATIENCE_S, eventually
-from relevo import Event, Installation, checking
-from relevo.door import Enqueued
-from relevo.errors import InvalidInputError
+from relevo import Event, Installation
+from relevo.client import checks
+from relevo.client.verbs import Enqueued
+from relevo.core.errors import InvalidInputError
 
 PLAIN = {"type": "chat", "key": "k", "title": "Ana", "audience": "installations", "installations": [str(uuid4())]}
 SOON = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
@@ -70,11 +71,11 @@ def test_the_door_in_python_waves_through_only_what_it_would_not_refuse() -> Non
         (name, each) for name, many in GIVEN.items() for each in many
     ]:
         event = {**usual, name: value}
-        if name not in ("audience", "installations") and checking.is_plain_event(event):
-            checking.check_storable(name, value)
-            checking.check_event(event)
+        if name not in ("audience", "installations") and checks.is_plain_event(event):
+            checks.check_storable(name, value)
+            checks.check_event(event)
             waved.append((name, value))
-    assert checking.is_plain_event(usual)
+    assert checks.is_plain_event(usual)
     assert ("body", "") in waved
     assert ("owners", ["ana"]) in waved
     assert not {(name, str(value)) for name, value in waved} & {

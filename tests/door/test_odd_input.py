@@ -14,10 +14,11 @@ import pytest
 from psycopg.types.json import Jsonb
 
 import relevo
-from relevo import Event, Installation, checking
+from relevo import Event, Installation
+from relevo.client import checks
+from relevo.core.errors import InvalidInputError
+from relevo.core.model import Content
 from relevo.delivery.rendering import draft
-from relevo.errors import InvalidInputError
-from relevo.model import Content
 
 BLANK = ["", " ", "\n", "\r\n\t", "\u00a0", "\u3000", "\u200b", "\ufeff", " \u2003\u2060 "]
 PLAIN = {"type": "t", "key": "1", "title": "t", "audience": "everyone"}
@@ -68,7 +69,7 @@ class TestNothingToShow:
             "select array_agg(u.c order by u.n) from unnest(%s::text[]) with ordinality as u(c, n) where relevo.is_blank(u.c)",
             [letters],
         ).fetchone()
-        assert row[0] == [each for each in letters if checking.is_blank(each)]
+        assert row[0] == [each for each in letters if checks.is_blank(each)]
         assert {each for each in letters if each.isspace()} <= set(row[0])
 
 
@@ -197,7 +198,7 @@ class TestLongNames:
     def test_in_python(self) -> None:
         """The same where Python finds it."""
         with pytest.raises(InvalidInputError, match="an event has no field") as refused:
-            checking.check_event({f"field {n}" * 100: 1 for n in range(10_000)} | PLAIN)
+            checks.check_event({f"field {n}" * 100: 1 for n in range(10_000)} | PLAIN)
         assert len(refused.value.message) < 1_100
 
 

@@ -12,8 +12,8 @@ from psycopg.types.json import Jsonb
 import relevo
 from phones import add_phones, event_row, fan_out, fan_out_to_the_end, one_step, reached
 from relevo import Event, Installation, Owners
-from relevo.errors import InvalidInputError
-from relevo.model import PushRequest
+from relevo.core.errors import InvalidInputError
+from relevo.core.model import PushRequest
 
 
 def told(kind: str, key: str, *owners: str, **fields: Any) -> Event:

@@ -16,7 +16,7 @@ import relevo
 from phones import add_phones, event_row, fan_out, fan_out_to_the_end, prefer, reached
 from plans import explain, rows_read_by_table
 from relevo import Event, Matching, Owners, Preference
-from relevo.errors import InvalidInputError
+from relevo.core.errors import InvalidInputError
 
 SOON = datetime.now(UTC) + timedelta(hours=1)
 

@@ -14,9 +14,11 @@ from psycopg.conninfo import make_conninfo
 
 import relevo
 from processes import Processes
-from relevo import Event, Installation, Matching, Preference, actions, app, config, migrate
-from relevo.db import Database
-from relevo.errors import UsageError
+from relevo import Event, Installation, Matching, Preference, app, config
+from relevo.core.errors import UsageError
+from relevo.database import migrate
+from relevo.database.pool import Database
+from relevo.operators import actions
 
 DOOR = {
     "enqueue", "enqueue_many", "event_id", "get_event", "cancel", "complete", "complete_installation", "complete_owner",

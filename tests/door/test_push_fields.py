@@ -9,10 +9,11 @@ import pytest
 from psycopg.types.json import Jsonb
 
 import relevo
-from relevo import Event, checking
+from relevo import Event
+from relevo.client import checks
+from relevo.core.errors import InvalidInputError
+from relevo.core.model import Content
 from relevo.delivery import rendering
-from relevo.errors import InvalidInputError
-from relevo.model import Content
 
 VALUES: list[Any] = [
     None, True, False, 0, 1, -1, 0.5, 1.5, 2.0, 2**31, 10**13, "", "x", "default", "high", "critical", "x" * 65, "x" * 101, "x" * 201, "x" * 501,
@@ -22,15 +23,15 @@ VALUES: list[Any] = [
 
 def test_both_tables_are_one(conn) -> None:
     """The package's table is the database's."""
-    assert conn.execute("select relevo.push_fields()").fetchone() == (checking.PUSH_FIELDS,)
+    assert conn.execute("select relevo.push_fields()").fetchone() == (checks.PUSH_FIELDS,)
 
 
 def test_both_say_the_same(conn) -> None:
     """Whatever is given in whichever field: Python and SQL have the same complaint, or none."""
-    pushes = [{name: value} for name in [*checking.PUSH_FIELDS, "title", "to", "Badge"] for value in VALUES]
+    pushes = [{name: value} for name in [*checks.PUSH_FIELDS, "title", "to", "Badge"] for value in VALUES]
     ask = "select relevo.push_complaint(p) from jsonb_array_elements(%s) with ordinality as g(p, n) order by n"
     told = [row[0] for row in conn.execute(ask, [Jsonb(pushes)]).fetchall()]
-    assert told == [checking.push_complaint(push) for push in pushes]
+    assert told == [checks.push_complaint(push) for push in pushes]
     assert told.count(None) > 60
 
 

@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 import relevo
 from processes import PATIENCE_S, eventually
 from relevo import Event, Installation, Owners, Preference
-from relevo.errors import InvalidInputError
+from relevo.core.errors import InvalidInputError
 
 TOKEN, OTHER = "ExponentPushToken[one]", "ExponentPushToken[two]"
 

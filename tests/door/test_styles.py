@@ -18,8 +18,9 @@ from sqlalchemy import orm
 from sqlalchemy.ext import asyncio as alchemy
 
 import relevo
-from relevo import Event, aio, door
-from relevo.errors import InvalidInputError
+from relevo import Event, aio
+from relevo.client import verbs as door
+from relevo.core.errors import InvalidInputError
 
 BEYOND = 2**40
 """No event has this id, and an integer of four bytes does not hold it."""

@@ -15,8 +15,9 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 import relevo
-from relevo import Event, Installation, Matching, Preference, checking
-from relevo.errors import InvalidInputError
+from relevo import Event, Installation, Matching, Preference
+from relevo.client import checks
+from relevo.core.errors import InvalidInputError
 
 GOOD = {"type": "t", "key": "k", "title": "Hello", "audience": "everyone"}
 PERSONAL = GOOD | {"audience": "installations"}
@@ -43,12 +44,10 @@ def test_what_is_not_weighed_is_light(field: str, letter: str) -> None:
     short = [
         event
         for count in range(2_000)
-        if checking._is_light(
-            event := {"title": "", field: letter * count if field == "body" else {"a": letter * count}}
-        )
+        if checks._is_light(event := {"title": "", field: letter * count if field == "body" else {"a": letter * count}})
     ]
     assert len(short) > 250
-    assert max(map(checking.weight, short)) <= 4096
+    assert max(map(checks.weight, short)) <= 4096
 
 
 def stored(conn: psycopg.Connection[Any], event: Mapping[str, Any]) -> dict[str, Any]:
@@ -470,5 +469,5 @@ def test_a_name_of_a_megabyte_is_not_repeated(conn: psycopg.Connection[Any], fun
 def test_python_does_not_repeat_it_either() -> None:
     """Before the database is asked the complaint is as short."""
     with pytest.raises(InvalidInputError) as caught:
-        checking.refuse(f"an event has no field {'x' * 1_000_000}")
+        checks.refuse(f"an event has no field {'x' * 1_000_000}")
     assert len(caught.value.message) == 1_001

@@ -13,8 +13,8 @@ import relevo
 from phones import add_phones, fan_out
 from processes import PATIENCE_S
 from relevo import Event
-from relevo.errors import InvalidInputError
-from relevo.model import Answer
+from relevo.core.errors import InvalidInputError
+from relevo.core.model import Answer
 
 
 def settle(app: Any, status: str) -> None:

@@ -29,7 +29,7 @@ PROGRAM = """
 import json, os, signal, sys
 from pathlib import Path
 from relevo.embedded import acquire
-from relevo.errors import EmbeddedError
+from relevo.core.errors import EmbeddedError
 
 asked = json.loads(sys.argv[1])
 if asked["drains"]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from relevo.core.errors import EmbeddedError
 from relevo.embedded import binaries
-from relevo.errors import EmbeddedError
 
 
 def programs(folder: Path, version: str = "17.2", names: tuple[str, ...] = ("postgres", "initdb", "pg_ctl")) -> Path:

@@ -13,11 +13,11 @@ import psycopg
 import pytest
 
 from processes import PATIENCE_S
+from relevo.core.errors import EmbeddedError
 from relevo.embedded import cluster, identity, state
 from relevo.embedded.guardian import RESTARTS, STEADY_S, Guardian
 from relevo.embedded.layout import Layout
 from relevo.embedded.locks import Lock
-from relevo.errors import EmbeddedError
 
 
 def server_free(folder: Path) -> bool:

@@ -16,9 +16,9 @@ import psycopg
 import pytest
 
 from processes import PATIENCE_S
+from relevo.core.errors import EmbeddedError
 from relevo.embedded import binaries, cluster, identity, trouble
 from relevo.embedded.layout import Layout
-from relevo.errors import EmbeddedError
 
 
 @pytest.fixture

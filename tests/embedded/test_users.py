@@ -16,8 +16,8 @@ import psycopg
 import pytest
 
 from processes import PATIENCE_S
+from relevo.core.errors import EmbeddedError
 from relevo.embedded import binaries, identity
-from relevo.errors import EmbeddedError
 
 SUPPORTED = [folder for folder in binaries.candidates() if 15 <= binaries.version(folder) <= 18]
 

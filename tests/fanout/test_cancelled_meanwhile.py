@@ -15,9 +15,11 @@ import psycopg
 
 from phones import add_phones
 from processes import eventually
-from relevo import app, config, door, embedded, migrate
+from relevo import app, config, embedded
 from relevo.app import App
-from relevo.errors import DatabaseUnavailableError
+from relevo.client import verbs
+from relevo.core.errors import DatabaseUnavailableError
+from relevo.database import migrate
 
 PHONES, SMALL, LARGE = 90, 120, 24
 WORKER = {"fanout_slice_size": 20, "push_rate_per_second": 0}
@@ -28,11 +30,11 @@ STATES = "select id, state from relevo.notification_events where id = any (%s)"
 def enqueue(conn: psycopg.Connection[Any]) -> list[int]:
     """Enqueue events for one phone each, which fan out together, and some for all, which take several slices."""
     phones = add_phones(conn, PHONES)
-    small = [door.Event("small", str(n), "T", audience=[phones[n % PHONES]]) for n in range(SMALL)]
-    large = [door.Event("large", str(n), "T", audience="everyone") for n in range(LARGE)]
+    small = [verbs.Event("small", str(n), "T", audience=[phones[n % PHONES]]) for n in range(SMALL)]
+    large = [verbs.Event("large", str(n), "T", audience="everyone") for n in range(LARGE)]
     mixed = small + large
     random.Random(7).shuffle(mixed)
-    return [door.enqueue(conn, event).event_id for event in mixed]
+    return [verbs.enqueue(conn, event).event_id for event in mixed]
 
 
 class Cancelling(threading.Thread):
@@ -50,7 +52,7 @@ class Cancelling(threading.Thread):
             with suppress(psycopg.OperationalError), psycopg.connect(self.dsn, autocommit=True) as conn:
                 while left:
                     event = left.pop()
-                    if door.cancel(conn, event):
+                    if verbs.cancel(conn, event):
                         self.acknowledged.append(event)
 
 

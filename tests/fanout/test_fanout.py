@@ -12,9 +12,11 @@ import pytest
 
 from phones import add_phones, event_row, fan_out, fan_out_to_the_end, one_step, prefer, reached, try_again
 from plans import BY_KEY, rows_read_by_table
-from relevo import door, insights, queries
-from relevo.db import Connection
-from relevo.door import Event, Matching
+from relevo.client import verbs
+from relevo.client.verbs import Event, Matching
+from relevo.core import queries
+from relevo.database.pool import Connection
+from relevo.operators import insights
 
 NEWS = Matching(
     text="aseo de oficinas", rubros=("76111500",), region="Región del Ñuble", tipo="LE", monto=100, moneda="CLP"
@@ -32,7 +34,7 @@ class TestAudience:
     def test_everyone_means_every_installation_that_may_receive(self, build, conn) -> None:
         """Preferences play no part in an event for everyone."""
         phones = add_phones(conn, 5)
-        made = door.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
+        made = verbs.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
         fan_out(build())
         assert reached(conn, made.event_id) == phones
 
@@ -41,7 +43,7 @@ class TestAudience:
         phones = add_phones(conn, 5)
         prefer(conn, phones, enabled=False)
         named = [phones[3], phones[1], phones[3], uuid4()]
-        made = door.enqueue(conn, Event("message", "1", "For you", audience=named))
+        made = verbs.enqueue(conn, Event("message", "1", "For you", audience=named))
         fan_out(build())
         assert reached(conn, made.event_id) == [phones[1], phones[3]]
 
@@ -53,7 +55,7 @@ class TestAudience:
         prefer(conn, phones[2:3], rubro_prefix="7611")
         prefer(conn, phones[3:4], region="ñuble", monto_min=101)
         prefer(conn, phones[4:5], enabled=False)
-        made = door.enqueue(conn, Event("tender", "1", "Aseo", audience=NEWS))
+        made = verbs.enqueue(conn, Event("tender", "1", "Aseo", audience=NEWS))
         fan_out(build())
         assert reached(conn, made.event_id) == phones[:3]
 
@@ -62,7 +64,7 @@ class TestAudience:
         phones = add_phones(conn, 7)
         for name, asked in {"a": {}, "b": {"keywords": ["aseo", "oficinas"]}, "c": {"tipo": "LE"}}.items():
             prefer(conn, phones, name, **asked)
-        made = door.enqueue(conn, Event("tender", "1", "Aseo", audience=NEWS))
+        made = verbs.enqueue(conn, Event("tender", "1", "Aseo", audience=NEWS))
         report = fan_out(build(fanout_slice_size=3))
         assert reached(conn, made.event_id) == phones
         assert report.counts == {"targets_selected": 7, "deliveries_created": 7, "events_fanned_out": 1}
@@ -85,16 +87,16 @@ class TestAudience:
         conn.execute("insert into relevo.device_installations (token) values (null)")
         prefer(conn, [*good, *others])
         whom = {"everyone": "everyone", "installations": [*good, *others], "matching": NEWS}[audience]
-        made = door.enqueue(conn, Event("tender", "1", "Aseo", audience=whom, category="tenders"))
-        other = door.enqueue(conn, Event("tender", "2", "Aseo", audience=whom, category="else"))
-        plain = door.enqueue(conn, Event("tender", "3", "Aseo", audience=whom))
+        made = verbs.enqueue(conn, Event("tender", "1", "Aseo", audience=whom, category="tenders"))
+        other = verbs.enqueue(conn, Event("tender", "2", "Aseo", audience=whom, category="else"))
+        plain = verbs.enqueue(conn, Event("tender", "3", "Aseo", audience=whom))
         fan_out(build())
         assert reached(conn, made.event_id) == good
         assert reached(conn, other.event_id) == reached(conn, plain.event_id) == [*good, others[-1]]
 
     def test_nobody_is_an_audience_too(self, build, conn) -> None:
         """An event that nobody asked for ends its fan-out with nothing made."""
-        made = door.enqueue(conn, Event("tender", "1", "Aseo", audience=NEWS))
+        made = verbs.enqueue(conn, Event("tender", "1", "Aseo", audience=NEWS))
         report = fan_out(build())
         assert report.counts == {"events_fanned_out": 1}
         assert event_row(conn, made.event_id)["state"] == "fanned"
@@ -104,7 +106,7 @@ class TestAudience:
         add_phones(conn, 1, project="other", provider="sandbox")
         until = datetime.now(UTC) + timedelta(hours=1)
         event = Event("call", "1", "Ring", lane="urgent", at_most_once=True, deadline_at=until, audience="everyone")
-        made = door.enqueue(conn, event)
+        made = verbs.enqueue(conn, event)
         fan_out(build())
         row = conn.execute(
             "select event_type, lane, at_most_once, deadline_at, project, provider, status, notification_event_id,"
@@ -118,8 +120,8 @@ class TestAudience:
         conn.execute(
             "insert into relevo.event_types (event_type, lane, at_most_once, ttl_s) values ('call', 'urgent', true, 60)"
         )
-        door.enqueue(conn, Event("call", "1", "Ring", audience="everyone"))
-        door.enqueue(conn, Event("call", "2", "Ring", lane="bulk", at_most_once=False, ttl_s=120, audience="everyone"))
+        verbs.enqueue(conn, Event("call", "1", "Ring", audience="everyone"))
+        verbs.enqueue(conn, Event("call", "2", "Ring", lane="bulk", at_most_once=False, ttl_s=120, audience="everyone"))
         rows = conn.execute(
             "select lane, at_most_once, extract(epoch from deadline_at - scheduled_at)::int"
             " from relevo.notification_events order by id"
@@ -133,7 +135,7 @@ class TestSlices:
     def test_slices_add_up(self, build, conn) -> None:
         """Each step makes one slice, and the last one closes the fan-out."""
         phones = add_phones(conn, 8)
-        made = door.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
+        made = verbs.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
         app = build(fanout_slice_size=3)
         for expected in (3, 6, 8):
             assert one_step(app).more
@@ -150,7 +152,7 @@ class TestSlices:
         phones: list[UUID] = []
         for count in range(7):
             whom = {"everyone": "everyone", "installations": [*phones, uuid4()], "matching": NEWS}[audience]
-            made = door.enqueue(conn, Event("tender", str(count), "Aseo", audience=whom))
+            made = verbs.enqueue(conn, Event("tender", str(count), "Aseo", audience=whom))
             fan_out_to_the_end(app)
             assert reached(conn, made.event_id) == phones
             assert event_row(conn, made.event_id)["state"] == "fanned"
@@ -162,7 +164,7 @@ class TestSlices:
         phones = add_phones(conn, 4)
         for name, region in (("a", "Maule"), ("b", "Ñuble"), ("c", "Aysén")):
             prefer(conn, phones, name=name, keywords=["aseo"], region=region)
-        made = door.enqueue(
+        made = verbs.enqueue(
             conn, Event("tender", "1", "Aseo", audience=Matching(text="aseo", region="Región del Ñuble"))
         )
         fan_out_to_the_end(build(fanout_slice_size=2))
@@ -173,7 +175,7 @@ class TestSlices:
         """Every delivery of a slice stands in one chunk, with its phone, and no chunk holds more than a hundred."""
         add_phones(conn, 230)
         add_phones(conn, others, project="other")
-        made = door.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
+        made = verbs.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
         fan_out_to_the_end(build())
         chunks = conn.execute(
             "select project, cardinality(ids) from relevo.due_chunks where event_id = %s order by 1, 2", [made.event_id]
@@ -193,7 +195,7 @@ class TestSlices:
     def test_a_slice_that_is_undone_is_made_again(self, build, conn) -> None:
         """A failure at any slice's commit leaves the slices before it, and a restart ends with one delivery each."""
         phones = add_phones(conn, 8)
-        made = door.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
+        made = verbs.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
         conn.execute(
             """
             create function break_it() returns trigger language plpgsql as $$ begin raise 'lights out'; end $$;
@@ -211,20 +213,20 @@ class TestSlices:
         try_again(conn)
         fan_out_to_the_end(build(fanout_slice_size=3))
         assert reached(conn, made.event_id) == phones
-        status = door.get(conn, made.event_id)
+        status = verbs.get(conn, made.event_id)
         assert status is not None
         assert status.deliveries == {"pending": 8}
 
     def test_who_registers_later_is_not_in(self, build, conn) -> None:
         """The audience is whoever was registered when fan-out began."""
         phones = add_phones(conn, 4)
-        made = door.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
+        made = verbs.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
         app = build(fanout_slice_size=3)
         one_step(app)
-        late = door.register(conn, door.Installation("ExponentPushToken[late]"))
+        late = verbs.register(conn, verbs.Installation("ExponentPushToken[late]"))
         fan_out_to_the_end(app)
         assert reached(conn, made.event_id) == phones
-        again = door.enqueue(conn, Event("notice", "2", "Hello", audience="everyone"))
+        again = verbs.enqueue(conn, Event("notice", "2", "Hello", audience="everyone"))
         fan_out_to_the_end(app)
         assert reached(conn, again.event_id) == [*phones, late]
 
@@ -232,19 +234,19 @@ class TestSlices:
         """What is changed before a phone's slice counts, what is changed after it does not."""
         phones = add_phones(conn, 6)
         prefer(conn, phones, keywords=["aseo"])
-        made = door.enqueue(conn, Event("tender", "1", "Aseo", audience=NEWS))
+        made = verbs.enqueue(conn, Event("tender", "1", "Aseo", audience=NEWS))
         app = build(fanout_slice_size=3)
         one_step(app)
         prefer(conn, [phones[0], phones[5]], keywords=["puentes"])
         prefer(conn, [phones[4]], enabled=False)
-        door.register(conn, door.Installation(None, phones[2], permission="denied"))
+        verbs.register(conn, verbs.Installation(None, phones[2], permission="denied"))
         fan_out_to_the_end(app)
         assert reached(conn, made.event_id) == phones[:4]
 
     def test_the_day_is_written_once(self, build, conn) -> None:
         """An event that fans out over midnight keeps the day on which it began."""
         add_phones(conn, 4)
-        made = door.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
+        made = verbs.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
         app = build(fanout_slice_size=3)
         one_step(app)
         yesterday = datetime.now(UTC).date() - timedelta(days=1)
@@ -258,7 +260,7 @@ class TestSlices:
     def test_a_missing_partition_is_made(self, build, conn) -> None:
         """If the month of an event's day has no partition, fan-out makes it before its slice."""
         add_phones(conn, 2)
-        made = door.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
+        made = verbs.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
         conn.execute(DROP_THE_MONTH)
         fan_out(build())
         assert len(reached(conn, made.event_id)) == 2
@@ -266,7 +268,7 @@ class TestSlices:
     def test_what_is_there_already_is_stepped_aside_for(self, build, conn) -> None:
         """If a delivery of the slice exists, only the missing ones are made; both numbers are told."""
         phones = add_phones(conn, 5)
-        made = door.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
+        made = verbs.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
         conn.execute(
             """
             insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type)
@@ -306,7 +308,7 @@ class TestOrder:
                 audience="everyone",
             ),
         ]
-        keys = {made.event_id: event.key for made, event in zip(door.enqueue_many(conn, events), events, strict=True)}
+        keys = {made.event_id: event.key for made, event in zip(verbs.enqueue_many(conn, events), events, strict=True)}
         app = build()
         order = []
         for _ in range(4):
@@ -319,7 +321,7 @@ class TestOrder:
     def test_a_scheduled_event_waits_for_its_time(self, build, conn) -> None:
         """Before its time nothing is made and the run is idle; when it is due it goes out like any other."""
         add_phones(conn, 2)
-        made = door.enqueue(
+        made = verbs.enqueue(
             conn, Event("notice", "1", "t", scheduled_at=datetime.now(UTC) + timedelta(hours=1), audience="everyone")
         )
         app = build()
@@ -332,7 +334,7 @@ class TestOrder:
     def test_too_late_is_said_and_nothing_made(self, build, conn) -> None:
         """An event whose deadline passed before its fan-out ends with a reason and without a delivery."""
         add_phones(conn, 2)
-        made = door.enqueue(conn, Event("notice", "1", "t", ttl_s=60, audience="everyone"))
+        made = verbs.enqueue(conn, Event("notice", "1", "t", ttl_s=60, audience="everyone"))
         conn.execute(
             "update relevo.notification_events"
             " set scheduled_at = now() - interval '2 minutes', deadline_at = now() - interval '1 minute'"
@@ -349,7 +351,7 @@ class TestOrder:
     def test_too_late_in_the_midst_makes_no_more(self, build, conn) -> None:
         """A deadline that passes between two slices ends the fan-out: what was made stays, no more is, and it says so."""
         phones = add_phones(conn, 7)
-        made = door.enqueue(conn, Event("notice", "1", "t", ttl_s=60, audience="everyone"))
+        made = verbs.enqueue(conn, Event("notice", "1", "t", ttl_s=60, audience="everyone"))
         app = build(fanout_slice_size=3)
         one_step(app)
         conn.execute(
@@ -359,7 +361,7 @@ class TestOrder:
         assert fan_out(app).counts == {"events_expired": 1}
         fan_out_to_the_end(app)
         assert reached(conn, made.event_id) == phones[:3]
-        reported = door.get(conn, made.event_id)
+        reported = verbs.get(conn, made.event_id)
         assert reported is not None
         assert (reported.state, reported.deliveries, reported.raw["deliveries_created"]) == (
             "fanned",
@@ -374,7 +376,7 @@ class TestOrder:
 
     def test_finding_the_next_event_reads_one_of_many(self, conn) -> None:
         """With thousands of events waiting the next one is found by the index, not by sorting them all."""
-        door.enqueue_many(conn, [Event("notice", str(n), "t", audience=[uuid4()]) for n in range(3_000)])
+        verbs.enqueue_many(conn, [Event("notice", str(n), "t", audience=[uuid4()]) for n in range(3_000)])
         asked = {
             "after_project": "", "given_up": [], "apart": [], "aside": [], "few": 100, "most_events": 1, "most": 10_000,
             "brake": True, "enough": 1, "at_once": False, "now": None,
@@ -407,7 +409,9 @@ class TestByOneMessage:
         app, phones = build(), add_phones(conn, 6)
         prefer(conn, phones[:2])
         audiences = ("everyone", Matching(), phones[:3], phones[3:4], phones[4:5])
-        made = [door.enqueue(conn, Event("t", str(n), "t", audience=each)).event_id for n, each in enumerate(audiences)]
+        made = [
+            verbs.enqueue(conn, Event("t", str(n), "t", audience=each)).event_id for n, each in enumerate(audiences)
+        ]
         one_step(app)  # it opens a connection
         for _ in range(2):
             messages.clear()
@@ -422,13 +426,13 @@ class TestByOneMessage:
         """
         app = build(push_runaway_min_events=3, push_runaway_first_events=50)
         phones = add_phones(conn, 2)
-        made = [door.enqueue(conn, Event("t", str(n), "t", audience="everyone")).event_id for n in range(6)]
+        made = [verbs.enqueue(conn, Event("t", str(n), "t", audience="everyone")).event_id for n in range(6)]
         assert fan_out(app).counts["events_fanned_out"] == 6
         assert [reached(conn, event_id) for event_id in made] == [phones] * 6
         assert conn.execute("select distinct in_hour, passed_today from relevo.event_counts").fetchall() == [(6, 6)]
         unseen = [message for message in messages if b"\ncommit;" in message]
         assert len(unseen) == 4, "the fourth failed, and from then on it looks first"
-        door.enqueue(conn, Event("t", "6", "t", audience="everyone"))
+        verbs.enqueue(conn, Event("t", "6", "t", audience="everyone"))
         messages.clear()
         assert fan_out(app).counts["events_fanned_out"] == 1
         assert not [message for message in messages if b"\ncommit;" in message], "the next run does, too"
@@ -440,7 +444,7 @@ class TestTelling:
     def test_counts_are_in_the_run(self, build, conn) -> None:
         """The run's row tells targets and deliveries, to be selected as the seed's columns."""
         add_phones(conn, 7)
-        door.enqueue_many(conn, [Event("notice", str(n), "t", audience="everyone") for n in range(3)])
+        verbs.enqueue_many(conn, [Event("notice", str(n), "t", audience="everyone") for n in range(3)])
         report = fan_out(build(fanout_slice_size=3))
         row = conn.execute(
             "select cycle, outcome, targets_selected, deliveries_created, counts from relevo.worker_runs where id = %s",
@@ -457,17 +461,17 @@ class TestTelling:
     def test_progress_adds_up_without_counting(self, build, conn) -> None:
         """An event tells how many deliveries it has from the slices' own notes, even if nobody can count them."""
         add_phones(conn, 7)
-        made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
+        made = verbs.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         app = build(fanout_slice_size=3)
         reported = []
         for _ in range(3):
             one_step(app)
-            status = door.get(conn, made.event_id)
+            status = verbs.get(conn, made.event_id)
             assert status is not None
             reported.append((status.state, status.deliveries))
         assert reported == [("fanning", {"pending": 3}), ("fanning", {"pending": 6}), ("fanned", {"pending": 7})]
         conn.execute("drop table relevo.notification_deliveries cascade")
-        status = door.get(conn, made.event_id)
+        status = verbs.get(conn, made.event_id)
         assert status is not None
         assert status.deliveries == {"pending": 7}
         assert status.left_to_send
@@ -475,12 +479,12 @@ class TestTelling:
     def test_folding_changes_nothing(self, build, conn) -> None:
         """What an event tells is the same before, between and after the reaper folds the slices' notes."""
         add_phones(conn, 4)
-        made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
+        made = verbs.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         app = build(fanout_slice_size=1)
         for count in range(1, 5):
             one_step(app)
             for _ in range(2):
-                status = door.get(conn, made.event_id)
+                status = verbs.get(conn, made.event_id)
                 assert status is not None
                 assert status.deliveries == {"pending": count}
                 app.runner.run(app.registry["reaper"], "manual")
@@ -488,7 +492,7 @@ class TestTelling:
 
     def test_folding_goes_on_until_nothing_is_left(self, build, conn) -> None:
         """One run of the reaper folds all there is, however many batches that takes."""
-        made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
+        made = verbs.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
         conn.execute(
             """
             insert into relevo.event_progress_deltas (event_id, status, deliveries)
@@ -506,14 +510,14 @@ class TestTelling:
         add_phones(conn, 4)
         conn.execute("listen relevo_wake")
         app = build(fanout_slice_size=3)
-        door.enqueue(conn, Event("notice", "awake", "t", audience="everyone"))
+        verbs.enqueue(conn, Event("notice", "awake", "t", audience="everyone"))
         fan_out_to_the_end(app)
         assert heard(conn) == []
         conn.execute("insert into relevo.cycle_state (cycle, asleep) values ('dispatch', true)")
-        door.enqueue(conn, Event("notice", "for nobody", "t", audience=[uuid4()]))
+        verbs.enqueue(conn, Event("notice", "for nobody", "t", audience=[uuid4()]))
         one_step(app)
         assert heard(conn) == []
-        door.enqueue(conn, Event("notice", "asleep", "t", audience="everyone"))
+        verbs.enqueue(conn, Event("notice", "asleep", "t", audience="everyone"))
         one_step(app)
         assert heard(conn) == ["dispatch"]
 
@@ -541,7 +545,7 @@ class TestFleet:
             )
             for n in range(45)
         ]
-        made = door.enqueue_many(conn, events)
+        made = verbs.enqueue_many(conn, events)
         apps = [build(worker_id=name, fanout_slice_size=4) for name in ("a", "b")]
         reports = []
         threads = [threading.Thread(target=lambda app=app: reports.append(fan_out(app))) for app in apps]
@@ -552,7 +556,7 @@ class TestFleet:
         expected = [phones[:12], phones, phones[5:9]]
         for n, each in enumerate(made):
             assert reached(conn, each.event_id) == expected[n % 3]
-            status = door.get(conn, each.event_id)
+            status = verbs.get(conn, each.event_id)
             assert status is not None
             assert (status.state, status.deliveries) == ("fanned", {"pending": len(expected[n % 3])})
         total = 15 * (12 + 25 + 4)
@@ -562,7 +566,7 @@ class TestFleet:
     def test_an_event_in_hand_is_passed_by(self, build, conn, dsn) -> None:
         """While another replica is at an event, the next one is taken, and nobody waits."""
         add_phones(conn, 1)
-        first, second = door.enqueue_many(conn, [Event("notice", str(n), "t", audience="everyone") for n in range(2)])
+        first, second = verbs.enqueue_many(conn, [Event("notice", str(n), "t", audience="everyone") for n in range(2)])
         with psycopg.connect(dsn) as other:
             other.execute("select from relevo.notification_events where id = %s for update", [first.event_id])
             fan_out(build())
@@ -573,7 +577,7 @@ class TestFleet:
     def test_missing_partitions_are_made_by_two_at_once(self, build, conn) -> None:
         """Two workers that miss the same month both go on."""
         phones = add_phones(conn, 3)
-        made = door.enqueue_many(conn, [Event("notice", str(n), "t", audience="everyone") for n in range(10)])
+        made = verbs.enqueue_many(conn, [Event("notice", str(n), "t", audience="everyone") for n in range(10)])
         conn.execute(DROP_THE_MONTH)
         apps = [build(worker_id=name) for name in ("a", "b")]
         threads = [threading.Thread(target=fan_out, args=[app]) for app in apps]

@@ -10,10 +10,11 @@ import pytest
 
 from commanding import Command, make_command
 from phones import add_phones, event_row, fan_out, fan_out_to_the_end, one_step, reached
-from relevo import door, insights
 from relevo.app import App
-from relevo.door import Event
-from relevo.model import Report
+from relevo.client import verbs
+from relevo.client.verbs import Event
+from relevo.core.model import Report
+from relevo.operators import insights
 
 POISON = """
 create function public.poison() returns trigger language plpgsql as $$
@@ -46,7 +47,7 @@ class TestPoison:
         audience = "everyone" if whom == "everyone" else phones
         conn.execute(POISON)
         kinds = ("notice", "poison", "notice")
-        made = [door.enqueue(conn, Event(kind, str(n), "t", audience=audience)) for n, kind in enumerate(kinds)]
+        made = [verbs.enqueue(conn, Event(kind, str(n), "t", audience=audience)) for n, kind in enumerate(kinds)]
         report = run_fan_out(build())
         assert report.outcome == "partial"
         assert "no room" in report.error
@@ -62,7 +63,7 @@ class TestPoison:
         """Each failure doubles the wait; once what broke it is mended it goes out, and its failures are forgotten."""
         phones = add_phones(conn, 3)
         conn.execute(POISON)
-        made = door.enqueue(conn, Event("poison", "1", "t", audience="everyone"))
+        made = verbs.enqueue(conn, Event("poison", "1", "t", audience="everyone"))
         waits = []
         at = datetime.now(UTC)
         for failures in (1, 2, 3):
@@ -82,7 +83,7 @@ class TestPoison:
         """Fan-out looks again when the next try is due, not at its next slot."""
         add_phones(conn, 1)
         conn.execute(POISON)
-        door.enqueue(conn, Event("poison", "1", "t", audience="everyone"))
+        verbs.enqueue(conn, Event("poison", "1", "t", audience="everyone"))
         app = build()
         run_fan_out(app)
         due_in_s = one_step(app).due_in_s
@@ -93,7 +94,7 @@ class TestPoison:
         """Status, the event's saga and `relevo event` say that it fails, how often, why, and when it is tried again."""
         add_phones(conn, 1)
         conn.execute(POISON)
-        made = door.enqueue(conn, Event("poison", "1", "t", audience="everyone"))
+        made = verbs.enqueue(conn, Event("poison", "1", "t", audience="everyone"))
         app = build()
         run_fan_out(app)
         problems = insights.status(app.database, app.settings).health.problems
@@ -110,7 +111,7 @@ class TestPoison:
     def test_a_cancelled_event_that_cannot_be_swept_keeps_no_other_from_it(self, build, conn) -> None:
         """What is left of ended events is ended one by one: an error with one of them is that one's."""
         add_phones(conn, 3)
-        made = [door.enqueue(conn, Event(kind, "1", "t", audience="everyone")) for kind in ("stuck", "notice")]
+        made = [verbs.enqueue(conn, Event(kind, "1", "t", audience="everyone")) for kind in ("stuck", "notice")]
         app = build()
         fan_out_to_the_end(app)
         conn.execute(
@@ -121,7 +122,7 @@ class TestPoison:
             """
         )
         for each in made:
-            door.cancel(conn, each.event_id)
+            verbs.cancel(conn, each.event_id)
         report = run_fan_out(app)
         assert report.outcome == "partial"
         assert "stuck" in report.error
@@ -148,11 +149,11 @@ class TestTurns:
     def test_a_small_event_does_not_wait_for_a_large_one(self, build, conn, broadcasts: int) -> None:
         """An event for one phone that comes while broadcasts fan out waits for a slice or two, not for all of them."""
         phones = add_phones(conn, 40)
-        large = [door.enqueue(conn, Event("notice", str(n), "t", audience="everyone")) for n in range(broadcasts)]
+        large = [verbs.enqueue(conn, Event("notice", str(n), "t", audience="everyone")) for n in range(broadcasts)]
         app = build(fanout_slice_size=2)
         for _ in range(broadcasts + 1):
             one_step(app)
-        small = door.enqueue(conn, Event("chat", "1", "t", audience=phones[:1]))
+        small = verbs.enqueue(conn, Event("chat", "1", "t", audience=phones[:1]))
         assert steps_until(app, conn, small.event_id) <= 2
         fan_out_to_the_end(app)
         assert [reached(conn, each.event_id) for each in large] == [phones] * broadcasts
@@ -160,7 +161,7 @@ class TestTurns:
     def test_large_events_take_turns(self, build, conn) -> None:
         """Of two broadcasts neither is done before the other has begun."""
         add_phones(conn, 20)
-        large = [door.enqueue(conn, Event("notice", str(n), "t", audience="everyone")) for n in range(2)]
+        large = [verbs.enqueue(conn, Event("notice", str(n), "t", audience="everyone")) for n in range(2)]
         app = build(fanout_slice_size=2)
         for _ in range(8):
             one_step(app)
@@ -170,11 +171,11 @@ class TestTurns:
         """Who comes later goes first for some seconds only: a broadcast is not put off for good."""
         phones = add_phones(conn, 6)
         at = datetime.now(UTC)
-        large = door.enqueue(conn, Event("notice", "1", "t", audience="everyone", scheduled_at=at))
+        large = verbs.enqueue(conn, Event("notice", "1", "t", audience="everyone", scheduled_at=at))
         one_step(build(fanout_slice_size=2, now=at))
         later = at + timedelta(seconds=30)
         for n in range(10):
-            door.enqueue(conn, Event("chat", str(n), "t", audience=phones[:3], scheduled_at=later))
+            verbs.enqueue(conn, Event("chat", str(n), "t", audience=phones[:3], scheduled_at=later))
         one_step(build(fanout_slice_size=2, now=later))
         assert len(reached(conn, large.event_id)) == 4
 
@@ -184,11 +185,11 @@ class TestTurns:
         phones = add_phones(conn, 6, project="loud")
         quiet = add_phones(conn, 1, project="quiet")
         loud: Any = "everyone" if kind == "broad" else phones[:3]
-        many = door.enqueue_many(conn, [Event("notice", str(n), "t", audience=loud) for n in range(20)])
+        many = verbs.enqueue_many(conn, [Event("notice", str(n), "t", audience=loud) for n in range(20)])
         conn.execute("update relevo.notification_events set project = 'loud'")
         app = build(fanout_slice_size=2)
         one_step(app)
-        small = door.enqueue(conn, Event("chat", "1", "t", audience=quiet))
+        small = verbs.enqueue(conn, Event("chat", "1", "t", audience=quiet))
         conn.execute("update relevo.notification_events set project = 'quiet' where id = %s", [small.event_id])
         assert steps_until(app, conn, small.event_id) <= 2
         fan_out_to_the_end(app)
@@ -198,12 +199,12 @@ class TestTurns:
         """With two replicas, of which one is at a broadcast, an event of another project waits no longer."""
         phones = add_phones(conn, 40, project="loud")
         quiet = add_phones(conn, 1, project="quiet")
-        door.enqueue_many(conn, [Event("notice", str(n), "t", audience=phones) for n in range(20)])
+        verbs.enqueue_many(conn, [Event("notice", str(n), "t", audience=phones) for n in range(20)])
         conn.execute("update relevo.notification_events set project = 'loud'")
         apps = [build(worker_id=name, fanout_slice_size=2) for name in ("a", "b")]
         for app in apps:
             one_step(app)
-        small = door.enqueue(conn, Event("chat", "1", "t", audience=quiet))
+        small = verbs.enqueue(conn, Event("chat", "1", "t", audience=quiet))
         conn.execute("update relevo.notification_events set project = 'quiet' where id = %s", [small.event_id])
         for app in apps:
             one_step(app)
@@ -212,7 +213,7 @@ class TestTurns:
     def test_small_events_of_many_projects_are_fanned_out_together(self, build, conn) -> None:
         """Turns by project do not take apart what fits into one step."""
         phones = add_phones(conn, 30)
-        door.enqueue_many(conn, [Event("chat", str(n), "t", audience=[phone]) for n, phone in enumerate(phones)])
+        verbs.enqueue_many(conn, [Event("chat", str(n), "t", audience=[phone]) for n, phone in enumerate(phones)])
         conn.execute("update relevo.notification_events set project = 'p' || id % 7")
         conn.execute(
             "update relevo.device_installations set project = e.project from relevo.event_audience a"

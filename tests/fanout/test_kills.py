@@ -13,9 +13,9 @@ import pytest
 
 from kills import Mortals, Phones, kill_points
 from phones import fan_out, reached
-from relevo import door
 from relevo.app import App
-from relevo.door import Event, Matching
+from relevo.client import verbs
+from relevo.client.verbs import Event, Matching
 
 # Statements that the scenario below does not execute, each with its reason.
 NOT_COVERED: dict[str, str] = {
@@ -43,7 +43,7 @@ class Scene:
         self.conn, self.name, self.phones = conn, name, phones
         self.ended = self._event("ended", "everyone")
         fan_out(app)
-        door.cancel(conn, self.ended)
+        verbs.cancel(conn, self.ended)
         self.late = self._event("late", "everyone")
         conn.execute(
             "update relevo.notification_events set deadline_at = now() - interval '1 minute',"
@@ -117,7 +117,7 @@ class Scene:
         )
 
     def _event(self, key: str, audience: Any, kind: str = "kill") -> int:
-        return door.enqueue(self.conn, Event(kind, f"{self.name} {key}", "t", audience=audience)).event_id
+        return verbs.enqueue(self.conn, Event(kind, f"{self.name} {key}", "t", audience=audience)).event_id
 
     def check(self, point: object) -> None:
         """Look at every event: whom it reached, what it tells, and that nothing of an ended one is left open."""
@@ -144,7 +144,7 @@ class Scene:
             self.calmer: ("fanned", everyone, {"pending": 6}),
         }
         for event_id, right in expected.items():
-            status = door.get(self.conn, event_id)
+            status = verbs.get(self.conn, event_id)
             assert status is not None
             assert (status.state, reached(self.conn, event_id), status.deliveries) == right, point
         open_ones = "select count(*) from relevo.deliveries where notification_event_id = %s and status <> 'cancelled'"

@@ -11,9 +11,10 @@ import pytest
 
 from phones import add_phones, event_row, fan_out_to_the_end, reached
 from plans import BY_KEY, NOT_YET_HANDED_IN, explain, rows_read, rows_read_by_table
-from relevo import door, queries
 from relevo.app import App
-from relevo.door import Event, Installation, Matching
+from relevo.client import verbs
+from relevo.client.verbs import Event, Installation, Matching
+from relevo.core import queries
 
 FANOUT = queries.load("fanout")
 CLAIMS = queries.load("claims")
@@ -73,7 +74,7 @@ def test_dead_phones_are_not_read(conn, audience: str) -> None:
     conn.execute(KILL)
     conn.execute("vacuum relevo.device_installations, relevo.preference_index")
     whom: Any = "everyone" if audience == "everyone" else Matching(text="sala cuna")
-    made = door.enqueue(conn, Event("tender", "1", "t", audience=whom))
+    made = verbs.enqueue(conn, Event("tender", "1", "t", audience=whom))
     for statistics in ("without", "with"):
         assert slice_reads(conn, made.event_id)["device_installations"] <= 110, statistics
         assert pages_read(conn, made.event_id) < 1_500, statistics
@@ -87,7 +88,7 @@ def test_everyone_of_a_project_is_that_projects_phones(conn) -> None:
     add_phones(conn, 25_000, project="large")
     mine += add_phones(conn, 5, project="mine")
     conn.execute("vacuum relevo.device_installations")
-    made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
+    made = verbs.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
     conn.execute("update relevo.notification_events set project = 'mine'")
     for statistics in ("without", "with"):
         assert slice_reads(conn, made.event_id)["device_installations"] <= 25, statistics
@@ -107,7 +108,7 @@ def test_a_slice_of_an_event_with_many_words_reads_its_window(conn) -> None:
     )
     conn.execute("vacuum analyze relevo.preference_index, relevo.device_installations")
     text = " ".join(f"word{n}" for n in range(400))
-    made = door.enqueue(conn, Event("tender", "1", "t", audience=Matching(text=text)))
+    made = verbs.enqueue(conn, Event("tender", "1", "t", audience=Matching(text=text)))
     asked = slice_asked(made.event_id) | {"most": 1_000}
     with conn.transaction(force_rollback=True):
         conn.execute(BY_KEY)
@@ -119,7 +120,7 @@ def test_a_slice_of_an_event_with_many_words_reads_its_window(conn) -> None:
 def test_a_named_audience_is_read_once(conn) -> None:
     """An event that names 5,000 phones reads each of them a few times, however many slices they come to."""
     phones = add_phones(conn, 5_000)
-    made = door.enqueue(conn, Event("notice", "1", "t", audience=phones))
+    made = verbs.enqueue(conn, Event("notice", "1", "t", audience=phones))
     read = reads_to_the_end(conn, made.event_id, most=500)
     assert read["event_audience"] <= 2 * len(phones) + 100
     assert read["device_installations"] <= 5 * len(phones)
@@ -143,10 +144,10 @@ def test_a_plan_made_for_few_phones_reads_each_once(conn) -> None:
     """A connection that fanned out to three phones reads those registered since once each, before any are analysed."""
     for table in ("device_installations", "notification_preferences", "preference_index"):
         conn.execute(f"alter table relevo.{table} set (autovacuum_enabled = off)")
-    door.register_many(conn, [Installation(f"ExponentPushToken[{n}]") for n in range(3)])
-    made = door.enqueue(conn, Event("tender", "1", "Sala cuna", audience=NARROW))
+    verbs.register_many(conn, [Installation(f"ExponentPushToken[{n}]") for n in range(3)])
+    made = verbs.enqueue(conn, Event("tender", "1", "Sala cuna", audience=NARROW))
     assert slice_reads(conn, made.event_id)["device_installations"] < 10
-    door.register_many(conn, [Installation(f"ExponentPushToken[late-{n}]") for n in range(1_000)])
+    verbs.register_many(conn, [Installation(f"ExponentPushToken[late-{n}]") for n in range(1_000)])
     assert slice_reads(conn, made.event_id)["device_installations"] < 1_100
 
 
@@ -156,8 +157,8 @@ def test_a_personal_event_by_itself_reads_its_phones(conn, build) -> None:
     conn.execute("update relevo.device_installations set owner = 'ana' where installation_id = any (%s)", [phones[-2:]])
     conn.execute("vacuum relevo.device_installations")
     for kind in ("without statistics", "with statistics"):
-        for audience in (phones[-2:], door.Owners("ana")):
-            made = door.enqueue(conn, Event("chat", f"{kind} {audience}"[:300], "t", audience=audience))
+        for audience in (phones[-2:], verbs.Owners("ana")):
+            made = verbs.enqueue(conn, Event("chat", f"{kind} {audience}"[:300], "t", audience=audience))
             assert sum(slice_reads(conn, made.event_id).values()) <= 30, kind
             fan_out_to_the_end(build())
             assert reached(conn, made.event_id) == phones[-2:]
@@ -186,7 +187,7 @@ def pages_read(conn: psycopg.Connection[Any], event_id: int) -> int:
 
 def compare(conn: psycopg.Connection[Any], app: App, key: str) -> None:
     """Look at what a slice reads, then compare with how many there were to find."""
-    made = door.enqueue(conn, Event("tender", key, "Sala cuna", audience=NARROW))
+    made = verbs.enqueue(conn, Event("tender", key, "Sala cuna", audience=NARROW))
     read = slice_reads(conn, made.event_id)
     fan_out_to_the_end(app)
     matches = len(reached(conn, made.event_id))
@@ -205,7 +206,7 @@ def test_the_claim_after_a_burst_reads_what_it_takes(build, conn) -> None:
     add_phones(conn, 60_000)
     app = build(fanout_slice_size=10_000)
     fan_out_and_finish(conn, app, "old news, after which the planner knows of nothing that is open")
-    made = door.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
+    made = verbs.enqueue(conn, Event("notice", "1", "t", audience="everyone"))
     fan_out_to_the_end(app)
     assert event_row(conn, made.event_id)["deliveries_created"] == 60_000
     batch = app.settings.outbox_batch_size
@@ -234,7 +235,7 @@ def reads(conn: psycopg.Connection[Any], asked: dict[str, Any]) -> int:
 def fan_out_and_finish(conn: psycopg.Connection[Any], app: App, key: str) -> None:
     """Let an event go out to some of the phones and be confirmed, and have the planner look at that."""
     some = "select array_agg(installation_id) from relevo.device_installations where seq % 12 = 0"
-    door.enqueue(conn, Event("notice", key, "t", audience=conn.execute(some).fetchone()[0]))
+    verbs.enqueue(conn, Event("notice", key, "t", audience=conn.execute(some).fetchone()[0]))
     fan_out_to_the_end(app)
     conn.execute("delete from relevo.due_chunks")
     conn.execute(
@@ -253,8 +254,8 @@ select d.event_day, d.id, 'late', gen_random_uuid(), now()
 def test_ending_a_small_event_among_many_goes_by_the_event(build, conn) -> None:
     """Ending the deliveries of a small event, and looking whether any is left, does not read those of the others."""
     add_phones(conn, 20_000)
-    door.enqueue(conn, Event("notice", "big", "t", audience="everyone"))
-    small = door.enqueue(conn, Event("notice", "small", "t", audience=add_phones(conn, 5)))
+    verbs.enqueue(conn, Event("notice", "big", "t", audience="everyone"))
+    small = verbs.enqueue(conn, Event("notice", "small", "t", audience=add_phones(conn, 5)))
     fan_out_to_the_end(build())
     day = event_row(conn, small.event_id)["event_day"]
     asked = {"event_id": small.event_id, "day": day, "limit": 10_000, "now": None}

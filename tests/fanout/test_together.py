@@ -12,10 +12,11 @@ import pytest
 
 from phones import add_phones, event_row, fan_out, fan_out_to_the_end, one_step, reached, try_again
 from plans import BY_KEY, rows_read_by_table, rows_read_so_far
-from relevo import door, queries
+from relevo.client import verbs
+from relevo.client.verbs import Event
+from relevo.core import queries
+from relevo.core.model import Budget
 from relevo.cycles import fanout
-from relevo.door import Event
-from relevo.model import Budget
 
 FANOUT = queries.load("fanout")
 A_PAST_HOUR = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
@@ -105,7 +106,7 @@ class TestTheSame:
             *[Event(kind, f"loop urgent {n:02}", "t", audience=[loop], lane="urgent") for n in range(3)],
             *[Event(kind, f"old {n:02}", "t", audience=[phones[n % 2]]) for n in range(8)],
         ]
-        made = {event.key: one.event_id for event, one in zip(events, door.enqueue_many(conn, events), strict=True)}
+        made = {event.key: one.event_id for event, one in zip(events, verbs.enqueue_many(conn, events), strict=True)}
         conn.execute(
             "insert into relevo.event_followers (event_id, former_event_id)"
             " select %s, id from relevo.notification_events where event_key = 'former'",
@@ -123,7 +124,7 @@ class TestTheSame:
             *add_phones(conn, 1, opt_outs=["tips"]),
         ]
         app = build(push_runaway_first_events=10, push_runaway_min_events=10)
-        door.enqueue(conn, Event("former", "former", "t", audience=phones[:2]))
+        verbs.enqueue(conn, Event("former", "former", "t", audience=phones[:2]))
         fan_out_to_the_end(app)
         conn.execute(
             "update relevo.notification_deliveries set status = 'sent', provider_ticket_id = 't' where installation_id = %s",
@@ -142,7 +143,7 @@ class TestTheSame:
     def test_counted_for_one_event_or_for_many(self, conn, phones: int) -> None:
         """Whatever was counted before, this hour or long ago, and however few phones it is, both ways come to the same."""
         whom = sorted(add_phones(conn, phones))
-        made = door.enqueue(conn, Event("chat", "1", "t", audience=whom))
+        made = verbs.enqueue(conn, Event("chat", "1", "t", audience=whom))
         due, stream = conn.execute(
             "insert into relevo.event_streams (event_type, origin, known_since, releases)"
             " select event_type, 'app', created_at, 1 from relevo.notification_events returning known_since, id"
@@ -174,7 +175,7 @@ class TestTheSame:
     def test_a_delivery_that_is_there_already(self, build, conn) -> None:
         """Where one exists the others are made all the same, and both numbers are told."""
         phones = add_phones(conn, 4)
-        made = door.enqueue_many(conn, [*personal("chat", phones), Event("chat", "all", "t", audience=phones)])
+        made = verbs.enqueue_many(conn, [*personal("chat", phones), Event("chat", "all", "t", audience=phones)])
         conn.execute(
             "insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type)"
             " values ((now() at time zone 'UTC')::date, %s, %s, 'chat')",
@@ -186,7 +187,7 @@ class TestTheSame:
 
     def test_a_month_without_partition(self, build, conn) -> None:
         """It is made before the deliveries."""
-        made = door.enqueue_many(conn, personal("chat", add_phones(conn, 3)))
+        made = verbs.enqueue_many(conn, personal("chat", add_phones(conn, 3)))
         conn.execute(
             "do $$ begin execute 'drop table relevo.notification_deliveries'"
             " || to_char(now() at time zone 'UTC', '_YYYY_MM'); end $$"
@@ -196,7 +197,7 @@ class TestTheSame:
 
     def test_a_sealed_month(self, build, conn) -> None:
         """Nothing is written to it: the events end, each with the reason."""
-        made = door.enqueue_many(conn, personal("chat", add_phones(conn, 3)))
+        made = verbs.enqueue_many(conn, personal("chat", add_phones(conn, 3)))
         conn.execute(SEAL_THIS_MONTH)
         assert fan_out(build()).counts == {"events_expired": 3}
         assert {event_row(conn, each.event_id)["end_reason"] for each in made} == {
@@ -211,7 +212,7 @@ class TestSteps:
     def test_many_in_one_step(self, build, conn) -> None:
         """One step takes hundreds, tells their sums, and knocks at dispatch's door once."""
         phones = add_phones(conn, 300)
-        door.enqueue_many(conn, personal("chat", phones))
+        verbs.enqueue_many(conn, personal("chat", phones))
         conn.execute("insert into relevo.cycle_state (cycle, asleep) values ('dispatch', true)")
         conn.execute("listen relevo_wake")
         done = one_step(build())
@@ -225,17 +226,17 @@ class TestSteps:
         """After an event that nobody waits behind there is hardly more to do; not so between slices."""
         phones = add_phones(conn, 5)
         app = build(fanout_slice_size=3)
-        door.enqueue(conn, Event("chat", "one", "t", audience=phones[:1]))
+        verbs.enqueue(conn, Event("chat", "one", "t", audience=phones[:1]))
         assert one_step(app).short
-        door.enqueue(conn, Event("chat", "all", "t", audience=phones))
+        verbs.enqueue(conn, Event("chat", "all", "t", audience=phones))
         assert [one_step(app).short for _ in range(2)] == [False, False]
         assert states(conn) == {"fanned": 2}
 
     def test_no_more_than_a_slice(self, build, conn) -> None:
         """Their phones together are at most a slice's candidates; who names more than that is made in slices."""
         phones = add_phones(conn, 9)
-        few = door.enqueue_many(conn, [Event("chat", str(n), "t", audience=phones[:2]) for n in range(5)])
-        many = door.enqueue(conn, Event("chat", "many", "t", audience=phones))
+        few = verbs.enqueue_many(conn, [Event("chat", str(n), "t", audience=phones[:2]) for n in range(5)])
+        many = verbs.enqueue(conn, Event("chat", "many", "t", audience=phones))
         app = build(fanout_slice_size=5)
         counted = [one_step(app).counts["deliveries_created"] for _ in range(5)]
         assert counted == [4, 4, 2, 5, 4]
@@ -244,7 +245,7 @@ class TestSteps:
 
     def test_a_budget_is_kept(self, build, conn) -> None:
         """A run with ten items left takes no more than ten events."""
-        door.enqueue_many(conn, personal("chat", add_phones(conn, 30)))
+        verbs.enqueue_many(conn, personal("chat", add_phones(conn, 30)))
         app = build()
         report = app.runner.run(app.registry["fanout"], "manual", budget=Budget(max_ms=60_000, max_items=10))
         assert report.counts["events_fanned_out"] == 10
@@ -252,13 +253,13 @@ class TestSteps:
     def test_urgent_ones_do_not_wait_for_bulk(self, build, conn) -> None:
         """Lanes do not mix: what is urgent goes first and by itself, whenever it comes."""
         phones = add_phones(conn, 30)
-        door.enqueue_many(conn, personal("chat", phones))
-        door.enqueue_many(conn, personal("call", phones[:2], lane="urgent"))
+        verbs.enqueue_many(conn, personal("chat", phones))
+        verbs.enqueue_many(conn, personal("call", phones[:2], lane="urgent"))
         app = build(fanout_slice_size=10)
         assert one_step(app).counts["events_fanned_out"] == 2
         assert states(conn, "call") == {"fanned": 2}
         one_step(app)
-        door.enqueue_many(conn, [Event("call", "new", "t", audience=phones[:1], lane="urgent")])
+        verbs.enqueue_many(conn, [Event("call", "new", "t", audience=phones[:1], lane="urgent")])
         assert one_step(app).counts["events_fanned_out"] == 1
         assert (states(conn, "call"), states(conn, "chat")) == ({"fanned": 3}, {"fanned": 10, "waiting": 20})
 
@@ -266,7 +267,7 @@ class TestSteps:
         """Among equals what fell due first goes first, and its chunk lies before the others'."""
         phones = add_phones(conn, 9)
         events = personal("chat", phones)
-        made = door.enqueue_many(conn, events)
+        made = verbs.enqueue_many(conn, events)
         for n in range(9):
             travel(conn, "chat", A_PAST_HOUR + timedelta(minutes=(n * 4) % 9), only=str(n))
         app = build(fanout_slice_size=3)
@@ -277,9 +278,9 @@ class TestSteps:
     def test_what_is_not_due_waits(self, build, conn) -> None:
         """A scheduled one is not taken along with those that are due."""
         phones = add_phones(conn, 4)
-        door.enqueue_many(conn, personal("chat", phones))
+        verbs.enqueue_many(conn, personal("chat", phones))
         later = personal("later", phones, scheduled_at=datetime.now(UTC) + timedelta(seconds=90))
-        door.enqueue_many(conn, later)
+        verbs.enqueue_many(conn, later)
         fan_out(build())
         assert (states(conn, "chat"), states(conn, "later")) == ({"fanned": 4}, {"waiting": 4})
         fan_out(build(now=datetime.now(UTC) + timedelta(minutes=2)))
@@ -288,7 +289,7 @@ class TestSteps:
     def test_what_comes_too_late_ends(self, build, conn) -> None:
         """Those whose deadline passed end beside those that fan out, with the reason, and reach nobody."""
         phones = add_phones(conn, 6)
-        door.enqueue_many(conn, [*personal("late", phones[:4], ttl_s=60), *personal("chat", phones)])
+        verbs.enqueue_many(conn, [*personal("late", phones[:4], ttl_s=60), *personal("chat", phones)])
         conn.execute(
             "update relevo.notification_events set deadline_at = now() - interval '1 second',"
             " scheduled_at = now() - interval '2 seconds' where event_type = 'late'"
@@ -310,7 +311,7 @@ class TestTrouble:
     def test_one_bad_event_stops_only_itself(self, build, conn) -> None:
         """Whatever refuses its deliveries, the others are made, the run says which it was, and a later one mends it."""
         phones = add_phones(conn, 12)
-        made = door.enqueue_many(conn, personal("chat", phones))
+        made = verbs.enqueue_many(conn, personal("chat", phones))
         conn.execute(
             f"""
             create function break_it() returns trigger language plpgsql as $$ begin raise 'no room'; end $$;
@@ -331,7 +332,7 @@ class TestTrouble:
     def test_one_in_another_hand_is_passed_by(self, build, conn, dsn: str) -> None:
         """Nobody waits for an event that somebody else holds; it comes to its turn later."""
         phones = add_phones(conn, 6)
-        made = door.enqueue_many(conn, personal("chat", phones))
+        made = verbs.enqueue_many(conn, personal("chat", phones))
         with psycopg.connect(dsn) as other:
             held = [made[0].event_id, made[3].event_id]
             other.execute("select from relevo.notification_events where id = any (%s) for update", [held])
@@ -343,7 +344,7 @@ class TestTrouble:
         """Each event is fanned out once, and the counts of both add up."""
         phones = add_phones(conn, 40)
         events = [Event("chat", str(n), "t", audience=[phones[n % 40]]) for n in range(800)]
-        made = door.enqueue_many(conn, events)
+        made = verbs.enqueue_many(conn, events)
         apps = [build(worker_id=name, fanout_slice_size=20) for name in ("a", "b")]
         reports = []
         threads = [threading.Thread(target=lambda app=app: reports.append(fan_out(app))) for app in apps]
@@ -360,7 +361,7 @@ class TestTrouble:
         """The phone that got enough gets no more of it; the others' events are made, and nothing is counted twice."""
         phones = add_phones(conn, 5)
         events = [Event("chat", str(n), "t", audience=[phones[n % 5 if n < 25 else 0]]) for n in range(60)]
-        door.enqueue_many(conn, events)
+        verbs.enqueue_many(conn, events)
         travel(conn, "chat", A_PAST_HOUR)
         fan_out_to_the_end(build(push_runaway_first_events=15))
         assert states(conn) == {"fanned": 20 + 15, "held": 25}
@@ -376,7 +377,7 @@ class TestCost:
 
     def test_picking_reads_what_it_takes(self, conn) -> None:
         """With thousands waiting, each of those picked is read with the phone it names, and no other."""
-        door.enqueue_many(conn, personal("chat", [uuid4() for _ in range(3_000)]))
+        verbs.enqueue_many(conn, personal("chat", [uuid4() for _ in range(3_000)]))
         asked = {
             "lane": "bulk", "project": "", "few": 100, "left_out": [], "most_events": 200, "now": None,
             "due_hour": conn.execute("select date_bin('1 hour', min(created_at), 'epoch') from relevo.notification_events").fetchone()[0],
@@ -392,10 +393,10 @@ class TestCost:
         """Among 20,000 phones and their past, 200 deliveries cost a few rows each, statistics or not."""
         phones = add_phones(conn, 20_000)
         app = build()
-        door.enqueue_many(conn, personal("former", phones[:5_000]))
+        verbs.enqueue_many(conn, personal("former", phones[:5_000]))
         fan_out_to_the_end(app)
         for kind in ("without statistics", "with statistics"):
-            door.enqueue_many(conn, personal(kind, phones[-200:]))
+            verbs.enqueue_many(conn, personal(kind, phones[-200:]))
             app.database.close()
             before = rows_read_so_far(conn, "%")
             app = build()

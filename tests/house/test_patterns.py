@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 import relevo
-from relevo import logs
+from relevo.core import logs
 from relevo.http import problems
 from relevo.http.dashboard import page, words
 from relevo.providers import expo

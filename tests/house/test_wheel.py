@@ -85,7 +85,7 @@ def test_the_wheel_migrates_a_database(site: Path, empty_database: str, tmp_path
     settings = {"PYTHONPATH": str(site), "DATABASE_URL": empty_database}
     place = run("-c", "import relevo; print(relevo.__file__)", cwd=tmp_path, **settings)
     assert Path(place.strip()) == site / "relevo" / "__init__.py"
-    sql = run("-c", "from relevo import queries; print(queries.sql_root())", cwd=tmp_path, **settings)
+    sql = run("-c", "from relevo.core import queries; print(queries.sql_root())", cwd=tmp_path, **settings)
     assert Path(sql.strip()) == site / "relevo" / "sql"
 
     run("-m", "relevo.cli", "migrate", cwd=tmp_path, **settings)
@@ -169,8 +169,8 @@ class TestClient:
         """Every public name either works, or its error names the extra; so do the modules one would start from."""
         program = """if True:
             import relevo, importlib
-            from relevo.errors import MissingPartError
-            for name in [*relevo.__all__, "relevo.app", "relevo.config", "relevo.cli", "relevo.migrate", "relevo.sandbox"]:
+            from relevo.core.errors import MissingPartError
+            for name in [*relevo.__all__, "relevo.app", "relevo.config", "relevo.cli", "relevo.database.migrate", "relevo.sandbox"]:
                 try:
                     importlib.import_module(name) if "." in name else getattr(relevo, name)
                 except MissingPartError as error:
@@ -180,5 +180,5 @@ class TestClient:
         done = self.bare("-c", program, cwd=tmp_path, path=[site])
         assert done.stderr == ""
         missing = set(done.stdout.split())
-        assert {"Parts", "Cycle", "relevo.app", "relevo.config", "relevo.cli", "relevo.migrate"} <= missing
+        assert {"Parts", "Cycle", "relevo.app", "relevo.config", "relevo.cli", "relevo.database.migrate"} <= missing
         assert not missing & {"Event", "Installation", "aio", "enqueue", "register", "wait", "Reschedule", "Item"}

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from relevo.app import App
-from relevo.db import Connection
-from relevo.errors import DatabaseUnavailableError
+from relevo.core.errors import DatabaseUnavailableError
+from relevo.database.pool import Connection
 from relevo.http.desk import Desk
 
 Story = Callable[[Desk], Coroutine[Any, Any, None]]

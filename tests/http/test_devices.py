@@ -22,8 +22,10 @@ from deliveries import TODAY
 from phones import add_phones
 from plans import rows_read_by_table
 from processes import eventually
-from relevo import checkup, door, queries
-from relevo.errors import ConfigError
+from relevo.client import verbs
+from relevo.core import queries
+from relevo.core.errors import ConfigError
+from relevo.operators import doctor
 from serving import Client, Served
 
 KEYS = {name: base64.b64encode(name.encode() * 8).decode() for name in ("old-1", "new-2")}
@@ -114,13 +116,13 @@ def test_why_did_i_get_this(phones: Phones, conn: psycopg.Connection[Any]) -> No
     phone, secret = phones.new(owner="ana")
     conn.execute("select relevo.ensure_partitions((now() at time zone 'UTC')::date, 1)")
     events = [
-        door.enqueue(conn, relevo.Event("t", str(n), f"Hi {n}", audience=audience)).event_id
+        verbs.enqueue(conn, relevo.Event("t", str(n), f"Hi {n}", audience=audience)).event_id
         for n, audience in enumerate(
             ["everyone", [phone], relevo.Matching(text="un puente"), relevo.Matching(text="x")]
         )
     ]
-    door.set_preference(conn, phone, "bridges", relevo.Preference(keywords=["puente"]))
-    door.set_preference(conn, phone, "default", None)
+    verbs.set_preference(conn, phone, "bridges", relevo.Preference(keywords=["puente"]))
+    verbs.set_preference(conn, phone, "default", None)
     for event in events:
         conn.execute(
             "insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type)"
@@ -273,7 +275,7 @@ def test_webhooks_are_the_app_s_alone(phones: Phones, conn: psycopg.Connection[A
 
 def test_secrets_of_phones_that_exist(phones: Phones, conn: psycopg.Connection[Any]) -> None:
     """One made through SQL gets a secret by token or signature; it keeps it until it asks, or has another owner."""
-    phone = door.register(conn, relevo.Installation(TOKEN.format("a"), owner="ana"))
+    phone = verbs.register(conn, relevo.Installation(TOKEN.format("a"), owner="ana"))
     assert phones.put(phone).status_code == 401
     assert phones.put(phone, signed=sign(phone)).status_code == 403, "it has an owner, whom the signature must name"
     first = phones.put(phone, signed=sign(phone, "ana"), owner="ana").json()["secret"]
@@ -284,9 +286,9 @@ def test_secrets_of_phones_that_exist(phones: Phones, conn: psycopg.Connection[A
     second = phones.put(phone, phones.app, renew_secret=True).json()["secret"]
     assert phones.put(phone, first).status_code == 401
     assert phones.put(phone, second, signed=sign(phone, "ana"), owner="ana").json()["secret"] is None
-    door.register(conn, relevo.Installation(TOKEN.format("a"), installation_id=phone, locale="es"))
+    verbs.register(conn, relevo.Installation(TOKEN.format("a"), installation_id=phone, locale="es"))
     assert phones.put(phone, second).status_code == 200
-    door.register(conn, relevo.Installation(TOKEN.format("a"), installation_id=phone, owner="eva"))
+    verbs.register(conn, relevo.Installation(TOKEN.format("a"), installation_id=phone, owner="eva"))
     assert phones.put(phone, second).status_code == 401
     third = phones.put(phone, phones.app).json()["secret"]
     conn.execute("update relevo.device_installations set active = false")
@@ -354,7 +356,7 @@ def test_open_registration(serve: Callable[..., Served], conn: psycopg.Connectio
     """Where it is set, strangers register once, without an owner, in that project alone, and take nothing from others."""
     served = serve(http_open_registration="public", http_rate_per_second=0)
     phones = Phones(served)
-    warned = {each.kind for each in checkup.look_around(served.app.database, served.app.settings)}
+    warned = {each.kind for each in doctor.look_around(served.app.database, served.app.settings)}
     assert "registration_open" in warned
     token = TOKEN.format("a")
     taken, _ = phones.new(token=token, project="public")
@@ -442,7 +444,7 @@ def test_bounds(phones: Phones, conn: psycopg.Connection[Any]) -> None:
         assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, name)
     base = f"/v1/installations/{phone}/preferences"
     for number in range(48):
-        door.set_preference(conn, phone, f"p{number}", relevo.Preference())
+        verbs.set_preference(conn, phone, f"p{number}", relevo.Preference())
     assert phones.call("PUT", f"{base}/one", secret, json={}).status_code == 200
     assert phones.call("PUT", f"{base}/two", secret, json={}).status_code == 400
     assert phones.call("PUT", f"{base}/one", secret, json={"enabled": False}).status_code == 200

@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from processes import eventually
-from relevo.model import Answer
+from relevo.core.model import Answer
 from serving import EVENT, Served, end, fan_out, phone
 
 

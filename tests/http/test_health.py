@@ -9,7 +9,7 @@ import psycopg
 from structlog.testing import capture_logs
 
 from relevo import config
-from relevo.db import Database
+from relevo.database.pool import Database
 from relevo.http.ready import Readiness, is_ready
 from serving import Served
 

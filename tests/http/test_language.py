@@ -10,7 +10,6 @@ from pathlib import Path
 
 import relevo
 from browsing import Person
-from relevo import health
 from relevo.http import dashboard
 from relevo.http.dashboard.language import said, speak
 from relevo.http.dashboard.names import ACTIONS, COUNTERS, DETAILS, spaced
@@ -19,7 +18,8 @@ from relevo.http.dashboard.spanish import SPANISH
 from relevo.http.dashboard.spanish_health import HEALTH
 from relevo.http.dashboard.spanish_names import NAMES
 from relevo.http.dashboard.states import DELIVERY_STATUSES, KINDS, WORDS
-from relevo.insights import CURSORS
+from relevo.operators import health
+from relevo.operators.insights import CURSORS
 from serving import Served
 
 PLACE = Path(dashboard.__file__).parent

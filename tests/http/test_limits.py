@@ -17,11 +17,12 @@ import structlog
 from structlog.testing import capture_logs
 
 from processes import eventually
-from relevo import insights, sessions, tokens
+from relevo.access import api_tokens, sessions
 from relevo.app import App
 from relevo.http import server
 from relevo.http.limits import RateLimiter
 from relevo.http.problems import Problem
+from relevo.operators import insights
 from relevo.sandbox import Sandbox
 from serving import EVENT, Served, free_port
 
@@ -243,7 +244,7 @@ def test_good_tokens_do_not_pay_for_strangers(serve: Callable[..., Served]) -> N
     made = served.client("app").call("PUT", f"/v1/installations/{phone}", json={})
     secret = {"Authorization": f"Bearer {made.json()['secret']}"}
     served.server.api.state.callers._phones.clear()  # type: ignore[union-attr]
-    session = sessions.begin(served.app.database, tokens.verify(served.app.database, served.client("viewer").token))  # type: ignore[arg-type]
+    session = sessions.begin(served.app.database, api_tokens.verify(served.app.database, served.client("viewer").token))  # type: ignore[arg-type]
     stranger = served.client()
     bad = {"Authorization": f"Bearer relevo_{'0' * 12}_{'x' * 43}"}
 

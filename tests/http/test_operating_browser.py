@@ -12,7 +12,8 @@ from playwright.sync_api import sync_playwright
 from browsing import enter, sticks_out
 from operating import kill, register, run
 from parts import find_part
-from relevo import insights, tokens
+from relevo.access import api_tokens
+from relevo.operators import insights
 from relevo.sandbox import Sandbox
 from serving import EVENT, Served, fan_out, phone
 
@@ -124,9 +125,9 @@ def test_who_may_not(served: Served, conn: psycopg.Connection[Any], chromium: An
     assert page.inner_text("h1") == "This form is not of your session."
     page.goto(served.server.url + "/dashboard/actions/pause?cycle=dispatch")
     page.fill("#reason", "x")
-    for token in tokens.list_all(served.app.database):
+    for token in api_tokens.list_all(served.app.database):
         if token["state"] == "valid":
-            tokens.revoke(served.app.database, token["id"])
+            api_tokens.revoke(served.app.database, token["id"])
     page.click("main button")
     page.wait_for_selector("text=You were logged out.")
     page.context.close()

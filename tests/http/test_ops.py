@@ -13,11 +13,11 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from processes import eventually
-from relevo import actions, audit, insights
-from relevo.actions import DeadLetters
 from relevo.app import App
+from relevo.core.model import Step
 from relevo.http.server import HttpServer
-from relevo.model import Step
+from relevo.operators import actions, audit, insights
+from relevo.operators.actions import DeadLetters
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 from relevo.sandbox import Sandbox
@@ -233,7 +233,9 @@ def test_every_verb_of_operators_is_recorded() -> None:
     verbs = {
         name: function
         for name, function in vars(actions).items()
-        if inspect.isfunction(function) and function.__module__ == "relevo.actions" and not name.startswith("_")
+        if inspect.isfunction(function)
+        and function.__module__ == "relevo.operators.actions"
+        and not name.startswith("_")
     }
     silent = [
         name

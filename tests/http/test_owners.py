@@ -7,14 +7,14 @@ from typing import Any
 import psycopg
 
 import relevo
-from relevo import door
+from relevo.client import verbs
 from serving import Served
 
 
 def phone_of(conn: psycopg.Connection[Any], owner: str, project: str = "default") -> str:
     """Register a phone of somebody."""
     token = f"ExponentPushToken[{owner}-{project}]"
-    return str(door.register(conn, relevo.Installation(token, owner=owner, project=project)))
+    return str(verbs.register(conn, relevo.Installation(token, owner=owner, project=project)))
 
 
 def active(conn: psycopg.Connection[Any]) -> set[tuple[str, str]]:

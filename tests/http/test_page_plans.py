@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from plans import rows_read_by_table
-from relevo import queries
+from relevo.core import queries
 
 MANY = 20_000
 PAGE = 50

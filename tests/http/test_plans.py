@@ -12,8 +12,10 @@ import pytest
 
 from deliveries import TODAY
 from plans import rows_read_by_table, rows_read_so_far
-from relevo import config, insights, queries
-from relevo.db import Database
+from relevo import config
+from relevo.core import queries
+from relevo.database.pool import Database
+from relevo.operators import insights
 
 INSIGHTS = queries.load("insights")
 MANY = 20_000

@@ -8,8 +8,9 @@ import psycopg
 import pytest
 
 from browsing import Person
-from relevo import insights, tokens
+from relevo.access import api_tokens
 from relevo.http.dashboard.refusals import Refusals
+from relevo.operators import insights
 from serving import Served
 
 
@@ -69,7 +70,7 @@ def test_sessions_that_have_ended(served: Served, conn: psycopg.Connection[Any],
     elif end == "expire":
         conn.execute("update relevo.http_sessions set created_at = now() - interval '2 days', expires_at = now()")
     else:
-        tokens.revoke(served.app.database, str(person.token).split("_")[1])
+        api_tokens.revoke(served.app.database, str(person.token).split("_")[1])
     person.cookies["relevo_session"] = kept
     answer = person.send("/dashboard/actions/pause", cycle="dispatch", reason="x")
     assert (answer.status_code, "Log in" in answer.text) == (401, True)

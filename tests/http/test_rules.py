@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from processes import eventually
-from relevo import tokens
+from relevo.access import api_tokens
 from relevo.config import Settings
 from relevo.http import api
 from relevo.http.guard import Guarded
@@ -67,7 +67,7 @@ def test_a_route_without_a_rule_cannot_be_made() -> None:
 
 def test_each_route_lets_in_whom_its_rule_names(served: Served) -> None:
     """Without a token 401, with a wrong one 401, with too little 403, with enough neither."""
-    callers = {role: served.client(role) for role in get_args(tokens.Role)}
+    callers = {role: served.client(role) for role in get_args(api_tokens.Role)}
     stranger, scoped = served.client(), served.client("operator", project="other")
     wrong = Client(served.server.url, callers["operator"].token[:-1] + "!" if callers["operator"].token else None)
     for method, path in GUARDED:
@@ -87,7 +87,7 @@ def test_a_token_lives_as_long_as_it_should(served: Served, conn: psycopg.Connec
     """A token works until it is revoked or expires; its last use is shown; the database holds no token."""
     client = served.client("viewer", days=1)
     assert client.get("/v1/ops/audit").status_code == 200
-    [row] = tokens.list_all(served.app.database)
+    [row] = api_tokens.list_all(served.app.database)
     assert row["state"] == "valid"
     assert row["last_used_at"] is not None
     stored = conn.execute("select to_jsonb(t)::text from relevo.api_tokens t").fetchall()
@@ -98,7 +98,7 @@ def test_a_token_lives_as_long_as_it_should(served: Served, conn: psycopg.Connec
     other = served.client("viewer")
     assert other.get("/v1/ops/audit").status_code == 200
     assert other.token
-    tokens.revoke(served.app.database, other.token.split("_")[1])
+    api_tokens.revoke(served.app.database, other.token.split("_")[1])
     eventually(lambda: other.get("/v1/ops/audit").status_code == 401, "it is revoked")
 
 

@@ -11,12 +11,13 @@ import psycopg
 import pytest
 
 from browsing import Person
-from relevo import insights, tokens
+from relevo.access import api_tokens
 from relevo.config import Settings
 from relevo.http.dashboard.codes import LoginCodes
 from relevo.http.dashboard.html import Markup, el, text
 from relevo.http.dashboard.login import make_token
 from relevo.http.rules import RULES
+from relevo.operators import insights
 from serving import Served
 
 
@@ -119,7 +120,7 @@ def test_a_login_link_is_good_once_and_on_this_machine(served: Served) -> None:
     assert Person(served, None).get("/login?code=wrong").status_code == 401
     assert ">relevo token make me --role operator<" in Person(served, None).get("/login").text
     assert ">relevo token make me --role operator --days 1<" in Person(served, None).get("/login?code=wrong").text
-    [row] = tokens.list_all(served.app.database)
+    [row] = api_tokens.list_all(served.app.database)
     assert (row["role"], row["expires_at"] is not None) == ("operator", True)
 
 

@@ -12,9 +12,9 @@ import pytest
 from fastapi import Request
 from psycopg import sql
 
-from relevo import sessions, tokens
+from relevo.access import api_tokens, sessions
 from relevo.app import App
-from relevo.db import Database
+from relevo.database.pool import Database
 from relevo.http.desk import Desk
 from relevo.http.guard import COOKIE, Callers
 from relevo.http.limits import RateLimiter
@@ -135,13 +135,13 @@ def request_with(name: str, value: str) -> Request:
     )
 
 
-@pytest.mark.parametrize("end", [tokens.revoke, "expire"])
+@pytest.mark.parametrize("end", [api_tokens.revoke, "expire"])
 def test_a_token_that_ended_is_refused_within_a_second(
     build: Callable[..., App], conn: psycopg.Connection[Any], end: Callable[[Database, str], str] | str
 ) -> None:
     """A token that was good is taken for good for a second without asking; not a moment longer."""
     database = build().database
-    written, token = tokens.make(database, "caller", "viewer", days=1)
+    written, token = api_tokens.make(database, "caller", "viewer", days=1)
 
     async def story() -> None:
         now, desk = [100.0], Desk(database, 1, 60)
@@ -166,7 +166,7 @@ def test_a_token_that_ended_is_refused_within_a_second(
 def test_a_session_is_remembered_by_nobody(build: Callable[..., App]) -> None:
     """A session that was good is no token, and one that was ended is refused at once."""
     database = build().database
-    written, token = tokens.make(database, "person", "viewer")
+    written, token = api_tokens.make(database, "person", "viewer")
     session = sessions.begin(database, token)
     assert written != session
 

@@ -18,11 +18,12 @@ from psycopg.types.json import Jsonb
 from browsing import NASTY, Person
 from deliveries import mark_failed, mark_sent
 from phones import add_phones, fan_out
-from relevo import actions, door, sagas
 from relevo.app import sandbox_address
+from relevo.client import verbs
 from relevo.config import Settings
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.html import el, outside
+from relevo.operators import actions, sagas
 from serving import Served
 
 Connection = psycopg.Connection[Any]
@@ -53,7 +54,7 @@ def phone(conn: Connection, **given: object) -> UUID:
 
 def event(conn: Connection, key: str, audience: Any, **more: Any) -> int:
     """Enqueue an event."""
-    return door.enqueue(conn, door.Event("order.shipped", key, "On its way", audience=audience, **more)).event_id
+    return verbs.enqueue(conn, verbs.Event("order.shipped", key, "On its way", audience=audience, **more)).event_id
 
 
 def deliveries_of(conn: Connection, event_id: int) -> dict[UUID, int]:
@@ -91,7 +92,7 @@ def counted(conn: Connection, event_id: int, **became: int) -> None:
 def test_the_saga_of_an_event(served: Served, conn: Connection, person: Person) -> None:
     """From its enqueueing over the requests to what failed and what it waits for, in words; each delivery one click away."""
     one, two = phone(conn, owner="ana"), phone(conn, owner="ana")
-    number = event(conn, "order-17", door.Owners("ana"))
+    number = event(conn, "order-17", verbs.Owners("ana"))
     fan_out(served.app)
     ids = deliveries_of(conn, number)
     journal(conn, [ids[one]], "answered")
@@ -233,7 +234,7 @@ def test_an_event_behind_an_open_breaker(served: Served, conn: Connection, perso
 def test_an_event_for_nobody_says_why(served: Served, conn: Connection, person: Person) -> None:
     """That an owner is unknown, has no phone that may receive, or that nobody matches, is told, also in Spanish."""
     phone(conn, owner="ana", permission="denied")
-    asked: dict[str, Any] = {"bo": door.Owners("bo"), "ana": door.Owners("ana"), "m": door.Matching(region="Maule")}
+    asked: dict[str, Any] = {"bo": verbs.Owners("bo"), "ana": verbs.Owners("ana"), "m": verbs.Matching(region="Maule")}
     asked |= {"named": [uuid4()], "all": "everyone"}
     made = {key: event(conn, key, audience) for key, audience in asked.items()}
     fan_out(served.app)
@@ -265,7 +266,7 @@ def settled(conn: Connection, push: int, event_id: int, was: str, **became: obje
 def test_an_event_of_one_push_in_good_grammar(served: Served, conn: Connection, person: Person) -> None:
     """One is one, what is told of the first request is not told twice, a failed receipt is told, and nothing is "so far" at the end."""
     phone(conn, owner="ana")
-    number = event(conn, "one", door.Owners("ana"))
+    number = event(conn, "one", verbs.Owners("ana"))
     fan_out(served.app)
     (push,) = deliveries_of(conn, number).values()
     page, own = f"/dashboard/events/{number}", f"/dashboard/deliveries/{push}"
@@ -341,7 +342,7 @@ def test_a_tender_scheduled_held_cancelled_and_expired(served: Served, conn: Con
         "It waits for its time, in 5 h .",
     ):
         assert words in said, words
-    door.cancel(conn, number, "wrong date")
+    verbs.cancel(conn, number, "wrong date")
     said = told(person, f"/dashboard/events/{number}")
     assert "It was cancelled. wrong date" in said
     assert "It was ended; 0 of its pushes had been sent by then." in said
@@ -538,9 +539,9 @@ def test_why_not(
 ) -> None:
     """The rule that decided is told for one phone and for its owner, by the event's id or its key."""
     one = phone(conn, owner="ana/b c", **phone_is)
-    door.set_preference(conn, one, "default", None)
-    door.set_preference(conn, one, "mine", door.Preference(region="Valparaíso"))
-    audience = {"others": add_phones(conn, 1), "matching": door.Matching(region="Maule")}.get(
+    verbs.set_preference(conn, one, "default", None)
+    verbs.set_preference(conn, one, "mine", verbs.Preference(region="Valparaíso"))
+    audience = {"others": add_phones(conn, 1), "matching": verbs.Matching(region="Maule")}.get(
         event_is.get("audience", ""), "everyone"
     )
     number = event(conn, "k-1", audience, category=event_is.get("category"))
@@ -558,20 +559,20 @@ def why(person: Person, one: UUID, number: int) -> str:
 def test_what_changed_since_is_told(served: Served, conn: Connection, person: Person) -> None:
     """A past event is judged by today's phone: what was registered, disabled, changed since is said with its time, nothing else."""
     quiet, disabled, other, wish, gone = (phone(conn, owner="ana") for _ in range(5))
-    region = door.Matching(region="Maule")
+    region = verbs.Matching(region="Maule")
     everyone, matching, named = event(conn, "1", "everyone"), event(conn, "2", region), event(conn, "3", [quiet])
-    owned = event(conn, "4", door.Owners("ana"))
+    owned = event(conn, "4", verbs.Owners("ana"))
     for each in (quiet, wish, gone):
-        door.set_preference(conn, each, "default", door.Preference(region="Ñuble"))
+        verbs.set_preference(conn, each, "default", verbs.Preference(region="Ñuble"))
     fan_out(served.app)
     late = phone(conn, owner="ana")
     conn.execute(
         "update relevo.device_installations set invalidated_at = now(), invalid_reason = 'DeviceNotRegistered' where installation_id = %s",
         [disabled],
     )
-    door.register(conn, door.Installation(None, installation_id=other, permission="denied"))
-    door.register(conn, door.Installation(None, installation_id=gone, owner="bea"))
-    door.set_preference(conn, wish, "default", door.Preference(region="Maule"))
+    verbs.register(conn, verbs.Installation(None, installation_id=other, permission="denied"))
+    verbs.register(conn, verbs.Installation(None, installation_id=gone, owner="bea"))
+    verbs.set_preference(conn, wish, "default", verbs.Preference(region="Maule"))
     for number in (everyone, matching, owned):
         assert "No. It was registered only afterwards: 20" in why(person, late, number)
     assert "No. The event is for others" in why(person, late, named)
@@ -593,8 +594,8 @@ def test_a_phone_and_its_owner(served: Served, conn: Connection, person: Person)
     """What a phone asks for in words, its history page by page, its token shortened; its owner has them all."""
     token = f"ExponentPushToken[{uuid4().hex[:22]}]"
     one = phone(conn, owner="ana", token=token)
-    wish = door.Preference(keywords=["agua"], region="Maule", monto_min=1000000, moneda="CLP")
-    door.set_preference(conn, one, "mine", wish)
+    wish = verbs.Preference(keywords=["agua"], region="Maule", monto_min=1000000, moneda="CLP")
+    verbs.set_preference(conn, one, "mine", wish)
     for n in range(27):
         event(conn, f"e-{n}", "everyone")
     fan_out(served.app)
@@ -608,16 +609,16 @@ def test_a_phone_and_its_owner(served: Served, conn: Connection, person: Person)
     assert "There is no event with this id or key." in told(person, f"/dashboard/installations/{one}?event=nothing")
     assert person.get(f"/dashboard/installations/{UUID(int=9)}").status_code == 404
     assert person.get("/dashboard/owners/nobody").status_code == 404
-    door.forget(conn, one)
+    verbs.forget(conn, one)
     assert "This phone was forgotten" in told(person, f"/dashboard/installations/{one}")
 
 
 def test_the_latest_events(served: Served, conn: Connection, person: Person) -> None:
     """Newest first, page by page, and by type, state and project, in an address that can be shared."""
     numbers = [event(conn, f"e-{n}", []) for n in range(27)]
-    other = door.enqueue(conn, door.Event("notice", "n", "A notice", audience="everyone")).event_id
+    other = verbs.enqueue(conn, verbs.Event("notice", "n", "A notice", audience="everyone")).event_id
     conn.execute("update relevo.notification_events set project = 'shop' where id = %s", [other])
-    door.cancel(conn, numbers[3])
+    verbs.cancel(conn, numbers[3])
     first = person.get("/dashboard/events").text
     assert f"/dashboard/events/{other}" in first
     more = re.search(r'href="([^"]+before=[^"]+)"', first)

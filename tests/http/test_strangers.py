@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 import relevo
-from relevo import devices, door
-from relevo.devices import NoProofError, NotAllowedError, Proof, Rules
-from relevo.door import Installation
-from relevo.errors import NotFoundError
-from relevo.signatures import SigningKey, sign_installation
-from relevo.tokens import Token
+from relevo.access import phones as devices
+from relevo.access.api_tokens import Token
+from relevo.access.phones import NoProofError, NotAllowedError, Proof, Rules
+from relevo.client import verbs
+from relevo.client.signatures import SigningKey, sign_installation
+from relevo.client.verbs import Installation
+from relevo.core.errors import NotFoundError
 
 KEY = "a" * 43 + "="
 RULES = Rules({"k": SigningKey(b"i\xa6\x9a" * 10 + b"i\xa6")}, open_project="default")
@@ -139,7 +140,7 @@ class Callers(RuleBasedStateMachine):
         """The app changes an owner through SQL: the phone's secret ends."""
         if phone not in self.owners:
             return
-        door.register(self.conn, Installation(None, installation_id=phone, owner=owner))
+        verbs.register(self.conn, Installation(None, installation_id=phone, owner=owner))
         self.note(Installation(None, installation_id=phone, owner=owner), None)
 
     @rule(phone=phones)

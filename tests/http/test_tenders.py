@@ -8,8 +8,8 @@ from uuid import uuid4
 import psycopg
 
 from plans import rows_read_by_table
-from relevo import queries
-from relevo.chile import REGIONS
+from relevo.core import queries
+from relevo.core.chile import REGIONS
 from serving import Served
 
 ADDED = """

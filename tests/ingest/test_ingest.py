@@ -15,10 +15,10 @@ import pytest
 
 from fakes.chilecompra import BAD_TICKET, HTML, TICKET, FakeChileCompra
 from relevo.app import App
+from relevo.core.model import Budget, Fetched, Reject, Report
+from relevo.core.ports import SourceContext
 from relevo.cycles.ingest import cycle
 from relevo.delivery.rendering import tender
-from relevo.model import Budget, Fetched, Reject, Report
-from relevo.ports import SourceContext
 
 Build = Callable[..., App]
 Conn = psycopg.Connection[Any]

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 import relevo
 from deliveries import mark_sent
 from phones import add_phones, fan_out, prefer, reached
-from relevo import insights
 from relevo.app import App
+from relevo.core.model import Fetched, Item, Reject
+from relevo.core.ports import SourceContext
 from relevo.cycles import ingest
 from relevo.delivery import rendering
-from relevo.model import Fetched, Item, Reject
-from relevo.ports import SourceContext
+from relevo.operators import insights
 
 Build = Callable[..., App]
 Conn = psycopg.Connection[Any]

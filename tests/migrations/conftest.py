@@ -11,9 +11,10 @@ import psycopg
 import pytest
 
 from processes import Process, Processes
-from relevo import config, migrate
-from relevo.db import Database
-from relevo.migrate import Migration
+from relevo import config
+from relevo.database import migrate
+from relevo.database.migrate import Migration
+from relevo.database.pool import Database
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 

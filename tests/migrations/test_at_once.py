@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from processes import eventually
-from relevo import migrate
-from relevo.errors import MigrationBusyError, MigrationError
+from relevo.core.errors import MigrationBusyError, MigrationError
+from relevo.database import migrate
 
 TURN = "select pg_advisory_xact_lock(hashtextextended('relevo.migrate', 0))"
 
@@ -106,7 +106,7 @@ def test_a_short_patience_of_the_role_does_not_cut_a_migration(database, look, b
 def test_a_killed_migrator_holds_nobody_up(empty_database, database, look, beyond, tmp_path) -> None:
     """Killed in the middle of a migration, a process leaves no half; the next one waits for the server to notice."""
     program = (
-        "import sys; from relevo import config, migrate; from relevo.db import Database\n"
+        "import sys; from relevo import config; from relevo.database import migrate; from relevo.database.pool import Database\n"
         "known = migrate.available(); body = b'create table relevo.half (id int); select pg_sleep(1)'\n"
         "known.append(migrate.Migration(len(known) + 1, 'slow', '0.1.0', body))\n"
         "migrate.migrate(Database(sys.argv[1], sys.argv[1], config.load({}, None)), known)\n"

@@ -14,7 +14,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from relevo import actions, app
+from relevo import app
+from relevo.operators import actions
 
 QUERIES = Path(__file__).parents[2] / "sql" / "queries"
 MONTH = "2020-01-01"

@@ -15,10 +15,12 @@ import requests
 from psycopg.rows import dict_row
 
 from processes import PATIENCE_S, eventually
-from relevo import app, config, migrate, queries
+from relevo import app, config
 from relevo.archive import restore
-from relevo.db import Database
-from relevo.errors import MigrationError
+from relevo.core import queries
+from relevo.core.errors import MigrationError
+from relevo.database import migrate
+from relevo.database.pool import Database
 from relevo.sandbox import Sandbox
 
 BEFORE = [migration for migration in migrate.available() if str(migration) < "0019"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from relevo import __version__, migrate
-from relevo.errors import DatabaseUnavailableError, MigrationError
+from relevo import __version__
+from relevo.core.errors import DatabaseUnavailableError, MigrationError
+from relevo.database import migrate
 
 FIRST = "-- needs relevo 0.1.0\ncreate table relevo.first (id int);\n"
 

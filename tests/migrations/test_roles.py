@@ -10,8 +10,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from relevo import migrate
-from relevo.errors import MigrationError
+from relevo.core.errors import MigrationError
+from relevo.database import migrate
 
 ROLE = "relevo_plain"
 

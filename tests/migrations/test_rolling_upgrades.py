@@ -18,8 +18,10 @@ import psycopg
 import pytest
 
 import freeze_release
-from relevo import __version__, migrate, queries
-from relevo.migrate import Migration
+from relevo import __version__
+from relevo.core import queries
+from relevo.database import migrate
+from relevo.database.migrate import Migration
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = {"lease_ms": psycopg.postgres.types["int4"].oid}  # used as two types, and so sent with its own

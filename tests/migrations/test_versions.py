@@ -10,7 +10,8 @@ import pytest
 
 import dump_schema
 from lives import live_through
-from relevo import app, config, embedded, migrate
+from relevo import app, config, embedded
+from relevo.database import migrate
 from relevo.embedded import binaries
 
 

@@ -15,9 +15,10 @@ from typer.testing import CliRunner, Result
 import relevo
 from hearing import reap, write
 from phones import add_phones
-from relevo import aio, cli, insights
+from relevo import aio, cli
 from relevo.app import App
-from relevo.errors import InvalidInputError, RelevoError, UsageError
+from relevo.core.errors import InvalidInputError, RelevoError, UsageError
+from relevo.operators import insights
 
 Command = Callable[..., Result]
 

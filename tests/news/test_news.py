@@ -13,9 +13,10 @@ from deliveries import add_deliveries, add_event, mark_failed
 from hearing import acknowledge, positions, read, reap, subscribe, waiting, write
 from phones import add_phones, fan_out
 from plans import rows_read_by_table
-from relevo import door, queries
 from relevo.app import App
-from relevo.door import Event
+from relevo.client import verbs
+from relevo.client.verbs import Event
+from relevo.core import queries
 
 
 def disable(conn: psycopg.Connection[Any], phone: object, reason: str = "DeviceNotRegistered") -> None:
@@ -32,7 +33,7 @@ def test_nobody_asked(conn: psycopg.Connection[Any], build: Callable[..., App]) 
     [phone] = add_phones(conn, 1)
     mark_failed(conn, add_deliveries(conn, 2), code="x")
     disable(conn, phone)
-    door.cancel(conn, door.enqueue(conn, Event("a", "b", "c", audience=[phone])).event_id)
+    verbs.cancel(conn, verbs.enqueue(conn, Event("a", "b", "c", audience=[phone])).event_id)
     reap(app)
     for table in ("news_inbox", "news_events", "news"):
         assert conn.execute(f"select count(*) from relevo.{table}").fetchone() == (0,)
@@ -63,12 +64,12 @@ def test_phones(conn: psycopg.Connection[Any], build: Callable[..., App]) -> Non
     subscribe(conn)
     token = "ExponentPushToken[a]"
     gone, moved, left, forgotten = (
-        door.register(conn, door.Installation(token if name == "moved" else None, owner=name))
+        verbs.register(conn, verbs.Installation(token if name == "moved" else None, owner=name))
         for name in ("gone", "moved", "left", "forgotten")
     )
     disable(conn, gone)
     disable(conn, gone, "again")
-    door.register(conn, door.Installation(token))
+    verbs.register(conn, verbs.Installation(token))
     conn.execute("update relevo.device_installations set active = false where installation_id = %s", [left])
     conn.execute("select relevo.forget_installation(%s)", [forgotten])
     reap(app)
@@ -86,10 +87,10 @@ def test_finished_events(conn: psycopg.Connection[Any], build: Callable[..., App
     app = build()
     subscribe(conn)
     [phone] = add_phones(conn, 1)
-    nobody = door.enqueue(conn, Event("note", "nobody", "Hi", audience=[uuid4()])).event_id
-    cancelled = door.enqueue(conn, Event("note", "cancelled", "Hi", audience=[phone])).event_id
-    door.cancel(conn, cancelled)
-    sent = door.enqueue(conn, Event("note", "sent", "Hi", audience=[phone])).event_id
+    nobody = verbs.enqueue(conn, Event("note", "nobody", "Hi", audience=[uuid4()])).event_id
+    cancelled = verbs.enqueue(conn, Event("note", "cancelled", "Hi", audience=[phone])).event_id
+    verbs.cancel(conn, cancelled)
+    sent = verbs.enqueue(conn, Event("note", "sent", "Hi", audience=[phone])).event_id
     while fan_out(app).outcome != "idle":
         pass
     reap(app)
@@ -136,7 +137,7 @@ def test_rollback(conn: psycopg.Connection[Any], dsn: str, build: Callable[..., 
     [phone] = add_phones(conn, 1)
     with psycopg.connect(dsn) as other:
         disable(other, phone)
-        door.cancel(other, door.enqueue(other, Event("a", "b", "c", audience=[phone])).event_id)
+        verbs.cancel(other, verbs.enqueue(other, Event("a", "b", "c", audience=[phone])).event_id)
         other.rollback()
     reap(app)
     assert read(conn) == []
@@ -253,7 +254,7 @@ def test_everyone_is_not_a_webhook_for_news(conn: psycopg.Connection[Any], build
     app = build()
     [phone] = add_phones(conn, 1)
     add_phones(conn, 1, for_news=True)
-    event = door.enqueue(conn, Event("a", "b", "c", audience="everyone")).event_id
+    event = verbs.enqueue(conn, Event("a", "b", "c", audience="everyone")).event_id
     fan_out(app)
     assert conn.execute(
         "select installation_id from relevo.notification_deliveries where notification_event_id = %s", [event]

@@ -18,10 +18,11 @@ from fakes.server import Answer, FakeServer
 from hearing import read, reap, subscribe, write
 from phones import fan_out_to_the_end
 from processes import eventually
-from relevo import actions, door
 from relevo.app import App
-from relevo.door import Installation
-from relevo.errors import InvalidInputError, UsageError
+from relevo.client import verbs
+from relevo.client.verbs import Installation
+from relevo.core.errors import InvalidInputError, UsageError
+from relevo.operators import actions
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 MADE = "select data ->> 'position' from relevo.notification_events where event_type = 'relevo.news' order by id"
@@ -184,7 +185,7 @@ def test_backlog(conn: psycopg.Connection[Any], app: App) -> None:
 
 def test_the_apps_own_webhook(conn: psycopg.Connection[Any], app: App, receiver: Receiver) -> None:
     """News go their own way to a webhook that the app has registered, too: in a project of their own, whatever it is."""
-    own = door.register(conn, Installation("billing", provider="webhook", permission="denied"))
+    own = verbs.register(conn, Installation("billing", provider="webhook", permission="denied"))
     subscribe(conn, "billing", "token.disabled", webhook="billing")
     write(conn, 1)
     relay(app)
@@ -208,7 +209,7 @@ def test_nobody_takes_its_place(conn: psycopg.Connection[Any], app: App) -> None
         Installation("x", installation_id=row[0]),
     ):
         with pytest.raises(InvalidInputError):
-            door.register(conn, given)
+            verbs.register(conn, given)
 
 
 def test_what_was_on_its_way_before(conn: psycopg.Connection[Any], app: App, receiver: Receiver) -> None:

@@ -11,10 +11,10 @@ import pytest
 from deliveries import add_deliveries, states
 from lives import live_through
 from phones import add_phones, fan_out_to_the_end, reached
-from relevo import door
-from relevo.door import Event
-from relevo.errors import DatabaseUnavailableError
-from relevo.model import Answer, PushRequest, Step
+from relevo.client import verbs
+from relevo.client.verbs import Event
+from relevo.core.errors import DatabaseUnavailableError
+from relevo.core.model import Answer, PushRequest, Step
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 
@@ -56,7 +56,7 @@ def test_what_is_fanned_out_by_one_message_is_made_once(build, conn, pooled) -> 
     """Six workers on two server connections fan out each event once, also those that a look undoes at first, and leave
     no bound behind."""
     phones = add_phones(conn, 12)
-    made = [door.enqueue(conn, Event("t", str(n), "t", audience="everyone")).event_id for n in range(20)]
+    made = [verbs.enqueue(conn, Event("t", str(n), "t", audience="everyone")).event_id for n in range(20)]
     rules = {"push_runaway_min_events": 3, "push_runaway_first_events": 100, "fanout_slice_size": 5}
     workers = [build(worker_id=f"worker-{number}", **rules) for number in range(6)]
     with ThreadPoolExecutor(len(workers)) as threads:

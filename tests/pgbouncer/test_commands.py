@@ -8,7 +8,7 @@ import pytest
 
 from deliveries import add_deliveries, states
 from processes import eventually
-from relevo import migrate
+from relevo.database import migrate
 
 pytestmark = pytest.mark.needs("pgbouncer")
 

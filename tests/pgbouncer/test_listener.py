@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from processes import eventually
-from relevo.errors import DatabaseUnavailableError
+from relevo.core.errors import DatabaseUnavailableError
 from relevo.runtime.wakeups import Listener
 
 pytestmark = pytest.mark.needs("pgbouncer")

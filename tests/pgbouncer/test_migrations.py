@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from relevo import config, migrate
-from relevo.db import Database
-from relevo.errors import MigrationError
+from relevo import config
+from relevo.core.errors import MigrationError
+from relevo.database import migrate
+from relevo.database.pool import Database
 
 pytestmark = pytest.mark.needs("pgbouncer")
 

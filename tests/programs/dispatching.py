@@ -21,7 +21,9 @@ from typing import Any
 
 import psycopg
 
-from relevo import app, config, db, logs, queries
+from relevo import app, config
+from relevo.core import logs, queries
+from relevo.database import pool
 from relevo.providers import expo, expo_wire
 
 STEPS = ("claims", "journal", "settle", "receipts", "dispatch", "projects")
@@ -57,7 +59,7 @@ class Watch:
     def install(self) -> None:
         """Put itself around statements, transactions and requests."""
         psycopg.Cursor.execute = self._around(psycopg.Cursor.execute, _statement)  # type: ignore[method-assign]
-        db.Database.begin = self._around_commit(db.Database.begin)  # type: ignore[method-assign]
+        pool.Database.begin = self._around_commit(pool.Database.begin)  # type: ignore[method-assign]
         expo.Expo.send = self._around(expo.Expo.send, lambda *_: "POST send")  # type: ignore[method-assign]
         expo.Expo.fetch_receipts = self._around(expo.Expo.fetch_receipts, lambda *_: "POST receipts")  # type: ignore[method-assign]
         expo_wire._Plain.request = self._around(expo_wire._Plain.request, lambda *_: "POST written")  # type: ignore[method-assign]

@@ -74,7 +74,7 @@ def early(_request: HttpRequest, event: int) -> JsonResponse:
     try:
         with transaction.atomic():
             relevo.wait(connection, event)
-    except relevo.errors.InvalidInputError as error:
+    except relevo.InvalidInputError as error:
         return JsonResponse({"refused": str(error)})
     return JsonResponse({})
 

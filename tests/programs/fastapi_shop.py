@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_asyn
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 import relevo
-from relevo.errors import InvalidInputError
+from relevo.core.errors import InvalidInputError
 
 DSN = sys.argv[1]
 ENGINE = create_async_engine(DSN.replace("postgresql:", "postgresql+asyncpg:"))

@@ -18,11 +18,12 @@ from typing import Any
 
 import psycopg
 
-from relevo import app, config, logs, queries
+from relevo import app, config
+from relevo.core import logs, queries
+from relevo.core.model import Fetched, Item, Reject
+from relevo.core.ports import SourceContext
 from relevo.cycles import ingest
 from relevo.delivery import rendering
-from relevo.model import Fetched, Item, Reject
-from relevo.ports import SourceContext
 
 Counts = Counter[str]
 

@@ -18,8 +18,9 @@ from typing import Any
 import adbc_driver_postgresql.dbapi
 import psycopg
 
-from relevo import app, config, logs, queries
+from relevo import app, config
 from relevo.archive import parquet
+from relevo.core import logs, queries
 from relevo.cycles import export
 from relevo.runtime.runs import Cycle
 from relevo.stores.folder import FolderStore

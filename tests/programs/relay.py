@@ -18,9 +18,9 @@ import structlog
 
 from relevo import app, cli, config
 from relevo.config import Settings
-from relevo.db import Connection
+from relevo.core.model import Step
+from relevo.database.pool import Connection
 from relevo.delivery.claims import Claims
-from relevo.model import Step
 from relevo.runtime.runs import Cycle, Ending, Run, RunContext
 from relevo.runtime.timing import Cron, Every
 

@@ -14,8 +14,8 @@ import pytest
 
 from fakes import expo as fake_expo
 from fakes.server import Answer, Asked, FakeServer
-from relevo.model import Message, Reply
-from relevo.ports import PushProvider
+from relevo.core.model import Message, Reply
+from relevo.core.ports import PushProvider
 from relevo.providers.expo import Expo
 from relevo.providers.webhook import Webhook, read_addresses
 

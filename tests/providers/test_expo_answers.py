@@ -9,7 +9,7 @@ import pytest
 
 from fakes.expo import FakeExpo, as_json, ticket
 from providers.conftest import message, messages
-from relevo.model import Ticket
+from relevo.core.model import Ticket
 from relevo.providers.expo import NO_TICKET, Expo
 
 NESTED_FCM = {"error": "ProviderError", "fault": "fcm", "fcm": {"error": "MismatchSenderId"}}

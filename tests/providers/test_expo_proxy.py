@@ -12,7 +12,7 @@ from fakes.expo import SEND, Answer, FakeExpo, regular
 from fakes.proxy import CERTIFICATE, FakeProxy
 from providers.conftest import Make, message
 from relevo import app, config
-from relevo.proxies import Proxies
+from relevo.core.proxies import Proxies
 
 Through = Callable[..., FakeProxy]
 SECURE, PLAIN = "https://push.example", "http://push.example"

@@ -12,7 +12,7 @@ from fakes.expo import Answer, FakeExpo, as_json, ticket
 from providers.conftest import message, messages
 from providers.test_expo_answers import ROWS
 from providers.test_expo_requests import SIGNALS
-from relevo.model import Reply
+from relevo.core.model import Reply
 from relevo.providers import expo as module
 from relevo.providers.expo import NO_TICKET, Expo
 from relevo.providers.expo_wire import exchange

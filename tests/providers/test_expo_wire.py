@@ -19,8 +19,8 @@ from fakes.expo import RECEIPTS, SEND, Answer, FakeExpo, as_json, refusal, regul
 from processes import PATIENCE_S
 from providers.conftest import Make, message, messages
 from relevo import __version__, providers
-from relevo.model import Reply
-from relevo.ports import PushProvider
+from relevo.core.model import Reply
+from relevo.core.ports import PushProvider
 from relevo.providers.expo import Expo
 
 SECRET = "s3cr3t-access-token"

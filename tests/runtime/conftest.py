@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 
 from processes import Processes
 from programs import relay
-from relevo import logs
+from relevo.core import logs
 
 Rows = Callable[..., list[dict[str, Any]]]
 

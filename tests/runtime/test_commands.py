@@ -16,10 +16,12 @@ from typer.testing import CliRunner, Result
 
 from deliveries import add_deliveries
 from processes import eventually, never
-from relevo import cli, logs, migrate
+from relevo import cli
 from relevo.cli import common
-from relevo.errors import UsageError
-from relevo.model import Step
+from relevo.core import logs
+from relevo.core.errors import UsageError
+from relevo.core.model import Step
+from relevo.database import migrate
 from relevo.runtime.runs import Cycle
 from relevo.runtime.timing import Every
 

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from plans import rows_read_by_table
-from relevo import queries
-from relevo.gauges import BOUNDS, WATCHED
+from relevo.core import queries
+from relevo.operators.gauges import BOUNDS, WATCHED
 
 READ = queries.load("gauges")["read_gauges"]
 ASKED = BOUNDS | {"watched": [f"relevo.{name}" for name in WATCHED], "instance": None}

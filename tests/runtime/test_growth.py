@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from plans import rows_read_by_table
-from relevo import queries
-from relevo.db import Manner, bounds
+from relevo.core import queries
+from relevo.database.pool import Manner, bounds
 
 MANY = 20_000
 PROJECTS = 50

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from processes import eventually
-from relevo import insights
 from relevo.app import App
+from relevo.core.model import Fetched, Item, Report, Step
+from relevo.core.ports import SourceContext
 from relevo.cycles import ingest
 from relevo.delivery.rendering import tender
-from relevo.model import Fetched, Item, Report, Step
-from relevo.ports import SourceContext
+from relevo.operators import insights
 from relevo.runtime.runs import Cycle, Ending, Run, RunContext
 from relevo.runtime.timing import Every
 

@@ -15,7 +15,7 @@ import pytest
 
 from processes import PATIENCE_S, eventually
 from relevo.app import App
-from relevo.model import Budget, Step
+from relevo.core.model import Budget, Step
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.timing import Cron, Every

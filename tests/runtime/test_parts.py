@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from relevo import app, queries
-from relevo.errors import ConfigError
-from relevo.model import Step
+from relevo import app
+from relevo.core import queries
+from relevo.core.errors import ConfigError
+from relevo.core.model import Step
 from relevo.runtime.runs import Cycle
 from relevo.runtime.timing import Every
 

@@ -12,8 +12,8 @@ import pytest
 import structlog
 
 from processes import PATIENCE_S, eventually
-from relevo.errors import RelevoError
-from relevo.model import Budget, Step
+from relevo.core.errors import RelevoError
+from relevo.core.model import Budget, Step
 from relevo.runtime.runs import Cycle, Ending, Run, RunContext
 from relevo.runtime.timing import Cron, Every
 

@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from processes import PATIENCE_S, eventually, never
-from relevo.errors import LostLeaseError
-from relevo.model import Step
+from relevo.core.errors import LostLeaseError
+from relevo.core.model import Step
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.timing import Cron, Every

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from relevo.model import Outcome
+from relevo.core.model import Outcome
 from relevo.runtime.timing import Cron, Every, Pauses, doubled, pause_ms
 
 SANTIAGO = "America/Santiago"

@@ -6,8 +6,8 @@ import psycopg
 
 from deliveries import add_deliveries
 from phones import add_phones, fan_out_to_the_end
-from relevo import door
-from relevo.door import Event
+from relevo.client import verbs
+from relevo.client.verbs import Event
 from relevo.runtime.workers import make_worker_id
 
 
@@ -28,9 +28,9 @@ def test_a_locked_claim_does_not_stop_the_reaper(build, conn, dsn) -> None:
 
 def test_a_poisoned_event_does_not_stop_fan_out(build, conn) -> None:
     """An event that cannot be fanned out is named in its run and passed by; those behind it get their deliveries."""
-    door.register(conn, door.Installation("ExponentPushToken[a]"))
+    verbs.register(conn, verbs.Installation("ExponentPushToken[a]"))
     bad, good = (
-        door.enqueue(conn, Event("notice", key, "Hello", audience="everyone")).event_id for key in ("bad", "good")
+        verbs.enqueue(conn, Event("notice", key, "Hello", audience="everyone")).event_id for key in ("bad", "good")
     )
     conn.execute(
         f"alter table relevo.notification_deliveries add constraint poison check (notification_event_id <> {bad})"
@@ -39,16 +39,16 @@ def test_a_poisoned_event_does_not_stop_fan_out(build, conn) -> None:
     report = worker.runner.run(worker.registry["fanout"], "manual")
     assert (report.outcome, report.counts["events_fanned_out"]) == ("partial", 1)
     assert f"event {bad}" in report.error
-    assert door.get(conn, good).state == "fanned"
-    assert door.get(conn, bad).state == "waiting"
+    assert verbs.get(conn, good).state == "fanned"
+    assert verbs.get(conn, bad).state == "waiting"
 
 
 def test_a_burst_does_not_disturb_a_vacuum(build, conn) -> None:
     """After a burst fan-out asks for no statistics: autovacuum would give way, and no plan depends on them."""
     add_phones(conn, 10_000)
-    event = door.enqueue(conn, Event("notice", "1", "Hello", audience="everyone")).event_id
+    event = verbs.enqueue(conn, Event("notice", "1", "Hello", audience="everyone")).event_id
     fan_out_to_the_end(build())
-    assert door.get(conn, event).deliveries == {"pending": 10_000}
+    assert verbs.get(conn, event).deliveries == {"pending": 10_000}
     asked = "select sum(analyze_count) from pg_stat_user_tables where relname like 'notification_deliveries%'"
     assert conn.execute(asked).fetchone() == (0,)
 

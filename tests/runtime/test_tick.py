@@ -11,7 +11,7 @@ import pytest
 
 from relevo import service
 from relevo.app import App
-from relevo.model import Shard, Step
+from relevo.core.model import Shard, Step
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Cron, Every
 

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 
-from relevo.db import Connection, Database
-from relevo.errors import DatabaseUnavailableError
+from relevo.core.errors import DatabaseUnavailableError
+from relevo.database.pool import Connection, Database
 
 BOUNDS = """
 select current_setting('statement_timeout') || ' ' || current_setting('lock_timeout') || ' ' || current_setting('plan_cache_mode')

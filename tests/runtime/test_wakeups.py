@@ -14,8 +14,8 @@ import pytest
 
 from processes import PATIENCE_S, Process, eventually, never
 from proxy import Proxy
-from relevo import actions
-from relevo.errors import DatabaseUnavailableError
+from relevo.core.errors import DatabaseUnavailableError
+from relevo.operators import actions
 from relevo.runtime import wakeups
 from relevo.runtime.wakeups import Listener
 

@@ -9,7 +9,7 @@ import psycopg
 
 from processes import eventually, never
 from relevo.app import App
-from relevo.model import Step, Trigger
+from relevo.core.model import Step, Trigger
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 from relevo.runtime.workers import make_worker_id

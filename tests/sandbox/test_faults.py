@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from processes import PATIENCE_S, eventually
-from relevo.errors import InvalidInputError
+from relevo.core.errors import InvalidInputError
 from relevo.sandbox import Sandbox, faults
 
 CODES = [

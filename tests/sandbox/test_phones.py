@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from relevo.errors import InvalidInputError, RelevoError
+from relevo.core.errors import InvalidInputError, RelevoError
 from relevo.sandbox import Sandbox, language, page, phones, projects, tickets, tokens
 from relevo.sandbox.faults import parse
 

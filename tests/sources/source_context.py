@@ -10,8 +10,8 @@ from typing import Any
 
 from relevo import config
 from relevo.config import Settings
-from relevo.model import Fetched, Item, Reject
-from relevo.ports import NoRequestsLeft, Source
+from relevo.core.model import Fetched, Item, Reject
+from relevo.core.ports import NoRequestsLeft, Source
 from relevo.sources.merging import merge
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -15,8 +15,8 @@ import pytest
 
 from fakes.chilecompra import TICKET, FakeChileCompra, FakeSearchPage
 from fakes.server import Answer, Asked, FakeServer
-from relevo.model import Item
-from relevo.ports import Source
+from relevo.core.model import Item
+from relevo.core.ports import Source
 from relevo.sources.chilecompra import ChileCompra
 from relevo.sources.chilecompra_web import ChileCompraWeb
 from relevo.sources.folder import Folder

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import oracle
 from oracle import Change
 from phones import add_phones, prefer
-from relevo import door
-from relevo.door import Event, Matching
+from relevo.client import verbs
+from relevo.client.verbs import Event, Matching
 
 PHONES = 12
 EVERYTHING = 10**15
@@ -77,7 +77,7 @@ class Model:
     def __init__(self, conn: psycopg.Connection[Any], phones: list[UUID]) -> None:
         self.conn = conn
         self.phones = phones
-        self.asked: dict[tuple[UUID, str], door.Preference] = {}
+        self.asked: dict[tuple[UUID, str], verbs.Preference] = {}
         self.forgotten: set[UUID] = set()
         self.dead: set[UUID] = set()
 
@@ -88,10 +88,10 @@ class Model:
             return
         match change.what:
             case "set":
-                door.set_preference(self.conn, *key, change.preference)
+                verbs.set_preference(self.conn, *key, change.preference)
                 self.asked[key] = change.preference
             case "remove":
-                assert door.set_preference(self.conn, *key, None) == (self.asked.pop(key, None) is not None)
+                assert verbs.set_preference(self.conn, *key, None) == (self.asked.pop(key, None) is not None)
             case "switch off" | "switch on":
                 self._switch(key, on=change.what == "switch on")
             case "rename":
@@ -111,7 +111,7 @@ class Model:
         statement = "update relevo.notification_preferences set enabled = %s where installation_id = %s and name = %s"
         self.conn.execute(statement, [on, *key])
         if key in self.asked:
-            self.asked[key] = door.Preference(**vars(self.asked[key]) | {"enabled": on})
+            self.asked[key] = verbs.Preference(**vars(self.asked[key]) | {"enabled": on})
 
     def _rename(self, key: tuple[UUID, str]) -> None:
         if key not in self.asked:
@@ -129,7 +129,7 @@ class Model:
 def compare(model: Model, reported: list[Matching]) -> tuple[int, int]:
     """Hold index, scan and plain Python against each other; count who was found and how many candidates it took."""
     # A rename may hit a name that is taken: the plan of a life is made so that it does not.
-    made = door.enqueue_many(
+    made = verbs.enqueue_many(
         model.conn,
         [Event("t", str(n), "t", audience=each, topics=oracle.topics_of(each)) for n, each in enumerate(reported)],
     )
@@ -217,7 +217,7 @@ def test_codes_of_any_letters_are_looked_for_in_the_same_places(conn) -> None:
     """Whatever an event's codes, words and topics are made of, both ways to find its places come to the same."""
     for n, code in enumerate(("72", "7\x1f2", "r:k:", "a b", "ñ", " ")):
         about = Matching(rubros=[code, "10"], text=f"{code}  de de  {code}", tipo=code, region=code)
-        door.enqueue(conn, Event("odd", str(n), "t", audience=about, topics=("a", "b") if n % 2 else ()))
+        verbs.enqueue(conn, Event("odd", str(n), "t", audience=about, topics=("a", "b") if n % 2 else ()))
     rows = conn.execute(FOUND, {"everything": EVERYTHING}).fetchall()
     assert [row[4] for row in rows] == [True] * 6
 
@@ -241,7 +241,7 @@ def test_long_words_of_any_script_can_be_asked_for(conn) -> None:
 
 def compare_one(conn: psycopg.Connection[Any], text: str) -> list[UUID]:
     """Return whom the index finds for an event of this text."""
-    made = door.enqueue(conn, Event("one", text[:50], "t", audience=Matching(text=text)))
+    made = verbs.enqueue(conn, Event("one", text[:50], "t", audience=Matching(text=text)))
     rows = conn.execute(
         "select t.installation_id from relevo.notification_events e"
         " cross join relevo.slice_targets(e.id, 'matching', relevo.event_buckets(e), 0, %s) t where e.id = %s",

@@ -11,8 +11,8 @@ from psycopg.types.json import Jsonb
 
 import oracle
 from phones import add_phones
-from relevo import door
-from relevo.door import Event, Matching, Preference
+from relevo.client import verbs
+from relevo.client.verbs import Event, Matching, Preference
 
 SET = """
 insert into relevo.notification_preferences
@@ -34,7 +34,7 @@ def ask(conn: Any, pairs: list[tuple[Preference, Matching]]) -> list[bool]:
     with conn.transaction(force_rollback=True):
         phone = add_phones(conn, 1)[0]
         conn.execute(SET, [phone, Jsonb([_asked(asked) | {"name": str(n)} for n, (asked, _) in enumerate(pairs)])])
-        door.enqueue_many(
+        verbs.enqueue_many(
             conn,
             [
                 Event("t", str(n), "t", audience=reported, topics=oracle.topics_of(reported))

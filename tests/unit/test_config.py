@@ -9,8 +9,8 @@ import pytest
 import rich
 
 from relevo import config
-from relevo.errors import ConfigError
-from relevo.fields import SecretStr, SettingsError, fields_of
+from relevo.config.fields import SecretStr, SettingsError, fields_of
+from relevo.core.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relevo import cron
+from relevo.core import cron
 
 SANTIAGO, BERLIN, LORD_HOWE = "America/Santiago", "Europe/Berlin", "Australia/Lord_Howe"
 SUN, MON, TUE, WED, THU, FRI, SAT = range(7)

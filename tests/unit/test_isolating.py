@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
+from relevo.core.model import Delivery, Reply
 from relevo.delivery import limits
 from relevo.delivery.isolating import ENOUGH, Isolation
 from relevo.delivery.limits import Project, Refusal
-from relevo.model import Delivery, Reply
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 QUIET = Project("p", 0, 0, NOW, 1, None, "closed", None, None, None, None, 0, 0, None, None)

@@ -14,8 +14,8 @@ from uuid import UUID
 import pytest
 import structlog
 
-from relevo import logs
-from relevo.errors import RelevoError
+from relevo.core import logs
+from relevo.core.errors import RelevoError
 
 
 @pytest.fixture
@@ -329,6 +329,6 @@ def test_a_warning_is_logged_though_nothing_was_loaded_for_it(
     monkeypatch.setattr("sys.stderr", out)
     logs.configure_later("warning", "json")
     logging.getLogger("someone").warning("password=hunter2")
-    logs.get_logger("relevo.db").warning("database_unreachable", detail="gone")
-    logs.get_logger("relevo.db").info("too_fine")
+    logs.get_logger("relevo.database.pool").warning("database_unreachable", detail="gone")
+    logs.get_logger("relevo.database.pool").info("too_fine")
     assert [line["event"] for line in lines(out)] == ["password=***", "database_unreachable"]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from relevo.door import EventStatus, progress_of
+from relevo.client.verbs import EventStatus, progress_of
+from relevo.core.phrases import Phrase
 from relevo.http.dashboard import events, system
 from relevo.http.dashboard.language import said, speak
 from relevo.http.dashboard.words import count, sentence
-from relevo.phrases import Phrase
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relevo.proxies import Proxies
+from relevo.core.proxies import Proxies
 
 PLAIN, SECURE = "http://plain:3128", "http://secure:3128"
 

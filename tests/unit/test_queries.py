@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relevo import queries
+from relevo.core import queries
 
 STEPS = ("claims", "journal", "settle", "receipts")
 

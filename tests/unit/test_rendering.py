@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
+from relevo.core.model import Content, Delivery, Item
 from relevo.delivery import rendering
-from relevo.model import Content, Delivery, Item
 
 
 def item(nombre: str = "Aseo", **reported: object) -> Item:

@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
+from relevo.core.model import Delivery
 from relevo.delivery import runaway
 from relevo.delivery.runaway import Count, Rules, Stop, Stream
-from relevo.model import Delivery
 
 RULES = Rules(factor=2, min_events=100, first_events=1_000, repeats=10)
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import relevo
-from relevo.errors import InvalidInputError
-from relevo.signatures import sign_webhook
+from relevo.client.signatures import sign_webhook
+from relevo.core.errors import InvalidInputError
 
 OLD, NEW, OTHER = (base64.b64encode(letter * 32).decode() for letter in (b"o", b"n", b"x"))
 BODY = '{"type":"token.disabled","data":{"owner":"Peña"}}'.encode()

@@ -1,3 +1,3 @@
 """How a month leaves the hot tables and comes back."""
 
-import relevo.needs_server  # noqa: F401 ahead of all it needs
+import relevo.core.needs_server  # noqa: F401 ahead of all it needs

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg.conninfo import make_conninfo
 
-from relevo import queries
-from relevo.db import Database
-from relevo.errors import DatabaseUnavailableError
-from relevo.logs import normalise_error
+from relevo.core import queries
+from relevo.core.errors import DatabaseUnavailableError
+from relevo.core.logs import normalise_error
+from relevo.database.pool import Database
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from psycopg.rows import class_row
 
-from relevo import queries
 from relevo.archive import arrow
 from relevo.archive.arrow import Arrow
-from relevo.db import Connection, Database
-from relevo.errors import ArchiveMonthError
-from relevo.logs import normalise_error
-from relevo.model import Column
+from relevo.core import queries
+from relevo.core.errors import ArchiveMonthError
+from relevo.core.logs import normalise_error
+from relevo.core.model import Column
+from relevo.database.pool import Connection, Database
 from relevo.runtime import threads
 
 if TYPE_CHECKING:

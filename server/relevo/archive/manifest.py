@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
-from relevo.errors import ArchiveError
-from relevo.model import Column
+from relevo.core.errors import ArchiveError
+from relevo.core.model import Column
 
 FORMAT = 1
 _MOST_IN_A_GROUP = 1_000_000

@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from relevo import queries
-from relevo.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
-from relevo.ports import ArchiveStore
+from relevo.core import queries
+from relevo.core.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
+from relevo.core.ports import ArchiveStore
 from relevo.runtime.runs import Run
 
 _SQL = queries.load("marker")

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset
 import pyarrow.parquet as pq
 
-from relevo.errors import ArchiveMonthError
-from relevo.model import Column
+from relevo.core.errors import ArchiveMonthError
+from relevo.core.model import Column
 
 SCHEMA_VERSION = 1
 _SAMPLE = 2_000

@@ -12,15 +12,15 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from relevo import queries
 from relevo.archive import copying, manifest
 from relevo.archive.arrow import Arrow, connect
 from relevo.archive.copying import Relation, Span
 from relevo.archive.manifest import Manifest, Part
-from relevo.db import Connection, Database
-from relevo.errors import ArchiveError, ArchiveMissingError, UsageError
-from relevo.logs import normalise_error
-from relevo.ports import ArchiveStore
+from relevo.core import queries
+from relevo.core.errors import ArchiveError, ArchiveMissingError, UsageError
+from relevo.core.logs import normalise_error
+from relevo.core.ports import ArchiveStore
+from relevo.database.pool import Connection, Database
 
 _SQL = queries.load("restore")
 ENTITIES = ("licitaciones", "notification_events", "notification_deliveries", "push_requests")

@@ -11,10 +11,10 @@ from typing import Any
 import psycopg
 from psycopg.rows import class_row
 
-from relevo import queries
-from relevo.db import BUSY
-from relevo.logs import normalise_error
-from relevo.model import Step
+from relevo.core import queries
+from relevo.core.logs import normalise_error
+from relevo.core.model import Step
+from relevo.database.pool import BUSY
 from relevo.runtime.runs import Run
 
 _SQL = queries.load("retire")

@@ -5,7 +5,7 @@ Exit codes: 0 success, 1 failed, 2 wrong usage or settings, 3 skipped because lo
 
 from __future__ import annotations
 
-import relevo.needs_server  # isort: skip # ahead of all it needs
+import relevo.core.needs_server  # isort: skip # ahead of all it needs
 import relevo.cli.loading  # isort: skip # noqa: F401 ahead of what is long to load
 
 import gc
@@ -20,10 +20,12 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from relevo import __version__, audit, logs
+from relevo import __version__
 from relevo.cli import examples
 from relevo.cli.common import FAILED, USAGE, complain, user
-from relevo.errors import ConfigError, InvalidInputError, RelevoError, UsageError
+from relevo.core import logs
+from relevo.core.errors import ConfigError, InvalidInputError, RelevoError, UsageError
+from relevo.operators import audit
 
 gc.enable()  # all is loaded
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from relevo import insights, migrate, tokens
+from relevo.access import api_tokens
 from relevo.cli.common import (
     MOST_IDS,
     AsJson,
@@ -25,7 +25,9 @@ from relevo.cli.common import (
     shortened,
     told_of,
 )
-from relevo.errors import UsageError
+from relevo.core.errors import UsageError
+from relevo.database import migrate
+from relevo.operators import insights
 
 cli = typer.Typer()
 token = typer.Typer(help="Tokens for HTTP: make, list, revoke.", no_args_is_help=True)
@@ -38,18 +40,18 @@ def make(
     role: Annotated[str, typer.Option(help="app (enqueue and its kin), viewer (read) or operator (everything).")],
     project: Annotated[str | None, typer.Option(help="The only project it may reach; without it all.")] = None,
     days: Annotated[
-        int | None, typer.Option(min=1, max=tokens.MAX_DAYS, help="For how long; without it for ever.")
+        int | None, typer.Option(min=1, max=api_tokens.MAX_DAYS, help="For how long; without it for ever.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a token and print it: this once, for the database keeps only its hash."""
     settings = load_settings()
-    known = {each: each for each in tokens.ROLES}
+    known = {each: each for each in api_tokens.ROLES}
     if role not in known:
         raise UsageError(f"There is no role {role}.", hint=f"Known: {', '.join(known)}.")
     with open_database(settings) as database:
         migrate.prepare(database)
-        written, made = tokens.make(database, name, known[role], project=project, days=days)
+        written, made = api_tokens.make(database, name, known[role], project=project, days=days)
     if as_json:
         print_json([{"id": made.id, "token": written}])
         return
@@ -63,7 +65,7 @@ def list_tokens(limit: Limit = 100, as_json: AsJson = False) -> None:
     settings = load_settings(only_looks=True)
     with open_database(settings) as database:
         migrate.prepare(database)
-        rows = tokens.list_all(database, limit=limit)
+        rows = api_tokens.list_all(database, limit=limit)
     if as_json:
         print_json(rows)
         return
@@ -90,7 +92,7 @@ def revoke(
     settings = load_settings()
     with open_database(settings) as database:
         migrate.prepare(database)
-        name = tokens.revoke(database, token_id)
+        name = api_tokens.revoke(database, token_id)
     told = {"id": token_id, "name": name, "revoked": True}
     say(f"Token {escape(token_id)} ({escape(name)}) is revoked.", told, as_json=as_json)
 

@@ -22,7 +22,6 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from relevo import actions, insights, migrate
 from relevo.archive import restore
 from relevo.archive.manifest import Manifest
 from relevo.cli.common import (
@@ -40,8 +39,10 @@ from relevo.cli.common import (
     several,
 )
 from relevo.config import Settings
-from relevo.errors import ArchiveError, MigrationError, UsageError
-from relevo.ports import ArchiveStore
+from relevo.core.errors import ArchiveError, MigrationError, UsageError
+from relevo.core.ports import ArchiveStore
+from relevo.database import migrate
+from relevo.operators import actions, insights
 
 cli = typer.Typer()
 archive = typer.Typer(help="Months in the archive: list, verify, restore, fetch, query.", no_args_is_help=True)

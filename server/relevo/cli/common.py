@@ -22,15 +22,18 @@ from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
-from relevo import config, insights, logs, opening
+from relevo import config
 from relevo.config import Settings
-from relevo.db import Database
-from relevo.errors import RelevoError, UsageError
-from relevo.health import in_words
+from relevo.core import logs
+from relevo.core.errors import RelevoError, UsageError
+from relevo.database import opening
+from relevo.database.pool import Database
+from relevo.operators import insights
+from relevo.operators.health import in_words
 
 if TYPE_CHECKING:  # what runs cycles, or reaches a store, is loaded by those commands alone
     from relevo.app import App
-    from relevo.ports import ArchiveStore
+    from relevo.core.ports import ArchiveStore
     from relevo.runtime.workers import Role
 
 OK, FAILED, USAGE, SKIPPED = 0, 1, 2, 3

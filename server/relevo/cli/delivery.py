@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from relevo import insights, sagas
 from relevo.cli.common import (
     MOST_IDS,
     AsJson,
@@ -22,9 +21,10 @@ from relevo.cli.common import (
     several,
     span,
 )
-from relevo.errors import UsageError
+from relevo.core.errors import UsageError
 from relevo.http.dashboard import reasons
-from relevo.sagas import Push, Try
+from relevo.operators import insights, sagas
+from relevo.operators.sagas import Push, Try
 
 cli = typer.Typer()
 Line = tuple[datetime, str, str]

@@ -13,7 +13,7 @@ from uuid import UUID
 import typer
 from psycopg import errors as pg
 
-from relevo import actions, audit, door, insights, migrate, remote, sagas
+from relevo.access import app_verbs
 from relevo.cli.common import (
     MOST_IDS,
     AsJson,
@@ -34,10 +34,13 @@ from relevo.cli.common import (
     shortened,
     tell_more,
 )
-from relevo.db import Database
-from relevo.errors import EventConflictError, RelevoError, UsageError
-from relevo.health import TOLD_APART
-from relevo.model import NEWS
+from relevo.client import verbs
+from relevo.core.errors import EventConflictError, RelevoError, UsageError
+from relevo.core.model import NEWS
+from relevo.database import migrate
+from relevo.database.pool import Database
+from relevo.operators import actions, audit, insights, sagas
+from relevo.operators.health import TOLD_APART
 
 cli = typer.Typer()
 _COMPARED = {
@@ -115,7 +118,7 @@ def enqueue(  # noqa: PLR0917 typer options
     relevo enqueue notice 2026-11 --title "New terms" --everyone
     """
     settings = load_settings()
-    event = door.Event(
+    event = verbs.Event(
         event_type,
         key,
         title,
@@ -143,25 +146,25 @@ def enqueue(  # noqa: PLR0917 typer options
     say(made if done.created else told, asdict(done), as_json=as_json)
 
 
-def _enqueue(database: Database, event: door.Event, on_conflict: door.OnConflict) -> door.Enqueued:
+def _enqueue(database: Database, event: verbs.Event, on_conflict: verbs.OnConflict) -> verbs.Enqueued:
     """Enqueue an event and have that recorded; a role of the door, which may not write there, only enqueues."""
     named = {"event_type": event.type, "key": event.key, **_named(event)}
     try:
         with audit.recorded(database, "enqueue_event", **named) as result, database.connection() as connection:
-            done = door.enqueue(connection, event, on_conflict=on_conflict)
+            done = verbs.enqueue(connection, event, on_conflict=on_conflict)
             result.update(event_id=done.event_id, created=done.created)
     except pg.InsufficientPrivilege:
         with database.connection() as connection:
-            return door.enqueue(connection, event, on_conflict=on_conflict)
+            return verbs.enqueue(connection, event, on_conflict=on_conflict)
     return done
 
 
-def _named(event: door.Event) -> dict[str, Any]:
+def _named(event: verbs.Event) -> dict[str, Any]:
     """Say for whom an event is, by how many and not by name: who is forgotten later stands nowhere."""
     match event.audience:
-        case door.Matching():
+        case verbs.Matching():
             return {"audience": "topics", "topics": list(event.topics)}
-        case door.Owners():
+        case verbs.Owners():
             return {"audience": "owners", "owners": len(event.audience.names)}
         case "everyone":
             return {"audience": "everyone"}
@@ -193,15 +196,15 @@ def preview(  # noqa: PLR0917 typer options
     """
     settings = load_settings(only_looks=True)
     audience = _audience(to or (), owner or (), topic or (), everyone=everyone)
-    event = door.Event("preview", "preview", "preview", audience=audience, topics=topic or (), category=category)
+    event = verbs.Event("preview", "preview", "preview", audience=audience, topics=topic or (), category=category)
     with open_database(settings) as database:
         with database.connection() as connection:
             if why is not None:
-                told = door.explain(connection, event, why)
+                told = verbs.explain(connection, event, why)
                 shown = as_written(f"{'Yes' if told.gets_it else 'No'}: {told.reason}")
                 print_json([told.raw]) if as_json else out.print(shown)
                 return
-            found = door.preview(connection, event)
+            found = verbs.preview(connection, event)
         strangers = insights.unknown_owners(database, owner or ())
     if as_json:
         print_json([found.raw])
@@ -219,13 +222,13 @@ def preview(  # noqa: PLR0917 typer options
         out.print(f"  {as_written(each)} is not known: no installation has this owner")
 
 
-def _estimate(found: door.Preview) -> str:
+def _estimate(found: verbs.Preview) -> str:
     """Write how many a preview found; of an estimate also its bounds."""
     told = several(found.count, "installation")
     return told if found.exact else f"about {told}, between {found.at_least:,} and {found.at_most:,}"
 
 
-def _audience(to: Sequence[UUID], owners: Sequence[str], topics: Sequence[str], *, everyone: bool) -> door.Audience:
+def _audience(to: Sequence[UUID], owners: Sequence[str], topics: Sequence[str], *, everyone: bool) -> verbs.Audience:
     """Return the one audience that was given; none is not everyone."""
     given = [bool(to), bool(owners), bool(topics), everyone]
     if sum(given) != 1:
@@ -235,7 +238,7 @@ def _audience(to: Sequence[UUID], owners: Sequence[str], topics: Sequence[str], 
         )
     if everyone:
         return "everyone"
-    return tuple(to) if to else door.Owners(*owners) if owners else door.Matching()
+    return tuple(to) if to else verbs.Owners(*owners) if owners else verbs.Matching()
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -264,7 +267,7 @@ def _find(database: Database, word: str, key: str | None) -> int:
         )
     named = int(word) if key is None else (word, key)
     with database.connection() as connection:
-        found = door.get(connection, named)
+        found = verbs.get(connection, named)
     if found is None:
         what = f"event {word}" if key is None else f"event of type {_cut(word)} with key {_cut(key)}"
         raise UsageError(f"There is no {what}.", hint="`relevo events` lists them.")
@@ -292,7 +295,7 @@ def cancel(
     with open_database(settings) as database:
         migrate.prepare(database)
         event_id = _find(database, event, key)
-        done = remote.cancel_as_operator(database, event_id, reason, None)
+        done = app_verbs.cancel_as_operator(database, event_id, reason, None)
         left = insights.too_late_to_stop(database, event_id)
     if as_json:
         print_json([{"event_id": event_id, "cancelled": done.cancelled, "withdrawn": done.withdrawn, **left}])

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from relevo import actions, insights, migrate, news
 from relevo.cli.common import (
     AsJson,
     by_status,
@@ -21,9 +20,12 @@ from relevo.cli.common import (
     say,
     shortened,
 )
+from relevo.client import news
 from relevo.config import Settings
-from relevo.errors import UsageError
-from relevo.health import in_numbers
+from relevo.core.errors import UsageError
+from relevo.database import migrate
+from relevo.operators import actions, insights
+from relevo.operators.health import in_numbers
 
 cli = typer.Typer()
 _group = typer.Typer(

@@ -12,9 +12,8 @@ from typing import Annotated, Any, NoReturn, Protocol
 import typer
 from rich.markup import escape
 
-from relevo import actions, app, insights, migrate, service
+from relevo import app, service
 from relevo import demo as demo_room
-from relevo.addresses import is_loopback
 from relevo.cli.common import (
     FAILED,
     OK,
@@ -33,8 +32,11 @@ from relevo.cli.common import (
     told_of,
 )
 from relevo.config import Settings
-from relevo.errors import UsageError
-from relevo.model import Report, Shard
+from relevo.core.addresses import is_loopback
+from relevo.core.errors import UsageError
+from relevo.core.model import Report, Shard
+from relevo.database import migrate
+from relevo.operators import actions, insights
 from relevo.sandbox import embedded as embedded_sandbox
 
 cli = typer.Typer()

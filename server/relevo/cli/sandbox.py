@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from relevo import sandbox
 from relevo.cli.common import out
-from relevo.errors import UsageError
+from relevo.core.errors import UsageError
 
 cli = typer.Typer()
 _DEFAULTS = sandbox.Settings()

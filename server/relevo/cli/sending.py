@@ -8,8 +8,6 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from relevo import actions, migrate
-from relevo.actions import DeadLetters
 from relevo.cli.common import (
     MOST_IDS,
     AsJson,
@@ -23,8 +21,11 @@ from relevo.cli.common import (
     several,
     shortened,
 )
-from relevo.errors import UsageError
-from relevo.health import MOST_COUNTED
+from relevo.core.errors import UsageError
+from relevo.database import migrate
+from relevo.operators import actions
+from relevo.operators.actions import DeadLetters
+from relevo.operators.health import MOST_COUNTED
 
 cli = typer.Typer()
 _MOST_IDS = 5

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from relevo import __version__, actions, config, insights, migrate, opening
+from relevo import __version__, config
 from relevo.cli.common import (
     FAILED,
     OK,
@@ -26,9 +26,11 @@ from relevo.cli.common import (
     progress,
     user,
 )
-from relevo.db import psql_call
-from relevo.errors import UsageError
-from relevo.health import in_numbers
+from relevo.core.errors import UsageError
+from relevo.database import migrate, opening
+from relevo.database.pool import psql_call
+from relevo.operators import actions, insights
+from relevo.operators.health import in_numbers
 
 cli = typer.Typer()
 
@@ -69,7 +71,8 @@ def doctor(
     Exit code 1 if something is wrong, warnings apart; with --repair, if something is left. It reads all deliveries
     that are not archived, piece by piece, and leaves alone what changed within the last two minutes.
     """
-    from relevo import app, checkup  # noqa: PLC0415 no other command needs them
+    from relevo import app  # noqa: PLC0415 no other command needs them
+    from relevo.operators import doctor as checkup  # noqa: PLC0415
 
     settings = load_settings()
     with open_database(settings) as database:

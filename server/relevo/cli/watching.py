@@ -15,7 +15,6 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from relevo import insights
 from relevo.cli.common import (
     FAILED,
     MOST_IDS,
@@ -37,9 +36,10 @@ from relevo.cli.common import (
     tell_more,
 )
 from relevo.config import Settings
-from relevo.db import Database
-from relevo.errors import DatabaseUnavailableError, RelevoError, UsageError
-from relevo.health import in_numbers, in_words, worker_state
+from relevo.core.errors import DatabaseUnavailableError, RelevoError, UsageError
+from relevo.database.pool import Database
+from relevo.operators import insights
+from relevo.operators.health import in_numbers, in_words, worker_state
 
 cli = typer.Typer()
 _WIDE = 120

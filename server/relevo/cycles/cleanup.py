@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 from psycopg import errors as pg
 
-from relevo import queries
 from relevo.archive.retire import retire
 from relevo.config import Settings
+from relevo.core import queries
+from relevo.core.logs import normalise_error
+from relevo.core.model import Step
 from relevo.delivery import runaway
-from relevo.logs import normalise_error
-from relevo.model import Step
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Cron
 from relevo.runtime.troubles import Thing

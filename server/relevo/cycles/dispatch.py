@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 import psycopg
 import structlog
 
+from relevo.core.errors import DatabaseUnavailableError
+from relevo.core.logs import normalise_error
+from relevo.core.model import Lane, Step
 from relevo.delivery import limits
 from relevo.delivery.batch import Batch
 from relevo.delivery.due import DueLane, Key
 from relevo.delivery.posts import MIDDLEWARE, SERVICE
 from relevo.delivery.projects import Allowance
 from relevo.delivery.services import Services
-from relevo.errors import DatabaseUnavailableError
-from relevo.logs import normalise_error
-from relevo.model import Lane, Step
 from relevo.runtime import threads
 from relevo.runtime.hung import MOST_CALLS
 from relevo.runtime.runs import Cycle, Run

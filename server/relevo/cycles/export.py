@@ -15,16 +15,17 @@ import psycopg
 import structlog
 from psycopg.rows import class_row
 
-from relevo import __version__, queries
+from relevo import __version__
 from relevo.archive import copying, manifest, marker
 from relevo.archive.copying import Relation, Span
 from relevo.archive.manifest import Manifest
 from relevo.archive.throttle import Throttle
 from relevo.config import Settings
-from relevo.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
-from relevo.logs import normalise_error
-from relevo.model import Step
-from relevo.ports import ArchiveStore
+from relevo.core import queries
+from relevo.core.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
+from relevo.core.logs import normalise_error
+from relevo.core.model import Step
+from relevo.core.ports import ArchiveStore
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Cron
 

@@ -11,12 +11,12 @@ from typing import Any
 import psycopg
 from psycopg import errors as pg
 
-from relevo import queries
 from relevo.config import Settings
-from relevo.db import Connection, array, is_unavailable
+from relevo.core import queries
+from relevo.core.logs import normalise_error
+from relevo.core.model import Lane, Step
+from relevo.database.pool import Connection, array, is_unavailable
 from relevo.delivery import runaway
-from relevo.logs import normalise_error
-from relevo.model import Lane, Step
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 

@@ -17,12 +17,12 @@ from psycopg import errors as pg
 from psycopg.rows import class_row, dict_row
 from psycopg.types.json import Jsonb
 
-from relevo import queries
 from relevo.config import REJECT_ATTEMPTS, Settings
-from relevo.db import Connection
-from relevo.logs import normalise_error, scrub
-from relevo.model import Fetched, Item, News, Reject, Step
-from relevo.ports import NoRequestsLeft, OutOfTime, Renderer, Source
+from relevo.core import queries
+from relevo.core.logs import normalise_error, scrub
+from relevo.core.model import Fetched, Item, News, Reject, Step
+from relevo.core.ports import NoRequestsLeft, OutOfTime, Renderer, Source
+from relevo.database.pool import Connection
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 from relevo.sources.merging import merge

@@ -13,13 +13,13 @@ from uuid import UUID
 import psycopg
 import structlog
 
-from relevo import queries
 from relevo.config import Settings
-from relevo.db import Connection, is_unavailable
+from relevo.core import queries
+from relevo.core.errors import RelevoError
+from relevo.core.model import Step
+from relevo.database.pool import Connection, is_unavailable
 from relevo.delivery import news, runaway
 from relevo.delivery.claims import end_claim
-from relevo.errors import RelevoError
-from relevo.model import Step
 from relevo.runtime import clock
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every

@@ -14,7 +14,10 @@ from functools import partial
 import psycopg
 import structlog
 
-from relevo.db import is_passing
+from relevo.core.errors import DatabaseUnavailableError, OwnershipLostError
+from relevo.core.logs import normalise_error
+from relevo.core.model import Awaiting, ReceiptAnswer, ReceiptReply, Settlement, Step, Ticket
+from relevo.database.pool import is_passing
 from relevo.delivery.answers import alerts, reason
 from relevo.delivery.claim import Claim
 from relevo.delivery.plugs import checked_receipts
@@ -22,9 +25,6 @@ from relevo.delivery.posts import SERVICE
 from relevo.delivery.projects import Allowance
 from relevo.delivery.sending import PoolCall, RequestPool
 from relevo.delivery.services import Services
-from relevo.errors import DatabaseUnavailableError, OwnershipLostError
-from relevo.logs import normalise_error
-from relevo.model import Awaiting, ReceiptAnswer, ReceiptReply, Settlement, Step, Ticket
 from relevo.runtime import threads
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every

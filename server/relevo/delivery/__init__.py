@@ -1,3 +1,3 @@
 """How a delivery is sent: claimed, journalled, posted, settled."""
 
-import relevo.needs_server  # noqa: F401 ahead of all it needs
+import relevo.core.needs_server  # noqa: F401 ahead of all it needs

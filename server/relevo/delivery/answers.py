@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from relevo.db import storable
+from relevo.core.model import Answer, Delivery, Obstacle, Reply, Status, Ticket, Verdict
+from relevo.database.pool import storable
 from relevo.delivery import runaway
-from relevo.model import Answer, Delivery, Obstacle, Reply, Status, Ticket, Verdict
 
 LEAST_PAUSE_MS = 1_000
 """Whoever wishes for the past is not asked again and again in the same moment."""

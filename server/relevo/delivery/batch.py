@@ -15,7 +15,11 @@ import psycopg
 import structlog
 from psycopg_pool import PoolClosed
 
-from relevo.db import BUSY, is_passing, is_unavailable
+from relevo.core.errors import DatabaseUnavailableError, OwnershipLostError
+from relevo.core.logs import normalise_error
+from relevo.core.model import Accepted, Answer, Delivery, Lane, PushRequest, Reply, SentRequest, Settlement, Ticket
+from relevo.core.ports import PushProvider
+from relevo.database.pool import BUSY, is_passing, is_unavailable
 from relevo.delivery.answers import judged, ticketed
 from relevo.delivery.claim import Claim
 from relevo.delivery.composing import Composing
@@ -24,10 +28,6 @@ from relevo.delivery.isolating import Isolation
 from relevo.delivery.posts import Posted, Posts
 from relevo.delivery.sending import PushContext, RequestPool, Sending, send
 from relevo.delivery.services import Services, is_news_project
-from relevo.errors import DatabaseUnavailableError, OwnershipLostError
-from relevo.logs import normalise_error
-from relevo.model import Accepted, Answer, Delivery, Lane, PushRequest, Reply, SentRequest, Settlement, Ticket
-from relevo.ports import PushProvider
 from relevo.runtime import threads
 from relevo.runtime.runs import Run
 from relevo.runtime.troubles import Thing, is_own

@@ -14,9 +14,9 @@ from uuid import UUID
 
 import structlog
 
-from relevo.db import UuidArray, array, array_of_few, uuid_array
-from relevo.errors import OwnershipLostError
-from relevo.model import Awaiting, Content, Delivery, LossReason, PushRequest, Verdict
+from relevo.core.errors import OwnershipLostError
+from relevo.core.model import Awaiting, Content, Delivery, LossReason, PushRequest, Verdict
+from relevo.database.pool import UuidArray, array, array_of_few, uuid_array
 
 _log = structlog.get_logger("relevo.claims")
 

@@ -15,23 +15,11 @@ import psycopg
 import structlog
 from psycopg import errors as pg
 
-from relevo import queries
 from relevo.config import Settings
-from relevo.db import (
-    Connection,
-    Database,
-    Manner,
-    array,
-    array_of_few,
-    is_unavailable,
-    text_array,
-    uuid_array,
-)
-from relevo.delivery import columns
-from relevo.delivery.claim import Claim, Verdicts, Wave
-from relevo.errors import DatabaseUnavailableError
-from relevo.logs import normalise_error
-from relevo.model import (
+from relevo.core import queries
+from relevo.core.errors import DatabaseUnavailableError
+from relevo.core.logs import normalise_error
+from relevo.core.model import (
     Answer,
     Awaiting,
     Lane,
@@ -43,6 +31,18 @@ from relevo.model import (
     Shard,
     Verdict,
 )
+from relevo.database.pool import (
+    Connection,
+    Database,
+    Manner,
+    array,
+    array_of_few,
+    is_unavailable,
+    text_array,
+    uuid_array,
+)
+from relevo.delivery import columns
+from relevo.delivery.claim import Claim, Verdicts, Wave
 from relevo.runtime.heartbeat import Heartbeat, Loss, Renewed
 
 _SQL = queries.load("claims", "journal", "settle", "receipts")

@@ -10,10 +10,10 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import Any
 
-from relevo.db import array, array_of_few, ascii_array, storable, text_array, uuid_array
+from relevo.core.logs import scrub
+from relevo.core.model import Answer, Awaiting, Content, Delivery, Lane, PushRequest, ReceiptAnswer, SentRequest
+from relevo.database.pool import array, array_of_few, ascii_array, storable, text_array, uuid_array
 from relevo.delivery.claim import Claim, Seen
-from relevo.logs import scrub
-from relevo.model import Answer, Awaiting, Content, Delivery, Lane, PushRequest, ReceiptAnswer, SentRequest
 
 _MADE_TOGETHER = attrgetter("event_day", "notification_event_id", "created_at")
 _OF_DELIVERIES = 16

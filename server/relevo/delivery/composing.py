@@ -8,8 +8,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from relevo import queries
-from relevo.db import array
+from relevo.core import queries
+from relevo.core.errors import Reschedule
+from relevo.core.logs import normalise_error
+from relevo.core.model import NEWS, Answer, Content, Delivery, Lane, Message, Reply
+from relevo.core.ports import ChecksTokens, Composer, PushProvider
+from relevo.database.pool import array
 from relevo.delivery import columns, rendering, telling
 from relevo.delivery.answers import (
     LEAST_PAUSE_MS,
@@ -22,10 +26,6 @@ from relevo.delivery.answers import (
 )
 from relevo.delivery.plugs import checked_ticket
 from relevo.delivery.services import Services
-from relevo.errors import Reschedule
-from relevo.logs import normalise_error
-from relevo.model import NEWS, Answer, Content, Delivery, Lane, Message, Reply
-from relevo.ports import ChecksTokens, Composer, PushProvider
 from relevo.runtime import threads
 from relevo.runtime.hung import MOST_CALLS, HungCall
 

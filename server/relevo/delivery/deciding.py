@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from relevo.core.logs import normalise_error
+from relevo.core.model import Accepted, Answer, Delivery, PushRequest, Reply, Ticket
 from relevo.delivery.answers import (
     LEAST_PAUSE_MS,
     MALFORMED,
@@ -21,8 +23,6 @@ from relevo.delivery.isolating import ENOUGH, Ending, Isolation
 from relevo.delivery.limits import Judgement
 from relevo.delivery.sending import RequestPool
 from relevo.delivery.services import Services
-from relevo.logs import normalise_error
-from relevo.model import Accepted, Answer, Delivery, PushRequest, Reply, Ticket
 
 _NOT_SENT_PAUSE_MS = 5_000
 

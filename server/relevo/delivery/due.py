@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from relevo import queries
-from relevo.db import Database, text_array
-from relevo.model import Lane
+from relevo.core import queries
+from relevo.core.model import Lane
+from relevo.database.pool import Database, text_array
 
 _SQL = queries.load("projects")
 _NEVER = float("inf")

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from relevo.core.model import Delivery, Reply
 from relevo.delivery.limits import Judgement
-from relevo.model import Delivery, Reply
 
 ENOUGH = 5
 _IN_DOUBT = 2

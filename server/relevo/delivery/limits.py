@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
-from relevo.model import Lane
+from relevo.core.model import Lane
 
 AnswerSource = Literal["request", "receipt"]
 Why = Literal["granted", "rate", "rest", "breaker", "connections"]

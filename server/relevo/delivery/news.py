@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import structlog
 
-from relevo import queries
-from relevo.db import array
+from relevo.core import queries
+from relevo.database.pool import array
 from relevo.runtime.runs import Run
 from relevo.runtime.troubles import Thing
 

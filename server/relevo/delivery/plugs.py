@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, get_args
 
-from relevo.model import Accepted, Fate, ReceiptReply, Reply, ReplyKind, Ticket
+from relevo.core.model import Accepted, Fate, ReceiptReply, Reply, ReplyKind, Ticket
 
 _FATES, _KINDS = frozenset(get_args(Fate)), frozenset(get_args(ReplyKind))
 _LONGEST_TEXT = 2_000

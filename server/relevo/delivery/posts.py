@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import structlog
 
+from relevo.core.errors import OwnershipLostError
+from relevo.core.logs import normalise_error
+from relevo.core.model import Lane, PushRequest, Reply
 from relevo.delivery.sending import PoolCall, RequestPool, Sending
-from relevo.errors import OwnershipLostError
-from relevo.logs import normalise_error
-from relevo.model import Lane, PushRequest, Reply
 from relevo.runtime.hung import HungCall, HungCalls
 
 _log = structlog.get_logger("relevo.dispatch")

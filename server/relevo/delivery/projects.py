@@ -15,13 +15,13 @@ from uuid import UUID, uuid4
 import psycopg
 import structlog
 
-from relevo import queries
 from relevo.config import Settings
-from relevo.db import Connection, Database, storable, text_array
+from relevo.core import queries
+from relevo.core.model import Lane, LossReason
+from relevo.database.pool import Connection, Database, storable, text_array
 from relevo.delivery import limits
 from relevo.delivery.due import DueLane, DueLanes
 from relevo.delivery.limits import AnswerSource, Grant, Heard, Judgement, Project, Refusal, Rules
-from relevo.model import Lane, LossReason
 from relevo.runtime.heartbeat import Heartbeat, Loss, Renewed
 
 _SQL = queries.load("projects")

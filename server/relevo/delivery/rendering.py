@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from relevo.checking import is_blank
-from relevo.model import Content, Delivery, Item, Lane, WrittenMessage
+from relevo.client.checks import is_blank
+from relevo.core.model import Content, Delivery, Item, Lane, WrittenMessage
 
 _PERSONAL = ("to", "ttl", "data")
 _PERSONAL_DATA = ("notificationDeliveryId", "installationId", "pushProvider")

@@ -16,11 +16,11 @@ from uuid import UUID
 
 from psycopg.rows import class_row
 
-from relevo import queries
 from relevo.config import Settings
-from relevo.db import Connection, array, text_array, uuid_array
-from relevo.logs import get_logger
-from relevo.model import Answer, Delivery
+from relevo.core import queries
+from relevo.core.logs import get_logger
+from relevo.core.model import Answer, Delivery
+from relevo.database.pool import Connection, array, text_array, uuid_array
 
 _SQL = queries.load("runaway")
 _log = get_logger("relevo.runaway")

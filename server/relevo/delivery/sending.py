@@ -14,11 +14,11 @@ from uuid import UUID
 
 import structlog
 
+from relevo.core.errors import OwnershipLostError, Reschedule
+from relevo.core.logs import normalise_error
+from relevo.core.model import Lane, Message, Reply
+from relevo.core.ports import PushProvider
 from relevo.delivery.plugs import checked_reply
-from relevo.errors import OwnershipLostError, Reschedule
-from relevo.logs import normalise_error
-from relevo.model import Lane, Message, Reply
-from relevo.ports import PushProvider
 
 _log = structlog.get_logger("relevo.sending")
 _IDLE_S = 10.0

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relevo.config import Settings
-from relevo.db import Database
+from relevo.core.metrics import Metrics
+from relevo.core.model import NEWS
+from relevo.core.ports import Composer, PushProvider
+from relevo.database.pool import Database
 from relevo.delivery.claims import Claims
 from relevo.delivery.projects import Projects
 from relevo.delivery.sending import PushMiddleware, RequestPools
-from relevo.metrics import Metrics
-from relevo.model import NEWS
-from relevo.ports import Composer, PushProvider
 from relevo.runtime.hung import HungCalls
 
 EXPO = "expo"

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from relevo import queries
-from relevo.db import Database
-from relevo.model import NEWS, Content, Delivery, Message
+from relevo.core import queries
+from relevo.core.model import NEWS, Content, Delivery, Message
+from relevo.database.pool import Database
 
 _SQL = queries.load("dispatch")
 _OUTSIDE = ("kind", "at", "webhook")

@@ -6,7 +6,7 @@ gets that lock for itself, which the kernel grants when the last user is gone, h
 
 from __future__ import annotations
 
-import relevo.needs_server  # isort: skip # noqa: F401 ahead of all it needs
+import relevo.core.needs_server  # isort: skip # noqa: F401 ahead of all it needs
 
 from relevo.embedded.client import Embedded, acquire
 

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from relevo.errors import EmbeddedError
+from relevo.core.errors import EmbeddedError
 
 OLDEST, NEWEST = 15, 18
 PROGRAMS = ("postgres", "initdb")

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from relevo.core.errors import EmbeddedError
 from relevo.embedded import binaries as programs
 from relevo.embedded import cluster, state, trouble
 from relevo.embedded.layout import Layout
 from relevo.embedded.locks import Lock
-from relevo.errors import EmbeddedError
 
 BEAT_S = 0.02
 GUARDIANS = 3

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from relevo.core.errors import EmbeddedError
 from relevo.embedded import binaries
 from relevo.embedded.layout import Layout
-from relevo.errors import EmbeddedError
 
 LOG_LIMIT = 10 * 1024 * 1024
 # Below those the system takes for outgoing connections, so that ours is still free when we come back.

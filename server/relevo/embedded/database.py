@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import psycopg
 
-from relevo import queries
-from relevo.errors import EmbeddedError
+from relevo.core import queries
+from relevo.core.errors import EmbeddedError
 
 NAME = "relevo"
 

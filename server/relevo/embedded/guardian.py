@@ -20,11 +20,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from relevo.core.errors import EmbeddedError
 from relevo.embedded import binaries, cluster, identity, trouble
 from relevo.embedded.layout import Layout
 from relevo.embedded.locks import Lock
 from relevo.embedded.state import State
-from relevo.errors import EmbeddedError
 
 log = logging.getLogger("relevo.embedded.guardian")
 

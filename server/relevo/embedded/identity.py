@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relevo.errors import EmbeddedError
+from relevo.core.errors import EmbeddedError
 
 NOBODY = 65534
 INTERRUPT_AT_OUR_END = ("setpriv", "--pdeathsig=INT")

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from relevo.core.errors import EmbeddedError
 from relevo.embedded.layout import Layout
-from relevo.errors import EmbeddedError
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 NEARLY_FULL_BYTES = 256 * 1024

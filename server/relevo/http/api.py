@@ -10,8 +10,9 @@ from fastapi.openapi.utils import get_openapi
 from starlette.middleware.cors import CORSMiddleware
 
 from relevo import __version__
+from relevo.access.phones import Rules
 from relevo.app import App
-from relevo.devices import Rules
+from relevo.core.model import NEWS
 from relevo.http import dashboard, devices, events, health, metrics, news, ops, owners, pages, problems, tenders
 from relevo.http.dashboard.codes import LoginCodes
 from relevo.http.dashboard.refusals import Refusals
@@ -22,7 +23,6 @@ from relevo.http.metrics import Exposition
 from relevo.http.ready import Readiness
 from relevo.http.shared import Shared
 from relevo.http.waiting import MOST_WAITERS, Waiters
-from relevo.model import NEWS
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,

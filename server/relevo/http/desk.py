@@ -9,7 +9,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from relevo.db import Connection, Database
+from relevo.database.pool import Connection, Database
 from relevo.http.problems import busy
 
 P = ParamSpec("P")

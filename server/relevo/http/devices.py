@@ -11,10 +11,10 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
-from relevo import devices
-from relevo.db import Connection
-from relevo.devices import NoProofError, NotAllowedError, Proof
-from relevo.door import Installation, Preference
+from relevo.access import phones
+from relevo.access.phones import NoProofError, NotAllowedError, Proof
+from relevo.client.verbs import Installation, Preference
+from relevo.database.pool import Connection
 from relevo.http.answers import Json
 from relevo.http.bodies import Body, Text
 from relevo.http.guard import Guarded
@@ -175,7 +175,7 @@ async def put_installation(request: Request, installation_id: UUID, body: Instal
     """
     asked = Installation(installation_id=installation_id, **body.model_dump(exclude={"renew_secret"}))
     rules, proof = request.app.state.device_rules, proof_of(request)
-    made = await ask(request, devices.register, rules, asked, proof, time.time(), renew=body.renew_secret)
+    made = await ask(request, phones.register, rules, asked, proof, time.time(), renew=body.renew_secret)
     answer = {"installation_id": made.installation_id, "created": made.created, "secret": made.secret}
     return Json(answer, 201 if made.created else 200, {"Cache-Control": "no-store"})
 
@@ -183,14 +183,14 @@ async def put_installation(request: Request, installation_id: UUID, body: Instal
 @router.delete("/v1/installations/{installation_id}", status_code=204, responses=MISSING)
 async def delete_installation(request: Request, installation_id: UUID) -> Response:
     """Forget a phone: its token, owner and preferences are deleted, and what was said to it alone."""
-    await ask(request, devices.forget, installation_id, proof_of(request))
+    await ask(request, phones.forget, installation_id, proof_of(request))
     return Response(status_code=204)
 
 
 @router.post("/v1/installations/{installation_id}/log-out", responses={200: {"model": LoggedOutBody}, **MISSING})
 async def log_out(request: Request, installation_id: UUID) -> Response:
     """Log a phone out: nothing is sent to it until it registers again, and its secret ends."""
-    done = await ask(request, devices.log_out, installation_id, proof_of(request))
+    done = await ask(request, phones.log_out, installation_id, proof_of(request))
     return Json({"logged_out": done})
 
 
@@ -198,14 +198,14 @@ async def log_out(request: Request, installation_id: UUID) -> Response:
 async def complete(request: Request, installation_id: UUID, why: ReasonIn | None = None) -> Response:
     """Say that everything for a phone until now was handled elsewhere: what is left of it ends unsent."""
     reason = (why or ReasonIn()).reason
-    done = await ask(request, devices.complete, installation_id, reason, proof_of(request))
+    done = await ask(request, phones.complete, installation_id, reason, proof_of(request))
     return Json({"completed": done})
 
 
 @router.get("/v1/installations/{installation_id}/preferences", responses={200: {"model": Preferences}, **MISSING})
 async def list_preferences(request: Request, installation_id: UUID) -> Response:
     """Tell what a phone asks for: any one of its preferences that matches is enough."""
-    found = await ask(request, devices.preferences, installation_id, proof_of(request))
+    found = await ask(request, phones.preferences, installation_id, proof_of(request))
     return Json({"items": found, "next": None})
 
 
@@ -214,7 +214,7 @@ async def list_preferences(request: Request, installation_id: UUID) -> Response:
 )
 async def get_preference(request: Request, installation_id: UUID, name: Name) -> Response:
     """Tell one preference of a phone."""
-    [found] = await ask(request, devices.preferences, installation_id, proof_of(request), name)
+    [found] = await ask(request, phones.preferences, installation_id, proof_of(request), name)
     return Json(found)
 
 
@@ -224,15 +224,15 @@ async def get_preference(request: Request, installation_id: UUID, name: Name) ->
 async def put_preference(request: Request, installation_id: UUID, name: Name, body: PreferenceBody) -> Response:
     """Set one preference of a phone; `default` is the one a new phone has, which asks for all that names no topic."""
     proof = proof_of(request)
-    await ask(request, devices.set_preference, installation_id, name, Preference(**dict(body)), proof)
-    [found] = await ask(request, devices.preferences, installation_id, proof, name)
+    await ask(request, phones.set_preference, installation_id, name, Preference(**dict(body)), proof)
+    [found] = await ask(request, phones.preferences, installation_id, proof, name)
     return Json(found)
 
 
 @router.delete("/v1/installations/{installation_id}/preferences/{name}", status_code=204, responses=MISSING)
 async def delete_preference(request: Request, installation_id: UUID, name: Name) -> Response:
     """Remove one preference of a phone; one without any gets no tenders."""
-    await ask(request, devices.set_preference, installation_id, name, None, proof_of(request))
+    await ask(request, phones.set_preference, installation_id, name, None, proof_of(request))
     return Response(status_code=204)
 
 
@@ -241,9 +241,9 @@ async def list_deliveries(
     request: Request, installation_id: UUID, limit: Limit = 50, cursor: Opaque = None
 ) -> Response:
     """Tell what a phone got, newest first, and why; the phone itself sees what came since it has its owner."""
-    before = min(int(cursor), devices.MOST_IDS) if cursor else devices.MOST_IDS
+    before = min(int(cursor), phones.MOST_IDS) if cursor else phones.MOST_IDS
     proof = proof_of(request)
-    rows = await ask(request, devices.history, installation_id, proof, before=before, limit=limit)
+    rows = await ask(request, phones.history, installation_id, proof, before=before, limit=limit)
     items = [_told(request, dict(row)) for row in rows]
     return Json({"items": items, "next": str(items[-1]["id"]) if len(items) == limit else None})
 
@@ -290,7 +290,7 @@ async def _prove(request: Request, *, may_be_new: bool) -> None:
     installation_id = _uuid(request.path_params.get("installation_id", ""))
     if installation_id is None or is_open:
         return
-    await ask(request, devices.admit, installation_id, proof)
+    await ask(request, phones.admit, installation_id, proof)
 
 
 def _uuid(text: str) -> UUID | None:
@@ -317,5 +317,5 @@ async def ask(request: Request, verb: Callable[Concatenate[Connection, P], T], *
 
 def _is_proven_by_secret(request: Request, answer: object) -> bool:
     """Tell of a request that was let in whether nothing but a secret can have done that."""
-    is_new = isinstance(answer, devices.Registered) and answer.created  # and has been told its secret just now
+    is_new = isinstance(answer, phones.Registered) and answer.created  # and has been told its secret just now
     return request.state.caller is None and "x-relevo-signature" not in request.headers and not is_new

@@ -11,9 +11,12 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
-from relevo import door, insights, remote
-from relevo.db import Connection
-from relevo.door import Enqueued
+from relevo.access import app_verbs
+from relevo.access.app_verbs import EventLook, KeyTakenError, StartedError
+from relevo.client import verbs
+from relevo.client.progress import progress_of
+from relevo.client.verbs import Enqueued
+from relevo.database.pool import Connection
 from relevo.http import event_schema
 from relevo.http.answers import Json
 from relevo.http.bodies import Body, Text
@@ -22,8 +25,7 @@ from relevo.http.guard import Guarded, caller_of
 from relevo.http.kinds import NO_TEXT, Id
 from relevo.http.problems import Problem, ProblemBody, invalid
 from relevo.http.waiting import Waiters
-from relevo.progress import progress_of
-from relevo.remote import EventLook, KeyTakenError, StartedError
+from relevo.operators import insights
 
 router = APIRouter(route_class=Guarded, tags=["events"])
 
@@ -259,7 +261,7 @@ async def enqueue(
     wait_ms = former if wait_ms is None else wait_ms
     if wait_ms is None:
         return Json(vars(done), 201 if done.created else 200, headers)
-    first = await desk.ask_once(remote.find, done.event_id, caller.project)
+    first = await desk.ask_once(app_verbs.find, done.event_id, caller.project)
     return await _waited(request, first, until, wait_ms, more={"enqueued": vars(done)}, headers=headers)
 
 
@@ -283,7 +285,7 @@ async def preview(
     """
     given = {"key": "preview"} | event.model_dump(exclude_none=True, exclude_unset=True)
     _refuse_tender(request, given)
-    found = await _desk(request).ask_door(remote.preview, given, caller_of(request).project, sample=sample)
+    found = await _desk(request).ask_door(app_verbs.preview, given, caller_of(request).project, sample=sample)
     told = {name: getattr(found, name) for name in PreviewOut.model_fields}
     return Json(told)
 
@@ -296,7 +298,7 @@ async def wait(
 
     It waits for 15 s unless `wait_ms` says otherwise.
     """
-    first = await _desk(request).ask_once(remote.find, event_id, caller_of(request).project)
+    first = await _desk(request).ask_once(app_verbs.find, event_id, caller_of(request).project)
     wait_ms = former if wait_ms is None else wait_ms
     return await _waited(request, first, until, DEFAULT_WAIT_MS if wait_ms is None else wait_ms)
 
@@ -310,7 +312,7 @@ async def find(
     until: Until = "sent",
 ) -> Response:
     """Tell how far the event of a type and key is; with `wait_ms`, wait for it as by its number."""
-    first = await _desk(request).ask_once(remote.find_by_key, event_type, key, caller_of(request).project)
+    first = await _desk(request).ask_once(app_verbs.find_by_key, event_type, key, caller_of(request).project)
     return await _waited(request, first, until, wait_ms or 0)
 
 
@@ -324,7 +326,7 @@ async def change(request: Request, event: KeyedEventIn) -> Response:
         raise invalid("key", "must be given")
     given, caller = _given(request, event, None), caller_of(request)
     try:
-        done = await _do(request, "change_event", given["key"], lambda c: remote.change(c, given, caller.project))
+        done = await _do(request, "change_event", given["key"], lambda c: app_verbs.change(c, given, caller.project))
     except StartedError as error:
         raise Problem(409, error.message, hint=error.hint, kind="event-started") from None
     return Json({"changed": True, "event_id": done.event["id"], "event": _event(request, done.event)})
@@ -338,9 +340,9 @@ async def cancel(request: Request, event_id: EventId, why: CancelIn | None = Non
     """
     reason, caller, desk = (why or CancelIn()).reason, caller_of(request), _desk(request)
     if caller.role == "operator":
-        done = await desk.ask(remote.cancel_as_operator, event_id, reason, caller.project)
+        done = await desk.ask(app_verbs.cancel_as_operator, event_id, reason, caller.project)
     else:
-        done = await desk.ask_door(remote.cancel, event_id, reason, caller.project)
+        done = await desk.ask_door(app_verbs.cancel, event_id, reason, caller.project)
     told = {"cancelled": done.cancelled, "withdrawn": done.withdrawn, "event_id": event_id}
     return Json(told | {"counts": done.found.counts})
 
@@ -357,7 +359,7 @@ async def complete(request: Request, event_id: EventId, how: CompleteIn | None =
         request,
         "complete_event",
         event_id,
-        lambda c: remote.complete(c, event_id, reason, owner, project),
+        lambda c: app_verbs.complete(c, event_id, reason, owner, project),
     )
     return Json({"completed": done.completed, "event_id": event_id, "counts": done.found.counts})
 
@@ -371,7 +373,7 @@ async def deliveries(
 ) -> Response:
     """Tell what became of each delivery of an event, by installation."""
     desk = _desk(request)
-    await desk.ask_once(remote.find, event_id, caller_of(request).project)
+    await desk.ask_once(app_verbs.find, event_id, caller_of(request).project)
     rows = await desk.ask(insights.event_deliveries, event_id, after=cursor, limit=limit)
     return Json({"items": rows, "next": str(rows[-1]["installation_id"]) if len(rows) == limit else None})
 
@@ -380,7 +382,7 @@ async def _do(request: Request, action: str, event: object, verb: Callable[[Conn
     """Do it in one transaction; what an operator does is recorded."""
     if caller_of(request).role != "operator":
         return await _desk(request).ask_door(verb)
-    return await _desk(request).ask(remote.as_operator, action, {"event": str(event)}, verb)
+    return await _desk(request).ask(app_verbs.as_operator, action, {"event": str(event)}, verb)
 
 
 def _desk(request: Request) -> Desk:
@@ -415,9 +417,9 @@ def _event(request: Request, event: Mapping[str, Any]) -> Mapping[str, Any]:
 
 async def _enqueue(desk: Desk, events: list[dict[str, Any]], project: str | None) -> list[Enqueued]:
     if project is None:
-        return await desk.ask_once(door.enqueue_json, events)  # a single statement is a transaction by itself
+        return await desk.ask_once(verbs.enqueue_json, events)  # a single statement is a transaction by itself
     try:
-        return await desk.ask_door(remote.enqueue, events, project)
+        return await desk.ask_door(app_verbs.enqueue, events, project)
     except KeyTakenError as error:
         raise Problem(409, error.message, kind="key-taken") from None
 

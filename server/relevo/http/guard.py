@@ -20,13 +20,14 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from relevo import audit, devices, sessions, tokens
+from relevo.access import api_tokens, phones, sessions
+from relevo.access.api_tokens import Token
 from relevo.http.desk import Desk
 from relevo.http.limits import RateLimiter
 from relevo.http.problems import Problem, ProblemBody
 from relevo.http.rules import OPERATE, PHONE_BODY, RULES, Rule, rule_of
 from relevo.http.shared import FRESH_S
-from relevo.tokens import Token
+from relevo.operators import audit
 
 T = TypeVar("T")
 _MOST_KNOWN = 10_000
@@ -99,7 +100,7 @@ class Callers:
                 token = await self._of_bearer(digest, written)
             if token is not None:
                 _remember(self._known, digest, token)
-            elif not is_session and await self._desk.ask_door(devices.is_good_secret, written):
+            elif not is_session and await self._desk.ask_door(phones.is_good_secret, written):
                 _remember(self._phones, digest, None, _MOST_PHONES)
 
     def _counted(self, request: Request, digest: bytes) -> str:
@@ -123,7 +124,7 @@ class Callers:
         if token is not None and self._clock() - asked_at <= FRESH_S:
             return token
         asked_at = self._clock()
-        token = await self._desk.ask(tokens.verify, written)
+        token = await self._desk.ask(api_tokens.verify, written)
         if token is not None:
             _remember(self._good, digest, (token, asked_at))
         return token

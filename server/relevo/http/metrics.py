@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import Response
 
-from relevo.db import Database
+from relevo.database.pool import Database
 from relevo.http.desk import Desk
 from relevo.http.guard import Guarded
 

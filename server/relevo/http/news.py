@@ -9,15 +9,15 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from relevo import remote
+from relevo.access import app_verbs
+from relevo.access.app_verbs import KeyTakenError
+from relevo.client.news import MOST_AT_ONCE, Kind
 from relevo.http.answers import Json
 from relevo.http.bodies import Body, Text
 from relevo.http.desk import Desk
 from relevo.http.guard import Guarded, caller_of
 from relevo.http.kinds import NO_TEXT
 from relevo.http.problems import Problem, ProblemBody
-from relevo.news import MOST_AT_ONCE, Kind
-from relevo.remote import KeyTakenError
 
 router = APIRouter(route_class=Guarded, tags=["news"])
 
@@ -97,9 +97,9 @@ class Acknowledged(BaseModel):
 async def subscribe(request: Request, subscription: Name, asked: SubscriptionIn) -> Response:
     """Subscribe to news from now on, or change what a subscription asks for."""
     project = caller_of(request).project
-    given = remote.Subscription(subscription, asked.kinds, asked.project, asked.webhook)
+    given = app_verbs.Subscription(subscription, asked.kinds, asked.project, asked.webhook)
     try:
-        created = await _desk(request).ask_door(remote.subscribe, given, project)
+        created = await _desk(request).ask_door(app_verbs.subscribe, given, project)
     except KeyTakenError as error:
         raise Problem(409, error.message, kind="key-taken") from None
     return Json({"subscription": subscription, "created": created}, 201 if created else 200)
@@ -116,7 +116,7 @@ async def read(
     limit: Annotated[int, Query(ge=1, le=MOST_AT_ONCE, description="How many at most.")] = 100,
 ) -> Response:
     """Read the next news of a subscription, oldest first; each comes until it is acknowledged."""
-    found = await _desk(request).ask_door(remote.read_news, subscription, after, limit, caller_of(request).project)
+    found = await _desk(request).ask_door(app_verbs.read_news, subscription, after, limit, caller_of(request).project)
     items = [vars(each) for each in found]
     return Json({"items": items, "next": items[-1]["position"] if len(items) == limit else None})
 
@@ -125,7 +125,7 @@ async def read(
 async def acknowledge(request: Request, subscription: Name, upto: AcknowledgeIn) -> Response:
     """Say that news were dealt with up to a position: they do not come again."""
     project = caller_of(request).project
-    done = await _desk(request).ask_door(remote.acknowledge, subscription, upto.position, project)
+    done = await _desk(request).ask_door(app_verbs.acknowledge, subscription, upto.position, project)
     return Json({"acknowledged": done})
 
 

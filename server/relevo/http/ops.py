@@ -14,16 +14,17 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
-from relevo import actions, insights, service
-from relevo.actions import DeadLetters
+from relevo import service
 from relevo.app import App
+from relevo.core.model import Report
 from relevo.http.answers import Json
 from relevo.http.bodies import Text
 from relevo.http.desk import Desk
 from relevo.http.guard import Guarded
 from relevo.http.kinds import Id, given_one_of
 from relevo.http.problems import Problem, ProblemBody, busy, invalid
-from relevo.model import Report
+from relevo.operators import actions, insights
+from relevo.operators.actions import DeadLetters
 
 router = APIRouter(route_class=Guarded, tags=["operators"])
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from relevo import remote
-from relevo.db import Connection
+from relevo.access import app_verbs
+from relevo.database.pool import Connection
 from relevo.http.answers import Json
 from relevo.http.bodies import Body, Text
 from relevo.http.desk import Desk
@@ -84,7 +84,7 @@ async def list_installations(
     limit: Annotated[int, Query(ge=1, le=1_000, description="How many at most.")] = 100,
 ) -> Response:
     """Tell which phones an owner has, newest first; for a token of one project, those that are there."""
-    found = await _desk(request).ask_door(remote.list_owned, owner, caller_of(request).project, limit)
+    found = await _desk(request).ask_door(app_verbs.list_owned, owner, caller_of(request).project, limit)
     return Json({"items": found, "next": None})
 
 
@@ -95,7 +95,7 @@ async def log_out(request: Request, whose: OwnerIn) -> Response:
     A token of one project does so for the phones there.
     """
     project = caller_of(request).project
-    many = await do(request, "log_out_owner", whose.owner, lambda c: remote.log_out(c, whose.owner, project))
+    many = await do(request, "log_out_owner", whose.owner, lambda c: app_verbs.log_out(c, whose.owner, project))
     return Json({"installations": many})
 
 
@@ -103,7 +103,7 @@ async def log_out(request: Request, whose: OwnerIn) -> Response:
 async def complete(request: Request, whose: OwnerCompleteIn) -> Response:
     """Say that an owner has handled everything until now on one phone: the others get no more of it."""
     owner, reason, project = whose.owner, whose.reason, caller_of(request).project
-    done = await do(request, "complete_owner", owner, lambda c: remote.complete_owner(c, owner, reason, project))
+    done = await do(request, "complete_owner", owner, lambda c: app_verbs.complete_owner(c, owner, reason, project))
     return Json({"completed": done})
 
 
@@ -114,7 +114,7 @@ async def forget(request: Request, whose: OwnerIn) -> Response:
     A token of one project forgets the phones and events of that project.
     """
     project = caller_of(request).project
-    many = await do(request, "forget_owner", whose.owner, lambda c: remote.forget(c, whose.owner, project))
+    many = await do(request, "forget_owner", whose.owner, lambda c: app_verbs.forget(c, whose.owner, project))
     return Json({"installations": many})
 
 
@@ -123,7 +123,7 @@ async def do(request: Request, action: str, owner: str, verb: Callable[[Connecti
     if caller_of(request).role != "operator":
         return await _desk(request).ask_door(verb)
     target: dict[str, Any] = {"owner_sha256": hashlib.sha256(owner.encode()).hexdigest()}
-    return await _desk(request).ask(remote.as_operator, action, target, verb)
+    return await _desk(request).ask(app_verbs.as_operator, action, target, verb)
 
 
 def _desk(request: Request) -> Desk:

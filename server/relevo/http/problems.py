@@ -16,8 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
 
-from relevo.db import BUSY
-from relevo.errors import (
+from relevo.core.errors import (
     DatabaseUnavailableError,
     EventConflictError,
     InvalidInputError,
@@ -26,7 +25,8 @@ from relevo.errors import (
     RelevoError,
     UsageError,
 )
-from relevo.logs import scrub
+from relevo.core.logs import scrub
+from relevo.database.pool import BUSY
 
 _PLACE = re.compile(r"^(?P<place>events\.\d+): ")
 _FIELD = re.compile(

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import structlog
 
-from relevo import insights, migrate
 from relevo.config import Settings
-from relevo.db import Database
-from relevo.errors import RelevoError
-from relevo.logs import normalise_error
+from relevo.core.errors import RelevoError
+from relevo.core.logs import normalise_error
+from relevo.database import migrate
+from relevo.database.pool import Database
+from relevo.operators import insights
 from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.wakeups import Listener
 

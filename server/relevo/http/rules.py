@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from relevo.tokens import Role
+from relevo.access.api_tokens import Role
 
 
 @dataclass(frozen=True)

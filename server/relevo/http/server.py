@@ -12,8 +12,8 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
+from relevo.access.phones import Rules
 from relevo.app import App
-from relevo.devices import Rules
 from relevo.http import api
 from relevo.http.connections import ACCEPTED_AT_ONCE, Bounds, Connections, protocol_for, watch
 from relevo.http.dashboard.codes import LoginCodes

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from relevo import devices, insights
-from relevo.chile import REGIONS, RUBROS
+from relevo.access import phones
+from relevo.core.chile import REGIONS, RUBROS
 from relevo.http.answers import Json
 from relevo.http.bodies import Text
 from relevo.http.desk import Desk
@@ -18,6 +18,7 @@ from relevo.http.devices import MISSING, ask, proof_of
 from relevo.http.guard import Guarded
 from relevo.http.kinds import AskedAmount
 from relevo.http.problems import not_found
+from relevo.operators import insights
 
 router = APIRouter(route_class=Guarded, tags=["tenders"])
 
@@ -129,7 +130,7 @@ async def list_regions(request: Request) -> Response:
 async def _admit(request: Request) -> None:
     """Let in any token, and any phone by its secret."""
     if request.state.caller is None:
-        await ask(request, devices.admit_reader, proof_of(request))
+        await ask(request, phones.admit_reader, proof_of(request))
 
 
 def _place(cursor: str | None) -> tuple[datetime, int]:

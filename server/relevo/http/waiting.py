@@ -10,10 +10,10 @@ from typing import Any
 import structlog
 from fastapi import Request
 
-from relevo import remote
+from relevo.access import app_verbs
+from relevo.access.app_verbs import EventLook
 from relevo.http.desk import Desk
 from relevo.http.problems import Problem, busy
-from relevo.remote import EventLook
 
 _log = structlog.get_logger("relevo.http")
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.05, 1.0
@@ -135,7 +135,7 @@ class Waiters:
 
     async def _look(self, ids: list[int]) -> None:
         try:
-            found = await self._desk.ask_once(remote.look, ids)
+            found = await self._desk.ask_once(app_verbs.look, ids)
         except Problem:
             found = {}  # no turn was to be had: the next look comes
         except Exception as error:  # noqa: BLE001 whoever waits is told what was last seen, and may ask again

@@ -1,3 +1,3 @@
 """Push services, each an adapter of the PushProvider port."""
 
-import relevo.needs_server  # noqa: F401 ahead of all it needs
+import relevo.core.needs_server  # noqa: F401 ahead of all it needs

@@ -15,8 +15,10 @@ from urllib.parse import urlsplit
 from exponent_server_sdk import PushClient, PushServerError, PushTicket
 from urllib3.exceptions import HTTPError
 
-from relevo.logs import scrub
-from relevo.model import Accepted, Fate, Message, ReceiptReply, Reply, ReplyKind, Ticket, WrittenMessage
+from relevo.core.logs import scrub
+from relevo.core.model import Accepted, Fate, Message, ReceiptReply, Reply, ReplyKind, Ticket, WrittenMessage
+from relevo.core.proxies import Proxies
+from relevo.core.retry_after import retry_after_ms
 from relevo.providers.expo_wire import (
     ENCODE,
     MAX_SCANNED,
@@ -27,8 +29,6 @@ from relevo.providers.expo_wire import (
     exchange,
     is_success,
 )
-from relevo.proxies import Proxies
-from relevo.retry_after import retry_after_ms
 
 API = "/--/api/v2"
 MAX_PAYLOAD_BYTES = 4_096

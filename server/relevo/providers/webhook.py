@@ -23,13 +23,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from relevo import __version__
-from relevo.addresses import is_private
-from relevo.logs import normalise_error
-from relevo.model import Message, ReceiptReply, Reply, Ticket
+from relevo.client.signatures import sign_webhook, webhook_secret
+from relevo.core.addresses import is_private
+from relevo.core.logs import normalise_error
+from relevo.core.model import Message, ReceiptReply, Reply, Ticket
+from relevo.core.retry_after import retry_after_ms
 from relevo.providers.lookups import Lookups
 from relevo.providers.timed import TimedReader, left
-from relevo.retry_after import retry_after_ms
-from relevo.signatures import sign_webhook, webhook_secret
 
 USER_AGENT = f"relevo/{__version__}"
 MAX_BODY_BYTES = 64 * 1024

@@ -1,3 +1,3 @@
 """How a cycle runs: its time, its locks, its row, its leases."""
 
-import relevo.needs_server  # noqa: F401 ahead of all it needs
+import relevo.core.needs_server  # noqa: F401 ahead of all it needs

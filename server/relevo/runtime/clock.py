@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from relevo import queries
+from relevo.core import queries
 from relevo.runtime.runs import Run
 from relevo.runtime.troubles import Thing
 

@@ -10,10 +10,10 @@ from uuid import UUID
 
 import structlog
 
-from relevo.db import BUSY, Connection, Database
-from relevo.errors import DatabaseUnavailableError, RelevoError
-from relevo.logs import normalise_error
-from relevo.model import LossReason
+from relevo.core.errors import DatabaseUnavailableError, RelevoError
+from relevo.core.logs import normalise_error
+from relevo.core.model import LossReason
+from relevo.database.pool import BUSY, Connection, Database
 
 _log = structlog.get_logger("relevo.heartbeat")
 

@@ -17,14 +17,14 @@ import psycopg
 import structlog
 from psycopg.types.json import Jsonb
 
-from relevo import queries
 from relevo.config import Settings
-from relevo.db import BUSY, Connection, Database
-from relevo.errors import DatabaseUnavailableError
-from relevo.instance import Guard
-from relevo.logs import normalise_error, scrub
-from relevo.metrics import Metrics
-from relevo.model import Budget, Outcome, Report, Shard, Trigger
+from relevo.core import queries
+from relevo.core.errors import DatabaseUnavailableError
+from relevo.core.logs import normalise_error, scrub
+from relevo.core.metrics import Metrics
+from relevo.core.model import Budget, Outcome, Report, Shard, Trigger
+from relevo.database.instance import Guard
+from relevo.database.pool import BUSY, Connection, Database
 from relevo.runtime import threads
 from relevo.runtime.hung import HungCalls
 from relevo.runtime.runs import Cycle, Ending, Middleware, Run, RunContext, run_row

@@ -11,13 +11,13 @@ from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
-from relevo import queries
 from relevo.config import Settings
-from relevo.db import BUSY, Connection, Database, Manner
-from relevo.errors import CopiedDatabaseError, DatabaseUnavailableError, LostLeaseError, RunGivenUpError
-from relevo.logs import normalise_error
-from relevo.metrics import Metrics
-from relevo.model import Budget, Outcome, Shard, Step, Trigger
+from relevo.core import queries
+from relevo.core.errors import CopiedDatabaseError, DatabaseUnavailableError, LostLeaseError, RunGivenUpError
+from relevo.core.logs import normalise_error
+from relevo.core.metrics import Metrics
+from relevo.core.model import Budget, Outcome, Shard, Step, Trigger
+from relevo.database.pool import BUSY, Connection, Database, Manner
 from relevo.runtime.singleton import Held
 from relevo.runtime.staying import Stay
 from relevo.runtime.timing import Timing

@@ -17,8 +17,8 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
 from relevo.config import Settings
-from relevo.errors import DatabaseUnavailableError
-from relevo.model import Outcome, Report
+from relevo.core.errors import DatabaseUnavailableError
+from relevo.core.model import Outcome, Report
 from relevo.runtime.runner import Runner, Stays
 from relevo.runtime.runs import Cycle
 from relevo.runtime.timing import Pauses, Timing, doubled, pause_ms

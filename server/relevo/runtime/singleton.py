@@ -10,11 +10,11 @@ from uuid import UUID, uuid4
 
 import structlog
 
-from relevo import queries
 from relevo.config import Settings
-from relevo.db import BUSY, Connection, Database
-from relevo.errors import LostLeaseError
-from relevo.model import LossReason
+from relevo.core import queries
+from relevo.core.errors import LostLeaseError
+from relevo.core.model import LossReason
+from relevo.database.pool import BUSY, Connection, Database
 from relevo.runtime.heartbeat import Heartbeat, Loss, Renewed
 
 _SQL = queries.load("singleton")

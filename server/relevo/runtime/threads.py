@@ -11,7 +11,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Generic, NamedTuple, TypeVar
 
-from relevo.errors import RelevoError
+from relevo.core.errors import RelevoError
 
 T = TypeVar("T")
 R = TypeVar("R")

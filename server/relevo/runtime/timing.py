@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from relevo import cron
+from relevo.core import cron
 
 if TYPE_CHECKING:
-    from relevo.model import Outcome
+    from relevo.core.model import Outcome
 
 _DAY_MS = 86_400_000
 

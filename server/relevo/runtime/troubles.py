@@ -14,10 +14,16 @@ from typing import Literal, NamedTuple
 import psycopg
 import structlog
 
-from relevo import queries
-from relevo.db import BUSY, Database, is_unavailable
-from relevo.errors import CopiedDatabaseError, DatabaseUnavailableError, LostLeaseError, RunGivenUpError, StoppedError
-from relevo.logs import normalise_error
+from relevo.core import queries
+from relevo.core.errors import (
+    CopiedDatabaseError,
+    DatabaseUnavailableError,
+    LostLeaseError,
+    RunGivenUpError,
+    StoppedError,
+)
+from relevo.core.logs import normalise_error
+from relevo.database.pool import BUSY, Database, is_unavailable
 from relevo.runtime.timing import doubled
 
 _SQL = queries.load("troubles")

@@ -12,9 +12,9 @@ from uuid import UUID, uuid4
 import psycopg
 import structlog
 
-from relevo import queries
-from relevo.db import Connection, Database
-from relevo.errors import RelevoError
+from relevo.core import queries
+from relevo.core.errors import RelevoError
+from relevo.database.pool import Connection, Database
 
 _SQL = queries.load("wakeups")
 _log = structlog.get_logger("relevo.wakeups")

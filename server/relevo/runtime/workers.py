@@ -11,10 +11,11 @@ from uuid import uuid4
 import structlog
 from psycopg.types.json import Jsonb
 
-from relevo import __version__, queries
+from relevo import __version__
 from relevo.config import Settings
-from relevo.db import Connection, Database
-from relevo.instance import Guard
+from relevo.core import queries
+from relevo.database.instance import Guard
+from relevo.database.pool import Connection, Database
 from relevo.runtime.hung import HungCalls
 
 Role = Literal["run", "tick", "run-cycle"]

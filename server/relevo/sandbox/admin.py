@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs
 
-from relevo.errors import InvalidInputError
+from relevo.core.errors import InvalidInputError
 from relevo.sandbox import answers, faults, messages
 from relevo.sandbox.answers import Answer, Refused
 from relevo.sandbox.world import World

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from relevo.addresses import is_address
+from relevo.core.addresses import is_address
 from relevo.sandbox import admin, answers, language, messages, page
 from relevo.sandbox.answers import Answer, Refused
 from relevo.sandbox.world import Exchange, World

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from relevo.errors import InvalidInputError
+from relevo.core.errors import InvalidInputError
 from relevo.sandbox import answers
 from relevo.sandbox.answers import Answer
 

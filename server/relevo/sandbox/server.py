@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from relevo.errors import RelevoError
+from relevo.core.errors import RelevoError
 from relevo.sandbox import faults
 from relevo.sandbox.app import SandboxApp, Tell
 from relevo.sandbox.messages import Message

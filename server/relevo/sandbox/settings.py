@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from relevo.errors import InvalidInputError
+from relevo.core.errors import InvalidInputError
 
 MAX_KEEP = 1_000
 _MOST = {

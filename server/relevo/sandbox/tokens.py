@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from relevo.errors import InvalidInputError
+from relevo.core.errors import InvalidInputError
 from relevo.sandbox import faults
 from relevo.sandbox.answers import invalid
 from relevo.sandbox.faults import Fault, Kind

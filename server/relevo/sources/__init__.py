@@ -1,3 +1,3 @@
 """Where items come from: one file per adapter of the Source port."""
 
-import relevo.needs_server  # noqa: F401 ahead of all it needs
+import relevo.core.needs_server  # noqa: F401 ahead of all it needs

@@ -12,9 +12,9 @@ from typing import Any, Literal
 import structlog
 
 from relevo.config import MINUTE, Settings
-from relevo.fields import SecretStr
-from relevo.model import Fetched, Item, Reject
-from relevo.ports import NoRequestsLeft, OutOfTime, SourceContext
+from relevo.config.fields import SecretStr
+from relevo.core.model import Fetched, Item, Reject
+from relevo.core.ports import NoRequestsLeft, OutOfTime, SourceContext
 from relevo.sources import chile, text
 from relevo.sources.http import Http, Response, Trouble
 from relevo.sources.merging import mark, mark_of

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import structlog
 
 from relevo.config import MINUTE, Settings
-from relevo.model import Fetched, Item, Reject
-from relevo.ports import NoRequestsLeft, OutOfTime, SourceContext
+from relevo.core.model import Fetched, Item, Reject
+from relevo.core.ports import NoRequestsLeft, OutOfTime, SourceContext
 from relevo.sources import chile, text
 from relevo.sources.http import Http, Response, Trouble
 from relevo.sources.merging import mark, mark_of, one_each

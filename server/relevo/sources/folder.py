@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from relevo.config import MINUTE, Settings
-from relevo.model import Fetched, Item, Reject
-from relevo.ports import SourceContext
+from relevo.core.model import Fetched, Item, Reject
+from relevo.core.ports import SourceContext
 from relevo.sources import chile, text
 from relevo.sources.files import DropFolder, DroppedFile
 from relevo.sources.merging import mark, one_each

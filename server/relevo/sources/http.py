@@ -19,9 +19,9 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError
 
 from relevo import __version__
-from relevo.addresses import is_private
 from relevo.config import Settings
-from relevo.retry_after import retry_after_ms
+from relevo.core.addresses import is_private
+from relevo.core.retry_after import retry_after_ms
 
 USER_AGENT = f"relevo/{__version__}"
 MAX_REDIRECTS = 5

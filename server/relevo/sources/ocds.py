@@ -15,8 +15,8 @@ from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 from zoneinfo import ZoneInfo
 
 from relevo.config import MINUTE, Settings
-from relevo.model import Fetched, Item, Reject
-from relevo.ports import NoRequestsLeft, OutOfTime, SourceContext
+from relevo.core.model import Fetched, Item, Reject
+from relevo.core.ports import NoRequestsLeft, OutOfTime, SourceContext
 from relevo.sources import chile, text
 from relevo.sources.files import DropFolder, DroppedFile, Look
 from relevo.sources.http import Http, Response, Trouble

@@ -1,3 +1,3 @@
 """Where exported months are kept: one file per store."""
 
-import relevo.needs_server  # noqa: F401 ahead of all it needs
+import relevo.core.needs_server  # noqa: F401 ahead of all it needs

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from relevo.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
-from relevo.model import StoredObject
+from relevo.core.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
+from relevo.core.model import StoredObject
 
 _UNFINISHED = ".unfinished-"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

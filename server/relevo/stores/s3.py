@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import structlog
 
 from relevo.config import Settings
-from relevo.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
-from relevo.logs import scrub
-from relevo.model import StoredObject
+from relevo.core.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
+from relevo.core.logs import scrub
+from relevo.core.model import StoredObject
 
 _WHOLE = 64 << 20  # up to this size an object goes in one request
 _PIECE = 32 << 20

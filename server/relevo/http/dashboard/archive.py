@@ -8,13 +8,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from relevo import history
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import older, part
 from relevo.http.dashboard.page import Page, desk_of, show, table
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import ago, count, number, sentence, size
+from relevo.operators import history
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _SHORT = {"notification_events": "events", "notification_deliveries": "deliveries", "push_requests": "journal"}

@@ -7,7 +7,6 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from relevo import history
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import (
@@ -27,6 +26,7 @@ from relevo.http.dashboard.names import ACTIONS, in_words
 from relevo.http.dashboard.page import Page, desk_of, show, table
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import ago
+from relevo.operators import history
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _OUTCOMES = ("ok", "failed", "begun")

@@ -13,9 +13,9 @@ from uuid import UUID, uuid4
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from relevo import door, insights, sagas, trials
-from relevo.door import Event, Explanation, Preview
-from relevo.errors import InvalidInputError
+from relevo.client import verbs
+from relevo.client.verbs import Event, Explanation, Preview
+from relevo.core.errors import InvalidInputError
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import PLACE, Deed, Given, Question, Told, is_operator
 from relevo.http.dashboard.html import Child, Markup, el, text
@@ -26,8 +26,9 @@ from relevo.http.dashboard.parts import clipped, event_link, phone_link
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import count, number, sentence
 from relevo.http.problems import Problem
-from relevo.sagas import LeftOut
-from relevo.trials import MOST_PHONES, Answer, Trial
+from relevo.operators import insights, sagas, test_pushes
+from relevo.operators.sagas import LeftOut
+from relevo.operators.test_pushes import MOST_PHONES, Answer, Trial
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 HERE = "/dashboard/compose"
@@ -72,7 +73,7 @@ def _again(request: Request, given: Given, problem: Problem) -> Response:
 
 
 async def _previewed(request: Request, event: dict[str, Any]) -> Markup:
-    found = await desk_of(request).ask_door(door.preview_json, event, sample=_SAMPLE)
+    found = await desk_of(request).ask_door(verbs.preview_json, event, sample=_SAMPLE)
     whom = {name: event.get(name, ()) for name in ("installations", "owners")}
     everyone = event["audience"] in ("everyone", "matching")
     left = await desk_of(request).ask(sagas.left_out, **whom, everyone=everyone, category=event.get("category"))
@@ -239,13 +240,13 @@ def _made(given: Given, phones: list[UUID], key: str) -> Event:
             t("The data must be a JSON object."),
             hint=t("It must look like {example}.", example='{"screen": "inbox"}'),
         )
-    return trials.make(key, phones, given.text("title", 500), given.text("body", 2_000), data)
+    return test_pushes.make(key, phones, given.text("title", 500), given.text("body", 2_000), data)
 
 
 async def _ask_test(request: Request, given: Given) -> Question:
     phones = await _chosen(request, given)
     event = _made(given, phones, str(uuid4()))
-    judged = await desk_of(request).ask_door(partial(trials.judge, event=event, phones=phones))
+    judged = await desk_of(request).ask_door(partial(test_pushes.judge, event=event, phones=phones))
     getting = sum(each.gets_it for _, each in judged)
     owners = await desk_of(request).ask(sagas.owners_of, phones)
     heads = [t("Phone"), t("Gets it"), t("Why")]
@@ -303,7 +304,7 @@ async def _test(request: Request, given: Given) -> Told:
     keys = given.uuids("key", 1)
     if not keys or not phones:
         raise Problem(400, t("No phone is named, and the owner has none."), hint=t("Name one by its id."))
-    event_id = await desk_of(request).ask(trials.send, _made(given, phones, str(keys[0])), phones)
+    event_id = await desk_of(request).ask(test_pushes.send, _made(given, phones, str(keys[0])), phones)
     return Told("", to=f"{HERE}/{event_id}")
 
 
@@ -313,7 +314,7 @@ DEEDS = {"test": Deed(_ask_test, _test, _again)}
 @router.get("/dashboard/compose/{event_id}")
 async def trial(request: Request, event_id: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> Response:
     """Show how far a test push is, until it has ended."""
-    seen = await desk_of(request).ask(trials.follow, event_id)
+    seen = await desk_of(request).ask(test_pushes.follow, event_id)
     owners = await desk_of(request).ask(sagas.owners_of, [each.phone for each in seen.answers])
     title, kind = _verdict(seen)
     told = seen.event.raw

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from starlette.responses import RedirectResponse, Response
 
-from relevo.errors import InvalidInputError
+from relevo.core.errors import InvalidInputError
 from relevo.http.dashboard import compose, dead_letters, deeds
 from relevo.http.dashboard.acting import PLACE, Deed, Given, Question
 from relevo.http.dashboard.html import Markup, el

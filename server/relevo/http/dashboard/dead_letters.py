@@ -7,8 +7,6 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from relevo import actions, history
-from relevo.actions import DeadLetters
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import Deed, Given, Question, Told, at_length, offer
 from relevo.http.dashboard.html import Child, Markup, el
@@ -17,6 +15,8 @@ from relevo.http.dashboard.lists import facts, part
 from relevo.http.dashboard.page import Page, desk_of, show, table
 from relevo.http.dashboard.parts import delivery_link
 from relevo.http.dashboard.words import ago, count, number
+from relevo.operators import actions, history
+from relevo.operators.actions import DeadLetters
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _HERE = "/dashboard/dead-letters"

@@ -6,7 +6,9 @@ from typing import Any
 
 from fastapi import Request
 
-from relevo import actions, insights, remote, service
+from relevo import service
+from relevo.access import app_verbs
+from relevo.core.model import Report
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import Deed, Given, Question, Told, app_of, at_length
 from relevo.http.dashboard.html import Child, el
@@ -17,7 +19,7 @@ from relevo.http.dashboard.page import SYSTEM, desk_of, table
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import count, number
 from relevo.http.problems import Problem
-from relevo.model import Report
+from relevo.operators import actions, insights
 
 
 def _cycle(request: Request, given: Given) -> tuple[str, str, str]:
@@ -196,7 +198,7 @@ def _event(given: Given) -> int:
 
 async def _ask_cancel(request: Request, given: Given) -> Question:
     event, desk = _event(given), desk_of(request)
-    found = await desk.ask_door(remote.find, event, None)
+    found = await desk.ask_door(app_verbs.find, event, None)
     late = await desk.ask(insights.too_late_to_stop, event)
     left = sum(found.counts.get(name, 0) for name in ("pending", "retryable"))
     return Question(
@@ -219,7 +221,7 @@ async def _ask_cancel(request: Request, given: Given) -> Question:
 
 async def _cancel(request: Request, given: Given) -> Told:
     event = _event(given)
-    done = await desk_of(request).ask(remote.cancel_as_operator, event, given.text("reason"), None)
+    done = await desk_of(request).ask(app_verbs.cancel_as_operator, event, given.text("reason"), None)
     late = await desk_of(request).ask(insights.too_late_to_stop, event)
     told = [
         el("p", t("{n} of it sent before stay sent.", n=count(late["sent"], "push", "pushes")))
@@ -232,7 +234,7 @@ async def _cancel(request: Request, given: Given) -> Told:
     return Told(_cancelled(done, event), told, f"/dashboard/events/{event}")
 
 
-def _cancelled(done: remote.Cancelled, event: int) -> str:
+def _cancelled(done: app_verbs.Cancelled, event: int) -> str:
     if done.cancelled and not done.withdrawn:
         return t("Event {event} is cancelled; nothing of it was left to send.", event=event)
     if done.cancelled:

@@ -9,9 +9,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from relevo import sagas
 from relevo.app import sandbox_address
-from relevo.health import stopped
+from relevo.client.progress import progress_of
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import offer
 from relevo.http.dashboard.html import Child, Markup, el, outside, text
@@ -33,8 +32,9 @@ from relevo.http.dashboard.parts import (
 from relevo.http.dashboard.states import DELIVERY_STATUSES, EVENT_STATES, state
 from relevo.http.dashboard.words import ago, count, duration, instant, number, sentence
 from relevo.http.problems import Problem
-from relevo.progress import progress_of
-from relevo.sagas import Deliveries, Events, Saga
+from relevo.operators import sagas
+from relevo.operators.health import stopped
+from relevo.operators.sagas import Deliveries, Events, Saga
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 HOME = "/dashboard/events"

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 from urllib.parse import urlsplit
 
-from relevo.addresses import is_loopback
+from relevo.core.addresses import is_loopback
 
 _VOID = frozenset({"input", "meta", "link", "br", "hr"})
 _LINKS = ("/", "#")

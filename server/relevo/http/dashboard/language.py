@@ -7,12 +7,12 @@ from contextvars import ContextVar
 
 from fastapi import Request
 
-from relevo import health
-from relevo.health import Problem
+from relevo.core.phrases import Phrase, filled
 from relevo.http.dashboard.spanish import SPANISH
 from relevo.http.dashboard.spanish_health import HEALTH
 from relevo.http.dashboard.spanish_names import NAMES
-from relevo.phrases import Phrase, filled
+from relevo.operators import health
+from relevo.operators.health import Problem
 
 COOKIE = "relevo_language"
 LANGUAGES = {"en": "English", "es": "Español"}

@@ -12,10 +12,11 @@ import structlog
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import RedirectResponse, Response
 
-from relevo import audit, sessions, tokens
-from relevo.addresses import is_loopback
+from relevo.access import api_tokens, sessions
+from relevo.access.api_tokens import Token
 from relevo.config import Settings
-from relevo.db import Database
+from relevo.core.addresses import is_loopback
+from relevo.database.pool import Database
 from relevo.http.dashboard import refusals
 from relevo.http.dashboard.codes import LoginCodes
 from relevo.http.dashboard.html import Child, el
@@ -26,7 +27,7 @@ from relevo.http.dashboard.words import sentence
 from relevo.http.guard import COOKIE
 from relevo.http.problems import not_found
 from relevo.http.rules import VIEW_PAGE
-from relevo.tokens import Token
+from relevo.operators import audit
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _log = structlog.get_logger("relevo.dashboard")
@@ -120,7 +121,7 @@ def make_token(settings: Settings, program: str) -> str:
 def _begin_by_link(database: Database) -> str:
     """Begin a session of a token that nobody ever sees, and that ends after a day."""
     with audit.acting_as("login link", "http"):
-        _, token = tokens.make(database, "login link", "operator", days=_LINK_DAYS)
+        _, token = api_tokens.make(database, "login link", "operator", days=_LINK_DAYS)
         return sessions.begin(database, token)
 
 
@@ -133,7 +134,7 @@ async def log_in(request: Request) -> Response:
     if not nonce or not hmac.compare_digest(given.get("form", "").encode(), nonce.encode()):
         await refusals.note(request, "refused_form")
         return login_page(request, t("This form is too old, or the browser keeps no cookies. Try again."), 403)
-    token = await desk_of(request).ask(tokens.verify, given.get("token", "").strip())
+    token = await desk_of(request).ask(api_tokens.verify, given.get("token", "").strip())
     if token is None or (why := _why_not(token)):
         said = why if token else t("This token is unknown, revoked or expired.")
         _log.warning("login_refused", why=said, caller=token.id if token else None, address=_address(request))

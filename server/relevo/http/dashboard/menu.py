@@ -8,10 +8,10 @@ import psycopg
 from fastapi import Request
 from starlette.datastructures import State
 
-from relevo import history
 from relevo.config import Settings
-from relevo.errors import RelevoError
+from relevo.core.errors import RelevoError
 from relevo.http.guard import COOKIE
+from relevo.operators import history
 
 SOURCES, ARCHIVE = "/dashboard/sources", "/dashboard/archive"
 _KNOWN_FOR_S = 60.0

@@ -7,8 +7,6 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from relevo import insights
-from relevo.health import MOST_COUNTED, Problem
 from relevo.http.dashboard import charts, reasons
 from relevo.http.dashboard.acting import offer
 from relevo.http.dashboard.guide import RUNBOOK
@@ -19,7 +17,9 @@ from relevo.http.dashboard.page import Page, desk_of, show, table
 from relevo.http.dashboard.parts import clipped
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import ago, count, instant, number, percent, sentence
-from relevo.insights import MOST_EVENTS, Overview
+from relevo.operators import insights
+from relevo.operators.health import MOST_COUNTED, Problem
+from relevo.operators.insights import MOST_EVENTS, Overview
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _DEAD = "/dashboard/dead-letters"

@@ -17,8 +17,10 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import HTMLResponse, Response
 
-from relevo import __version__, sessions
-from relevo.errors import RelevoError
+from relevo import __version__
+from relevo.access import sessions
+from relevo.access.api_tokens import Token
+from relevo.core.errors import RelevoError
 from relevo.http.dashboard import menu, refusals
 from relevo.http.dashboard.html import Child, Markup, el, text
 from relevo.http.dashboard.language import LANGUAGES, speak, spoken, t, wanted
@@ -26,7 +28,6 @@ from relevo.http.dashboard.words import sentence
 from relevo.http.desk import Desk
 from relevo.http.guard import COOKIE, Guarded
 from relevo.http.problems import Problem, of_error, request_id_of
-from relevo.tokens import Token
 
 _log = structlog.get_logger("relevo.dashboard")
 _MOST_FIELDS = 50

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from relevo import sagas
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import box, filters, part
@@ -15,7 +14,8 @@ from relevo.http.dashboard.page import PEOPLE, Page, desk_of, show, table
 from relevo.http.dashboard.parts import following, owner_link
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import count, number, sentence
-from relevo.sagas import MOST_PHONES
+from relevo.operators import sagas
+from relevo.operators.sagas import MOST_PHONES
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 Name = Annotated[str, Query(max_length=200)]

@@ -10,8 +10,8 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from relevo import door, sagas
-from relevo.door import Explanation
+from relevo.client import verbs
+from relevo.client.verbs import Explanation
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import is_operator
 from relevo.http.dashboard.compose import HERE as COMPOSE
@@ -33,7 +33,8 @@ from relevo.http.dashboard.parts import (
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import ago, count, instant, number
 from relevo.http.problems import Problem
-from relevo.sagas import MOST_PHONES, Phones, Reason, Recent, Row
+from relevo.operators import sagas
+from relevo.operators.sagas import MOST_PHONES, Phones, Reason, Recent, Row
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _MOST_IDS = 2**63 - 1
@@ -112,7 +113,7 @@ async def _explained(request: Request, asked: str, phones: Sequence[UUID]) -> An
     if len(found) != 1:
         return Answer(asked, choices=found)
     told = await desk.ask(sagas.explain, found[0]["id"], phones)
-    return Answer(asked, found[0], await desk.ask_door(door.get, found[0]["id"]), (), told)
+    return Answer(asked, found[0], await desk.ask_door(verbs.get, found[0]["id"]), (), told)
 
 
 def _try_it(request: Request, **whom: object) -> Markup | None:

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from relevo import sagas
 from relevo.app import sandbox_address
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import offer
@@ -23,7 +22,8 @@ from relevo.http.dashboard.parts import Moment, clipped, event_link, owner_link,
 from relevo.http.dashboard.states import KINDS, state
 from relevo.http.dashboard.words import ago, count, instant, number
 from relevo.http.problems import Problem
-from relevo.sagas import Push, Try
+from relevo.operators import sagas
+from relevo.operators.sagas import Push, Try
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _MOST_IDS = 2**63 - 1

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from relevo.door import Explanation
+from relevo.client.verbs import Explanation
+from relevo.core.model import NEWS
 from relevo.http.dashboard.html import Child
 from relevo.http.dashboard.language import noted, t
 from relevo.http.dashboard.parts import clipped
 from relevo.http.dashboard.words import instant
-from relevo.model import NEWS
-from relevo.sagas import Nobody
+from relevo.operators.sagas import Nobody
 
 MEANINGS = {
     "pending": noted("It is to be sent."),

@@ -11,10 +11,10 @@ import psycopg
 import structlog
 from fastapi import Request
 
-from relevo import audit
-from relevo.errors import RelevoError
+from relevo.access.api_tokens import Token
+from relevo.core.errors import RelevoError
 from relevo.http.problems import Problem
-from relevo.tokens import Token
+from relevo.operators import audit
 
 _log = structlog.get_logger("relevo.dashboard")
 _EVERY_S = 600.0

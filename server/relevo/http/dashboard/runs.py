@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from relevo import history, insights
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import (
@@ -29,6 +28,7 @@ from relevo.http.dashboard.page import Page, desk_of, show, table
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import ago, duration, instant, number
 from relevo.http.problems import Problem
+from relevo.operators import history, insights
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _OUTCOMES = ("running", "ok", "partial", "failed", "abandoned", "skipped")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import RedirectResponse, Response
 
-from relevo import sagas
+from relevo.client.progress import progress_of
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, part
@@ -15,8 +15,8 @@ from relevo.http.dashboard.page import SEARCH, Page, desk_of, fields_of, show
 from relevo.http.dashboard.parts import clipped, event_link, owner_link, owner_path, phone_link, phone_path
 from relevo.http.dashboard.states import state
 from relevo.http.problems import Problem
-from relevo.progress import progress_of
-from relevo.sagas import Found
+from relevo.operators import sagas
+from relevo.operators.sagas import Found
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 nowhere = APIRouter(route_class=Page, include_in_schema=False)

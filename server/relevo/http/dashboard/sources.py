@@ -7,7 +7,6 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from relevo import history, insights
 from relevo.config import REJECT_ATTEMPTS
 from relevo.http.dashboard.acting import offer
 from relevo.http.dashboard.html import Child, Markup, el
@@ -17,6 +16,7 @@ from relevo.http.dashboard.names import in_words
 from relevo.http.dashboard.page import Page, badge, desk_of, show, table
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import ago, count, duration, number, sentence
+from relevo.operators import history, insights
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _HERE = "/dashboard/sources"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import get_args
 
+from relevo.core.model import Lane, ReplyKind, Trigger
 from relevo.http.dashboard.html import Markup
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.page import badge
-from relevo.model import Lane, ReplyKind, Trigger
 
 EVENT_STATES = ("waiting", "held", "fanning", "fanned", "cancelled", "completed")
 DELIVERY_STATUSES = (

@@ -8,8 +8,6 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from relevo import insights
-from relevo.health import worker_state
 from relevo.http.dashboard import charts, reasons
 from relevo.http.dashboard.acting import offer
 from relevo.http.dashboard.html import Child, Markup, el, text
@@ -19,7 +17,9 @@ from relevo.http.dashboard.overview import at_most, figure
 from relevo.http.dashboard.page import SYSTEM, Page, desk_of, show, table
 from relevo.http.dashboard.states import state
 from relevo.http.dashboard.words import ago, count, duration, number, sentence, size
-from relevo.insights import System
+from relevo.operators import insights
+from relevo.operators.health import worker_state
+from relevo.operators.insights import System
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _MOST_MONTHS = 6

@@ -1,0 +1,1 @@
+"""Who may call over HTTP, and what they may do."""

@@ -1,0 +1,90 @@
+"""Tokens for HTTP: 256 random bits each, of which the database keeps a hash, with a role and maybe a project."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from psycopg.rows import dict_row
+
+from relevo.core import queries
+from relevo.core.errors import NotFoundError, UsageError
+from relevo.database.pool import Database
+from relevo.operators import audit
+
+_SQL = queries.load("tokens")
+_WRITTEN = re.compile(r"relevo_(?P<id>[0-9a-f]{12})_[A-Za-z0-9_-]{43}")
+_NOBODY = hashlib.sha256(b"").digest()
+_MAX_NAME, _MAX_PROJECT, MAX_DAYS = 100, 200, 3_650
+MAX_LIMIT = 1_000
+
+Role = Literal["app", "viewer", "operator"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A caller that has proven who it is."""
+
+    id: str
+    name: str
+    role: Role
+    project: str | None = None
+    """The only project it may reach; None for all."""
+
+
+def make(
+    database: Database, name: str, role: Role, *, project: str | None = None, days: int | None = None
+) -> tuple[str, Token]:
+    """Make a token; what is returned first is shown this once and kept nowhere."""
+    name = " ".join(name.split())
+    if not 0 < len(name) <= _MAX_NAME:
+        raise UsageError(f"name must be text of 1 to {_MAX_NAME} characters.", hint="Say what uses the token.")
+    if project is not None and not 0 < len(project) <= _MAX_PROJECT:
+        raise UsageError(f"project must be text of 1 to {_MAX_PROJECT} characters.", hint="Leave it out for all.")
+    token = Token(secrets.token_hex(6), name, role, project)
+    written = f"relevo_{token.id}_{secrets.token_urlsafe(32)}"
+    row = {"id": token.id, "name": name, "role": role, "project": project, "secret_hash": _hash(written), "days": days}
+    with (
+        audit.recorded(database, "make_token", id=token.id, name=name, role=role, project=project, days=days),
+        database.connection() as connection,
+    ):
+        connection.execute(_SQL["add_token"], row)
+    return written, token
+
+
+def revoke(database: Database, token_id: str) -> str:
+    """Revoke a token and return its name; a server that just saw it refuses it within a second."""
+    with audit.recorded(database, "revoke_token", id=token_id), database.connection() as connection:
+        row = connection.execute(_SQL["revoke_token"], {"id": token_id}).fetchone()
+        if row is None:
+            raise NotFoundError(f"There is no valid token {token_id}.", hint="`relevo token list` lists them.")
+    return str(row[0])
+
+
+def list_all(database: Database, *, limit: int = 100) -> list[dict[str, Any]]:
+    """Return the tokens, newest first, without anything by which one could be used."""
+    with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(_SQL["list_tokens"], {"limit": min(limit, MAX_LIMIT)}).fetchall()
+
+
+def verify(database: Database, written: str) -> Token | None:
+    """Return whose token this is, or None if it is nobody's, revoked or expired; its use is noted once a minute."""
+    found = _WRITTEN.fullmatch(written)
+    if found is None:
+        return None
+    with database.connection() as connection:
+        row = connection.execute(_SQL["read_token"], {"id": found["id"]}).fetchone()
+        if not hmac.compare_digest(bytes(row[4]) if row else _NOBODY, _hash(written)) or row is None:
+            return None
+        if row[5]:
+            connection.execute(_SQL["note_use"], {"id": found["id"]})
+    return Token(*row[:4])
+
+
+def _hash(written: str) -> bytes:
+    return hashlib.sha256(written.encode()).digest()

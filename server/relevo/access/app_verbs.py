@@ -1,0 +1,288 @@
+"""The app's verbs for callers outside the database: events as the SQL door's JSON, and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
+
+from relevo.client import news, verbs
+from relevo.client.checks import check_storable
+from relevo.client.connections import verb
+from relevo.client.connections.steps import Call, as_json, one
+from relevo.client.verbs import Enqueued, Preview
+from relevo.core import queries
+from relevo.core.errors import NotFoundError, RelevoError
+from relevo.database.pool import Connection, Database
+from relevo.operators import audit
+
+_SQL = queries.load("remote")
+T = TypeVar("T")
+Told = TypeVar("Told", Enqueued, Preview)
+_SENT = ("sent", "ok", "unconfirmed")
+_OPEN = ("pending", "retryable")
+_MOST_OWNED = 1_000
+
+
+class KeyTakenError(RelevoError):
+    """An event of this type and key belongs to somebody else."""
+
+
+class StartedError(RelevoError):
+    """An event is no longer to be changed."""
+
+
+@dataclass(frozen=True)
+class EventLook:
+    """An event as it was seen a moment ago."""
+
+    event: Mapping[str, Any]
+    """As the SQL door tells it."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many deliveries there are of each status."""
+        found: Mapping[str, int] = self.event["deliveries"]
+        return found
+
+    def is_over(self, until: str) -> bool:
+        """Tell whether nothing is left to send, or, until `confirmed`, to confirm."""
+        waits_for = (*_OPEN, "sent") if until == "confirmed" else _OPEN
+        return self.event["state"] not in ("waiting", "held", "fanning") and not any(map(self.counts.get, waits_for))
+
+    @property
+    def failed(self) -> bool:
+        """Whether, once it is over, nothing was sent although it should have been."""
+        if any(map(self.counts.get, _SENT)):
+            return False
+        return bool(sum(self.counts.values())) or self.event["state"] == "cancelled"
+
+
+def enqueue(connection: Connection, events: Sequence[Mapping[str, Any]], project: str | None) -> list[Enqueued]:
+    """Enqueue events, all or none; a caller of one project makes them for its phones alone."""
+    if project is None:
+        return verbs.enqueue_json(connection, events)
+    # kept at first: in what they differ from another project's events is not for this caller to know
+    done = verbs.enqueue_json(connection, [{**event, "on_conflict": "keep"} for event in events])
+    made = [each.event_id for each in done if each.created]
+    before = {"ids": [each.event_id for each in done if not each.created], "project": project}
+    connection.execute(_SQL["own_events"], {"ids": made, "project": project})
+    if connection.execute(_SQL["find_foreign"], before).fetchone() is not None:
+        raise KeyTakenError("An event of this type and key is there, and not of this project.")
+    if any(each.same_content is False for each in done):
+        done = _compared(done, verbs.enqueue_json(connection, events))
+    others = _others_phones(connection, [each for event in events for each in _named(event)], project)
+    return [_hide(each, _named(event) & others) for each, event in zip(done, events, strict=True)]
+
+
+def _compared(done: Sequence[Enqueued], again: Sequence[Enqueued]) -> list[Enqueued]:
+    """Tell of events that were enqueued which are new, and of the others what a closer look found."""
+    return [replace(second, created=first.created) for first, second in zip(done, again, strict=True)]
+
+
+def _others_phones(connection: Connection, named: Sequence[UUID], project: str) -> set[UUID]:
+    """Return which phones are of other projects: to a caller of one project nobody registered those."""
+    if not named:
+        return set()
+    rows = connection.execute(_SQL["list_others_phones"], {"ids": list(named), "project": project}).fetchall()
+    return {row[0] for row in rows}
+
+
+def _named(event: Mapping[str, Any]) -> set[UUID]:
+    """Return the installations that an event names; the door has checked that they are ids."""
+    return {UUID(str(each)) for each in event.get("installations") or ()}
+
+
+def _hide(told: Told, others: set[UUID]) -> Told:
+    unknown = dict.fromkeys((*told.unknown_installations, *sorted(others)))
+    return replace(told, unknown_installations=tuple(unknown))
+
+
+def preview(connection: Connection, event: Mapping[str, Any], project: str | None, *, sample: int) -> Preview:
+    """Tell whom an event would reach; a caller of one project, which of its phones."""
+    if project is None:
+        return verbs.preview_json(connection, event, sample=sample)
+    seen = _preview_in_project(connection, event, project, sample)
+    return _hide(seen, _others_phones(connection, sorted(_named(event)), project))
+
+
+@verb
+def _preview_in_project(event: Mapping[str, Any], project: str, sample: int) -> Call[Preview]:
+    for name, value in event.items():
+        check_storable(name, value)
+    told = as_json("event", dict(event))
+    return Call("preview_in_project", {"event": told, "sample": sample, "project": project}, one(verbs.as_preview))
+
+
+def look(connection: Connection, ids: Sequence[int]) -> dict[int, EventLook]:
+    """Look at some events in one statement; those that are not there are left out."""
+    rows = connection.execute(_SQL["look_at_events"], {"ids": list(ids)}).fetchall()
+    return {event_id: EventLook(event) for event_id, event in rows if event is not None}
+
+
+def find(connection: Connection, event_id: int, project: str | None) -> EventLook:
+    """Look at one event; for a caller of one project, another's is not there."""
+    row = connection.execute(_SQL["look_at_event"], {"id": event_id, "project": project}).fetchone()
+    if row is None or row[0] is None:
+        raise NotFoundError(f"There is no event {event_id}.")
+    return EventLook(row[0])
+
+
+class Cancelled(NamedTuple):
+    """What came of a cancellation."""
+
+    cancelled: bool
+    """Whether the event was ended just now."""
+    withdrawn: bool
+    """Whether anything of it was left to send, and is not sent any more."""
+    found: EventLook
+    """How far it is."""
+
+
+def cancel_as_operator(database: Database, event_id: int, reason: str, project: str | None) -> Cancelled:
+    """End an event, and have it recorded, as everything an operator does."""
+    with (
+        audit.recorded(database, "cancel_event", event_id=event_id, reason=reason) as result,
+        database.transaction() as connection,
+    ):
+        done = cancel(connection, event_id, reason, project)
+        result.update(answer=done.cancelled, withdrawn=done.withdrawn)
+    return done
+
+
+def cancel(connection: Connection, event_id: int, reason: str, project: str | None) -> Cancelled:
+    """End an event, and tell whether it had not ended before, whether that withdrew anything, and how far it is."""
+    before = find(connection, event_id, project)
+    cancelled = verbs.cancel(connection, event_id, reason)
+    return Cancelled(cancelled, cancelled and not before.is_over("sent"), find(connection, event_id, project))
+
+
+def find_by_key(connection: Connection, event_type: str, key: str, project: str | None) -> EventLook:
+    """Look at the event of a type and key; for a caller of one project, another's is not there."""
+    asked = {"type": event_type, "key": key, "project": project}
+    row = connection.execute(_SQL["look_at_event_by_key"], asked).fetchone()
+    if row is None or row[0] is None:
+        raise NotFoundError(f"There is no event of type {event_type[:100]} with this key.")
+    return EventLook(row[0])
+
+
+def change(connection: Connection, event: Mapping[str, Any], project: str | None) -> EventLook:
+    """Put this in the place of what the event of the same type and key says, if it has not begun yet."""
+    if not _change_event(connection, event, project):
+        find_by_key(connection, event["type"], event["key"], project)
+        raise StartedError(
+            "This event has begun, or has ended, and stays as it is.", hint="Cancel it, and enqueue another."
+        )
+    return find_by_key(connection, event["type"], event["key"], project)
+
+
+@verb
+def _change_event(event: Mapping[str, Any], project: str | None) -> Call[bool]:
+    for name, value in event.items():
+        check_storable(name, value)
+    told = {"event": as_json("event", dict(event))}
+    if project is None:
+        return Call("change_event", told, one(bool))
+    named = {"event_type": event["type"], "event_key": event["key"], "project": project}
+    return Call("change_event_of_project", told | named, one(bool))
+
+
+class Completed(NamedTuple):
+    """What came of saying that an event was handled elsewhere."""
+
+    completed: bool
+    found: EventLook
+
+
+def complete(connection: Connection, event_id: int, reason: str, owner: str | None, project: str | None) -> Completed:
+    """Say that an event, or one owner's part of it, was handled elsewhere; tell how far it is."""
+    find(connection, event_id, project)
+    completed = verbs.complete(connection, event_id, reason, owner=owner)
+    return Completed(completed, find(connection, event_id, project))
+
+
+def list_owned(connection: Connection, owner: str, project: str | None, limit: int) -> list[Mapping[str, Any]]:
+    """List an owner's installations, newest first; for a caller of one project, those that are there."""
+    if project is None:
+        return [each.raw for each in verbs.list_installations(connection, owner=owner, limit=limit)]
+    all_of_them = verbs.list_installations(connection, owner=owner, limit=_MOST_OWNED)
+    return [each.raw for each in all_of_them if each.raw["project"] == project][:limit]
+
+
+def log_out(connection: Connection, owner: str, project: str | None) -> int:
+    """Unregister an owner's installations, those of the caller's project; return how many were registered."""
+    if project is None:
+        return verbs.unregister(connection, owner=owner)
+    return _for_owner(connection, "unregister_owner_in_project", owner, project)
+
+
+def forget(connection: Connection, owner: str, project: str | None) -> int:
+    """Forget an owner, as far as the caller's project goes; return how many installations there were."""
+    if project is None:
+        return verbs.forget(connection, owner=owner)
+    return _for_owner(connection, "forget_owner_in_project", owner, project)
+
+
+def complete_owner(connection: Connection, owner: str, reason: str, project: str | None) -> bool:
+    """Say that an owner has handled everything until now, on phones of the caller's project."""
+    if project is None:
+        return verbs.complete(connection, reason=reason, owner=owner)
+    return bool(_for_owner(connection, "complete_owner_in_project", owner, project, reason=reason))
+
+
+@verb
+def _for_owner(statement: str, owner: str, project: str, **more: str) -> Call[int]:
+    check_storable("owner", owner)
+    return Call(statement, {"owner": owner, "project": project, **more}, one(int))
+
+
+class Subscription(NamedTuple):
+    """What somebody wants to hear of; all kinds there are if none is named."""
+
+    name: str
+    kinds: Sequence[news.Kind] | None
+    project: str | None
+    webhook: str | None
+
+
+def subscribe(connection: Connection, asked: Subscription, caller: str | None) -> bool:
+    """Subscribe to news, or change a subscription; a caller of one project has those of that project alone."""
+    if caller is not None and asked.project not in (None, caller):
+        raise KeyTakenError("This token is for another project.")
+    connection.execute(_SQL["lock_subscription"], {"name": asked.name})
+    known = connection.execute(_SQL["find_subscription"], {"name": asked.name}).fetchone()
+    if caller is not None and known is not None and known[0] != caller:
+        raise KeyTakenError("A subscription of this name is there, and not of this project.")
+    project = asked.project or caller
+    kinds = asked.kinds or [kind for kind in news.KINDS if project is None or kind != "event.finished"]
+    return news.subscribe_news(connection, asked.name, kinds=kinds, project=project, webhook=asked.webhook)
+
+
+def read_news(
+    connection: Connection, name: str, after: int | None, limit: int, caller: str | None
+) -> list[news.Outcome]:
+    """Read a subscription's next news; for a caller of one project, another's is not there."""
+    _find_subscription(connection, name, caller)
+    return news.read_news(connection, name, after=after, limit=limit)
+
+
+def acknowledge(connection: Connection, name: str, position: int, caller: str | None) -> bool:
+    """Say that a subscription's news were dealt with up to a position; False if they had been before."""
+    _find_subscription(connection, name, caller)
+    return news.acknowledge_news(connection, name, position)
+
+
+def _find_subscription(connection: Connection, name: str, caller: str | None) -> None:
+    known = connection.execute(_SQL["find_subscription"], {"name": name}).fetchone()
+    if known is None or caller not in (None, known[0]):
+        raise NotFoundError(f"There is no subscription {name[:50]}.", hint="Subscribe first: PUT /v1/news/NAME.")
+
+
+def as_operator(database: Database, action: str, target: Mapping[str, object], do: Callable[[Connection], T]) -> T:
+    """Do something in one transaction, and have it recorded, as everything an operator does."""
+    with audit.recorded(database, action, **target) as result, database.transaction() as connection:
+        done = do(connection)
+        if isinstance(done, int):
+            result["answer"] = done
+    return done

@@ -1,0 +1,414 @@
+"""What phones may do over HTTP, and how they prove which installation they are.
+
+Three proofs: a token of the app's, a signature of the app's server, and the secret that the first call returned. Who
+may claim what is decided by `judge` alone, a function of values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import dict_row
+
+from relevo.access.api_tokens import Token
+from relevo.client import verbs
+from relevo.client.signatures import FORM, Claim, Signed, SigningKey, check_signature, is_of_old_form, read_keys
+from relevo.client.verbs import Installation, Preference
+from relevo.config import Settings
+from relevo.core import queries
+from relevo.core.errors import ConfigError, InvalidInputError, NotFoundError, RelevoError
+from relevo.database.pool import Connection
+
+_SQL = queries.load("devices")
+_WRITTEN = re.compile(r"device_(?P<id>[0-9a-f]{32})_[A-Za-z0-9_-]{43}")
+_NOTHING = hashlib.sha256(b"").digest()
+_DEFAULT_PROJECT = "default"
+_WEBHOOK = "webhook"
+MOST_PREFERENCES = 50
+MOST_IDS = 2**63 - 1
+
+
+class NoProofError(RelevoError):
+    """Nothing proves that the caller may speak for this installation."""
+
+
+class NotAllowedError(RelevoError):
+    """The caller has proven something, and it is not enough for this."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a caller brings along to prove who it is."""
+
+    token: Token | None = None
+    """A token of the app's or an operator's, already verified."""
+    secret: str | None = field(default=None, repr=False)
+    signature: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Known:
+    """An installation that is there, as far as its callers are judged by it."""
+
+    project: str
+    provider: str
+    owner: str | None
+    secret_hash: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Another installation, which has the token that somebody wants to register."""
+
+    project: str
+    provider: str
+
+
+@dataclass(frozen=True)
+class Proven:
+    """What was proven: that the app asks, that its server vouches, that this phone has the installation's secret."""
+
+    by_app: Token | None = None
+    signed: Signed | None = None
+    by_secret: bool = False
+
+    @property
+    def by_signature(self) -> bool:
+        """Whether a signature holds."""
+        return self.signed is not None
+
+    @property
+    def is_vouched_for(self) -> bool:
+        """Whether the app itself says so."""
+        return self.by_app is not None or self.by_signature
+
+
+@dataclass(frozen=True)
+class Registered:
+    """An installation that was registered over HTTP; the secret is told this once and kept nowhere."""
+
+    installation_id: UUID
+    created: bool
+    secret: str | None = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What an operator has set: the keys that signatures are made with, and where strangers may register."""
+
+    keys: Mapping[str, SigningKey] = field(default_factory=dict)
+    open_project: str | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> Rules:
+        """Read them from the settings and the keys' file."""
+        if settings.http_signing_keys_file is None:
+            return cls(open_project=settings.http_open_registration)
+        try:
+            keys = read_keys(settings.http_signing_keys_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"HTTP_SIGNING_KEYS_FILE cannot be used: {error}.",
+                hint='As in {"2026-11": {"secret": "…"}}; `openssl rand -base64 32` makes a secret.',
+            ) from None
+        return cls(keys, settings.http_open_registration)
+
+
+def judge(
+    asked: Installation, known: Known | None, holder: Holder | None, proven: Proven, open_project: str | None
+) -> None:
+    """Decide whether a caller may register this; refuse it if not."""
+    if known is None:
+        _judge_new(asked, proven, open_project)
+    else:
+        _judge_known(asked, known, proven)
+    if holder is not None:
+        _judge_move(asked, holder, proven)
+    if _is_webhook(asked, known, holder) and proven.by_app is None:
+        raise _webhooks_are_the_apps()
+
+
+def judge_secret(
+    asked: Installation, known: Known | None, holder: Holder | None, proven: Proven, *, renew: bool
+) -> bool:
+    """Decide whether whoever registers this is told a secret: a new phone, one without any, or one that asks for it."""
+    if _is_webhook(asked, known, holder):
+        return False
+    if known is None:
+        return True
+    if renew and not proven.is_vouched_for:
+        raise NotAllowedError(
+            "A secret is renewed only with a token or a signature of the app's server.",
+            hint="Have the app's server sign for it.",
+        )
+    keeps = known.secret_hash is not None and asked.owner in (None, known.owner)  # another owner ends it
+    return proven.is_vouched_for and (renew or not keeps)
+
+
+def _is_webhook(asked: Installation, known: Known | None, holder: Holder | None) -> bool:
+    named = asked.provider, known.provider if known else None, holder.provider if holder else None
+    return _WEBHOOK in named
+
+
+def _webhooks_are_the_apps() -> NotAllowedError:
+    return NotAllowedError(
+        "This is a webhook of the app's, and neither a phone nor a signature for one may name or touch it.",
+        hint="Use an app's token: Authorization: Bearer relevo_app_…",
+    )
+
+
+def _judge_move(asked: Installation, holder: Holder, proven: Proven) -> None:
+    """Decide whether a token moves here from the installation that has it."""
+    if not proven.by_signature:
+        raise NotAllowedError(
+            "Another installation has this token, and only a signature of the app's server moves it here.",
+            hint="Sign for this installation, and send X-Relevo-Signature.",
+        )
+    if holder.project != asked.project:
+        raise NotAllowedError(
+            "An installation of another project has this token, and tokens stay in their project.",
+            hint="Forget that one first, or have the app get another token.",
+        )
+
+
+def _judge_new(asked: Installation, proven: Proven, open_project: str | None) -> None:
+    if proven.is_vouched_for:
+        if proven.by_app is not None and proven.by_app.project not in (None, asked.project):
+            raise NotAllowedError("This token is for another project.", hint="Use one of the installation's project.")
+        return
+    if open_project is None or proven.by_secret:
+        raise _no_proof()
+    if asked.owner is not None or asked.provider is not None or asked.project != open_project:
+        raise NotAllowedError(
+            "Without a token or a signature a phone registers without owner and provider, in the open project.",
+            hint="Have the app's server sign for it.",
+        )
+
+
+def _judge_known(asked: Installation, known: Known, proven: Proven) -> None:
+    if not proven.is_vouched_for and not proven.by_secret:
+        raise _no_proof()
+    if proven.by_app is not None and proven.by_app.project not in (None, known.project):
+        raise NotFoundError("There is no such installation in this token's project.")
+    if asked.project != known.project:
+        raise NotAllowedError("An installation stays in its project.", hint="Register another one there.")
+    if proven.by_signature and proven.by_app is None and asked.owner is None and known.owner is not None:
+        raise NotAllowedError("This installation has an owner, and the signature names none.", hint="Sign with it.")
+    if proven.is_vouched_for:
+        return
+    if asked.owner not in (None, known.owner) or asked.provider not in (None, known.provider):
+        raise NotAllowedError(
+            "Owner and provider are changed only with a token or a signature of the app's server.",
+            hint="Have the app's server sign for it.",
+        )
+
+
+def _no_proof() -> NoProofError:
+    return NoProofError(
+        "Nothing proves that this phone may speak for this installation.",
+        hint="Send the secret of the first call, an app's token, or X-Relevo-Signature of the app's server.",
+    )
+
+
+def register(
+    connection: Connection, rules: Rules, asked: Installation, proof: Proof, now: float, *, renew: bool = False
+) -> Registered:
+    """Register or refresh an installation, for whoever may; all in the caller's transaction, or nothing."""
+    assert asked.installation_id is not None
+    names = {"installation_id": asked.installation_id, "token": asked.token}
+    connection.execute(_SQL["lock_device"], names)
+    connection.execute(_SQL["lock_phones"], names)
+    known = _known(connection, asked.installation_id)
+    asked = replace(asked, project=asked.project or _usual_project(known, proof, rules))
+    proven = prove(rules, asked, known, proof, now)
+    holder = _holder(connection, names)
+    judge(asked, known, holder, proven, rules.open_project)
+    gives_secret = judge_secret(asked, known, holder, proven, renew=renew)
+    if proven.signed is not None:
+        _use_up(connection, proven.signed)
+    _expect(connection, new=known is None, free=holder is None)
+    if verbs.register(connection, asked) != asked.installation_id:
+        raise NotAllowedError("This token belongs to another installation.", hint="Register under its id.")
+    secret = _new_secret(connection, asked.installation_id) if gives_secret else None
+    return Registered(asked.installation_id, known is None, secret)
+
+
+def _use_up(connection: Connection, signed: Signed) -> None:
+    """Note that a signature was used, whichever replica it came to; one that came before is refused."""
+    used = {"digest": signed.digest, "expires": signed.expires}
+    if connection.execute(_SQL["use_signature"], used).rowcount == 0:
+        raise NoProofError("This signature was used before.", hint="Have the app's server sign anew for each call.")
+
+
+def _expect(connection: Connection, *, new: bool, free: bool) -> None:
+    """Have the door refuse, as busy, what somebody made otherwise since it was judged: next time it is judged anew."""
+    expects = ["new installation"] * new + ["free token"] * free
+    connection.execute(_SQL["expect_state"], {"expects": ", ".join(expects)})
+
+
+def prove(rules: Rules, asked: Installation, known: Known | None, proof: Proof, now: float) -> Proven:
+    """Check what a caller brings along; a signature that does not hold is refused, whatever else there is."""
+    assert asked.installation_id is not None
+    by_secret = _is_secret(asked.installation_id, known, proof.secret)
+    if proof.signature is None:
+        return Proven(proof.token, None, by_secret)
+    if is_of_old_form(proof.signature):
+        raise NoProofError(
+            "A signature of the form v1 covers neither provider nor token, and is not taken any more.",
+            hint=f"Sign as {FORM}: relevo.sign_installation of this version does, and the recipe for phones says how.",
+        )
+    project = asked.project or _DEFAULT_PROJECT
+    claim = Claim(project, asked.installation_id, asked.owner, asked.provider, asked.token)
+    signed = check_signature(rules.keys, proof.signature, claim, now)
+    if signed is None:
+        raise NoProofError(
+            "The signature does not hold: it is for something else, too old, or of an unknown key.",
+            hint="Sign project, installation, owner, provider and token just as they are sent, for at most 10 minutes.",
+        )
+    return Proven(proof.token, signed, by_secret)
+
+
+def admit(connection: Connection, installation_id: UUID, proof: Proof) -> Proven:
+    """Let in who may read and change what is an installation's: its phone, and the app; nobody else learns anything."""
+    known = _known(connection, installation_id)
+    if known is not None and _is_secret(installation_id, known, proof.secret):
+        if known.provider == _WEBHOOK:
+            raise _webhooks_are_the_apps()
+        return Proven(by_secret=True)
+    if proof.token is None:
+        raise _no_proof()
+    if known is None or proof.token.project not in (None, known.project):
+        raise _not_found(installation_id)
+    return Proven(by_app=proof.token)
+
+
+def admit_reader(connection: Connection, proof: Proof) -> None:
+    """Let in any phone that proves which one it is."""
+    found = _WRITTEN.fullmatch(proof.secret or "")
+    if found is None:
+        raise _no_proof()
+    admit(connection, UUID(found["id"]), replace(proof, token=None))
+
+
+def is_good_secret(connection: Connection, written: str) -> bool:
+    """Tell whether this is a phone's secret."""
+    try:
+        admit_reader(connection, Proof(secret=written))
+    except (NoProofError, NotAllowedError):
+        return False
+    return True
+
+
+def forget(connection: Connection, installation_id: UUID, proof: Proof) -> None:
+    """Forget an installation with all that leads to anybody."""
+    admit(connection, installation_id, proof)
+    connection.execute(_SQL["forget_device"], {"installation_id": installation_id})
+
+
+def log_out(connection: Connection, installation_id: UUID, proof: Proof) -> bool:
+    """Unregister an installation; tell whether it was registered."""
+    admit(connection, installation_id, proof)
+    return bool(verbs.unregister(connection, installation_id))
+
+
+def complete(connection: Connection, installation_id: UUID, reason: str, proof: Proof) -> bool:
+    """Note that everything for an installation until now was handled elsewhere."""
+    admit(connection, installation_id, proof)
+    return verbs.complete(connection, installation_id, reason)
+
+
+def preferences(connection: Connection, installation_id: UUID, proof: Proof, name: str | None = None) -> list[Any]:
+    """Return what an installation asks for: all of it, or what has one name."""
+    admit(connection, installation_id, proof)
+    asked = {"installation_id": installation_id, "name": name, "limit": 10 * MOST_PREFERENCES}
+    found = _rows(connection, "list_preferences", asked)
+    if name is not None and not found:
+        raise NotFoundError(f"There is no preference {name[:100]}.")
+    return found
+
+
+def set_preference(
+    connection: Connection, installation_id: UUID, name: str, preference: Preference | None, proof: Proof
+) -> None:
+    """Set one named preference, or remove it."""
+    admit(connection, installation_id, proof)
+    if preference is None:
+        if not verbs.set_preference(connection, installation_id, name, None):
+            raise NotFoundError(f"There is no preference {name[:100]}.")
+        return
+    asked = {"installation_id": installation_id, "name": name}
+    row = connection.execute(_SQL["count_other_preferences"], asked).fetchone()
+    if row is None:
+        raise _not_found(installation_id)
+    if row[0] >= MOST_PREFERENCES:
+        raise InvalidInputError(f"name must be one of the {MOST_PREFERENCES} there are.", hint="Remove another first.")
+    verbs.set_preference(connection, installation_id, name, preference)
+
+
+def history(
+    connection: Connection, installation_id: UUID, proof: Proof, *, before: int = MOST_IDS, limit: int = 50
+) -> list[Any]:
+    """Return what an installation got, newest first, and why; its phone sees what came since it has its owner."""
+    proven = admit(connection, installation_id, proof)
+    asked = {"installation_id": installation_id, "before": before, "own": proven.by_secret, "limit": limit}
+    return _rows(connection, "list_history", asked)
+
+
+def _usual_project(known: Known | None, proof: Proof, rules: Rules) -> str:
+    if known is not None:
+        return known.project
+    if proof.token is not None or proof.signature is not None:
+        return (proof.token.project if proof.token else None) or _DEFAULT_PROJECT
+    return rules.open_project or _DEFAULT_PROJECT
+
+
+def _known(connection: Connection, installation_id: UUID) -> Known | None:
+    row = connection.execute(_SQL["read_device"], {"installation_id": installation_id}).fetchone()
+    if row is None:
+        return None
+    *columns, is_for_news = row
+    if is_for_news:  # an address of the app's own, which nobody reaches from outside
+        raise _not_found(installation_id)
+    return Known(*columns)
+
+
+def _holder(connection: Connection, names: Mapping[str, Any]) -> Holder | None:
+    if names["token"] is None:
+        return None
+    row = connection.execute(_SQL["find_holder"], names).fetchone()
+    return Holder(*row) if row else None
+
+
+def _is_secret(installation_id: UUID, known: Known | None, secret: str | None) -> bool:
+    """Tell whether this is the installation's secret, in a time that tells nothing."""
+    kept = known.secret_hash if known is not None else None
+    fits = hmac.compare_digest(bytes(kept) if kept else _NOTHING, _hash(secret or ""))
+    found = _WRITTEN.fullmatch(secret or "")
+    return fits and kept is not None and found is not None and found["id"] == installation_id.hex
+
+
+def _new_secret(connection: Connection, installation_id: UUID) -> str:
+    secret = f"device_{installation_id.hex}_{secrets.token_urlsafe(32)}"
+    kept = {"installation_id": installation_id, "secret_hash": _hash(secret)}
+    connection.execute(_SQL["keep_secret"], kept)
+    return secret
+
+
+def _hash(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
+
+
+def _rows(connection: Connection, statement: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(_SQL[statement], parameters).fetchall()
+
+
+def _not_found(installation_id: UUID) -> NotFoundError:
+    return NotFoundError(f"There is no installation {installation_id}.")

@@ -1,0 +1,1 @@
+"""The app's side: verbs that work in the caller's transaction, free of dependencies."""

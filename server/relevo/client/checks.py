@@ -1,0 +1,414 @@
+"""What is wrong with an event, found before a statement is sent; the SQL door says the same in the same words."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from datetime import datetime
+from decimal import Decimal
+from types import NoneType
+from typing import Any
+from uuid import UUID
+
+from relevo.core.errors import InvalidInputError
+
+_MAX_DEPTH = 100
+_MAX_COMPLAINT = 1_000
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_SHOWN = re.compile(
+    "[^\t-\r\x1c-\x20\x85\xa0\u00ad\u1680\u180e\u2000-\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff]"
+)
+_MOST_BITS = 3_400  # some thousand digits; of more than 4,300 Python writes none
+_MOST_STRANGERS, _MOST_OF_NAME = 5, 60
+_MOST_BYTES = 4096
+_ADDED_BYTES_AT_MOST = 700
+_HEAVIEST_CHAR = 6  # a control character, as JSON writes it
+_MOST_NAMED = 100_000
+_MOST_TTL_S = 2_419_200
+_LANES = ("urgent", "bulk")
+_PLATFORMS = ("ios", "android", "unknown")
+_PERMISSIONS = ("granted", "denied", "undetermined")
+_RESERVED = "relevo."
+_UUID = re.compile("[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_NOBODY = str(UUID(int=0))
+_EXPO_WORD = re.compile(r"Expo(nent)?PushToken")
+_EXPO_TOKEN = re.compile(rf"{_EXPO_WORD.pattern}\[[^\[\] \t\n\r\f\v]{{1,150}}\]|{_UUID.pattern}")
+_MOST_MONTO = 999_999_999_999_999_999
+_MOST_TYPE, _MOST_KEY, _MOST_TITLE, _MOST_BODY = 100, 300, 500, 2000
+_TEXTS = {
+    "type": (1, _MOST_TYPE),
+    "key": (1, _MOST_KEY),
+    "category": (1, 100),
+    "title": (0, _MOST_TITLE),
+    "body": (0, _MOST_BODY),
+}
+_MATCHING_TEXTS = {"region": (0, 200), "tipo": (0, 100), "text": (0, 20_000)}
+
+_EVENT_FIELDS = {
+    *("type", "key", "title", "body", "data", "push", "audience", "installations", "owners", "matching", "topics"),
+    *("category", "lane", "at_most_once", "scheduled_at", "deadline_at", "ttl_s", "licitacion_id", "on_conflict"),
+}
+
+_PLAIN_TEXTS = {"type", "key", "title", "body"}
+_PLAIN_FIELDS = _PLAIN_TEXTS | {"data", "push", "audience", "installations", "owners"}
+
+PUSH_FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "subtitle": {"kind": "text", "most": 500},
+    "sound": {
+        "kind": "text or object",
+        "most": 100,
+        "fields": {
+            "name": {"kind": "text", "most": 100},
+            "critical": {"kind": "boolean"},
+            "volume": {"kind": "number", "low": 0, "high": 1},
+        },
+    },
+    "badge": {"kind": "whole number", "low": 0, "high": 2_147_483_647},
+    "ttl": {"kind": "whole number", "low": 0, "high": _MOST_TTL_S},
+    "expiration": {"kind": "whole number", "low": 0, "high": 253_402_300_799},
+    "priority": {"kind": "choice", "of": ["default", "normal", "high"]},
+    "interruptionLevel": {"kind": "choice", "of": ["active", "critical", "passive", "time-sensitive"]},
+    "relevanceScore": {"kind": "number", "low": 0, "high": 1},
+    "channelId": {"kind": "text", "most": 200},
+    "categoryId": {"kind": "text", "most": 200},
+    "collapseId": {"kind": "text", "most": 64},
+    "threadId": {"kind": "text", "most": 200},
+    "targetContentId": {"kind": "text", "most": 200},
+    "filterCriteria": {"kind": "text", "most": 200},
+    "tag": {"kind": "text", "most": 200},
+    "icon": {"kind": "text", "most": 500},
+    "richContent": {"kind": "object", "fields": {"image": {"kind": "text", "most": 2000}}},
+    "mutableContent": {"kind": "boolean"},
+    "contentAvailable": {"kind": "boolean"},
+    "_contentAvailable": {"kind": "boolean"},
+    "_displayInForeground": {"kind": "boolean"},
+}
+"""What a push may carry beside title, body and data. `relevo.push_fields()` is the same table; a test compares them."""
+
+
+_ALWAYS_STORABLE = (bool, datetime, UUID, NoneType)
+_CONTAINERS = (dict, list, tuple)
+_JSON_KEYS = (str, int, float, NoneType)
+
+
+def quoted(value: object) -> str:
+    """Return the beginning of what was given, for a complaint."""
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return "a number of too many digits"  # Python refuses to write it
+    return repr(str(value)[:_MOST_OF_NAME])
+
+
+def is_blank(said: str) -> bool:
+    """Tell whether a text shows nothing: it is empty, or white space and characters without width."""
+    return not _SHOWN.search(said)
+
+
+def check_storable(name: str, value: object, depth: int = 0) -> None:
+    """Refuse, by its name, what PostgreSQL has no place for; no statement is sent, and the transaction survives."""
+    if type(value) in _ALWAYS_STORABLE or (type(value) is str and not _UNSTORABLE.search(value)):
+        return  # most are, and `match` asks for a lot more
+    if (
+        type(value) in _CONTAINERS and not value
+    ):  # only of these: whether it is empty, an array of others refuses to say
+        return
+    match value:
+        case int() if value.bit_length() > _MOST_BITS:
+            raise InvalidInputError(f"{name} is a number of too many digits.", hint="Give it as text.")
+        case str() if found := _UNSTORABLE.search(value):
+            what = "a NUL character" if found[0] == "\0" else "half a character (a lone surrogate)"
+            raise InvalidInputError(f"{name} holds {what}.", hint="Take it out and try again.")
+        case float() | Decimal() if not (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)):
+            raise InvalidInputError(f"{name} must be a finite number.", hint="Leave it out if it is not known.")
+        case Mapping() | list() | tuple() if depth >= _MAX_DEPTH:
+            raise InvalidInputError(f"{name} is nested too deeply.", hint=f"At most {_MAX_DEPTH} levels are taken.")
+        case Mapping():
+            _check_mapping(name, value, depth)
+        case list() | tuple():
+            for inner in value:
+                check_storable(name, inner, depth + 1)
+
+
+def _check_mapping(name: str, value: Mapping[Any, object], depth: int) -> None:
+    for key, inner in value.items():
+        if not isinstance(key, _JSON_KEYS):
+            kind = type(key).__name__
+            raise InvalidInputError(f"{name} has a key that is no text, of type {kind}.", hint="Give it as text.")
+        place = f"{name}.{key[:50] if isinstance(key, str) else quoted(key)}"
+        check_storable(place, key, depth)
+        check_storable(place[:200], inner, depth + 1)
+
+
+def check_event(event: Mapping[str, Any]) -> None:
+    """Refuse an event, as the SQL door takes it, with the first thing that is wrong with it."""
+    refuse(next(_complaints(event), None))
+
+
+def is_plain_event(event: Mapping[str, Any]) -> bool:
+    """Tell of the usual event, as the SQL door takes it, that nothing is wrong with it but for what its data may hold.
+
+    Of any other it says nothing: `check_storable` and `check_event` find the words.
+    """
+    return (
+        _PLAIN_FIELDS >= event.keys() >= _PLAIN_TEXTS
+        and _are_plain(event["type"], event["key"], event["title"], event["body"])
+        and type(event.get("data")) is dict
+        and event.get("push") == {}
+        and _is_light(event)
+        and next(_audience(event), None) is None
+    )
+
+
+def _are_plain(kind: object, key: object, title: object, body: object) -> bool:
+    """Tell of an event's texts that PostgreSQL has a place for them, and that each is of a fitting length."""
+    if not (type(kind) is str and type(key) is str and type(title) is str and type(body) is str):
+        return False
+    said = f"{kind}{key}{title}{body}"
+    return (
+        len(kind) <= _MOST_TYPE
+        and len(key) <= _MOST_KEY
+        and len(title) <= _MOST_TITLE
+        and len(body) <= _MOST_BODY
+        and (said.isprintable() or not _UNSTORABLE.search(said))
+        and "" not in (kind.strip(" "), key.strip(" "))
+        and not is_blank(title)
+        and not kind.startswith(_RESERVED)
+    )
+
+
+def check_installation(installation: Mapping[str, Any]) -> None:
+    """Refuse an installation, as the SQL door takes it; what only the database knows is left to it."""
+    refuse(next(_installation_complaints(installation), None))
+
+
+def check_preference(preference: Mapping[str, Any]) -> None:
+    """Refuse a preference, as the SQL door takes it, with the first thing that is wrong with it."""
+    refuse(next(_preference_complaints(preference), None))
+
+
+def check_name(name: object) -> None:
+    """Refuse the name of a preference that is none."""
+    refuse(next(texts({"name": "" if name is None else name}, {"name": (1, 100)}), None))
+
+
+def refuse(complaint: str | None) -> None:
+    """Raise a complaint, if there is one."""
+    if complaint is not None:
+        if len(complaint) > _MAX_COMPLAINT:
+            complaint = complaint[: _MAX_COMPLAINT - 3] + "..."
+        raise InvalidInputError(f"{complaint}.", hint="Nothing was sent to the database; mend it and try again.")
+
+
+def _complaints(event: Mapping[str, Any]) -> Iterator[str]:
+    if unknown := event.keys() - _EVENT_FIELDS:
+        yield f"an event has no field {_listed(unknown)}"
+    yield from (f"{name} must be given" for name in ("type", "key") if not str(event.get(name) or "").strip(" "))
+    yield from texts(event, _TEXTS)
+    if event["type"].startswith(_RESERVED):
+        yield "type must not begin with relevo., which is for Relevo itself"
+    for name in ("data", "push"):
+        if not isinstance(event.get(name) or {}, Mapping):
+            yield f"{name} must be a JSON object"
+    if is_blank(event.get("title", "") + event.get("body", "")) and not event.get("data"):
+        yield "an event must say something: give it a title, a body or data"
+    if (wrong := push_complaint(event.get("push") or {})) is not None:
+        yield wrong
+    yield from _audience(event)
+    if event.get("lane", "bulk") not in _LANES:
+        yield "lane must be urgent or bulk"
+    if not isinstance(event.get("at_most_once", False), bool):
+        yield "at_most_once must be true or false"
+    yield from number(event, "ttl_s", 1, _MOST_TTL_S, whole=True)
+    yield from _deadline(event)
+    if not _is_light(event) and weight(event) > _MOST_BYTES:
+        yield "title, body, data and push together must fit into 4096 bytes once rendered"
+
+
+def _listed(strangers: AbstractSet[str]) -> str:
+    """Name some fields that nobody has; there may be many, of whatever length."""
+    some = ", ".join(name[:_MOST_OF_NAME] for name in sorted(strangers)[:_MOST_STRANGERS])
+    return some if len(strangers) <= _MOST_STRANGERS else f"{some} and {len(strangers) - _MOST_STRANGERS} more"
+
+
+def _deadline(event: Mapping[str, Any]) -> Iterator[str]:
+    """Complain about a deadline before the event's own time; of one that is past the database judges.
+
+    For it knows whether this is the same event again, which is answered, however late.
+    """
+    if "deadline_at" not in event or "scheduled_at" not in event:
+        return
+    if datetime.fromisoformat(event["deadline_at"]) <= datetime.fromisoformat(event["scheduled_at"]):
+        yield f"deadline_at must lie after now and after scheduled_at, got {event['deadline_at']}"
+
+
+def _audience(event: Mapping[str, Any]) -> Iterator[str]:
+    if len(event.get("installations") or ()) > _MOST_NAMED:
+        yield f"installations must name at most {_MOST_NAMED} of them"
+    yield from texts_in_list(event, "owners", _MOST_NAMED, 200)
+    yield from texts_in_list(event, "topics", 100, 100)
+    if event.get("topics") and event["audience"] != "matching":
+        yield "topics are looked for in preferences: with topics, audience must be matching"
+    if event.get("matching"):
+        yield from _matching(event["matching"])
+
+
+def _matching(matching: Mapping[str, Any]) -> Iterator[str]:
+    yield from texts_in_list(matching, "rubros", 2000, 100, "matching.")
+    yield from texts(matching, _MATCHING_TEXTS, "matching.")
+    yield from number(matching, "monto", 0, _MOST_MONTO, place="matching.")
+    if not re.fullmatch("[A-Z]{3}", str(matching.get("moneda", "CLP"))):
+        yield "matching.moneda must be a currency of three capital letters, such as CLP"
+
+
+def _installation_complaints(given: Mapping[str, Any]) -> Iterator[str]:
+    sizes = {"token": (1, 200), "provider": (1, 40), "project": (1, 200), "locale": (1, 35), "owner": (1, 200)}
+    yield from texts(given, sizes)
+    if not _UUID.fullmatch(given.get("installation_id", _NOBODY)):
+        yield "installation_id must be a UUID"
+    if not isinstance(given.get("push_capable", True), bool):
+        yield "push_capable must be true or false"
+    if not _may_be_a_token(given.get("token"), given.get("provider")):
+        yield "token must look like ExponentPushToken[...], ExpoPushToken[...] or a UUID"
+    yield from texts_in_list(given, "opt_outs", 100, 100)
+    if given.get("platform", "unknown") not in _PLATFORMS:
+        yield "platform must be ios, android or unknown"
+    if given.get("permission", "granted") not in _PERMISSIONS:
+        yield "permission must be granted, denied or undetermined"
+
+
+def _may_be_a_token(token: str | None, provider: str | None) -> bool:
+    """Tell whether a token may be right; where no provider is said it is that of before, which the database knows.
+
+    A token that begins as Expo's do is no other provider's, though.
+    """
+    is_expos = provider == "expo" or (provider is None and _EXPO_WORD.match(token or ""))
+    return token is None or not is_expos or _EXPO_TOKEN.fullmatch(token) is not None
+
+
+def _preference_complaints(given: Mapping[str, Any]) -> Iterator[str]:
+    yield from texts(given, {"tipo": (1, 100), "region": (1, 200)})
+    if not isinstance(given.get("enabled", True), bool):
+        yield "enabled must be true or false"
+    yield from number(given, "monto_min", 0, _MOST_MONTO)
+    yield from number(given, "monto_max", 0, _MOST_MONTO)
+    yield from texts_in_list(given, "keywords", 20, 100)
+    yield from texts_in_list(given, "topics", 100, 100)
+    if "monto_min" in given and "monto_max" in given and given["monto_min"] > given["monto_max"]:
+        yield "monto_min must not be above monto_max"
+    if not re.fullmatch("[A-Z]{3}", str(given.get("moneda", "CLP"))):
+        yield "moneda must be a currency of three capital letters, such as CLP"
+    if not re.fullmatch("[0-9A-Za-z-]{1,20}", str(given.get("rubro_prefix", "0"))):
+        yield "rubro_prefix must be the first 1 to 20 letters, digits or dashes of a code"
+
+
+def texts(given: Mapping[str, Any], limits: Mapping[str, tuple[int, int]], place: str = "") -> Iterator[str]:
+    """Complain about fields that are not text of a fitting length."""
+    for name, (fewest, most) in limits.items():
+        value = given.get(name)
+        if value is not None and not (isinstance(value, str) and fewest <= len(value) <= most):
+            yield f"{place}{name} must be text of {fewest} to {most} characters"
+
+
+def texts_in_list(given: Mapping[str, Any], name: str, most: int, chars: int, place: str = "") -> Iterator[str]:
+    """Complain about a field that is not a list of texts of a fitting length."""
+    value = given.get(name)
+    if value is None:
+        return
+    listed = isinstance(value, list | tuple) and len(value) <= most
+    if not listed or not all(isinstance(each, str) and 1 <= len(each) <= chars for each in value):
+        yield f"{place}{name} must be a list of at most {most} texts of 1 to {chars} characters"
+
+
+def number(
+    given: Mapping[str, Any], name: str, low: int, high: int, *, whole: bool = False, place: str = ""
+) -> Iterator[str]:
+    """Complain about a field that is not a number within bounds, or not a whole one where it must be."""
+    value = given.get(name)
+    if value is not None and not _is_within(value, low, high, whole=whole):
+        yield f"{place}{name} must be a {'whole ' if whole else ''}number between {low} and {high}"
+
+
+def _is_within(value: object, low: float, high: float, *, whole: bool) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return False
+    return bool(low <= value <= high and (not whole or value % 1 == 0))
+
+
+def push_complaint(given: Mapping[str, Any], rules: Mapping[str, Any] = PUSH_FIELDS, place: str = "push") -> str | None:
+    """Say what is wrong with the fields of a push, or None; a field of None is as if it were not there."""
+    for name in sorted(given, key=str):
+        if name not in rules:
+            return f"{place} has no field {str(name)[:60]}; it may have {', '.join(sorted(rules))}"
+        value, rule = given[name], rules[name]
+        if isinstance(value, Mapping) and "object" in rule["kind"]:
+            if (wrong := push_complaint(value, rule["fields"], f"{place}.{name}")) is not None:
+                return wrong
+        elif value is not None and not _fits(value, rule):
+            return f"{place}.{name} must be {wanted(rule)}"
+    return None
+
+
+def _fits(value: object, rule: Mapping[str, Any]) -> bool:
+    match rule["kind"]:
+        case "text" | "text or object":
+            return isinstance(value, str) and 1 <= len(value) <= rule["most"]
+        case "choice":
+            return value in rule["of"]
+        case "boolean":
+            return isinstance(value, bool)
+        case "number" | "whole number" as kind:
+            return _is_within(value, rule["low"], rule["high"], whole=kind == "whole number")
+    return False
+
+
+def wanted(rule: Mapping[str, Any]) -> str:
+    """Say what a rule of the table asks for."""
+    match rule["kind"]:
+        case "text":
+            return f"text of 1 to {rule['most']} characters"
+        case "text or object":
+            return f"text of 1 to {rule['most']} characters, or a JSON object"
+        case "choice":
+            return f"one of {', '.join(rule['of'])}"
+        case "boolean":
+            return "true or false"
+        case "object":
+            return "a JSON object"
+    return f"a {rule['kind']} between {rule['low']} and {rule['high']}"
+
+
+def _is_light(event: Mapping[str, Any]) -> bool:
+    """Tell of an event without fields for the push whether it is so short that it need not be weighed."""
+    if event.get("push"):
+        return False
+    chars = len(event.get("title", "")) + len(event.get("body", ""))
+    data = event.get("data")
+    return (
+        chars * _HEAVIEST_CHAR + (len(json.dumps(data, default=str)) if data else 0)
+        < _MOST_BYTES - _ADDED_BYTES_AT_MOST
+    )
+
+
+def weight(event: Mapping[str, Any]) -> int:
+    """Return the bytes of an event's push with everything that a delivery adds, as the SQL door weighs it."""
+    added = {
+        "notificationEventId": 2**63 - 1,
+        "notificationDeliveryId": 2**63 - 1,
+        "installationId": str(UUID(int=0)),
+        "pushProvider": "expo",
+    }
+    rendered = {
+        **(event.get("push") or {}),
+        "to": "x" * 64,
+        "title": event.get("title", ""),
+        "body": event.get("body", ""),
+        "ttl": _MOST_TTL_S,
+        "priority": "high",
+        "sound": "default",
+        "tag": "x" * 40,
+        "collapseId": "x" * 40,
+        "data": {**(event.get("data") or {}), **added},
+    }
+    return len(json.dumps(rendered, ensure_ascii=False, default=str).encode())

@@ -1,0 +1,611 @@
+"""The app's own door: enqueue, cancel, complete, wait, register; in the caller's transaction, committing nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal, TypeVar
+from uuid import UUID
+
+from relevo.client.checks import (
+    check_event,
+    check_installation,
+    check_name,
+    check_preference,
+    check_storable,
+    is_plain_event,
+    quoted,
+)
+from relevo.client.connections import verb
+from relevo.client.connections.steps import (
+    Call,
+    Leave,
+    Outside,
+    Pause,
+    Plan,
+    as_json,
+    as_uuid,
+    each,
+    from_json,
+    one,
+)
+from relevo.client.progress import progress_of
+from relevo.core.errors import InvalidInputError
+
+T = TypeVar("T")
+_MOST_IDS = 2**63
+_LONGEST_OWNER = 200
+_MOST_LISTED = 1000
+_MOST_SAMPLED = 100
+_FIRST_YEAR, _LAST_YEAR = 2000, 2200
+_FIRST_LOOK_S, _LAST_LOOK_S, _MAX_WAIT_S = 0.05, 1.0, 300.0
+
+
+@dataclass(frozen=True)
+class Matching:
+    """What an event is about, for an audience of installations whose preferences match."""
+
+    rubros: Sequence[str] = ()
+    region: str | None = None
+    tipo: str | None = None
+    monto: Decimal | int | float | None = None
+    moneda: str | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, init=False)
+class Owners:
+    """An audience of people: all phones that are theirs when the event fans out."""
+
+    names: tuple[str, ...]
+
+    def __init__(self, *names: str) -> None:
+        """Take the owners one by one: `Owners("user-7", "user-8")`, or `Owners(*names)`."""
+        object.__setattr__(self, "names", names)
+
+
+EventRef = int | tuple[str, str]
+"""An event by its id, or by its type and key."""
+Audience = Literal["everyone"] | Sequence[UUID] | Owners | Matching
+OnConflict = Literal["refuse", "keep"]
+"""What is done with an event whose type and key are known, and which says something else."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing worth telling. The same type and key again is the same event, and must say the same.
+
+    Without title and body it is for the app alone: a silent push that carries `data`.
+    """
+
+    type: str
+    key: str
+    title: str = ""
+    body: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    push: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the push message: sound, badge, channelId, …; `relevo.client.checks.PUSH_FIELDS` lists them."""
+    audience: Audience = field(kw_only=True)
+    """Whom it is for. There is no default: nobody tells everyone by forgetting a word. An empty list is nobody."""
+    topics: Sequence[str] = field(default=(), kw_only=True)
+    """What it is about, for an audience of Matching: it goes only to phones that asked for one of these topics."""
+    category: str | None = None
+    """Installations that opted out of it are left out."""
+    lane: Literal["urgent", "bulk"] | None = None
+    at_most_once: bool | None = None
+    scheduled_at: datetime | None = None
+    deadline_at: datetime | None = None
+    ttl_s: int | None = None
+
+
+@dataclass(frozen=True)
+class Enqueued:
+    """The event's id, whether it is new, and, if not, whether the one that is there says the same.
+
+    What a personal event said is not known any more once it was archived or forgotten: then that is None.
+    """
+
+    event_id: int
+    created: bool
+    same_content: bool | None = True
+    unknown_installations: tuple[UUID, ...] = ()
+    """Those of the installations it names that nobody registered: they get nothing."""
+
+
+@dataclass(frozen=True)
+class EventStatus:
+    """An event and how far it is, told without counting deliveries."""
+
+    id: int
+    type: str
+    key: str
+    state: Literal["waiting", "held", "fanning", "fanned", "cancelled", "completed"]
+    deliveries: Mapping[str, int]
+    raw: Mapping[str, Any]
+
+    @property
+    def progress(self) -> str:
+        """How far it is, in a word: its state, and once its deliveries are made: sending, sent or finished."""
+        return progress_of(self.state, self.deliveries)
+
+    @property
+    def left_to_send(self) -> bool:
+        """Whether anything may still be sent."""
+        open_ones = self.deliveries.get("pending", 0) + self.deliveries.get("retryable", 0)
+        return self.state in ("waiting", "held", "fanning") or open_ones > 0
+
+    @property
+    def left_to_confirm(self) -> bool:
+        """Whether anything may still be sent or confirmed."""
+        return self.left_to_send or self.deliveries.get("sent", 0) > 0
+
+
+@dataclass(frozen=True)
+class Preview:
+    """Whom an event would reach: how many installations (beyond some 10,000 an estimate), and some of them."""
+
+    count: int
+    exact: bool
+    sample: tuple[UUID, ...]
+    unknown_installations: tuple[UUID, ...]
+    raw: Mapping[str, Any]
+    at_least: int
+    at_most: int
+    """Of an estimate the bounds that hold nineteen times of twenty: few who registered together are easily missed."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why an installation gets an event, or not: the rule that decides, by name and in a sentence."""
+
+    gets_it: bool
+    rule: str
+    reason: str
+    raw: Mapping[str, Any]
+    """With the preference that matches, or what each differs in, and the delivery, if there is one."""
+
+
+@dataclass(frozen=True)
+class Installation:
+    """An app on a phone; None leaves what is stored as it is."""
+
+    token: str | None
+    installation_id: UUID | None = None
+    project: str | None = None
+    provider: str | None = None
+    """The push service it is reached by: expo unless something else is said; webhook, or one of your own."""
+    platform: Literal["ios", "android", "unknown"] | None = None
+    locale: str | None = None
+    owner: str | None = None
+    push_capable: bool = True
+    permission: Literal["granted", "denied", "undetermined"] = "granted"
+    opt_outs: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class InstallationStatus:
+    """An installation as it is registered, and whether pushes may go to it."""
+
+    installation_id: UUID
+    owner: str | None
+    receives: bool
+    why_not: str | None
+    raw: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Preference:
+    """What an installation asks for; None is a wildcard."""
+
+    enabled: bool = True
+    rubro_prefix: str | None = None
+    tipo: str | None = None
+    region: str | None = None
+    monto_min: Decimal | int | None = None
+    monto_max: Decimal | int | None = None
+    moneda: str | None = None
+    keywords: Sequence[str] | None = None
+    topics: Sequence[str] | None = None
+    """Any one of them is enough; without topics it asks only for events that name none."""
+
+
+@verb
+def enqueue(event: Event, *, on_conflict: OnConflict = "refuse") -> Call[Enqueued]:
+    """Enqueue an event; it counts once the caller commits, and never if the caller rolls back.
+
+    Where its type and key are known and it says something else, EventConflictError names what differs; with
+    on_conflict="keep" what is there stays, and `same_content` tells.
+    """
+    given = as_json("event", _event(event) | _wish(on_conflict))
+    return Call("enqueue_event", {"event": given}, one(_enqueued))
+
+
+@verb
+def enqueue_many(events: Sequence[Event], *, on_conflict: OnConflict = "refuse") -> Call[list[Enqueued]]:
+    """Enqueue many events in one statement, in order, with one notification; if one is refused, none is enqueued."""
+    given, wish = _numbered("events", _event, events), _wish(on_conflict)
+    return Call(
+        "enqueue_many",
+        {"events": as_json("events", [each | wish for each in given] if wish else given)},
+        each(_enqueued),
+    )
+
+
+@verb
+def enqueue_json(events: Sequence[Mapping[str, Any]]) -> Call[list[Enqueued]]:
+    """Enqueue events that are given as the JSON objects the SQL door takes, as `enqueue_many` does."""
+    for number, event in enumerate(events):
+        for name, value in event.items():
+            check_storable(name if len(events) == 1 else f"events.{number}.{name}", value)
+    return Call("enqueue_many", {"events": as_json("events", list(events))}, each(_enqueued))
+
+
+@verb
+def cancel(event: EventRef, reason: str = "") -> Call[bool]:
+    """End an event: nothing of it is sent any more. False if there is none, or it has ended or was finished before."""
+    return Call("cancel_event", {**_ref(event), "reason": _reason(reason)}, one(bool))
+
+
+@verb
+def complete(what: EventRef | UUID | None = None, reason: str = "", *, owner: str | None = None) -> Call[bool]:
+    """Say that an event, or all for one installation (by UUID), was handled elsewhere: the rest ends unsent.
+
+    With an owner: that they handled the event, or everything until now, on one phone; the others get no more of it.
+    """
+    _reason(reason)
+    if isinstance(what, UUID) and owner is None:
+        return Call("complete_installation", {"installation_id": str(what), "reason": reason}, one(bool))
+    if owner is None:
+        if what is None:
+            raise InvalidInputError(
+                "complete needs an event, an installation or an owner.", hint="complete(conn, owner='user-7')"
+            )
+        return Call("complete_event", {**_ref(what), "reason": reason}, one(bool))
+    if what is None:
+        return Call("complete_owner", {"owner": _owner(owner), "reason": reason}, one(bool))
+    return Call("complete_event_of_owner", {**_ref(what), "owner": _owner(owner), "reason": reason}, one(bool))
+
+
+@verb
+def delete(event_ids: Sequence[int]) -> Call[int]:
+    """Delete events with their deliveries; return how many events there were.
+
+    Up to 5,000 deliveries go at once, more within the next rounds of a worker; none of them is sent.
+    """
+    return Call("delete_events", {"event_ids": [_event_id(each) for each in event_ids]}, one(int))
+
+
+@verb
+def get(event: EventRef) -> Call[EventStatus | None]:
+    """Read an event and how far it is, or None if there is none."""
+    return _look(event)
+
+
+@verb
+def wait(
+    event: EventRef, *, timeout_s: float = 15.0, until: Literal["sent", "confirmed"] = "sent"
+) -> Plan[EventStatus | None]:
+    """Wait until nothing of an event is left to send (or to confirm); return how far it is when the time is over.
+
+    The event must have been committed, so the connection must not be inside a transaction.
+    """
+    yield Outside()
+    if not timeout_s >= 0:  # not a number is not
+        raise InvalidInputError("timeout_s must be a number of seconds, 0 or more.", hint="Leave it out to wait 15 s.")
+    if until not in ("sent", "confirmed"):
+        raise InvalidInputError(f"until must be sent or confirmed, got {quoted(until)}.", hint="sent unless said.")
+    deadline = time.monotonic() + min(timeout_s, _MAX_WAIT_S)
+    pause = _FIRST_LOOK_S
+    while True:
+        status = yield from _look(event)
+        yield Leave()
+        left = status is not None and (status.left_to_send if until == "sent" else status.left_to_confirm)
+        if not left or time.monotonic() + pause > deadline:
+            return status
+        yield Pause(pause)
+        pause = min(pause * 1.5, _LAST_LOOK_S)
+
+
+@verb
+def change(event: Event) -> Call[bool]:
+    """Change an event that has not started yet, found by its type and key, into this one; it keeps its id.
+
+    False if there is none, or it has started or ended.
+    """
+    return Call("change_event", {"event": as_json("event", _event(event))}, one(bool))
+
+
+@verb
+def preview(event: Event, *, sample: int = 10) -> Call[Preview]:
+    """Tell how many installations an event would reach, and some of them; nothing is enqueued."""
+    if isinstance(sample, bool) or not isinstance(sample, int) or not 0 <= sample <= _MOST_SAMPLED:
+        raise InvalidInputError(f"sample must be between 0 and {_MOST_SAMPLED}.", hint="Leave it out for 10.")
+    return Call("preview_event", {"event": as_json("event", _event(event)), "sample": sample}, one(as_preview))
+
+
+@verb
+def preview_json(event: Mapping[str, Any], *, sample: int = 10) -> Call[Preview]:
+    """Preview an event that is given as the JSON object the SQL door takes."""
+    for name, value in event.items():
+        check_storable(name, value)
+    return Call("preview_event", {"event": as_json("event", dict(event)), "sample": sample}, one(as_preview))
+
+
+@verb
+def explain(event: Event | EventRef, installation_id: UUID) -> Call[Explanation]:
+    """Tell why an installation gets an event, or not; of an Event that was not enqueued, whether it would."""
+    phone = {"installation_id": _installation(installation_id)}
+    if isinstance(event, Event):
+        return Call("explain_new_event", {**phone, "event": as_json("event", _event(event))}, one(_explanation))
+    return Call("explain_event", {**phone, **_ref(event)}, one(_explanation))
+
+
+@verb
+def register(installation: Installation) -> Call[UUID]:
+    """Register an installation: its token moves here from wherever it was, and pushes are on again.
+
+    The same token and owner without an installation_id is the same installation.
+    """
+    given = as_json("installation", _registration(installation))
+    return Call("register_installation", {"installation": given}, one(as_uuid))
+
+
+@verb
+def register_many(installations: Sequence[Installation]) -> Call[list[UUID]]:
+    """Register many installations in one statement, each as if it came alone; return their ids in order."""
+    given = as_json("installations", _numbered("installations", _registration, installations))
+    return Call("register_many", {"installations": given}, each(as_uuid))
+
+
+@verb
+def list_installations(*, owner: str, limit: int = 100) -> Call[list[InstallationStatus]]:
+    """List the installations of an owner, newest first, and whether each may receive pushes."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST_LISTED:
+        raise InvalidInputError(f"limit must be between 1 and {_MOST_LISTED}.", hint="Leave it out for 100.")
+    return Call("list_installations", {"owner": _owner(owner), "limit": limit}, one(_installations))
+
+
+@verb
+def unregister(installation_id: UUID | None = None, *, owner: str | None = None) -> Call[int]:
+    """Unregister an installation, or all of an owner, as at a log-out; return how many were registered.
+
+    Nothing is sent to them until they register again.
+    """
+    whose = _whose("unregister", installation_id, owner)
+    return Call("unregister_owner" if owner is not None else "unregister_installation", whose, one(int))
+
+
+@verb
+def forget(installation_id: UUID | None = None, *, owner: str | None = None) -> Call[int]:
+    """Forget an installation, or an owner with all installations, and what was said to them alone.
+
+    Return how many installations there were. A hash of the events' keys stays, for it dedups.
+    """
+    whose = _whose("forget", installation_id, owner)
+    return Call("forget_owner" if owner is not None else "forget_installation", whose, one(int))
+
+
+@verb
+def set_preference(installation_id: UUID, name: str, preference: Preference | None) -> Call[bool]:
+    """Set one named preference of an installation; None removes it. Any one that matches is enough.
+
+    A new installation has one named default, which asks for all that names no topic: set or remove it to ask for less.
+    """
+    phone = _installation(installation_id)
+    check_storable("name", name)
+    check_name(name)
+    given = None
+    if preference is not None:
+        plain = {key: value for key, value in vars(preference).items() if value is not None}
+        for key, value in plain.items():
+            check_storable(key, value)
+        check_preference(plain)
+        given = as_json("preference", {key: _number(value) for key, value in plain.items()})
+    parameters = {"installation_id": phone, "name": name, "preference": given}
+    return Call("set_preference", parameters, one(bool))
+
+
+def _look(event: EventRef) -> Call[EventStatus | None]:
+    return Call("get_event", _ref(event), one(_status))
+
+
+def _status(told: Any) -> EventStatus | None:
+    raw = from_json(told)
+    if raw is None:
+        return None
+    return EventStatus(raw["id"], raw["type"], raw["key"], raw["state"], raw["deliveries"], raw)
+
+
+def _installations(told: Any) -> list[InstallationStatus]:
+    return [
+        InstallationStatus(UUID(raw["installation_id"]), raw["owner"], raw["receives"], raw["why_not"], raw)
+        for raw in from_json(told)
+    ]
+
+
+def as_preview(told: Any) -> Preview:
+    """Read a preview as the SQL door tells it."""
+    raw = from_json(told)
+    sample = tuple(UUID(one["installation_id"]) for one in raw["sample"])
+    unknown = tuple(UUID(one) for one in raw["unknown_installations"])
+    return Preview(raw["count"], raw["exact"], sample, unknown, raw, raw["at_least"], raw["at_most"])
+
+
+def _explanation(told: Any) -> Explanation:
+    raw = from_json(told)
+    return Explanation(raw["gets_it"], raw["rule"], raw["reason"], raw)
+
+
+def _registration(installation: Installation) -> dict[str, Any]:
+    if not isinstance(installation, Installation):
+        raise InvalidInputError(
+            f"an installation must be a relevo.Installation, got {type(installation).__name__}.",
+            hint="Write relevo.Installation(token, owner=…).",
+        )
+    given = {name: value for name, value in vars(installation).items() if value is not None}
+    for name, value in given.items():
+        check_storable(name, value)
+    if installation.installation_id is not None:
+        given["installation_id"] = str(installation.installation_id)
+    if isinstance(installation.opt_outs, tuple):
+        given["opt_outs"] = list(installation.opt_outs)
+    check_installation(given)
+    return given
+
+
+def _whose(name: str, installation_id: UUID | None, owner: str | None) -> dict[str, str]:
+    """Return the one that was named."""
+    if (installation_id is None) == (owner is None):
+        raise InvalidInputError(
+            f"{name} needs an installation or an owner.", hint=f"{name}(conn, installation_id) or {name}(conn, owner=…)"
+        )
+    return {"owner": _owner(owner)} if owner is not None else {"installation_id": _installation(installation_id)}
+
+
+def _enqueued(event_id: int, created: bool, same_content: bool | None, unknown: Iterable[object]) -> Enqueued:
+    return Enqueued(event_id, created, same_content, tuple([UUID(str(each)) for each in unknown]) if unknown else ())
+
+
+_BESIDE = ("audience", "topics")
+_AUDIENCE = "audience must hold UUIDs of installations"
+
+
+def _event(event: Event) -> dict[str, Any]:
+    if not isinstance(event, Event):
+        raise InvalidInputError(
+            f"an event must be a relevo.Event, got {type(event).__name__}.",
+            hint="Write relevo.Event(type, key, title, audience=…).",
+        )
+    given = {name: value for name, value in vars(event).items() if value is not None and name not in _BESIDE}
+    check_storable("data", event.data)  # before anything is weighed: it may be nested without end
+    unsaid = type(event.topics) is tuple and not event.topics
+    if unsaid and is_plain_event(plain := given | _audience(event.audience)):
+        return plain
+    return _checked(event, given)
+
+
+def _wish(on_conflict: object) -> dict[str, Any]:
+    """Say what is to be done with other content as the SQL door reads it; nothing, if it is what is done anyway."""
+    if on_conflict not in ("refuse", "keep"):
+        raise InvalidInputError(
+            f"on_conflict must be refuse or keep, got {quoted(on_conflict)}.", hint="refuse unless said."
+        )
+    return {"on_conflict": on_conflict} if on_conflict == "keep" else {}
+
+
+def _checked(event: Event, given: dict[str, Any]) -> dict[str, Any]:
+    check_storable("topics", event.topics)
+    for name, value in given.items():
+        check_storable(name, value)
+    for name in ("scheduled_at", "deadline_at"):
+        if name in given:
+            given[name] = _time(name, given[name])
+    if event.topics:
+        given["topics"] = _listed(event.topics)
+    given |= _audience(event.audience)
+    check_event(given)
+    return given
+
+
+def _listed(value: object) -> object:
+    """Return a list of what is one, in whatever form; one text is no list of letters."""
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
+
+
+def _time(name: str, value: datetime) -> str:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidInputError(
+            f"{name} must be a datetime with its zone, got {quoted(value)}.",
+            hint="Write datetime.now(UTC) + timedelta(hours=1), or give your datetime a tzinfo.",
+        )
+    if not _FIRST_YEAR - 1 <= value.year <= _LAST_YEAR:  # whose hours decide, the SQL door knows
+        raise InvalidInputError(
+            f"{name} must lie between the years {_FIRST_YEAR} and {_LAST_YEAR}, got {value}.", hint="Mend it."
+        )
+    return value.isoformat()
+
+
+def _audience(audience: object) -> dict[str, Any]:
+    """Say whom an event is for as the SQL door reads it."""
+    if type(audience) is list:  # as most are given: `match` would ask for a lot more
+        return {"audience": "installations", "installations": [_installation(each, _AUDIENCE) for each in audience]}
+    match audience:
+        case "everyone":
+            return {"audience": "everyone"}
+        case Matching():
+            check_storable("matching", vars(audience))
+            matching = {name: _number(value) for name, value in vars(audience).items() if value is not None}
+            return {"audience": "matching", "matching": matching}
+        case Owners():
+            check_storable("owners", audience.names)
+            return {"audience": "owners", "owners": list(audience.names)}
+        case str() | bytes() | Mapping():
+            pass
+        case Iterable():
+            return {"audience": "installations", "installations": [_installation(each, _AUDIENCE) for each in audience]}
+    raise InvalidInputError(
+        f"audience must be everyone, installations, Owners or Matching, got {quoted(audience)}.",
+        hint="Write audience='everyone', a list of installations' UUIDs, Owners('user-7') or Matching(…).",
+    )
+
+
+def _installation(value: object, said: str = "installation_id must be the UUID of an installation") -> str:
+    if not isinstance(value, UUID):
+        raise InvalidInputError(f"{said}, got {quoted(value)}.", hint="register() returns it.")
+    return str(value)
+
+
+def _reason(value: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidInputError(f"reason must be text, got {quoted(value)}.", hint="Leave it out if there is none.")
+    check_storable("reason", value)
+    return value
+
+
+def _numbered(name: str, plan: Callable[[T], dict[str, Any]], given: Iterable[T]) -> list[dict[str, Any]]:
+    """Read some as the SQL door takes them; of one that is refused, say which it is, counted from 0."""
+    read: list[dict[str, Any]] = []
+    try:
+        read.extend(map(plan, given))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{name}.{len(read)}: {error.message}", hint=error.hint) from None
+    return read
+
+
+def _owner(value: str) -> str:
+    if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_OWNER:
+        raise InvalidInputError(
+            f"owner must be text of 1 to {_LONGEST_OWNER} characters, got {quoted(value)}.",
+            hint="It is what register() was told.",
+        )
+    check_storable("owner", value)
+    return value
+
+
+def _ref(event: object) -> dict[str, int | str | None]:
+    """Name an event by its id, or by its type and key."""
+    if not isinstance(event, tuple | list):
+        return {"event_id": _event_id(event), "event_type": None, "event_key": None}
+    if len(event) != len(("type", "key")) or not all(isinstance(each, str) for each in event):
+        raise InvalidInputError(
+            f"An event is named by its id or by (type, key), got {quoted(event)}.", hint="enqueue() returns its id."
+        )
+    check_storable("(type, key)", event)
+    return {"event_id": None, "event_type": event[0], "event_key": event[1]}
+
+
+def _event_id(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < _MOST_IDS:
+        raise InvalidInputError(
+            f"event_id must be a whole number above 0, got {quoted(value)}.", hint="enqueue() returns it."
+        )
+    return value
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return float(value) if value % 1 else int(value)
+    return list(value) if isinstance(value, tuple | list) else value

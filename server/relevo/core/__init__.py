@@ -1,0 +1,1 @@
+"""Words, plug points and small tools that everything else uses."""

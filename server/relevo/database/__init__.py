@@ -1,0 +1,1 @@
+"""The way to PostgreSQL: connections, migrations, whose database it is."""

@@ -1,0 +1,247 @@
+"""Forward-only migrations: plain SQL files, checksums in a ledger, one transaction each, one process at a time.
+
+Upgrades roll: a migration only expands what the previous version's processes use, and says in its first line which
+is the oldest version that works on the schema after it; what that version no longer needs is taken away later.
+"""
+
+from __future__ import annotations
+
+import relevo.core.needs_server  # isort: skip # noqa: F401 ahead of all it needs
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import psycopg
+from psycopg import errors as pg
+
+from relevo import __version__
+from relevo.core import queries
+from relevo.core.errors import MigrationBusyError, MigrationError
+from relevo.core.logs import get_logger, normalise_error
+from relevo.database.pool import Connection, Database, is_unavailable
+
+_SQL = queries.load("migrate")
+_log = get_logger("relevo.database.migrate")
+_FILE = re.compile(r"^(?P<version>\d{4})_(?P<name>[a-z0-9_]+)\.sql$")
+_NEEDS = re.compile(rb"\A-- needs relevo (?P<version>\d+\.\d+\.\d+)\n")
+_LOCK_WAIT_MS = 30_000
+
+
+@dataclass(frozen=True)
+class Migration:
+    """One file of `sql/migrations/`; `needs` is the oldest relevo that works on the schema after it."""
+
+    version: int
+    name: str
+    needs: str
+    body: bytes
+
+    @property
+    def checksum(self) -> str:
+        """Return the hash that the ledger remembers."""
+        return hashlib.sha256(self.body).hexdigest()
+
+    def __str__(self) -> str:
+        return f"{self.version:04}_{self.name}"
+
+
+class Applied(NamedTuple):
+    """One line of the ledger."""
+
+    version: int
+    name: str
+    checksum: str
+    needs: str
+    applied_by: str
+
+    def __str__(self) -> str:
+        return f"{self.version:04}_{self.name}"
+
+
+Tell = Callable[[Migration], None]
+"""Is told of each migration when it was run."""
+
+
+def available(folder: Path | None = None) -> list[Migration]:
+    """Read the migration files in order; their numbers must be 1, 2, 3 … without a gap."""
+    folder = folder or queries.sql_root() / "migrations"
+    found = [_read(path) for path in sorted(folder.glob("*.sql"))]
+    for expected, migration in enumerate(found, start=1):
+        if migration.version != expected:
+            raise MigrationError(
+                f"Migration {migration} stands where {expected:04} is expected.",
+                hint="Number the files without gaps or doubles.",
+            )
+    return found
+
+
+def _read(path: Path) -> Migration:
+    # The same bytes, and so the same checksum and schema, from Unix and Windows checkouts.
+    named, body = _FILE.match(path.name), path.read_bytes().replace(b"\r\n", b"\n")
+    if not named:
+        raise MigrationError(f"{path.name} is not named like 0001_what_it_does.sql.", hint="Rename it.")
+    needs = _NEEDS.match(body)
+    if not needs:
+        raise MigrationError(
+            f"{path.name} does not say which relevo works on the schema after it.",
+            hint="Its first line must read like: -- needs relevo 0.1.0",
+        )
+    return Migration(int(named["version"]), named["name"], needs["version"].decode(), body)
+
+
+def plan(database: Database, known: Sequence[Migration] | None = None) -> list[Migration]:
+    """Return what `migrate` would run, in order; changes nothing."""
+    with database.watch(), database.direct() as connection:
+        return _pending(connection, available() if known is None else known)
+
+
+def missing(database: Database) -> list[Migration]:
+    """Return what is left to run, as `plan` does, but over the pool: for those who ask often."""
+    with database.connection() as connection:
+        return _pending(connection, available(), newer_may_serve=True)
+
+
+def migrate(
+    database: Database,
+    known: Sequence[Migration] | None = None,
+    *,
+    lock_wait_ms: int = _LOCK_WAIT_MS,
+    tell: Tell = lambda _: None,
+) -> list[Migration]:
+    """Bring the schema up to date, each migration in its own transaction; tell of each, and return what was run."""
+    return _catch_up(database, available() if known is None else known, lock_wait_ms, newer_may_serve=False, tell=tell)
+
+
+def prepare(database: Database, known: Sequence[Migration] | None = None) -> list[Migration]:
+    """Migrate before work begins, and log it in one line; a newer schema is fine while it serves this version."""
+    done: list[Migration] = []
+    chosen = available() if known is None else known
+    try:
+        _catch_up(database, chosen, _LOCK_WAIT_MS, newer_may_serve=True, tell=done.append)
+    finally:  # what was done is told, too, where the next one failed
+        if done:
+            _log.info("migrated", migrations=len(done), first=str(done[0]), last=str(done[-1]))
+    return done
+
+
+def _catch_up(
+    database: Database, known: Sequence[Migration], lock_wait_ms: int, *, newer_may_serve: bool, tell: Tell
+) -> list[Migration]:
+    done: list[Migration] = []
+    with database.watch(), database.direct(long=True) as connection:
+        while _pending(connection, known, newer_may_serve=newer_may_serve):
+            with connection.transaction():
+                bounds = {"lock_ms": lock_wait_ms, "statement_ms": database.long_statement_ms}
+                _take_turn(connection, bounds)
+                ahead = _pending(connection, known, newer_may_serve=newer_may_serve)[:1]
+                for migration in ahead:
+                    _apply(connection, migration)
+            for migration in ahead:
+                tell(migration)
+            done += ahead
+    return done
+
+
+def _take_turn(connection: Connection, bounds: Mapping[str, int]) -> None:
+    try:
+        connection.execute(_SQL["bound_migration"], bounds)
+        connection.execute(_SQL["lock_migrations"])
+    except pg.LockNotAvailable as error:
+        raise MigrationBusyError(
+            f"Another process has been migrating for more than {bounds['lock_ms'] / 1000:g} s.", hint="Try again later."
+        ) from error
+    try:
+        # Asked first: "if not exists" wants the right to create even where there is nothing left to create.
+        if not _is_there(connection, "find_schema"):
+            connection.execute(_SQL["create_schema"])
+        if not _is_there(connection, "find_ledger"):
+            connection.execute(_SQL["create_ledger"])
+    except pg.InsufficientPrivilege as error:
+        raise MigrationError(
+            f"This role may not make the schema relevo: {normalise_error(error)}",
+            hint="Run `relevo migrate` as a role that may; others need no right to create once it has run.",
+        ) from error
+
+
+def _is_there(connection: Connection, find: str) -> bool:
+    return connection.execute(_SQL[find]).fetchone() == (True,)
+
+
+def _applied(connection: Connection) -> list[Applied]:
+    if not _is_there(connection, "find_ledger"):
+        return []
+    return [Applied(*row) for row in connection.execute(_SQL["list_applied"])]
+
+
+def _pending(connection: Connection, known: Sequence[Migration], *, newer_may_serve: bool = False) -> list[Migration]:
+    """Compare the ledger with the files; refuse what was edited and what is too new for this version."""
+    files = {migration.version: migration for migration in known}
+    applied = _applied(connection)
+    for row in applied:
+        if row.version in files:
+            _refuse_edited(row, files[row.version])
+        elif newer_may_serve:
+            _refuse_unfit(row)
+        else:
+            raise MigrationError(
+                f"The database has migration {row}, applied by relevo {row.applied_by}, "
+                f"which relevo {__version__} does not know.",
+                hint="Migrate with a version at least as new as the database.",
+            )
+    newest = max((row.version for row in applied), default=0)
+    return [migration for migration in known if migration.version > newest]
+
+
+def _refuse_edited(row: Applied, file: Migration) -> None:
+    if row.checksum != file.checksum:
+        raise MigrationError(
+            f"Migration {row} was edited after it was applied by relevo {row.applied_by}.",
+            hint="Restore the file; put the change into a new migration.",
+        )
+
+
+def _refuse_unfit(row: Applied) -> None:
+    if _ordered(row.needs) > _ordered(__version__):
+        raise MigrationError(
+            f"The database has migration {row}, applied by relevo {row.applied_by}, "
+            f"which needs relevo {row.needs} or newer; this is {__version__}.",
+            hint="Upgrade this replica.",
+        )
+
+
+def _apply(connection: Connection, migration: Migration) -> None:
+    try:
+        connection.execute(migration.body)
+    except psycopg.Error as error:
+        if is_unavailable(error):
+            raise
+        if isinstance(error, pg.LockNotAvailable | pg.DeadlockDetected):
+            raise MigrationBusyError(
+                f"Migration {migration} waited too long for a lock and was undone.", hint="Try again later."
+            ) from error
+        if isinstance(error, pg.ObjectInUse) and error.diag.message_hint:  # in the migration's own words
+            raise MigrationError(
+                f"Migration {migration} was not run: {error.diag.message_primary}.", hint=error.diag.message_hint
+            ) from error
+        raise MigrationError(
+            f"Migration {migration} failed and was undone: {normalise_error(error)}",
+            hint="Nothing of it was kept; mend the cause and run `relevo migrate` again.",
+        ) from error
+    connection.execute(
+        _SQL["record_applied"],
+        {
+            "version": migration.version,
+            "name": migration.name,
+            "checksum": migration.checksum,
+            "needs": migration.needs,
+            "applied_by": __version__,
+        },
+    )
+
+
+def _ordered(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])

@@ -1,0 +1,1 @@
+"""What operators read and do, whichever face they use."""

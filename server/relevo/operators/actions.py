@@ -1,0 +1,410 @@
+"""What operators do: pause and resume cycles, redrive or release what was not sent, set what differs per type."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg import errors as pg
+from psycopg.rows import dict_row
+
+from relevo.client import news
+from relevo.config import Settings
+from relevo.core import queries
+from relevo.core.errors import NotFoundError, UsageError
+from relevo.core.model import Lane
+from relevo.database import instance
+from relevo.database.instance import Standing
+from relevo.database.pool import BUSY, Database
+from relevo.operators import audit, insights
+from relevo.operators.health import MOST_COUNTED
+
+_SQL = queries.load("actions", "doctor", "subscriptions")
+_WAKE = queries.load("wakeups")
+_REDRIVE_BATCH = 500
+_MOST_EVENTS = 1_000
+"""Of so many events of a project a redrive notes that it opened dead letters of theirs."""
+_REDRIVE_LOOK = 2_000
+"""Of how many dead letters a redrive that is only tried looks at the phones."""
+MOST_TRIED = 50_000
+"""How many dead letters a redrive that is only tried counts: more is more."""
+_RELEASE_BATCH = 1_000
+_MOST_NAMED = 20
+"""So many events, and origins, a release names of those it let go."""
+_REPAIR_BATCH = 1_000
+_REPAIRS = {
+    "not_queued": ("lock_deliveries", "queue_lost"),
+    "queued_twice": ("lock_chunks", "clean_chunks"),
+    "queued_but_ended": ("lock_chunks", "clean_chunks"),
+    "not_awaited": ("lock_deliveries", "await_lost"),
+    "awaited_but_ended": ("lock_awaited", "clean_awaited"),
+    "no_dead_letter": ("lock_deliveries", "add_dead_letters"),
+    "wrong_dead_letter": ("lock_dead_letters", "remove_dead_letters"),
+}
+"""Per kind of what is misplaced: what is locked, and what is then looked at again and written."""
+
+
+@audit.audited
+def pause(database: Database, cycle: str, reason: str, *, source: str = "") -> dict[str, str]:
+    """Switch a cycle, or one source of it, off in the whole fleet; runs in progress come to their end.
+
+    A fan-out or dispatch under way takes nothing new from then on. One that is off already keeps its time and reason;
+    they are returned as `paused_since` and `paused_because`.
+    """
+    reason = " ".join(reason.split())[:300]
+    if not reason:
+        raise UsageError("A pause needs a reason.", hint="Say why with --reason, for whoever finds it at 3 a.m.")
+    with database.connection() as connection:
+        asked = {"cycle": cycle, "source": source, "reason": reason}
+        row = connection.execute(_SQL["pause_cycle"], asked).fetchone()
+    return {"paused_since": f"{row[0].astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}", "paused_because": row[1]} if row else {}
+
+
+@audit.audited
+def resume(database: Database, cycle: str, *, source: str = "") -> bool:
+    """Switch a cycle, or one source of it, on again; tell whether it was paused."""
+    with database.connection() as connection:
+        return connection.execute(_SQL["resume_cycle"], {"cycle": cycle, "source": source}).fetchone() is not None
+
+
+@audit.audited
+def adopt(
+    database: Database,
+    settings: Settings,
+    shown: Standing,
+    queued: dict[str, int],
+    adopted_by: str,
+    *,
+    force: bool = False,
+) -> None:
+    """Let a database that looks like a copy belong here, and have the cycles look at once.
+
+    Refused while a worker is at work where it belongs, which that would stop, unless it is forced.
+    """
+    with audit.recorded(database, "adopt", instance=settings.relevo_instance, was=shown.differences()) as result:
+        instance.adopt(database, settings, shown, queued, adopted_by, force=force)
+        result.update(queued)
+    with database.connection() as connection:
+        for cycle in ("fanout", "dispatch", "receipt"):
+            connection.execute(_WAKE["send_wake"], {"cycle": cycle})
+
+
+@audit.audited
+def set_event_type(
+    database: Database,
+    settings: Settings,
+    event_type: str,
+    *,
+    lease_ms: int | None = None,
+    max_attempts: int | None = None,
+    retry_base_ms: int | None = None,
+    retry_max_ms: int | None = None,
+    retry_jitter_ms: int | None = None,
+    ttl_s: int | None = None,
+    lane: Lane | None = None,
+    at_most_once: bool | None = None,
+) -> None:
+    """Set what differs for one event type; None leaves it as it is. It applies from now on, without a restart.
+
+    An event that says otherwise itself has the last word on time to live, lane and policy.
+    """
+    if lease_ms is not None and lease_ms <= 2 * settings.push_request_timeout_ms:
+        raise UsageError(
+            f"A lease of {lease_ms} ms is too short for requests of up to {settings.push_request_timeout_ms} ms.",
+            hint="Choose more than twice PUSH_REQUEST_TIMEOUT_MS.",
+        )
+    try:
+        with database.connection() as connection:
+            connection.execute(
+                _SQL["set_event_type"],
+                {
+                    "event_type": event_type,
+                    "lease_ms": lease_ms,
+                    "max_attempts": max_attempts,
+                    "retry_base_ms": retry_base_ms,
+                    "retry_max_ms": retry_max_ms,
+                    "retry_jitter_ms": retry_jitter_ms,
+                    "ttl_s": ttl_s,
+                    "lane": lane,
+                    "at_most_once": at_most_once,
+                },
+            )
+    except pg.CheckViolation as error:
+        raise UsageError(
+            f"{event_type} cannot be set so: its first pause must not exceed its longest, and every value its bounds.",
+            hint="`relevo event-type --help` names them.",
+        ) from error
+
+
+@audit.audited
+def reset_event_type(database: Database, event_type: str) -> bool:
+    """Let an event type follow the settings again; tell whether it differed."""
+    with database.connection() as connection:
+        return connection.execute(_SQL["reset_event_type"], {"event_type": event_type}).fetchone() is not None
+
+
+def event_types(database: Database) -> list[dict[str, Any]]:
+    """Return the event types that differ from the settings."""
+    with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(_SQL["list_event_types"]).fetchall()
+
+
+@dataclass(frozen=True)
+class DeadLetters:
+    """Which dead letters are meant: all that is given must hold. The error code `none` means those without one."""
+
+    ids: Sequence[int] = ()
+    error_code: str | None = None
+    event_id: int | None = None
+    project: str | None = None
+    event_type: str | None = None
+
+    def parameters(self, *, everything: bool = False) -> dict[str, Any]:
+        """Return them as statements take them; nothing given would mean everything, and is refused unless asked for."""
+        asked = vars(self) | {"ids": list(self.ids) or None}
+        if not everything and all(value is None for value in asked.values()):
+            raise UsageError(
+                "Which dead letters?", hint="Name them with --id, --error-code, --event, --project or --type."
+            )
+        return asked
+
+
+def dead_letters(database: Database, which: DeadLetters, *, everything: bool = False) -> list[dict[str, Any]]:
+    """Count the dead letters that are meant, by error code; of many so many."""
+    with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+        asked = which.parameters(everything=everything) | {"most": MOST_COUNTED}
+        return cursor.execute(_SQL["count_dead"], asked).fetchall()
+
+
+def try_redrive(database: Database, which: DeadLetters) -> dict[str, int]:
+    """Tell what a redrive would do, without doing it: how many it finds, up to a bound, and how many not, and why."""
+    asked = which.parameters() | {"look": _REDRIVE_LOOK, "most": MOST_TRIED}
+    with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(_SQL["try_redrive"], asked).fetchall()[0]
+
+
+@audit.audited
+def redrive(
+    database: Database,
+    which: DeadLetters,
+    *,
+    tell: Callable[[int], None] = lambda _: None,
+    now: datetime | None = None,
+) -> int:
+    """Open dead letters again, in batches, and tell of each; return how many. What is past its deadline stays."""
+    with database.connection() as connection:
+        row = connection.execute(_SQL["ask_time"], {"now": now}).fetchone()
+    parameters = which.parameters() | {"limit": _REDRIVE_BATCH, "began": row[0] if row else None, "now": now}
+    by_project: Counter[str] = Counter()
+    events: dict[str, set[int]] = {}
+    looked_at, last = _REDRIVE_BATCH, 0
+    while looked_at == _REDRIVE_BATCH:
+        opened, looked_at, last = _redrive(database, parameters | {"after": last}, events)
+        by_project += opened
+        tell(opened.total())
+    with database.transaction() as connection:
+        for project, count in by_project.items():
+            detail = f"{count} dead letters were opened again" if count > 1 else "1 dead letter was opened again"
+            incident = {"project": project, "detail": detail, "events": sorted(events[project])[:_MOST_EVENTS]}
+            by = {"began": parameters["began"], "actor": audit.actor()}
+            connection.execute(_SQL["tell_redriven"], incident | by)
+    return by_project.total()
+
+
+def _redrive(
+    database: Database, parameters: dict[str, Any], events: dict[str, set[int]]
+) -> tuple[Counter[str], int, int]:
+    """Open one batch, noting its events; return how many by project, how many were looked at, and the last of those."""
+    opened: Counter[str] = Counter()
+    with database.transaction() as connection:
+        # planned anew each time: what was found at first tells nothing of how many there are now
+        rows = connection.execute(_SQL["redrive_dead"], parameters, prepare=False).fetchall()
+        for _, _, project, of_events, days, ids in rows:
+            if project is not None:
+                opened[project] += len(ids)
+                if len(noted := events.setdefault(project, set())) < _MOST_EVENTS:
+                    noted.update(of_events)
+                connection.execute(_SQL["queue_deliveries"], {"days": days, "ids": ids, "now": parameters["now"]})
+        if opened:
+            connection.execute(_SQL["wake_dispatch"])
+    return opened, rows[0][0], rows[0][1] or 0
+
+
+@audit.audited
+def repair(database: Database, *, now: datetime | None = None) -> Counter[str]:
+    """Put deliveries where they must stand, and count them anew; return how many per kind.
+
+    In batches; what is locked is left for later.
+    """
+    done: Counter[str] = Counter()
+    for found in insights.find_misplaced(database, now=now):
+        for start in range(0, len(found.ids), _REPAIR_BATCH):
+            with suppress(*BUSY):
+                done[found.kind] += _repair(database, found, slice(start, start + _REPAIR_BATCH), now)
+    if done["not_queued"]:
+        with database.connection() as connection:
+            connection.execute(_SQL["wake_dispatch"])
+    return +(done + _recount(database))
+
+
+def _recount(database: Database) -> Counter[str]:
+    """Add to counts what they lack of what is there, one process at a time; what is under way keeps its own count."""
+    done: Counter[str] = Counter()
+    for events in insights.find_miscounted(database):
+        with database.transaction() as connection:
+            connection.execute(_SQL["lock_repairs"])
+            row = connection.execute(_SQL["mend_counts"], {"ids": events}).fetchone()
+            done["counts_wrong"] += row[0] if row else 0
+    with database.transaction() as connection:
+        connection.execute(_SQL["lock_repairs"])
+        done["totals_wrong"] += connection.execute(_SQL["mend_totals"]).rowcount
+    return done
+
+
+def _repair(database: Database, found: insights.Misplaced, batch: slice, now: datetime | None) -> int:
+    lock, write = _REPAIRS[found.kind]
+    places = sorted({place for each in found.places[batch] for place in each})
+    with database.transaction() as connection:
+        connection.execute(_SQL["lock_repairs"])
+        wanted = {"days": found.days[batch], "ids": found.ids[batch], "places": places}
+        locked = connection.execute(_SQL[lock], wanted).fetchall()
+        keys = {"days": [row[0] for row in locked], "ids": [row[-1] for row in locked], "now": now}
+        row = connection.execute(_SQL[write], keys).fetchone()
+    return int(row[0]) if row else 0
+
+
+@audit.audited
+def release_project(database: Database, project: str) -> list[str]:
+    """Let a project send again: its breaker is probed, its brakes are off and judge anew.
+
+    Return what was on: its `breaker`, its `brake` on disabling tokens, or a bound on its `rate`.
+    """
+    with database.transaction() as connection:
+        row = connection.execute(_SQL["release_project"], {"project": project}).fetchone()
+        if row is None:
+            raise NotFoundError(f"There is no project {project}.", hint="`relevo status` lists them.")
+        connection.execute(_SQL["wake_dispatch"])
+    return list(row[0])
+
+
+@audit.audited
+def release_events(
+    database: Database, event_type: str, origin: str | None = None, *, drop: bool = False
+) -> dict[str, Any]:
+    """Send what the runaway brake holds of an event type, or end it; it judges anew.
+
+    Return how many `events` it held, the `first_ids` of them, and the `origins` they came from.
+    """
+    asked: dict[str, Any] = {"event_type": event_type, "origin": origin, "drop": drop, "limit": _RELEASE_BATCH}
+    asked["named"] = _MOST_NAMED
+    asked["detail"] = f"what was held of {event_type} was {'dropped' if drop else 'released'}"
+    with database.transaction() as connection:
+        streams = connection.execute(_SQL["release_streams"], asked).fetchall()
+        repeats = connection.execute(_SQL["release_repeats"], asked).fetchone()
+        released, ids = (repeats[0], repeats[1] or []) if repeats else (0, [])
+        if not streams and not released:
+            known = f"{event_type} from {origin}" if origin else event_type
+            raise NotFoundError(f"Nothing of {known} was ever sent.", hint="`relevo status` tells what is held.")
+    last = max((row[1] for row in streams if row[1] is not None), default=None)
+    more = last is not None
+    while more:
+        with database.transaction() as connection:
+            row = connection.execute(_SQL["release_events"], asked | {"last_event": last}).fetchone()
+            found, opened, first = row or (0, 0, [])
+        released += opened
+        ids = [*ids, *first][:_MOST_NAMED]
+        more = found == _RELEASE_BATCH
+    with database.connection() as connection:
+        connection.execute(_SQL["wake_fanout"])
+        connection.execute(_SQL["wake_dispatch"])
+    origins = [row[0] for row in streams if row[1] is not None][:_MOST_NAMED]
+    return {"events": int(released), "first_ids": ids, "origins": origins}
+
+
+def unknown_installations(database: Database, installations: Sequence[UUID]) -> list[UUID]:
+    """Return those of these installations that nobody registered; nothing to a role that may not look."""
+    if not installations:
+        return []
+    try:
+        with database.connection() as connection:
+            rows = connection.execute(_SQL["find_unknown"], {"installations": list(installations)}).fetchall()
+    except pg.InsufficientPrivilege:
+        return []
+    return [row[0] for row in rows]
+
+
+@audit.audited
+def retry_rejects(database: Database, *, source: str | None = None, reject_id: int | None = None) -> int:
+    """Make rejects due at once; return how many."""
+    with database.connection() as connection:
+        return connection.execute(_SQL["retry_rejects"], {"source": source, "reject_id": reject_id}).rowcount
+
+
+@audit.audited
+def forget(database: Database, installation_id: UUID) -> bool:
+    """Forget a person: the installation and what was said to it alone; tell whether there was anything."""
+    with database.transaction() as connection:
+        row = connection.execute(_SQL["forget_installation"], {"installation_id": installation_id}).fetchone()
+    return row == (True,)
+
+
+def forget_owner(database: Database, owner: str) -> int:
+    """Forget an owner with all installations and what was said to them alone; return how many there were.
+
+    The record of it has a hash of the name: the name itself is what is to be forgotten.
+    """
+    mark = hashlib.sha256(owner.encode()).hexdigest()
+    with audit.recorded(database, "forget_owner", owner_sha256=mark) as result:
+        with database.transaction() as connection:
+            row = connection.execute(_SQL["forget_owner"], {"owner": owner}).fetchone()
+        count = int(row[0]) if row else 0
+        result["installations"] = count
+    return count
+
+
+@audit.audited
+def grant(database: Database, role: str, *, worker: bool = False) -> None:
+    """Let a role of the database use the app's door and nothing else, or run Relevo."""
+    try:
+        with database.connection() as connection:
+            connection.execute(_SQL["grant_worker" if worker else "grant_door"], {"role": role})
+    except pg.UndefinedObject as error:
+        raise UsageError(f"There is no role {role} in this database.", hint="Create it first: CREATE ROLE …") from error
+
+
+def subscribe_news(
+    database: Database, name: str, *, kinds: Sequence[news.Kind], project: str | None, webhook: str | None
+) -> bool:
+    """Subscribe to news from now on, or change what a subscription asks for; tell whether it is new."""
+    with (
+        audit.recorded(database, "subscribe_news", subscription=name, **({"project": project} if project else {})),
+        database.transaction() as connection,
+    ):
+        return news.subscribe_news(connection, name, kinds=kinds, project=project, webhook=webhook)
+
+
+def pause_news(database: Database, name: str) -> None:
+    """Stop handing out a subscription's news; they are kept, up to NEWS_BACKLOG_LIMIT."""
+    _change_subscription(database, "pause_subscription", name, paused=True)
+
+
+def resume_news(database: Database, name: str) -> None:
+    """Hand out a subscription's news again, from where it stood."""
+    _change_subscription(database, "pause_subscription", name, paused=False)
+
+
+def remove_news(database: Database, name: str) -> None:
+    """End a subscription and forget its news."""
+    _change_subscription(database, "remove_subscription", name)
+
+
+def _change_subscription(database: Database, statement: str, name: str, **more: object) -> None:
+    with audit.recorded(database, statement, subscription=name, **more), database.transaction() as connection:
+        if connection.execute(_SQL[statement], {"name": name} | more).fetchone() is None:
+            raise UsageError(f"There is no subscription {name[:50]}.", hint="`relevo news list` names them.")

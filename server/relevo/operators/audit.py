@@ -1,0 +1,145 @@
+"""The record of what operators do, by whatever face: who, when, what, with what result."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, is_dataclass
+from functools import wraps
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.types.json import Jsonb
+
+from relevo.config import Settings
+from relevo.core import queries
+from relevo.core.errors import DatabaseUnavailableError, MigrationError
+from relevo.core.logs import get_logger, normalise_error, redact
+from relevo.database.pool import Database
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SQL = queries.load("actions")
+_log = get_logger("relevo.operators.audit")
+_MAX_ACTOR = 200
+
+Face = Literal["cli", "http", "python"]
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who acts, and through which face."""
+
+    name: str
+    face: Face
+
+
+_PROGRAM = Actor("a program", "python")
+_actor: ContextVar[Actor] = ContextVar("relevo_actor", default=_PROGRAM)
+_recording: ContextVar[bool] = ContextVar("relevo_recording", default=False)
+
+
+def act_as(name: str, face: Face) -> None:
+    """Say who acts from now on in this context: a command says it once for its whole life."""
+    _actor.set(Actor(name[:_MAX_ACTOR], face))
+
+
+def actor() -> str:
+    """Return the name of who acts here."""
+    return _actor.get().name
+
+
+@contextmanager
+def acting_as(name: str, face: Face) -> Iterator[None]:
+    """Say who acts within the block."""
+    before = _actor.set(Actor(name[:_MAX_ACTOR], face))
+    try:
+        yield
+    finally:
+        _actor.reset(before)
+
+
+@contextmanager
+def recorded(database: Database, action: str, **target: object) -> Iterator[dict[str, Any]]:
+    """Record an action: that it begins, before it does, and how it ended; the yielded dict takes its result.
+
+    Within another recorded action nothing is added: one thing an operator did is one entry.
+    """
+    if _recording.get():
+        yield {}
+        return
+    actor, result = _actor.get(), dict[str, Any]()
+    entry = _begin(database, actor, action, target)
+    inside = _recording.set(True)
+    try:
+        yield result
+    except BaseException as error:
+        _finish(database, entry, "failed", result, normalise_error(error))
+        raise
+    else:
+        _finish(database, entry, "ok", result)
+    finally:
+        _recording.reset(inside)
+
+
+def note_refusal(database: Database, action: str, why: str, *, times: int = 1, **target: object) -> None:
+    """Write down that somebody was refused, and how often since that was last written."""
+    entry = _begin(database, _actor.get(), action, target)
+    _finish(database, entry, "failed", {"times": times}, why)
+
+
+def audited(action: Callable[Concatenate[Database, P], T]) -> Callable[Concatenate[Database, P], T]:
+    """Have each call of an action recorded: its name, what it was given, and what it returned."""
+    signature = inspect.signature(action)
+
+    @wraps(action)
+    def call(database: Database, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        given = dict(list(signature.bind(database, *args, **kwargs).arguments.items())[1:])
+        with recorded(database, action.__name__, **_spoken(given)) as result:
+            answer = action(database, *args, **kwargs)
+            result.update(answer if isinstance(answer, Mapping) else {} if answer is None else {"answer": answer})
+        return answer
+
+    return call
+
+
+def _spoken(given: dict[str, Any]) -> dict[str, Any]:
+    """Name what an action was given; of settings and of whom to tell nothing, of a set of wishes each."""
+    plain = {name: value for name, value in given.items() if not isinstance(value, Settings) and not callable(value)}
+    for name, value in given.items():
+        if is_dataclass(value) and not isinstance(value, type):
+            del plain[name]
+            plain |= vars(value)
+    return plain
+
+
+def _begin(database: Database, actor: Actor, action: str, target: dict[str, object]) -> int:
+    given = {name: value for name, value in target.items() if value not in (None, "", (), [])}
+    said = {"actor": actor.name, "face": actor.face, "action": action, "target": Jsonb(_plain(given))}
+    try:
+        with database.connection() as connection:
+            row = connection.execute(_SQL["begin_audit"], said).fetchone()
+    except (pg.UndefinedTable, pg.InvalidSchemaName) as error:
+        raise MigrationError(
+            "This database has no relevo schema of this version.", hint="Run `relevo migrate`."
+        ) from error
+    assert row is not None
+    return int(row[0])
+
+
+def _finish(database: Database, entry: int, outcome: str, result: dict[str, Any], error: str = "") -> None:
+    ended = {"id": entry, "outcome": outcome, "result": Jsonb(_plain(result)), "error_message": error or None}
+    try:
+        with database.connection() as connection:
+            connection.execute(_SQL["finish_audit"], ended)
+    except (DatabaseUnavailableError, psycopg.Error):
+        _log.warning("audit_not_finished", entry=entry, outcome=outcome)
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Return values as JSON can hold them, bounded and without secrets, as in a log line."""
+    return dict(redact(None, "", dict(values)))

@@ -1,0 +1,302 @@
+"""What `relevo doctor` looks at around the tables: settings, server, rights, clock, vacuum, the store and Expo.
+
+Each finding names what is wrong and the next step. What the tables themselves hold, `insights.examine` looks at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from shlex import quote
+from typing import Any
+
+import requests
+from psycopg.rows import dict_row
+
+from relevo.config import Settings
+from relevo.core import queries
+from relevo.core.errors import RelevoError
+from relevo.core.logs import normalise_error
+from relevo.core.ports import ArchiveStore
+from relevo.database import migrate
+from relevo.database.pool import Database
+from relevo.operators import insights
+from relevo.operators.health import in_numbers, in_words
+from relevo.operators.insights import Finding
+
+_SQL = queries.load("checkup")
+_OLDEST_VERSION = 15
+_MOST_SKEW_S = 2.0
+_MANY_DEAD = 10_000
+_LONG_S = 600.0
+_MUCH_LOG = 1 << 30
+_ANSWER_S = 10.0
+_BROKEN = 500
+_NAMED = 5
+
+Row = dict[str, Any]
+
+
+def look_around(
+    database: Database,
+    settings: Settings,
+    *,
+    store: ArchiveStore | None = None,
+    expo: str | None = None,
+    refused_tokens: Callable[[], Iterable[str]] = tuple,
+    webhook_trouble: Callable[[str], str] = lambda _: "",
+    clock: Callable[[], float] = time.time,
+) -> list[Finding]:
+    """Look at everything but the tables' contents; `expo` is the address pushes go to, if any.
+
+    `refused_tokens` names the settings whose access token Expo does not take; `webhook_trouble` says of a webhook's
+    name why nothing could be sent there, or nothing.
+    """
+    found = [*_settings(settings), *_server(database, clock)]
+    if not migrate.plan(database):
+        found += [*_instance(database, settings), *_rights(database), *_vacuum(database)]
+        found += [*_switched_off(database), *_held_up(database), *_webhooks(database, webhook_trouble)]
+    return [*found, *_held_back(database), *_store(store), *_expo(expo, settings), *_tokens(refused_tokens())]
+
+
+def _rows(database: Database, statement: str, **parameters: object) -> list[Row]:
+    with database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(_SQL[statement], parameters).fetchall()
+
+
+def _settings(settings: Settings) -> Iterator[Finding]:
+    for warning in settings.warnings:
+        yield Finding(
+            "setting_suspect", f"{warning.removesuffix('.')}.", "Correct its name, or remove it.", harmless=True
+        )
+    if settings.database_url is not None and settings.relevo_instance is None:
+        yield Finding(
+            "instance_unnamed",
+            "RELEVO_INSTANCE is unset: a copy of this database's volume would push to real phones.",
+            "Set it to a name of its own in each environment, such as production, then run `relevo adopt` once.",
+            warning=True,
+        )
+    if settings.http_open_registration is not None:
+        yield Finding(
+            "registration_open",
+            f"Any stranger may register phones over HTTP in project {settings.http_open_registration}.",
+            "Unset HTTP_OPEN_REGISTRATION, and have the app's server sign for its phones.",
+            warning=True,
+        )
+
+
+def _server(database: Database, clock: Callable[[], float]) -> Iterator[Finding]:
+    before = clock()
+    (row,) = _rows(database, "read_server")
+    after = clock()
+    yield from _version(row)
+    there = row["now"].timestamp()
+    skew_s = max(before - there, there - after, 0.0)  # whatever lay between asking and hearing is no skew
+    if skew_s > _MOST_SKEW_S:
+        yield Finding(
+            "clock_skewed",
+            f"This machine's clock and the database's differ by {in_words(skew_s)}.",
+            "Let both follow a time server (chrony, systemd-timesyncd): logs and signatures go by it.",
+        )
+
+
+def _version(row: Row) -> Iterator[Finding]:
+    if row["version"] // 10_000 < _OLDEST_VERSION:
+        yield Finding(
+            "server_too_old",
+            f"PostgreSQL is of version {row['version'] // 10_000}; Relevo needs {_OLDEST_VERSION} or newer.",
+            "Upgrade the server; after pg_upgrade run `relevo adopt`.",
+        )
+    if not row["has_plpgsql"]:
+        yield Finding("extension_missing", "The extension plpgsql is missing.", "Run: CREATE EXTENSION plpgsql.")
+    if not row["autovacuum"]:
+        yield Finding(
+            "autovacuum_off",
+            "Autovacuum is off: the queue would slow down day by day.",
+            "Set autovacuum = on in postgresql.conf, and reload it.",
+        )
+    if not row["flushes"]:
+        yield Finding(
+            "commits_unflushed",
+            "synchronous_commit is off for this role or database: a crash of the server may forget what your app "
+            "enqueued, though it was told that it is there. Workers wait for the disk all the same.",
+            "Set it to local or more: ALTER ROLE … SET synchronous_commit = local, or ALTER DATABASE.",
+            warning=True,
+        )
+    if not row["sees_activity"]:
+        yield Finding(
+            "activity_hidden",
+            "This role does not see other roles' transactions, so old snapshots are found only among its own.",
+            "Let it: GRANT pg_read_all_stats TO the role.",
+            harmless=True,
+        )
+
+
+def _instance(database: Database, settings: Settings) -> Iterator[Finding]:
+    standing = insights.standing(database, settings)
+    if trouble := standing.trouble():
+        yield Finding(
+            "database_copied",
+            f"{trouble[0].upper()}{trouble[1:]}.",
+            "Set RELEVO_INSTANCE as that worker has it: `relevo adopt` from here would stop it."
+            if standing.would_stop
+            else "If it belongs here, run `relevo adopt`.",
+        )
+    if standing.here.system_identifier is None:
+        yield Finding(
+            "identifier_hidden",
+            "The server's identifier may not be read: a copy is told by its database's number and RELEVO_INSTANCE.",
+            "Let the owner of the schema: GRANT EXECUTE ON FUNCTION pg_control_system() TO it.",
+            harmless=True,
+        )
+
+
+def _rights(database: Database) -> Iterator[Finding]:
+    denied = [row["name"] for row in _rows(database, "list_denied")]
+    if denied:
+        named = ", ".join(denied[:3]) + (" …" if len(denied) > 3 else "")  # noqa: PLR2004
+        yield Finding(
+            "rights_missing",
+            f"This role may not read and write {len(denied)} of Relevo's tables: {named}.",
+            "Have their owner run `relevo grant ROLE --worker`.",
+        )
+
+
+def _vacuum(database: Database) -> Iterator[Finding]:
+    for row in _rows(database, "list_bloated", least=_MANY_DEAD):
+        since = f"last vacuumed at {row['vacuumed_at']:%Y-%m-%d %H:%M}Z" if row["vacuumed_at"] else "never vacuumed"
+        yield Finding(
+            "vacuum_behind",
+            f"{row['name']} holds {row['dead']:,} dead rows beside {row['live']:,} live ones, {since}.",
+            f"Run: VACUUM relevo.{row['name']}; if they stay, something below keeps them.",
+        )
+
+
+def _held_back(database: Database) -> Iterator[Finding]:
+    for row in _rows(database, "list_old_snapshots", seconds=_LONG_S):
+        yield Finding(
+            "snapshot_old",
+            f"{row['program']} (process {row['pid']}, {row['state']}) has had a transaction open for "
+            f"{in_words(row['seconds'])}, which keeps dead rows in every table.",
+            f"End it there, or: SELECT pg_terminate_backend({row['pid']}).",
+        )
+    for row in _rows(database, "list_old_prepared", seconds=_LONG_S):
+        yield Finding(
+            "prepared_old",
+            f"The prepared transaction {row['gid']} has been waiting for {in_words(row['seconds'])}, "
+            "and keeps dead rows and locks.",
+            f"COMMIT PREPARED '{row['gid']}', or ROLLBACK PREPARED it.",
+        )
+    for row in _rows(database, "list_stale_slots", bytes=_MUCH_LOG):
+        keeps = "dead rows" if row["keeps_rows"] else f"{row['bytes'] / 1e9:.1f} GB of the log"
+        yield Finding(
+            "slot_stale",
+            f"Nobody reads the replication slot {row['slot_name']}, which keeps {keeps}.",
+            f"Start its reader, or: SELECT pg_drop_replication_slot('{row['slot_name']}').",
+        )
+
+
+def _switched_off(database: Database) -> Iterator[Finding]:
+    """Tell of each pause switch once, whether anything waits for it or not."""
+    for row in _rows(database, "list_paused"):
+        yield Finding(
+            "cycle_paused",
+            f"{row['name']} has been paused for {in_words(row['seconds'])}: {row['reason'].removesuffix('.')}.",
+            f"`relevo resume {row['name']}` switches it on; `relevo audit --action pause` tells who paused it.",
+            warning=True,
+        )
+
+
+def _held_up(database: Database) -> Iterator[Finding]:
+    """Tell of projects and events that are not sent until something is mended, or somebody decides."""
+    for row in insights.projects(database):
+        release = f"`relevo release {quote(row['project'])}`"
+        if row["breaker"] != "closed":
+            yield Finding(
+                "project_stopped",
+                f"Project {row['project']} sends nothing but probes: {row['breaker_reason'].removesuffix('.')}.",
+                f"`relevo status` tells since when; once that is mended, {release} probes at once.",
+                warning=True,
+            )
+        if row["pruning_stopped_at"] is not None:
+            yield Finding(
+                "tokens_unregistered",
+                f"Project {row['project']} met so many unregistered tokens that none is disabled.",
+                f"Check its push credentials, then {release}.",
+                warning=True,
+            )
+    for row in insights.failing_events(database)[:_NAMED]:
+        yield Finding(
+            "fanout_fails",
+            f"The fan-out of event {row['id']} ({row['event_type']}) fails: {row['error']}",
+            f"It is tried again by itself; once that is mended it goes out, and `relevo cancel {row['id']}` ends it.",
+            warning=True,
+        )
+    for row in insights.held(database):
+        yield Finding(
+            "runaway_held",
+            f"{in_numbers(row['events'], 'event')} of {row['event_type']} held as a runaway: {row['reason']}.",
+            f"`relevo release --type {quote(row['event_type'])}` sends what is held, with --drop ends it.",
+            warning=True,
+        )
+
+
+def _webhooks(database: Database, webhook_trouble: Callable[[str], str]) -> Iterator[Finding]:
+    for row in _rows(database, "list_webhooks"):
+        if trouble := webhook_trouble(row["webhook"]):
+            yield Finding(
+                "webhook_unknown",
+                f"News for {row['name']} cannot be sent: {trouble}.",
+                "Mend it where the workers run, which read the file again when it changes; or `relevo news subscribe "
+                f"{quote(row['name'])}` with another --webhook.",
+                warning=True,
+            )
+
+
+def _store(store: ArchiveStore | None) -> Iterator[Finding]:
+    if store is None:
+        return
+    try:
+        store.listing("_archive.json")
+    except (RelevoError, OSError) as error:
+        hint = getattr(error, "hint", "") or "Check ARCHIVE_BUCKET, ARCHIVE_ENDPOINT and the credentials."
+        yield Finding("store_unreachable", f"The archive's store {store.name} cannot be read: {_said(error)}", hint)
+
+
+def _expo(address: str | None, settings: Settings) -> Iterator[Finding]:
+    if address is None:
+        return
+    proxy = settings.proxies.for_url(address)
+    try:
+        with requests.Session() as session:
+            session.trust_env = False
+            answer = session.get(
+                address,
+                timeout=(settings.push_connect_timeout_ms / 1000, _ANSWER_S),
+                proxies={"http": proxy, "https": proxy} if proxy else None,
+                allow_redirects=False,
+                stream=True,
+            )
+        why = f"it answers {answer.status_code}" if answer.status_code >= _BROKEN else ""
+    except requests.RequestException as error:
+        why = type(error).__name__
+    if why:
+        yield Finding(
+            "expo_unreachable",
+            f"Expo cannot be reached at {address}: {why}.",
+            "Check the way out of this machine (DNS, firewall, HTTPS_PROXY), and EXPO_BASE_URL.",
+        )
+
+
+def _tokens(refused: Iterable[str]) -> Iterator[Finding]:
+    for place in refused:
+        yield Finding(
+            "token_refused",
+            f"Expo refuses the access token in {place}.",
+            "Make a new one in Expo's dashboard, and put it there.",
+        )
+
+
+def _said(error: BaseException) -> str:
+    said = error.message if isinstance(error, RelevoError) else normalise_error(error, 200)
+    return f"{said.removesuffix('.')}."

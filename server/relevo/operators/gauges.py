@@ -1,0 +1,168 @@
+"""Gauges: what the database says of the whole fleet, in one statement and at most every few seconds; and the pool's.
+
+A gauge of the fleet is the same on every replica: `max by (…)`, never a sum. Those of one process say so.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import psycopg
+import structlog
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from relevo import __version__
+from relevo.config import Settings
+from relevo.core import queries
+from relevo.core.errors import DatabaseUnavailableError
+from relevo.core.logs import normalise_error
+from relevo.database.pool import Database
+
+_SQL = queries.load("gauges")
+_log = structlog.get_logger("relevo.operators.gauges")
+_FRESH_S = 10.0
+_AGAIN_S = 1.0
+_FLEET = "Of the whole fleet, the same on every replica: take the max, not the sum."
+_OWN = "Of this process: add up all replicas."
+BOUNDS = {"most": 10_000, "most_chunks": 500, "most_deltas": 50_000, "most_labels": 200}
+"""Beyond these nothing is read: a gauge costs the same, however much waits."""
+WATCHED = (
+    "due_chunks",
+    "claims",
+    "awaited_receipts",
+    "event_progress",
+    "event_progress_deltas",
+    "delivery_counts",
+    "projects",
+    "workers",
+    "cycle_state",
+    "push_tallies",
+    "notification_events",
+)
+"""The tables whose dead rows would slow down the queue."""
+
+
+class Gauge(NamedTuple):
+    """What a gauge says, and by what it is told apart."""
+
+    says: str
+    labels: tuple[str, ...] = ()
+
+
+GAUGES = {
+    "queue_deliveries": Gauge("Pushes by status, those of archived events left out.", ("status",)),
+    "queue_due_deliveries": Gauge("Pushes due now, counted up to 500 chunks of each lane.", ("project", "lane")),
+    "queue_oldest_due_seconds": Gauge("For how long the oldest has been due.", ("project", "lane")),
+    "claims": Gauge("Batches held by workers, or expired and waiting for a reaper.", ("state",)),
+    "claimed_deliveries": Gauge("Deliveries in claims.", ("state", "cycle")),
+    "workers": Gauge(
+        "Processes that run cycles: late after half a lease without a heartbeat, silent after one; lost for an hour.",
+        ("state",),
+    ),
+    "listeners_degraded": Gauge("Workers that hear no wake-up and poll instead."),
+    "hung_calls": Gauge("Calls of other people's code that were given up and have not come back."),
+    "events_waiting": Gauge("Events that wait for their fan-out, counted up to 10,000."),
+    "events_held": Gauge("Events that the runaway brake holds, counted up to 10,000."),
+    "receipts_oldest_due_seconds": Gauge("For how long the oldest receipt has been due to be asked for.", ("project",)),
+    "project_rate_share_ratio": Gauge("The share of its rate a project may use; halved by a 429.", ("project",)),
+    "project_rate_tokens": Gauge("What is left in the rate bucket.", ("project", "lane")),
+    "project_breaker_open": Gauge("1 while only probes are sent.", ("project",)),
+    "project_brake_active": Gauge("1 while no token is disabled, because too many seemed to be gone.", ("project",)),
+    "news_waiting": Gauge("News of a subscription that wait to be read, or to be sent.", ("subscription",)),
+    "news_dropped": Gauge("News of a subscription that were dropped unread.", ("subscription",)),
+    "news_oldest_on_their_way_seconds": Gauge(
+        "For how long the oldest of 500 news has been on its way to a webhook that did not take it yet.",
+        ("subscription", "webhook"),
+    ),
+    "news_breaker_open": Gauge("1 while a webhook gets nothing but probes.", ("subscription", "webhook")),
+    "cycle_quiet_seconds": Gauge("How long ago a cycle last looked for work.", ("cycle", "source")),
+    "cycle_failures": Gauge("How many rounds in a row have failed.", ("cycle", "source")),
+    "cycle_paused": Gauge("1 while an operator has switched it off.", ("cycle", "source")),
+    "source_age_seconds": Gauge("How long ago a source was last read.", ("source",)),
+    "source_problems": Gauge("How much stays wrong with a source until somebody mends it.", ("source",)),
+    "archive_waiting_months": Gauge("Months that left the hot tables and are not verified in the store."),
+    "archive_lag_seconds": Gauge("For how long the oldest of them has waited."),
+    "table_dead_tuples": Gauge("Dead rows of the tables the queue lives in.", ("table",)),
+    "oldest_snapshot_seconds": Gauge(
+        "Age of the oldest transaction that keeps dead rows, as far as this role may see."
+    ),
+    "oldest_prepared_seconds": Gauge("Age of the oldest prepared transaction."),
+    "database_copied": Gauge("1 while the database looks like a copy and nothing is sent."),
+}
+_POOL = {
+    "pool_size": "Connections of the pool.",
+    "pool_available": "Connections of the pool that nobody uses.",
+    "requests_waiting": "Callers that wait for a connection.",
+}
+
+
+class Gauges(Collector):
+    """Reads the fleet's gauges, remembers them for a few seconds, and adds this process's own."""
+
+    def __init__(self, database: Database, settings: Settings, worker_id: str) -> None:
+        self._database = database
+        self._settings = settings
+        self._worker_id = worker_id
+        self._guard = threading.Lock()
+        self._read_at = float("-inf")
+        self._rows: list[tuple[str, list[str], float]] = []
+        self._up = False
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """Name no metric beforehand: that would ask the database."""
+        return ()
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield every gauge; without the database only those of this process."""
+        rows = self._fleet()
+        yield self._single("relevo_database_up", f"1 if the last look reached PostgreSQL. {_OWN}", float(self._up))
+        yield self._info()
+        yield from self._pool()
+        for name, gauge in GAUGES.items():
+            family = GaugeMetricFamily(f"relevo_{name}", f"{gauge.says} {_FLEET}", labels=gauge.labels)
+            for _, labels, value in (row for row in rows if row[0] == name):
+                family.add_metric(labels, value)
+            yield family
+
+    def _fleet(self) -> list[tuple[str, list[str], float]]:
+        """Return what was read within the last seconds; one scrape reads for all that come at once."""
+        with self._guard:
+            age_s = time.monotonic() - self._read_at
+            if age_s > (_FRESH_S if self._up else _AGAIN_S):
+                self._rows = self._read()
+                self._read_at = time.monotonic()
+            return self._rows
+
+    def _read(self) -> list[tuple[str, list[str], float]]:
+        asked = BOUNDS | {"watched": [f"relevo.{name}" for name in WATCHED], "instance": self._settings.relevo_instance}
+        try:
+            with self._database.transaction() as connection:
+                rows = connection.execute(_SQL["read_gauges"], asked).fetchall()
+        except (DatabaseUnavailableError, psycopg.Error) as error:
+            if self._up:
+                _log.warning("gauges_not_read", error=normalise_error(error))
+            self._up = False
+            return []
+        self._up = True
+        return [(name, labels, float(value)) for name, labels, value in rows]
+
+    def _pool(self) -> Iterator[GaugeMetricFamily]:
+        stats = self._database.pool_stats()
+        for key, says in _POOL.items():
+            name = f"relevo_{key}" if key.startswith("pool") else "relevo_pool_waiting"
+            yield self._single(f"{name}_connections", f"{says} {_OWN}", float(stats.get(key, 0)))
+
+    def _info(self) -> GaugeMetricFamily:
+        family = GaugeMetricFamily(
+            "relevo_worker_info", f"Always 1; its labels tell who this is. {_OWN}", labels=("worker", "version")
+        )
+        family.add_metric([self._worker_id, __version__], 1.0)
+        return family
+
+    @staticmethod
+    def _single(name: str, says: str, value: float) -> GaugeMetricFamily:
+        return GaugeMetricFamily(name, says, value=value)

@@ -1,0 +1,81 @@
+"""Test pushes: to a few chosen phones, and then what became of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from relevo.client import verbs
+from relevo.client.verbs import Event, EventStatus, Explanation
+from relevo.core.errors import NotFoundError
+from relevo.database.pool import Connection, Database
+from relevo.operators import audit, history, insights
+
+TYPE = "test.push"
+MOST_PHONES = 20
+_TTL_S = 600
+
+
+def make(key: str, phones: Sequence[UUID], title: str, body: str, data: Mapping[str, Any]) -> Event:
+    """Make the event of a test push: urgent, and pointless after ten minutes."""
+    return Event(TYPE, key, title, body, data, audience=list(phones), lane="urgent", ttl_s=_TTL_S)
+
+
+def judge(connection: Connection, event: Event, phones: Sequence[UUID]) -> list[tuple[UUID, Explanation]]:
+    """Tell of each phone whether it would get the event, and why."""
+    return [(phone, verbs.explain(connection, event, phone)) for phone in phones]
+
+
+def send(database: Database, event: Event, phones: Sequence[UUID]) -> int:
+    """Send a test push, and have it recorded; the same key again is the same one. Return the event's id."""
+    with audit.recorded(database, "send_test", title=event.title, phones=len(phones)) as result:
+        with database.transaction() as connection:
+            done = verbs.enqueue(connection, event)
+        result["event_id"] = done.event_id
+    return done.event_id
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of a test push at one phone."""
+
+    phone: UUID
+    explanation: Explanation
+    delivery: Mapping[str, Any] | None
+    """None if the phone got none."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How far a test push is."""
+
+    event: EventStatus
+    answers: list[Answer]
+    waits: list[str]
+    """Why what is open of it waits."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is to be sent or confirmed."""
+        return not self.event.left_to_confirm
+
+    def count(self, *statuses: str) -> int:
+        """Count the phones at which it stands so."""
+        return sum(each.delivery is not None and each.delivery["status"] in statuses for each in self.answers)
+
+
+def follow(database: Database, event_id: int) -> Trial:
+    """Look at how far a test push is."""
+    story = insights.story(database, event_id)
+    if story is None or story.event["type"] != TYPE:
+        raise NotFoundError(f"There is no test push {event_id}.", hint="Only what was sent as a test is shown here.")
+    rows = insights.event_deliveries(database, event_id, limit=MOST_PHONES)
+    deliveries = {row["installation_id"]: row for row in rows}
+    named = history.named_phones(database, event_id, limit=MOST_PHONES)
+    with database.connection() as connection:
+        status = verbs.get(connection, event_id)
+        whys = {each: verbs.explain(connection, event_id, each) for each in named}
+    assert status is not None
+    return Trial(status, [Answer(each, whys[each], deliveries.get(each)) for each in named], story.waits)
