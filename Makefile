@@ -20,7 +20,7 @@ PARALLEL ?= -n $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )) --dist loadfile --no-lo
 RELEVO = RELEVO_DEMO=$${RELEVO_DEMO:-true} .venv/bin/relevo
 PEERS = .venv/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[bench]' --constraint constraints.txt
 
-.PHONY: help run tick run-cycle migrate psql smoke restore test check fmt docs dist clean bench bench-archive bench-upgrade
+.PHONY: help run tick run-cycle migrate migration psql smoke restore test check fmt docs dist clean bench bench-archive
 .PHONY: installed installed-dev cycle-named month-named
 
 help: ## say what each target does
@@ -44,6 +44,9 @@ migrate: installed ## bring the database's schema up to date
 	@$(RELEVO) migrate $(ARGS)
 
 # In a process group of its own: Ctrl-C then belongs to psql, and make does not die under it.
+migration: installed-dev ## write changed functions into the next migration: make migration NAME=what_it_does
+	@.venv/bin/python scripts/make_migration.py "$(NAME)"
+
 psql: installed ## open psql on the same database
 	@if [ -t 0 ]; then set -m; fi; $(RELEVO) psql $(ARGS); exit $$?
 
@@ -79,9 +82,6 @@ bench: installed-dev ## measure what everything costs, beside other queues, in a
 
 bench-archive: installed-dev ## measure retiring, export and restore beside plain COPY
 	@.venv/bin/python scripts/bench_archive.py $(ARGS)
-
-bench-upgrade: installed-dev ## measure how long a large queue of 0.1 takes to convert
-	@.venv/bin/python scripts/bench_upgrade.py $(ARGS)
 
 clean: ## remove .venv, caches and build output; .relevo (your data) stays
 	@rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -7,7 +7,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from rich.table import Table
 from relevo import config, embedded
 from relevo.config import Settings
 from relevo.database import migrate
-from relevo.database.migrate import Migration
 from relevo.database.pool import Database
 
 RESULTS = Path(".relevo") / "bench"
@@ -26,7 +25,7 @@ _console = Console(highlight=False)
 
 
 @contextmanager
-def fresh_database(migrations: Sequence[Migration] | None = None, **settings: object) -> Iterator[tuple[str, Settings]]:
+def fresh_database(**settings: object) -> Iterator[tuple[str, Settings]]:
     """Start a durable server in a temporary folder, migrate it, and hand out its DSN and settings for it."""
     with tempfile.TemporaryDirectory(prefix="relevo-bench-") as folder:
         server = embedded.acquire(
@@ -36,7 +35,7 @@ def fresh_database(migrations: Sequence[Migration] | None = None, **settings: ob
             environ = {"DATABASE_URL": server.dsn} | {name.upper(): str(value) for name, value in settings.items()}
             loaded = config.load(environ, None)
             database = Database(server.dsn, server.dsn, loaded)
-            migrate.migrate(database, migrations)
+            migrate.migrate(database)
             database.close()
             yield server.dsn, loaded
         _wait_until_gone(Path(folder) / "postgres")

@@ -26,6 +26,7 @@ from relevo.database.pool import Database
 from relevo.operators import audit
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[1] / "scripts"))
 from parts import NEVER_REQUIRED, OPTIONAL_PARTS
 
 REQUIRE_ALL = os.environ.get("RELEVO_TEST_REQUIRE_ALL") == "1"
@@ -46,7 +47,6 @@ LONG = (
     "dispatch/test_runaway",
     "claims/test_model",
     "runtime/test_wakeups",
-    "migrations/test_due_chunks",
 )
 """The files that take longest, the longest first."""
 _not_run: dict[str, int] = {}

@@ -12,21 +12,15 @@ import pyarrow.parquet as pq
 from months import (
     add_old_deliveries,
     add_old_event,
-    add_partitions,
     clean_up,
     export,
-    export_later,
-    exports,
     month_ago,
     token,
 )
 
-from relevo import app, config
 from relevo.client import verbs
 from relevo.client.verbs import Enqueued, Event, Installation, Owners, Preference
 from relevo.core.model import Answer, PushRequest
-from relevo.database import migrate
-from relevo.database.pool import Database
 from relevo.operators import actions
 
 OLD = month_ago(5)
@@ -152,53 +146,6 @@ def test_a_forgotten_event_still_dedups_hot_and_archived(build, conn) -> None:
     assert clean_up(app).counts["archived_events"] == 1
     assert verbs.enqueue(conn, greeting) == known
     assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (0,)
-
-
-DELIVERIES_BEFORE = """
-insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, status, next_attempt_at,
-                                            completed_at, provider_ticket_id)
-select %s, 1, gen_random_uuid(), 'tender.new', 'ok', null, now(), 't' from generate_series(1, 5)
-"""
-
-
-def test_keys_that_were_kept_before_are_hidden_by_the_migration(empty_database, folder_settings) -> None:
-    """Those of personal events, and those of which nobody knows any more what they were; public ones stay readable."""
-    known = migrate.available()
-    before = known[: [each.name for each in known].index("archive_exact")]
-    database = Database(empty_database, empty_database, config.load({"DATABASE_URL": empty_database}, None))
-    try:
-        migrate.migrate(database, before)
-        with psycopg.connect(empty_database, autocommit=True) as there:
-            for audience in ("installations", "everyone"):
-                add_old_event(there, OLD, f"{audience}:ana", audience=audience)
-            add_old_event(there, month_ago(6), "dropped:ana")
-            for month in (OLD, month_ago(6)):
-                there.execute("select relevo.retire_events(%s, 100, 100)", [month])
-            add_partitions(there, OLD)
-            there.execute(DELIVERIES_BEFORE, [OLD])
-            assert there.execute("select relevo.seal_month('notification_deliveries', %s, 100)", [OLD]).fetchone() == (
-                True,
-            )
-            there.execute(f"drop table relevo_archive.notification_events_{month_ago(6):%Y_%m}")
-            there.execute("delete from relevo.archive_exports where month = %s", [month_ago(6)])
-            migrate.migrate(database)
-            keys = there.execute("select event_key, content_hash from relevo.event_keys order by event_id").fetchall()
-            assert [key.split(":")[0] for key, _ in keys] == ["sha256", "everyone", "sha256"]
-            assert [content for _, content in keys] == ["", "hash", ""]
-            assert not verbs.enqueue(there, Event("tender.new", "installations:ana", "x", audience="everyone")).created
-            assert not verbs.enqueue(there, Event("tender.new", "dropped:ana", "x", audience="everyone")).created
-        settings = config.load(
-            {"DATABASE_URL": empty_database, "ARCHIVE_FOLDER": str(folder_settings["archive_folder"])}, None
-        )
-        with app.build(settings) as built:  # a seal from before says by now which export it is of
-            built.worker.record_start("run", [])
-            assert clean_up(built).outcome == "ok"
-            assert export(built).outcome == "ok"
-            export_later(built, 30)
-        with psycopg.connect(empty_database) as there:
-            assert exports(there)["notification_deliveries", f"{OLD:%Y-%m}"] == "dropped"
-    finally:
-        database.close()
 
 
 def test_no_delivery_ever_holds_a_token(build, conn) -> None:

@@ -349,7 +349,7 @@ def test_missing_migrations(relay, command: Any, monkeypatch: pytest.MonkeyPatch
     """A schema that lacks migrations is told first, with the command that helps; nothing else is looked at then."""
     relay()
     known = migrate.available()
-    newer = migrate.Migration(len(known) + 1, "later", "0.2.0", b"")
+    newer = migrate.Migration(known[-1].version + 1, "later", "0.2.0", b"")
     monkeypatch.setattr(migrate, "available", lambda: [*known, newer])
     said = command("doctor")
     assert said.code == 1

@@ -31,7 +31,7 @@ TARGETS = {
     "bench",
     "restore",
     "bench-archive",
-    "bench-upgrade",
+    "migration",
 }
 TOOLS = ("sh", "make", "awk", "cat", "dirname", "echo", "find", "rm")
 

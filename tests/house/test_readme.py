@@ -63,21 +63,6 @@ def test_the_map_names_what_is_there(name: str, file: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("name", "file"), [(name, file) for name, file in places() if "/migrations/" in file])
-def test_the_map_names_functions_as_they_are_now(name: str, file: str) -> None:
-    """A function that the table names is called by a statement today, and the migration behind it is the last that made it."""
-    queries = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "sql" / "queries").glob("*.sql"))
-    schema = (ROOT / "sql" / "schema.sql").read_text(encoding="utf-8")
-    called = queries + re.sub(r"CREATE FUNCTION \S+", "", schema)
-    assert re.search(rf"relevo\.{name}\(", called), f"nothing calls {name}"
-    made = [
-        path.name
-        for path in sorted((ROOT / "sql" / "migrations").glob("*.sql"))
-        if re.search(rf"function relevo\.{name}\(", path.read_text(encoding="utf-8"))
-    ]
-    assert made[-1] == Path(file).name
-
-
 def test_the_map_is_not_empty() -> None:
     """A dozen questions have an answer with a name and a file."""
     assert len(places()) >= 12

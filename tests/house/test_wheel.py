@@ -69,8 +69,8 @@ def test_the_wheel_holds_the_package_and_its_sql(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     expected = {
         f"relevo/sql/{path.relative_to(ROOT / 'sql').as_posix()}"
-        for folder in ("migrations", "queries")
-        for path in (ROOT / "sql" / folder).glob("*.sql")
+        for pattern in ("first_rows.sql", "functions/*/*.sql", "migrations/*.sql", "queries/*.sql", "tables/*.sql")
+        for path in (ROOT / "sql").glob(pattern)
     }
     assert expected
     assert not expected - names

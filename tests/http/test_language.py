@@ -55,8 +55,9 @@ def test_every_text_is_there_in_spanish() -> None:
 
 def listed() -> set[str]:
     """Find every word that the schema allows for a state, a status, an outcome and their kin."""
-    schema = (Path(__file__).parents[2] / "sql" / "schema.sql").read_text()
-    named = r"\((?:state|status|outcome|last_outcome|breaker|trigger|lane|permission) = ANY \(ARRAY\[(.+?)\]"
+    tables = (Path(__file__).parents[2] / "sql" / "tables").glob("*.sql")
+    schema = "".join(path.read_text() for path in tables)
+    named = r"\((?:state|status|outcome|last_outcome|breaker|trigger|lane|permission) in \(([^)]+)\)"
     return {word for found in re.findall(named, schema) for word in re.findall(r"'([^']+)'", found)}
 
 

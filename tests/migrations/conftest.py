@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ from relevo import config
 from relevo.database import migrate
 from relevo.database.migrate import Migration
 from relevo.database.pool import Database
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
 
 @pytest.fixture
@@ -55,7 +52,7 @@ def beyond() -> Callable[..., list[Migration]]:
         real = migrate.available()
         more = [
             Migration(number, f"more_{number}", needs, f"-- needs relevo {needs}\n{body}\n".encode())
-            for number, body in enumerate(bodies, start=len(real) + 1)
+            for number, body in enumerate(bodies, start=real[-1].version + 1)
         ]
         return [*real, *more]
 

@@ -32,7 +32,7 @@ def test_two_processes_migrate_an_empty_database(command, empty_database, look) 
         eventually(lambda: look.execute(waiting).fetchone() == (2,), "both stand at the door")
     assert [process.ends() for process in both] == [0, 0], [process.stderr for process in both]
     ran = [line for process in both for line in process.stdout.splitlines() if line.startswith("ran ")]
-    assert sorted(ran) == [f"ran {migration}" for migration in migrate.available()]
+    assert ran == ["ran baseline"]
     assert versions(look) == [migration.version for migration in migrate.available()]
 
 
@@ -50,7 +50,7 @@ def test_eight_threads_migrate_an_empty_database(open_database, empty_database, 
 
     with ThreadPoolExecutor(len(databases)) as threads:
         ran = [name for done in threads.map(run, databases, timeout=180) for name in done]
-    assert sorted(ran) == [str(migration) for migration in known]
+    assert sorted(ran) == sorted(["baseline", *map(str, known[-6:])])
     assert versions(look) == [migration.version for migration in known]
 
 
@@ -65,7 +65,7 @@ def test_waiting_for_a_turn_is_bounded(database, empty_database, look) -> None:
             migrate.migrate(database, lock_wait_ms=300)
         assert 0.3 <= time.monotonic() - started < 30
     assert look.execute("select to_regnamespace('relevo')").fetchone() == (None,)
-    assert migrate.migrate(database) == migrate.available()
+    assert [str(done) for done in migrate.migrate(database)] == ["baseline"]
 
 
 def test_a_deadlock_is_a_reason_to_try_again(database, empty_database, look, beyond) -> None:
@@ -100,7 +100,7 @@ def test_a_short_patience_of_the_role_does_not_cut_a_migration(database, look, b
     """A statement timeout set for the database bounds neither the wait for a turn nor a long migration."""
     look.execute(f"alter database {look.info.dbname} set statement_timeout = '200ms'")
     slow = beyond("select pg_sleep(0.5);")
-    assert migrate.migrate(database, slow) == slow
+    assert migrate.migrate(database, slow)[-1:] == slow[-1:]
 
 
 def test_a_killed_migrator_holds_nobody_up(empty_database, database, look, beyond, tmp_path) -> None:
@@ -108,7 +108,7 @@ def test_a_killed_migrator_holds_nobody_up(empty_database, database, look, beyon
     program = (
         "import sys; from relevo import config; from relevo.database import migrate; from relevo.database.pool import Database\n"
         "known = migrate.available(); body = b'create table relevo.half (id int); select pg_sleep(1)'\n"
-        "known.append(migrate.Migration(len(known) + 1, 'slow', '0.1.0', body))\n"
+        "known.append(migrate.Migration(known[-1].version + 1, 'slow', '0.1.0', body))\n"
         "migrate.migrate(Database(sys.argv[1], sys.argv[1], config.load({}, None)), known)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", program, empty_database], cwd=tmp_path)

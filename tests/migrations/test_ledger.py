@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from relevo import __version__
+from relevo.core import queries
 from relevo.core.errors import DatabaseUnavailableError, MigrationError
 from relevo.database import migrate
 
 FIRST = "-- needs relevo 0.1.0\ncreate table relevo.first (id int);\n"
 
-HERE = len(migrate.available())
+HERE = migrate.available()[-1].version
 FIRST_MORE, SECOND_MORE = (f"{HERE + n:04}_more_{HERE + n}" for n in (1, 2))
 
 
@@ -25,10 +26,10 @@ def has(look, relation: str) -> bool:
 
 
 def test_every_file_is_applied_once_and_written_down(database, look) -> None:
-    """The ledger holds each file's number, name, checksum, need and who applied it; a second call has nothing to do."""
+    """The ledger of a new database holds each file as if it had been run: number, name, checksum, need, and by whom."""
     files = migrate.available()
     assert files
-    assert migrate.migrate(database) == files
+    assert [(str(done), done.covers) for done in migrate.migrate(database)] == [("baseline", tuple(files))]
     rows = look.execute(
         "select version, name, checksum, needs, applied_by from relevo.schema_migrations order by version"
     )
@@ -49,7 +50,7 @@ def test_the_plan_shows_what_would_run_and_changes_nothing(command, look) -> Non
     """`relevo migrate --plan` names every pending file, leaves no trace, and after migrating says that all is done."""
     planned = command("migrate", "--plan")
     assert planned.ends() == 0, planned.stderr
-    assert planned.stdout.split() == [word for m in migrate.available() for word in ("would", "run", str(m))]
+    assert planned.stdout.split() == ["would", "run", "baseline"]
     assert look.execute("select to_regnamespace('relevo')").fetchone() == (None,)
 
     ran = command("migrate")
@@ -119,12 +120,11 @@ def test_a_failing_migration_leaves_nothing_behind(database, look, beyond) -> No
     assert migrate.migrate(database, mended) == mended[-1:]
 
 
-def test_a_failing_first_migration_leaves_not_even_the_schema(database, look, beyond) -> None:
-    """On an empty database the failure of the very first file leaves an empty database."""
-    [first, *_] = beyond()
-    broken = migrate.Migration(1, first.name, first.needs, first.body + b"select 1 / 0;")
-    with pytest.raises(MigrationError, match="0001_runtime failed"):
-        migrate.migrate(database, [broken])
+def test_a_failing_baseline_leaves_not_even_the_schema(database, look, monkeypatch) -> None:
+    """On an empty database the failure of the baseline leaves an empty database."""
+    monkeypatch.setattr(migrate, "baseline", lambda: "create table relevo.half (id int); select 1 / 0;")
+    with pytest.raises(MigrationError, match="baseline failed and was undone"):
+        migrate.migrate(database)
     assert look.execute("select to_regnamespace('relevo')").fetchone() == (None,)
 
 
@@ -141,15 +141,15 @@ def test_a_server_that_goes_away_is_told_apart_from_a_broken_file(database, look
 @pytest.mark.parametrize(
     ("files", "complaint"),
     [
-        ({"0001_a.sql": FIRST, "0003_c.sql": FIRST}, r"0003_c stands where 0002 is expected.*without gaps or doubles"),
-        ({"0001_a.sql": FIRST, "0001_b.sql": FIRST}, "0001_b stands where 0002 is expected"),
-        ({"0002_b.sql": FIRST}, "0002_b stands where 0001 is expected"),
-        ({"0001_a.sql": FIRST, "2_b.sql": FIRST}, r"2_b\.sql is not named like 0001_what_it_does\.sql.*Rename"),
-        ({"0001-a.sql": FIRST}, r"0001-a\.sql is not named like"),
-        ({"0001_A.sql": FIRST}, r"0001_A\.sql is not named like"),
-        ({"0001_a.sql": "create table x ();\n"}, r"0001_a\.sql does not say which relevo.*-- needs relevo 0\.1\.0"),
-        ({"0001_a.sql": "-- needs relevo 1.0\nselect 1;\n"}, "does not say which relevo"),
-        ({"0001_a.sql": "\n-- needs relevo 0.1.0\nselect 1;\n"}, "does not say which relevo"),
+        ({"0086_a.sql": FIRST, "0088_c.sql": FIRST}, r"0088_c stands where 0087 is expected.*without gaps or doubles"),
+        ({"0086_a.sql": FIRST, "0086_b.sql": FIRST}, "0086_b stands where 0087 is expected"),
+        ({"0087_b.sql": FIRST}, "0087_b stands where 0086 is expected"),
+        ({"0086_a.sql": FIRST, "2_b.sql": FIRST}, r"2_b\.sql is not named like 0001_what_it_does\.sql.*Rename"),
+        ({"0086-a.sql": FIRST}, r"0086-a\.sql is not named like"),
+        ({"0086_A.sql": FIRST}, r"0086_A\.sql is not named like"),
+        ({"0086_a.sql": "create table x ();\n"}, r"0086_a\.sql does not say which relevo.*-- needs relevo 0\.1\.0"),
+        ({"0086_a.sql": "-- needs relevo 1.0\nselect 1;\n"}, "does not say which relevo"),
+        ({"0086_a.sql": "\n-- needs relevo 0.1.0\nselect 1;\n"}, "does not say which relevo"),
     ],
     ids=["gap", "double", "no first", "short number", "dash", "capital", "no need", "short need", "need too low"],
 )
@@ -161,12 +161,46 @@ def test_a_folder_in_disorder_is_refused_in_words(files, complaint, tmp_path) ->
         migrate.available(tmp_path)
 
 
-def test_line_ends_do_not_matter(database, look, tmp_path) -> None:
+def test_line_ends_do_not_matter(database, look, tmp_path, monkeypatch) -> None:
     """A checkout with Windows line ends has the same checksums and makes the same schema."""
-    for path in (migrate.queries.sql_root() / "migrations").glob("*.sql"):
-        (tmp_path / path.name).write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    windows = migrate.available(tmp_path)
-    assert [m.checksum for m in windows] == [m.checksum for m in migrate.available()]
-    assert migrate.migrate(database, windows) == windows
+    here, unix = queries.sql_root(), [m.checksum for m in migrate.available()]
+    for path in here.rglob("*.sql"):
+        copy = tmp_path / path.relative_to(here)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    monkeypatch.setattr(queries, "sql_root", lambda: tmp_path)
+    assert [m.checksum for m in migrate.available()] == unix
+    assert [str(done) for done in migrate.migrate(database)] == ["baseline"]
     assert migrate.migrate(database) == []
     assert look.execute("select count(*) from pg_proc where prosrc like %s", ["%\r%"]).fetchone() == (0,)
+
+
+def stands_at(look, version: int, name: str, checksum: str = "") -> None:
+    """Leave a database as an older version did: a schema with a ledger whose last row is this."""
+    look.execute("create schema relevo")
+    look.execute(queries.load("migrate")["create_ledger"])
+    row = {"version": version, "name": name, "checksum": checksum, "needs": "0.1.0", "applied_by": "0.2.0"}
+    look.execute(queries.load("migrate")["record_applied"], row)
+
+
+def test_an_older_database_is_sent_through_the_release_between(database, look, command) -> None:
+    """Below 0.3.0 every way in says in a sentence which version to run first, and writes nothing."""
+    stands_at(look, 42, "keys_first")
+    for attempt in (migrate.migrate, migrate.plan, migrate.prepare, migrate.missing):
+        with pytest.raises(
+            MigrationError,
+            match=r"at migration 0042_keys_first, .* relevo 0\.2\.0; .* upgrades from relevo 0\.3\.0 on\.",
+        ):
+            attempt(database)
+    refused = command("migrate")
+    assert refused.ends() == 1
+    assert "Run `relevo migrate` of relevo 0.3.0 first" in refused.stderr
+    assert applied(look) == [(42, "keys_first")]
+    assert not has(look, "relevo.claims")
+
+
+def test_a_database_of_another_0085_is_refused(database, look) -> None:
+    """What calls itself 0.3.0 and was made by an edited file is not taken for it."""
+    stands_at(look, migrate.OLDEST.version, migrate.OLDEST.name, "edited")
+    with pytest.raises(MigrationError, match="0085_unwritten_previews was edited after it was applied"):
+        migrate.migrate(database)

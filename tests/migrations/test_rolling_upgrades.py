@@ -18,18 +18,15 @@ import psycopg
 import pytest
 
 import freeze_release
+from released import RELEASED, columns
 from relevo import __version__
 from relevo.core import queries
 from relevo.database import migrate
-from relevo.database.migrate import Migration
+from relevo.database.migrate import OLDEST, Migration
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = {"lease_ms": psycopg.postgres.types["int4"].oid}  # used as two types, and so sent with its own
-LEAVES_BEHIND = {"0019_due_chunks": "0.2.0"}
-"""The migrations beside which the release before cannot run, each with the version it takes: its workers are stopped first.
-
-There is this one, which is refused while a worker of 0.1 lives; from 0.2.0 on upgrades roll."""
-WRITES_DELIVERIES = re.compile(r"\b(?:insert\s+into|update|delete\s+from)\s+relevo\.notification_deliveries\b")
+BEFORE = "0.2.0"  # the release before the first that is kept here
 SUPPORTED = 2  # releases whose processes may run on today's schema, as far as its migrations admit them
 
 
@@ -99,7 +96,7 @@ def breaks(release: Release, connection: psycopg.Connection[Any]) -> Iterator[st
             continue
         if refusal := refuses(connection, text):
             yield f"{name} does not PREPARE: {refusal}"
-    now = freeze_release.columns(connection)
+    now = columns(connection)
     for table, column, was, is_ in both(release.columns, now):
         if release.inserts_into(table) and required(is_) and not required(was):
             yield f"{table}.{column} must now be given, and an insert does not know of it"
@@ -131,16 +128,18 @@ def required(column: dict[str, Any] | None) -> bool:
     return column is not None and not column["nullable"] and not column["default"]
 
 
-def faults(known: Sequence[Migration], released: Sequence[Release]) -> Iterator[str]:
+def faults(known: Sequence[Migration], released: Sequence[Release], before: str = "") -> Iterator[str]:
     """Name what is wrong with the migrations: an edited old one, a new one that does not let an upgrade roll."""
     frozen = {name: checksum for release in released for name, checksum in release.migrations.items()}
     names = [str(migration) for migration in known]
-    yield from (f"{name} was released and is gone" for name in frozen if name not in names)
+    yield from (
+        f"{name} was released and is gone" for name in frozen if int(name[:4]) > OLDEST.version and name not in names
+    )
     # The newest release must be admitted, and nothing may be taken away from the oldest that is.
     admits = ordered(released[-1].version if released else __version__)
-    oldest = ordered(released[-SUPPORTED:][0].version) if released else ()
+    served = [version for version in (before, *(release.version for release in released)) if version]
+    oldest = ordered(served[-SUPPORTED:][0]) if released else ()
     for migration in known:
-        admits = max(admits, ordered(LEAVES_BEHIND.get(str(migration), "0")))
         if str(migration) in frozen:
             if frozen[str(migration)] != migration.checksum:
                 yield f"{migration} was released and is edited"
@@ -167,8 +166,9 @@ def plain(text: str) -> str:
 
 
 def unfrozen(changelog: str, frozen: Sequence[str]) -> list[str]:
-    """Return the versions that the changelog calls released and nobody froze."""
-    return sorted(set(re.findall(r"^## \[(\d+\.\d+\.\d+)\]", changelog, re.MULTILINE)) - set(frozen))
+    """Return the versions that the changelog calls released and nobody froze, from the oldest that is upgraded on."""
+    released = set(re.findall(r"^## \[(\d+\.\d+\.\d+)\]", changelog, re.MULTILINE)) - set(frozen)
+    return sorted(version for version in released if ordered(version) >= ordered(OLDEST.applied_by))
 
 
 @pytest.fixture
@@ -179,38 +179,41 @@ def today(conn, tmp_path) -> Release:
 
 def test_released_versions_work_on_todays_schema(conn, today) -> None:
     """Every statement of the last two releases, and of this version, PREPAREs; no column they need has changed."""
-    served = [*supported(releases(freeze_release.RELEASED), migrate.available()), today]
+    served = [*supported(releases(RELEASED), migrate.available()), today]
     found = [f"{release.version}: {line}" for release in served for line in breaks(release, conn)]
     assert not found, "\n".join(found)
 
 
-def test_the_statements_of_the_benchmarks_prepare(conn, database, look) -> None:
-    """What the scripts ask fits today's schema, and what loads a queue of 0.1 fits the one before its conversion."""
-    migrate.migrate(database, before_the_conversion())
+def test_the_statements_of_the_benchmarks_prepare(conn) -> None:
+    """What the scripts ask fits today's schema."""
     refused = {
         f"{path.name} {name}": refusal
         for path in sorted((ROOT / "scripts").rglob("*.sql"))
         for name, text in queries.Statements(path.read_text(encoding="utf-8")).items()
         if not name.startswith("seed_")  # they make and use a table of their own
-        and (refusal := refuses(look if path.stem == "bench_upgrade" else conn, text.decode()))
+        and (refusal := refuses(conn, text.decode()))
     }
-    assert set(refused) == {"bench_upgrade.sql count_queued"}, refused  # which looks at the result
+    assert refused == {}
 
 
 def test_migrations_let_an_upgrade_roll() -> None:
     """Released files are as they were; newer ones admit the version before and take nothing away from it."""
-    found = list(faults(migrate.available(), releases(freeze_release.RELEASED)))
+    found = list(faults(migrate.available(), releases(RELEASED), BEFORE))
     assert not found, "\n".join(found)
 
 
-def uncalled(schema: str, texts: Iterable[str]) -> list[str]:
+def uncalled(parts: Sequence[str], texts: Iterable[str]) -> list[str]:
     """Name the functions of a schema that nothing leads to: no statement, no page, no table, view or trigger."""
-    parts = [part for part in re.split(r"^(?=CREATE |ALTER )", schema, flags=re.MULTILINE) if part.strip()]
     bodies: dict[str, str] = {}
+    others: list[str] = []
     for part in parts:
-        if name := re.match(r"CREATE FUNCTION relevo\.(\w+)", part):
-            bodies[name[1]] = bodies.get(name[1], "") + part
-    waiting = [*texts, *(part for part in parts if not part.startswith("CREATE FUNCTION"))]
+        code = re.sub(r"--[^\n]*", "", part)
+        made = re.search(r"^create or replace function relevo\.(\w+)", code, re.MULTILINE)
+        if made:
+            bodies[made[1]] = code[made.end() :]
+        else:
+            others.append(code)
+    waiting = [*texts, *others]
     called: set[str] = set()
     while waiting:
         found = set(re.findall(r"\brelevo\.(\w+)\s*\(", waiting.pop())) & bodies.keys() - called
@@ -221,55 +224,19 @@ def uncalled(schema: str, texts: Iterable[str]) -> list[str]:
 
 def test_every_function_is_called(today) -> None:
     """By a statement of this version or of a release that may run beside it, a page for those who write SQL, or the schema."""
-    served = [*supported(releases(freeze_release.RELEASED), migrate.available()), today]
+    served = [*supported(releases(RELEASED), migrate.available()), today]
     page = (ROOT / "server" / "docs" / "sql-door.md").read_text(encoding="utf-8")
     statements = [text for release in served for text in release.statements.values()]
-    schema = (ROOT / "sql" / "schema.sql").read_text(encoding="utf-8")
-    assert uncalled(schema, [page, *statements]) == []
-    more = "CREATE FUNCTION relevo.one()\nselect relevo.two();\nCREATE FUNCTION relevo.two()\nselect 1;\n"
-    assert uncalled(schema + more, [page, *statements]) == ["one", "two"]
-
-
-def test_the_one_release_that_was_left_behind_is_named() -> None:
-    """The exception is there and says what it needs; the guide tells from when on upgrades roll."""
-    needs = {str(migration): migration.needs for migration in migrate.available()}
-    assert {name: needs[name] for name in LEAVES_BEHIND} == LEAVES_BEHIND
-    assert "**Upgrades roll**, from 0.2.0 on" in (ROOT / "server" / "docs" / "promises.md").read_text(encoding="utf-8")
-    assert "roll from 0.2.0 on" in (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def test_what_was_left_behind_cannot_write_deliveries(database, empty_database, look) -> None:
-    """A worker of 0.1.0 that sleeps through the migration and wakes up has each statement that writes a delivery refused."""
-    [left_behind] = [release for release in releases(freeze_release.RELEASED) if release.version == "0.1.0"]
-    writing = {name: text for name, text in left_behind.statements.items() if WRITES_DELIVERIES.search(text)}
-    assert {name.partition(".")[2] for name in writing} == {
-        "claim_picked", "settle_deliveries", "keep_late_tickets", "end_claim",
-        "create_deliveries", "create_deliveries_gently", "cancel_deliveries",
-    }  # fmt: skip
-    migrate.migrate(database, before_the_conversion())
-    with psycopg.connect(empty_database, autocommit=True) as sleeper:
-        for name, text in writing.items():
-            assert refuses(sleeper, text, name) == ""
-        migrate.migrate(database)
-        for name, text in writing.items():
-            awake = sleeper.pgconn.exec_prepared(name.encode(), [None] * len(set(re.findall(r"%\((\w+)\)s", text))))
-            for complaint in (awake.error_message.decode(), refuses(look, text)):
-                assert re.search(r'column "?(d\.)?(claim_token|next_attempt_at)"? .*does not exist', complaint), (
-                    name,
-                    complaint,
-                )
-
-
-def before_the_conversion() -> list[Migration]:
-    """Return the migrations up to the one that leaves 0.1 behind."""
-    return [migration for migration in migrate.available() if str(migration) < min(LEAVES_BEHIND)]
+    assert uncalled(migrate.parts(), [page, *statements]) == []
+    more = ["create or replace function relevo.one()\nselect relevo.two();", "create or replace function relevo.two()"]
+    assert uncalled([*migrate.parts(), *more], [page, *statements]) == ["one", "two"]
 
 
 def test_every_release_is_frozen() -> None:
     """A version with a heading of its own in the changelog has its folder here; scripts/freeze_release.py makes it."""
-    frozen = [release.version for release in releases(freeze_release.RELEASED)]
+    frozen = [release.version for release in releases(RELEASED)]
     assert unfrozen((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), frozen) == []
-    assert unfrozen("## [Unreleased]\n## [0.2.0] - 2027-01-01\n## [0.1.0]\n", ["0.1.0"]) == ["0.2.0"]
+    assert unfrozen("## [Unreleased]\n## [0.4.0] - 2027-01-01\n## [0.3.0]\n## [0.2.0]\n", ["0.3.0"]) == ["0.4.0"]
 
 
 def test_a_frozen_release_holds_all_that_was_asked_for(today) -> None:
@@ -401,18 +368,9 @@ def test_a_migration_around_the_first_release_is_judged() -> None:
     assert len(list(faults([migration("0001_a", "99.0.0")], []))) == 1
 
 
-def test_a_release_is_left_behind_by_name_only() -> None:
-    """The named exception may need what is not released yet, and so may what comes after it, but nothing before it or newer."""
-    first, named = migration("0001_a", "0.1.0"), migration("0019_due_chunks", "0.2.0", DROP)
-    out = [release("0.1.0", "0001_a")]
-    assert list(faults([first, named, migration("0020_b", "0.2.0")], out)) == []
-    assert len(list(faults([first, migration("0018_b", "0.2.0"), named], out))) == 1
-    assert len(list(faults([first, named, migration("0020_b", "0.3.0")], out))) == 1
-
-
 def test_a_released_migration_stays_as_it_was() -> None:
     """Editing or removing a file that was released is found before any database says so."""
-    out = [release("0.1.0", "0001_a", "0002_b")]
-    edited = [migration("0001_a", "0.1.0"), migration("0002_b", "0.1.0", "select 2;")]
-    assert list(faults(edited, out)) == ["0002_b was released and is edited"]
-    assert list(faults(edited[:1], out)) == ["0002_b was released and is gone"]
+    out = [release("0.1.0", "0101_a", "0102_b")]
+    edited = [migration("0101_a", "0.1.0"), migration("0102_b", "0.1.0", "select 2;")]
+    assert list(faults(edited, out)) == ["0102_b was released and is edited"]
+    assert list(faults(edited[:1], out)) == ["0102_b was released and is gone"]

@@ -8,7 +8,6 @@ import pytest
 
 from deliveries import add_deliveries, states
 from processes import eventually
-from relevo.database import migrate
 
 pytestmark = pytest.mark.needs("pgbouncer")
 
@@ -94,4 +93,4 @@ def test_the_commands_work_with_one_address(processes, pooled_empty, build, conn
     assert status.ends() == 0, status.stdout + status.stderr
     assert json.loads(status.stdout)["health"] == []
     assert made.ends() == 0, made.stderr
-    assert made.stdout.split() == [word for migration in migrate.available() for word in ("ran", str(migration))]
+    assert made.stdout.split() == ["ran", "baseline"]

@@ -36,9 +36,9 @@ def test_eight_at_once_apply_each_migration_once(databases, empty_database) -> N
 
     with ThreadPoolExecutor(len(databases)) as threads:
         ran = [name for done in threads.map(run, databases, timeout=180) for name in done]
-    assert sorted(ran) == [str(migration) for migration in migrate.available()]
+    assert ran == ["baseline"]
     with psycopg.connect(empty_database) as look:
-        assert look.execute("select count(*) from relevo.schema_migrations").fetchone() == (len(ran),)
+        assert look.execute("select count(*) from relevo.schema_migrations").fetchone() == (len(migrate.available()),)
         assert look.execute("select count(*) from pg_locks where locktype = 'advisory'").fetchone() == (0,)
 
 
@@ -50,4 +50,4 @@ def test_the_lock_keeps_others_out(databases, empty_database) -> None:
         with pytest.raises(MigrationError, match=r"Another process has been migrating for more than 0\.3 s"):
             migrate.migrate(databases[0], lock_wait_ms=300)
         assert time.monotonic() - started < 30
-    assert migrate.migrate(databases[0]) == migrate.available()
+    assert [str(done) for done in migrate.migrate(databases[0])] == ["baseline"]

@@ -21,7 +21,6 @@ from relevo.cli import common
 from relevo.core import logs
 from relevo.core.errors import UsageError
 from relevo.core.model import Step
-from relevo.database import migrate
 from relevo.runtime.runs import Cycle
 from relevo.runtime.timing import Every
 
@@ -357,9 +356,8 @@ def test_a_run_by_hand_tells_what_it_migrated(processes, empty_database: str) ->
     """Whatever brings the schema to a database says in one line what it ran: in the wrong database it must not go unseen."""
     by_hand = processes.relevo("run-cycle", "reaper", database_url=empty_database)
     assert by_hand.ends() == 0, by_hand.stderr
-    ran = migrate.available()
     told = [(line["migrations"], line["first"], line["last"]) for line in by_hand.lines("migrated")]
-    assert told == [(len(ran), str(ran[0]), str(ran[-1]))]
+    assert told == [(1, "baseline", "baseline")]
 
 
 def test_psql_takes_what_it_is_given(processes, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""Forward-only migrations: plain SQL files, checksums in a ledger, one transaction each, one process at a time.
+"""Makes the schema, or brings it up to date: one transaction each, one process at a time, written to a ledger.
 
-Upgrades roll: a migration only expands what the previous version's processes use, and says in its first line which
-is the oldest version that works on the schema after it; what that version no longer needs is taken away later.
+A new database runs the baseline: `sql/tables` and `sql/functions` as they are now. One that an earlier version made
+runs the migrations it lacks, plain SQL files with checksums. Upgrades roll: a migration only expands what the previous
+version's processes use, and says in its first line which is the oldest version that works on the schema after it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,16 +31,23 @@ _log = get_logger("relevo.database.migrate")
 _FILE = re.compile(r"^(?P<version>\d{4})_(?P<name>[a-z0-9_]+)\.sql$")
 _NEEDS = re.compile(rb"\A-- needs relevo (?P<version>\d+\.\d+\.\d+)\n")
 _LOCK_WAIT_MS = 30_000
+_QUOTED = re.compile(r"--[^\n]*|\$(\w*)\$.*?\$\1\$|'(?:[^']|'')*'", re.DOTALL)
+_MADE = re.compile(r"^create (?:or replace )?(?:table|view|sequence|function) relevo\.(\w+)", re.MULTILINE)
+_NAMED = re.compile(r"\brelevo\.(\w+)")
 
 
 @dataclass(frozen=True)
 class Migration:
-    """One file of `sql/migrations/`; `needs` is the oldest relevo that works on the schema after it."""
+    """One file of `sql/migrations/`; `needs` is the oldest relevo that works on the schema after it.
+
+    The baseline is one, too: `covers` names the files whose work it has done already.
+    """
 
     version: int
     name: str
     needs: str
     body: bytes
+    covers: tuple[Migration, ...] = ()
 
     @property
     def checksum(self) -> str:
@@ -46,7 +55,7 @@ class Migration:
         return hashlib.sha256(self.body).hexdigest()
 
     def __str__(self) -> str:
-        return f"{self.version:04}_{self.name}"
+        return self.name if self.covers else f"{self.version:04}_{self.name}"
 
 
 class Applied(NamedTuple):
@@ -62,15 +71,20 @@ class Applied(NamedTuple):
         return f"{self.version:04}_{self.name}"
 
 
+OLDEST = Applied(
+    85, "unwritten_previews", "1fb64ca45588d6d9fad4397b8d8e501073da305ec860282027d9acc38189f029", "0.2.0", "0.3.0"
+)
+"""The last migration of the oldest version from which this one upgrades; the files go on from there."""
+
 Tell = Callable[[Migration], None]
-"""Is told of each migration when it was run."""
+"""Is called with each migration when it was run."""
 
 
 def available(folder: Path | None = None) -> list[Migration]:
-    """Read the migration files in order; their numbers must be 1, 2, 3 … without a gap."""
+    """Read the migration files in order; their numbers must go on from the oldest's, without a gap."""
     folder = folder or queries.sql_root() / "migrations"
     found = [_read(path) for path in sorted(folder.glob("*.sql"))]
-    for expected, migration in enumerate(found, start=1):
+    for expected, migration in enumerate(found, start=OLDEST.version + 1):
         if migration.version != expected:
             raise MigrationError(
                 f"Migration {migration} stands where {expected:04} is expected.",
@@ -91,6 +105,33 @@ def _read(path: Path) -> Migration:
             hint="Its first line must read like: -- needs relevo 0.1.0",
         )
     return Migration(int(named["version"]), named["name"], needs["version"].decode(), body)
+
+
+def baseline() -> str:
+    """Return the SQL that makes the schema as it is now, in an empty schema relevo."""
+    first_rows = _text(queries.sql_root() / "first_rows.sql")
+    return "\n\n".join(["set local check_function_bodies = off;", *parts(), first_rows])
+
+
+def parts() -> list[str]:
+    """Return the paragraphs of `tables/` and the files of `functions/`, each after those that make what it names.
+
+    What is named in quoted text, as in most functions' bodies, is looked up only when it runs.
+    """
+    root = queries.sql_root()
+    found = [part for path in sorted(root.glob("tables/*.sql")) for part in re.split(r"\n{2,}", _text(path))]
+    found += [_text(path) for path in sorted(root.glob("functions/*/*.sql"))]
+    plain = [_QUOTED.sub(" ", part) for part in found]
+    made_in = {name: n for n, text in enumerate(plain) for name in _MADE.findall(text)}
+    needed = {
+        n: sorted({made_in[name] for name in _NAMED.findall(text) if name in made_in} - {n})
+        for n, text in enumerate(plain)
+    }
+    return [found[n].strip() for n in TopologicalSorter(needed).static_order()]
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")  # line ends as Unix has them, from any checkout
 
 
 def plan(database: Database, known: Sequence[Migration] | None = None) -> list[Migration]:
@@ -178,12 +219,18 @@ def _applied(connection: Connection) -> list[Applied]:
 
 
 def _pending(connection: Connection, known: Sequence[Migration], *, newer_may_serve: bool = False) -> list[Migration]:
-    """Compare the ledger with the files; refuse what was edited and what is too new for this version."""
-    files = {migration.version: migration for migration in known}
+    """Compare the ledger with the files; refuse what was edited, and what is too old or too new for this version."""
     applied = _applied(connection)
+    if not applied:
+        return _from_nothing(known)
+    _refuse_too_old(applied[-1])
+    files: dict[int, Migration | Applied] = {migration.version: migration for migration in known}
+    files[OLDEST.version] = OLDEST
     for row in applied:
         if row.version in files:
             _refuse_edited(row, files[row.version])
+        elif row.version < OLDEST.version:
+            continue
         elif newer_may_serve:
             _refuse_unfit(row)
         else:
@@ -192,11 +239,27 @@ def _pending(connection: Connection, known: Sequence[Migration], *, newer_may_se
                 f"which relevo {__version__} does not know.",
                 hint="Migrate with a version at least as new as the database.",
             )
-    newest = max((row.version for row in applied), default=0)
-    return [migration for migration in known if migration.version > newest]
+    return [migration for migration in known if migration.version > applied[-1].version]
 
 
-def _refuse_edited(row: Applied, file: Migration) -> None:
+def _from_nothing(known: Sequence[Migration]) -> list[Migration]:
+    """Return the baseline, which does the work of all files, and whatever is known beyond them."""
+    covers = tuple(available())
+    last = covers[-1]
+    whole = Migration(last.version, "baseline", last.needs, baseline().encode(), covers)
+    return [whole, *(migration for migration in known if migration.version > last.version)]
+
+
+def _refuse_too_old(newest: Applied) -> None:
+    if newest.version < OLDEST.version:
+        raise MigrationError(
+            f"The database stands at migration {newest}, applied by relevo {newest.applied_by}; "
+            f"relevo {__version__} upgrades from relevo {OLDEST.applied_by} on.",
+            hint=f"Run `relevo migrate` of relevo {OLDEST.applied_by} first, then this one's.",
+        )
+
+
+def _refuse_edited(row: Applied, file: Migration | Applied) -> None:
     if row.checksum != file.checksum:
         raise MigrationError(
             f"Migration {row} was edited after it was applied by relevo {row.applied_by}.",
@@ -231,16 +294,17 @@ def _apply(connection: Connection, migration: Migration) -> None:
             f"Migration {migration} failed and was undone: {normalise_error(error)}",
             hint="Nothing of it was kept; mend the cause and run `relevo migrate` again.",
         ) from error
-    connection.execute(
-        _SQL["record_applied"],
-        {
-            "version": migration.version,
-            "name": migration.name,
-            "checksum": migration.checksum,
-            "needs": migration.needs,
-            "applied_by": __version__,
-        },
-    )
+    for done in migration.covers or (migration,):
+        connection.execute(
+            _SQL["record_applied"],
+            {
+                "version": done.version,
+                "name": done.name,
+                "checksum": done.checksum,
+                "needs": done.needs,
+                "applied_by": __version__,
+            },
+        )
 
 
 def _ordered(version: str) -> tuple[int, ...]:

@@ -1,0 +1,94 @@
+"""Released versions: what was frozen of each, a database as one of them made it, and what a schema is made of."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from relevo import config, embedded
+from relevo.core import queries
+from relevo.database import migrate
+from relevo.database.pool import Database
+
+ROOT = Path(__file__).resolve().parent.parent
+RELEASED = ROOT / "tests" / "migrations" / "released"
+CHECKS = queries.Statements((ROOT / "sql" / "checks.sql").read_text(encoding="utf-8"))
+
+
+class Thing(NamedTuple):
+    """A table, column, function or the like of a schema."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+def versions() -> list[str]:
+    """Return the frozen versions, oldest first."""
+    found = [path.name for path in RELEASED.iterdir() if path.is_dir()]
+    return sorted(found, key=lambda version: [int(part) for part in re.findall(r"\d+", version)])
+
+
+def make(dsn: str, version: str) -> None:
+    """Make the schema of a released version in an empty database, with the ledger it left."""
+    folder, statements = RELEASED / version, queries.load("migrate")
+    ledger = json.loads((folder / "release.json").read_text(encoding="utf-8"))["migrations"]
+    with psycopg.connect(dsn) as connection:
+        connection.execute(statements["create_schema"])
+        connection.execute(statements["create_ledger"])
+        connection.execute((folder / "schema.sql").read_bytes())
+        for name, checksum in ledger.items():
+            number, _, rest = name.partition("_")
+            row = {"version": int(number), "name": rest, "checksum": checksum, "needs": "0.1.0", "applied_by": version}
+            connection.execute(statements["record_applied"], row)
+
+
+def bring_up_to_date(dsn: str, known: Sequence[migrate.Migration] | None = None) -> list[migrate.Migration]:
+    """Run what a database lacks."""
+    database = Database(dsn, dsn, config.load({}, None))
+    try:
+        return migrate.migrate(database, known)
+    finally:
+        database.close()
+
+
+def catalog(dsn: str) -> dict[Thing, str]:
+    """Return all that a schema is made of, by kind and name."""
+    with psycopg.connect(dsn) as connection:
+        return {Thing(kind, name): text for kind, name, text in connection.execute(CHECKS["list_catalog"])}
+
+
+def differences(upgraded: dict[Thing, str], fresh: dict[Thing, str]) -> list[Thing]:
+    """Return what is not the same in two schemas."""
+    return sorted(thing for thing in upgraded.keys() | fresh.keys() if upgraded.get(thing) != fresh.get(thing))
+
+
+@contextmanager
+def empty_databases(*names: str) -> Iterator[list[str]]:
+    """Run a server of our own with some empty databases in it, for as long as they are needed."""
+    with (
+        tempfile.TemporaryDirectory(prefix="relevo-", ignore_cleanup_errors=True) as folder,
+        embedded.acquire(Path(folder) / "postgres", settings={"fsync": "off"}, linger_s=0) as server,
+    ):
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            for name in names:
+                connection.execute(f"create database {name}".encode())
+        yield [make_conninfo(server.dsn, dbname=name) for name in names]
+
+
+def columns(connection: psycopg.Connection[Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return table -> column -> its type, whether it may be null, and whether it has a default."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for table, column, type_, nullable, default in connection.execute(CHECKS["list_columns"]):
+        found.setdefault(table, {})[column] = {"type": type_, "nullable": nullable, "default": default}
+    return found

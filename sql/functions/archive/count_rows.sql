@@ -1,0 +1,15 @@
+-- Counts the rows in a range of blocks of a month.
+create or replace function relevo.count_rows(of_entity text, of_month date, from_block bigint, blocks bigint) returns bigint
+  language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  rows bigint;
+begin
+  execute format('select count(*) from relevo.%I d where d.ctid >= $1 and d.ctid < $2', of_entity || to_char(of_month, '_YYYY_MM'))
+  into rows using format('(%s,0)', from_block)::tid, format('(%s,0)', from_block + blocks)::tid;
+  return rows;
+end
+$$;
+
+revoke all on function relevo.count_rows from public;

@@ -1,0 +1,12 @@
+-- Complains about what can be nobody's name.
+create or replace function relevo.check_owner(owner text) returns void language plpgsql immutable
+as $$
+begin
+  if length(owner) between 1 and 200 then
+    return;
+  end if;
+  perform relevo.refuse('owner must be text of 1 to 200 characters');
+end
+$$;
+
+revoke all on function relevo.check_owner from public;

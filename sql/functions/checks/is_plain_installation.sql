@@ -1,0 +1,22 @@
+-- Tells of the usual installation that nothing is wrong with it, in one expression; of any other check_installation finds the words.
+create or replace function relevo.is_plain_installation(installation jsonb) returns boolean
+  language plpgsql immutable
+as $$
+begin
+  return jsonb_typeof(installation) = 'object'
+     and installation - array['installation_id', 'token', 'project', 'platform', 'locale', 'owner', 'push_capable', 'permission'] = '{}'
+     and jsonb_typeof(installation -> 'token') = 'string' and length(installation ->> 'token') <= 164 -- Expo's are half as long
+     and installation ->> 'token' ~ '^Expo(?:nent)?PushToken\[[^][[:space:][:cntrl:]]+]$'
+     and case when installation ->> 'installation_id' is null then true
+              else installation ->> 'installation_id' like '________-____-____-____-____________'
+                   and installation ->> 'installation_id' ~ '^[0-9a-fA-F-]+$' and length(replace(installation ->> 'installation_id', '-', '')) = 32 end
+     and coalesce(jsonb_typeof(installation -> 'project') = 'string' and length(installation ->> 'project') between 1 and 200, true)
+     and coalesce(jsonb_typeof(installation -> 'locale') = 'string' and length(installation ->> 'locale') between 1 and 35, true)
+     and coalesce(jsonb_typeof(installation -> 'owner') = 'string' and length(installation ->> 'owner') between 1 and 200, true)
+     and coalesce(installation ->> 'platform' in ('ios', 'android', 'unknown'), true)
+     and coalesce(installation ->> 'permission' in ('granted', 'denied', 'undetermined'), true)
+     and coalesce(jsonb_typeof(installation -> 'push_capable') = 'boolean', true);
+end
+$$;
+
+revoke all on function relevo.is_plain_installation from public;

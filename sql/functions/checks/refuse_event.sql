@@ -1,0 +1,6 @@
+-- Refuses one of many events, or the only one, of which nobody asks which.
+create or replace function relevo.refuse_event(place bigint, complaint text) returns void
+  language plpgsql
+as $$ begin perform relevo.refuse(case when place is null then complaint else format('events.%s: %s', place - 1, complaint) end); end $$;
+
+revoke all on function relevo.refuse_event from public;

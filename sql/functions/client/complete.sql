@@ -1,0 +1,7 @@
+-- Ends an event that was handled elsewhere; what is left of it is not sent. False if there is none, or it has ended before.
+create or replace function relevo.complete(event_id bigint, reason text default null) returns boolean
+  language sql volatile security definer
+  set search_path = pg_catalog, pg_temp
+as $$ select relevo.end_event(event_id, 'completed', reason) $$;
+
+revoke all on function relevo.complete from public;

@@ -1,0 +1,10 @@
+-- The functions that make up the door.
+create or replace function relevo.door_functions() returns text[] language sql immutable
+return array['enqueue(jsonb)', 'enqueue_many(jsonb)', 'event_id(text, text)', 'get_event(bigint)', 'cancel(bigint, text)',
+  'complete(bigint, text)', 'complete_installation(uuid, text)', 'complete_owner(text, bigint, text)', 'delete_events(bigint[])',
+  'change(jsonb)', 'preview(jsonb, int)', 'explain(jsonb, uuid)', 'explain_event(bigint, uuid)',
+  'register_installation(jsonb)', 'register_many(jsonb)', 'list_installations(text, int)', 'unregister_installation(uuid)',
+  'unregister_owner(text)', 'forget_installation(uuid)', 'forget_owner(text)', 'set_preference(uuid, text, jsonb)', 'subscribe_news(jsonb)',
+  'read_news(text, bigint, int)', 'acknowledge_news(text, bigint)'];
+
+revoke all on function relevo.door_functions from public;

@@ -1,0 +1,23 @@
+-- Forgets a person: the installation with all that leads to anybody, and what was said to it alone, but for a hash of its key, which
+-- dedups. Deliveries keep a random key.
+create or replace function relevo.forget_installation(installation uuid) returns boolean
+  language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  known boolean;
+  alone bigint[];
+begin
+  perform relevo.lock_told_alone_1(array[installation], null);
+  delete from relevo.device_installations where installation_id = installation;
+  known := found;
+  alone := array(select a.event_id from relevo.event_audience a -- anew: one may have come meanwhile
+                  where a.installation_id = installation
+                    and not exists (select from relevo.event_audience o where o.event_id = a.event_id and o.installation_id <> installation));
+  perform relevo.blank_events(alone, 'the installation was forgotten');
+  delete from relevo.event_audience where installation_id = installation;
+  return known or cardinality(alone) > 0;
+end
+$$;
+
+revoke all on function relevo.forget_installation from public;

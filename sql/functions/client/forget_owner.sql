@@ -1,0 +1,23 @@
+-- Forgets an owner: the installations, what was said to them or to the owner alone, and the name; tells how many installations there were.
+create or replace function relevo.forget_owner(of_owner text) returns int
+  language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  many int;
+begin
+  perform relevo.check_owner(of_owner);
+  perform relevo.lock_told_alone_1(array(select i.installation_id from relevo.device_installations i where i.owner = of_owner), of_owner);
+  select count(*) filter (where relevo.forget_installation(i.installation_id)) into many
+    from (select i.installation_id from relevo.device_installations i where i.owner = of_owner order by i.installation_id for update) i;
+  perform relevo.blank_events(array(
+    select o.event_id from relevo.event_owners o
+     where o.owner = of_owner and not exists (select from relevo.event_owners n where n.event_id = o.event_id and n.owner <> of_owner)),
+    'its owner was forgotten');
+  delete from relevo.event_owners where owner = of_owner;
+  delete from relevo.event_completions where owner = of_owner;
+  return many;
+end
+$$;
+
+revoke all on function relevo.forget_owner from public;

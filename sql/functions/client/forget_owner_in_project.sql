@@ -1,0 +1,28 @@
+-- Forgets an owner as far as one project goes: the installations there, and what its events said to them alone.
+create or replace function relevo.forget_owner_in_project(of_owner text, of_project text) returns integer language plpgsql volatile security invoker
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  phones uuid[];
+  many int;
+begin
+  perform relevo.check_owner(of_owner);
+  phones := array(select i.installation_id from relevo.device_installations i where i.owner = of_owner and i.project = of_project);
+  perform relevo.lock_told_alone_1(phones, of_owner);
+  select count(*) filter (where relevo.forget_installation(i.installation_id)) into many
+    from (select i.installation_id from relevo.device_installations i
+           where i.owner = of_owner and i.project = of_project order by i.installation_id for update) i;
+  perform relevo.blank_events(array(
+    select o.event_id from relevo.event_owners o
+      join relevo.notification_events e on e.id = o.event_id and e.project = of_project
+     where o.owner = of_owner and not exists (select from relevo.event_owners n where n.event_id = o.event_id and n.owner <> of_owner)),
+    'its owner was forgotten');
+  delete from relevo.event_owners o using relevo.notification_events e
+   where o.owner = of_owner and e.id = o.event_id and e.project = of_project;
+  delete from relevo.event_completions c using relevo.notification_events e
+   where c.owner = of_owner and e.id = c.event_id and e.project = of_project;
+  return many;
+end
+$$;
+
+revoke all on function relevo.forget_owner_in_project from public;

@@ -1,0 +1,47 @@
+-- Registers installations, each as if it came alone and in order, and returns their ids in order: takes tokens over from whoever had
+-- them, counts their changes, switches pushes on again; what is not told of a known one stays as it is.
+create or replace function relevo.register_many(installations jsonb) returns uuid[]
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  firsts int[]; -- the places of those that share neither id nor token with one before them
+  others int[];
+  ids uuid[];
+  written uuid[];
+begin
+  if jsonb_typeof(installations) is distinct from 'array' or jsonb_array_length(installations) > 100000 then
+    perform relevo.refuse('installations must be a list of at most 100000 installations');
+  end if;
+  perform relevo.check_installations(installations);
+  select coalesce(array_agg(n.ord order by n.ord) filter (where n.first), '{}'), coalesce(array_agg(n.ord order by n.ord) filter (where not n.first), '{}')
+    into firsts, others
+    from (select g.ord::int, (g.i ->> 'installation_id' is null or row_number() over (partition by lower(g.i ->> 'installation_id') order by g.ord) = 1)
+                         and (g.i ->> 'token' is null or row_number() over (partition by g.i ->> 'token' order by g.ord) = 1) as first
+            from jsonb_array_elements(installations) with ordinality as g(i, ord)) n;
+  for tries in 1 .. 10 loop
+    begin
+      written := relevo.write_installations(case when others = '{}' then installations
+        else (select jsonb_agg(installations -> (f.ord - 1) order by f.ord) from unnest(firsts) as f(ord)) end);
+      exit;
+    exception when unique_violation then
+      -- somebody else took one of the tokens meanwhile; the next look sees that
+      if tries = 10 then
+        raise;
+      end if;
+    end;
+  end loop;
+  if others = '{}' then
+    return coalesce(written, '{}');
+  end if;
+  for n in 1 .. cardinality(firsts) loop
+    ids[firsts[n]] := written[n];
+  end loop;
+  for n in 1 .. cardinality(others) loop
+    ids[others[n]] := (relevo.register_many(jsonb_build_array(installations -> (others[n] - 1))))[1];
+  end loop;
+  return ids;
+end
+$$;
+
+revoke all on function relevo.register_many from public;

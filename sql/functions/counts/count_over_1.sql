@@ -1,0 +1,16 @@
+-- Counts deliveries of events over, from what they were to what they became, one each if no numbers are given; what stays as it was changes
+-- nothing.
+create or replace function relevo.count_over_1(events bigint[], formers text[], statuses text[], numbers int[] default '{}') returns void
+  language plpgsql
+as $$
+begin
+  insert into relevo.event_progress_deltas (event_id, status, deliveries)
+  select u.event_id, s.status, sum(s.n)::int
+    from unnest(events, formers, statuses, numbers) as u(event_id, former, status, n)
+    cross join lateral (values (u.former, -coalesce(u.n, 1)), (u.status, coalesce(u.n, 1))) as s(status, n)
+   group by u.event_id, s.status
+  having sum(s.n) <> 0;
+end
+$$;
+
+revoke all on function relevo.count_over_1 from public;

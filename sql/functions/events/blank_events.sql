@@ -1,0 +1,14 @@
+-- Takes all that events say from them, and ends those that are not through; a hash of their keys stays, for it dedups.
+create or replace function relevo.blank_events(ids bigint[], why text) returns void language plpgsql volatile
+as $$
+begin
+  perform relevo.end_event(e, 'cancelled', why) from unnest(ids) as e;
+  update relevo.notification_events
+     set event_key = relevo.hidden_key(event_type, event_key), title = 'forgotten', body = '', data = '{}', push = '{}', content_hash = '',
+         match_topics = '{}', match_rubros = '{}', match_region = null, match_tipo = null, match_monto = null, match_moneda = null,
+         match_words = null, end_reason = case when end_reason is not null then why end
+   where id = any (ids);
+end
+$$;
+
+revoke all on function relevo.blank_events from public;

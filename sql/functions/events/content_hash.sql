@@ -1,0 +1,29 @@
+-- Hashes what an event says. One for some phones or owners as it came: while it is there its row tells more, and with its row its hash goes.
+-- Any other is known for good, so in one form: fields that say nothing are not told from missing ones, nor are other orders of keys and of
+-- lists that are sets, other spellings of a number, or of a time.
+create or replace function relevo.content_hash(event jsonb, at timestamptz, until timestamptz) returns text
+  language plpgsql immutable
+as $$
+declare
+  said jsonb := jsonb_strip_nulls(event - 'on_conflict');
+begin
+  if said ->> 'audience' not in ('installations', 'owners') then
+    said := relevo.trim_numbers('{"title": "", "body": "", "data": {}, "push": {}}'::jsonb || said);
+    if said ? 'topics' then
+      said := said || relevo.sort_list(said, 'topics');
+    end if;
+    if said -> 'matching' ? 'rubros' then
+      said := jsonb_set(said, '{matching}', (said -> 'matching') || relevo.sort_list(said -> 'matching', 'rubros'));
+    end if;
+    if said ? 'scheduled_at' then
+      said := said || jsonb_build_object('scheduled_at', extract(epoch from at));
+    end if;
+    if said ? 'deadline_at' then
+      said := said || jsonb_build_object('deadline_at', extract(epoch from until));
+    end if;
+  end if;
+  return encode(sha256(convert_to(said::text, 'UTF8')), 'hex');
+end
+$$;
+
+revoke all on function relevo.content_hash from public;

@@ -1,0 +1,14 @@
+-- Tells whether an end could change nothing of an event: nothing of it is left to send, to confirm, to find out, or to redrive.
+create or replace function relevo.is_finished(id_of_event bigint) returns boolean
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select exists (select from relevo.notification_events e where e.id = id_of_event and e.state = 'fanned' and e.ended_at is null)
+     and not exists (select from (select f.status, f.deliveries from relevo.event_progress f where f.event_id = id_of_event
+                                  union all
+                                  select d.status, d.deliveries from relevo.event_progress_deltas d where d.event_id = id_of_event) p
+                      where p.status in ('pending', 'retryable', 'sent', 'failed', 'unknown')
+                      group by p.status having sum(p.deliveries) <> 0)
+$$;
+
+revoke all on function relevo.is_finished from public;

@@ -1,0 +1,27 @@
+-- Refuses the first event that is known and says something else, unless what is there is to be kept; tells of the others whether they say the
+-- same. Events of items follow their source, those of Relevo itself are nobody's to mend.
+create or replace function relevo.refuse_conflicts(events jsonb, ids bigint[], sames boolean[]) returns boolean[]
+  language plpgsql
+as $$
+declare
+  event jsonb;
+  differs text;
+begin
+  for n in 1 .. cardinality(ids) loop
+    continue when sames[n] is distinct from false;
+    event := events -> (n - 1);
+    continue when event ->> 'on_conflict' = 'keep' or event ->> 'licitacion_id' is not null or starts_with(event ->> 'type', 'relevo.');
+    differs := relevo.content_difference(event, ids[n]);
+    if differs is not null then
+      raise exception using errcode = '23R01',
+        message = format('%sThe event of type %s and key %s is there and says something else%s', case when cardinality(ids) > 1 then format('events.%s: ', n - 1) end,
+          to_jsonb(event ->> 'type'), to_jsonb(left(event ->> 'key', 100)), differs),
+        hint = 'Another event needs another key; "on_conflict": "keep" keeps what is there.';
+    end if;
+    sames[n] := true;
+  end loop;
+  return sames;
+end
+$$;
+
+revoke all on function relevo.refuse_conflicts from public;

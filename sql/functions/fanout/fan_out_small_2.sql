@@ -1,0 +1,36 @@
+-- Fans out small personal events together, up to so many events and deliveries, from beginning to end; what is too late ends. Of watched
+-- ones each phone is counted beside its event. Without a number of deliveries made if today's month is sealed: then nothing was.
+create or replace function relevo.fan_out_small_2(of_lane text, of_project text, due_hour timestamptz, few int, most_events int, most int, left_out bigint[],
+                                       watched boolean, given_at timestamptz)
+  returns table (fanned bigint[], late bigint[], created int, events bigint[], installations uuid[], counted uuid[], in_hour float8[],
+                 busiest_day int[])
+  language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  at timestamptz := coalesce(given_at, now());
+begin
+  select coalesce(array_agg(p.id) filter (where not p.is_late), '{}'), coalesce(array_agg(p.id) filter (where p.is_late), '{}')
+    into fanned, late
+    from (select s.id, s.is_late, sum(s.named) over (rows unbounded preceding) as so_far
+            from relevo.pick_small_events_2(of_lane, of_project, due_hour, few, most_events, left_out, at) s) p
+   where p.so_far <= most;
+  if late <> '{}' then
+    perform relevo.expire_events_1(late, at);
+  end if;
+  created := 0;
+  if fanned <> '{}' then
+    created := null;
+    select f.* into created, events, installations from relevo.fan_out_events_1(fanned, watched, given_at) f;
+    if created > 0 then
+      perform relevo.wake('dispatch');
+      if watched then
+        select c.* into counted, in_hour, busiest_day from relevo.count_events_1(events, installations, true) c;
+      end if;
+    end if;
+  end if;
+  return next;
+end
+$$;
+
+revoke all on function relevo.fan_out_small_2 from public;

@@ -1,0 +1,17 @@
+-- Takes the next slice that was kept of a named audience: its phones, by number; nothing if none was.
+create or replace function relevo.take_kept_slice_1(e relevo.notification_events) returns bigint[]
+  language plpgsql volatile
+as $$
+declare
+  taken bigint[];
+begin
+  delete from relevo.fanout_slices s
+   where s.event_id = e.id
+     and s.last_seq = (select k.last_seq from relevo.fanout_slices k
+                        where k.event_id = e.id and k.last_seq > e.fanout_cursor order by k.last_seq limit 1)
+  returning s.seqs into taken;
+  return taken;
+end
+$$;
+
+revoke all on function relevo.take_kept_slice_1 from public;

@@ -1,0 +1,15 @@
+-- Trigger: deletes the secret of a phone that changes its owner or is unregistered.
+create or replace function relevo.end_device_secret() returns trigger
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if old.owner is distinct from new.owner then
+    new.owner_since := now();
+  end if;
+  delete from relevo.device_secrets s where s.installation_id = old.installation_id;
+  return new;
+end
+$$;
+
+revoke all on function relevo.end_device_secret from public;

@@ -1,0 +1,27 @@
+-- Keeps the index of preferences: those of phones that may receive stand in it. The phones are locked first, in one order: who changes one
+-- meanwhile is waited for, or waits, and then sees what was written.
+create or replace function relevo.index_preferences() returns trigger
+  language plpgsql
+  set search_path to pg_catalog, pg_temp
+as $$
+begin
+  if tg_op <> 'INSERT' then
+    perform from relevo.device_installations i where i.installation_id in (select g.installation_id from gone g) order by i.installation_id for share;
+    delete from relevo.preference_index x using gone g where x.installation_id = g.installation_id and x.name = g.name;
+  end if;
+  if tg_op <> 'DELETE' then
+    perform from relevo.device_installations i where i.installation_id in (select c.installation_id from come c) order by i.installation_id for share;
+    insert into relevo.preference_index (bucket, seq, installation_id, name, sure)
+    select b.bucket, i.seq, i.installation_id, p.name, b.sure
+      from come c
+      join relevo.notification_preferences p on p.installation_id = c.installation_id and p.name = c.name
+      join relevo.device_installations i on i.installation_id = c.installation_id
+      cross join lateral relevo.preference_buckets(p) b
+     where relevo.may_receive(i)
+    on conflict do nothing;
+  end if;
+  return null;
+end
+$$;
+
+revoke all on function relevo.index_preferences from public;

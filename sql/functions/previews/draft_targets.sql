@@ -1,0 +1,31 @@
+-- Finds the phones in a range that a drafted event reaches.
+create or replace function relevo.draft_targets(e relevo.notification_events, named uuid[], owners text[], buckets text[], after_seq bigint, upto_seq bigint)
+  returns table (installation_id uuid, project text)
+  language sql stable
+as $$
+  select i.installation_id, i.project
+    from (select distinct x.seq
+            from relevo.preference_index x
+           where (e).audience = 'matching' and x.bucket = any (draft_targets.buckets) and x.seq > after_seq and x.seq <= upto_seq
+             and (x.sure or exists (select from relevo.notification_preferences p
+                                     where p.installation_id = x.installation_id and p.name = x.name and relevo.preference_matches(p, e)))) c
+    cross join lateral (select i.* from relevo.device_installations i where i.seq = c.seq offset 0) i
+   where relevo.may_receive(i) and ((e).category is null or (e).category <> all (i.opt_outs))
+  union all
+  select i.installation_id, i.project
+    from relevo.device_installations i
+   where (e).audience = 'everyone' and i.seq > after_seq and i.seq <= upto_seq and not i.for_news
+     and relevo.may_receive(i) and ((e).category is null or (e).category <> all (i.opt_outs))
+  union all
+  select i.installation_id, i.project
+    from (select n.installation_id from (select distinct unnest(draft_targets.named) as id) u
+            cross join lateral (select n.installation_id from relevo.device_installations n where n.installation_id = u.id offset 0) n
+           union all
+          select n.installation_id from (select distinct unnest(draft_targets.owners) as owner) u
+            cross join lateral (select n.installation_id from relevo.device_installations n where n.owner = u.owner offset 0) n) a
+    cross join lateral (select i.* from relevo.device_installations i where i.installation_id = a.installation_id offset 0) i
+   where (e).audience = 'installations' and i.seq > after_seq and i.seq <= upto_seq
+     and relevo.may_receive(i) and ((e).category is null or (e).category <> all (i.opt_outs))
+$$;
+
+revoke all on function relevo.draft_targets from public;

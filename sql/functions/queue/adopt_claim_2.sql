@@ -1,0 +1,20 @@
+-- Reads back what a claim holds, its COMMIT answer lost, and looks at it as a claim does.
+create or replace function relevo.adopt_claim_2(claim uuid, at timestamptz)
+  returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
+                 deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
+                 versions int[], platforms text[], locales text[], obstacles text[], lease_ms int)
+  language sql stable
+as $$
+  select l.*, c.lease_ms
+    from relevo.claims c
+    cross join lateral relevo.look_at_2(
+      array(select row(0, d.project, d.lane, c.due_at, d.event_day, d.notification_event_id, d.event_type, d.created_at, d.attempt_count,
+                       d.lapse_count, d.last_error_code is not null, array[d.id], array[d.installation_id])::relevo.due_chunks
+              from unnest(c.days, c.ids) with ordinality as k(event_day, id, n)
+              cross join lateral (select * from relevo.notification_deliveries d
+                                   where d.event_day = k.event_day and d.id = k.id and d.status in ('pending', 'retryable') offset 0) d
+             order by k.n), coalesce(at, now())) l
+   where c.token = claim
+$$;
+
+revoke all on function relevo.adopt_claim_2 from public;

@@ -1,0 +1,9 @@
+-- Tells what stands in the way of an event, which may be handled elsewhere by now. It is put in its place.
+create or replace function relevo.event_obstacle(event_id bigint, ended_at timestamptz, deadline_at timestamptz, at timestamptz, handled boolean) returns text
+  language sql immutable parallel safe
+  return case when event_id is null then 'event_gone'
+              when ended_at is not null then 'event_ended'
+              when handled then 'handled_elsewhere'
+              when deadline_at <= at then 'deadline_passed' end;
+
+revoke all on function relevo.event_obstacle from public;

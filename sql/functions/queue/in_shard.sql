@@ -1,0 +1,6 @@
+-- Tells whether a row is of a shard; all are where there are none. It is put in its place.
+create or replace function relevo.in_shard(number bigint, shard int, shards int) returns boolean
+  language sql immutable parallel safe
+  return shards is null or number % shards = shard;
+
+revoke all on function relevo.in_shard from public;

@@ -1,0 +1,8 @@
+-- Tells what stands in the way of a phone. It is put in its place.
+create or replace function relevo.phone_obstacle(installation_id uuid, may_receive boolean, opt_outs text[], category text) returns text
+  language sql immutable parallel safe
+  return case when installation_id is null then 'installation_gone'
+              when not may_receive then 'not_allowed'
+              when category = any (opt_outs) then 'opted_out' end;
+
+revoke all on function relevo.phone_obstacle from public;

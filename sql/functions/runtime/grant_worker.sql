@@ -1,0 +1,27 @@
+-- Grants a role all that running the cycles and serving HTTP takes, and the schema into which it restores months.
+create or replace function relevo.grant_worker(role_name text) returns void language plpgsql volatile
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if not exists (select from pg_roles r where r.rolname = role_name) then
+    raise exception using errcode = 'undefined_object', message = format('role %s does not exist', role_name);
+  end if;
+  execute format('grant usage on schema relevo to %I', role_name);
+  execute format('grant select, insert, update, delete on all tables in schema relevo to %I', role_name);
+  execute format('grant usage on all sequences in schema relevo to %I', role_name);
+  execute format('grant execute on all functions in schema relevo to %I', role_name);
+  execute format('alter default privileges in schema relevo grant select, insert, update, delete on tables to %I', role_name);
+  execute format('alter default privileges in schema relevo grant usage on sequences to %I', role_name);
+  execute format('alter default privileges in schema relevo grant execute on functions to %I', role_name);
+  if to_regnamespace('relevo_archive') is not null then
+    execute format('grant usage on schema relevo_archive to %I', role_name);
+    execute format('grant select on all tables in schema relevo_archive to %I', role_name);
+  end if;
+  if to_regnamespace('relevo_restored') is null then
+    create schema relevo_restored;
+  end if;
+  execute format('grant usage, create on schema relevo_restored to %I', role_name);
+end
+$$;
+
+revoke all on function relevo.grant_worker from public;

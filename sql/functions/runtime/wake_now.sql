@@ -1,0 +1,30 @@
+-- Wakes a cycle, whether it is known to sleep or not.
+create or replace function relevo.wake_now(cycle_name text) returns void
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  called text[];
+begin
+  if coalesce(current_setting('relevo.wake', true), '') = 'off' then
+    return; -- so wished, as by who is going to PREPARE TRANSACTION, where no NOTIFY may be
+  end if;
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform pg_notify('relevo_wake', cycle_name); -- who sleeps now is not to be seen from here: all are asked
+    return;
+  end if;
+  called := array(
+    select w.worker_id from relevo.workers w
+     where cycle_name = any (w.cycles) and w.stopped_at is null and w.lost_at is null and w.stopping_at is null and w.wakeups = 'listening'
+       and w.last_seen_at + w.lease_ms * interval '1 millisecond' > now()
+     order by cycle_name = any (w.asleep) desc, md5(w.worker_id || pg_current_xact_id()::text)
+     limit 2);
+  if called = '{}' then -- nobody is known to hear it: all are asked
+    perform pg_notify('relevo_wake', cycle_name);
+  else
+    perform pg_notify('relevo_wake', cycle_name || ' ' || c.worker_id) from unnest(called) as c(worker_id);
+  end if;
+end
+$$;
+
+revoke all on function relevo.wake_now from public;

@@ -1,0 +1,11 @@
+-- Notes that events were sent for the first time, and their tenders; an event that somebody holds is passed by: whoever deletes it waits for
+-- the deliveries that are locked here already.
+create or replace function relevo.note_first_sent(event_ids bigint[], at timestamptz) returns void
+  language plpgsql volatile
+as $$
+begin
+  perform relevo.note_sent_1(event_ids, coalesce(at, now()));
+end
+$$;
+
+revoke all on function relevo.note_first_sent from public;

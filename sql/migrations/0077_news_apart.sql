@@ -1,9 +1,0 @@
--- needs relevo 0.2.0
--- News to webhooks apart from pushes: a push service, a project and an installation of their own for each webhook.
-
--- Tells whether what is sent in a project is news: as it is named now, and as it was while news shared the push service of webhooks.
-create function relevo.is_news_project(project text) returns boolean
-  language sql immutable parallel safe
-  return starts_with(project, 'relevo.news::') or starts_with(project, 'webhook::news.');
-
-revoke all on function relevo.is_news_project(text) from public;

@@ -1,0 +1,102 @@
+-- One row for each event and phone, by month, and what went wrong with it.
+
+-- Numbers of deliveries.
+create sequence relevo.delivery_ids;
+
+create table relevo.notification_deliveries (
+  event_day             date not null,
+  id                    bigint not null default nextval('relevo.delivery_ids'),
+  notification_event_id bigint not null,
+  installation_id       uuid not null,
+  event_type            text not null check (length(event_type) between 1 and 100),
+  provider              text not null default 'expo' check (length(provider) between 1 and 40),
+  project               text not null default 'default' check (length(project) between 1 and 200),
+  lane                  text not null default 'bulk' check (lane in ('urgent', 'bulk')),
+  at_most_once          boolean not null default false,
+  status                text not null default 'pending' check (status in (
+    'pending', 'retryable', 'sent', 'ok', 'unconfirmed', 'invalid', 'failed', 'expired', 'skipped', 'cancelled', 'unknown')),
+  attempt_count         smallint not null default 0 check (attempt_count between 0 and 100),
+  lapse_count           smallint not null default 0 check (lapse_count between 0 and 100),
+  deadline_at           timestamptz,
+  last_attempt_at       timestamptz,
+  completed_at          timestamptz,
+  created_at            timestamptz not null default now(),
+  updated_at            timestamptz not null default now(),
+  last_error_code       text check (length(last_error_code) between 1 and 100),
+  last_error_message    text check (length(last_error_message) between 1 and 500),
+  provider_ticket_id    text check (length(provider_ticket_id) between 1 and 200),
+  provider_receipt_id   text check (length(provider_receipt_id) between 1 and 200),
+  token_version         integer,
+  primary key (event_day, id),
+  constraint final_exactly_when_completed check (
+    (status in ('ok', 'unconfirmed', 'invalid', 'failed', 'expired', 'skipped', 'cancelled', 'unknown')) = (completed_at is not null)),
+  constraint retryable_was_attempted check (status <> 'retryable' or attempt_count > 0),
+  constraint sent_has_a_ticket check ((status not in ('sent', 'ok', 'unconfirmed')) or provider_ticket_id is not null),
+  constraint times_fit_an_archive check (event_day >= '1900-01-01'::date and event_day <= '2300-01-01'::date
+    and least(deadline_at, last_attempt_at, completed_at, created_at, updated_at) >= '1900-01-01 00:00:00+00'::timestamptz
+    and greatest(deadline_at, last_attempt_at, completed_at, created_at, updated_at) <= '2300-01-01 00:00:00+00'::timestamptz),
+  constraint notification_deliveries_event_day_notification_event_id_ins_key unique (event_day, notification_event_id, installation_id)
+) partition by range (event_day);
+comment on table relevo.notification_deliveries is
+  'One push to one installation. Processing is not stored: a delivery is processing while it is claimed.';
+comment on column relevo.notification_deliveries.token_version is
+  'The version of the token it was sent to: a token is disabled only if it is still this one.';
+create index notification_deliveries_phone on relevo.notification_deliveries (installation_id, id);
+
+create table relevo.failed_attempts (
+  event_day     date not null,
+  delivery_id   bigint not null,
+  n             smallint not null check (n between 1 and 20),
+  at            timestamptz not null,
+  attempt       smallint not null check (attempt between 0 and 100),
+  found_by      text not null check (found_by in ('dispatch', 'receipt', 'reaper', 'redrive')),
+  became        text not null check (became in ('pending', 'retryable', 'invalid', 'failed', 'expired', 'unknown')),
+  error_code    text check (length(error_code) between 1 and 100),
+  error_message text check (length(error_message) between 1 and 500),
+  request_id    uuid,
+  primary key (event_day, delivery_id, n)
+);
+comment on table relevo.failed_attempts is
+  'What went wrong with a delivery, attempt by attempt, the first twenty: rows are added by whatever writes the delivery, and go with it.';
+comment on column relevo.failed_attempts.attempt is 'The delivery''s count of attempts then; a redrive begins anew.';
+comment on column relevo.failed_attempts.found_by is 'Who found it: a redrive notes a death that nobody had.';
+comment on column relevo.failed_attempts.became is 'What the delivery became by it.';
+comment on column relevo.failed_attempts.request_id is 'The request it was in, if that is known.';
+
+create table relevo.dead_letters (
+  event_day   date not null,
+  delivery_id bigint not null,
+  event_id    bigint not null,
+  project     text not null,
+  error_code  text,
+  died_at     timestamptz not null,
+  primary key (event_day, delivery_id)
+);
+comment on table relevo.dead_letters is 'The deliveries that failed for good, as long as their month is not archived: what a redrive opens again.';
+create index dead_letters_code on relevo.dead_letters (error_code, delivery_id);
+create index dead_letters_event_order on relevo.dead_letters (event_id, delivery_id);
+create index dead_letters_order on relevo.dead_letters (delivery_id);
+
+create trigger note_news after insert on relevo.dead_letters referencing new table as come
+  for each statement
+  execute function relevo.note_dead_letters();
+
+create view relevo.deliveries as
+select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane, d.at_most_once, d.status,
+       d.attempt_count, d.lapse_count, coalesce(q.due_at, c.due_at) as next_attempt_at,
+       e.deadline_at, d.last_attempt_at, d.completed_at, d.created_at, d.updated_at, d.last_error_code, d.last_error_message,
+       d.provider_ticket_id, d.provider_receipt_id, coalesce(c.token, r.claim_token) as claim_token,
+       coalesce(c.claimed_at, rc.claimed_at) as locked_at, coalesce(c.worker_id, rc.worker_id) as locked_by,
+       coalesce(c.leased_until, rc.leased_until) as locked_until, coalesce(c.token, rc.token) is not null as processing,
+       d.token_version, r.look_at as next_receipt_at
+  from relevo.notification_deliveries d
+  left join relevo.notification_events e on e.id = d.notification_event_id
+  left join lateral (select q.due_at from relevo.due_chunks q
+                      where d.status in ('pending', 'retryable') and q.event_id = d.notification_event_id and d.id = any (q.ids) limit 1) q on true
+  left join lateral (select c.token, c.claimed_at, c.worker_id, c.leased_until, c.due_at from relevo.claims c
+                      where d.status in ('pending', 'retryable') and d.id = any (c.ids) limit 1) c on true
+  left join lateral (select r.look_at, r.claim_token from relevo.awaited_receipts r
+                      where d.status = 'sent' and r.project = d.project and d.id = any (r.ids) limit 1) r on true
+  left join relevo.claims rc on rc.token = r.claim_token;
+comment on view relevo.deliveries is
+  'Deliveries with what a person asks of one: when it is due, who has it and until when, when its receipt is asked for.';

@@ -1,0 +1,45 @@
+-- Deliveries that are due, and those a worker has claimed.
+
+create table relevo.due_chunks (
+  id            bigint generated always as identity primary key,
+  project       text not null,
+  lane          text not null check (lane in ('urgent', 'bulk')),
+  due_at        timestamptz not null,
+  event_day     date not null,
+  event_id      bigint not null,
+  event_type    text not null,
+  created_at    timestamptz not null,
+  attempt_count smallint not null check (attempt_count between 0 and 100),
+  lapse_count   smallint not null check (lapse_count between 0 and 100),
+  had_error     boolean not null,
+  ids           bigint[] not null check (cardinality(ids) between 1 and 100),
+  installations uuid[] not null,
+  constraint due_chunks_check check (cardinality(installations) = cardinality(ids))
+) with (toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+comment on table relevo.due_chunks is
+  'What waits to be sent: up to one request''s worth of deliveries of one event that fall due together. Written and deleted, never changed.';
+comment on column relevo.due_chunks.created_at is 'When its deliveries were made: what was handled in the app since then is not pushed any more.';
+comment on column relevo.due_chunks.had_error is 'Whether their last try met an error: a probe takes others first.';
+alter table relevo.due_chunks alter column ids set storage main;
+alter table relevo.due_chunks alter column installations set storage main;
+create index due_chunks_event on relevo.due_chunks (event_id, id);
+create index due_chunks_next on relevo.due_chunks (project, lane, due_at, id);
+
+create table relevo.claims (
+  token        uuid primary key,
+  worker_id    text not null,
+  cycle        text not null,
+  claimed_at   timestamptz not null,
+  lease_ms     integer not null check (lease_ms > 0),
+  leased_until timestamptz not null,
+  days         date[] not null,
+  ids          bigint[] not null,
+  events       bigint[] not null default '{}',
+  due_at       timestamptz,
+  constraint claims_check check (cardinality(days) = cardinality(ids))
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+comment on table relevo.claims is 'One row per claimed batch; its token, made by the client, is the fence of every write that follows.';
+comment on column relevo.claims.ids is 'The deliveries it holds: one belongs to a claim exactly while it stands here. What was settled is taken out.';
+comment on column relevo.claims.events is 'The events of its deliveries, each once, as they were claimed.';
+comment on column relevo.claims.due_at is 'When the first of its deliveries fell due: what is handed back is due since then.';
+alter table relevo.claims alter column ids set storage external;

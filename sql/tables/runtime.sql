@@ -1,0 +1,132 @@
+-- Workers, the cycles they run, and whose database this is.
+
+-- Numbers of runs.
+create sequence relevo.run_ids;
+
+create table relevo.workers (
+  worker_id     text primary key check (length(worker_id) between 1 and 100),
+  hostname      text not null,
+  pid           integer not null,
+  version       text not null,
+  role          text not null check (role in ('run', 'tick', 'run-cycle')),
+  cycles        text[] not null,
+  wakeups       text not null default 'off' check (wakeups in ('off', 'listening', 'polling')),
+  started_at    timestamptz not null,
+  last_seen_at  timestamptz not null,
+  lease_ms      integer not null check (lease_ms > 0),
+  stopping_at   timestamptz,
+  stopped_at    timestamptz,
+  lost_at       timestamptz,
+  composers     text[] not null default '{}',
+  hung          jsonb not null default '[]' check (jsonb_typeof(hung) = 'array'),
+  asleep        text[] not null default '{}',
+  http          jsonb,
+  rests_because text check (length(rests_because) between 1 and 500),
+  constraint workers_check check (stopped_at is null or lost_at is null)
+) with (fillfactor = 50);
+comment on table relevo.workers is 'One row per process start that may run cycles; lost_at is set by whoever notices its silence.';
+comment on column relevo.workers.composers is 'The event types for which this process has a composer of its own.';
+comment on column relevo.workers.hung is 'Calls of code of others, and runs, that were given up and have not come back: what, project, calls, since.';
+comment on column relevo.workers.asleep is 'The cycles that sleep there and may be called.';
+comment on column relevo.workers.http is 'Where it serves HTTP (address), or why it cannot (problem).';
+comment on column relevo.workers.rests_because is 'In what the database differs, to this worker, from where it belongs; null while it is at work.';
+create index workers_alive on relevo.workers (worker_id) where stopped_at is null and lost_at is null;
+create index workers_ended on relevo.workers (role, greatest(stopped_at, lost_at)) where stopped_at is not null or lost_at is not null;
+
+create table relevo.worker_runs (
+  id                        bigint default nextval('relevo.run_ids') primary key,
+  cycle                     text not null check (cycle ~ '^[a-z][a-z0-9-]{0,39}$'),
+  source                    text not null default '' check (length(source) <= 100),
+  slot_at                   timestamptz,
+  trigger                   text not null check (trigger in ('schedule', 'wake-up', 'tick', 'manual')),
+  worker_id                 text not null,
+  started_at                timestamptz not null,
+  finished_at               timestamptz,
+  outcome                   text not null check (outcome in ('running', 'ok', 'partial', 'failed', 'skipped', 'abandoned')),
+  reason                    text check (length(reason) between 1 and 300),
+  counts                    jsonb not null default '{}' check (jsonb_typeof(counts) = 'object'),
+  error_message             text check (length(error_message) between 1 and 500),
+  worker_name               text generated always as (cycle) stored,
+  licitaciones_found        bigint generated always as (coalesce((counts ->> 'licitaciones_found')::bigint, 0::bigint)) stored,
+  licitaciones_new          bigint generated always as (coalesce((counts ->> 'licitaciones_new')::bigint, 0::bigint)) stored,
+  targets_selected          bigint generated always as (coalesce((counts ->> 'targets_selected')::bigint, 0::bigint)) stored,
+  deliveries_created        bigint generated always as (coalesce((counts ->> 'deliveries_created')::bigint, 0::bigint)) stored,
+  notifications_sent        bigint generated always as (coalesce((counts ->> 'notifications_sent')::bigint, 0::bigint)) stored,
+  notifications_retryable   bigint generated always as (coalesce((counts ->> 'notifications_retryable')::bigint, 0::bigint)) stored,
+  notifications_failed      bigint generated always as (coalesce((counts ->> 'notifications_failed')::bigint, 0::bigint)) stored,
+  notifications_invalidated bigint generated always as (coalesce((counts ->> 'notifications_invalidated')::bigint, 0::bigint)) stored,
+  receipts_processed        bigint generated always as (coalesce((counts ->> 'receipts_processed')::bigint, 0::bigint)) stored,
+  archived_licitaciones     bigint generated always as (coalesce((counts ->> 'archived_licitaciones')::bigint, 0::bigint)) stored,
+  archived_deliveries       bigint generated always as (coalesce((counts ->> 'archived_deliveries')::bigint, 0::bigint)) stored,
+  constraint worker_runs_check check ((outcome = 'running') = (finished_at is null)),
+  constraint worker_runs_check1 check (outcome <> 'skipped' or reason is not null),
+  constraint worker_runs_check2 check ((outcome not in ('failed', 'abandoned')) or error_message is not null)
+);
+comment on table relevo.worker_runs is 'One row per run that did work, failed, filled a slot, or was skipped for a reason worth telling.';
+create index worker_runs_by_cycle on relevo.worker_runs (cycle, source, started_at desc, id desc);
+create index worker_runs_by_slot on relevo.worker_runs (cycle, source, slot_at) where slot_at is not null;
+create index worker_runs_open on relevo.worker_runs (worker_id) where outcome = 'running';
+create index worker_runs_recent on relevo.worker_runs (started_at desc, id desc);
+create unique index worker_runs_slot on relevo.worker_runs (cycle, source, slot_at) where slot_at is not null
+  and (outcome in ('running', 'ok', 'partial'));
+create index worker_runs_troubled on relevo.worker_runs (started_at desc, id desc) where outcome in ('partial', 'failed', 'skipped', 'abandoned');
+
+create table relevo.cycle_leases (
+  cycle        text not null,
+  source       text not null default '',
+  holder       uuid not null,
+  worker_id    text not null,
+  term         bigint not null,
+  lease_ms     integer not null check (lease_ms > 0),
+  leased_until timestamptz not null,
+  primary key (cycle, source)
+) with (fillfactor = 50);
+comment on table relevo.cycle_leases is 'Liveness of a fleet-wide singleton: who runs it and until when, by the database clock.';
+
+create table relevo.cycle_state (
+  cycle           text not null,
+  source          text not null default '',
+  rounds          bigint not null default 0,
+  idle_rounds     bigint not null default 0,
+  last_round_at   timestamptz,
+  wakeups_skipped bigint not null default 0,
+  asleep          boolean not null default false,
+  paused_at       timestamptz,
+  paused_reason   text check (length(paused_reason) between 1 and 300),
+  round_gap_s     float8 check (round_gap_s >= 0::double precision),
+  last_ok_at      timestamptz,
+  failures        integer not null default 0 check (failures >= 0),
+  slots_skipped   bigint not null default 0,
+  shared_at       timestamptz,
+  totals          jsonb not null default '{}' check (jsonb_typeof(totals) = 'object'),
+  primary key (cycle, source),
+  constraint cycle_state_check check ((paused_at is null) = (paused_reason is null))
+) with (fillfactor = 50);
+comment on table relevo.cycle_state is 'One line per cycle and source: rounds made, whether its workers sleep, and the operator''s pause switch.';
+comment on column relevo.cycle_state.round_gap_s is 'How many seconds lie between two rounds, on a running average.';
+comment on column relevo.cycle_state.failures is 'How many rounds in a row have failed.';
+comment on column relevo.cycle_state.slots_skipped is 'Slots and ticks that were not run because another run had them, or for a reason told before.';
+comment on column relevo.cycle_state.shared_at is 'When a replica last took its turn to do what one does for all of them.';
+comment on column relevo.cycle_state.totals is 'The sums of what its runs counted.';
+
+create table relevo.cycle_terms (
+  cycle  text not null,
+  source text not null default '',
+  term   bigint not null,
+  primary key (cycle, source)
+) with (fillfactor = 50);
+comment on table relevo.cycle_terms is 'The fence of a singleton: every write transaction reads its term FOR SHARE first; takeover raises it.';
+
+create table relevo.instance (
+  one               boolean default true primary key check (one),
+  system_identifier text,
+  database_oid      bigint not null,
+  name              text check (length(name) between 1 and 100),
+  recorded_at       timestamptz not null default now(),
+  adopted_by        text check (length(adopted_by) between 1 and 200),
+  former            jsonb check (jsonb_typeof(former) = 'object')
+);
+comment on table relevo.instance is 'Where this database belongs; where it is found elsewhere, nothing is sent until `relevo adopt`.';
+comment on column relevo.instance.system_identifier is 'That of the server, which a failover keeps; null if nobody who recorded it may ask.';
+comment on column relevo.instance.name is 'RELEVO_INSTANCE of those who work on it.';
+comment on column relevo.instance.former is 'Where it belonged before it was adopted, and what was queued at that moment.';

@@ -1,0 +1,32 @@
+-- The journal of requests to push services.
+
+create table relevo.push_requests (
+  request_day   date not null,
+  id            uuid not null,
+  claim_token   uuid not null,
+  worker_id     text not null,
+  journalled_at timestamptz not null,
+  answered_at   timestamptz,
+  days          date[] not null,
+  ids           bigint[] not null,
+  project       text check (length(project) between 1 and 200),
+  outcome       text check (length(outcome) between 1 and 40),
+  primary key (request_day, id),
+  constraint push_requests_check check (cardinality(days) = cardinality(ids) and cardinality(ids) between 1 and 1000),
+  constraint times_fit_an_archive check (request_day >= '1900-01-01'::date and request_day <= '2300-01-01'::date
+    and least(journalled_at, answered_at) >= '1900-01-01 00:00:00+00'::timestamptz
+    and greatest(journalled_at, answered_at) <= '2300-01-01 00:00:00+00'::timestamptz)
+) partition by range (request_day);
+comment on table relevo.push_requests is
+  'The journal: which deliveries went into which request, written before the POST; unanswered means ambiguous.';
+create index push_requests_unanswered on relevo.push_requests (claim_token) where answered_at is null;
+
+create table relevo.late_tickets (
+  event_day   date not null,
+  delivery_id bigint not null,
+  ticket_id   text not null check (length(ticket_id) between 1 and 200),
+  claim_token uuid not null,
+  recorded_at timestamptz not null,
+  primary key (event_day, delivery_id, ticket_id)
+);
+comment on table relevo.late_tickets is 'Answers that came after their claim was lost; they stop the next send of that delivery.';
