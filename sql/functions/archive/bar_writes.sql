@@ -1,5 +1,5 @@
--- The seal itself: from now on the relation refuses every write, whoever it comes from; writers under way are waited for. It says
--- which export the relation is of.
+-- Seals a relation: from now on it refuses every write, whoever it comes from. Waits for writers under way. The trigger names the export the
+-- relation belongs to.
 create or replace function relevo.bar_writes(barred regclass) returns void language plpgsql volatile security invoker
   set search_path = pg_catalog, pg_temp
 as $$

@@ -1,6 +1,6 @@
--- Gives the table into which a month moves every column that its hot table has got since, and refuses one that has changed: what is
--- moved is deleted from the hot table, and must not lose a value. The hot table is locked as it is for a delete, so that no column
--- comes before the rows have gone. Only what a fan-out works with, or what is computed from others, stays behind.
+-- Adds to a month's cold table every column that its hot table has got since, and refuses a column that has changed: what is moved is deleted
+-- from the hot table and must not lose a value. Locks the hot table as a delete does, so that no column comes before the rows have gone.
+-- Columns only fan-out uses, and generated ones, stay behind.
 create or replace function relevo.carry_columns(of_entity text, of_month date) returns void
   language plpgsql volatile
   set search_path = pg_catalog, pg_temp

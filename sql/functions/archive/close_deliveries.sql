@@ -1,5 +1,5 @@
--- Ends some of what is still open in an old month and not claimed, chunk by chunk, and tells how many deliveries it took out of the queues:
--- those whose event was deleted, too, so that whoever calls this again and again comes to the end.
+-- Ends some of what is still open in an old month and not claimed, chunk by chunk, and returns how many deliveries it took out of the queues.
+-- Those of deleted events count, too, so that a caller that repeats this comes to the end.
 create or replace function relevo.close_deliveries(of_month date, most integer, at timestamptz) returns integer language plpgsql volatile
   security definer set search_path = pg_catalog, pg_temp
 as $$

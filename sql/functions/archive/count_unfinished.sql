@@ -1,4 +1,4 @@
--- Counts the rows in a range of a month's blocks that are not final: where nothing stands in a queue they would be lost with their month.
+-- Counts the rows in a range of a month's blocks that are not final: with nothing in a queue they would be lost with their month.
 create or replace function relevo.count_unfinished(of_month date, from_block bigint, blocks bigint) returns bigint language plpgsql volatile
   security definer set search_path = pg_catalog, pg_temp
 as $$

@@ -1,5 +1,5 @@
--- Makes the partitions of some months that are not there, of deliveries with their own key last and days that all share; one that was
--- retired is never made again.
+-- Makes the partitions of some months that are not there; one that was retired is never made again. Those of deliveries get their primary key
+-- last.
 create or replace function relevo.ensure_partitions(first_month date, months int) returns int
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp

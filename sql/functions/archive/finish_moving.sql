@@ -1,4 +1,4 @@
--- Seals a month of a plain table once nothing of it is left in the hot one; says whether it did.
+-- Seals a month of a plain table once nothing of it is left in the hot one; returns whether it did.
 create or replace function relevo.finish_moving(of_entity text, of_month date) returns boolean
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp

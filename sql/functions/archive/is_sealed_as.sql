@@ -1,4 +1,4 @@
--- Whether a relation bears the seal of an export, and nobody has broken it.
+-- Returns whether a relation has the seal of an export, unbroken.
 create or replace function relevo.is_sealed_as(cold regclass, export uuid) returns boolean language sql stable
   set search_path = pg_catalog, pg_temp
 as $$

@@ -1,4 +1,4 @@
--- Makes the table into which a month of a plain table moves, unless it is there. Of personal events it has no place for their text.
+-- Makes the table into which a month of a plain table moves, unless it is there. It has no columns for the text of personal events.
 create or replace function relevo.open_cold_table(of_entity text, of_month date, rows_per_part int) returns text
   language plpgsql volatile
   set search_path = pg_catalog, pg_temp

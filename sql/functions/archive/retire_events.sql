@@ -1,5 +1,5 @@
--- Moves a batch of a month's events to the cold table, with the sums of their deliveries; their keys stay, those of personal events as
--- a hash. Of personal events the cold table gets only what is named here, and of the others every column.
+-- Moves a batch of a month's events to the cold table, with the sums of their deliveries. Their keys stay, those of personal events as a hash.
+-- Of personal events the cold table gets only the columns named here, of others all.
 create or replace function relevo.retire_events(of_month date, rows_per_part int, most int) returns int
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- Moves a batch of a month's items to the cold table and says how many.
+-- Moves a batch of a month's items to the cold table and returns how many.
 create or replace function relevo.retire_items(of_month date, rows_per_part int, most int) returns int
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- Seals a month, unless something of it is open; what was half way fanned out ends, or is ended by the fan-out that holds it, which waits for
+-- Seals a month, unless something of it is open. Events half way through fan-out end here, or in the fan-out that holds them, which waits for
 -- this and then finds the month sealed.
 create or replace function relevo.seal_month(of_entity text, of_month date, rows_per_part int) returns boolean
   language plpgsql volatile security definer

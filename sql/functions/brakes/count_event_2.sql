@@ -1,6 +1,6 @@
--- Counts one event of a known stream for some phones, of which the nil one stands for all, as count_events_1 does and in the same order, and
--- tells what that comes to for the phone with the most. Where all were counted before, an update by keys takes half as long as an insert
--- that finds each of them there.
+-- Counts one event of a known stream for some phones, as count_events_1 does and in the same order, and returns the count of the phone with the
+-- most; the nil UUID stands for all phones. Where all were counted before, an update by key takes half as long as an insert that finds each of
+-- them there.
 create or replace function relevo.count_event_2(of_stream bigint, of_release int, was_held boolean, due_at timestamptz, phones uuid[], out most float8)
   language plpgsql volatile
 as $$

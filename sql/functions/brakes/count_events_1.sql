@@ -1,6 +1,6 @@
--- Counts events that fell due within the same hour, each for some phones, of which the nil one stands for all, and tells what that comes to
--- at the moment of the first of them. What one origin sends of one type is watched from its first event on. An event that was released is
--- counted for the day, not for the hour: there the brake judges anew.
+-- Counts events that fell due within the same hour, each for some phones, and returns the counts as of the first of them; the nil UUID stands
+-- for all phones. A stream is what one origin sends of one type, watched from its first event on. An event that was released counts for the
+-- day, not for the hour: there the brake judges anew.
 create or replace function relevo.count_events_1(events bigint[], installations uuid[], passed boolean)
   returns table (counted uuid[], in_hour float8[], busiest_day int[])
   language plpgsql volatile

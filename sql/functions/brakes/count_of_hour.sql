@@ -1,5 +1,5 @@
--- How many events fell due within the last hour: those of this clock hour, and the share of the one before. As it was, but not by way of
--- numeric, in which one phone's count took 1 us.
+-- Returns how many events fell due within the last hour: those of this clock hour, and the share of the one before. Not by numeric, with which
+-- one count took 1 us.
 create or replace function relevo.count_of_hour(hour_at timestamptz, in_hour int, hour_before int, at timestamptz) returns float8
   language sql immutable
   return case when at - hour_at < interval '1 hour' then

@@ -1,4 +1,4 @@
--- Refuses an event that does not say, in one way, for whom it is.
+-- Refuses an event that does not name its audience in exactly one way.
 create or replace function relevo.check_audience(event jsonb) returns void
   language plpgsql stable
 as $$

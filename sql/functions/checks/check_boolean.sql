@@ -1,4 +1,4 @@
--- Complains about a field that is neither true nor false, by name.
+-- Refuses a field that is neither true nor false, by name.
 create or replace function relevo.check_boolean(given jsonb, name text) returns void language plpgsql immutable
 as $$
 begin

@@ -1,4 +1,4 @@
--- Refuses an event with the first thing that is wrong with it.
+-- Refuses an event, with the first thing that is wrong with it.
 create or replace function relevo.check_event(event jsonb) returns void
   language plpgsql stable
 as $$

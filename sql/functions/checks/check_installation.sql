@@ -1,4 +1,4 @@
--- Complains about an installation as given, by name; one without a provider keeps what it had.
+-- Refuses an installation with the first thing that is wrong with it, by name; one without a provider keeps what it had.
 create or replace function relevo.check_installation(installation jsonb) returns void language plpgsql stable
 as $$
 declare

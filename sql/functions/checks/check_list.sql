@@ -1,4 +1,4 @@
--- Complains about a field that is not a list of texts of a fitting length, by name.
+-- Refuses a field that is not a list of texts of a fitting length, by name.
 create or replace function relevo.check_list(given jsonb, name text, most int, chars int, place text default '') returns void
   language plpgsql immutable
 as $$

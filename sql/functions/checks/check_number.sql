@@ -1,4 +1,4 @@
--- Complains about a field that is not a number within bounds, or not a whole one where it must be, by name.
+-- Refuses a field that is not a number within bounds, or not a whole one where it must be, by name.
 create or replace function relevo.check_number(given jsonb, name text, low numeric, high numeric, whole boolean default false, place text default '')
   returns void language plpgsql immutable
 as $$

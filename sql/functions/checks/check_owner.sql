@@ -1,4 +1,4 @@
--- Complains about what can be nobody's name.
+-- Refuses an owner's name that is empty or too long.
 create or replace function relevo.check_owner(owner text) returns void language plpgsql immutable
 as $$
 begin

@@ -1,4 +1,4 @@
--- Complains about the first field that is not text of a fitting length, by name; limits are like {"title": 500}.
+-- Refuses the first field that is not text of a fitting length, by name; limits are like {"title": 500}.
 create or replace function relevo.check_texts(given jsonb, limits jsonb, fewest int default 1, place text default '') returns void
   language plpgsql immutable
 as $$

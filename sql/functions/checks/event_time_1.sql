@@ -1,4 +1,5 @@
--- Reads a time of an event, which has a place if it is one of many.
+-- Returns a time of an event, or refuses it by name; the place says which of many events it is. A time without a zone is refused: it would mean
+-- something else in every session.
 create or replace function relevo.event_time_1(event jsonb, name text, place bigint) returns timestamptz
   language plpgsql stable
 as $$

@@ -1,4 +1,4 @@
--- Tells of the usual event that nothing is wrong with it; of any other it says nothing.
+-- Returns true for the usual event with which nothing is wrong, at little cost; for any other it returns false, and check_event decides.
 create or replace function relevo.is_plain_event(event jsonb) returns boolean
   language plpgsql immutable
 as $$

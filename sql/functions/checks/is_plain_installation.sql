@@ -1,4 +1,4 @@
--- Tells of the usual installation that nothing is wrong with it, in one expression; of any other check_installation finds the words.
+-- Returns true for the usual installation with which nothing is wrong, in one expression; for any other check_installation decides.
 create or replace function relevo.is_plain_installation(installation jsonb) returns boolean
   language plpgsql immutable
 as $$

@@ -1,4 +1,4 @@
--- Tells whether a JSON value is nested deeper than 100 levels.
+-- Returns whether a JSON value is nested deeper than 100 levels.
 create or replace function relevo.is_too_deep(value jsonb) returns boolean
   language sql immutable
 return jsonb_path_exists(value, 'strict $.**{100} ? (@.type() == "object" || @.type() == "array")');

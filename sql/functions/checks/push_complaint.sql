@@ -1,4 +1,4 @@
--- What is wrong with the fields of a push, in a sentence, or null; a field of null is as if it were not there.
+-- Returns what is wrong with the fields of a push, in a sentence, or null; a field of null counts as missing.
 create or replace function relevo.push_complaint(given jsonb, rules jsonb default relevo.push_fields(), place text default 'push') returns text
   language plpgsql immutable
 as $$

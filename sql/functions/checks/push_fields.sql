@@ -1,4 +1,5 @@
--- What a push may carry beside title, body and data: each field's kind and bounds. The package has the same table; a test compares them.
+-- Returns what a push may carry beside title, body and data: the kind and bounds of each field. The package has the same table; a test compares
+-- them.
 create or replace function relevo.push_fields() returns jsonb language sql immutable
 return '{
   "subtitle": {"kind": "text", "most": 500},

@@ -1,4 +1,4 @@
--- A complaint names what is wrong; a name that somebody made a megabyte long is cut, whichever function quotes it.
+-- Raises the error of a refused call, in a sentence; long names in it are cut, whichever function quotes them.
 create or replace function relevo.refuse(complaint text) returns void
   language plpgsql
   set search_path = pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- Shows the beginning of a value in a complaint.
+-- Returns the beginning of a value, for an error message.
 create or replace function relevo.shown(value jsonb) returns text
   language sql immutable
 return case when value is null or value = 'null' then 'not given'

@@ -1,4 +1,4 @@
--- Writes every number of a JSON value without zeros at its end.
+-- Returns a JSON value with every number written without trailing zeros.
 create or replace function relevo.trim_numbers(value jsonb) returns jsonb
   language plpgsql immutable
 as $$

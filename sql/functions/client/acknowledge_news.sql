@@ -1,4 +1,4 @@
--- Notes that a subscription's news were dealt with up to a number; false if they had been before.
+-- Notes that a subscription's news were handled up to a position; returns false if they had been before.
 create or replace function relevo.acknowledge_news(of_subscription text, upto bigint) returns boolean
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- Ends an event: nothing of it is sent any more. False if there is none, or it has ended or was finished before.
+-- Ends an event: nothing of it is sent any more. Returns false if there is none, or it ended or was finished before.
 create or replace function relevo.cancel(event_id bigint, reason text default null) returns boolean
   language sql volatile security definer
   set search_path = pg_catalog, pg_temp

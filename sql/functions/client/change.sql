@@ -1,4 +1,4 @@
--- Changes an event that has not started yet into what is given.
+-- Replaces the content of an event that has not started yet.
 create or replace function relevo.change(event jsonb) returns boolean
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp

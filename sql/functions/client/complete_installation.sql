@@ -1,4 +1,4 @@
--- Handled elsewhere, e.g. read in the app: what was made for this installation until now ends unsent.
+-- Ends unsent what was made for an installation until now, because it was handled elsewhere, e.g. read in the app.
 create or replace function relevo.complete_installation(installation uuid, reason text default null) returns boolean
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp

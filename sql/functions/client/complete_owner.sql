@@ -1,4 +1,4 @@
--- Handled by its owner on one phone: what is left of one event for the others, or of all that was made for them until now, ends unsent.
+-- Ends unsent what is left for an owner's phones, of one event or of all made until now, because the owner handled it on one of them.
 create or replace function relevo.complete_owner(of_owner text, of_event bigint default null, reason text default null) returns boolean
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp

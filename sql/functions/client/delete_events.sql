@@ -1,4 +1,4 @@
--- Deletes events, so much of their deliveries as is quickly done, and leaves the rest to a reaper.
+-- Deletes events and as many of their deliveries as is quickly done; the reaper deletes the rest.
 create or replace function relevo.delete_events(event_ids bigint[]) returns integer
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- The functions that make up the door.
+-- Returns the functions that an app may call, those that grant_door opens.
 create or replace function relevo.door_functions() returns text[] language sql immutable
 return array['enqueue(jsonb)', 'enqueue_many(jsonb)', 'event_id(text, text)', 'get_event(bigint)', 'cancel(bigint, text)',
   'complete(bigint, text)', 'complete_installation(uuid, text)', 'complete_owner(text, bigint, text)', 'delete_events(bigint[])',

@@ -1,4 +1,4 @@
--- Enqueues events of whatever type.
+-- Enqueues events of any type, those of Relevo itself included.
 create or replace function relevo.enqueue_any_type(events jsonb) returns table(event_id bigint, created boolean, same_content boolean, unknown_installations uuid[])
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- The id of an event by its type and key, archived or not, or null.
+-- Returns the id of an event by its type and key, archived or not, or null.
 create or replace function relevo.event_id(of_type text, of_key text) returns bigint
   language sql stable security definer
   set search_path = pg_catalog, pg_temp

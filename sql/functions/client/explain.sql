@@ -1,4 +1,4 @@
--- Tells why an installation would get an event that was not enqueued, or not.
+-- Returns why an installation would get an event that was not enqueued, or not.
 create or replace function relevo.explain(event jsonb, installation uuid) returns jsonb
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp

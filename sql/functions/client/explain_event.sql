@@ -1,4 +1,4 @@
--- Tells why an installation gets an event that is there, or not.
+-- Returns why an installation gets an enqueued event, or not.
 create or replace function relevo.explain_event(of_event bigint, installation uuid) returns jsonb
   language plpgsql stable security definer
   set search_path = pg_catalog, pg_temp

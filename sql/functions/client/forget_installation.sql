@@ -1,5 +1,5 @@
--- Forgets a person: the installation with all that leads to anybody, and what was said to it alone, but for a hash of its key, which
--- dedups. Deliveries keep a random key.
+-- Deletes a person: the installation with all that leads to anybody, and what was said to it alone; a hash of its key stays, for dedup. Its
+-- deliveries get a random key.
 create or replace function relevo.forget_installation(installation uuid) returns boolean
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp

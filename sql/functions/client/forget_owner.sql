@@ -1,4 +1,4 @@
--- Forgets an owner: the installations, what was said to them or to the owner alone, and the name; tells how many installations there were.
+-- Deletes an owner: the installations, what was said to them or to the owner alone, and the name; returns how many installations there were.
 create or replace function relevo.forget_owner(of_owner text) returns int
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp

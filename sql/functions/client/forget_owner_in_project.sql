@@ -1,4 +1,4 @@
--- Forgets an owner as far as one project goes: the installations there, and what its events said to them alone.
+-- Deletes an owner as far as one project goes: the installations there, and what its events said to them alone.
 create or replace function relevo.forget_owner_in_project(of_owner text, of_project text) returns integer language plpgsql volatile security invoker
   set search_path = pg_catalog, pg_temp
 as $$

@@ -1,5 +1,5 @@
--- An event and how far it is, told without counting deliveries; progress is its state, and once its deliveries are made: sending, sent (receipts are
--- awaited) or finished.
+-- Returns an event and how far it is, without counting deliveries; progress is its state, and once its deliveries are made: sending, sent
+-- (receipts are awaited) or finished.
 create or replace function relevo.get_event(id_of_event bigint) returns jsonb
   language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$

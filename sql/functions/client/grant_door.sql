@@ -1,4 +1,4 @@
--- Lets a role use the door: enqueue and its kin, registration, nothing of the tables.
+-- Grants a role the functions that an app calls, and no table.
 create or replace function relevo.grant_door(role_name text) returns void language plpgsql volatile
   set search_path = pg_catalog, pg_temp
 as $$

@@ -1,4 +1,4 @@
--- Tells whom an event would reach.
+-- Returns whom an event would reach.
 create or replace function relevo.preview(event jsonb, most int default 10) returns jsonb
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp

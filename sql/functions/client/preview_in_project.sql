@@ -1,4 +1,4 @@
--- Tells whom an event of one project would reach.
+-- Returns whom an event of one project would reach.
 create or replace function relevo.preview_in_project(event jsonb, most int, of_project text) returns jsonb
   language sql security definer
   set search_path = pg_catalog, pg_temp

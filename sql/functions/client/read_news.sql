@@ -1,4 +1,4 @@
--- Reads the next news of a subscription, behind a number or behind what it has acknowledged; whose phone and which key, as far as still known.
+-- Returns the next news of a subscription, after a position or after what it has acknowledged, with phone and key as far as still known.
 create or replace function relevo.read_news(of_subscription text, after bigint default null, most int default 100)
   returns table (news_position bigint, at timestamptz, kind text, project text, event_id bigint, event_key text, delivery_id bigint,
                  installation_id uuid, owner text, data jsonb)

@@ -1,4 +1,4 @@
--- Subscribes to news from now on, or changes what a subscription asks for; tells whether it is new.
+-- Subscribes to news from now on, or changes what a subscription is for; returns whether it is new.
 create or replace function relevo.subscribe_news(subscription jsonb) returns boolean
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- Unregisters every installation of an owner, and tells how many.
+-- Unregisters every installation of an owner, and returns how many.
 create or replace function relevo.unregister_owner(of_owner text) returns int
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp

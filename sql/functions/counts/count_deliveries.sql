@@ -1,4 +1,4 @@
--- Writes down by how much the sums of events changed; only ever adds rows, so that nobody waits for anybody.
+-- Trigger: writes down by how much the sums of events changed; only ever adds rows, so that nobody waits for anybody.
 create or replace function relevo.count_deliveries() returns trigger
   language plpgsql
   set search_path = pg_catalog, pg_temp

@@ -1,5 +1,4 @@
--- Counts deliveries of events over, from what they were to what they became, one each if no numbers are given; what stays as it was changes
--- nothing.
+-- Moves deliveries of events from one status to another in the counts, one each if no numbers are given; what keeps its status changes nothing.
 create or replace function relevo.count_over_1(events bigint[], formers text[], statuses text[], numbers int[] default '{}') returns void
   language plpgsql
 as $$

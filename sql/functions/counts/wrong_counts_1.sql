@@ -1,5 +1,5 @@
--- Tells of some events how many deliveries of which status their counts lack, or have too many (less than 0). What changes a delivery writes its
--- change of the counts in the same transaction, so that one look sees both or neither, whatever is under way.
+-- Returns for some events how many deliveries of which status their counts lack, or have too many (less than 0). What changes a delivery writes
+-- its change of the counts in the same transaction, so that one snapshot sees both or neither.
 create or replace function relevo.wrong_counts_1(events bigint[]) returns table (event_id bigint, status text, missing bigint)
   language sql stable
 as $$

@@ -1,4 +1,4 @@
--- Takes all that events say from them, and ends those that are not through; a hash of their keys stays, for it dedups.
+-- Removes the content of events, and ends those that are not through; a hash of their keys stays, for dedup.
 create or replace function relevo.blank_events(ids bigint[], why text) returns void language plpgsql volatile
 as $$
 begin

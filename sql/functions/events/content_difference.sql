@@ -1,4 +1,4 @@
--- Tells in what an event differs from the one that is there, of whose hash it is not: null if they say the same all the same.
+-- Returns in what an event differs from the one that is there, whose hash is another; null if they say the same nevertheless.
 create or replace function relevo.content_difference(event jsonb, id_of_event bigint) returns text
   language plpgsql
 as $$

@@ -1,6 +1,6 @@
--- Hashes what an event says. One for some phones or owners as it came: while it is there its row tells more, and with its row its hash goes.
--- Any other is known for good, so in one form: fields that say nothing are not told from missing ones, nor are other orders of keys and of
--- lists that are sets, other spellings of a number, or of a time.
+-- Returns the hash of what an event says. One for some phones or owners is hashed as it came: its row decides when hashes differ, and the hash
+-- goes with the row. Any other is kept for good, so in one form: empty and missing fields are the same, and so are other orders of keys and of
+-- lists that are sets, and other spellings of a number or a time.
 create or replace function relevo.content_hash(event jsonb, at timestamptz, until timestamptz) returns text
   language plpgsql immutable
 as $$

@@ -1,5 +1,5 @@
--- Deletes so much of what is left of one deleted event, passing by those that another reaper is at; tells how many rows, 0 if there is none.
--- Of a month on its way to the archive nothing is deleted any more.
+-- Deletes up to so many rows of what is left of one deleted event, skipping those that another reaper holds; returns how many, 0 if there is
+-- none. Of a month on its way to the archive nothing is deleted.
 create or replace function relevo.delete_leftovers_1(most int) returns int
   language plpgsql volatile
   set search_path = pg_catalog, pg_temp

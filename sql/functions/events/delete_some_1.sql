@@ -1,4 +1,4 @@
--- Deletes so many of an event's deliveries as before, and what went wrong with them.
+-- Deletes up to so many of an event's deliveries, and their failed attempts.
 create or replace function relevo.delete_some_1(id_of_event bigint, of_day date, from_phone uuid, most int,
                                                 out deleted int, out last_phone uuid, out finished boolean)
   language plpgsql volatile

@@ -1,4 +1,4 @@
--- Ends an event before it is through: nothing of it is sent any more. It touches the event's row only; workers end its deliveries.
+-- Ends an event before it is through: nothing of it is sent any more. It writes the event's row only; workers end its deliveries.
 create or replace function relevo.end_event(id_of_event bigint, ending text, reason text) returns boolean
   language plpgsql volatile
   set search_path = pg_catalog, pg_temp

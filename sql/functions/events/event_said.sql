@@ -1,4 +1,4 @@
--- Tells what an event says as it is compared, field by field; lists that are sets in one order.
+-- Returns the content of an event as it is compared, field by field; lists that are sets in one order.
 create or replace function relevo.event_said(e relevo.notification_events) returns jsonb
   language sql stable
 as $$

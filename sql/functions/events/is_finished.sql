@@ -1,4 +1,4 @@
--- Tells whether an end could change nothing of an event: nothing of it is left to send, to confirm, to find out, or to redrive.
+-- Returns whether ending an event would change nothing: nothing of it is left to send, confirm, find out or redrive.
 create or replace function relevo.is_finished(id_of_event bigint) returns boolean
   language sql stable
   set search_path = pg_catalog, pg_temp

@@ -1,5 +1,5 @@
--- Locks the events that were told to one of some installations alone, or to an owner alone: before the phones, as a settle does, which notes
--- an event's first push and then disables tokens.
+-- Locks the events that are for one of some installations alone, or for an owner alone. Before the phones, as a settle does, which notes an
+-- event's first push and then disables tokens: no deadlock.
 create or replace function relevo.lock_told_alone_1(installations uuid[], of_owner text) returns void
   language plpgsql volatile
 as $$

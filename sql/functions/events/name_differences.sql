@@ -1,4 +1,4 @@
--- Names the fields in which two contents differ. What data and push hold may be a secret, and is not repeated.
+-- Returns the names of the fields in which two contents differ, but not the values of data and push, which may be secret.
 create or replace function relevo.name_differences(was jsonb, given jsonb) returns text[]
   language sql immutable
 as $$

@@ -1,5 +1,5 @@
--- Refuses the first event that is known and says something else, unless what is there is to be kept; tells of the others whether they say the
--- same. Events of items follow their source, those of Relevo itself are nobody's to mend.
+-- Refuses the first event that is known and says something else, unless what is there is to be kept; returns for the others whether they say
+-- the same. Events of items follow their source, and those of Relevo itself are never refused.
 create or replace function relevo.refuse_conflicts(events jsonb, ids bigint[], sames boolean[]) returns boolean[]
   language plpgsql
 as $$

@@ -1,4 +1,7 @@
--- Writes events, and tells of each whether it is new, and if not, whether it says the same; one that another made meanwhile has no id here.
+-- Writes events, and returns for each whether it is new, and if not, whether it says the same; one that another transaction made meanwhile has
+-- no id here.
+-- How it goes: read what is given, look each up by its key among events and archived keys, number the new ones, insert them with their phones
+-- and owners.
 create or replace function relevo.write_events(events jsonb) returns table(event_id bigint, created boolean, same_content boolean, unknown_installations uuid[])
   language plpgsql
   set jit = off

@@ -1,4 +1,4 @@
--- Cuts the phones of a named audience that are to come into slices, and keeps all but the first, which it tells.
+-- Cuts the phones of a named audience that are still to come into slices, keeps all but the first, and returns the first.
 create or replace function relevo.cut_slices_1(e relevo.notification_events, named uuid[], most int) returns bigint[]
   language plpgsql volatile
 as $$

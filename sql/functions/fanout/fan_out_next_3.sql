@@ -1,7 +1,7 @@
--- Locks the event whose turn it is to fan out, urgent ones first, then by project and by event, none once fan-out is paused, and fans it out:
--- `together` with others if it is one of several for few phones, or a `slice` of it, unless its month is `sealed`. One that needs to be looked
--- at, or any if nothing is to be made at once, is only `picked`. What nobody sees before it is committed must not need to be weighed, or taken
--- apart: else all is undone by an error.
+-- Locks the event whose turn it is to fan out (urgent first, then by project and by event; none while fan-out is paused) and fans it out. `how`
+-- says what was done: `together` with other small personal events, or a `slice` of it; `sealed` if its month is; `picked` if nothing was made,
+-- because the caller has to judge it first or wants nothing made at once. With `unseen`, where the caller commits before it reads, an error
+-- undoes all that it would have had to judge.
 create or replace function relevo.fan_out_next_3(after_project text, given_up bigint[], apart bigint[], aside bigint[], few int, most_events int, most int,
                                       brake boolean, enough int, at_once boolean, unseen boolean, given_at timestamptz)
   returns table (id bigint, project text, audience text, lane text, event_day date, too_late boolean, named int, due_hour timestamptz, how text,

@@ -1,6 +1,8 @@
--- Makes and queues the deliveries of a slice of an event that this transaction has locked; nothing if its month is sealed. What the brake
--- watches is counted for a hundred of its phones. Of a stream that was stopped as a whole within the last hour nothing is made unless
--- somebody looked at it: then the row says neither yes nor no.
+-- Makes and queues the deliveries of the next slice of an event that this transaction has locked; returns no row if its month is sealed.
+-- How it goes: find the stream that the brake watches, begin the event if this is its first slice, find the phones, leave out whoever got the
+-- event before it, insert deliveries, queue them in chunks of a hundred, move the cursor, wake dispatch, count for the brake up to a hundred
+-- phones. Of a stream that was stopped as a whole within the last hour nothing is made unless the caller judged it (`looked`): then the row is
+-- all null.
 create or replace function relevo.fan_out_slice_4(of_event relevo.notification_events, most int, watched boolean, looked boolean, step_aside boolean,
                                        enough int, given_at timestamptz)
   returns table (is_last boolean, targets int, created int, projects text[], counted uuid[], in_hour float8[], busiest_day int[])

@@ -1,5 +1,5 @@
--- Fans out small personal events together, up to so many events and deliveries, from beginning to end; what is too late ends. Of watched
--- ones each phone is counted beside its event. Without a number of deliveries made if today's month is sealed: then nothing was.
+-- Fans out small personal events together, up to so many events and deliveries, in one go; those past their deadline end. Of watched ones each
+-- phone is counted with its event. `created` is null if today's month is sealed: then nothing was made.
 create or replace function relevo.fan_out_small_2(of_lane text, of_project text, due_hour timestamptz, few int, most_events int, most int, left_out bigint[],
                                        watched boolean, given_at timestamptz)
   returns table (fanned bigint[], late bigint[], created int, events bigint[], installations uuid[], counted uuid[], in_hour float8[],

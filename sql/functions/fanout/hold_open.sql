@@ -1,5 +1,5 @@
--- Keeps months from being sealed until the transaction ends, and tells which of some days are in months that are not. As it was, but quicker
--- for one day, of which every fan-out and most settles ask.
+-- Keeps months from being sealed until the transaction ends, and returns which of some days lie in months that are not. The case of one day,
+-- which every fan-out and most settles need, comes first: it is the quickest.
 create or replace function relevo.hold_open(days date[]) returns date[]
   language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$

@@ -1,5 +1,6 @@
--- Up to which number the next slice of a matching event reaches: as far as there are so many candidates, found by windows of numbers that grow
--- while they hold few. Each looks at every place once, so that an event with many words does not read all that is left of each.
+-- Returns up to which sequence number the next slice of a matching event reaches: as far as there are so many candidates, found by windows that
+-- grow while they hold few. Each window is one index lookup per bucket, so that an event with many words does not read all that is left of
+-- each.
 create or replace function relevo.matching_window_1(buckets text[], after_seq bigint, upto_seq bigint, most int) returns bigint
   language plpgsql stable
 as $$

@@ -1,5 +1,5 @@
--- Locks the event whose turn it is in a lane: the first of the next project in the round, passing by those another replica is at, those that
--- wait for their next try, and those given up. A slice puts its event ten seconds back (fan_out_slice_4): whoever falls due meanwhile goes first.
+-- Locks the event whose turn it is in a lane: the first of the next project in the round, skipping those that another replica holds, those that
+-- wait for a retry, and those given up. A slice puts its event ten seconds back (fan_out_slice_4): whatever falls due meanwhile goes first.
 create or replace function relevo.next_event_1(of_lane text, after_project text, given_up bigint[], at timestamptz) returns relevo.notification_events
   language plpgsql volatile
 as $$

@@ -1,5 +1,8 @@
--- The next phones that an event concerns, up to a slice of them: whether those are the last, the last one's sequence number, and of those that
--- may receive it the ids, providers and sending projects.
+-- Returns the next phones that an event is for, up to a slice of them: whether they are the last, the last one's sequence number, and of those
+-- that may receive it the ids, providers and sending projects.
+-- How it goes: by audience. Matching: candidates from the index of preferences, the first few in any order, more by windows of sequence
+-- numbers. Everyone: along the phones, of all or of one project. Named: the slice that was kept, or the named phones, cut into slices if there
+-- are too many.
 create or replace function relevo.next_targets_3(e relevo.notification_events, most int,
                                       out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[])
   language plpgsql volatile

@@ -1,4 +1,4 @@
--- Locks small personal events that are fanned out together, up to so many: those of one project, in the order of the line, then those of others.
+-- Locks small personal events that are fanned out together, up to so many: those of one project in the order of the line, then those of others.
 create or replace function relevo.pick_small_events_2(of_lane text, of_project text, due_hour timestamptz, few int, most int, left_out bigint[], at timestamptz)
   returns table (id bigint, is_late boolean, named int)
   language plpgsql volatile

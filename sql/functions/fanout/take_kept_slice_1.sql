@@ -1,4 +1,4 @@
--- Takes the next slice that was kept of a named audience: its phones, by number; nothing if none was.
+-- Takes the next kept slice of a named audience and returns its phones by sequence number; null if none is kept.
 create or replace function relevo.take_kept_slice_1(e relevo.notification_events) returns bigint[]
   language plpgsql volatile
 as $$

@@ -1,4 +1,4 @@
--- Tells which of some events carry news; one that is archived in this very statement has left its type among the keys.
+-- Returns which of some events carry news; of one that is archived in this very statement the type is found among the keys.
 create or replace function relevo.news_among(ids bigint[]) returns bigint[]
   language sql stable
   set search_path = pg_catalog, pg_temp

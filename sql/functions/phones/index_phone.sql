@@ -1,4 +1,4 @@
--- Takes the preferences of a phone that may not receive any more out of the index, or puts them back.
+-- Trigger: takes the preferences of a phone that may not receive any more out of the index, or puts them back.
 create or replace function relevo.index_phone() returns trigger
   language plpgsql
   set search_path to pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- Notes since when a phone is dead, or that it is not any more.
+-- Trigger: notes since when a phone is dead, or that it is not any more.
 create or replace function relevo.note_dead() returns trigger
   language plpgsql
   set search_path to pg_catalog, pg_temp

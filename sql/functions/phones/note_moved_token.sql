@@ -1,4 +1,4 @@
--- Notes which installation lost its token to another.
+-- Trigger: notes which installation lost its token to another.
 create or replace function relevo.note_moved_token() returns trigger
   language plpgsql
   set search_path to pg_catalog, pg_temp

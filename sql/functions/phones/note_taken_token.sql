@@ -1,4 +1,5 @@
--- Notes when an installation took over a token that another had lately. One that is new gets nothing that was fanned out before.
+-- Trigger: notes when an installation took over a token that another had lately. A new installation needs no note: it gets nothing that was
+-- fanned out before.
 create or replace function relevo.note_taken_token() returns trigger
   language plpgsql
   set search_path to pg_catalog, pg_temp

@@ -1,5 +1,5 @@
--- Tells whether an event's push went out to a token by another installation, which had it then. One that is still on its way does not count:
--- should it fail, this one must arrive.
+-- Returns whether an event's push was sent to this token by another installation, which had it then. One that is still on its way does not
+-- count: should it fail, this one must arrive.
 create or replace function relevo.told_already_1(of_day date, of_event bigint, by_other_than uuid, token text, since timestamptz) returns boolean
   language plpgsql stable
 as $$

@@ -1,4 +1,4 @@
--- Why an installation may not receive pushes at all, or null.
+-- Returns why an installation may not receive pushes at all, or null.
 create or replace function relevo.why_not_allowed(i relevo.device_installations) returns text language sql stable
   return case when relevo.may_receive(i) then null
               when not i.active then 'unregistered'

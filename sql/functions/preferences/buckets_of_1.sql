@@ -1,5 +1,5 @@
--- Where the preferences that may match an event are indexed, some places perhaps twice. As event_buckets, but for the usual event without
--- starting a plan.
+-- Returns the buckets of the index under which preferences that may match an event stand, some perhaps twice. Like event_buckets, but for the
+-- usual event without a query.
 create or replace function relevo.buckets_of_1(e relevo.notification_events) returns text[]
   language plpgsql immutable
 as $$

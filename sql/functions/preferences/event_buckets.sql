@@ -1,4 +1,5 @@
--- Where the preferences that may match an event are indexed: under its topics if it names some, and else under all else that it tells.
+-- Returns the buckets of the index under which preferences that may match an event stand: its topics if it names some, and else everything else
+-- it says.
 create or replace function relevo.event_buckets(e relevo.notification_events) returns text[]
   language plpgsql immutable
 as $$

@@ -1,5 +1,5 @@
--- Keeps the index of preferences: those of phones that may receive stand in it. The phones are locked first, in one order: who changes one
--- meanwhile is waited for, or waits, and then sees what was written.
+-- Trigger: keeps the index of preferences, which holds those of phones that may receive. Locks the phones first, in one order: a change of one
+-- meanwhile is waited for, or waits and then sees what was written.
 create or replace function relevo.index_preferences() returns trigger
   language plpgsql
   set search_path to pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- The buckets a preference stands in, and whether the bucket alone decides; a keyword of several words stands under its first.
+-- Returns the buckets of a preference, and whether the bucket alone decides; a keyword of several words is under its first.
 create or replace function relevo.preference_buckets(p relevo.notification_preferences) returns table (bucket text, sure boolean)
   language sql immutable
 as $$

@@ -1,5 +1,5 @@
--- The one meaning of a match, used by fan-out and again at dispatch; without a subquery, so that it is inlined. Who asks for no topic gets the
--- events that name none, and who asks for some gets the events that name one of them.
+-- Returns whether a preference matches an event: the one definition, used by fan-out and again at dispatch; without a subquery, so that it is
+-- inlined. A preference without topics matches the events that name none, one with topics the events that name one of them.
 create or replace function relevo.preference_matches(p relevo.notification_preferences, e relevo.notification_events)
   returns boolean language sql immutable
   return p.enabled

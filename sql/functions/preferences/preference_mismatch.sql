@@ -1,4 +1,4 @@
--- The first thing in which a preference and an event differ, or null if they match: the same meaning as preference_matches, in words.
+-- Returns the first thing in which a preference and an event differ, or null if they match: the same as preference_matches, in words.
 create or replace function relevo.preference_mismatch(p relevo.notification_preferences, e relevo.notification_events)
   returns text language sql immutable
   return case when not p.enabled then 'disabled'

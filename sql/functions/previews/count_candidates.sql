@@ -1,4 +1,4 @@
--- How many phones an event may be for at some places, counted up to a limit: whoever is registered, or a preference in a bucket of the event.
+-- Counts, up to a limit, the phones that an event may be for at some places: all phones, or those with a preference in a bucket of the event.
 create or replace function relevo.count_candidates(audience text, buckets text[], after_seq bigint, upto_seq bigint, places int, wide bigint, most int)
   returns bigint
   language plpgsql stable

@@ -1,4 +1,4 @@
--- Counts the phones that a drafted event reaches, or where there are many, some of them that speak for more; and names some.
+-- Counts the phones that a drafted event reaches, where there are many by a sample; and names some.
 create or replace function relevo.count_draft_targets(e relevo.notification_events, named uuid[], owners text[], most int) returns jsonb
   language plpgsql stable
   set enable_seqscan = off

@@ -1,4 +1,5 @@
--- Tells why an installation gets an event, or not: one that is there or a draft, which names it or not and is for some owners.
+-- Returns why an installation gets an event, enqueued or a draft, or not: whether the event names it, and for which owners it is, the caller
+-- says. The first rule that decides is named, in the order of the cases.
 create or replace function relevo.explain_draft(e relevo.notification_events, names_it boolean, owners text[], installation uuid) returns jsonb
   language plpgsql stable
 as $$

@@ -1,4 +1,4 @@
--- Tells whom an event would reach, in one project or in all; nothing is written.
+-- Returns whom an event would reach, in one project or in all; writes nothing.
 create or replace function relevo.preview_draft(event jsonb, most int, of_project text) returns jsonb
   language plpgsql stable
 as $$

@@ -1,4 +1,4 @@
--- Reads back what a claim holds, its COMMIT answer lost, and looks at it as a claim does.
+-- Returns what a claim holds, like the claim did, after the answer to its COMMIT was lost.
 create or replace function relevo.adopt_claim_2(claim uuid, at timestamptz)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],

@@ -1,7 +1,7 @@
--- Claims what is due in one lane of a project, oldest first: chunks from the head as long as they share one lease, up to so many
--- deliveries, the last one in part. A chunk whose claims lapsed too often is claimed alone. Only what is taken is ever locked: the walk
--- along the index locks nothing, and each chunk is deleted by its key, unless another holds it. It begins at the time that a look found the
--- first chunk at: while somebody holds a snapshot, all that was sent meanwhile still stands before that.
+-- Claims what is due in one lane of a project, oldest first: chunks from the head of the queue as long as they share one lease, up to so many
+-- deliveries, the last chunk in part. A chunk whose claims lapsed too often is claimed alone. Only what is taken is locked: walking along the
+-- index locks nothing, and each chunk is deleted by its key, unless another holds it. It begins at `since`, where the first chunk was seen:
+-- while somebody holds a snapshot, the rows of all that was sent meanwhile still stand before that.
 create or replace function relevo.claim_due_4(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at timestamptz,
                                    shard int, shards int, only_types text[], not_types text[], suspect_lapses int, usual_lease_ms int,
                                    since timestamptz)

@@ -1,4 +1,4 @@
--- Claims a few deliveries for a probe out of the oldest due ones: first those whose phone, event and past nothing speaks against.
+-- Claims a few deliveries for a probe out of the oldest due ones: first those with nothing against their phone, event and past.
 create or replace function relevo.claim_probe_2(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at timestamptz,
                                      shard int, shards int, only_types text[], not_types text[], usual_lease_ms int, look_at int)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,

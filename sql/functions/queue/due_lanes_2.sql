@@ -1,6 +1,6 @@
--- Finds the lanes that have something new, which still have something of those asked for again, and which come next on the way along the queue's
--- index; of each the first thing that falls due, and in how many seconds that is and may be sent. Every row tells the last number given out in
--- the queue, the oldest transaction under way and the first one to come, and how far the way along the index went. No row once dispatch is paused.
+-- Returns the lanes that have something new, those of the given ones that still have something, and the next ones along the queue's index; of
+-- each when the first thing falls due, and in how many seconds it may be sent. Every row has the last id given out in the queue, the oldest
+-- transaction under way, the next one to come, and how far the walk along the index went. No row while dispatch is paused.
 create or replace function relevo.due_lanes_2(given_at timestamptz, after_id bigint, most_new int, again_projects text[], again_lanes text[],
                                    again_since timestamptz[], after_project text, after_lane text, most int)
   returns table (project text, lane text, due_at timestamptz, wait_s double precision, troubled boolean, numbered bigint, oldest_xid bigint,

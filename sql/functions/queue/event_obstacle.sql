@@ -1,4 +1,4 @@
--- Tells what stands in the way of an event, which may be handled elsewhere by now. It is put in its place.
+-- Returns what keeps an event from being sent, which may be handled elsewhere by now; null if nothing does. It is inlined.
 create or replace function relevo.event_obstacle(event_id bigint, ended_at timestamptz, deadline_at timestamptz, at timestamptz, handled boolean) returns text
   language sql immutable parallel safe
   return case when event_id is null then 'event_gone'

@@ -1,4 +1,4 @@
--- Tells whether a row is of a shard; all are where there are none. It is put in its place.
+-- Returns whether a row belongs to a shard; all do where there are none. It is inlined.
 create or replace function relevo.in_shard(number bigint, shard int, shards int) returns boolean
   language sql immutable parallel safe
   return shards is null or number % shards = shard;

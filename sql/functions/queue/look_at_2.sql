@@ -1,4 +1,4 @@
--- Looks where the deliveries of some chunks go, and what stands in the way of each, as it is now; the chunks in their order.
+-- Returns where the deliveries of some chunks go and what keeps each from being sent, as look_at_3 does, without what only a claim needs.
 create or replace function relevo.look_at_2(chunks relevo.due_chunks[], at timestamptz)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],

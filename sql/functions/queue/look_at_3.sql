@@ -1,6 +1,6 @@
--- Looks where the deliveries of some chunks go, and what stands in the way of each, as it is now; the chunks in their order. It also tells
--- of which lease they are, in which file the phones lie and from which transaction on one may have written what is not seen here, and where in
--- that file each phone lies.
+-- Returns where the deliveries of some chunks go and what keeps each from being sent now, chunk by chunk in their order. Also the lease, and
+-- for phones_unmoved_1: in which file the phones lie, from which transaction on one may have written what is not seen here, and where in that
+-- file each phone lies.
 create or replace function relevo.look_at_3(chunks relevo.due_chunks[], at timestamptz, lease int)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],

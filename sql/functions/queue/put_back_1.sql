@@ -1,4 +1,4 @@
--- Puts back what a claim does not take of a chunk.
+-- Puts back into the queue what a claim does not take of a chunk.
 create or replace function relevo.put_back_1(chunk relevo.due_chunks, left_ids bigint[], left_installations uuid[]) returns void
   language plpgsql volatile
 as $$

@@ -1,5 +1,5 @@
--- Puts open deliveries into the queue: those of one event, with the same past, that fall due together, go into one
--- chunk. Whoever calls this has locked them and taken them out of where they stood.
+-- Puts open deliveries into the queue: those of one event, with the same past, that fall due together, go into one chunk. The caller has locked
+-- them and taken them out of where they stood.
 create or replace function relevo.queue_deliveries(of_days date[], of_ids bigint[], due timestamptz[]) returns int language sql volatile
   set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$

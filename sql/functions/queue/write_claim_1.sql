@@ -1,5 +1,4 @@
--- Writes a claim down: who has it, until when, and what it holds. Many small chunks are taken apart by one statement, a few large ones each
--- as they are.
+-- Writes a claim: who has it, until when, and what it holds. Many small chunks are unnested by one statement, a few large ones one by one.
 create or replace function relevo.write_claim_1(claim uuid, worker text, of_cycle text, lease int, at timestamptz, chunks relevo.due_chunks[]) returns void
   language plpgsql
 as $$

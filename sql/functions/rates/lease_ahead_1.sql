@@ -1,6 +1,6 @@
--- Takes a worker's fair share of a project's connections ahead of what may come for it, and tells which event types others compose and of the
--- project what a look at it tells; nothing if somebody else is at the project just now, or others leave no connections. It does not wait for
--- the disk, as a lease need not.
+-- Leases a worker's fair share of a project's connections before anything is due, and returns what look_at_project_1 does, with the event types
+-- that others compose. No row if somebody else holds the project just now, or others leave no connections. It does not wait for the disk, as a
+-- lease need not.
 create or replace function relevo.lease_ahead_1(of_project text, worker text, most int, lease_ms int)
   returns table (connections int, composed text[], project text, urgent_tokens double precision, bulk_tokens double precision, filled_at timestamptz,
                  rate_share double precision, rest_until timestamptz, breaker text, breaker_reason text, breaker_by text,

@@ -1,5 +1,5 @@
--- Claims sent deliveries of a project whose receipts are due, the longest due first, as many requests' worth as fit, at least one; a row for
--- each request's worth.
+-- Claims sent deliveries of a project whose receipts are due, the longest due first: as many requests' worth as fit, at least one; a row for
+-- each.
 create or replace function relevo.claim_awaited_1(
   claim uuid, worker text, of_project text, most int, given_at timestamptz, shard int, shards int, lease_ms int
 ) returns table (sent_at timestamptz, days date[], ids bigint[], installations uuid[], tickets text[], versions int[], attempts smallint[])

@@ -1,5 +1,5 @@
--- Confirms all that a claim of receipts holds, and ends it; returns how many deliveries that were. Nothing is written once the claim was
--- taken back (0), or while it does not hold just as many as were asked for (null): then each answer has to be looked at.
+-- Confirms all that a claim of receipts holds, ends it, and returns how many deliveries that were. Writes nothing once the claim was taken back
+-- (0), or while it does not hold just as many as were asked about (null): then each answer is settled by itself.
 create or replace function relevo.settle_confirmed_1(claim uuid, asked int, given_at timestamptz) returns int
   language plpgsql volatile
   set enable_seqscan = off set enable_bitmapscan = off

@@ -1,4 +1,4 @@
--- Tells whether any of some events may be urgent: by its own lane, or by that of its type.
+-- Returns whether any of some events may be urgent: by its own lane, or by that of its type.
 create or replace function relevo.any_urgent(events jsonb) returns boolean
   language sql stable
   set enable_seqscan = off

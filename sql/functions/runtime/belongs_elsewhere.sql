@@ -1,4 +1,4 @@
--- Tells whether this database belongs elsewhere; what is not known differs from nothing.
+-- Returns whether this database belongs to another instance; what is not known does not count as a difference.
 create or replace function relevo.belongs_elsewhere(instance_name text) returns boolean
   language plpgsql stable security definer
   set search_path = pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- Tells the server's own identifier, or nothing where that may not be asked.
+-- Returns the server's own identifier, or null where this role may not read it.
 create or replace function relevo.system_identifier() returns text
   language plpgsql stable security definer
   set search_path = pg_catalog, pg_temp

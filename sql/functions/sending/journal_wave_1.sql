@@ -1,5 +1,5 @@
--- Journals a wave that is what the claim holds next, if nothing stands in its way; else it writes nothing and says so. The wave's requests
--- are given by the places of their first and last delivery in it.
+-- Journals the requests of a wave, which is what the claim holds next, if nothing keeps it from being sent; else it writes nothing and says so.
+-- Each request is given by the places of its first and last delivery in the wave.
 create or replace function relevo.journal_wave_1(claim uuid, of_project text, wave_ids bigint[], events bigint[], request_ids uuid[], firsts int[], lasts int[],
                                       timeout_ms int, given_at timestamptz) returns boolean language plpgsql volatile
 as $$

@@ -1,6 +1,6 @@
--- Tells of the phones of a wave that none of them changed since it was claimed: each has the token it had, and may receive what all of
--- these events say. `made` is when the first of the wave's deliveries was made: a phone that was handled later is looked at closely, and
--- so are those of an event that one of its owners handled.
+-- Returns whether none of the phones of a wave changed since it was claimed: each has the token it had, and may receive what all of these
+-- events say. `made` is when the first of the wave's deliveries was made: false if a phone was handled later, or an owner handled one of the
+-- events; then each is looked at closely.
 create or replace function relevo.phones_unchanged_1(installations uuid[], versions int[], events bigint[], made timestamptz) returns boolean
   language plpgsql stable
   set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off

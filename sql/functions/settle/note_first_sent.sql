@@ -1,5 +1,5 @@
--- Notes that events were sent for the first time, and their tenders; an event that somebody holds is passed by: whoever deletes it waits for
--- the deliveries that are locked here already.
+-- Notes that events were sent for the first time, and their tenders. Skips an event that somebody holds: whoever deletes it waits for the
+-- deliveries that are locked here already.
 create or replace function relevo.note_first_sent(event_ids bigint[], at timestamptz) returns void
   language plpgsql volatile
 as $$

@@ -1,5 +1,5 @@
--- Notes the first push of events, and tells their tenders. Tenders are locked before their events, and by their key, as ingest does: no
--- deadlock. Fan-out may hold an event; then the next settle of it notes this.
+-- Notes the first push of events, and of their tenders. Tenders are locked before their events, by key, as ingest does: no deadlock. Fan-out
+-- may hold an event; then the next settle notes it.
 create or replace function relevo.note_sent_1(events bigint[], at timestamptz) returns void language plpgsql volatile
 as $$
 declare
