@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -49,6 +50,8 @@ LONG = (
     "runtime/test_wakeups",
 )
 """The files that take longest, the longest first."""
+MANY = 500
+"""From so many tests on a run says where its time went."""
 _not_run: dict[str, int] = {}
 _numbers = itertools.count(1)
 
@@ -105,6 +108,23 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for found, advice in OPTIONAL_PARTS.values():
             if not found():
                 terminalreporter.write_line(f"not run: {advice} for more tests")
+    _write_times(terminalreporter)
+
+
+def _write_times(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what each folder took, and the longest files, LONG's successors, after a run of many tests."""
+    reports = [row for rows in terminalreporter.stats.values() for row in rows if isinstance(row, pytest.TestReport)]
+    if len({report.nodeid for report in reports}) < MANY:
+        return
+    folders: Counter[str] = Counter()
+    files: Counter[str] = Counter()
+    for report in reports:
+        file = report.location[0].removeprefix("tests/")
+        folders[file.split("/")[0]] += report.duration
+        files[file] += report.duration
+    for what, counted in (("by folder", folders.most_common()), ("of the longest files", files.most_common(12))):
+        line = ", ".join(f"{name} {seconds:.0f}" for name, seconds in counted)
+        terminalreporter.write_line(f"seconds {what}, {sum(files.values()):.0f} in all: {line}")
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 from claiming import HTTP_TIMEOUT, MINUTE, NOW, SECOND, add, reap
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
@@ -873,6 +873,7 @@ def test_claims_follow_their_contract(build, conn) -> None:
             derandomize=False,
             print_blob=True,
             database=None,
+            phases=[Phase.generate],  # no shrinking, which takes minutes: the printed blob brings the case back
             suppress_health_check=list(HealthCheck),
         ),
     )
