@@ -129,14 +129,14 @@ with recursive days as ( -- each day that has some, by the key: there may be ver
     join relevo.dead_letters l on l.event_day = c.event_day and l.delivery_id = c.delivery_id
    where l.died_at <= %(began)s::timestamptz -- what fails again meanwhile is left alone
      and l.event_day = any ((select s.days from unsealed s)::date[])
-     and not exists (select from relevo.notification_events e where e.id = l.event_id and e.deadline_at <= coalesce(%(now)s::timestamptz, now()))
+     and not exists (select from relevo.notification_events e where e.id = l.event_id and e.deadline_at <= relevo.now(%(now)s))
    order by l.event_day, l.delivery_id
      for update of l
 ), taken as (
   delete from relevo.dead_letters l using dead x where l.event_day = x.event_day and l.delivery_id = x.id
 ), opened as (
   update relevo.notification_deliveries d
-     set status = 'pending', attempt_count = 0, lapse_count = 0, completed_at = null, updated_at = coalesce(%(now)s::timestamptz, now())
+     set status = 'pending', attempt_count = 0, lapse_count = 0, completed_at = null, updated_at = relevo.now(%(now)s)
     from dead x
    where d.event_day = any (array[x.event_day]) and d.id = x.id and d.status = 'failed'
   returning d.event_day, d.id, d.notification_event_id, d.project, d.last_error_code, d.last_error_message, x.died_at
@@ -161,7 +161,7 @@ select n.looked_at, n.last_id, o.project, o.events, o.days, o.ids
 
 -- name: queue_deliveries
 -- Puts deliveries that were opened again into the queue, due at once.
-select relevo.queue_deliveries(%(days)s::date[], %(ids)s::bigint[], array_fill(coalesce(%(now)s::timestamptz, now()), array[cardinality(%(ids)s::bigint[])]));
+select relevo.queue_deliveries(%(days)s::date[], %(ids)s::bigint[], array_fill(relevo.now(%(now)s), array[cardinality(%(ids)s::bigint[])]));
 
 -- name: tell_redriven
 -- Writes down that dead letters of a project were opened again, when that began, of which events, and by whom.

@@ -25,8 +25,8 @@ select set_config('lock_timeout', '0', true);
 -- name: bar_claim
 -- Makes a token unusable unless its claim already stands, so that a COMMIT still on its way cannot land after we looked.
 insert into relevo.claims (token, worker_id, cycle, claimed_at, lease_ms, leased_until, days, ids)
-values (%(token)s, %(worker_id)s, %(cycle)s, coalesce(%(now)s::timestamptz, now()), %(lease_ms)s::int,
-        coalesce(%(now)s::timestamptz, now()) + %(lease_ms)s::int * interval '1 millisecond', '{}', '{}')
+values (%(token)s, %(worker_id)s, %(cycle)s, relevo.now(%(now)s), %(lease_ms)s::int,
+        relevo.now(%(now)s) + %(lease_ms)s::int * interval '1 millisecond', '{}', '{}')
 on conflict (token) do nothing
 returning token;
 
@@ -41,7 +41,7 @@ select * from relevo.adopt_claim_2(%(token)s, %(now)s);
 -- name: renew_claims
 -- Extends the claims of this process that nobody holds locked, but none held for three times its lease; tells of each that stands.
 with standing as materialized (
-  select c.token, coalesce(%(now)s::timestamptz, now()) < c.claimed_at + 3 * c.lease_ms * interval '1 millisecond' as may_go_on
+  select c.token, relevo.now(%(now)s) < c.claimed_at + 3 * c.lease_ms * interval '1 millisecond' as may_go_on
     from relevo.claims c
    where c.token = any (%(tokens)s::uuid[])
 ), free as materialized (
@@ -52,7 +52,7 @@ with standing as materialized (
      for no key update of c skip locked
 ), renewed as (
   update relevo.claims c
-     set leased_until = coalesce(%(now)s::timestamptz, now()) + c.lease_ms * interval '1 millisecond'
+     set leased_until = relevo.now(%(now)s) + c.lease_ms * interval '1 millisecond'
     from free f
    where c.token = f.token
   returning c.token
@@ -120,8 +120,8 @@ with gone as materialized (
          attempt_count = v.attempts,
          lapse_count = v.lapses,
          last_attempt_at = coalesce(v.journalled_at, d.last_attempt_at),
-         completed_at = case when v.status in ('failed', 'unknown') then coalesce(%(now)s::timestamptz, now()) end,
-         updated_at = coalesce(%(now)s::timestamptz, now()),
+         completed_at = case when v.status in ('failed', 'unknown') then relevo.now(%(now)s) end,
+         updated_at = relevo.now(%(now)s),
          provider_ticket_id = coalesce(v.late_ticket, d.provider_ticket_id),
          last_error_code = case when v.late_ticket is not null then null
                                 when v.journalled_at is not null then 'answer_not_seen'
@@ -142,22 +142,22 @@ with gone as materialized (
    where l.event_day = v.event_day and l.delivery_id = v.id and l.ticket_id = v.late_ticket
 ), awaited as (
   insert into relevo.awaited_receipts (project, look_at, sent_at, days, ids, installations, tickets, versions, attempts)
-  select w.project, coalesce(%(now)s::timestamptz, now()) + %(receipt_ms)s * interval '1 millisecond', coalesce(%(now)s::timestamptz, now()),
+  select w.project, relevo.now(%(now)s) + %(receipt_ms)s * interval '1 millisecond', relevo.now(%(now)s),
          array_agg(w.event_day), array_agg(w.id), array_agg(w.installation_id), array_agg(w.provider_ticket_id), array_agg(w.token_version),
          array_agg(w.attempt_count)
     from (select w.*, (row_number() over () - 1) / 100 as piece from written w where w.status = 'sent') w
    group by w.project, w.piece
 ), tallied as (
   insert into relevo.push_tallies (project, at, sent, answers, unregistered)
-  select w.project, coalesce(%(now)s::timestamptz, now()), count(*), count(*), 0 from written w where w.late group by w.project
+  select w.project, relevo.now(%(now)s), count(*), count(*), 0 from written w where w.late group by w.project
 ), dead as (
   insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
-  select w.event_day, w.id, w.event_id, w.project, w.last_error_code, coalesce(%(now)s::timestamptz, now()) from written w where w.status = 'failed'
+  select w.event_day, w.id, w.event_id, w.project, w.last_error_code, relevo.now(%(now)s) from written w where w.status = 'failed'
   on conflict (event_day, delivery_id) do update -- a stray one
      set event_id = excluded.event_id, project = excluded.project, error_code = excluded.error_code, died_at = excluded.died_at
 ), told as ( -- whose fate is unknown, and what killed whoever held it; only the first twenty of a delivery are kept
   insert into relevo.failed_attempts (event_day, delivery_id, n, at, attempt, found_by, became, error_code, error_message, request_id)
-  select w.event_day, w.id, f.n, coalesce(%(now)s::timestamptz, now()), w.attempt_count, case when %(lapsed)s then 'reaper' else 'dispatch' end, w.status,
+  select w.event_day, w.id, f.n, relevo.now(%(now)s), w.attempt_count, case when %(lapsed)s then 'reaper' else 'dispatch' end, w.status,
          w.last_error_code, w.last_error_message, w.request_id
     from written w
     cross join lateral (select coalesce(max(f.n), 0) + 1 as n from relevo.failed_attempts f where f.event_day = w.event_day and f.delivery_id = w.id) f
@@ -167,8 +167,8 @@ with gone as materialized (
 select w.status, w.ambiguous, count(*)::int as deliveries, -- once for all, so that no tender is locked after an event
        (select relevo.note_first_sent(array(select distinct l.event_id from written l where l.late), %(now)s)) as noted,
        array_agg(w.event_day) as days, array_agg(w.id) as ids,
-       case when w.ambiguous then coalesce(%(now)s::timestamptz, now()) + %(timeout_ms)s * interval '1 millisecond'
-            else coalesce((select g.due_at from gone g), %(now)s::timestamptz, now()) end as due_at
+       case when w.ambiguous then relevo.now(%(now)s) + %(timeout_ms)s * interval '1 millisecond'
+            else coalesce((select g.due_at from gone g), relevo.now(%(now)s)) end as due_at
   from written w where (select count(*) from progress) > 0 group by w.status, w.ambiguous, w.late;
 
 -- name: queue_deliveries

@@ -1,12 +1,12 @@
 -- name: keep_partitions_ahead
 -- Makes the partitions of the last, this and the coming months where they are missing, and says how many were made.
-select relevo.ensure_partitions((coalesce(%(now)s::timestamptz, now()) at time zone 'UTC' - interval '1 month')::date, %(months)s);
+select relevo.ensure_partitions((relevo.now(%(now)s) at time zone 'UTC' - interval '1 month')::date, %(months)s);
 
 -- name: prune_runs
 -- Deletes a batch of finished runs older than their retention.
 with old as materialized (
   select r.id from relevo.worker_runs r
-   where r.started_at < coalesce(%(now)s::timestamptz, now()) - %(retention_days)s * interval '1 day' and r.outcome <> 'running'
+   where r.started_at < relevo.now(%(now)s) - %(retention_days)s * interval '1 day' and r.outcome <> 'running'
    order by r.started_at
    limit %(limit)s
 )
@@ -19,7 +19,7 @@ with old as materialized (
     from (values ('run', %(retention_days)s::int), ('tick', 1), ('run-cycle', 1)) as k(role, days)
     cross join lateral (select w.worker_id from relevo.workers w
                          where w.role = k.role and (w.stopped_at is not null or w.lost_at is not null)
-                           and greatest(w.stopped_at, w.lost_at) < coalesce(%(now)s::timestamptz, now()) - k.days * interval '1 day'
+                           and greatest(w.stopped_at, w.lost_at) < relevo.now(%(now)s) - k.days * interval '1 day'
                            and not exists (select from relevo.worker_runs r where r.worker_id = w.worker_id and r.outcome = 'running')
                          order by greatest(w.stopped_at, w.lost_at)
                          limit %(limit)s) w
@@ -33,7 +33,7 @@ with old as materialized (
   select l.event_day, l.delivery_id, l.ticket_id
     from relevo.late_tickets l
     left join relevo.notification_deliveries d on d.event_day = l.event_day and d.id = l.delivery_id
-   where l.recorded_at < coalesce(%(now)s::timestamptz, now()) - interval '2 days' and (d.id is null or d.completed_at is not null and d.status <> 'failed')
+   where l.recorded_at < relevo.now(%(now)s) - interval '2 days' and (d.id is null or d.completed_at is not null and d.status <> 'failed')
    limit %(limit)s
 )
 delete from relevo.late_tickets l using old
@@ -59,7 +59,7 @@ delete from relevo.failed_attempts f using old
 -- deliveries know only their ids. One that registers again meanwhile is passed by.
 with old as materialized (
   select i.installation_id from relevo.device_installations i
-   where i.dead_since < coalesce(%(now)s::timestamptz, now()) - %(dead_phones_days)s * interval '1 day'
+   where i.dead_since < relevo.now(%(now)s) - %(dead_phones_days)s * interval '1 day'
    order by i.dead_since
    limit %(limit)s
      for update skip locked
@@ -70,7 +70,7 @@ delete from relevo.device_installations i using old where i.installation_id = ol
 -- Deletes a batch of notes of which installation lost its token, once what was on its way then is over.
 with old as materialized (
   select m.token_key, m.installation_id from relevo.moved_tokens m
-   where m.moved_at < coalesce(%(now)s::timestamptz, now()) - interval '7 days'
+   where m.moved_at < relevo.now(%(now)s) - interval '7 days'
    order by m.moved_at
    limit %(limit)s
 )
@@ -80,7 +80,7 @@ delete from relevo.moved_tokens m using old where m.token_key = old.token_key an
 -- Deletes a batch of what happened to projects longer ago than the runs' retention.
 with old as materialized (
   select i.id from relevo.project_incidents i
-   where i.at < coalesce(%(now)s::timestamptz, now()) - %(retention_days)s * interval '1 day'
+   where i.at < relevo.now(%(now)s) - %(retention_days)s * interval '1 day'
    order by i.id
    limit %(limit)s
 )
@@ -90,7 +90,7 @@ delete from relevo.project_incidents i using old where i.id = old.id;
 -- Deletes a batch of what projects sent, minute by minute, more than eight days ago.
 with old as materialized (
   select m.project, m.minute from relevo.push_minutes m
-   where m.minute < coalesce(%(now)s::timestamptz, now()) - interval '8 days'
+   where m.minute < relevo.now(%(now)s) - interval '8 days'
    order by m.minute
    limit %(limit)s
    for update skip locked
@@ -101,7 +101,7 @@ delete from relevo.push_minutes m using old where m.project = old.project and m.
 -- Deletes a batch of rejects that were mended, or last heard of, longer ago than the runs' retention.
 with old as materialized (
   select r.id from relevo.ingest_rejects r
-   where coalesce(r.resolved_at, r.updated_at) < coalesce(%(now)s::timestamptz, now()) - %(retention_days)s * interval '1 day'
+   where coalesce(r.resolved_at, r.updated_at) < relevo.now(%(now)s) - %(retention_days)s * interval '1 day'
    order by r.id
    limit %(limit)s
    for update skip locked
@@ -112,9 +112,9 @@ delete from relevo.ingest_rejects r using old where r.id = old.id;
 -- Deletes a batch of projects without installations and open deliveries, unused for the runs' retention; never one that a breaker or brake holds.
 with old as materialized (
   select p.project from relevo.projects p
-   where p.filled_at < coalesce(%(now)s::timestamptz, now()) - %(retention_days)s * interval '1 day'
+   where p.filled_at < relevo.now(%(now)s) - %(retention_days)s * interval '1 day'
      and p.breaker = 'closed' and p.pruning_stopped_at is null
-     and coalesce(p.rest_until, '-infinity') < coalesce(%(now)s::timestamptz, now())
+     and coalesce(p.rest_until, '-infinity') < relevo.now(%(now)s)
      and not exists (select from relevo.device_installations i where i.project = p.project)
      and not exists (select from relevo.due_chunks q where q.project = p.project)
      and not exists (select from relevo.awaited_receipts w where w.project = p.project)
@@ -126,7 +126,7 @@ delete from relevo.projects p using old where p.project = old.project;
 
 -- name: prune_connections
 -- Deletes the leases of connections that dead workers left long ago.
-delete from relevo.push_connections where leased_until < coalesce(%(now)s::timestamptz, now()) - interval '1 day';
+delete from relevo.push_connections where leased_until < relevo.now(%(now)s) - interval '1 day';
 
 -- name: prune_audit
 -- Deletes a batch of what operators did longer ago than its retention, in the order in which it was done.
@@ -134,13 +134,13 @@ with old as materialized (
   select a.id, a.at from relevo.audit_log a order by a.id limit %(limit)s
 )
 delete from relevo.audit_log a using old
- where a.id = old.id and old.at < coalesce(%(now)s::timestamptz, now()) - %(audit_days)s * interval '1 day';
+ where a.id = old.id and old.at < relevo.now(%(now)s) - %(audit_days)s * interval '1 day';
 
 -- name: prune_signatures
 -- Deletes a batch of used signatures that ended a day ago, whatever a replica's clock says.
 with old as materialized (
   select u.digest from relevo.used_signatures u
-   where u.expires_at < coalesce(%(now)s::timestamptz, now()) - interval '1 day'
+   where u.expires_at < relevo.now(%(now)s) - interval '1 day'
    order by u.expires_at
    limit %(limit)s
 )

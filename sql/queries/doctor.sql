@@ -22,7 +22,7 @@ select p.month
 -- ones have a dead letter.
 with piece as materialized (
   select d.event_day, d.id, d.notification_event_id as event_id, d.status,
-         d.updated_at < coalesce(%(now)s::timestamptz, now()) - %(young_ms)s * interval '1 millisecond'
+         d.updated_at < relevo.now(%(now)s) - %(young_ms)s * interval '1 millisecond'
            and not exists (select from relevo.deleted_events x where x.event_id = d.notification_event_id) as is_judged
     from relevo.notification_deliveries d
    where d.event_day >= %(month)s::date and d.event_day < (%(month)s::date + interval '1 month')::date
@@ -169,7 +169,7 @@ select c.status, sum(c.n)
 select w.worker_id, w.hostname, w.pid, w.version
   from relevo.workers w
  where w.stopped_at is null and w.lost_at is null and w.version like '0.1.%%'
-   and w.last_seen_at + w.lease_ms * interval '1 millisecond' > coalesce(%(now)s::timestamptz, now())
+   and w.last_seen_at + w.lease_ms * interval '1 millisecond' > relevo.now(%(now)s)
  order by w.worker_id;
 
 -- name: lock_repairs
@@ -221,7 +221,7 @@ with open as materialized (
 ), ended as (
   update relevo.notification_deliveries d
      set status = 'unknown', attempt_count = d.attempt_count + 1, last_attempt_at = u.journalled_at,
-         completed_at = coalesce(%(now)s::timestamptz, now()), updated_at = coalesce(%(now)s::timestamptz, now()),
+         completed_at = relevo.now(%(now)s), updated_at = relevo.now(%(now)s),
          last_error_code = 'answer_not_seen', last_error_message = 'A request was started and its answer was not seen.'
     from unseen u
    where d.event_day = u.event_day and d.id = u.id
@@ -229,7 +229,7 @@ with open as materialized (
 ), progress as materialized (
   select relevo.count_over_1(array_agg(u.event_id), array_agg(u.status), array_agg('unknown'::text)) from unseen u
 )
-select coalesce(relevo.queue_deliveries(array_agg(l.event_day), array_agg(l.id), array_agg(coalesce(%(now)s::timestamptz, now()))), 0)
+select coalesce(relevo.queue_deliveries(array_agg(l.event_day), array_agg(l.id), array_agg(relevo.now(%(now)s))), 0)
        + (select count(*)::int from ended)
   from lost l
  where (select count(*) from progress) > 0 and not exists (select from unseen u where u.event_day = l.event_day and u.id = l.id);
@@ -253,7 +253,7 @@ with sent as materialized (
     from sent s where s.id = any (array(select n.id from unawaited n))
 ), made as (
   insert into relevo.awaited_receipts (project, look_at, sent_at, days, ids, installations, tickets, versions, attempts)
-  select l.project, coalesce(%(now)s::timestamptz, now()), max(l.sent_at), array_agg(l.event_day), array_agg(l.id), array_agg(l.installation_id),
+  select l.project, relevo.now(%(now)s), max(l.sent_at), array_agg(l.event_day), array_agg(l.id), array_agg(l.installation_id),
          array_agg(l.provider_ticket_id), array_agg(l.token_version), array_agg(l.attempt_count)
     from lost l
    group by l.project, date_trunc('minute', l.sent_at), l.piece

@@ -3,7 +3,7 @@
 -- oldest retired month is uploaded, then the oldest is dropped that was verified and whose grace is over.
 select x.entity, x.month, x.state, x.relation, x.part_rows, x.rows, x.export_id::text, x.mismatches, x.manifest_sha256
   from relevo.archive_exports x
- where (x.state in ('retired', 'exported') or (x.state = 'verified' and x.drop_eligible_at <= coalesce(%(now)s::timestamptz, now())))
+ where (x.state in ('retired', 'exported') or (x.state = 'verified' and x.drop_eligible_at <= relevo.now(%(now)s)))
    and x.relation <> all (%(given_up)s::text[])
  order by x.last_error is not null, case when x.last_error is not null then x.updated_at end, x.state, x.month, x.entity
  limit 1;
@@ -54,8 +54,8 @@ update relevo.archive_exports set last_error = left(%(error)s, 500), updated_at 
 -- name: finish_verify
 -- Notes that a whole month is in the store as it is in the database, and when it may be dropped.
 update relevo.archive_exports
-   set state = 'verified', verified_at = coalesce(%(now)s::timestamptz, now()), last_error = null, updated_at = now(),
-       drop_eligible_at = coalesce(%(now)s::timestamptz, now()) + %(grace_days)s::int * interval '1 day'
+   set state = 'verified', verified_at = relevo.now(%(now)s), last_error = null, updated_at = now(),
+       drop_eligible_at = relevo.now(%(now)s) + %(grace_days)s::int * interval '1 day'
  where entity = %(entity)s and month = %(month)s and state = 'exported'
    and not exists (select from relevo.archive_parts p where p.entity = %(entity)s and p.month = %(month)s and p.verified_at is null);
 

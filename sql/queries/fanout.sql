@@ -15,7 +15,7 @@ select f.project, f.how, f.is_last, f.targets, f.created, f.audience = 'installa
 -- name: pick_small_events
 -- Locks small personal events that are fanned out together, to find out which those are.
 select p.id from relevo.pick_small_events_2(%(lane)s, %(project)s, %(due_hour)s::timestamptz, %(few)s::int, %(most_events)s::int,
-                                            %(left_out)s::bigint[], coalesce(%(now)s::timestamptz, now())) p;
+                                            %(left_out)s::bigint[], relevo.now(%(now)s)) p;
 
 -- name: fan_out_slice
 -- Makes and queues the deliveries of a slice of an event that this transaction has locked; nothing if its month is sealed.
@@ -27,29 +27,29 @@ select f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busi
 -- name: look_beside
 -- Tells whether held events are too late, whether ended ones have something left that this run has not looked at since a moment, or now,
 -- in how many seconds the next scheduled event falls due or one that failed is tried again, and that moment.
-select exists (select from relevo.notification_events e where e.state = 'held' and e.deadline_at <= coalesce(%(now)s::timestamptz, now())),
+select exists (select from relevo.notification_events e where e.state = 'held' and e.deadline_at <= relevo.now(%(now)s)),
        exists (select from relevo.notification_events e
                 where e.ended_at is not null and e.swept_at is null and e.updated_at < coalesce(%(looks_since)s::timestamptz, now())),
-       (select extract(epoch from min(d.due_at) - coalesce(%(now)s::timestamptz, now()))::float8
+       (select extract(epoch from min(d.due_at) - relevo.now(%(now)s))::float8
           from (select n.due_at
                   from (values ('urgent'), ('bulk')) as l(lane)
                   cross join lateral (select e.scheduled_at as due_at from relevo.notification_events e
                                        where e.state in ('waiting', 'fanning') and e.lane = l.lane
-                                         and e.scheduled_at > coalesce(%(now)s::timestamptz, now())
+                                         and e.scheduled_at > relevo.now(%(now)s)
                                        order by e.scheduled_at limit 1) n
                 union all
                 select min(e.fanout_retry_at) from relevo.notification_events e
                  where e.fanout_failures is not null and e.state in ('waiting', 'fanning')
-                   and e.fanout_retry_at > coalesce(%(now)s::timestamptz, now())) d),
+                   and e.fanout_retry_at > relevo.now(%(now)s)) d),
        coalesce(%(looks_since)s::timestamptz, now());
 
 -- name: note_failed_fanout
 -- Writes down that an event could not be fanned out, what was said, and when it is tried again, until when it is passed by.
 update relevo.notification_events e
    set fanout_failures = r.failures, fanout_error = coalesce(nullif(left(%(error)s, 300), ''), 'no reason was given'), fanout_retry_at = r.at,
-       turn_at = r.at, updated_at = coalesce(%(now)s::timestamptz, now())
+       turn_at = r.at, updated_at = relevo.now(%(now)s)
   from (select n.id, coalesce(n.fanout_failures, 0) + 1 as failures,
-               coalesce(%(now)s::timestamptz, now())
+               relevo.now(%(now)s)
                  + relevo.retry_delay(coalesce(n.fanout_failures, 0) + 1, %(base_ms)s, %(max_ms)s, 0, 0, 0) as at
           from relevo.notification_events n
          where n.id = %(event_id)s and n.state in ('waiting', 'fanning')
@@ -69,19 +69,19 @@ select e.id from relevo.notification_events e
 -- name: end_sealed_event
 -- Ends an event whose month was sealed for the archive before its fan-out was finished.
 update relevo.notification_events
-   set state = 'cancelled', ended_at = coalesce(%(now)s::timestamptz, now()), swept_at = coalesce(%(now)s::timestamptz, now()),
-       end_reason = 'its month was archived before its fan-out was finished', updated_at = coalesce(%(now)s::timestamptz, now())
+   set state = 'cancelled', ended_at = relevo.now(%(now)s), swept_at = relevo.now(%(now)s),
+       end_reason = 'its month was archived before its fan-out was finished', updated_at = relevo.now(%(now)s)
  where id = %(event_id)s;
 
 -- name: expire_events
 -- Ends events whose deadline passed before they fanned out.
-select relevo.expire_events_1(%(events)s::bigint[], coalesce(%(now)s::timestamptz, now()));
+select relevo.expire_events_1(%(events)s::bigint[], relevo.now(%(now)s));
 
 -- name: stop_late_fanout
 -- Ends the fan-out of an event whose deadline passed in its midst; what was made of it ends as every other delivery does.
 update relevo.notification_events
-   set state = 'fanned', fanout_finished_at = coalesce(%(now)s::timestamptz, now()),
-       end_reason = 'its deadline passed before its fan-out was finished', updated_at = coalesce(%(now)s::timestamptz, now())
+   set state = 'fanned', fanout_finished_at = relevo.now(%(now)s),
+       end_reason = 'its deadline passed before its fan-out was finished', updated_at = relevo.now(%(now)s)
  where id = %(event_id)s;
 
 -- name: pick_ended_event
@@ -112,7 +112,7 @@ with taken as materialized (
                          where d.event_day = k.event_day and d.id = k.id for no key update) d
 ), ended as (
   update relevo.notification_deliveries d
-     set status = 'cancelled', completed_at = coalesce(%(now)s::timestamptz, now()), updated_at = coalesce(%(now)s::timestamptz, now())
+     set status = 'cancelled', completed_at = relevo.now(%(now)s), updated_at = relevo.now(%(now)s)
     from open o
    where d.event_day = any (array[o.event_day]) and d.id = o.id
   returning o.status
@@ -128,6 +128,6 @@ update relevo.notification_events e
    set updated_at = clock_timestamp(),
        swept_at = case when not exists (select from relevo.due_chunks q where q.event_id = %(event_id)s)
                         and not exists (select from relevo.claims c where %(event_id)s = any (c.events))
-         then coalesce(%(now)s::timestamptz, now()) end
+         then relevo.now(%(now)s) end
  where e.id = %(event_id)s
 returning e.swept_at is not null;

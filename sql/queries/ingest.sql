@@ -7,9 +7,9 @@ select coalesce(s.cursor, '{}') as cursor, s.seeded_at
 -- name: save_source
 -- Moves a source's cursor together with what was read, and notes its answer.
 insert into relevo.source_state as s (source, cursor, seeded_at, last_outcome, last_detail, last_asked_at, last_ok_at, problems, last_news_at)
-values (%(source)s, %(cursor)s, case when not %(seeded)s then null when %(silent)s then coalesce(%(now)s::timestamptz, now()) else 'epoch' end, %(outcome)s, left(%(detail)s, 500), coalesce(%(now)s::timestamptz, now()),
-        case when %(outcome)s in ('ok', 'unchanged') then coalesce(%(now)s::timestamptz, now()) end, %(problems)s::text[],
-        case when %(news)s then coalesce(%(now)s::timestamptz, now()) end)
+values (%(source)s, %(cursor)s, case when not %(seeded)s then null when %(silent)s then relevo.now(%(now)s) else 'epoch' end, %(outcome)s, left(%(detail)s, 500), relevo.now(%(now)s),
+        case when %(outcome)s in ('ok', 'unchanged') then relevo.now(%(now)s) end, %(problems)s::text[],
+        case when %(news)s then relevo.now(%(now)s) end)
 on conflict (source) do update
    set cursor = excluded.cursor, seeded_at = coalesce(s.seeded_at, excluded.seeded_at), last_outcome = excluded.last_outcome,
        last_news_at = coalesce(excluded.last_news_at, s.last_news_at),
@@ -41,7 +41,7 @@ returning r.namespace, r.external_id;
 -- was told with a date ahead of its time counts as told by now.
 select l.id, l.namespace, l.external_id, l.nombre, l.fingerprint, l.descripcion, l.organismo, l.region, l.tipo, l.estado, l.monto,
        l.moneda, l.monto_label, l.rubros, l.rubro_scheme, l.publicada_at, l.cierra_at, l.url,
-       case when l.as_of > coalesce(%(now)s::timestamptz, now()) then coalesce(%(now)s::timestamptz, now()) else l.as_of end as as_of, l.announces,
+       case when l.as_of > relevo.now(%(now)s) then relevo.now(%(now)s) else l.as_of end as as_of, l.announces,
        coalesce(l.withdrawn, l.estado in ('Revocada', 'Suspendida'), false) as withdrawn
   from relevo.licitaciones l
   join unnest(%(namespaces)s::text[], %(external_ids)s::text[]) as u(namespace, external_id)
@@ -129,23 +129,23 @@ select l.external_id, l.fingerprint from relevo.licitaciones l
 -- name: keep_rejects
 -- Keeps what could not be used, with its reason and place; trying again later is spaced out.
 insert into relevo.ingest_rejects as r (source, place, external_id, reason, retry_at)
-select %(source)s, u.place, u.external_id, u.reason, case when u.retry then coalesce(%(now)s::timestamptz, now()) + interval '10 minutes' end
+select %(source)s, u.place, u.external_id, u.reason, case when u.retry then relevo.now(%(now)s) + interval '10 minutes' end
   from unnest(%(places)s::text[], %(external_ids)s::text[], %(reasons)s::text[], %(retries)s::boolean[]) as u(place, external_id, reason, retry)
 on conflict (source, md5(place)) do update
-   set reason = excluded.reason, external_id = coalesce(excluded.external_id, r.external_id), resolved_at = null, updated_at = coalesce(%(now)s::timestamptz, now()),
+   set reason = excluded.reason, external_id = coalesce(excluded.external_id, r.external_id), resolved_at = null, updated_at = relevo.now(%(now)s),
        attempts = case when r.resolved_at is null then r.attempts + 1 else 1 end,
        retry_at = case when excluded.retry_at is not null and (r.resolved_at is not null or r.attempts < %(most_attempts)s)
-                       then coalesce(%(now)s::timestamptz, now()) + least(interval '10 minutes' * 2 ^ least(r.attempts, 7), interval '12 hours') end;
+                       then relevo.now(%(now)s) + least(interval '10 minutes' * 2 ^ least(r.attempts, 7), interval '12 hours') end;
 
 -- name: resolve_rejects
 -- Notes that earlier rejects are mended.
-update relevo.ingest_rejects set resolved_at = coalesce(%(now)s::timestamptz, now()), retry_at = null, updated_at = coalesce(%(now)s::timestamptz, now())
+update relevo.ingest_rejects set resolved_at = relevo.now(%(now)s), retry_at = null, updated_at = relevo.now(%(now)s)
  where source = %(source)s and place = any (%(places)s::text[]) and resolved_at is null;
 
 -- name: rejects_due
 -- Lists a source's rejects that are due to be tried again.
 select r.place, r.reason, r.external_id, true as retry from relevo.ingest_rejects r
- where r.source = %(source)s and r.resolved_at is null and r.retry_at <= coalesce(%(now)s::timestamptz, now())
+ where r.source = %(source)s and r.resolved_at is null and r.retry_at <= relevo.now(%(now)s)
  order by r.retry_at
  limit %(limit)s;
 
@@ -181,4 +181,4 @@ select case when l.day = (now() at time zone %(timezone)s)::date then l.requests
 
 -- name: read_now
 -- Reads the database's time, or the one that was given.
-select coalesce(%(now)s::timestamptz, now());
+select relevo.now(%(now)s);

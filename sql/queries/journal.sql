@@ -21,10 +21,10 @@ with live as materialized (
   select c.token, c.worker_id, c.ids, exists (select from relevo.late_tickets) as any_late
     from relevo.claims c
    where c.token = %(token)s
-     and c.leased_until > coalesce(%(now)s::timestamptz, now()) + %(timeout_ms)s * interval '1 millisecond'
+     and c.leased_until > relevo.now(%(now)s) + %(timeout_ms)s * interval '1 millisecond'
      for key share
 ), kind as materialized ( -- what stands in the way of an event; each is found by its place, for a wave may hold as many as deliveries
-  select array_agg(coalesce(relevo.event_obstacle(e.id, e.ended_at, e.deadline_at, coalesce(%(now)s::timestamptz, now()), false), 'send')
+  select array_agg(coalesce(relevo.event_obstacle(e.id, e.ended_at, e.deadline_at, relevo.now(%(now)s), false), 'send')
                    order by k.kind) as verdicts
     from unnest(%(kind_events)s::bigint[]) with ordinality as k(event_id, kind)
     left join lateral (select e.id, e.deadline_at, e.ended_at from relevo.notification_events e where e.id = k.event_id offset 0) e on true
@@ -42,8 +42,8 @@ with live as materialized (
    where (w.id in (select u.id from live m cross join unnest(m.ids) as u(id))) is true
 ), journalled as (
   insert into relevo.push_requests (request_day, id, claim_token, worker_id, project, journalled_at, days, ids)
-  select (coalesce(%(now)s::timestamptz, now()) at time zone 'UTC')::date, (%(request_ids)s::uuid[])[h.request], live.token, live.worker_id, %(project)s,
-         coalesce(%(now)s::timestamptz, now()), array_agg(h.event_day), array_agg(h.id)
+  select (relevo.now(%(now)s) at time zone 'UTC')::date, (%(request_ids)s::uuid[])[h.request], live.token, live.worker_id, %(project)s,
+         relevo.now(%(now)s), array_agg(h.event_day), array_agg(h.id)
     from live
     cross join held h
    where h.verdict = 'send'
@@ -102,7 +102,7 @@ select u.id from relevo.push_requests r cross join unnest(r.ids) as u(id)
 -- as unknown or failed because of them, the claim being gone, is opened again, and named for the queue. Its dead letter is locked first.
 with unsent as materialized (
   update relevo.push_requests r
-     set answered_at = coalesce(%(now)s::timestamptz, now()), outcome = 'held_back'
+     set answered_at = relevo.now(%(now)s), outcome = 'held_back'
    where r.claim_token = %(token)s and r.answered_at is null and r.id = any (%(request_ids)s::uuid[])
   returning r.days, r.ids, r.journalled_at
 ), unsealed as materialized ( -- a month on its way to the archive is not written to any more
@@ -132,11 +132,11 @@ with unsent as materialized (
 ), opened as (
   update relevo.notification_deliveries d
      set status = case when d.attempt_count > 1 then 'retryable' else 'pending' end, attempt_count = greatest(d.attempt_count - 1, 0),
-         completed_at = null, updated_at = coalesce(%(now)s::timestamptz, now()), last_error_code = null, last_error_message = null
+         completed_at = null, updated_at = relevo.now(%(now)s), last_error_code = null, last_error_message = null
     from given_up g
    where d.event_day = any (array[g.event_day]) and d.id = g.id
   returning d.event_day, d.id, d.notification_event_id as event_id, d.status, g.status as former_status
 ), progress as materialized (
   select relevo.count_over_1(array_agg(o.event_id), array_agg(o.former_status), array_agg(o.status)) from opened o
 )
-select o.event_day, o.id, coalesce(%(now)s::timestamptz, now()) as due_at from opened o where (select count(*) from progress) > 0;
+select o.event_day, o.id, relevo.now(%(now)s) as due_at from opened o where (select count(*) from progress) > 0;

@@ -15,7 +15,7 @@ with taken as (
   delete from relevo.news_events n where n.event_id = any (%(events)s::bigint[])
 )
 insert into relevo.news_inbox (at, kind, event_id, data)
-select coalesce(%(now)s::timestamptz, now()), 'event.finished', e.id,
+select relevo.now(%(now)s), 'event.finished', e.id,
        jsonb_build_object('event_type', e.event_type, 'state', e.state, 'deliveries', c.deliveries)
   from (select distinct u.id from unnest(%(events)s::bigint[]) as u(id) order by u.id) g
   cross join lateral (select * from relevo.notification_events e where e.id = g.id offset 0) e
@@ -57,7 +57,7 @@ with bound as materialized (
          least(s.tail + %(limit)s, greatest(c.position, s.head - %(backlog)s, s.tail, coalesce((
            select max(n.position) from relevo.news n
             where n.subscription = s.name and n.position <= s.tail + %(limit)s
-              and n.at < coalesce(%(now)s::timestamptz, now()) - %(retention_days)s * interval '1 day'), 0))) as new_tail
+              and n.at < relevo.now(%(now)s) - %(retention_days)s * interval '1 day'), 0))) as new_tail
     from relevo.news_subscriptions s
     join relevo.news_cursors c on c.subscription = s.name
 ), due as materialized (
@@ -67,7 +67,7 @@ with bound as materialized (
 ), noted as (
   update relevo.news_subscriptions s
      set tail = d.new_tail, dropped = s.dropped + d.unread,
-         dropped_at = case when d.unread > 0 then coalesce(%(now)s::timestamptz, now()) else s.dropped_at end
+         dropped_at = case when d.unread > 0 then relevo.now(%(now)s) else s.dropped_at end
     from due d where s.name = d.name
 )
 select d.name, d.unread, d.new_tail - d.tail >= %(limit)s as more from due d;

@@ -20,7 +20,7 @@ with recursive way as ( -- of each project, the one that falls due first of thos
   select w.place, w.project, w.look_at from way w limit %(limit)s
 )
 select f.project,
-       extract(epoch from greatest(f.look_at, r.receipts_after, '2000-01-01Z') - coalesce(%(now)s::timestamptz, now()))::float8 as due_in_s
+       extract(epoch from greatest(f.look_at, r.receipts_after, '2000-01-01Z') - relevo.now(%(now)s))::float8 as due_in_s
   from first f
   left join relevo.projects r on r.project = f.project
  order by f.place;
@@ -29,7 +29,7 @@ select f.project,
 -- Counts what is due in one lane from a time on, but no further than asked for.
 select least(coalesce(sum(x.deliveries), 0), %(limit)s)::int
   from (select cardinality(q.ids) as deliveries from relevo.due_chunks q
-         where q.project = %(project)s and q.lane = %(lane)s and q.due_at <= coalesce(%(now)s::timestamptz, now())
+         where q.project = %(project)s and q.lane = %(lane)s and q.due_at <= relevo.now(%(now)s)
            and q.due_at >= coalesce(%(since)s::timestamptz, '-infinity')
          order by q.due_at, q.id
          limit %(limit)s) x;
@@ -37,7 +37,7 @@ select least(coalesce(sum(x.deliveries), 0), %(limit)s)::int
 -- name: add_project
 -- Makes a project's row; one that is there stays as it is.
 insert into relevo.projects (project, filled_at, urgent_tokens, bulk_tokens)
-values (%(project)s, coalesce(%(now)s::timestamptz, now()), %(chunk)s, %(chunk)s)
+values (%(project)s, relevo.now(%(now)s), %(chunk)s, %(chunk)s)
 on conflict (project) do nothing;
 
 -- name: lock_project
@@ -78,7 +78,7 @@ update relevo.projects
 -- name: lease_connections
 -- Takes this worker's fair share of a project's connections, as far as others leave any; nothing if they leave none.
 insert into relevo.push_connections as c (project, worker_id, connections, leased_until)
-select %(project)s, %(worker_id)s, s.share, coalesce(%(now)s::timestamptz, now()) + %(lease_ms)s * interval '1 millisecond'
+select %(project)s, %(worker_id)s, s.share, relevo.now(%(now)s) + %(lease_ms)s * interval '1 millisecond'
   from (select least(
             greatest(1, %(most)s / greatest(1, (
               select count(*)::int from relevo.workers w
@@ -87,7 +87,7 @@ select %(project)s, %(worker_id)s, s.share, coalesce(%(now)s::timestamptz, now()
             %(most)s - coalesce((
               select sum(o.connections)::int from relevo.push_connections o
                where o.project = %(project)s and o.worker_id <> %(worker_id)s
-                 and o.leased_until > coalesce(%(now)s::timestamptz, now())), 0)) as share) s
+                 and o.leased_until > relevo.now(%(now)s)), 0)) as share) s
  where s.share >= 1
 on conflict (project, worker_id) do update set connections = excluded.connections, leased_until = excluded.leased_until
 returning c.connections;
@@ -153,7 +153,7 @@ with before as materialized (
     from relevo.refused_events r where r.project = %(project)s and r.event_id = %(event_id)s
 ), noted as (
   insert into relevo.refused_events (project, event_id, first_refused_at, last_refused_at)
-  values (%(project)s, %(event_id)s, coalesce(%(now)s::timestamptz, now()), coalesce(%(now)s::timestamptz, now()))
+  values (%(project)s, %(event_id)s, relevo.now(%(now)s), relevo.now(%(now)s))
   on conflict (project, event_id) do update set last_refused_at = excluded.last_refused_at, taken_since = false
 )
 select b.first_refused_at, b.taken_since, b.own_taken from before b;
@@ -168,10 +168,10 @@ update relevo.refused_events r
 -- Lets a project's receipts rest after a request that failed, twice as long each time, and never shorter than the service asks for.
 update relevo.projects p
    set receipt_failures = p.receipt_failures + 1,
-       receipts_after = coalesce(%(now)s::timestamptz, now())
+       receipts_after = relevo.now(%(now)s)
          + relevo.retry_delay(p.receipt_failures + 1, %(base_ms)s::bigint, %(max_ms)s::bigint, 0, %(floor_ms)s::bigint, 0)
  where p.project = %(project)s
-returning (extract(epoch from p.receipts_after - coalesce(%(now)s::timestamptz, now())) * 1000)::bigint as pause_ms;
+returning (extract(epoch from p.receipts_after - relevo.now(%(now)s)) * 1000)::bigint as pause_ms;
 
 -- name: resume_receipts
 -- Notes that a project's receipts are told again.
@@ -181,19 +181,19 @@ update relevo.projects set receipt_failures = 0, receipts_after = null
 -- name: tell_incident
 -- Writes down what happened to a project's sending.
 insert into relevo.project_incidents (project, at, what, detail)
-values (%(project)s, coalesce(%(now)s::timestamptz, now()), %(what)s, %(detail)s);
+values (%(project)s, relevo.now(%(now)s), %(what)s, %(detail)s);
 
 -- name: sum_tallies
 -- Sums up how a project's pushes fared within a window, or since an operator released it.
 select coalesce(sum(t.sent), 0)::bigint, coalesce(sum(t.answers), 0)::bigint, coalesce(sum(t.unregistered), 0)::bigint
   from relevo.push_tallies t
- where t.project = %(project)s and t.at > coalesce(%(now)s::timestamptz, now()) - %(window_ms)s * interval '1 millisecond'
+ where t.project = %(project)s and t.at > relevo.now(%(now)s) - %(window_ms)s * interval '1 millisecond'
    and t.at > coalesce((select p.judged_since from relevo.projects p where p.project = %(project)s), '-infinity');
 
 -- name: move_tokens
 -- Writes down which project each token belongs to, as the push service told; installations are locked in their order.
 update relevo.device_installations i
-   set project = x.project, updated_at = coalesce(%(now)s::timestamptz, now())
+   set project = x.project, updated_at = relevo.now(%(now)s)
   from (select n.installation_id, m.project
           from unnest(%(tokens)s::text[], %(projects)s::text[]) as m(token, project)
           join relevo.device_installations n on n.token = m.token and n.project <> m.project

@@ -1,10 +1,10 @@
 -- name: pick_expired_claim
 -- Locks the claim that expired first, passing by those another reaper is taking back.
 select c.token, c.worker_id, c.cycle, cardinality(c.ids) as deliveries,
-       coalesce(%(now)s::timestamptz, now()) - c.leased_until as overdue,
-       coalesce(%(now)s::timestamptz, now()) - c.claimed_at as held_for
+       relevo.now(%(now)s) - c.leased_until as overdue,
+       relevo.now(%(now)s) - c.claimed_at as held_for
   from relevo.claims c
- where c.leased_until <= coalesce(%(now)s::timestamptz, now()) and c.token <> all (%(given_up)s::uuid[])
+ where c.leased_until <= relevo.now(%(now)s) and c.token <> all (%(given_up)s::uuid[])
  order by c.leased_until
  limit 1
    for update skip locked;
@@ -17,7 +17,7 @@ select pg_notify('relevo_lost', %(token)s::text), pg_notify('relevo_wake', %(cyc
 -- Takes the turn to do what one replica does for the fleet; finds nothing if another took it within the interval, and locks nothing then.
 insert into relevo.cycle_state as s (cycle, source, shared_at)
 select 'reaper', '', t.now
-  from (select coalesce(%(now)s::timestamptz, now()) as now, %(every_ms)s * interval '1 millisecond' as every) t
+  from (select relevo.now(%(now)s) as now, %(every_ms)s * interval '1 millisecond' as every) t
  where not exists (select from relevo.cycle_state f
                     where f.cycle = 'reaper' and f.source = '' and f.shared_at between t.now - t.every and t.now + t.every)
 on conflict (cycle, source) do update set shared_at = excluded.shared_at
@@ -28,15 +28,15 @@ returning s.cycle;
 -- name: mark_lost_workers
 -- Notices the workers that fell silent for longer than their lease without saying goodbye; whoever asks lives.
 update relevo.workers w
-   set lost_at = coalesce(%(now)s::timestamptz, now())
+   set lost_at = relevo.now(%(now)s)
  where w.stopped_at is null and w.lost_at is null and w.worker_id <> %(worker_id)s
-   and w.last_seen_at + w.lease_ms * interval '1 millisecond' < coalesce(%(now)s::timestamptz, now())
+   and w.last_seen_at + w.lease_ms * interval '1 millisecond' < relevo.now(%(now)s)
 returning w.worker_id, w.hostname, w.pid, w.last_seen_at;
 
 -- name: abandon_runs
 -- Ends the runs of workers that were lost, stopped or started anew, and names the singletons whose slot is free again.
 update relevo.worker_runs r
-   set outcome = 'abandoned', finished_at = coalesce(%(now)s::timestamptz, now()),
+   set outcome = 'abandoned', finished_at = relevo.now(%(now)s),
        error_message = format('worker %%s was last seen at %%s and did not finish this run',
                               r.worker_id, coalesce(to_char(w.last_seen_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), 'an unknown time'))
   from relevo.worker_runs o
@@ -73,7 +73,7 @@ select count(*)::int from taken;
 -- Folds a batch of tallies that no brake looks at any more into their minutes.
 with old as materialized (
   select t.id from relevo.push_tallies t
-   where t.at < coalesce(%(now)s::timestamptz, now()) - %(window_ms)s * interval '1 millisecond'
+   where t.at < relevo.now(%(now)s) - %(window_ms)s * interval '1 millisecond'
    order by t.id limit %(limit)s for update skip locked
 ), taken as (
   delete from relevo.push_tallies t using old o where t.id = o.id
@@ -90,7 +90,7 @@ on conflict (project, minute) do update
 -- Forgets events of which nothing was refused for a day.
 delete from relevo.refused_events r
  where (r.project, r.event_id) in (select o.project, o.event_id from relevo.refused_events o
-                                    where o.last_refused_at < coalesce(%(now)s::timestamptz, now()) - interval '1 day'
+                                    where o.last_refused_at < relevo.now(%(now)s) - interval '1 day'
                                     limit %(limit)s for update skip locked);
 
 -- name: delete_leftovers

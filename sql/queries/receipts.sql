@@ -41,7 +41,7 @@ with outcome as materialized (
                         offset 0) d
    where a.status = 'retryable'
 ), again as materialized (
-  select h.*, coalesce(%(now)s::timestamptz, now()) + case when h.paced then relevo.retry_delay(
+  select h.*, relevo.now(%(now)s) + case when h.paced then relevo.retry_delay(
            h.former_attempts, coalesce(t.retry_base_ms, %(retry_base_ms)s)::bigint,
            coalesce(t.retry_max_ms, greatest(%(retry_max_ms)s, t.retry_base_ms))::bigint,
            coalesce(t.retry_jitter_ms, %(retry_jitter_ms)s)::bigint, h.floor_ms, h.chance)
@@ -59,12 +59,12 @@ with outcome as materialized (
     from again g
 ), missing as materialized ( -- told to wait, or not told of at all; each look comes twice as long after the push as the one before, the
   -- last one shortly before receipts are cleared
-  select m.*, w.told and coalesce(%(now)s::timestamptz, now()) >= m.sent_at + %(give_up_ms)s * interval '1 millisecond' as is_over,
+  select m.*, w.told and relevo.now(%(now)s) >= m.sent_at + %(give_up_ms)s * interval '1 millisecond' as is_over,
          case when not w.told then m.look_at
-              when w.floor_ms > 0 then coalesce(%(now)s::timestamptz, now()) + w.floor_ms * interval '1 millisecond'
-              when coalesce(%(now)s::timestamptz, now()) >= m.sent_at + %(give_up_ms)s * interval '0.958 millisecond'
+              when w.floor_ms > 0 then relevo.now(%(now)s) + w.floor_ms * interval '1 millisecond'
+              when relevo.now(%(now)s) >= m.sent_at + %(give_up_ms)s * interval '0.958 millisecond'
               then m.sent_at + %(give_up_ms)s * interval '1 millisecond'
-              else least(m.sent_at + 2 * greatest(coalesce(%(now)s::timestamptz, now()) - m.sent_at, %(receipt_ms)s * interval '1 millisecond'),
+              else least(m.sent_at + 2 * greatest(relevo.now(%(now)s) - m.sent_at, %(receipt_ms)s * interval '1 millisecond'),
                          m.sent_at + %(give_up_ms)s * interval '0.958 millisecond') end as next_look_at
     from member m
     cross join lateral (select (m.id in (select a.id from said a)) is true as told,
@@ -84,8 +84,8 @@ with outcome as materialized (
   update relevo.notification_deliveries d
      set status = f.status,
          attempt_count = greatest(d.attempt_count + f.spent, 0),
-         completed_at = coalesce(%(now)s::timestamptz, now()),
-         updated_at = coalesce(%(now)s::timestamptz, now()),
+         completed_at = relevo.now(%(now)s),
+         updated_at = relevo.now(%(now)s),
          last_error_code = coalesce(f.code, d.last_error_code),
          last_error_message = case when f.code is not null then f.message else coalesce(f.message, d.last_error_message) end,
          provider_receipt_id = case when f.said <> 'waiting' then d.provider_ticket_id else d.provider_receipt_id end
@@ -99,8 +99,8 @@ with outcome as materialized (
      set status = v.status,
          attempt_count = v.attempts,
          lapse_count = 0,
-         completed_at = case when v.status in ('failed', 'expired') then coalesce(%(now)s::timestamptz, now()) end,
-         updated_at = coalesce(%(now)s::timestamptz, now()),
+         completed_at = case when v.status in ('failed', 'expired') then relevo.now(%(now)s) end,
+         updated_at = relevo.now(%(now)s),
          last_error_code = coalesce(v.code, d.last_error_code),
          last_error_message = case when v.code is not null then v.message else coalesce(v.message, d.last_error_message) end,
          provider_receipt_id = d.provider_ticket_id
@@ -123,12 +123,12 @@ with outcome as materialized (
    group by m.project, m.next_look_at, m.sent_at, m.piece
 ), dead as (
   insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
-  select w.event_day, w.id, w.event_id, w.project, w.code, coalesce(%(now)s::timestamptz, now()) from written w where w.status = 'failed'
+  select w.event_day, w.id, w.event_id, w.project, w.code, relevo.now(%(now)s) from written w where w.status = 'failed'
   on conflict (event_day, delivery_id) do update -- a stray one
      set event_id = excluded.event_id, project = excluded.project, error_code = excluded.error_code, died_at = excluded.died_at
 ), told as ( -- only the first twenty of a delivery are kept
   insert into relevo.failed_attempts (event_day, delivery_id, n, at, attempt, found_by, became, error_code, error_message)
-  select w.event_day, w.id, f.n, coalesce(%(now)s::timestamptz, now()), w.attempt, 'receipt', w.status, w.said_code, w.message
+  select w.event_day, w.id, f.n, relevo.now(%(now)s), w.attempt, 'receipt', w.status, w.said_code, w.message
     from written w
     cross join lateral (select coalesce(max(f.n), 0) + 1 as n from relevo.failed_attempts f where f.event_day = w.event_day and f.delivery_id = w.id) f
    where w.said in ('retryable', 'invalid', 'failed') and f.n <= 20
@@ -137,7 +137,7 @@ with outcome as materialized (
   select relevo.count_over_1(array_agg(w.event_id), array_agg('sent'::text), array_agg(w.status)) from written w
 ), tallied as (
   insert into relevo.push_tallies (project, at, sent, answers, unregistered, confirmed, failed)
-  select w.project, coalesce(%(now)s::timestamptz, now()), 0, count(*), count(*) filter (where w.status = 'invalid'),
+  select w.project, relevo.now(%(now)s), 0, count(*), count(*) filter (where w.status = 'invalid'),
          count(*) filter (where w.status = 'ok'), count(*) filter (where w.status = 'failed')
     from written w where w.said <> 'waiting' group by w.project
 ), ended as (

@@ -7,7 +7,7 @@ select p.entity, p.month, coalesce(x.state, 'open') as state, p.blocks, x.rows
           join pg_inherits i on i.inhparent = format('relevo.%%I', e.entity)::regclass
           join pg_class c on c.oid = i.inhrelid) p
   left join relevo.archive_exports x on x.entity = p.entity and x.month = p.month
- where (p.month + interval '1 month')::date + %(retention_days)s::int <= (coalesce(%(now)s::timestamptz, now()) at time zone 'UTC')::date
+ where (p.month + interval '1 month')::date + %(retention_days)s::int <= (relevo.now(%(now)s) at time zone 'UTC')::date
    and p.entity || to_char(p.month, '_YYYY_MM') <> all (%(given_up)s::text[])
  order by p.month, p.entity
  limit 1;
@@ -62,7 +62,7 @@ select relevo.retire_month(%(entity)s, %(month)s);
 -- name: find_old_items
 -- Finds the oldest month of items that is past its months and may still be moved.
 with recursive hot as materialized (
-  select date_trunc('month', coalesce(%(now)s::timestamptz, now()) at time zone 'UTC' - %(hot_months)s * interval '1 month') at time zone 'UTC' as since
+  select date_trunc('month', relevo.now(%(now)s) at time zone 'UTC' - %(hot_months)s * interval '1 month') at time zone 'UTC' as since
 ), found as ( -- by skipping along the index from month to month
   (select date_trunc('month', l.created_at at time zone 'UTC')::date as month from relevo.licitaciones l
     where l.created_at < (select h.since from hot h)
@@ -82,7 +82,7 @@ select min(f.month) as month
 -- name: find_old_events
 -- Finds the oldest month of finished events whose deliveries were retired, or that had none, and that may still be moved.
 with recursive past as materialized ( -- the last month that is wholly past the retention
-  select (date_trunc('month', (coalesce(%(now)s::timestamptz, now()) at time zone 'UTC')::date - %(retention_days)s::int) - interval '1 month')::date as month
+  select (date_trunc('month', (relevo.now(%(now)s) at time zone 'UTC')::date - %(retention_days)s::int) - interval '1 month')::date as month
 ), found as ( -- by skipping along the index from month to month
   (select relevo.event_month(e) as month from relevo.notification_events e
     where relevo.event_month(e) <= (select p.month from past p)

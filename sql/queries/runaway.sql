@@ -21,12 +21,12 @@ select c.counted, c.in_hour, c.busiest_day
 with held as (
   update relevo.notification_events e
      set state = 'held', event_day = null, fanout_started_at = null, fanout_upto = null, fanout_cursor = 0,
-         updated_at = coalesce(%(now)s::timestamptz, now())
+         updated_at = relevo.now(%(now)s)
    where e.id = %(event_id)s
   returning e.id
 )
 insert into relevo.held_events (event_id, stream_id, held_at, reason)
-select h.id, %(stream_id)s, coalesce(%(now)s::timestamptz, now()), %(reason)s from held h;
+select h.id, %(stream_id)s, relevo.now(%(now)s), %(reason)s from held h;
 
 -- name: mark_stream
 -- Notes that an event of a stream was held, why, whom it concerns, and above what number the next are held unseen.
@@ -38,22 +38,22 @@ update relevo.event_streams s
 -- name: tell_stopped
 -- Writes down, for each project whose phones it concerns, what the brake stopped.
 insert into relevo.project_incidents (project, at, what, detail)
-select p.project, coalesce(%(now)s::timestamptz, now()), 'runaway_stopped', %(detail)s from unnest(%(projects)s::text[]) as p(project);
+select p.project, relevo.now(%(now)s), 'runaway_stopped', %(detail)s from unnest(%(projects)s::text[]) as p(project);
 
 -- name: expire_held
 -- Ends a batch of held events whose deadline passed.
 with late as materialized (
   select e.id from relevo.notification_events e
-   where e.state = 'held' and e.deadline_at <= coalesce(%(now)s::timestamptz, now())
+   where e.state = 'held' and e.deadline_at <= relevo.now(%(now)s)
    order by e.deadline_at, e.id
    limit %(limit)s
      for update skip locked
 ), noted as (
-  update relevo.held_events h set released_at = coalesce(%(now)s::timestamptz, now()) from late l where h.event_id = l.id
+  update relevo.held_events h set released_at = relevo.now(%(now)s) from late l where h.event_id = l.id
 )
 update relevo.notification_events e
-   set state = 'cancelled', ended_at = coalesce(%(now)s::timestamptz, now()), end_reason = 'its deadline passed while the runaway brake held it',
-       updated_at = coalesce(%(now)s::timestamptz, now())
+   set state = 'cancelled', ended_at = relevo.now(%(now)s), end_reason = 'its deadline passed while the runaway brake held it',
+       updated_at = relevo.now(%(now)s)
   from late l
  where e.id = l.id;
 
@@ -65,7 +65,7 @@ with oldest as materialized (
   delete from relevo.event_repeat_deltas x using oldest o where x.id = o.id returning x.event_id, x.repeats
 ), folded as (
   insert into relevo.event_repeats as r (event_id, since, repeats)
-  select t.event_id, coalesce(%(now)s::timestamptz, now()), sum(t.repeats) from taken t group by t.event_id order by t.event_id
+  select t.event_id, relevo.now(%(now)s), sum(t.repeats) from taken t group by t.event_id order by t.event_id
   on conflict (event_id) do update
      set since = case when r.since < excluded.since - interval '1 hour' then excluded.since else r.since end,
          repeats = excluded.repeats + case when r.since < excluded.since - interval '1 hour' then 0 else r.repeats end
@@ -79,7 +79,7 @@ select f.event_id, e.event_type, f.repeats, e.deliveries_created
 -- Keeps the deliveries of events from being sent until they are released, and names the types' projects, out of a bounded sample.
 with held as (
   update relevo.event_repeats r
-     set held_at = coalesce(%(now)s::timestamptz, now()), reason = u.reason
+     set held_at = relevo.now(%(now)s), reason = u.reason
     from unnest(%(events)s::bigint[], %(reasons)s::text[]) as u(event_id, reason)
    where r.event_id = u.event_id
   returning r.event_id
@@ -94,7 +94,7 @@ select distinct e.event_type, p.project
 -- Forgets a batch of what was repeated longer than a day ago and is not held, or whose event is gone.
 delete from relevo.event_repeats r
  where r.event_id in (select o.event_id from relevo.event_repeats o
-                       where (o.since < coalesce(%(now)s::timestamptz, now()) - interval '1 day' and o.held_at is null)
+                       where (o.since < relevo.now(%(now)s) - interval '1 day' and o.held_at is null)
                           or not exists (select from relevo.notification_events e where e.id = o.event_id)
                        order by o.event_id limit %(limit)s for update skip locked);
 
@@ -102,14 +102,14 @@ delete from relevo.event_repeats r
 -- Forgets a batch of counts that did not change for 60 days, the oldest first.
 delete from relevo.event_counts c
  where c.ctid = any (array(select o.ctid from relevo.event_counts o
-                            where o.day < coalesce(%(now)s::timestamptz, now())::date - 60
+                            where o.day < relevo.now(%(now)s)::date - 60
                             order by o.day limit %(limit)s for update skip locked));
 
 -- name: prune_streams
 -- Forgets a batch of streams of which nothing is counted or held any more.
 delete from relevo.event_streams s
  where s.id in (select o.id from relevo.event_streams o
-                 where o.known_since < coalesce(%(now)s::timestamptz, now()) - interval '60 days'
+                 where o.known_since < relevo.now(%(now)s) - interval '60 days'
                    and (select c.stream_id from relevo.event_counts c where c.stream_id >= o.id order by c.stream_id limit 1) is distinct from o.id
                    and not exists (select from relevo.held_events h where h.stream_id = o.id and h.released_at is null)
                  order by o.id limit %(limit)s for update skip locked);

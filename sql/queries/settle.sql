@@ -63,9 +63,9 @@ with live as materialized (
      set status = a.status,
          attempt_count = d.attempt_count + a.spent,
          lapse_count = 0,
-         last_attempt_at = case when a.spent > 0 then coalesce(%(now)s::timestamptz, now()) else d.last_attempt_at end,
-         completed_at = case when a.status <> 'sent' then coalesce(%(now)s::timestamptz, now()) end,
-         updated_at = coalesce(%(now)s::timestamptz, now()),
+         last_attempt_at = case when a.spent > 0 then relevo.now(%(now)s) else d.last_attempt_at end,
+         completed_at = case when a.status <> 'sent' then relevo.now(%(now)s) end,
+         updated_at = relevo.now(%(now)s),
          last_error_code = case when a.status = 'sent' then null else coalesce(a.code, d.last_error_code) end,
          last_error_message = case when a.status = 'sent' then null when a.code is not null then a.message
                                    else coalesce(a.message, d.last_error_message) end,
@@ -79,7 +79,7 @@ with live as materialized (
 ), again as materialized (
   select a.*, d.attempt_count + a.spent as attempts,
          -- what spent no attempt waits no longer than it was told to
-         greatest(a.not_before, coalesce(%(now)s::timestamptz, now()) + case when a.paced
+         greatest(a.not_before, relevo.now(%(now)s) + case when a.paced
            then relevo.retry_delay(d.attempt_count + a.spent, a.retry_base_ms, a.retry_max_ms, a.retry_jitter_ms, a.floor_ms, a.chance)
            else a.floor_ms * interval '1 millisecond' end) as retry_at,
          e.deadline_at
@@ -105,9 +105,9 @@ with live as materialized (
          project = coalesce(v.project, d.project),
          attempt_count = v.attempts,
          lapse_count = 0,
-         last_attempt_at = case when v.spent > 0 then coalesce(%(now)s::timestamptz, now()) else d.last_attempt_at end,
-         completed_at = case when v.final_status not in ('pending', 'retryable') then coalesce(%(now)s::timestamptz, now()) end,
-         updated_at = coalesce(%(now)s::timestamptz, now()),
+         last_attempt_at = case when v.spent > 0 then relevo.now(%(now)s) else d.last_attempt_at end,
+         completed_at = case when v.final_status not in ('pending', 'retryable') then relevo.now(%(now)s) end,
+         updated_at = relevo.now(%(now)s),
          last_error_code = coalesce(v.code, d.last_error_code),
          last_error_message = case when v.code is not null then v.message else coalesce(v.message, d.last_error_message) end,
          token_version = coalesce(v.token_version, d.token_version)
@@ -123,19 +123,19 @@ with live as materialized (
     from written w group by w.event_id, w.status, w.former_status, w.project, w.spent
 ), awaited as (
   insert into relevo.awaited_receipts (project, look_at, sent_at, days, ids, installations, tickets, versions, attempts)
-  select w.project, coalesce(%(now)s::timestamptz, now()) + %(receipt_ms)s * interval '1 millisecond', coalesce(%(now)s::timestamptz, now()),
+  select w.project, relevo.now(%(now)s) + %(receipt_ms)s * interval '1 millisecond', relevo.now(%(now)s),
          array_agg(w.event_day), array_agg(w.id), array_agg(w.installation_id), array_agg(w.ticket_id), array_agg(w.token_version),
          array_agg(w.attempt_count)
     from (select w.*, (row_number() over () - 1) / 100 as piece from ended_now w where w.status = 'sent') w
    group by w.project, w.piece
 ), dead as (
   insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
-  select w.event_day, w.id, w.event_id, w.project, w.code, coalesce(%(now)s::timestamptz, now()) from written w where w.status = 'failed'
+  select w.event_day, w.id, w.event_id, w.project, w.code, relevo.now(%(now)s) from written w where w.status = 'failed'
   on conflict (event_day, delivery_id) do update -- a stray one
      set event_id = excluded.event_id, project = excluded.project, error_code = excluded.error_code, died_at = excluded.died_at
 ), told as ( -- what cost an attempt, or ended it; only the first twenty of a delivery are kept
   insert into relevo.failed_attempts (event_day, delivery_id, n, at, attempt, found_by, became, error_code, error_message, request_id)
-  select w.event_day, w.id, f.n, coalesce(%(now)s::timestamptz, now()), w.attempt_count, 'dispatch', w.status, w.said_code, w.message, w.request_id
+  select w.event_day, w.id, f.n, relevo.now(%(now)s), w.attempt_count, 'dispatch', w.status, w.said_code, w.message, w.request_id
     from written w
     cross join lateral (select coalesce(max(f.n), 0) + 1 as n from relevo.failed_attempts f where f.event_day = w.event_day and f.delivery_id = w.id) f
    where (w.status = 'failed' or w.spent > 0 and w.status in ('retryable', 'pending', 'invalid', 'expired', 'unknown')) and f.n <= 20
@@ -144,7 +144,7 @@ with live as materialized (
   select relevo.count_over_1(array_agg(c.event_id), array_agg(c.former_status), array_agg(c.status), array_agg(c.n)) from changed c
 ), tallied as (
   insert into relevo.push_tallies (project, at, sent, answers, unregistered, failed)
-  select c.project, coalesce(%(now)s::timestamptz, now()), coalesce(sum(c.n) filter (where c.status in ('sent', 'ok')), 0), sum(c.n),
+  select c.project, relevo.now(%(now)s), coalesce(sum(c.n) filter (where c.status in ('sent', 'ok')), 0), sum(c.n),
          coalesce(sum(c.n) filter (where c.status = 'invalid'), 0), coalesce(sum(c.n) filter (where c.status = 'failed'), 0)
     from changed c where c.spent > 0 or c.status = 'sent' group by c.project -- a late ticket's spent its attempt before
 ), repeated as (
@@ -167,12 +167,12 @@ with live as materialized (
                          where e.id = f.id and e.first_sent_at is null for no key update skip locked) n
    where f.first_sent_at is null and (select count(*) from told_of) >= 0
 ), noted as (
-  update relevo.notification_events e set first_sent_at = coalesce(%(now)s::timestamptz, now()) from begun b where e.id = b.id
+  update relevo.notification_events e set first_sent_at = relevo.now(%(now)s) from begun b where e.id = b.id
 ), announced as (
   update relevo.licitaciones l set notificada = true from told_of t where l.id = t.id
 ), answered as (
   update relevo.push_requests r
-     set answered_at = coalesce(%(now)s::timestamptz, now()), outcome = q.outcome
+     set answered_at = relevo.now(%(now)s), outcome = q.outcome
     from unnest(%(request_ids)s::uuid[], %(request_outcomes)s::text[]) as q(id, outcome)
    where r.claim_token = %(token)s and r.answered_at is null and r.id = q.id
 ), used as (
@@ -185,8 +185,8 @@ with live as materialized (
 ), shrunk as (
   update relevo.claims c
      set days = r.days, ids = r.ids,
-         leased_until = case when coalesce(%(now)s::timestamptz, now()) < c.claimed_at + 3 * c.lease_ms * interval '1 millisecond'
-                             then greatest(c.leased_until, coalesce(%(now)s::timestamptz, now()) + c.lease_ms * interval '1 millisecond')
+         leased_until = case when relevo.now(%(now)s) < c.claimed_at + 3 * c.lease_ms * interval '1 millisecond'
+                             then greatest(c.leased_until, relevo.now(%(now)s) + c.lease_ms * interval '1 millisecond')
                              else c.leased_until end
     from rest r
    where c.token = %(token)s and not (%(finish)s and r.ids = '{}')
@@ -209,8 +209,8 @@ with gone as materialized (
                            for no key update) n
 )
 update relevo.device_installations i
-   set invalidated_at = coalesce(%(now)s::timestamptz, now()), invalid_reason = g.reason,
-       updated_at = coalesce(%(now)s::timestamptz, now())
+   set invalidated_at = relevo.now(%(now)s), invalid_reason = g.reason,
+       updated_at = relevo.now(%(now)s)
   from gone g
  where i.installation_id = any (array[g.installation_id]) and i.token_version = g.token_version
    and i.invalidated_at is null;
@@ -224,17 +224,17 @@ with meant as materialized (
   update relevo.notification_deliveries d set status = 'failed'
     from meant a
    where d.event_day = any (array[a.event_day]) and d.id = a.id and d.status = 'invalid'
-     and d.completed_at = coalesce(%(now)s::timestamptz, now())
+     and d.completed_at = relevo.now(%(now)s)
   returning d.event_day, d.id, d.notification_event_id as event_id, d.project, d.last_error_code as code
 ), dead as (
   insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
-  select w.event_day, w.id, w.event_id, w.project, w.code, coalesce(%(now)s::timestamptz, now()) from doubted w
+  select w.event_day, w.id, w.event_id, w.project, w.code, relevo.now(%(now)s) from doubted w
   on conflict (event_day, delivery_id) do update -- a stray one
      set event_id = excluded.event_id, project = excluded.project, error_code = excluded.error_code, died_at = excluded.died_at
 ), told as ( -- nobody has seen it yet
   update relevo.failed_attempts f set became = 'failed'
     from doubted w
-   where f.event_day = w.event_day and f.delivery_id = w.id and f.became = 'invalid' and f.at = coalesce(%(now)s::timestamptz, now())
+   where f.event_day = w.event_day and f.delivery_id = w.id and f.became = 'invalid' and f.at = relevo.now(%(now)s)
 ), progress as materialized (
   select relevo.count_over_1(array_agg(w.event_id), array_agg('invalid'::text), array_agg('failed'::text)) from doubted w
 )
@@ -243,7 +243,7 @@ select count(*)::int from doubted where (select count(*) from progress) > 0;
 -- name: keep_tickets
 -- Keeps tickets of pushes whose answers cannot be written for now: whoever ends the claim, or claims them next, finds that they were sent.
 insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at)
-select u.event_day, u.id, u.ticket_id, %(token)s, coalesce(%(now)s::timestamptz, now())
+select u.event_day, u.id, u.ticket_id, %(token)s, relevo.now(%(now)s)
   from unnest(%(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[]) as u(event_day, id, ticket_id)
 on conflict do nothing;
 
@@ -278,26 +278,26 @@ with unsealed as materialized ( -- a month on its way to the archive is not writ
 ), closed as (
   update relevo.notification_deliveries d
      set status = 'sent', provider_ticket_id = l.ticket_id, token_version = l.token_version, completed_at = null,
-         last_attempt_at = coalesce(%(now)s::timestamptz, now()), updated_at = coalesce(%(now)s::timestamptz, now()),
+         last_attempt_at = relevo.now(%(now)s), updated_at = relevo.now(%(now)s),
          last_error_code = null, last_error_message = null
     from late l
    where d.event_day = any (array[l.event_day]) and d.id = l.id and l.closable
   returning d.event_day, d.id, l.event_id, l.former_status, d.project, d.installation_id, d.provider_ticket_id, d.token_version, d.attempt_count
 ), awaited as (
   insert into relevo.awaited_receipts (project, look_at, sent_at, days, ids, installations, tickets, versions, attempts)
-  select c.project, coalesce(%(now)s::timestamptz, now()) + %(receipt_ms)s * interval '1 millisecond', coalesce(%(now)s::timestamptz, now()),
+  select c.project, relevo.now(%(now)s) + %(receipt_ms)s * interval '1 millisecond', relevo.now(%(now)s),
          array_agg(c.event_day), array_agg(c.id), array_agg(c.installation_id), array_agg(c.provider_ticket_id), array_agg(c.token_version),
          array_agg(c.attempt_count)
     from (select c.*, (row_number() over () - 1) / 100 as piece from closed c) c
    group by c.project, c.piece
 ), tallied as (
   insert into relevo.push_tallies (project, at, sent, answers, unregistered)
-  select c.project, coalesce(%(now)s::timestamptz, now()), count(*), count(*), 0 from closed c group by c.project
+  select c.project, relevo.now(%(now)s), count(*), count(*), 0 from closed c group by c.project
 ), progress as materialized (
   select relevo.count_over_1(array_agg(c.event_id), array_agg(c.former_status), array_agg('sent'::text)) from closed c
 ), kept as (
   insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at)
-  select l.event_day, l.id, l.ticket_id, %(token)s, coalesce(%(now)s::timestamptz, now())
+  select l.event_day, l.id, l.ticket_id, %(token)s, relevo.now(%(now)s)
     from late l
    where (l.event_day, l.id) not in (select c.event_day, c.id from closed c)
   on conflict do nothing

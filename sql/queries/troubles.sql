@@ -14,6 +14,6 @@ delete from relevo.troubles t where t.kind = %(kind)s and t.name = %(name)s;
 -- it began this time.
 delete from relevo.troubles t
  where (t.kind, t.name) in (select o.kind, o.name from relevo.troubles o
-                             where o.retry_at < coalesce(%(now)s::timestamptz, now()) - interval '1 day'
+                             where o.retry_at < relevo.now(%(now)s) - interval '1 day'
                                 or o.kind = 'part' and starts_with(o.name, 'cleanup ') and o.last_at < %(since)s
                              limit %(limit)s);

@@ -2,7 +2,7 @@
 -- Records a process start; the same WORKER_ID again means that it was restarted.
 insert into relevo.workers (worker_id, hostname, pid, version, role, cycles, composers, started_at, last_seen_at, lease_ms, rests_because)
 values (%(worker_id)s, %(hostname)s, %(pid)s, %(version)s, %(role)s, %(cycles)s, %(composers)s,
-        coalesce(%(now)s::timestamptz, now()), coalesce(%(now)s::timestamptz, now()), %(lease_ms)s, %(rests_because)s)
+        relevo.now(%(now)s), relevo.now(%(now)s), %(lease_ms)s, %(rests_because)s)
 on conflict (worker_id) do update
    set hostname = excluded.hostname, pid = excluded.pid, version = excluded.version, role = excluded.role,
        cycles = excluded.cycles, composers = excluded.composers, started_at = excluded.started_at, last_seen_at = excluded.last_seen_at,
@@ -17,9 +17,9 @@ insert into relevo.providers (provider) select unnest(%(providers)s::text[]) on 
 -- Says that a worker lives, what hangs in it, where it serves HTTP and why it rests, and tells whether somebody had given it up in between.
 with before as (select lost_at from relevo.workers where worker_id = %(worker_id)s)
 update relevo.workers w
-   set last_seen_at = coalesce(%(now)s::timestamptz, now()), lost_at = null, stopped_at = null, http = %(http)s, rests_because = %(rests_because)s,
+   set last_seen_at = relevo.now(%(now)s), lost_at = null, stopped_at = null, http = %(http)s, rests_because = %(rests_because)s,
        hung = coalesce((select jsonb_agg(jsonb_build_object('what', h.what, 'project', h.project, 'calls', h.calls,
-                                 'since', coalesce(%(now)s::timestamptz, now()) - h.seconds * interval '1 second'))
+                                 'since', relevo.now(%(now)s) - h.seconds * interval '1 second'))
                           from jsonb_to_recordset(%(hung)s) as h(what text, project text, calls int, seconds float8)), '[]')
   from before
  where w.worker_id = %(worker_id)s
@@ -31,12 +31,12 @@ update relevo.workers set wakeups = %(wakeups)s where worker_id = %(worker_id)s;
 
 -- name: note_stopping
 -- Records that a worker has begun to stop.
-update relevo.workers set stopping_at = coalesce(%(now)s::timestamptz, now()) where worker_id = %(worker_id)s;
+update relevo.workers set stopping_at = relevo.now(%(now)s) where worker_id = %(worker_id)s;
 
 -- name: note_stopped
 -- Records that a worker stopped in good order.
 update relevo.workers
-   set stopped_at = coalesce(%(now)s::timestamptz, now()), last_seen_at = coalesce(%(now)s::timestamptz, now()), lost_at = null
+   set stopped_at = relevo.now(%(now)s), last_seen_at = relevo.now(%(now)s), lost_at = null
  where worker_id = %(worker_id)s;
 
 -- name: remove_worker

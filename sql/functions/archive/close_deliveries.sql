@@ -39,7 +39,7 @@ begin
                            where d.event_day = o.event_day and d.id = o.id and d.completed_at is null for no key update) d
   ), closed as (
     update relevo.notification_deliveries d
-       set status = l.status, completed_at = coalesce(at, now()), updated_at = coalesce(at, now()), last_error_code = 'retired', last_error_message = l.why
+       set status = l.status, completed_at = relevo.now(at), updated_at = relevo.now(at), last_error_code = 'retired', last_error_message = l.why
       from locked l
      where d.event_day = l.event_day and d.id = l.id
     returning d.notification_event_id as event_id, d.status, l.former_status

@@ -7,7 +7,7 @@ declare
   x relevo.archive_exports;
 begin
   select * into x from relevo.archive_exports
-   where entity = of_entity and month = of_month and state = 'verified' and drop_eligible_at <= coalesce(at, now()) for update;
+   where entity = of_entity and month = of_month and state = 'verified' and drop_eligible_at <= relevo.now(at) for update;
   if not found then
     return false;
   end if;
@@ -18,7 +18,7 @@ begin
       hint = 'Bring the exported one back under its name.';
   end if;
   execute format('drop table relevo_archive.%I', x.relation);
-  update relevo.archive_exports set state = 'dropped', dropped_at = coalesce(at, now()), updated_at = now(), last_error = null
+  update relevo.archive_exports set state = 'dropped', dropped_at = relevo.now(at), updated_at = now(), last_error = null
    where entity = of_entity and month = of_month;
   return true;
 end

@@ -6,7 +6,7 @@ create or replace function relevo.fan_out_events_1(of_events bigint[], watched b
   language plpgsql volatile
 as $$
 declare
-  at timestamptz := coalesce(given_at, now());
+  at timestamptz := relevo.now(given_at);
   today date := (at at time zone 'UTC')::date;
 begin
   perform relevo.ensure_partitions(today, 1);

@@ -11,7 +11,7 @@ create or replace function relevo.fan_out_next_3(after_project text, given_up bi
 as $$
 #variable_conflict use_column
 declare
-  at timestamptz := coalesce(given_at, now());
+  at timestamptz := relevo.now(given_at);
   e relevo.notification_events;
   watched boolean;
 begin

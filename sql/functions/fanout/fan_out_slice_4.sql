@@ -10,7 +10,7 @@ create or replace function relevo.fan_out_slice_4(of_event relevo.notification_e
 as $$
 #variable_conflict use_column
 declare
-  at timestamptz := coalesce(given_at, now());
+  at timestamptz := relevo.now(given_at);
   e relevo.notification_events := of_event;
   due timestamptz := greatest(e.scheduled_at, e.created_at);
   origin_of text := 'app';

@@ -8,7 +8,7 @@ create or replace function relevo.fan_out_small_2(of_lane text, of_project text,
 as $$
 #variable_conflict use_column
 declare
-  at timestamptz := coalesce(given_at, now());
+  at timestamptz := relevo.now(given_at);
 begin
   select coalesce(array_agg(p.id) filter (where not p.is_late), '{}'), coalesce(array_agg(p.id) filter (where p.is_late), '{}')
     into fanned, late

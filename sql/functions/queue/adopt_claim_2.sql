@@ -13,7 +13,7 @@ as $$
               from unnest(c.days, c.ids) with ordinality as k(event_day, id, n)
               cross join lateral (select * from relevo.notification_deliveries d
                                    where d.event_day = k.event_day and d.id = k.id and d.status in ('pending', 'retryable') offset 0) d
-             order by k.n), coalesce(at, now())) l
+             order by k.n), relevo.now(at)) l
    where c.token = claim
 $$;
 

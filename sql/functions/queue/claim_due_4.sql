@@ -12,7 +12,7 @@ create or replace function relevo.claim_due_4(claim uuid, worker text, of_cycle 
 as $$
 #variable_conflict use_column
 declare
-  at timestamptz := coalesce(given_at, now());
+  at timestamptz := relevo.now(given_at);
   head record;
   chunk relevo.due_chunks;
   taken relevo.due_chunks[] := '{}';

@@ -8,7 +8,7 @@ create or replace function relevo.claim_probe_2(claim uuid, worker text, of_cycl
 as $$
 #variable_conflict use_column
 declare
-  at timestamptz := coalesce(given_at, now());
+  at timestamptz := relevo.now(given_at);
   faulty uuid[] := array(select u.installation_id
                            from relevo.credential_answers a cross join unnest(a.installations, a.faulty) as u(installation_id, faulty)
                           where a.project = of_project and u.faulty is not false);

@@ -11,7 +11,7 @@ create or replace function relevo.due_lanes_2(given_at timestamptz, after_id big
 as $$
 #variable_conflict use_column
 declare
-  at timestamptz := coalesce(given_at, now());
+  at timestamptz := relevo.now(given_at);
 begin
   if exists (select from relevo.cycle_state s where s.cycle = 'dispatch' and s.source = '' and s.paused_at is not null) then
     return;

@@ -14,7 +14,7 @@ begin
                    row_number() over (order by w.look_at, w.id) as place
               from (select r.id, r.look_at, r.ids
                       from relevo.awaited_receipts r
-                     where r.project = of_project and r.look_at <= coalesce(given_at, now()) and r.claim_token is null
+                     where r.project = of_project and r.look_at <= relevo.now(given_at) and r.claim_token is null
                        and relevo.in_shard(r.id, shard, shards)
                      order by r.look_at, r.id
                      limit most) w) o
@@ -28,8 +28,8 @@ begin
     returning r.look_at, r.id, r.sent_at, r.days, r.ids, r.installations, r.tickets, r.versions, r.attempts
   ), written as (
     insert into relevo.claims (token, worker_id, cycle, claimed_at, lease_ms, leased_until, days, ids)
-    select claim, worker, 'receipt', coalesce(given_at, now()), claim_awaited_1.lease_ms,
-           coalesce(given_at, now()) + claim_awaited_1.lease_ms * interval '1 millisecond', array_agg(u.event_day), array_agg(u.id)
+    select claim, worker, 'receipt', relevo.now(given_at), claim_awaited_1.lease_ms,
+           relevo.now(given_at) + claim_awaited_1.lease_ms * interval '1 millisecond', array_agg(u.event_day), array_agg(u.id)
       from taken t cross join unnest(t.days, t.ids) as u(event_day, id)
     having count(*) > 0
   )

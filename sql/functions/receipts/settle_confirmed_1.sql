@@ -26,7 +26,7 @@ begin
   for of_day in select distinct d.day from unnest(held_days) as d(day) order by d.day loop
     with written as (
       update relevo.notification_deliveries d
-         set status = 'ok', completed_at = coalesce(given_at, now()), updated_at = coalesce(given_at, now()), provider_receipt_id = d.provider_ticket_id
+         set status = 'ok', completed_at = relevo.now(given_at), updated_at = relevo.now(given_at), provider_receipt_id = d.provider_ticket_id
        where d.event_day = of_day and d.id = any (held_ids) and d.status = 'sent'
       returning d.notification_event_id as event_id, d.project
     ), progress as (
@@ -36,7 +36,7 @@ begin
        group by w.event_id, s.status, s.sign
     ), tallied as (
       insert into relevo.push_tallies (project, at, sent, answers, unregistered, confirmed, failed)
-      select w.project, coalesce(given_at, now()), 0, count(*), 0, count(*), 0 from written w group by w.project
+      select w.project, relevo.now(given_at), 0, count(*), 0, count(*), 0 from written w group by w.project
     )
     select count(*) into part from written;
     confirmed := confirmed + part;

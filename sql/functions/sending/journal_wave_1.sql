@@ -4,7 +4,7 @@ create or replace function relevo.journal_wave_1(claim uuid, of_project text, wa
                                       timeout_ms int, given_at timestamptz) returns boolean language plpgsql volatile
 as $$
 declare
-  at timestamptz := coalesce(given_at, now());
+  at timestamptz := relevo.now(given_at);
   size int := cardinality(wave_ids);
   worker text;
   held_days date[];

@@ -9,7 +9,7 @@ create or replace function relevo.settle_sent_2(claim uuid, of_project text, sen
   set enable_sort = on
 as $$
 declare
-  at timestamptz := coalesce(given_at, now());
+  at timestamptz := relevo.now(given_at);
   size int := cardinality(sent_ids);
   reach int := size + cardinality(unsent);
   held_days date[];
