@@ -20,7 +20,7 @@ PARALLEL ?= -n $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )) --dist loadfile --no-lo
 RELEVO = RELEVO_DEMO=$${RELEVO_DEMO:-true} .venv/bin/relevo
 PEERS = .venv/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[bench]' --constraint constraints.txt
 
-.PHONY: help run tick run-cycle migrate migration psql smoke restore test check fmt docs dist clean bench bench-archive
+.PHONY: help run tick run-cycle migrate migration psql smoke restore test check fmt docs texts dist clean bench bench-archive
 .PHONY: installed installed-dev cycle-named month-named
 
 help: ## say what each target does
@@ -71,6 +71,9 @@ fmt: installed-dev ## format the code and mend what the linter can mend
 
 docs: installed-dev ## write the pages of server/docs that are generated: settings, HTTP API, commands
 	@.venv/bin/python scripts/generate_docs.py $(ARGS)
+
+texts: installed-dev ## collect the texts of the pages into locale/, and compile their translations
+	@.venv/bin/python scripts/collect_texts.py
 
 dist: installed-dev ## build wheel and sdist into dist/, with docker the image too, and check them
 	@.venv/bin/python scripts/make_dist.py

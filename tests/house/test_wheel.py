@@ -76,6 +76,9 @@ def test_the_wheel_holds_the_package_and_its_sql(wheel: Path) -> None:
     assert not expected - names
     assert {"relevo/__init__.py", "relevo/py.typed"} <= names
     assert {f"relevo/docs/{path.name}" for path in (ROOT / "server" / "docs").glob("*.md")} <= names
+    pages = ROOT / "server" / "relevo" / "http" / "dashboard"
+    shipped = [*pages.glob("templates/*.html"), *pages.glob("locale/*/LC_MESSAGES/*.mo"), *pages.glob("static/*")]
+    assert {path.relative_to(ROOT / "server").as_posix() for path in shipped} <= names
     assert {"relevo/docs/index.md", "relevo/docs/pictures/dashboard.png"} <= names
     assert {name.split("/")[0] for name in names} == {"relevo", f"{wheel.name.rsplit('-', 3)[0]}.dist-info"}
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from relevo.app import App
 from relevo.sandbox import Sandbox
 from serving import Served
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
 
 @pytest.fixture

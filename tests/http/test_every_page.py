@@ -19,7 +19,7 @@ from parts import find_part
 from relevo import app
 from relevo.config import Settings
 from relevo.http.dashboard import ROUTERS
-from relevo.http.dashboard.language import LANGUAGES
+from relevo.http.dashboard.i18n import LANGUAGES
 from serving import Served
 
 pytestmark = pytest.mark.needs("chromium-headless-shell")

@@ -6,27 +6,25 @@ import ast
 import re
 import string
 from collections.abc import Iterable, Iterator
+from io import BytesIO
 from pathlib import Path
 
+from babel.messages.pofile import read_po
+
+import collect_texts
 import relevo
 from browsing import Person
 from relevo.http import dashboard
-from relevo.http.dashboard.language import said, speak
-from relevo.http.dashboard.names import ACTIONS, COUNTERS, DETAILS, spaced
-from relevo.http.dashboard.page import PAGES
+from relevo.http.dashboard.i18n import translated, use_language
+from relevo.http.dashboard.labels import ACTIONS, COUNTERS, DELIVERY_STATUSES, KINDS, WORDS
 from relevo.http.dashboard.spanish import SPANISH
-from relevo.http.dashboard.spanish_health import HEALTH
-from relevo.http.dashboard.spanish_names import NAMES
-from relevo.http.dashboard.states import DELIVERY_STATUSES, KINDS, WORDS
 from relevo.operators import health
-from relevo.operators.insights import CURSORS
 from serving import Served
 
 PLACE = Path(dashboard.__file__).parent
 TOLD_BY = {"t": slice(0, 1), "count": slice(1, 3), "at_most": slice(1, 3), "noted": slice(0, 1)}
-"""Which arguments of which functions are texts of the pages."""
-HEALTH_BY = {"Phrase": slice(0, 1), "Problem": slice(1, 2), "in_numbers": slice(1, 3)}
-"""Which arguments of which functions are texts of health."""
+"""Which arguments of which functions are texts of the pages that are no templates yet."""
+CATALOG = read_po(BytesIO(collect_texts.PO.read_bytes()))
 
 
 def texts(paths: Iterable[Path] = sorted(PLACE.glob("*.py")), told_by: dict[str, slice] = TOLD_BY) -> Iterator[str]:
@@ -36,21 +34,43 @@ def texts(paths: Iterable[Path] = sorted(PLACE.glob("*.py")), told_by: dict[str,
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in told_by:
                 said = [each.value for each in call.args[told_by[call.func.id]] if isinstance(each, ast.Constant)]
                 yield from said
-                if call.func.id in ("count", "at_most", "in_numbers") and len(said) == 1:
+                if call.func.id in ("count", "at_most") and len(said) == 1:
                     yield f"{said[0]}s"
 
 
 def places(text: str) -> set[str]:
-    """Return the names in a text's braces."""
-    return {name for _, name, _, _ in string.Formatter().parse(text) if name}
+    """Return the names of a text's parts, in either of both ways of writing them."""
+    return {name for _, name, _, _ in string.Formatter().parse(text) if name} | set(re.findall(r"%\((\w+)\)s", text))
+
+
+def forms() -> Iterator[tuple[str, str]]:
+    """Return every text with its Spanish; those with a count in singular and plural."""
+    for each in CATALOG:
+        if each.id:
+            several = isinstance(each.id, tuple)
+            yield from zip(each.id, each.string, strict=True) if several else [(each.id, each.string)]
+
+
+def test_every_text_of_the_pages_is_collected_translated_and_compiled() -> None:
+    """The catalog holds exactly the texts that code and templates say, none is missing or a guess, and what gettext reads is made of it: else `make texts`."""
+    collected = collect_texts.collect()
+    assert {each.id for each in collected} == {each.id for each in CATALOG}
+    assert collect_texts.untranslated(collected) == []
+    assert collect_texts.compiled(collected) == collect_texts.MO.read_bytes()
+
+
+def test_a_translation_has_the_same_parts() -> None:
+    """What is filled into a text is filled into its Spanish, in singular and plural."""
+    assert len([*forms()]) > 100
+    assert [text for text, spanish in forms() if places(text) != places(spanish)] == []
 
 
 def test_every_text_is_there_in_spanish() -> None:
-    """Each text of the pages has its Spanish, with the same places to fill in."""
-    said = {*texts(), *PAGES.values()}
-    assert len(said) > 10
-    assert sorted(said - SPANISH.keys()) == []
-    assert [each for each in said if places(each) != places(SPANISH[each])] == []
+    """Each text of the pages that are no templates yet has its Spanish, with the same places to fill in."""
+    known = SPANISH | dict(forms())
+    said = {*texts()}
+    assert sorted(said - known.keys()) == []
+    assert [each for each in said if places(each) != places(known[each])] == []
 
 
 def listed() -> set[str]:
@@ -65,7 +85,6 @@ def test_every_state_is_there_in_spanish() -> None:
     """Whatever a state, a status or an outcome may be has its word, and colours are of words that exist."""
     assert {"fanned", "unconfirmed", "abandoned", "probing", "dropped"} <= listed()
     assert sorted(listed() - WORDS) == []
-    assert sorted(WORDS - SPANISH.keys()) == []
     assert sorted(KINDS.keys() - WORDS) == []
 
 
@@ -81,30 +100,24 @@ def recorded() -> Iterator[str]:
                 yield from (name.value for name in each.args[1:2] if isinstance(name, ast.Constant))
 
 
-def test_names_of_counters_and_actions_are_there_in_spanish() -> None:
-    """Whatever a run counts, the record names or a cursor holds has its words, and none is of what nobody counts or does."""
-    said = {*CURSORS.values(), *map(spaced, COUNTERS | ACTIONS | DETAILS)}
-    assert sorted(said ^ NAMES.keys()) == []
+def test_names_of_counters_and_actions_are_those_of_the_code() -> None:
+    """Whatever a run counts or the record names has its words, and none is of what nobody counts or does."""
     assert sorted(set(recorded()) - ACTIONS) == []
-    code = "".join(path.read_text() for path in Path(relevo.__file__).parent.rglob("*.py") if path.name != "names.py")
+    code = "".join(path.read_text() for path in Path(relevo.__file__).parent.rglob("*.py") if path.name != "labels.py")
     by_status = {f"{of}_{each}" for each in DELIVERY_STATUSES for of in ("notifications", "news")}
     assert [each for each in sorted(COUNTERS - by_status) if not re.search(rf"\b{each}\b", code)] == []
 
 
 def test_one_spanish_word_for_one_thing() -> None:
     """Dead letters, the breaker, the brake, news and the push service have one name each, and clumsy ones are gone."""
-    told = " ".join([*SPANISH.values(), *HEALTH.values(), *NAMES.values()]).lower()
+    told = " ".join([*SPANISH.values(), *(spanish for _, spanish in forms())]).lower()
     clumsy = ("cartas muertas", "carta muerta", "le necesita", "desbocad", "avalancha", "interruptor", "noticia")
     assert [each for each in (*clumsy, "servicio de push") if each in told] == []
 
 
 def test_health_is_told_in_spanish() -> None:
-    """Each sentence about health, and about what an event waits for, has its Spanish, with its parts in Spanish too."""
-    told = set(texts([Path(health.__file__)], HEALTH_BY))
-    assert len(told) > 40
-    assert sorted(told ^ HEALTH.keys()) == []
-    assert [each for each in told if places(each) != places(HEALTH[each])] == []
-    speak("es")
+    """A sentence about health is in Spanish with its parts, counts and times."""
+    use_language("es")
     waits = health.in_numbers(12_345, "event waits", "events wait")
     paused = health.Problem(
         "cycle_paused",
@@ -115,26 +128,28 @@ def test_health_is_told_in_spanish() -> None:
         what=waits,
     )
     assert "10,000 or more events wait" in paused
-    assert said(paused) == (
+    assert translated(paused) == (
         "fanout está en pausa desde hace 3 días (maintenance), y 10.000 o más eventos esperan; "
         "`relevo resume fanout` lo reanuda"
     )
-    lately = health.Problem("x", "{time} ago", time=health.in_words(0.26))
-    assert (lately, said(lately)) == ("0.26 s ago", "hace 0,26 s")
-    speak("en")
-    assert said(paused) == paused
+    late = "{cycle} has made no round for {time} (usual: within {usual}); {advice}"
+    lately = health.Problem("x", late, cycle="reaper", time="9.26 s", usual=health.in_words(0.26), advice="…")
+    assert translated(lately) == "reaper no ha completado una ronda desde hace 9,26 s (lo habitual: en 0,26 s); …"
+    use_language("en")
+    assert translated(paused) == paused
 
 
 def problems() -> Iterator[str]:
     """Find the sentences of all problems."""
-    yield from texts([Path(health.__file__)], {"Problem": HEALTH_BY["Problem"]})
+    yield from texts([Path(health.__file__)], {"Problem": slice(1, 2)})
 
 
 def test_a_problem_is_told_in_three_parts_in_both_languages() -> None:
     """What is wrong, why, and what to do are apart, and the same of them are there in Spanish; nothing is lost between them."""
+    spanish = dict(forms())
     shapes = {each: [bool(part) for part in health.in_three(each)] for each in problems()}
     assert {
-        each: shape for each, shape in shapes.items() if shape != [bool(p) for p in health.in_three(HEALTH[each])]
+        each: shape for each, shape in shapes.items() if shape != [bool(p) for p in health.in_three(spanish[each])]
     } == {}
     told_apart = [each for each, shape in shapes.items() if shape[2]]
     assert [each for each in shapes if each not in told_apart and "{problem}" not in each] == []

@@ -11,8 +11,8 @@ import pytest
 from relevo.client.verbs import EventStatus, progress_of
 from relevo.core.phrases import Phrase
 from relevo.http.dashboard import events, system
-from relevo.http.dashboard.language import said, speak
-from relevo.http.dashboard.words import count, sentence
+from relevo.http.dashboard.formats import count, sentence
+from relevo.http.dashboard.i18n import translated, use_language
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
@@ -20,9 +20,9 @@ NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 @pytest.fixture(autouse=True)
 def _english() -> Iterator[None]:
     """Let each test begin and end in English."""
-    speak("en")
+    use_language("en")
     yield
-    speak("en")
+    use_language("en")
 
 
 def queue(**more: Any) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def test_what_is_due_and_what_waits_stand_together(counts: dict[str, Any], oldes
 
 def test_it_is_said_in_spanish() -> None:
     """Both halves of it."""
-    speak("es")
+    use_language("es")
     assert system._waiting(queue(pending=18), None) == "no hay nada por enviar; 18 esperan su hora"
 
 
@@ -101,8 +101,8 @@ def test_a_sentence_tells_times_as_the_page_does() -> None:
 
 def test_one_is_told_as_one_in_spanish() -> None:
     """The verb goes with the count, and a date with its article."""
-    speak("es")
+    use_language("es")
     one, many = "delivery failed for good", "deliveries failed for good"
     assert count(1, one, many) == "1 entrega falló definitivamente"
     assert count(2, one, many) == "2 entregas fallaron definitivamente"
-    assert said(Phrase("the next at {at}", at="2026-11-16 07:32:41Z")) == "la próxima el 2026-11-16 07:32:41Z"
+    assert translated(Phrase("the next at {at}", at="2026-11-16 07:32:41Z")) == "la próxima el 2026-11-16 07:32:41Z"

@@ -9,14 +9,23 @@ from typing import Self
 class Phrase(str):
     """A text in English: `Phrase("paused for {time}", time=in_words(90))`; numbers have their thousands apart."""
 
-    __slots__ = ("parts", "template")
+    __slots__ = ("forms", "parts", "template")
     template: str
     parts: dict[str, object]
+    forms: tuple[str, str, int] | None
+    """Of a text that goes with a count: its singular, its plural and the count."""
 
     def __new__(cls, template: str, /, **parts: object) -> Self:
         """Make a text of a template and what is filled in."""
         phrase = super().__new__(cls, filled(template, parts, str, _grouped))
-        phrase.template, phrase.parts = template, parts
+        phrase.template, phrase.parts, phrase.forms = template, parts, None
+        return phrase
+
+    @classmethod
+    def of_count(cls, count: int, one: str, many: str, /, **parts: object) -> Self:
+        """Make a text that depends on a count, which is not part of it: `Phrase.of_count(3, "event", "events")`."""
+        phrase = cls(one if count == 1 else many, **parts)
+        phrase.forms = (one, many, count)
         return phrase
 
 

@@ -14,7 +14,7 @@ from relevo.access.phones import Rules
 from relevo.app import App
 from relevo.core.model import NEWS
 from relevo.http import dashboard, devices, events, health, metrics, news, ops, owners, pages, problems, tenders
-from relevo.http.dashboard.codes import LoginCodes
+from relevo.http.dashboard.login_links import LoginCodes
 from relevo.http.dashboard.refusals import Refusals
 from relevo.http.desk import Desk
 from relevo.http.guard import Callers, Guarded

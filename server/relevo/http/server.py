@@ -16,7 +16,7 @@ from relevo.access.phones import Rules
 from relevo.app import App
 from relevo.http import api
 from relevo.http.connections import ACCEPTED_AT_ONCE, Bounds, Connections, protocol_for, watch
-from relevo.http.dashboard.codes import LoginCodes
+from relevo.http.dashboard.login_links import LoginCodes
 from relevo.http.desk import Desk
 from relevo.http.envelope import App as Asgi
 from relevo.http.envelope import Envelope

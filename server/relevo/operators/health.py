@@ -206,7 +206,7 @@ def say_misplaced(kind: str, count: int, examples: Sequence[int]) -> str:
 def in_numbers(count: int, one: str, many: str = "", **parts: object) -> str:
     """Write a count with its noun: 1 event, 3 events, 10,000 or more events."""
     number = Phrase("{n}", n=count) if count < MOST_COUNTED else Phrase("{n} or more", n=MOST_COUNTED)
-    return Phrase("{n} {what}", n=number, what=Phrase(one if count == 1 else many or f"{one}s", **parts))
+    return Phrase("{n} {what}", n=number, what=Phrase.of_count(count, one, many or f"{one}s", **parts))
 
 
 def find_problems(seen: Seen, settings: Settings) -> list[Problem]:
@@ -670,7 +670,7 @@ def _of_fanout(seen: Seen) -> Iterator[Problem]:
         "fanout_fails",
         "the fan-out of {events} fails, of event {id} ({type}) {times}: {error}; it is tried again at {at}, and "
         "`relevo cancel {id}` ends it",
-        events=in_numbers(len(seen.failing), "event"),
+        events=in_numbers(len(seen.failing), "event", "events"),
         id=row["id"],
         type=row["event_type"],
         times=_times(row["failures"]),

@@ -15,9 +15,8 @@ from relevo.app import App
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address
-from relevo.http.dashboard.page import desk_of
+from relevo.http.dashboard.page import desk_of, is_operator
 from relevo.http.problems import Problem
-from relevo.http.rules import OPERATE_PAGE
 
 T = TypeVar("T")
 PLACE = "/dashboard/actions"
@@ -105,12 +104,6 @@ class Deed:
     do: Do
     again: Again | None = None
     """Shows the form again, as it was filled in, with what is wrong with it."""
-
-
-def is_operator(request: Request) -> bool:
-    """Tell whether who looks may do things; a viewer is shown no button."""
-    caller = getattr(request.state, "caller", None)
-    return caller is not None and caller.role in OPERATE_PAGE.roles
 
 
 def offer(request: Request, verb: str, label: str, *, grave: bool = False, **fields: object) -> Markup | None:

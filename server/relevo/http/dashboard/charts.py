@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from relevo.http.dashboard.formats import count, duration, number
 from relevo.http.dashboard.html import Markup, el
 from relevo.http.dashboard.language import t
-from relevo.http.dashboard.words import count, duration, number
 
 _WIDTH, _HEIGHT = 600.0, 120.0
 _SERIES = ("sent", "confirmed", "failed")

@@ -17,14 +17,15 @@ from relevo.client import verbs
 from relevo.client.verbs import Event, Explanation, Preview
 from relevo.core.errors import InvalidInputError
 from relevo.http.dashboard import reasons
-from relevo.http.dashboard.acting import PLACE, Deed, Given, Question, Told, is_operator
+from relevo.http.dashboard.acting import PLACE, Deed, Given, Question, Told
+from relevo.http.dashboard.formats import count, number, sentence
 from relevo.http.dashboard.html import Child, Markup, el, text
-from relevo.http.dashboard.language import said, t
+from relevo.http.dashboard.i18n import translated as said
+from relevo.http.dashboard.labels import badge, state
+from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, area, box, choice, part
-from relevo.http.dashboard.page import Page, badge, desk_of, show, table
+from relevo.http.dashboard.page import Page, desk_of, is_operator, show, table
 from relevo.http.dashboard.parts import clipped, event_link, phone_link
-from relevo.http.dashboard.states import state
-from relevo.http.dashboard.words import count, number, sentence
 from relevo.http.problems import Problem
 from relevo.operators import insights, sagas, test_pushes
 from relevo.operators.sagas import LeftOut

@@ -9,12 +9,12 @@ from starlette.responses import Response
 
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import Deed, Given, Question, Told, at_length, offer
+from relevo.http.dashboard.formats import ago, count, number
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import facts, part
 from relevo.http.dashboard.page import Page, desk_of, show, table
 from relevo.http.dashboard.parts import delivery_link
-from relevo.http.dashboard.words import ago, count, number
 from relevo.operators import actions, history
 from relevo.operators.actions import DeadLetters
 

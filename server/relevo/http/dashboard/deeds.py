@@ -11,13 +11,12 @@ from relevo.access import app_verbs
 from relevo.core.model import Report
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import Deed, Given, Question, Told, app_of, at_length
+from relevo.http.dashboard.formats import count, number
 from relevo.http.dashboard.html import Child, el
+from relevo.http.dashboard.labels import in_words, state
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, box
-from relevo.http.dashboard.names import in_words
 from relevo.http.dashboard.page import SYSTEM, desk_of, table
-from relevo.http.dashboard.states import state
-from relevo.http.dashboard.words import count, number
 from relevo.http.problems import Problem
 from relevo.operators import actions, insights
 

@@ -13,7 +13,9 @@ from relevo.app import sandbox_address
 from relevo.client.progress import progress_of
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import offer
+from relevo.http.dashboard.formats import ago, count, duration, instant, number, sentence
 from relevo.http.dashboard.html import Child, Markup, el, outside, text
+from relevo.http.dashboard.labels import DELIVERY_STATUSES, EVENT_STATES, state
 from relevo.http.dashboard.language import noted, t
 from relevo.http.dashboard.lists import address, box, choice, facts, filters, part
 from relevo.http.dashboard.page import Page, desk_of, show, table
@@ -29,8 +31,6 @@ from relevo.http.dashboard.parts import (
     short,
     timeline,
 )
-from relevo.http.dashboard.states import DELIVERY_STATUSES, EVENT_STATES, state
-from relevo.http.dashboard.words import ago, count, duration, instant, number, sentence
 from relevo.http.problems import Problem
 from relevo.operators import sagas
 from relevo.operators.health import stopped

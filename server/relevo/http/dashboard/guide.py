@@ -18,7 +18,8 @@ from fastapi import Path as InPath
 from starlette.responses import Response
 
 from relevo.http.dashboard.html import Markup, el
-from relevo.http.dashboard.language import spoken, t
+from relevo.http.dashboard.i18n import language
+from relevo.http.dashboard.language import t
 from relevo.http.dashboard.page import Page, show
 from relevo.http.problems import not_found
 
@@ -80,7 +81,7 @@ def _shown(request: Request, name: str) -> Response:
     title, headings, written = render(name)
     crumbs = el("p", el("a", "← ", t("Guide"), href=HOME), class_="faint") if name != "index" else None
     head, end, rest = written.partition("</h1>")
-    in_english = el("p", t("The guide is in English."), class_="faint", lang=spoken()) if spoken() != "en" else None
+    in_english = el("p", t("The guide is in English."), class_="faint", lang=language()) if language() != "en" else None
     article = el(
         "article",
         _box(),
@@ -101,7 +102,7 @@ def _box(asked: str = "") -> Markup:
     hint = t("Search the guide")
     field = el("input", type="search", name="q", value=asked, placeholder=hint, aria_label=hint, maxlength=_LONGEST)
     button = el("button", t("Search"), class_="plain")
-    return el("form", field, button, method="get", action=HOME, class_="search", role="search", lang=spoken())
+    return el("form", field, button, method="get", action=HOME, class_="search", role="search", lang=language())
 
 
 @cache

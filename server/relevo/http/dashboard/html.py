@@ -1,5 +1,6 @@
 """Writing HTML: whatever is not markup of our own is escaped, always."""
 
+# ruff: noqa: S704
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -7,19 +8,16 @@ from html import escape
 from typing import Any
 from urllib.parse import urlsplit
 
+from markupsafe import Markup
+
 from relevo.core.addresses import is_loopback
 
+__all__ = ["Markup"]
 _VOID = frozenset({"input", "meta", "link", "br", "hr"})
 _LINKS = ("/", "#")
 
 Child = Any
 """A Markup, a text, a number, None for nothing, or several of these."""
-
-
-class Markup(str):
-    """HTML that was written here; any other text is escaped where it is used."""
-
-    __slots__ = ()
 
 
 def text(child: Child) -> Markup:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated
-from urllib.parse import urlencode
 
 from fastapi import Query, Request
 
+from relevo.http.dashboard.formats import address
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import t
 
+__all__ = ["address"]
 Text = Annotated[str, Query(max_length=200)]
 Hours = Annotated[str, Query(pattern="^[0-9]{0,4}$")]
 Place = Annotated[str, Query(pattern="^[0-9.]{0,40}$")]
@@ -59,12 +60,6 @@ def since(chosen: str) -> Markup:
     """Write the field that tells how far back to look."""
     times = {"": t("any time"), "1": t("the last hour"), "24": t("the last day"), "168": t("the last 7 days")}
     return choice("hours", t("Since"), times, chosen)
-
-
-def address(path: str, **fields: object) -> str:
-    """Write an address with what is given in it; what is empty is left out."""
-    given = {name: str(value) for name, value in fields.items() if value not in (None, "")}
-    return f"{path}?{urlencode(given)}" if given else path
 
 
 def older(request: Request, place: str, *, name: str = "before") -> Markup | None:

@@ -18,12 +18,11 @@ from relevo.config import Settings
 from relevo.core.addresses import is_loopback
 from relevo.database.pool import Database
 from relevo.http.dashboard import refusals
-from relevo.http.dashboard.codes import LoginCodes
-from relevo.http.dashboard.html import Child, el
-from relevo.http.dashboard.language import COOKIE as LANGUAGE_COOKIE
-from relevo.http.dashboard.language import LANGUAGES, t
+from relevo.http.dashboard.i18n import COOKIE as LANGUAGE_COOKIE
+from relevo.http.dashboard.i18n import LANGUAGES
+from relevo.http.dashboard.i18n import gettext as _
+from relevo.http.dashboard.login_links import LoginCodes
 from relevo.http.dashboard.page import FORM_COOKIE, ICON, STATIC, Page, desk_of, fields_of, keep, login_page, read_form
-from relevo.http.dashboard.words import sentence
 from relevo.http.guard import COOKIE
 from relevo.http.problems import not_found
 from relevo.http.rules import VIEW_PAGE
@@ -78,8 +77,8 @@ async def show_login(request: Request, code: Annotated[str | None, Query(max_len
         hint = _make_token(request)
         _log.warning("login_refused", why="a link that is not good", address=_address(request), hint=hint)
         await refusals.note(request, "refused_login", "a link that is not good")
-        wrong = t("This link was used, is too old, or is not for this machine.")
-        return login_page(request, wrong, 401, more=_another_way())
+        wrong = _("This link was used, is too old, or is not for this machine.")
+        return login_page(request, wrong, 401, command=f"relevo {_MAKE}")
     try:
         session = await desk_of(request).ask(_begin_by_link)
     except BaseException:
@@ -92,17 +91,6 @@ async def _is_logged_in(request: Request) -> bool:
     """Tell whether this browser has a session that is good, as after a link that is opened a second time."""
     session = request.cookies.get(COOKIE, "")
     return bool(session) and await desk_of(request).ask(sessions.verify, session) is not None
-
-
-def _another_way() -> Child:
-    """Say by which command one gets in after all; the log has the whole of it, for a page tells strangers no paths."""
-    with_settings = t("Run it where the server runs, with the settings it was started with (`.env`, `DATABASE_URL`).")
-    at_start = t("`relevo run` without DATABASE_URL prints a new link whenever it starts.")
-    return [
-        el("p", t("This command makes a token to log in with, good for a day:")),
-        el("p", el("code", f"relevo {_MAKE}", class_="copy")),
-        el("p", sentence(f"{with_settings} {at_start}"), class_="faint"),
-    ]
 
 
 def _make_token(request: Request) -> str:
@@ -121,7 +109,7 @@ def make_token(settings: Settings, program: str) -> str:
 def _begin_by_link(database: Database) -> str:
     """Begin a session of a token that nobody ever sees, and that ends after a day."""
     with audit.acting_as("login link", "http"):
-        _, token = api_tokens.make(database, "login link", "operator", days=_LINK_DAYS)
+        _plain, token = api_tokens.make(database, "login link", "operator", days=_LINK_DAYS)
         return sessions.begin(database, token)
 
 
@@ -133,10 +121,10 @@ async def log_in(request: Request) -> Response:
     nonce = request.cookies.get(FORM_COOKIE, "")
     if not nonce or not hmac.compare_digest(given.get("form", "").encode(), nonce.encode()):
         await refusals.note(request, "refused_form")
-        return login_page(request, t("This form is too old, or the browser keeps no cookies. Try again."), 403)
+        return login_page(request, _("This form is too old, or the browser keeps no cookies. Try again."), 403)
     token = await desk_of(request).ask(api_tokens.verify, given.get("token", "").strip())
     if token is None or (why := _why_not(token)):
-        said = why if token else t("This token is unknown, revoked or expired.")
+        said = why if token else _("This token is unknown, revoked or expired.")
         _log.warning("login_refused", why=said, caller=token.id if token else None, address=_address(request))
         await refusals.note(request, "refused_login", _NOT_ENOUGH if token else "a token that is not good", token)
         return login_page(request, said, 403 if token else 401, after=after)
@@ -158,10 +146,11 @@ async def log_out(request: Request) -> Response:
 
 def _why_not(token: Token) -> str:
     if token.role not in VIEW_PAGE.roles:
-        return t("The dashboard takes a viewer's or an operator's token; this one is of role {role}.", role=token.role)
+        role = token.role
+        return _("The dashboard takes a viewer's or an operator's token; this one is of role %(role)s.", role=role)
     if token.project is not None:
-        return t(
-            "The dashboard shows the whole fleet; this token is for project {project} alone.", project=token.project
+        return _(
+            "The dashboard shows the whole fleet; this token is for project %(project)s alone.", project=token.project
         )
     return ""
 

@@ -9,14 +9,15 @@ from starlette.responses import Response
 
 from relevo.http.dashboard import charts, reasons
 from relevo.http.dashboard.acting import offer
+from relevo.http.dashboard.formats import ago, count, instant, number, percent, sentence
 from relevo.http.dashboard.guide import RUNBOOK
 from relevo.http.dashboard.html import Child, Markup, el
-from relevo.http.dashboard.language import in_three, t
+from relevo.http.dashboard.i18n import in_three
+from relevo.http.dashboard.labels import state
+from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, facts, part
 from relevo.http.dashboard.page import Page, desk_of, show, table
 from relevo.http.dashboard.parts import clipped
-from relevo.http.dashboard.states import state
-from relevo.http.dashboard.words import ago, count, instant, number, percent, sentence
 from relevo.operators import insights
 from relevo.operators.health import MOST_COUNTED, Problem
 from relevo.operators.insights import MOST_EVENTS, Overview

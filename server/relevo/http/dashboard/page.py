@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, NoReturn
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 import psycopg
 import structlog
@@ -17,17 +17,17 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import HTMLResponse, Response
 
-from relevo import __version__
 from relevo.access import sessions
 from relevo.access.api_tokens import Token
 from relevo.core.errors import RelevoError
 from relevo.http.dashboard import menu, refusals
 from relevo.http.dashboard.html import Child, Markup, el, text
-from relevo.http.dashboard.language import LANGUAGES, speak, spoken, t, wanted
-from relevo.http.dashboard.words import sentence
+from relevo.http.dashboard.i18n import N_, gettext, language, language_of, use_language
+from relevo.http.dashboard.templating import ENVIRONMENT
 from relevo.http.desk import Desk
 from relevo.http.guard import COOKIE, Guarded
 from relevo.http.problems import Problem, of_error, request_id_of
+from relevo.http.rules import OPERATE_PAGE
 
 _log = structlog.get_logger("relevo.dashboard")
 _MOST_FIELDS = 50
@@ -43,19 +43,18 @@ POLICY = (
 )
 SYSTEM, PEOPLE = "/dashboard/system", "/dashboard/people"
 PAGES = {
-    "/dashboard": "Overview",
-    "/dashboard/events": "Events",
-    PEOPLE: "People",
-    "/dashboard/dead-letters": "Dead letters",
-    "/dashboard/compose": "Compose",
-    SYSTEM: "System",
-    "/dashboard/runs": "Runs",
-    menu.SOURCES: "Sources",
-    menu.ARCHIVE: "Archive",
-    "/dashboard/audit": "Audit",
+    "/dashboard": N_("Overview"),
+    "/dashboard/events": N_("Events"),
+    PEOPLE: N_("People"),
+    "/dashboard/dead-letters": N_("Dead letters"),
+    "/dashboard/compose": N_("Compose"),
+    SYSTEM: N_("System"),
+    "/dashboard/runs": N_("Runs"),
+    menu.SOURCES: N_("Sources"),
+    menu.ARCHIVE: N_("Archive"),
+    "/dashboard/audit": N_("Audit"),
 }
 """What the navigation leads to; each name is a text of the pages."""
-_ABOUT_PEOPLE = ("/dashboard/owners/", "/dashboard/installations/")
 SEARCH = "/dashboard/search"
 ICON = "relevo.svg"
 _KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
@@ -64,7 +63,7 @@ STATIC = {
     for each in sorted((Path(__file__).parent / "static").iterdir())
     if each.suffix in _KINDS
 }
-_MARK = hashlib.sha256(b"".join(body for body, _ in STATIC.values())).hexdigest()[:12]
+_ASSET_VERSION = hashlib.sha256(b"".join(body for body, _ in STATIC.values())).hexdigest()[:12]
 
 
 class Page(Guarded):
@@ -75,12 +74,12 @@ class Page(Guarded):
         handle = super().get_route_handler()
 
         async def shown(request: Request) -> Response:
-            speak(wanted(request))
+            use_language(language_of(request))
             await menu.look(request)
             try:
                 return await handle(request)
             except RequestValidationError:
-                wrong = t("This address, or what was sent to it, is not as it should be.")
+                wrong = gettext("This address, or what was sent to it, is not as it should be.")
                 return trouble(request, Problem(400, wrong))
             except (Problem, RelevoError, UnicodeError, psycopg.Error) as error:
                 problem = of_error(error)
@@ -99,15 +98,10 @@ def trouble(request: Request, problem: Problem) -> Response:
         came = bool(request.cookies.get(COOKIE))
         return login_page(request, problem.detail if came else "", 401, after=_here(request))
     _log.info("page_refused", status=problem.status, detail=problem.detail)
-    body = el(
-        "section",
-        el("h1", problem.detail),
-        el("p", sentence(problem.hint)) if problem.hint else None,
-        el("p", el("a", t("Back to the overview"), href="/dashboard")),
-        el("p", t("Request {id}", id=request_id_of(request)), class_="faint"),
-        class_="card",
+    number = request_id_of(request)
+    return render(
+        request, "problem.html", problem.status, problem.headers, live=False, problem=problem, request_id=number
     )
-    return show(request, problem.detail, body, status=problem.status, headers=problem.headers, live=False)
 
 
 def _here(request: Request) -> str:
@@ -118,121 +112,64 @@ def _here(request: Request) -> str:
     return request.url.path + (f"?{query}" if query else "")
 
 
-def show(
+def render(
     request: Request,
-    title: str,
-    *body: Child,
+    template: str,
     status: int = 200,
     headers: dict[str, str] | None = None,
+    *,
     live: bool = True,
+    **context: object,
 ) -> Response:
-    """Answer with a page; `live` ones are asked for again every few seconds while somebody looks."""
+    """Answer with a page made from a template; a `live` one is loaded again every few seconds while somebody looks."""
     caller: Token | None = getattr(request.state, "caller", None)
-    page = el(
-        "html",
-        el(
-            "head",
-            el("meta", charset="utf-8"),
-            el("title", f"{title[:100]} · Relevo"),
-            el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            el("link", rel="icon", type="image/svg+xml", href=f"/dashboard/static/{ICON}?v={_MARK}"),
-            el("link", rel="stylesheet", href=f"/dashboard/static/relevo.css?v={_MARK}"),
-            el("script", src=f"/dashboard/static/relevo.js?v={_MARK}", defer=True),
-        ),
-        el(
-            "body",
-            el("a", t("To the content"), href="#content", class_="skip"),
-            _head(request, caller),
-            el("main", body, id="content", data_live=live),
-            el("footer", f"Relevo {__version__}", _languages(request), class_="faint"),
-        ),
-        lang=spoken(),
+    session: str = getattr(request.state, "session", "")
+    page = ENVIRONMENT.get_template(template).render(
+        request=request,
+        viewer=caller if session else None,
+        is_operator=is_operator(request),
+        form_mark=sessions.form_mark(session) if session else "",
+        menu=_menu(request) if session or _is_guide_at_home(request) else {},
+        here=_here(request),
+        language=language(),
+        asset_version=_ASSET_VERSION,
+        live=live,
+        **context,
     )
     sent = {"Content-Security-Policy": POLICY, **(headers or {})}
-    return HTMLResponse("<!doctype html>" + page, status, sent)
+    return HTMLResponse(page.encode("utf-8", "replace"), status, sent)
 
 
-def _head(request: Request, caller: Token | None) -> Markup:
-    brand = el("a", "Relevo", href="/dashboard", class_="brand")
-    if caller is None or not getattr(request.state, "session", ""):
-        at_home = request.url.path.startswith("/guide") and bool(request.cookies.get(COOKIE))
-        return el(
-            "header", brand, _navigation(request) if at_home else el("nav", _guide(request), aria_label=t("Main"))
-        )
-    name = f"{caller.name} ({caller.role})"
-    leave = form(request, "/logout", el("button", t("Log out"), class_="plain", title=name))
-    who = el("span", name, class_="who")
-    return el("header", brand, _search(request), el("div", who, leave, class_="me"), _navigation(request))
+def show(request: Request, title: str, *body: Child, status: int = 200, live: bool = True) -> Response:
+    """Answer with a page that is no template yet."""
+    return render(request, "plain.html", status, live=live, title=title, body=text(body))
 
 
-def _navigation(request: Request) -> Markup:
+def is_operator(request: Request) -> bool:
+    """Return whether who looks may do things; a viewer is shown no button."""
+    caller = getattr(request.state, "caller", None)
+    return caller is not None and caller.role in OPERATE_PAGE.roles
+
+
+def _is_guide_at_home(request: Request) -> bool:
+    """Return whether the guide, which everyone may read, is read by somebody who probably has a session."""
+    return request.url.path.startswith("/guide") and bool(request.cookies.get(COOKIE))
+
+
+def _menu(request: Request) -> dict[str, str]:
+    """Return the pages of the navigation with their names; those of what is not used here are left out."""
     unused = menu.unused(request)
-    links = [
-        el("a", t(name), href=path, aria_current=_current(request, path))
-        for path, name in PAGES.items()
-        if path not in unused or request.url.path == path
-    ]
-    return el("nav", links, _guide(request), el("a", "API", href="/docs"), aria_label=t("Main"))
-
-
-def _guide(request: Request) -> Markup:
-    return el("a", t("Guide"), href="/guide", aria_current=_current(request, "/guide"))
-
-
-def _current(request: Request, path: str) -> str | None:
-    at = request.url.path
-    if path == PEOPLE and at.startswith(_ABOUT_PEOPLE):
-        return "true"
-    return "page" if at == path or (path != "/dashboard" and at.startswith(f"{path}/")) else None
-
-
-def _search(request: Request) -> Markup:
-    """Write the one box by which everything is found, as a form: a push token belongs into no address."""
-    hint = t("Event, key, owner, phone, token or tender")
-    asked = request.query_params.get("q", "")[:300] if request.url.path == SEARCH else ""
-    box = el("input", type="search", name="q", value=asked, placeholder=hint, aria_label=hint, maxlength=300)
-    return form(request, SEARCH, box, el("button", t("Search"), class_="plain"), class_="search", role="search")
-
-
-def _languages(request: Request) -> Markup:
-    """Offer the other languages; the choice is kept by the browser."""
-    back = urlencode({"back": _here(request)})
-    offered = [
-        el("a", name, href=f"/dashboard/language/{code}?{back}", lang=code, hreflang=code)
-        for code, name in LANGUAGES.items()
-        if code != spoken()
-    ]
-    return el("span", offered, class_="languages", aria_label=t("Language"))
+    return {path: gettext(name) for path, name in PAGES.items() if path not in unused or request.url.path == path}
 
 
 def login_page(
-    request: Request, said: str = "", status: int = 200, *, after: str = "/dashboard", more: Child = None
+    request: Request, said: str = "", status: int = 200, *, after: str = "/dashboard", command: str = ""
 ) -> Response:
-    """Show the form by which one logs in."""
+    """Show the form by which one logs in; after a link that is no good, with the command that makes a token."""
     nonce = request.cookies.get(FORM_COOKIE, "")
     fresh = len(nonce) != _NONCE
     nonce = secrets.token_urlsafe(32) if fresh else nonce
-    fields = el(
-        "form",
-        el("input", type="hidden", name="form", value=nonce),
-        el("input", type="hidden", name="after", value=after),
-        el("label", t("Token"), for_="token"),
-        el("input", type="password", name="token", id="token", autocomplete="off", required=True, autofocus=True),
-        el("button", t("Log in")),
-        method="post",
-        action="/login",
-    )
-    hint = t("A viewer's or an operator's token; `relevo token make me --role operator` makes one.")
-    card = el(
-        "section",
-        el("h1", t("Log in")),
-        el("p", said, class_="bad", role="alert") if said else None,
-        more,
-        fields,
-        el("p", sentence(hint), class_="faint"),
-        class_="card narrow",
-    )
-    answer = show(request, t("Log in"), card, status=status, live=False)
+    answer = render(request, "login.html", status, live=False, nonce=nonce, after=after, said=said, command=command)
     if fresh:
         keep(request, answer, FORM_COOKIE, nonce)
     return answer
@@ -269,14 +206,14 @@ async def read_form(request: Request) -> dict[str, str]:
     try:
         return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=_MOST_FIELDS))
     except ValueError:
-        raise Problem(400, t("This form has too many fields.")) from None
+        raise Problem(400, gettext("This form has too many fields.")) from None
 
 
 def refuse(request: Request, why: str) -> NoReturn:
     """Refuse a form that did not come from our own pages, and say so in the log."""
     caller: Token | None = getattr(request.state, "caller", None)
     _log.warning("form_refused", why=why, caller=caller.id if caller else None, path=request.url.path)
-    told, hint = t("This form is not of your session."), t("Open the page again, and send it from there.")
+    told, hint = gettext("This form is not of your session."), gettext("Open the page again, and send it from there.")
     raise Problem(403, told, kind=refusals.FORM, hint=hint)
 
 
@@ -303,8 +240,3 @@ def _cell(cell: Child) -> Markup:
     """Write a cell; what is short stays on one line, where there is room."""
     written = text(cell)
     return el("div", written, class_="whole" if len(_TAG.sub("", written)) <= _SHORT else None)
-
-
-def badge(told: str, kind: str = "") -> Markup:
-    """Write a state as a small word; `kind` is good, bad, warn or nothing."""
-    return el("span", told, class_=f"badge {kind}".strip())

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from urllib.parse import quote
 from uuid import UUID
 
+from relevo.http.dashboard.formats import address, clipped, instant, owner_path, short
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import t
-from relevo.http.dashboard.lists import address
-from relevo.http.dashboard.words import instant
 
-_SHORT = 8
+__all__ = ["clipped", "owner_path", "short"]
 
 
 @dataclass(frozen=True)
@@ -75,23 +73,6 @@ def phone_link(installation_id: UUID, told: Child = None) -> Markup:
     return el("a", told or short(installation_id), href=phone_path(installation_id), title=str(installation_id))
 
 
-def owner_path(owner: str) -> str:
-    """Return the address of an owner's page."""
-    return f"/dashboard/owners/{quote(owner.encode('utf-8', 'replace'), safe='')}"
-
-
 def owner_link(owner: str | None) -> Markup | None:
     """Lead to an owner; nobody is nothing."""
     return el("a", owner, href=owner_path(owner)) if owner else None
-
-
-def short(number: object) -> str:
-    """Write the first letters of a long id."""
-    written = str(number)
-    return f"{written[:_SHORT]}…" if len(written) > _SHORT else written
-
-
-def clipped(told: str | None, most: int = 120) -> str:
-    """Write the beginning of a text that may be long."""
-    told = told or ""
-    return f"{told[: most - 1]}…" if len(told) > most else told

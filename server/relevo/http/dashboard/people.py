@@ -7,13 +7,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from relevo.http.dashboard.formats import count, number, sentence
 from relevo.http.dashboard.html import Child, Markup, el
+from relevo.http.dashboard.labels import state
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import box, filters, part
 from relevo.http.dashboard.page import PEOPLE, Page, desk_of, show, table
 from relevo.http.dashboard.parts import following, owner_link
-from relevo.http.dashboard.states import state
-from relevo.http.dashboard.words import count, number, sentence
 from relevo.operators import sagas
 from relevo.operators.sagas import MOST_PHONES
 

@@ -13,12 +13,13 @@ from starlette.responses import Response
 from relevo.client import verbs
 from relevo.client.verbs import Explanation
 from relevo.http.dashboard import reasons
-from relevo.http.dashboard.acting import is_operator
 from relevo.http.dashboard.compose import HERE as COMPOSE
+from relevo.http.dashboard.formats import ago, count, instant, number
 from relevo.http.dashboard.html import Child, Markup, el
+from relevo.http.dashboard.labels import state
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, facts, part
-from relevo.http.dashboard.page import Page, desk_of, show, table
+from relevo.http.dashboard.page import Page, desk_of, is_operator, show, table
 from relevo.http.dashboard.parts import (
     clipped,
     delivery_link,
@@ -30,8 +31,6 @@ from relevo.http.dashboard.parts import (
     phone_path,
     short,
 )
-from relevo.http.dashboard.states import state
-from relevo.http.dashboard.words import ago, count, instant, number
 from relevo.http.problems import Problem
 from relevo.operators import sagas
 from relevo.operators.sagas import MOST_PHONES, Phones, Reason, Recent, Row

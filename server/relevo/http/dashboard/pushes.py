@@ -14,13 +14,13 @@ from relevo.app import sandbox_address
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import offer
 from relevo.http.dashboard.events import pause_moments, request_moment, waits_for
+from relevo.http.dashboard.formats import ago, count, instant, number
 from relevo.http.dashboard.html import Child, Markup, el, outside
+from relevo.http.dashboard.labels import KINDS, state
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, facts, part
 from relevo.http.dashboard.page import Page, desk_of, show
 from relevo.http.dashboard.parts import Moment, clipped, event_link, owner_link, phone_link, phone_path, timeline
-from relevo.http.dashboard.states import KINDS, state
-from relevo.http.dashboard.words import ago, count, instant, number
 from relevo.http.problems import Problem
 from relevo.operators import sagas
 from relevo.operators.sagas import Push, Try

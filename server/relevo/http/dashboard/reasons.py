@@ -8,10 +8,10 @@ from typing import Any
 
 from relevo.client.verbs import Explanation
 from relevo.core.model import NEWS
+from relevo.http.dashboard.formats import instant
 from relevo.http.dashboard.html import Child
 from relevo.http.dashboard.language import noted, t
 from relevo.http.dashboard.parts import clipped
-from relevo.http.dashboard.words import instant
 from relevo.operators.sagas import Nobody
 
 MEANINGS = {

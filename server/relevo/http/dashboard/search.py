@@ -9,11 +9,11 @@ from starlette.responses import RedirectResponse, Response
 
 from relevo.client.progress import progress_of
 from relevo.http.dashboard.html import Child, Markup, el
+from relevo.http.dashboard.labels import state
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, part
 from relevo.http.dashboard.page import SEARCH, Page, desk_of, fields_of, show
 from relevo.http.dashboard.parts import clipped, event_link, owner_link, owner_path, phone_link, phone_path
-from relevo.http.dashboard.states import state
 from relevo.http.problems import Problem
 from relevo.operators import sagas
 from relevo.operators.sagas import Found

@@ -9,13 +9,12 @@ from starlette.responses import Response
 
 from relevo.config import REJECT_ATTEMPTS
 from relevo.http.dashboard.acting import offer
+from relevo.http.dashboard.formats import ago, count, duration, number, sentence
 from relevo.http.dashboard.html import Child, Markup, el
+from relevo.http.dashboard.labels import badge, in_words, state
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import Place, Text, address, choice, facts, filters, nothing, older, part
-from relevo.http.dashboard.names import in_words
-from relevo.http.dashboard.page import Page, badge, desk_of, show, table
-from relevo.http.dashboard.states import state
-from relevo.http.dashboard.words import ago, count, duration, number, sentence
+from relevo.http.dashboard.page import Page, desk_of, show, table
 from relevo.operators import history, insights
 
 router = APIRouter(route_class=Page, include_in_schema=False)

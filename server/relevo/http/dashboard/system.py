@@ -10,13 +10,14 @@ from starlette.responses import Response
 
 from relevo.http.dashboard import charts, reasons
 from relevo.http.dashboard.acting import offer
+from relevo.http.dashboard.formats import ago, count, duration, number, sentence, size
 from relevo.http.dashboard.html import Child, Markup, el, text
-from relevo.http.dashboard.language import said, t
+from relevo.http.dashboard.i18n import translated as said
+from relevo.http.dashboard.labels import state
+from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, part
 from relevo.http.dashboard.overview import at_most, figure
 from relevo.http.dashboard.page import SYSTEM, Page, desk_of, show, table
-from relevo.http.dashboard.states import state
-from relevo.http.dashboard.words import ago, count, duration, number, sentence, size
 from relevo.operators import insights
 from relevo.operators.health import worker_state
 from relevo.operators.insights import System

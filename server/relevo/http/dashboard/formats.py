@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote, urlencode
 
-from relevo.http.dashboard.html import Markup, el, text
-from relevo.http.dashboard.language import spoken, t
+from markupsafe import Markup, escape
+
+from relevo.http.dashboard.i18n import gettext as _
+from relevo.http.dashboard.i18n import language, with_signs
+from relevo.http.dashboard.language import t
 
 _CODE = re.compile(r"`([^`]{1,400})`")
 _INSTANT = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?)Z")
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 _SHORT_S = 10
-_SPANISH_SIGNS = str.maketrans(",.", ".,")
+_SHORT_ID = 8
 
 
 def number(value: float | None) -> str:
     """Write a number with its thousands apart: 12,345, in Spanish 12.345; none at all as a dash."""
     if value is None:
         return "—"
-    return _apart(f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:,.1f}")  # noqa: PLR2004
-
-
-def _apart(written: str) -> str:
-    """Write points and commas as the language of the page does."""
-    return written.translate(_SPANISH_SIGNS) if spoken() == "es" else written
+    return with_signs(f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:,.1f}")  # noqa: PLR2004
 
 
 def count(value: int, one: str, many: str = "") -> str:
@@ -40,8 +40,8 @@ def percent(some: int, of_all: int) -> str:
     share = some / of_all * 100
     if some < of_all:
         share = min(share, 99.9)
-    written = _apart(f"{share:.0f}" if share == int(share) else f"{share:.1f}")
-    return f"{written} %" if spoken() == "es" else f"{written}%"
+    written = with_signs(f"{share:.0f}" if share == int(share) else f"{share:.1f}")
+    return f"{written} %" if language() == "es" else f"{written}%"
 
 
 def duration(seconds: float | None) -> str:
@@ -51,12 +51,12 @@ def duration(seconds: float | None) -> str:
     if seconds < 1:
         return f"{max(0.0, seconds) * 1000:.0f} ms"
     if seconds < _MINUTE_S:
-        return _apart(f"{seconds:.1f} s") if seconds < _SHORT_S else f"{seconds:.0f} s"
+        return with_signs(f"{seconds:.1f} s") if seconds < _SHORT_S else f"{seconds:.0f} s"
     if seconds < 2 * _HOUR_S:
         return f"{seconds / _MINUTE_S:.0f} min"
     if seconds < 2 * _DAY_S:
         return f"{seconds / _HOUR_S:.0f} h"
-    return t("{n} days", n=f"{seconds / _DAY_S:.0f}")
+    return _("{n} days").format(n=f"{seconds / _DAY_S:.0f}")
 
 
 def size(value: int | None) -> str:
@@ -66,43 +66,45 @@ def size(value: int | None) -> str:
     amount = float(value)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 1000:  # noqa: PLR2004
-            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 10 else _apart(f"{amount:.1f} {unit}")  # noqa: PLR2004
+            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 10 else with_signs(f"{amount:.1f} {unit}")  # noqa: PLR2004
         amount /= 1000
-    return _apart(f"{amount:.1f} TB")
+    return with_signs(f"{amount:.1f} TB")
 
 
 def ago(moment: datetime | None, now: datetime) -> Markup:
     """Write an instant as how long ago it was, or how soon it comes; the exact one is its title."""
     if moment is None:
-        return text(t("never"))
+        return escape(_("never"))
     away = (now - moment).total_seconds()
-    told = t("{time} ago", time=duration(away)) if away >= 0 else t("in {time}", time=duration(-away))
+    told = _("%(time)s ago", time=duration(away)) if away >= 0 else _("in %(time)s", time=duration(-away))
     if abs(away) < 1:
-        told = t("just now") if away >= 0 else t("in a moment")
+        told = _("just now") if away >= 0 else _("in a moment")
     return _time(moment, told)
 
 
 def instant(moment: datetime | None) -> Markup:
     """Write an instant; a script turns it into the viewer's own time, and the exact one is its title."""
     if moment is None:
-        return text("—")
+        return Markup("—")
     return _time(moment, f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC", local=True)
 
 
 def _time(moment: datetime, told: str, *, local: bool = False) -> Markup:
     exact = moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return el("time", told, datetime=exact, title=exact, data_local=local)
+    marked = Markup(" data-local") if local else ""
+    return Markup('<time datetime="{0}" title="{0}"{1}>{2}</time>').format(exact, marked, told)
 
 
 def sentence(told: Any) -> Markup:
     """Write a sentence of ours in which `commands` stand between backticks, and its instants as other instants."""
     parts = _CODE.split(str(told))
-    return Markup("".join(el("code", part) if place % 2 else _with_times(part) for place, part in enumerate(parts)))
+    code = Markup("<code>{}</code>").format
+    return Markup("").join(code(part) if place % 2 else _with_times(part) for place, part in enumerate(parts))
 
 
 def _with_times(told: str) -> Markup:
     parts = _INSTANT.split(told)
-    return Markup("".join(_read(part) if place % 2 else text(part) for place, part in enumerate(parts)))
+    return Markup("").join(_read(part) if place % 2 else part for place, part in enumerate(parts))
 
 
 def _read(written: str) -> Markup:
@@ -110,4 +112,32 @@ def _read(written: str) -> Markup:
     try:
         return instant(datetime.fromisoformat(written).replace(tzinfo=UTC))
     except ValueError:
-        return text(f"{written}Z")
+        return escape(f"{written}Z")
+
+
+def short(value: object) -> str:
+    """Write the first letters of a long id."""
+    written = str(value)
+    return f"{written[:_SHORT_ID]}…" if len(written) > _SHORT_ID else written
+
+
+def clipped(text: str | None, most: int = 120) -> str:
+    """Write the beginning of a text that may be long."""
+    text = text or ""
+    return f"{text[: most - 1]}…" if len(text) > most else text
+
+
+def address(path: str, **fields: object) -> str:
+    """Write an address with fields in its query; those that are empty are left out."""
+    given = {name: str(value) for name, value in fields.items() if value not in (None, "")}
+    return f"{path}?{urlencode(given, errors='replace')}" if given else path
+
+
+def owner_path(owner: str) -> str:
+    """Return the address of an owner's page."""
+    return f"/dashboard/owners/{quote(owner.encode('utf-8', 'replace'), safe='')}"
+
+
+def cycle_name(row: Mapping[str, Any]) -> str:
+    """Name a cycle, with its source if it has one."""
+    return f"{row['cycle']}:{row['source']}" if row["source"] else str(row["cycle"])

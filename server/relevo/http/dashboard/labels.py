@@ -1,10 +1,80 @@
-"""Names that code gives to what it counts and does, told as words; the name itself is to be seen on hover."""
+"""Words for what code names: states with their colours, what runs count, what the audit records."""
 
 from __future__ import annotations
 
-from relevo.http.dashboard.html import Markup, el
-from relevo.http.dashboard.language import t
+from typing import get_args
 
+from markupsafe import Markup
+
+from relevo.core.model import Lane, ReplyKind, Trigger
+from relevo.http.dashboard.i18n import gettext
+
+EVENT_STATES = ("waiting", "held", "fanning", "fanned", "cancelled", "completed")
+DELIVERY_STATUSES = (
+    "pending",
+    "retryable",
+    "sent",
+    "ok",
+    "unconfirmed",
+    "invalid",
+    "failed",
+    "expired",
+    "skipped",
+    "cancelled",
+    "unknown",
+)
+OUTCOMES = ("running", "idle", "ok", "partial", "failed", "skipped", "abandoned")
+WORDS = frozenset(
+    {
+        *EVENT_STATES,
+        *("sending", "finished"),
+        *DELIVERY_STATUSES,
+        *OUTCOMES,
+        *("alive", "late", "stopped", "lost", "silent", "stopping"),
+        *("closed", "open", "probing"),
+        *("unchanged", "unavailable", "rejected"),
+        *("moving", "sealed", "retired", "exported", "verified", "dropped", "begun"),
+        *("none", "on", "off", "paused", "rests", "confirmed"),
+        *("everyone", "installations", "matching", "owners"),
+        *("granted", "denied", "undetermined"),
+        *get_args(Lane),
+        *get_args(Trigger),
+        *get_args(ReplyKind),
+    }
+)
+"""Every word that stands for a state somewhere; `make texts` collects them."""
+KINDS = {
+    "ok": "good",
+    "alive": "good",
+    "closed": "good",
+    "on": "good",
+    "confirmed": "good",
+    "verified": "good",
+    "answered": "good",
+    "partial": "warn",
+    "stopping": "warn",
+    "silent": "warn",
+    "late": "warn",
+    "probing": "warn",
+    "paused": "warn",
+    "rests": "warn",
+    "held": "warn",
+    "retryable": "warn",
+    "unconfirmed": "warn",
+    "unknown": "warn",
+    "expired": "warn",
+    "throttled": "warn",
+    "unclear": "warn",
+    "open": "bad",
+    "failed": "bad",
+    "abandoned": "bad",
+    "lost": "bad",
+    "unavailable": "bad",
+    "rejected": "bad",
+    "invalid": "bad",
+    "unauthorised": "bad",
+    "not_sent": "bad",
+}
 COUNTERS = frozenset(
     {
         *("claims_reaped", "claims_lost", "deliveries_recovered", "deliveries_ambiguous", "deliveries_dead"),
@@ -59,9 +129,20 @@ DETAILS = frozenset(
 """With what, and to what end, as the record names it."""
 
 
+def state(word: str | None, kind: str | None = None) -> Markup:
+    """Write a state as a badge, in its colour (good, warn or bad) unless another is given."""
+    word = word or "none"
+    return badge(gettext(word).replace("_", " "), KINDS.get(word, "") if kind is None else kind)
+
+
+def badge(text: str, kind: str = "") -> Markup:
+    """Write a small word in a colour: good, bad, warn or none."""
+    return Markup('<span class="{}">{}</span>').format(f"badge {kind}".strip(), text)
+
+
 def in_words(name: str) -> str:
-    """Write a name as words, in the language of the page as far as it is known there."""
-    return t(spaced(name))
+    """Write a name of code as words, translated as far as they are known."""
+    return gettext(spaced(name))
 
 
 def spaced(name: str) -> str:
@@ -71,4 +152,4 @@ def spaced(name: str) -> str:
 
 def named(name: str) -> Markup:
     """Write a name as words, with the name itself on hover."""
-    return el("span", in_words(name), title=name)
+    return Markup('<span title="{}">{}</span>').format(name, in_words(name))

@@ -1,0 +1,79 @@
+"""Collect the texts of the pages into locale/es/LC_MESSAGES/dashboard.po, and compile it; `make texts` runs this.
+
+New texts get an empty translation, to be written by hand; those that no page says any more are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+from babel.messages.catalog import Catalog, Message
+from babel.messages.extract import DEFAULT_KEYWORDS, extract_from_file
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po, write_po
+
+from relevo.http import dashboard
+from relevo.http.dashboard.i18n import DOMAIN, LOCALE
+from relevo.http.dashboard.labels import ACTIONS, COUNTERS, DETAILS, WORDS, spaced
+from relevo.operators import health
+from relevo.operators.insights import CURSORS
+
+PLACE = Path(dashboard.__file__).parent
+PO = LOCALE / "es" / "LC_MESSAGES" / f"{DOMAIN}.po"
+MO = PO.with_suffix(".mo")
+KEYWORDS = {**DEFAULT_KEYWORDS, "Phrase": None, "Problem": (2,), "in_numbers": (2, 3)}
+NAMES = {*map(spaced, COUNTERS | ACTIONS | DETAILS), *WORDS, *CURSORS.values()}
+"""Words that stand in no sentence: pages show them by what the database and the code call a thing."""
+
+
+def found() -> Iterator[tuple[str, str | tuple[str, ...], list[str]]]:
+    """Find every text with the file it is in and the comments on it."""
+    options = {"newstyle_gettext": "false", "trimmed": "true", "silent": "false"}
+    for path in [*sorted(PLACE.glob("*.py")), Path(health.__file__), *sorted(PLACE.glob("templates/*.html"))]:
+        method = "jinja2.ext:babel_extract" if path.suffix == ".html" else "python"
+        for _line, text, comments, _context in extract_from_file(method, path, KEYWORDS, ["Translators:"], options):
+            yield path.name, text, comments
+    yield from (("labels.py", name, []) for name in sorted(NAMES))
+
+
+def collect() -> Catalog:
+    """Return the Spanish catalog with every text, those not translated yet included."""
+    with PO.open("rb") as file:
+        catalog = read_po(file, locale="es", domain=DOMAIN)
+    fresh = Catalog(creation_date=catalog.creation_date)
+    for name, text, comments in found():
+        fresh.add(text, locations=[(name, 0)], auto_comments=comments)
+    catalog.update(fresh, no_fuzzy_matching=True)
+    catalog.obsolete.clear()
+    return catalog
+
+
+def compiled(catalog: Catalog) -> bytes:
+    """Return what gettext reads."""
+    write_mo(written := BytesIO(), catalog)
+    return written.getvalue()
+
+
+def untranslated(catalog: Catalog) -> list[str]:
+    """Return the texts without a translation, or with one that is only a guess."""
+    return [str(each.id) for each in catalog if each.id and (each.fuzzy or not all(_forms(each)))]
+
+
+def _forms(message: Message) -> list[str]:
+    return [message.string] if isinstance(message.string, str) else [*(message.string or ("",))]
+
+
+def main() -> None:
+    """Write both files, and name the texts that are not translated."""
+    catalog = collect()
+    with PO.open("wb") as file:
+        write_po(file, catalog, width=120, include_lineno=False, sort_by_file=True)
+    MO.write_bytes(compiled(catalog))
+    for each in untranslated(catalog):
+        print(f"not translated: {each}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""The templates of the pages: one Jinja2 environment, and the filters and functions that templates use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from relevo import __version__
+from relevo.core.addresses import is_loopback
+from relevo.http.dashboard import formats, i18n, labels
+
+_TAG = re.compile(r"<[^<>]*>")
+_CELL = re.compile(r"<td>(.*?)</td>", re.DOTALL)
+_SHORT = 16
+_FILTERS: tuple[Callable[..., Any], ...] = (
+    *(formats.ago, formats.clipped, formats.cycle_name, formats.duration, formats.instant, formats.number),
+    *(formats.sentence, formats.short, formats.size, i18n.translated, labels.in_words, labels.named, labels.state),
+)
+
+
+def table(heads: Sequence[str], rows: Sequence[Any], label: str, empty: str, caller: Callable[[Any], Markup]) -> Markup:
+    """Write a table: `{% call(row) table(heads, rows, label, empty) %}<td>…</td><td>…</td>{% endcall %}`.
+
+    Columns that are empty in every row are left out. Each cell knows its head, for windows without room for columns.
+    """
+    if not rows:
+        return Markup('<p class="faint">{}</p>').format(empty)
+    cells = [[each.strip() for each in _CELL.findall(caller(row))] for row in rows]
+    shown = [place for place in range(len(heads)) if any(row[place] for row in cells)]
+    head = Markup("").join(Markup('<th scope="col">{}</th>').format(heads[place]) for place in shown)
+    body = Markup("").join(
+        Markup("<tr>{}</tr>").format(Markup("").join(_cell(heads[place], row[place]) for place in shown))
+        for row in cells
+    )
+    return Markup('<table aria-label="{}"><thead><tr>{}</tr></thead><tbody>{}</tbody></table>').format(
+        label, head, body
+    )
+
+
+def _cell(head: str, written: str) -> Markup:
+    """Write a cell; what is short stays on one line, where there is room."""
+    whole = Markup(' class="whole"') if len(" ".join(_TAG.sub("", written).split())) <= _SHORT else ""
+    return Markup('<td data-head="{}"><div{}>{}</div></td>').format(head, whole, Markup(written))  # noqa: S704
+
+
+def is_local_link(address: str) -> bool:
+    """Return whether an address is a page on this very machine; no other address outside becomes a link."""
+    parts = urlsplit(address)
+    return parts.scheme in ("http", "https") and (parts.hostname == "localhost" or is_loopback(parts.hostname or ""))
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        extensions=["jinja2.ext.i18n"],
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: "" if value is None else value,
+    )
+    made.install_gettext_callables(i18n.gettext, i18n.ngettext)  # type: ignore[attr-defined] # by the i18n extension
+    made.globals |= {
+        "address": formats.address,
+        "badge": labels.badge,
+        "languages": i18n.LANGUAGES,
+        "owner_path": formats.owner_path,
+        "percent": formats.percent,
+        "table": table,
+        "version": __version__,
+    }
+    made.filters |= {each.__name__: each for each in _FILTERS}
+    made.tests["local_link"] = is_local_link
+    return made
+
+
+ENVIRONMENT = _environment()
