@@ -169,18 +169,26 @@ def _confirm(*, yes: bool, what: str) -> None:
 
 
 @cli.command(name="config")
-def show_config(as_json: AsJson = False) -> None:
-    """Show every setting: name, value, default, meaning, and where the value came from."""
+def show_config(
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show the settings for tuning and for experts, too.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the everyday settings and all that are set: value, default, meaning, origin; --json shows every one."""
     rows = config.describe(load_settings())
     if as_json:
         print_json([row._asdict() for row in rows])
         return
-    for row in rows:
+    shown = [row for row in rows if everything or row.tier == "everyday" or row.source in ("environment", ".env")]
+    for row in shown:
         origin = {"default": "default", "derived": f"default: {row.default}"}.get(
             row.source, f"from {row.source}; default {row.default}"
         )
         out.print(f"[bold]{row.name}[/] = {escape(str(row.value))}  [dim]({escape(origin)})[/]", soft_wrap=True)
         out.print(f"    {escape(row.meaning)}", soft_wrap=True)
+    if len(shown) < len(rows):
+        out.print(f"{len(rows) - len(shown)} more for tuning and for experts: relevo config --all", style="dim")
 
 
 @cli.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -10,9 +10,9 @@ from datetime import date, datetime, timedelta
 from typing import Any, Literal
 
 import structlog
+from pydantic import SecretStr
 
 from relevo.config import MINUTE, Settings
-from relevo.config.fields import SecretStr
 from relevo.core.model import Fetched, Item, Reject
 from relevo.core.ports import NoRequestsLeft, OutOfTime, SourceContext
 from relevo.sources import chile, text

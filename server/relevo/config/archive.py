@@ -1,0 +1,93 @@
+"""Retention and archive: how long what is kept in the database, and where months go after that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from relevo.config.kinds import Bucket, Folder, Prefix, WebAddress
+from relevo.config.setting import MINUTE, SECOND, Theme, everyday, expert, tuning
+
+
+class BesideData(NamedTuple):
+    """A default folder for the embedded demo: beside its data, unless a bucket is set."""
+
+    name: str
+
+    def __call__(self, data: dict[str, Any]) -> Path | None:
+        """Return the folder, or None where real services are set."""
+        alone = data["database_url"] is None and data["archive_bucket"] is None
+        return data["relevo_data_dir"] / self.name if alone else None
+
+    def __str__(self) -> str:
+        return f"without DATABASE_URL and ARCHIVE_BUCKET the folder {self.name} in RELEVO_DATA_DIR, else none"
+
+
+class WhenSet(NamedTuple):
+    """A default that is true exactly when another setting is set."""
+
+    of: str
+
+    def __call__(self, data: dict[str, Any]) -> bool:
+        """Return whether it is set."""
+        return data[self.of] is not None
+
+    def __str__(self) -> str:
+        return f"true with {self.of.upper()}, else false"
+
+
+class Archive(Theme):
+    """Retention and archive."""
+
+    deliveries_retention_days: int = everyday(
+        "For how many days after a month's end its deliveries, journal and events stay hot.", 90, 1, 36_500
+    )
+    archive_bucket: Bucket | None = everyday(
+        "The S3 bucket to which retired months are exported; without it and ARCHIVE_FOLDER they stay in the database."
+    )
+    archive_endpoint: WebAddress | None = everyday("The address of an S3-compatible service, for other than AWS.")
+    archive_folder: Folder | None = everyday(
+        "The folder to which retired months are exported, instead of a bucket.", BesideData("archive")
+    )
+    archive_region: str | None = tuning("The bucket's region; without it as the environment of AWS says.")
+    archive_prefix: Prefix = tuning("What the keys of all objects begin with, in a bucket or folder.", "relevo")
+    archive_sse: Literal["none", "AES256", "aws:kms"] = tuning(
+        "How the service encrypts what is stored: none, AES256 or aws:kms.", "none"
+    )
+    archive_sse_kms_key_id: str | None = tuning("The key to encrypt with; goes with ARCHIVE_SSE=aws:kms.")
+    archive_grace_days: int = tuning(
+        "For how many days a month stays in the database after its export was verified.", 7, 0, 3_650
+    )
+    licitaciones_hot_months: int = tuning("For how many whole months tenders stay hot.", 12, 1, 1_200)
+    dead_phones_retention_days: int = tuning(
+        "For how many days a phone is kept, with its owner's name and preferences, after its token was disabled or it "
+        "was unregistered.",
+        90,
+        1,
+        36_500,
+    )
+    runs_retention_days: int = tuning(
+        "For how many days finished runs are kept, and with them rejects, incidents and projects that nothing uses.",
+        90,
+        1,
+        3_650,
+    )
+    audit_retention_days: int = tuning("For how many days the record of what operators did is kept.", 400, 1, 36_500)
+    news_retention_days: int = tuning("For how many days news that nobody read are kept.", 7, 1, 3_650)
+    partitions_ahead_months: int = expert("How many months of partitions exist ahead of today.", 2, 1, 24)
+    archive_path_style: bool = expert(
+        "Whether the bucket's name stands in the path rather than in the host name.", WhenSet("archive_endpoint")
+    )
+    archive_timeout_ms: int = expert(
+        "How long the archive's service may be silent within one request, in milliseconds.",
+        30 * SECOND,
+        10,
+        10 * MINUTE,
+    )
+    archive_part_rows: int = expert("How many rows of a month one file holds at most.", 250_000, 1, 10_000_000)
+    archive_busy_share_percent: int = expert(
+        "The share of the time that export takes while others write to the database; 100: it does not step back.",
+        5,
+        1,
+        100,
+    )

@@ -1,0 +1,48 @@
+"""The database: where it is, how many connections, and how long anything may take."""
+
+from __future__ import annotations
+
+from relevo.config.kinds import Address
+from relevo.config.setting import DAY, HOUR, MINUTE, SECOND, SameAs, Theme, everyday, expert, of_lease
+
+
+class Database(Theme):
+    """The database."""
+
+    database_url: Address | None = everyday(
+        "The PostgreSQL to use, maybe through PgBouncer in transaction mode; without it one is embedded."
+    )
+    database_direct_url: Address | None = everyday(
+        "The same database without a pooler in between, for LISTEN and migrations.", SameAs("database_url")
+    )
+    database_max_connections: int = everyday(
+        "Connections one replica may open in all: one listens, one extends leases, the rest are a pool.", 8, 4, 100
+    )
+    database_connect_timeout_ms: int = expert(
+        "How long opening a connection may take, in milliseconds.", 5 * SECOND, 10, 5 * MINUTE
+    )
+    database_statement_timeout_ms: int = expert(
+        "How long one statement may run, in milliseconds.", of_lease(15 * SECOND, 4), 10, HOUR
+    )
+    database_lock_timeout_ms: int = expert(
+        "How long one statement may wait for a lock, in milliseconds.", of_lease(5 * SECOND, 4), 10, HOUR
+    )
+    database_idle_transaction_timeout_ms: int = expert(
+        "How long a transaction may sit idle before PostgreSQL ends it, in milliseconds.",
+        of_lease(10 * SECOND, 4),
+        10,
+        HOUR,
+    )
+    database_answer_margin_ms: int = expert(
+        "How long after DATABASE_STATEMENT_TIMEOUT_MS an answer may still be missing before the connection is dropped, "
+        "in milliseconds.",
+        5 * SECOND,
+        100,
+        HOUR,
+    )
+    database_long_statement_timeout_ms: int = expert(
+        "How long one migration, or one statement of an export or a restore, may run, in milliseconds.",
+        30 * MINUTE,
+        SECOND,
+        DAY,
+    )

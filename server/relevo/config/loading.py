@@ -1,0 +1,177 @@
+"""Reads the settings from the environment and `.env`, and complains once about all that is wrong."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from dotenv.parser import parse_stream
+from pydantic import SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import EnvSettingsSource
+
+from relevo.config import relations
+from relevo.config.kinds import Address, ProxyAddress
+from relevo.config.outbox import PUSH_CONNECTIONS
+from relevo.config.setting import bounds_of
+from relevo.config.settings import Origin, Settings, fields_of
+from relevo.core.errors import ConfigError
+from relevo.core.logs import scrub
+
+ENV_FILE = Path(".env")
+_MAX_QUOTED = 100
+_ELSEWHERE = {
+    "OUTBOX_WORKER_POLL_MS": "DISPATCH_INTERVAL_MINUTES",
+    "OUTBOX_WORKER_BATCH_SIZE": "OUTBOX_BATCH_SIZE",
+    "OUTBOX_WORKER_MAX_ATTEMPTS": "OUTBOX_MAX_ATTEMPTS",
+    "OUTBOX_WORKER_PROCESSING_TIMEOUT_MS": "OUTBOX_LEASE_DURATION_MS",
+    "OUTBOX_WORKER_RETRY_BASE_MS": "OUTBOX_RETRY_BASE_MS",
+    "OUTBOX_WORKER_RETRY_MAX_MS": "OUTBOX_RETRY_MAX_MS",
+}
+"""What other workers of outboxes call what is set here by another name."""
+
+
+def load(
+    environ: Mapping[str, str] | None = None, env_file: Path | None = ENV_FILE, *, cycles: Sequence[str] = ()
+) -> Settings:
+    """Read, check and freeze the settings, or complain once about all that is wrong.
+
+    `cycles` are the only ones there are, where that is known: whoever brings cycles of its own leaves it out.
+    """
+    environ = os.environ if environ is None else environ
+    in_file, problems = _read_env_file(env_file)
+    from_file, from_environ = _ours(in_file), _ours(environ)
+    values: dict[str, Any] = {**from_file, **from_environ}
+    origins: dict[str, Origin] = {**dict.fromkeys(from_file, ".env"), **dict.fromkeys(from_environ, "environment")}
+    wrong = _wrong(values)
+    settings = Settings(
+        **{name: value for name, value in values.items() if name not in wrong},
+        origins=origins,
+        warnings=(*_strangers({**in_file, **environ}), *_lowered(values)),
+    )
+    problems += [_complaint(name, wrong[name], origins) for name in values if name in wrong]
+    problems += [
+        _complaint(names[0], text, origins)
+        for names, text in relations.complaints(settings, cycles).items()
+        if wrong.keys().isdisjoint(names)
+    ]
+    if problems:
+        raise _error(problems)
+    return settings
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return this process's environment with some more in it, for a program we start."""
+    return {**os.environ, **more}
+
+
+def _read_env_file(path: Path | None) -> tuple[dict[str, str], list[str]]:
+    """Return what the file holds, and a complaint for each line that cannot be read.
+
+    The library's own reader would skip such a line, and fill in what looks like a variable in a password.
+    """
+    if path is None:
+        return {}, []
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            bindings = list(parse_stream(file))
+    except FileNotFoundError:
+        return {}, []
+    except (OSError, UnicodeDecodeError) as error:
+        return {}, [f"{path} must be a readable text file, got {type(error).__name__}"]
+    broken = [each.original.line for each in bindings if each.error or (each.key and each.value is None)]
+    values = {each.key: each.value for each in bindings if each.key and each.value is not None}
+    return values, [f"{path} line {line} must be NAME=value" for line in broken]
+
+
+def _ours(variables: Mapping[str, str]) -> dict[str, Any]:
+    """Return our settings among the variables: small letters will do, capitals win, an empty value counts as unset."""
+    known = fields_of(Settings)
+    source = EnvSettingsSource(Settings)
+    source.env_vars = {
+        name.lower(): value.strip()
+        for name, value in sorted(variables.items(), reverse=True)
+        if name.lower() in known and value.strip()
+    }
+    return source()
+
+
+def _wrong(values: dict[str, Any]) -> dict[str, str]:
+    """Return what is wrong with each value that does not fit its setting."""
+    try:
+        Settings(**values)
+    except ValidationError as refused:
+        errors = refused.errors(include_url=False)
+    else:
+        return {}
+    # Defaults are right by themselves; they fail only along with the setting they refer to.
+    found = {str(each["loc"][0]): each.get("ctx", {}).get("error") for each in errors}
+    return {name: _explain(name, error, values[name]) for name, error in found.items() if name in values}
+
+
+def _explain(name: str, reason: ValueError | None, value: str) -> str:
+    field = fields_of(Settings)[name]
+    wanted = str(reason) if isinstance(reason, ValueError) else f"must be {_wanted(field, value)}"
+    return wanted if _is_secret(field) else f"{wanted}, got {_quote(value)}"
+
+
+def _wanted(field: FieldInfo, value: str) -> str:
+    if bounds := bounds_of(field):
+        whole = "" if _is_whole(value) else "a whole number "
+        return f"{whole}between {bounds[0]} and {bounds[1]}"
+    if field.annotation is bool:
+        return "true or false"
+    choices = [str(each) for each in get_args(field.annotation) if isinstance(each, str)]
+    return f"one of {', '.join(choices)}" if choices else "text"
+
+
+def _is_secret(field: FieldInfo) -> bool:
+    return bool({field.annotation, *get_args(field.annotation)} & {Address, ProxyAddress, SecretStr})
+
+
+def _quote(value: str) -> str:
+    return value if _is_whole(value) else repr(scrub(value[:_MAX_QUOTED]))
+
+
+def _is_whole(value: str) -> bool:
+    return len(value) <= _MAX_QUOTED and re.fullmatch(r"[+-]?\d+", value) is not None
+
+
+def _complaint(name: str, text: str, origins: Mapping[str, Origin]) -> str:
+    return f"{name.upper()} {text}{' (in .env)' if origins.get(name) == '.env' else ''}"
+
+
+def _error(problems: Sequence[str]) -> ConfigError:
+    if len(problems) == 1:
+        return ConfigError(f"{problems[0]}.", hint="Change it in the environment or in .env.")
+    listed = "".join(f"\n- {problem}." for problem in problems)
+    return ConfigError(f"{len(problems)} settings are wrong in the environment or in .env:{listed}")
+
+
+def _strangers(names: Mapping[str, str]) -> tuple[str, ...]:
+    """Warn of variables that are nearly ours: they have no effect."""
+    ours = [name.upper() for name in fields_of(Settings)]
+    families = {name.partition("_")[0] for name in ours}
+    warnings = []
+    for name in sorted(names):
+        if name.upper() in ours or name.upper().partition("_")[0] not in families:
+            continue
+        if ours_is := _ELSEWHERE.get(name.upper()):
+            warnings.append(f"{name} has no effect; here it is {ours_is}.")
+        elif near := difflib.get_close_matches(name.upper(), ours, n=1, cutoff=0.85):
+            warnings.append(f"{name} has no effect; did you mean {near[0]}?")
+    return tuple(warnings)
+
+
+def _lowered(values: Mapping[str, str]) -> tuple[str, ...]:
+    """Say where less is done than was set."""
+    given = values.get("outbox_concurrency", "0")
+    if not _is_whole(given) or int(given) <= PUSH_CONNECTIONS:
+        return ()
+    return (
+        f"OUTBOX_CONCURRENCY is {given} and means {PUSH_CONNECTIONS}: a push service bears no more for one project.",
+    )

@@ -1,0 +1,125 @@
+"""How a setting is declared: its tier, meaning, default and bounds; and how its value is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, cast
+
+from annotated_types import Ge, Le
+from pydantic import Field, SecretStr
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from relevo.core.logs import scrub
+
+Tier = Literal["everyday", "tuning", "expert"]
+TIERS: dict[Tier, str] = {
+    "everyday": "what an installation decides",
+    "tuning": "for load and habits of your own",
+    "expert": "seldom turned, and with care",
+}
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+
+
+class Theme(BaseSettings):
+    """Settings that belong together; they are checked as part of all `Settings`."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        validate_default=True,
+        hide_input_in_errors=True,
+        enable_decoding=False,
+        defer_build=True,
+    )
+
+
+def everyday(meaning: str, default: Any = None, low: int | None = None, high: int | None = None) -> Any:
+    """Declare a setting that every installation may have to decide on."""
+    return _declare("everyday", meaning, default, low, high)
+
+
+def tuning(meaning: str, default: Any = None, low: int | None = None, high: int | None = None) -> Any:
+    """Declare a setting that fits Relevo to a load, a retention or a network."""
+    return _declare("tuning", meaning, default, low, high)
+
+
+def expert(meaning: str, default: Any = None, low: int | None = None, high: int | None = None) -> Any:
+    """Declare a setting that is seldom turned."""
+    return _declare("expert", meaning, default, low, high)
+
+
+def _declare(tier: Tier, meaning: str, default: Any, low: int | None, high: int | None) -> Any:
+    known: dict[str, Any] = {"description": meaning, "ge": low, "le": high, "json_schema_extra": {"tier": tier}}
+    return Field(default_factory=default, **known) if callable(default) else Field(default, **known)
+
+
+class Ceiling(NamedTuple):
+    """A default that gives way: `nominal`, but never more than a `part`-th of the setting `of`."""
+
+    nominal: int
+    of: str
+    part: int = 1
+
+    def __call__(self, data: dict[str, Any]) -> int:
+        """Return the default that fits the settings validated so far."""
+        return min(self.nominal, int(data[self.of]) // self.part)
+
+    def __str__(self) -> str:
+        share = self.of.upper() if self.part == 1 else f"{self.of.upper()} / {self.part}"
+        return f"{self.nominal}, at most {share}"
+
+
+class SameAs(NamedTuple):
+    """A default that is another setting's value."""
+
+    of: str
+
+    def __call__(self, data: dict[str, Any]) -> Any:
+        """Return the other setting's value."""
+        return data[self.of]
+
+    def __str__(self) -> str:
+        return f"same as {self.of.upper()}"
+
+
+def of_lease(nominal: int, part: int) -> Ceiling:
+    """Return a default that fits into a part of the lease."""
+    return Ceiling(nominal, "outbox_lease_duration_ms", part)
+
+
+def tier_of(field: FieldInfo) -> Tier:
+    """Return a setting's tier."""
+    return cast("Tier", cast("dict[str, Any]", field.json_schema_extra)["tier"])
+
+
+def bounds_of(field: FieldInfo) -> tuple[int, int] | None:
+    """Return the least and the greatest number that fit a setting, if it is a number."""
+    low = [mark.ge for mark in field.metadata if isinstance(mark, Ge)]
+    high = [mark.le for mark in field.metadata if isinstance(mark, Le)]
+    return (cast("int", low[0]), cast("int", high[0])) if low and high else None
+
+
+def derived_default(field: FieldInfo) -> Callable[[dict[str, Any]], Any] | None:
+    """Return the default that follows from other settings, if it does."""
+    return cast("Callable[[dict[str, Any]], Any] | None", field.default_factory)
+
+
+def nominal_default(field: FieldInfo) -> Any:
+    """Return the default as long as no other setting changes it."""
+    return getattr(field.default_factory, "nominal", None) if field.default_factory else field.default
+
+
+def show(value: object) -> str:
+    """Return a value as one would write it, without what is secret in it."""
+    match value:
+        case None:
+            return "not set"
+        case SecretStr():
+            return "set"
+        case bool():
+            return "true" if value else "false"
+        case tuple():
+            return scrub(",".join(map(str, value)))
+        case _:
+            return scrub(str(value))

@@ -1,0 +1,106 @@
+"""Sources of tenders: which are read, how often, and within which limits."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import AfterValidator, SecretStr
+
+from relevo.config.kinds import ExistingFolder, Name, Names, WebAddress
+from relevo.config.setting import MINUTE, SECOND, Theme, everyday, expert, tuning
+
+SOURCES = ("chilecompra", "chilecompra-web", "ocds", "folder")
+NO_SOURCES = "none"
+REJECT_ATTEMPTS = 20
+"""How often a reject is tried again by itself: some days."""
+
+
+def _sources(names: tuple[str, ...]) -> tuple[str, ...]:
+    chosen = tuple(dict.fromkeys(names))
+    if chosen == (NO_SOURCES,):
+        return ()
+    if not set(chosen) <= set(SOURCES):
+        raise ValueError(f"must be names out of {', '.join(SOURCES)}, or {NO_SOURCES}")
+    return chosen
+
+
+def _own_interval(what: str) -> Any:
+    return tuning(f"How often {what}, in minutes; without it as WORKER_INTERVAL_MINUTES says.", None, 1, 1_440)
+
+
+class Configured(NamedTuple):
+    """A default that names the sources whose own settings are set; with no setting at all, the sample."""
+
+    nominal: tuple[str, ...]
+
+    def __call__(self, data: dict[str, Any]) -> tuple[str, ...]:
+        """Return the sources for which something is set."""
+        set_for = {
+            "chilecompra": data["chilecompra_ticket"],
+            "chilecompra-web": data["chilecompra_web_enabled"],
+            "ocds": data["ocds_url"] or data["ocds_folder"],
+            "folder": data["folder_source_dir"],
+        }
+        found = tuple(name for name, value in set_for.items() if value)
+        # Invented tenders are for the embedded demo alone, never for somebody's real database.
+        return found or (self.nominal if data["database_url"] is None else ())
+
+    def __str__(self) -> str:
+        return f"those whose ticket, address or folder is set; without DATABASE_URL {','.join(self.nominal)}"
+
+
+class Sources(Theme):
+    """Sources of tenders."""
+
+    chilecompra_ticket: SecretStr | None = everyday("The ticket for ChileCompra's API.")
+    ocds_url: WebAddress | None = everyday("The address of OCDS packages; their links to the next page are followed.")
+    ocds_folder: ExistingFolder | None = tuning("A folder with OCDS packages, instead of OCDS_URL.")
+    folder_source_dir: ExistingFolder | None = everyday(
+        "The folder in which JSON lines files with tenders are dropped; without it a bundled sample is read."
+    )
+    chilecompra_web_enabled: bool = tuning("Whether Mercado Público's search page may be read as a source.", False)
+    sources: Annotated[Names, AfterValidator(_sources)] = everyday(
+        f"Where tenders come from, separated by commas: {', '.join(SOURCES)}, or {NO_SOURCES}.",
+        Configured(("folder",)),
+    )
+    worker_interval_minutes: int = tuning(
+        "How often each source is read, in minutes, unless it has an interval of its own.", 2, 1, 1_440
+    )
+    chilecompra_interval_minutes: int | None = _own_interval("ChileCompra's API is read")
+    chilecompra_web_interval_minutes: int | None = _own_interval("Mercado Público's search page is read")
+    ocds_interval_minutes: int | None = _own_interval("OCDS packages are read")
+    folder_interval_minutes: int | None = _own_interval("the folder is looked into")
+    ingest_notify_first_run: bool = tuning(
+        "Whether what a source tells on its very first run is announced too, rather than only stored.", False
+    )
+    ingest_catchup_days: int = tuning("How many missed days are read after an outage.", 30, 1, 3_650)
+    folder_source_done_dir: ExistingFolder | None = tuning(
+        "The folder to which files of FOLDER_SOURCE_DIR are moved a minute after they were read; without it they stay."
+    )
+    ocds_done_dir: ExistingFolder | None = tuning(
+        "The folder to which files of OCDS_FOLDER are moved a minute after they were read; without it they stay."
+    )
+    ocds_namespace: Name | None = expert(
+        "The register the OCDS tenders belong to; without it their ocid's prefix, and chilecompra for Chile's."
+    )
+    chilecompra_daily_limit: int = expert(
+        "How many requests a day one ticket may make, counted for the whole fleet.", 10_000, 1, 1_000_000
+    )
+    chilecompra_pace_ms: int = expert(
+        "The pause between two requests to ChileCompra, longer while it complains, in milliseconds.",
+        3_500,
+        0,
+        10 * MINUTE,
+    )
+    chilecompra_base_url: WebAddress = expert(
+        "The address of ChileCompra's API.", "https://api.mercadopublico.cl/servicios/v1/publico"
+    )
+    chilecompra_web_base_url: WebAddress = expert(
+        "The address of Mercado Público's search page.", "https://www.mercadopublico.cl/BuscarLicitacion"
+    )
+    http_timeout_ms: int = expert(
+        "How long one request to a source may take in all, in milliseconds.", 30 * SECOND, 10, 10 * MINUTE
+    )
+    http_max_bytes: int = expert(
+        "How many bytes one answer or file of a source may have, unpacked.", 50_000_000, 1_000, 2_000_000_000
+    )

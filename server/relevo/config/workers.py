@@ -1,0 +1,96 @@
+"""Workers: which cycles run where, how often, and the pauses between runs; ticks."""
+
+from __future__ import annotations
+
+from relevo.config.kinds import Cron, Name, Names, Timezone
+from relevo.config.setting import DAY, HOUR, MINUTE, SECOND, Ceiling, Theme, everyday, expert, of_lease, tuning
+
+CYCLES = ("reaper", "ingest", "fanout", "dispatch", "receipt", "cleanup", "archive-export")
+
+
+class Workers(Theme):
+    """Workers, ticks and schedules."""
+
+    worker_cycles: Names | None = everyday("The cycles this replica runs, separated by commas; without it all.")
+    worker_timezone: Timezone = everyday(
+        "The time zone in which cron expressions are read; a time the clock jumps over runs after the jump, one that "
+        "comes twice runs once.",
+        "America/Santiago",
+    )
+    outbox_worker_enabled: bool = tuning("Whether cycles are started at all, by schedule, tick or hand.", True)
+    worker_id: Name | None = tuning(
+        "This replica's name, different from every other's; without it each start makes its own."
+    )
+    worker_event_types: Names | None = tuning(
+        "The event types this replica sends, separated by commas; without it all."
+    )
+    worker_shutdown_timeout_ms: int = tuning(
+        "How long work in flight may go on after a request to stop, in milliseconds.", of_lease(30 * SECOND, 1), 0, HOUR
+    )
+    cleanup_cron: Cron = tuning("When the nightly cleanup runs, as a cron expression.", "17 3 * * *")
+    archive_export_cron: Cron = tuning("When retired months are exported, as a cron expression.", "47 3 * * *")
+    dispatch_interval_minutes: int = expert(
+        "How often deliveries are sent at the latest, in minutes; new ones wake it up.", 1, 1, 60
+    )
+    fanout_interval_minutes: int = expert(
+        "How often events are fanned out at the latest, in minutes; new ones wake it up.", 1, 1, 60
+    )
+    receipt_interval_minutes: int = expert("How often receipts are fetched, in minutes.", 1, 1, 60)
+    reaper_interval_ms: int = expert(
+        "How often expired claims are taken back, in milliseconds.", of_lease(10 * SECOND, 2), 10, HOUR
+    )
+    worker_misfire_grace_ms: int = expert(
+        "How late a scheduled run may still start, in milliseconds.", HOUR, 10, 7 * DAY
+    )
+    fanout_slice_size: int = expert(
+        "How many candidates one slice of a fan-out takes, committed together.", 10_000, 1, 100_000
+    )
+    worker_busy_loop_delay_ms: int = expert(
+        "The pause after a run that found work, in milliseconds; after one of fan-out or dispatch that left nothing, "
+        "ten times what it took if that is less.",
+        250,
+        0,
+        10 * MINUTE,
+    )
+    worker_stay_ms: int = expert(
+        "How long a run of fan-out or dispatch that found work stays for more before it ends, in milliseconds; "
+        "no longer than a lease, and not at all while calls cannot be heard.",
+        SECOND,
+        0,
+        MINUTE,
+    )
+    worker_idle_backoff_max_ms: int = expert(
+        "The longest pause after runs that found nothing, in milliseconds.", 30 * SECOND, 1, HOUR
+    )
+    worker_idle_backoff_min_ms: int = expert(
+        "The pause after the first run that found nothing, doubled for each one after it, in milliseconds.",
+        Ceiling(SECOND, "worker_idle_backoff_max_ms"),
+        1,
+        HOUR,
+    )
+    worker_idle_backoff_jitter_ms: int = expert(
+        "Up to this much is added to each pause, in milliseconds.", 500, 0, 10 * MINUTE
+    )
+    worker_tick_loop_error_backoff_ms: int = expert(
+        "The pause after a run that failed, in milliseconds.", 30 * SECOND, 0, HOUR
+    )
+    worker_tick_loop_max_jitter_ms: int = expert(
+        "Up to this much is added to the pause after a run that failed, in milliseconds.", 2 * SECOND, 0, 10 * MINUTE
+    )
+    worker_tick_runners: Names = tuning("The cycles `relevo tick` runs, in this order, separated by commas.", CYCLES)
+    worker_tick_overall_max_ms: int = tuning("How long one tick may take in all, in milliseconds.", 480_000, 1, DAY)
+    worker_tick_runner_max_ms: int = tuning(
+        "How long each cycle of a tick may take, in milliseconds.",
+        Ceiling(MINUTE, "worker_tick_overall_max_ms"),
+        1,
+        DAY,
+    )
+    worker_tick_runner_max_items: int = tuning(
+        "How many items each cycle of a tick may process.", 100_000, 1, 1_000_000_000
+    )
+    worker_tick_shard_count: int | None = expert(
+        "Into how many shards ticks divide the deliveries; goes with WORKER_TICK_SHARD_INDEX.", None, 1, 10_000
+    )
+    worker_tick_shard_index: int | None = expert(
+        "Which shard this tick processes, counted from 0; goes with WORKER_TICK_SHARD_COUNT.", None, 0, 9_999
+    )
