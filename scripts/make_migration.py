@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import released
 from released import Thing
 from relevo.core import queries
 from relevo.database import migrate
+from relevo.database.migrate import Migration
 
 LINE = "-- Written by `make migration` from sql/functions; what stands above this line is yours."
 HEADER = "-- needs relevo {needs}\n-- Say here in a sentence what this migration is for.\n\n"
@@ -57,12 +59,16 @@ def _bare(thing: Thing) -> str:
     return thing.name.removeprefix("relevo.").partition("(")[0]
 
 
-def compare(upgraded: str, made: str, name: str = "") -> tuple[list[Thing], dict[Thing, str]]:
-    """Return what differs between a database upgraded without this file and a new one, and all of the new one."""
+def by_hand(migration: Migration) -> Migration:
+    """Return a migration without what was written by this program."""
+    return replace(migration, body=migration.body.partition(LINE.encode())[0])
+
+
+def compare(upgraded: str, made: str, name: str) -> tuple[list[Thing], dict[Thing, str]]:
+    """Return what the migrations do not make, of this one what was written by hand, and all that is there now."""
     released.make(upgraded, released.versions()[-1])
-    known = [migration for migration in migrate.available() if not name or migration.name != name]
-    released.bring_up_to_date(upgraded, known)
-    released.bring_up_to_date(made)
+    released.bring_up_to_date(upgraded, [by_hand(each) if each.name == name else each for each in migrate.available()])
+    released.make_of(made, migrate.baseline())
     fresh = released.catalog(made)
     return released.differences(released.catalog(upgraded), fresh), fresh
 

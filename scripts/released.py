@@ -43,14 +43,21 @@ def make(dsn: str, version: str) -> None:
     """Make the schema of a released version in an empty database, with the ledger it left."""
     folder, statements = RELEASED / version, queries.load("migrate")
     ledger = json.loads((folder / "release.json").read_text(encoding="utf-8"))["migrations"]
+    make_of(dsn, (folder / "schema.sql").read_text(encoding="utf-8"))
     with psycopg.connect(dsn) as connection:
-        connection.execute(statements["create_schema"])
-        connection.execute(statements["create_ledger"])
-        connection.execute((folder / "schema.sql").read_bytes())
         for name, checksum in ledger.items():
             number, _, rest = name.partition("_")
             row = {"version": int(number), "name": rest, "checksum": checksum, "needs": "0.1.0", "applied_by": version}
             connection.execute(statements["record_applied"], row)
+
+
+def make_of(dsn: str, schema: str) -> None:
+    """Make a schema in an empty database, with an empty ledger."""
+    statements = queries.load("migrate")
+    with psycopg.connect(dsn) as connection:
+        connection.execute(statements["create_schema"])
+        connection.execute(statements["create_ledger"])
+        connection.execute(schema.encode())
 
 
 def bring_up_to_date(dsn: str, known: Sequence[migrate.Migration] | None = None) -> list[migrate.Migration]:

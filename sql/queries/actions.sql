@@ -149,7 +149,7 @@ with recursive days as ( -- each day that has some, by the key: there may be ver
    where not f.known and f.n <= 20
   on conflict do nothing
 ), progress as materialized (
-  select relevo.count_over_1(array_agg(o.notification_event_id), array_agg('failed'::text), array_agg('pending'::text)) from opened o
+  select relevo.move_counts(array_agg(o.notification_event_id), array_agg('failed'::text), array_agg('pending'::text)) from opened o
 ), repeated as (
   insert into relevo.event_repeat_deltas (event_id, repeats) select o.notification_event_id, count(*)::int from opened o group by o.notification_event_id
 )

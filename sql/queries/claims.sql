@@ -9,13 +9,13 @@ select distinct c.event_type
 -- Claims what is due in one lane of a project, oldest first, and looks where each delivery goes, what stands in its way and what its event
 -- says; its JSON as text, so that one that cannot be read is no other's trouble.
 select c.*, e.id, e.title, e.body, e.data, e.push
-  from relevo.claim_due_4(%(token)s, %(worker_id)s, %(cycle)s, %(project)s, %(lane)s, %(limit)s, %(now)s, %(shard_index)s, %(shard_count)s,
+  from relevo.claim_due(%(token)s, %(worker_id)s, %(cycle)s, %(project)s, %(lane)s, %(limit)s, %(now)s, %(shard_index)s, %(shard_count)s,
                           %(only_types)s, %(not_types)s, %(suspect_lapses)s, %(lease_ms)s, %(since)s) c
   left join lateral (select e.id, e.title, e.body, e.data::text, e.push::text from relevo.notification_events e where e.id = c.event_id) e on true;
 
 -- name: claim_probe
 -- Claims a few deliveries for a probe out of the oldest due ones: first those whose phone, event and past nothing speaks against.
-select * from relevo.claim_probe_2(%(token)s, %(worker_id)s, %(cycle)s, %(project)s, %(lane)s, %(limit)s, %(now)s, %(shard_index)s, %(shard_count)s,
+select * from relevo.claim_probe(%(token)s, %(worker_id)s, %(cycle)s, %(project)s, %(lane)s, %(limit)s, %(now)s, %(shard_index)s, %(shard_count)s,
                                    %(only_types)s, %(not_types)s, %(lease_ms)s, %(look_at)s);
 
 -- name: wait_for_locks
@@ -36,7 +36,7 @@ select c.token from relevo.claims c where c.token = %(token)s for no key update;
 
 -- name: adopt_claim
 -- Reads back what a claim holds, its COMMIT answer lost, and looks at it as a claim does.
-select * from relevo.adopt_claim_2(%(token)s, %(now)s);
+select * from relevo.adopt_claim(%(token)s, %(now)s);
 
 -- name: renew_claims
 -- Extends the claims of this process that nobody holds locked, but none held for three times its lease; tells of each that stands.
@@ -136,7 +136,7 @@ with gone as materialized (
   returning d.event_day, d.id, d.status, d.project, d.installation_id, d.provider_ticket_id, d.token_version, d.attempt_count, d.last_error_code,
             d.last_error_message, v.journalled_at is not null as ambiguous, v.request_id, v.event_id, v.former_status, v.late_ticket is not null as late
 ), progress as materialized (
-  select relevo.count_over_1(array_agg(w.event_id), array_agg(w.former_status), array_agg(w.status)) from written w
+  select relevo.move_counts(array_agg(w.event_id), array_agg(w.former_status), array_agg(w.status)) from written w
 ), used as (
   delete from relevo.late_tickets l using verdict v
    where l.event_day = v.event_day and l.delivery_id = v.id and l.ticket_id = v.late_ticket

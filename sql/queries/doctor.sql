@@ -128,14 +128,14 @@ with page as materialized (
                       where x.entity = 'notification_deliveries' and x.month = date_trunc('month', e.event_day)::date)
    order by e.id limit %(limit)s
 )
-select array(select distinct w.event_id from relevo.wrong_counts_1(array(select p.id from page p)) w order by 1) as wrong,
+select array(select distinct w.event_id from relevo.wrong_counts(array(select p.id from page p)) w order by 1) as wrong,
        (select max(p.id) from page p) as upto;
 
 -- name: mend_counts
 -- Adds to the counts of some events what they lack of their deliveries, and tells of how many events.
 with mended as (
   insert into relevo.event_progress_deltas (event_id, status, deliveries)
-  select w.event_id, w.status, w.missing::int from relevo.wrong_counts_1(%(ids)s::bigint[]) w
+  select w.event_id, w.status, w.missing::int from relevo.wrong_counts(%(ids)s::bigint[]) w
   returning event_id
 )
 select count(distinct m.event_id)::int from mended m;
@@ -227,7 +227,7 @@ with open as materialized (
    where d.event_day = u.event_day and d.id = u.id
   returning d.id
 ), progress as materialized (
-  select relevo.count_over_1(array_agg(u.event_id), array_agg(u.status), array_agg('unknown'::text)) from unseen u
+  select relevo.move_counts(array_agg(u.event_id), array_agg(u.status), array_agg('unknown'::text)) from unseen u
 )
 select coalesce(relevo.queue_deliveries(array_agg(l.event_day), array_agg(l.id), array_agg(relevo.now(%(now)s))), 0)
        + (select count(*)::int from ended)

@@ -3,25 +3,25 @@
 -- fans it out as far as it goes without a closer look: together with others, or a slice of it.
 select f.id, f.project, f.audience, f.lane, f.event_day, f.too_late, f.named, f.due_hour, f.how, f.fanned, f.late, f.events, f.installations,
        f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day
-  from relevo.fan_out_next_3(%(after_project)s, %(given_up)s::bigint[], %(apart)s::bigint[], %(aside)s::bigint[], %(few)s::int,
+  from relevo.fan_out_next(%(after_project)s, %(given_up)s::bigint[], %(apart)s::bigint[], %(aside)s::bigint[], %(few)s::int,
                              %(most_events)s::int, %(most)s::int, %(brake)s, %(enough)s::int, %(at_once)s, false, %(now)s::timestamptz) f;
 
 -- name: fan_out_unseen
 -- Likewise, by one message that also commits: nobody looks at what was made before that. Fails if somebody has to, and makes nothing then.
 select f.project, f.how, f.is_last, f.targets, f.created, f.audience = 'installations' and f.event_day is null and f.named is null, f.fanned, f.late
-  from relevo.fan_out_next_3(%(after_project)s, %(given_up)s, %(apart)s, %(aside)s, %(few)s, %(most_events)s, %(most)s, %(brake)s, %(enough)s,
+  from relevo.fan_out_next(%(after_project)s, %(given_up)s, %(apart)s, %(aside)s, %(few)s, %(most_events)s, %(most)s, %(brake)s, %(enough)s,
                              true, true, %(now)s) f;
 
 -- name: pick_small_events
 -- Locks small personal events that are fanned out together, to find out which those are.
-select p.id from relevo.pick_small_events_2(%(lane)s, %(project)s, %(due_hour)s::timestamptz, %(few)s::int, %(most_events)s::int,
+select p.id from relevo.pick_small_events(%(lane)s, %(project)s, %(due_hour)s::timestamptz, %(few)s::int, %(most_events)s::int,
                                             %(left_out)s::bigint[], relevo.now(%(now)s)) p;
 
 -- name: fan_out_slice
 -- Makes and queues the deliveries of a slice of an event that this transaction has locked; nothing if its month is sealed.
 select f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day
   from relevo.notification_events e
-  cross join lateral relevo.fan_out_slice_4(e, %(most)s::int, %(watched)s, true, %(step_aside)s, %(enough)s::int, %(now)s::timestamptz) f
+  cross join lateral relevo.fan_out_slice(e, %(most)s::int, %(watched)s, true, %(step_aside)s, %(enough)s::int, %(now)s::timestamptz) f
  where e.id = %(event_id)s::bigint;
 
 -- name: look_beside
@@ -75,7 +75,7 @@ update relevo.notification_events
 
 -- name: expire_events
 -- Ends events whose deadline passed before they fanned out.
-select relevo.expire_events_1(%(events)s::bigint[], relevo.now(%(now)s));
+select relevo.expire_events(%(events)s::bigint[], relevo.now(%(now)s));
 
 -- name: stop_late_fanout
 -- Ends the fan-out of an event whose deadline passed in its midst; what was made of it ends as every other delivery does.
@@ -117,7 +117,7 @@ with taken as materialized (
    where d.event_day = any (array[o.event_day]) and d.id = o.id
   returning o.status
 ), progress as materialized (
-  select relevo.count_over_1(array_agg(%(event_id)s::bigint), array_agg(e.status), array_agg('cancelled'::text), array_agg(e.n))
+  select relevo.move_counts(array_agg(%(event_id)s::bigint), array_agg(e.status), array_agg('cancelled'::text), array_agg(e.n))
     from (select e.status, count(*)::int as n from ended e group by e.status) e
 )
 select (select count(*)::int from ended), (select count(*)::int from taken) where (select count(*) from progress) > 0;

@@ -3,16 +3,16 @@
 
 -- name: journal_plain_wave
 -- The fence before the POST for a wave of which all may be sent: records its requests, or writes nothing and says no.
-select relevo.journal_wave_1(%(token)s, %(project)s, %(ids)s::bigint[], %(events)s::bigint[], %(request_ids)s::uuid[], %(firsts)s::int[],
+select relevo.journal_wave(%(token)s, %(project)s, %(ids)s::bigint[], %(events)s::bigint[], %(request_ids)s::uuid[], %(firsts)s::int[],
                              %(lasts)s::int[], %(timeout_ms)s, %(now)s);
 
 -- name: phones_unmoved
 -- Tells of the phones of a wave whose journal is committed whether all of them are the very rows that the claim saw.
-select relevo.phones_unmoved_1(%(places)s::tid[], %(as_of)s, %(events)s::bigint[]);
+select relevo.phones_unmoved(%(places)s::tid[], %(as_of)s, %(events)s::bigint[]);
 
 -- name: phones_unchanged
 -- Tells of the phones of a wave whose journal is committed whether all of them are as they were claimed.
-select relevo.phones_unchanged_1(%(installations)s::uuid[], %(versions)s::int[], %(events)s::bigint[], %(made)s);
+select relevo.phones_unchanged(%(installations)s::uuid[], %(versions)s::int[], %(events)s::bigint[], %(made)s);
 
 -- name: journal_wave
 -- The fence before the POST: records which deliveries go into which request, from a live claim with enough lease left, and tells what must
@@ -137,6 +137,6 @@ with unsent as materialized (
    where d.event_day = any (array[g.event_day]) and d.id = g.id
   returning d.event_day, d.id, d.notification_event_id as event_id, d.status, g.status as former_status
 ), progress as materialized (
-  select relevo.count_over_1(array_agg(o.event_id), array_agg(o.former_status), array_agg(o.status)) from opened o
+  select relevo.move_counts(array_agg(o.event_id), array_agg(o.former_status), array_agg(o.status)) from opened o
 )
 select o.event_day, o.id, relevo.now(%(now)s) as due_at from opened o where (select count(*) from progress) > 0;

@@ -2,7 +2,7 @@
 -- Finds the lanes that have something new, which still have something of those asked for again, and which come next along the queue's index;
 -- when the first thing of each falls due and may be sent; and what the next look has to know. Nothing once dispatch is paused.
 select l.project, l.lane, l.due_at, l.wait_s, l.troubled, l.numbered, l.oldest_xid, l.next_xid, l.walked, l.last_project, l.last_lane
-  from relevo.due_lanes_2(%(now)s, %(after_id)s, %(most_new)s, %(again_projects)s::text[], %(again_lanes)s::text[],
+  from relevo.due_lanes(%(now)s, %(after_id)s, %(most_new)s, %(again_projects)s::text[], %(again_lanes)s::text[],
                           %(again_since)s::timestamptz[], %(after_project)s, %(after_lane)s, %(limit)s) l;
 
 -- name: list_due_receipts
@@ -52,7 +52,7 @@ select p.project, p.urgent_tokens, p.bulk_tokens, p.filled_at, p.rate_share, p.r
 
 -- name: look_at_project
 -- Tells of a project what its lock tells, and which version of its row that is, without waiting for anybody.
-select l.* from relevo.look_at_project_1(%(project)s, %(now)s) l;
+select l.* from relevo.read_project(%(project)s, %(now)s) l;
 
 -- name: take_tokens
 -- Writes what was decided about a project that is as it was looked at, and that nobody has locked; without waiting for the disk.
@@ -111,7 +111,7 @@ select c.project, exists (select from renewed r where r.project = c.project)
 -- name: lease_ahead
 -- Takes this worker's fair share of a project's connections ahead of what may come for it, looks which event types others compose, and looks
 -- at the project, without waiting for anybody.
-select l.* from relevo.lease_ahead_1(%(project)s, %(worker_id)s, %(most)s, %(lease_ms)s) l;
+select l.* from relevo.lease_ahead(%(project)s, %(worker_id)s, %(most)s, %(lease_ms)s) l;
 
 -- name: drop_connections
 -- Gives this worker's connections back.

@@ -95,4 +95,4 @@ delete from relevo.refused_events r
 
 -- name: delete_leftovers
 -- Deletes so many of the deliveries that are left of an event that was deleted, and tells how many rows; 0 if nothing is left of any.
-select relevo.delete_leftovers_1(%(limit)s);
+select relevo.delete_leftovers(%(limit)s);

@@ -1,10 +1,10 @@
 -- name: claim_awaited
 -- Claims sent deliveries of a project whose receipts are due, the longest due first, as many requests' worth as fit, at least one.
-select * from relevo.claim_awaited_1(%(token)s, %(worker_id)s, %(project)s, %(limit)s, %(now)s, %(shard_index)s, %(shard_count)s, %(lease_ms)s);
+select * from relevo.claim_awaited(%(token)s, %(worker_id)s, %(project)s, %(limit)s, %(now)s, %(shard_index)s, %(shard_count)s, %(lease_ms)s);
 
 -- name: settle_confirmed
 -- Confirms all that a claim of receipts holds, the usual answer, and ends it; null if it does not hold what was asked for.
-select relevo.settle_confirmed_1(%(token)s, %(asked)s, %(now)s);
+select relevo.settle_confirmed(%(token)s, %(asked)s, %(now)s);
 
 -- name: settle_receipts
 -- Writes what receipts say of what the claim holds, and ends it; one that is still missing is asked for later, up to its end; a retry is
@@ -134,7 +134,7 @@ with outcome as materialized (
    where w.said in ('retryable', 'invalid', 'failed') and f.n <= 20
   on conflict do nothing
 ), progress as materialized (
-  select relevo.count_over_1(array_agg(w.event_id), array_agg('sent'::text), array_agg(w.status)) from written w
+  select relevo.move_counts(array_agg(w.event_id), array_agg('sent'::text), array_agg(w.status)) from written w
 ), tallied as (
   insert into relevo.push_tallies (project, at, sent, answers, unregistered, confirmed, failed)
   select w.project, relevo.now(%(now)s), 0, count(*), count(*) filter (where w.status = 'invalid'),

@@ -14,7 +14,7 @@ select s.id, e.event_type, o.origin, greatest(e.scheduled_at, e.created_at) as d
 -- name: count_events
 -- Counts events, each for some phones, of which the nil one stands for all, and tells what that comes to.
 select c.counted, c.in_hour, c.busiest_day
-  from relevo.count_events_1(%(events)s::bigint[], %(installations)s::uuid[], %(passed)s) c;
+  from relevo.count_events(%(events)s::bigint[], %(installations)s::uuid[], %(passed)s) c;
 
 -- name: hold_event
 -- Keeps an event from fanning out until it is released, with what was found; what its fan-out had begun is undone.

@@ -13,7 +13,7 @@
 
 -- name: settle_sent
 -- Settles what was sent of requests, under the lock of their claim; null if the general statement has to.
-select relevo.settle_sent_2(%(token)s, %(project)s, %(ids)s::bigint[], %(unsent)s::int[], %(tickets)s::text[], %(installations)s::uuid[],
+select relevo.settle_sent(%(token)s, %(project)s, %(ids)s::bigint[], %(unsent)s::int[], %(tickets)s::text[], %(installations)s::uuid[],
                             %(versions)s::int[], %(attempts)s::smallint[], %(request_ids)s::uuid[], %(firsts)s::int[], %(lasts)s::int[],
                             %(events)s::bigint[], %(formers)s::text[], %(counts)s::int[], %(receipt_ms)s, %(finish)s, %(now)s);
 
@@ -141,7 +141,7 @@ with live as materialized (
    where (w.status = 'failed' or w.spent > 0 and w.status in ('retryable', 'pending', 'invalid', 'expired', 'unknown')) and f.n <= 20
   on conflict do nothing
 ), progress as materialized (
-  select relevo.count_over_1(array_agg(c.event_id), array_agg(c.former_status), array_agg(c.status), array_agg(c.n)) from changed c
+  select relevo.move_counts(array_agg(c.event_id), array_agg(c.former_status), array_agg(c.status), array_agg(c.n)) from changed c
 ), tallied as (
   insert into relevo.push_tallies (project, at, sent, answers, unregistered, failed)
   select c.project, relevo.now(%(now)s), coalesce(sum(c.n) filter (where c.status in ('sent', 'ok')), 0), sum(c.n),
@@ -236,7 +236,7 @@ with meant as materialized (
     from doubted w
    where f.event_day = w.event_day and f.delivery_id = w.id and f.became = 'invalid' and f.at = relevo.now(%(now)s)
 ), progress as materialized (
-  select relevo.count_over_1(array_agg(w.event_id), array_agg('invalid'::text), array_agg('failed'::text)) from doubted w
+  select relevo.move_counts(array_agg(w.event_id), array_agg('invalid'::text), array_agg('failed'::text)) from doubted w
 )
 select count(*)::int from doubted where (select count(*) from progress) > 0;
 
@@ -294,7 +294,7 @@ with unsealed as materialized ( -- a month on its way to the archive is not writ
   insert into relevo.push_tallies (project, at, sent, answers, unregistered)
   select c.project, relevo.now(%(now)s), count(*), count(*), 0 from closed c group by c.project
 ), progress as materialized (
-  select relevo.count_over_1(array_agg(c.event_id), array_agg(c.former_status), array_agg('sent'::text)) from closed c
+  select relevo.move_counts(array_agg(c.event_id), array_agg(c.former_status), array_agg('sent'::text)) from closed c
 ), kept as (
   insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at)
   select l.event_day, l.id, l.ticket_id, %(token)s, relevo.now(%(now)s)

@@ -32,9 +32,9 @@ HASTY: dict[str, Any] = {
 }
 HOUR_MS = 3_600_000
 CLAIM, JOURNAL, SETTLE = (
-    b"relevo.claim_due_4",
-    b"relevo.journal_wave_1",
-    b"relevo.settle_sent_2",
+    b"relevo.claim_due",
+    b"relevo.journal_wave",
+    b"relevo.settle_sent",
 )
 
 

@@ -18,7 +18,7 @@ from relevo.core import queries
 from relevo.core.errors import DatabaseUnavailableError
 
 SQL = queries.load("claims")
-CLAIMS = b"relevo.claim_due_4"
+CLAIMS = b"relevo.claim_due"
 
 
 @pytest.fixture

@@ -127,7 +127,7 @@ def test_a_claim_locks_only_what_it_takes(build, conn, dsn) -> None:
     first, other = build(), build()
     with psycopg.connect(dsn) as under_way:
         under_way.execute(
-            """select * from relevo.claim_due_4(gen_random_uuid(), 'slow', 'dispatch', 'default', 'bulk', 10, %s,
+            """select * from relevo.claim_due(gen_random_uuid(), 'slow', 'dispatch', 'default', 'bulk', 10, %s,
                                                 null, null, null, null, 2, 60000, null)""",
             [NOW],
         )

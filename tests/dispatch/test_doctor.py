@@ -191,7 +191,7 @@ def test_queued_although_done(relay) -> None:
         "update relevo.notification_deliveries set status = 'pending', provider_ticket_id = null where installation_id = %s",
         [worker.phones["eva"]],
     )
-    worker.conn.execute("select relevo.count_over_1(array[%s::bigint], '{sent}', '{pending}')", [event])
+    worker.conn.execute("select relevo.move_counts(array[%s::bigint], '{sent}', '{pending}')", [event])
     worker.conn.execute(QUEUE_ENDED)
     worker.conn.execute("delete from relevo.awaited_receipts")
     worker.sandbox.reset()
@@ -229,7 +229,7 @@ def test_awaited_although_done(relay, command: Any) -> None:
         "update relevo.notification_deliveries set status = 'ok', completed_at = now() where installation_id = %s",
         [worker.phones["ana"]],
     )
-    worker.conn.execute("select relevo.count_over_1(array[%s::bigint], '{sent}', '{ok}')", [event])
+    worker.conn.execute("select relevo.move_counts(array[%s::bigint], '{sent}', '{ok}')", [event])
     make_old(worker)
     said = command("doctor")
     assert said.code == 0
@@ -414,7 +414,7 @@ class TestCounts:
             settling.execute(
                 "update relevo.notification_deliveries set status = 'sent', attempt_count = 1, provider_ticket_id = 't', last_attempt_at = now()"
             )
-            settling.execute("select relevo.count_over_1(%s, '{pending}', '{sent}')", [[event]])
+            settling.execute("select relevo.move_counts(%s, '{pending}', '{sent}')", [[event]])
             assert repair(worker) == {"counts_wrong": 1}
             settling.commit()
         assert "counts_wrong" not in found(worker)

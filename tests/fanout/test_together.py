@@ -157,9 +157,9 @@ class TestTheSame:
             """,
             [stream, due, due, whom],
         )
-        one = ("most from relevo.count_event_2(%s, 1, false, %s, %s)", [stream, due, whom])
+        one = ("most from relevo.count_event(%s, 1, false, %s, %s)", [stream, due, whom])
         many = (
-            "max(n) from relevo.count_events_1(%s, %s, true) c, unnest(c.in_hour) n",
+            "max(n) from relevo.count_events(%s, %s, true) c, unnest(c.in_hour) n",
             [[made.event_id] * phones, whom],
         )
         came = []

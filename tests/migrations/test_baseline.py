@@ -9,7 +9,7 @@ import pytest
 
 import released
 from lives import live_through
-from relevo import app, config
+from relevo import __version__, app, config
 from relevo.core import queries
 from relevo.database import migrate
 
@@ -84,6 +84,22 @@ def test_each_function_has_one_file_of_its_name() -> None:
             faults.append(path.name)
     assert faults == []
     assert len({path.stem for path in FUNCTIONS}) == len(FUNCTIONS)
+
+
+def test_old_names_go_with_the_release_that_needs_them() -> None:
+    """`functions/until_0_5_0` holds what 0.3.0 calls beside 0.4: thin calls that nothing of today uses, gone by 0.5.0."""
+    old = [path for path in FUNCTIONS if path.parent.name.startswith("until_")]
+    late = [path for path in old if ordered(path.parent.name) <= ordered(__version__)]
+    assert not late, f"these were to go by this version: {', '.join(path.stem for path in late)}"
+    today = [*(queries.sql_root() / "queries").glob("*.sql"), *(path for path in FUNCTIONS if path not in old)]
+    used = {name for path in today for name in re.findall(r"relevo\.(\w+)\(", path.read_text(encoding="utf-8"))}
+    assert used & {path.stem for path in old} == set()
+    assert [path.stem for path in FUNCTIONS if re.search(r"_\d$", path.stem) and path not in old] == []
+
+
+def ordered(version: str) -> list[int]:
+    """Return a version as numbers."""
+    return [int(part) for part in re.findall(r"\d+", version)[:3]]
 
 
 def test_nothing_else_makes_functions() -> None:

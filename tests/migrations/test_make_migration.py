@@ -70,7 +70,10 @@ def test_a_changed_table_is_named(tree, empty_database, new_database) -> None:
     differing, fresh = make_migration.compare(empty_database, new_database, "more")
     written = make_migration.write(differing, fresh, "more", tree / "migrations")
     assert "-- Write what makes this so: column relevo.cycle_terms.more\n" in written.read_text()
-    mine = written.read_text().replace("-- Say here in a sentence what this migration is for.", "-- Mine.")
+    mine = written.read_text().replace(
+        "-- Say here in a sentence what this migration is for.",
+        "-- Mine.\nalter table relevo.cycle_terms add more text;",
+    )
     written.write_text(mine)
     assert make_migration.write(differing, fresh, "more", tree / "migrations") == written
     assert written.read_text() == mine

@@ -24,7 +24,7 @@ begin
          match_rubros = n.match_rubros, match_region = n.match_region, match_tipo = n.match_tipo, match_monto = n.match_monto,
          match_moneda = n.match_moneda, match_words = n.match_words, updated_at = now(),
          -- what it said before is known as the same event, too: at first, and the last nine times
-         content_hash = concat_ws(' ', relevo.content_hash(event, n.scheduled_at, relevo.event_time_1(event, 'deadline_at', null)), left(old.content_hash, 8 * 65 - 1), case when length(old.content_hash) >= 8 * 65 then right(old.content_hash, 64) end)
+         content_hash = concat_ws(' ', relevo.content_hash(event, n.scheduled_at, relevo.event_time(event, 'deadline_at', null)), left(old.content_hash, 8 * 65 - 1), case when length(old.content_hash) >= 8 * 65 then right(old.content_hash, 64) end)
     from relevo.notification_events n
    where e.id = old.id and n.id = tried.event_id;
   delete from relevo.event_audience where event_id = old.id;

@@ -19,7 +19,7 @@ begin
     delete from relevo.notification_events e where e.id = gone.id;
     deleted := deleted + 1;
     continue when gone.event_day is null; -- never fanned out
-    select * into done from relevo.delete_some_1(gone.id, gone.event_day, null, most);
+    select * into done from relevo.delete_deliveries(gone.id, gone.event_day, null, most);
     most := greatest(most - done.deleted, 0);
     if not done.finished then
       insert into relevo.deleted_events (event_id, event_day, deleted_to) values (gone.id, gone.event_day, done.last_phone);

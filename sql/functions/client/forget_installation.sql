@@ -8,7 +8,7 @@ declare
   known boolean;
   alone bigint[];
 begin
-  perform relevo.lock_told_alone_1(array[installation], null);
+  perform relevo.lock_personal_events(array[installation], null);
   delete from relevo.device_installations where installation_id = installation;
   known := found;
   alone := array(select a.event_id from relevo.event_audience a -- anew: one may have come meanwhile

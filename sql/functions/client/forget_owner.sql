@@ -7,7 +7,7 @@ declare
   many int;
 begin
   perform relevo.check_owner(of_owner);
-  perform relevo.lock_told_alone_1(array(select i.installation_id from relevo.device_installations i where i.owner = of_owner), of_owner);
+  perform relevo.lock_personal_events(array(select i.installation_id from relevo.device_installations i where i.owner = of_owner), of_owner);
   select count(*) filter (where relevo.forget_installation(i.installation_id)) into many
     from (select i.installation_id from relevo.device_installations i where i.owner = of_owner order by i.installation_id for update) i;
   perform relevo.blank_events(array(

@@ -8,7 +8,7 @@ declare
 begin
   perform relevo.check_owner(of_owner);
   phones := array(select i.installation_id from relevo.device_installations i where i.owner = of_owner and i.project = of_project);
-  perform relevo.lock_told_alone_1(phones, of_owner);
+  perform relevo.lock_personal_events(phones, of_owner);
   select count(*) filter (where relevo.forget_installation(i.installation_id)) into many
     from (select i.installation_id from relevo.device_installations i
            where i.owner = of_owner and i.project = of_project order by i.installation_id for update) i;

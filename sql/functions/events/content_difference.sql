@@ -19,8 +19,8 @@ begin
   if old.id is null then
     return '; it was archived, so what differs is not known';
   end if;
-  at := relevo.event_time_1(event, 'scheduled_at', null);
-  until := coalesce(relevo.event_time_1(event, 'deadline_at', null), old.scheduled_at + interval '1 second' * coalesce(
+  at := relevo.event_time(event, 'scheduled_at', null);
+  until := coalesce(relevo.event_time(event, 'deadline_at', null), old.scheduled_at + interval '1 second' * coalesce(
     (event ->> 'ttl_s')::numeric::int, (select t.ttl_s from relevo.event_types t where t.event_type = event ->> 'type')));
   begin -- written as a new one would be, and undone
     select w.event_id into tried from relevo.write_events(jsonb_build_array(

@@ -12,9 +12,9 @@ begin
   e.audience := case event ->> 'audience' when 'owners' then 'installations' else event ->> 'audience' end;
   e.category := event ->> 'category';
   e.state := 'waiting';
-  e.scheduled_at := coalesce(relevo.event_time_1(event, 'scheduled_at', null), now());
-  e.deadline_at := relevo.check_deadline_1(
-    coalesce(relevo.event_time_1(event, 'deadline_at', null), e.scheduled_at + interval '1 second' * coalesce((event ->> 'ttl_s')::numeric::int,
+  e.scheduled_at := coalesce(relevo.event_time(event, 'scheduled_at', null), now());
+  e.deadline_at := relevo.check_deadline(
+    coalesce(relevo.event_time(event, 'deadline_at', null), e.scheduled_at + interval '1 second' * coalesce((event ->> 'ttl_s')::numeric::int,
       (select t.ttl_s from relevo.event_types t where t.event_type = event ->> 'type'))), e.scheduled_at, null);
   e.match_topics := array(select distinct jsonb_array_elements_text(coalesce(nullif(event -> 'topics', 'null'), '[]')));
   e.match_rubros := array(select jsonb_array_elements_text(coalesce(nullif(matching -> 'rubros', 'null'), '[]')));

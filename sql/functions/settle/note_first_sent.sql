@@ -4,7 +4,7 @@ create or replace function relevo.note_first_sent(event_ids bigint[], at timesta
   language plpgsql volatile
 as $$
 begin
-  perform relevo.note_sent_1(event_ids, relevo.now(at));
+  perform relevo.note_sent(event_ids, relevo.now(at));
 end
 $$;
 

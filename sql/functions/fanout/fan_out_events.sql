@@ -1,0 +1,68 @@
+-- Fans out small personal events, which the caller has picked and locked, in one go; only to phones of their project if they have one. Returns
+-- the events and phones of the deliveries if they are watched, and no row if today's month is sealed.
+-- How it goes: find the phones, insert deliveries, queue them in chunks, mark the events as fanned, count.
+create or replace function relevo.fan_out_events(of_events bigint[], watched boolean, given_at timestamptz)
+  returns table (created int, events bigint[], installations uuid[])
+  language plpgsql volatile
+as $$
+declare
+  at timestamptz := relevo.now(given_at);
+  today date := (at at time zone 'UTC')::date;
+begin
+  perform relevo.ensure_partitions(today, 1);
+  if relevo.hold_open(array[today]) = '{}' then
+    return;
+  end if;
+  return query
+  with targets as materialized ( -- an event that reaches nobody stands here once, without a phone
+    select g.place, e.id as event_id, e.event_type, e.lane, e.at_most_once, e.deadline_at, t.installation_id, t.provider, t.project
+      from unnest(of_events) with ordinality as g(id, place)
+      cross join lateral (select * from relevo.notification_events e where e.id = g.id offset 0) e
+      left join lateral (
+        select (n.phone).installation_id, (n.phone).provider, relevo.sending_project((n.phone).provider, (n.phone).project) as project
+          from (select p.phone from relevo.event_audience a
+                  cross join lateral (select i as phone from relevo.device_installations i where i.installation_id = a.installation_id offset 0) p
+                 where a.event_id = e.id
+                union all
+                select p.phone from relevo.event_owners o
+                  cross join lateral (select i as phone from relevo.device_installations i where i.owner = o.owner offset 0) p
+                 where o.event_id = e.id) n
+         where relevo.may_receive(n.phone) and (e.project is null or (n.phone).project = e.project) and (e.category is null or e.category <> all ((n.phone).opt_outs))
+           and not exists (select from relevo.event_followers f -- whoever got what this event follows is not told again
+                             join relevo.notification_events o on o.id = f.former_event_id
+                             join relevo.notification_deliveries d
+                               on d.event_day = o.event_day and d.notification_event_id = o.id and d.installation_id = (n.phone).installation_id
+                            where f.event_id = e.id and d.status in ('sent', 'ok', 'unconfirmed', 'unknown'))) t on true
+  ), made as (
+    insert into relevo.notification_deliveries (event_day, notification_event_id, installation_id, event_type, provider, project, lane,
+                                                at_most_once, deadline_at, created_at)
+    select today, t.event_id, t.installation_id, t.event_type, t.provider, t.project, t.lane, t.at_most_once, t.deadline_at, now()
+      from targets t
+     where t.installation_id is not null
+     order by t.place
+    returning id, notification_event_id, installation_id, event_type, project, lane, created_at
+  ), queued as (
+    insert into relevo.due_chunks (project, lane, due_at, event_day, event_id, event_type, created_at, attempt_count, lapse_count, had_error,
+                                   ids, installations)
+    select m.project, m.lane, at, today, m.notification_event_id, m.event_type, m.created_at, 0, 0, false, array_agg(m.id), array_agg(m.installation_id)
+      from made m
+     group by m.project, m.lane, m.notification_event_id, m.event_type, m.created_at
+     order by min(m.id)
+  ), counted as materialized (
+    select t.event_id, count(t.installation_id)::int as deliveries from targets t group by t.event_id
+  ), fanned as (
+    update relevo.notification_events e
+       set state = 'fanned', event_day = today, fanout_started_at = at, fanout_finished_at = at, updated_at = at,
+           fanout_upto = u.seq, fanout_cursor = u.seq, targets_selected = c.deliveries, deliveries_created = c.deliveries
+      from counted c
+      cross join (select coalesce(max(i.seq), 0) as seq from relevo.device_installations i) u
+     where e.id = c.event_id
+  ), progress as (
+    insert into relevo.event_progress_deltas (event_id, status, deliveries)
+    select c.event_id, 'pending', c.deliveries from counted c where c.deliveries > 0
+  )
+  select count(*)::int, case when watched then array_agg(m.notification_event_id) end, case when watched then array_agg(m.installation_id) end from made m;
+end
+$$;
+
+revoke all on function relevo.fan_out_events from public;

@@ -1,0 +1,53 @@
+-- Claims what is due in one lane of a project, oldest first: chunks from the head of the queue as long as they share one lease, up to so many
+-- deliveries, the last chunk in part. A chunk whose claims lapsed too often is claimed alone. Only what is taken is locked: walking along the
+-- index locks nothing, and each chunk is deleted by its key, unless another holds it. It begins at `since`, where the first chunk was seen:
+-- while somebody holds a snapshot, the rows of all that was sent meanwhile still stand before that.
+create or replace function relevo.claim_due(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at timestamptz,
+                                   shard int, shards int, only_types text[], not_types text[], suspect_lapses int, usual_lease_ms int,
+                                   since timestamptz)
+  returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
+                 deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
+                 versions int[], platforms text[], locales text[], obstacles text[], lease_ms int, as_of text, places text)
+  language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  at timestamptz := relevo.now(given_at);
+  head record;
+  chunk relevo.due_chunks;
+  taken relevo.due_chunks[] := '{}';
+  lease int;
+  room int := most;
+begin
+  for head in
+    select c.id, c.lapse_count, coalesce((select t.lease_ms from relevo.event_types t where t.event_type = c.event_type), usual_lease_ms) as lease_ms
+      from relevo.due_chunks c
+     where c.project = of_project and c.lane = of_lane and c.due_at <= at and c.due_at >= coalesce(since, '-infinity')
+       and (only_types is null or c.event_type = any (only_types)) and (not_types is null or c.event_type <> all (not_types))
+       and relevo.in_shard(c.id, shard, shards)
+     order by c.due_at, c.id
+  loop
+    exit when room <= 0 or lease <> head.lease_ms or (lease is not null and head.lapse_count >= suspect_lapses);
+    delete from relevo.due_chunks d
+     where d.id = (select c.id from relevo.due_chunks c where c.id = head.id for update skip locked)
+    returning d.* into chunk;
+    continue when not found;
+    if cardinality(chunk.ids) > room then
+      perform relevo.put_back(chunk, chunk.ids[room + 1:], chunk.installations[room + 1:]);
+      chunk.ids := chunk.ids[:room];
+      chunk.installations := chunk.installations[:room];
+    end if;
+    taken := taken || chunk;
+    room := room - cardinality(chunk.ids);
+    lease := head.lease_ms;
+    exit when head.lapse_count >= suspect_lapses;
+  end loop;
+  if lease is null then
+    return;
+  end if;
+  perform relevo.write_claim(claim, worker, of_cycle, lease, at, taken);
+  return query select * from relevo.look_up_phones(taken, at, lease);
+end
+$$;
+
+revoke all on function relevo.claim_due from public;

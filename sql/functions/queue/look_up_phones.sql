@@ -1,0 +1,38 @@
+-- Returns where the deliveries of some chunks go and what keeps each from being sent now, chunk by chunk in their order. Also the lease, and
+-- for phones_unmoved: in which file the phones lie, from which transaction on one may have written what is not seen here, and where in that
+-- file each phone lies.
+create or replace function relevo.look_up_phones(chunks relevo.due_chunks[], at timestamptz, lease int)
+  returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
+                 deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
+                 versions int[], platforms text[], locales text[], obstacles text[], lease_ms int, as_of text, places text)
+  language sql stable
+as $$
+  select c.event_day, c.event_id, c.event_type, coalesce(e.at_most_once, false), c.attempt_count, c.lapse_count, e.deadline_at,
+         extract(epoch from e.deadline_at - at)::float8, c.created_at, c.ids, c.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles,
+         lease, pg_relation_filenode('relevo.device_installations') || ' ' || pg_snapshot_xmin(pg_current_snapshot())::xid, l.places::text
+    from unnest(chunks) c
+    left join relevo.notification_events e on e.id = c.event_id
+    cross join lateral (
+      select array_agg(i.token) as tokens, array_agg(i.token_version) as versions, array_agg(i.platform) as platforms,
+             array_agg(i.locale) as locales, array_agg(i.ctid) as places,
+             array_agg(coalesce(
+               relevo.event_obstacle(e.id, e.ended_at, e.deadline_at, at, i.handled_before >= c.created_at
+                 or i.owner is not null and (select exists (select from relevo.event_completions)) and exists (
+                      select from relevo.event_completions h where h.event_id = c.event_id and h.owner = i.owner)),
+               relevo.phone_obstacle(i.installation_id, i.may_receive, i.opt_outs, e.category),
+               case when e.audience = 'matching' and not exists (
+                      select from relevo.notification_preferences p
+                       where p.installation_id = u.installation_id and relevo.preference_matches(p, e)) then 'preference_changed'
+                    when (i.token_taken_at >= e.fanout_started_at) is true -- unknown would not keep the next from being asked
+                         and relevo.was_sent_to_token(c.event_day, c.event_id, u.installation_id, i.token, e.fanout_started_at) then 'told_already'
+                    when c.lane = 'bulk' and (select exists (select from relevo.event_repeats r where r.held_at is not null)) and exists (
+                      select from relevo.event_repeats r where r.event_id = c.event_id and r.held_at is not null) then 'repeats_held'
+               end)) as obstacles
+        from unnest(c.installations) as u(installation_id)
+        -- looked up one by one: the arrays are in the order of the chunk, whatever the plan
+        left join lateral (select x.installation_id, x.token, x.token_version, x.platform, x.locale, x.owner, x.handled_before, x.opt_outs, x.token_taken_at,
+                                  relevo.may_receive(x) as may_receive, x.ctid
+                             from relevo.device_installations x where x.installation_id = u.installation_id offset 0) i on true) l
+$$;
+
+revoke all on function relevo.look_up_phones from public;

@@ -1,0 +1,9 @@
+-- adopt_claim as 0.3.0 calls it.
+create or replace function relevo.adopt_claim_2(claim uuid, at timestamptz) returns table (event_day date, event_id bigint, event_type text,
+    at_most_once boolean, attempt_count smallint, lapse_count smallint, deadline_at timestamptz, seconds_left float8, created_at
+    timestamptz, ids bigint[], installations uuid[], tokens text[], versions int[], platforms text[], locales text[], obstacles text[],
+    lease_ms int)
+  language sql stable
+as $$ select * from relevo.adopt_claim($1, $2) $$;
+
+revoke all on function relevo.adopt_claim_2 from public;

@@ -1,0 +1,13 @@
+-- look_up_phones as 0.3.0 calls it.
+create or replace function relevo.look_at_2(chunks relevo.due_chunks[], at timestamptz) returns table (event_day date, event_id bigint,
+    event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint, deadline_at timestamptz, seconds_left float8,
+    created_at timestamptz, ids bigint[], installations uuid[], tokens text[], versions int[], platforms text[], locales text[], obstacles
+    text[])
+  language sql stable
+as $$
+  select l.event_day, l.event_id, l.event_type, l.at_most_once, l.attempt_count, l.lapse_count, l.deadline_at, l.seconds_left, l.created_at,
+         l.ids, l.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles
+    from relevo.look_up_phones($1, $2, null) l
+$$;
+
+revoke all on function relevo.look_at_2 from public;
