@@ -17,10 +17,11 @@ from babel.messages.pofile import read_po, write_po
 from relevo.http import dashboard
 from relevo.http.dashboard.i18n import DOMAIN, LOCALE
 from relevo.http.dashboard.labels import ACTIONS, COUNTERS, DETAILS, WORDS, spaced
-from relevo.operators import health
-from relevo.operators.insights import CURSORS
+from relevo.operators import health, wording
+from relevo.operators.sources import CURSORS
 
 PLACE = Path(dashboard.__file__).parent
+HEALTH = [*sorted(Path(health.__file__).parent.glob("*.py")), Path(wording.__file__)]
 PO = LOCALE / "es" / "LC_MESSAGES" / f"{DOMAIN}.po"
 MO = PO.with_suffix(".mo")
 KEYWORDS = {**DEFAULT_KEYWORDS, "Phrase": None, "Problem": (2,), "in_numbers": (2, 3)}
@@ -31,7 +32,7 @@ NAMES = {*map(spaced, COUNTERS | ACTIONS | DETAILS), *WORDS, *CURSORS.values()}
 def found() -> Iterator[tuple[str, str | tuple[str, ...], list[str]]]:
     """Find every text with the file it is in and the comments on it."""
     options = {"newstyle_gettext": "false", "trimmed": "true", "silent": "false"}
-    for path in [*sorted(PLACE.glob("*.py")), Path(health.__file__), *sorted(PLACE.glob("templates/*.html"))]:
+    for path in [*sorted(PLACE.glob("*.py")), *HEALTH, *sorted(PLACE.glob("templates/*.html"))]:
         method = "jinja2.ext:babel_extract" if path.suffix == ".html" else "python"
         for _line, text, comments, _context in extract_from_file(method, path, KEYWORDS, ["Translators:"], options):
             yield path.name, text, comments

@@ -24,7 +24,7 @@ from relevo.client.verbs import Event, Installation, Preference
 from relevo.config import Settings
 from relevo.core.errors import RelevoError
 from relevo.database.pool import Database
-from relevo.operators import insights
+from relevo.operators import deliveries, fleet, runs
 from relevo.sandbox import embedded
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ def smoke(settings: Settings, database: Database, ingest: Callable[[], object], 
     steps = Steps(within_s)
     address = find_sandbox(settings)
     steps.say(f"the sandbox answers at {address}")
-    if not insights.has_scheduler(database):
+    if not fleet.has_scheduler(database):
         raise SmokeError("No worker runs on this database. Start `relevo run`.")
     steps.say("a worker is alive")
     word = f"humo{uuid4().hex[:12]}"
@@ -149,7 +149,7 @@ def follow(
     steps.say(f"the phone got its push: {message.get('title')}")
 
     def confirmed() -> bool | None:
-        rows = insights.event_deliveries(database, found.id, limit=1000)
+        rows = deliveries.of_event(database, found.id, limit=1000)
         return any(row["installation_id"] == phone and row["status"] == "ok" for row in rows) or None
 
     steps.until(confirmed, "the receipt confirms it (RECEIPT_FIRST_POLL_MS says when it is first asked for)")
@@ -169,7 +169,7 @@ def tell_runs(steps: Steps, database: Database, began: datetime) -> None:
     for cycle in _RUNS:
 
         def row(cycle: str = cycle) -> Any:
-            rows = insights.runs(database, cycle=cycle, limit=50)
+            rows = runs.latest(database, cycle=cycle, limit=50)
             return next((each for each in rows if each["finished_at"] and each["finished_at"] >= began), None)
 
         run = steps.until(row, f"a run of {cycle} has its row")

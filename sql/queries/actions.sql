@@ -271,13 +271,3 @@ select relevo.forget_owner(%(owner)s);
 -- Names those of some installations that are not registered.
 select u.id from unnest(%(installations)s::uuid[]) as u(id)
  where not exists (select from relevo.device_installations i where i.installation_id = u.id) order by u.id;
-
--- name: begin_audit
--- Writes down that an operator begins to do something, before it is done.
-insert into relevo.audit_log (actor, face, action, target) values (%(actor)s, %(face)s, %(action)s, %(target)s) returning id;
-
--- name: finish_audit
--- Writes down how something that an operator did has ended.
-update relevo.audit_log
-   set outcome = %(outcome)s, result = %(result)s, error_message = %(error_message)s, finished_at = clock_timestamp()
- where id = %(id)s;

@@ -38,3 +38,25 @@ select l.id, l.namespace, l.external_id, l.nombre, l.descripcion, l.organismo, l
        l.rubros, l.rubro_scheme, l.publicada_at, l.cierra_at, l.url, l.sources, l.withdrawn, l.created_at, l.updated_at
   from relevo.licitaciones l
  where l.id = %(id)s;
+
+-- name: find_tenders
+-- Finds tenders by their code, namespace by namespace along their index, with the events that told of them.
+with recursive space as (
+  (select l.namespace from relevo.licitaciones l order by l.namespace limit 1)
+  union all
+  select n.namespace
+    from space s
+    cross join lateral (select l.namespace from relevo.licitaciones l where l.namespace > s.namespace order by l.namespace limit 1) n
+)
+select l.namespace, l.external_id, left(l.nombre, 200) as nombre, e.id, e.event_type, e.state, coalesce(p.deliveries, '{}') as deliveries
+  from (select s.namespace from space s limit 1000) s
+  join relevo.licitaciones l on l.namespace = s.namespace and l.external_id = %(code)s
+  left join lateral (select e.id, e.event_type, e.state from relevo.notification_events e
+                      where e.licitacion_id = l.id order by e.id desc limit %(limit)s) e on true
+  left join lateral (select jsonb_object_agg(s.status, s.n) as deliveries
+                       from (select x.status, sum(x.deliveries) as n
+                               from (select g.status, g.deliveries from relevo.event_progress g where g.event_id = e.id
+                                     union all
+                                     select d.status, d.deliveries from relevo.event_progress_deltas d where d.event_id = e.id) x
+                              group by x.status having sum(x.deliveries) <> 0) s) p on true
+ limit %(limit)s;

@@ -30,7 +30,7 @@ from relevo.client.verbs import Event
 from relevo.core.model import Answer, Fetched, Item, PushRequest
 from relevo.cycles import ingest
 from relevo.delivery.rendering import tender
-from relevo.operators import actions, insights
+from relevo.operators import actions, consistency
 
 OLD, RECENT = month_ago(5), month_ago(2)
 A_MOMENT = timedelta(microseconds=1)
@@ -265,13 +265,13 @@ def test_a_month_with_a_lost_delivery_is_retired_after_a_repair(build, conn, sta
     refused = clean_up(app)
     assert "5 of its deliveries are neither finished nor in any queue; `relevo doctor --repair`" in refused.error
     kind = "not_queued" if status == "pending" else "not_awaited"
-    assert [each.kind for each in insights.examine(app.database)] == [kind]
+    assert [each.kind for each in consistency.examine(app.database)] == [kind]
     assert actions.repair(app.database) == {kind: 5}
     assert clean_up(app).outcome == "ok"
     assert exports(conn)["notification_deliveries", f"{OLD:%Y-%m}"] == "retired"
     ended = conn.execute(f"select status, count(*) from {COLD} group by 1").fetchall()
     assert ended == [("expired" if status == "pending" else "unconfirmed", 5)]
-    assert insights.examine(app.database) == []
+    assert consistency.examine(app.database) == []
 
 
 def lost_one(conn: psycopg.Connection[Any]) -> int:

@@ -15,7 +15,7 @@ from phones import add_phones
 from relevo.app import App
 from relevo.client import verbs
 from relevo.client.verbs import Event
-from relevo.operators import insights
+from relevo.operators import events
 from relevo.sandbox.server import Sandbox
 
 PHONES, WITHOUT_RECEIPT, REFUSED_LATER = 240, 5, 3
@@ -97,7 +97,7 @@ class Day:
 
     def incidents(self, hour: int) -> list[str]:
         """List what an hour's story tells of its project."""
-        story = insights.story(self.worker.database, self.events[hour])
+        story = events.story(self.worker.database, self.events[hour])
         assert story is not None
         return [moment["what"] for moment in story.moments]
 
@@ -177,7 +177,7 @@ def check_story(day: Day, conn: psycopg.Connection[Any]) -> None:
     reasons = [detail for (detail,) in _incidents(conn, "detail")]
     assert any("SERVICE_UNAVAILABLE" in reason for reason in reasons), reasons
     assert any("InvalidCredentials" in reason for reason in reasons), reasons
-    errors = insights.story(day.worker.database, day.events[UNREGISTERED])
+    errors = events.story(day.worker.database, day.events[UNREGISTERED])
     assert errors is not None
     assert ("failed", "DeviceNotRegistered") in [(row["status"], row["last_error_code"]) for row in errors.errors]
     total, counted = day.states(), day.counted()

@@ -24,7 +24,7 @@ from relevo.cli import watching
 from relevo.cli.common import span
 from relevo.cli.examples import EXAMPLES
 from relevo.core import logs, queries
-from relevo.operators import insights
+from relevo.operators import deliveries
 
 PHONE = UUID("7".rjust(32, "0"))
 LOAD = """
@@ -90,12 +90,12 @@ def test_each_try_of_a_delivery_is_told_to_machines(ask, events, conn) -> None:
 
 def test_a_page_that_ends_early_says_so(ask, events, conn, monkeypatch) -> None:
     """Where what fits is looked for among so many, a page that found fewer names the bound and the way on."""
-    monkeypatch.setattr(insights, "_LOOKED_AT", 15)
+    monkeypatch.setattr(deliveries, "_LOOKED_AT", 15)
     page = ask("deliveries", "--state", "unknown").stdout
     assert "It looked at 15 deliveries, where it stops" in page
     more = ask("deliveries", "--state", "failed", "--json", "--before", page.split("--before ")[1].split()[0])
     assert (len(told(more)), "Go on with --before" in more.stderr) == (1, True)
-    monkeypatch.setattr(insights, "MAX_LIMIT", 1)
+    monkeypatch.setattr("relevo.operators.events.MAX_LIMIT", 1)
     page = ask("events", "--state", "sent").stdout
     assert "It looked at 1 events" in page
     assert "looked at" not in ask("events", "--state", "sent", "--before", 1).stdout
@@ -159,7 +159,7 @@ def test_a_page_costs_a_page(conn, name, asked) -> None:
     }
     if asked.get("event_id"):
         asked = {"event_id": made[0]}
-    read = rows_read_by_table(conn, queries.load("insights")[name], usual | asked)
+    read = rows_read_by_table(conn, queries.load("deliveries")[name], usual | asked)
     assert sum(read.values()) <= 60, read
 
 
@@ -357,5 +357,5 @@ def _no_handlers() -> Iterator[None]:
 
 def test_a_place_is_read_as_it_was_written(events, dsn: str) -> None:
     """A page's next place can be handed in as it is."""
-    assert insights._place("2026-11-15:17", by_phone=False)[1] == "17"
-    assert insights._place(f"2026-11-15:{PHONE}", by_phone=True)[1] == str(PHONE)
+    assert deliveries._place("2026-11-15:17", by_phone=False)[1] == "17"
+    assert deliveries._place(f"2026-11-15:{PHONE}", by_phone=True)[1] == str(PHONE)

@@ -11,7 +11,7 @@ from typing import Any
 from relaying import Relay, beside
 
 from processes import eventually
-from relevo.operators import insights
+from relevo.operators import fleet
 
 SHORT = {"outbox_lease_duration_ms": 4_000, "push_request_timeout_ms": 1_900, "outbox_retry_base_ms": 600_000}
 """Three leases are twelve seconds; what is tried again is so later than any machine takes for a test."""
@@ -54,7 +54,7 @@ def statuses(worker: Relay, *names: str) -> list[str]:
 
 def problems(worker: Relay) -> str:
     """Return what any other process is told of what hangs in this worker, as of its last heartbeat."""
-    found = insights.health(worker.app.database, worker.app.settings).problems
+    found = fleet.health(worker.app.database, worker.app.settings).problems
     return "; ".join(problem for problem in found if "hung" in problem)
 
 

@@ -19,7 +19,7 @@ from processes import PATIENCE_S, eventually
 from relevo.client import verbs
 from relevo.client.verbs import Installation
 from relevo.core.model import ReceiptReply, Report, Ticket
-from relevo.operators import insights
+from relevo.operators import fleet
 from relevo.providers.expo import Expo
 from relevo.runtime.troubles import Thing, Troubles
 
@@ -85,7 +85,7 @@ def states(worker: Relay, project: str) -> dict[str, int]:
 
 def told(worker: Relay) -> list[str]:
     """Return what operators are told that is left alone."""
-    problems = insights.status(worker.app.database, worker.app.settings).health.problems
+    problems = fleet.status(worker.app.database, worker.app.settings).health.problems
     return [str(problem) for problem in problems if problem.code == "left_alone"]
 
 

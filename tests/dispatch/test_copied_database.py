@@ -21,7 +21,7 @@ from relevo.core.model import Step
 from relevo.database import instance, migrate
 from relevo.database.pool import Database
 from relevo.embedded import binaries
-from relevo.operators import doctor, insights
+from relevo.operators import doctor, fleet
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 
@@ -57,7 +57,7 @@ def outcomes(worker: Relay) -> dict[str, str]:
 
 def trouble(worker: Relay) -> str:
     """Return the first problem of the fleet's health."""
-    return insights.health(worker.app.database, worker.app.settings).problems[0]
+    return fleet.health(worker.app.database, worker.app.settings).problems[0]
 
 
 def test_a_copy_rests_until_it_is_adopted(relay, copy, command, monkeypatch) -> None:
@@ -112,24 +112,24 @@ def test_another_name_is_another_instance(relay) -> None:
 
 def told(worker: Relay) -> dict[str, str]:
     """Return the problems that health finds with the settings of a worker, by their codes."""
-    found = insights.health(worker.app.database, worker.app.settings).problems
+    found = fleet.health(worker.app.database, worker.app.settings).problems
     return {each.code: str(each) for each in found}
 
 
 @pytest.fixture
-def fleet(relay) -> tuple[Relay, Relay]:
+def two_workers(relay) -> tuple[Relay, Relay]:
     """A worker at home, at work, and one beside it under another name."""
     home = started(relay, relevo_instance="production")
     home.app.heartbeat.beat()
     return home, relay(relevo_instance="staging")
 
 
-def test_a_worker_that_rests_is_seen(fleet: tuple[Relay, Relay], command, monkeypatch) -> None:
+def test_a_worker_that_rests_is_seen(two_workers: tuple[Relay, Relay], command, monkeypatch) -> None:
     """Whoever looks from home learns which worker rests and why, from its start on, and no longer once it is mended."""
-    home, other = fleet
+    home, other = two_workers
     monkeypatch.setenv("RELEVO_INSTANCE", "production")
     shown = dict(line.split()[:2] for line in command("status").out.splitlines() if len(line.split()) > 1)
-    assert [shown[each.app.worker.worker_id] for each in fleet] == ["alive", "rests"]
+    assert [shown[each.app.worker.worker_id] for each in two_workers] == ["alive", "rests"]
     rests, works = other.app.worker.worker_id, home.app.worker.worker_id
     why = "it belongs to the instance production, and RELEVO_INSTANCE is staging here"
     for _ in range(2):
@@ -139,14 +139,14 @@ def test_a_worker_that_rests_is_seen(fleet: tuple[Relay, Relay], command, monkey
         assert f"as worker {works} has it" in problem
         other.app.heartbeat.beat()
     home.conn.execute("update relevo.instance set name = 'staging', recorded_at = clock_timestamp()")
-    for worker in fleet:
+    for worker in two_workers:
         worker.app.heartbeat.beat()
     assert told(other)["worker_rests"].startswith(f"worker {works} rests")
 
 
-def test_a_shell_under_another_name_is_told_so(fleet: tuple[Relay, Relay], relay) -> None:
+def test_a_shell_under_another_name_is_told_so(two_workers: tuple[Relay, Relay], relay) -> None:
     """While workers are at work at home, nobody is advised to adopt: not by status, the doctor or a run that is skipped."""
-    works = fleet[0].app.worker.worker_id
+    works = two_workers[0].app.worker.worker_id
     for name in ("staging", None):
         shell = relay(relevo_instance=name) if name else relay()
         problem = told(shell)["instance_differs"]
@@ -155,12 +155,12 @@ def test_a_shell_under_another_name_is_told_so(fleet: tuple[Relay, Relay], relay
         skipped = shell.run("dispatch").reason
         assert found.hint.startswith("Set RELEVO_INSTANCE as that worker has it")
         assert [text for text in (problem, found.what, skipped) if "adopt" in text] == []
-    assert "instance_differs" not in told(fleet[0])
+    assert "instance_differs" not in told(two_workers[0])
 
 
-def test_an_adoption_that_would_stop_a_fleet_is_refused(fleet, command, conn, monkeypatch) -> None:
+def test_an_adoption_that_would_stop_a_fleet_is_refused(two_workers, command, conn, monkeypatch) -> None:
     """It names the worker and what to do instead, changes nothing and is recorded; forced, or once the fleet stopped, it is done."""
-    home, other = fleet
+    home, other = two_workers
     other.app.worker.stopped()
     belongs = "select name from relevo.instance"
     monkeypatch.delenv("RELEVO_INSTANCE")
@@ -211,7 +211,7 @@ def test_who_may_not_ask_for_the_server_goes_by_the_rest(relay, copy, admin) -> 
             connection.execute("grant usage, create on schema relevo to relevo_blind")
             connection.execute("alter function relevo.system_identifier() owner to relevo_blind")
             worker = relay(database_url=copied)
-            seen = insights.standing(worker.app.database, worker.app.settings)
+            seen = fleet.standing(worker.app.database, worker.app.settings)
             assert (seen.here.system_identifier, seen.home is not None) == (None, True)
             assert worker.run("dispatch").outcome == "skipped"
             connection.execute("update relevo.instance set database_oid = %s", [seen.here.database_oid])
@@ -233,9 +233,9 @@ def test_a_failover_keeps_the_identity(tmp_path: Path) -> None:
     shutil.copytree(home / "data", standby / "data")
     shutil.copy(home / "password", standby / "password")
     with embedded.acquire(standby, settings=FAST) as server, _opened(server.dsn, settings) as database:
-        assert insights.standing(database, settings).differences() == []
+        assert fleet.standing(database, settings).differences() == []
         renamed = config.load({"RELEVO_INSTANCE": "staging"}, None)
-        (told,) = insights.standing(database, renamed).differences()
+        (told,) = fleet.standing(database, renamed).differences()
         assert told == "it belongs to the instance production, and RELEVO_INSTANCE is staging here"
 
 
@@ -256,7 +256,7 @@ def test_a_promoted_standby_is_at_home(tmp_path: Path) -> None:
                 assert reader.execute("select pg_is_in_recovery()").fetchone() == (True,)
                 with pytest.raises(DatabaseUnavailableError):
                     instance.record(follower, settings)
-                assert insights.standing(follower, settings).differences() == []
+                assert fleet.standing(follower, settings).differences() == []
                 reader.execute("select pg_promote()")
             with follower.transaction() as connection:
                 assert instance.Guard(settings).look(connection) == ""

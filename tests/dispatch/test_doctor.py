@@ -13,7 +13,7 @@ from relaying import Relay, at_once, beside
 
 from relevo.core.model import PushRequest
 from relevo.database import migrate
-from relevo.operators import actions, insights
+from relevo.operators import actions, consistency
 from relevo.operators.actions import DeadLetters
 
 MONTH = datetime.now(UTC).date().replace(day=1)
@@ -39,7 +39,7 @@ def make_old(worker: Relay) -> None:
 
 def found(worker: Relay, now: datetime | None = None) -> dict[str, int]:
     """Count what is misplaced, by kind."""
-    return {each.kind: each.deliveries for each in insights.examine(worker.app.database, now=now)}
+    return {each.kind: each.deliveries for each in consistency.examine(worker.app.database, now=now)}
 
 
 def repair(worker: Relay, now: datetime | None = None) -> dict[str, int]:
@@ -137,7 +137,7 @@ def test_what_is_left_of_a_deleted_event_is_left_alone(lost: Relay) -> None:
 
 def test_sealed_months_are_left_alone(lost: Relay) -> None:
     """Nothing of a month that is on its way to the archive is reported or written."""
-    month_of_them = list(insights.find_misplaced(lost.app.database))
+    month_of_them = list(consistency.find_misplaced(lost.app.database))
     assert [each.kind for each in month_of_them] == ["not_queued"]
     lost.conn.execute(
         "insert into relevo.archive_exports (entity, month, state, relation, part_rows, sealed_at) "
@@ -276,7 +276,7 @@ def test_a_dead_letter_of_what_lives(relay) -> None:
 def test_in_pieces(relay, monkeypatch: pytest.MonkeyPatch) -> None:
     """Deliveries, chunks, receipts and dead letters are read piece by piece, and none is passed by."""
     for limit in ("_DELIVERIES_AT_ONCE", "_CHUNKS_AT_ONCE"):
-        monkeypatch.setattr(insights, limit, 7)
+        monkeypatch.setattr(consistency, limit, 7)
     monkeypatch.setattr(actions, "_REPAIR_BATCH", 3)
     worker: Relay = relay()
     worker.add_phones(50)
@@ -319,7 +319,7 @@ def test_what_is_under_way_is_no_fault(relay) -> None:
 
 def test_a_repair_beside_dispatch(relay, monkeypatch: pytest.MonkeyPatch) -> None:
     """Repairs made at once, and while deliveries are claimed, sent and settled, leave each of them with one push."""
-    monkeypatch.setattr(insights, "_YOUNG_MS", -3_600_000)  # nothing is too young
+    monkeypatch.setattr(consistency, "_YOUNG_MS", -3_600_000)  # nothing is too young
     worker: Relay = relay(outbox_batch_size=10)
     worker.add_phones(600)
     worker.tell_everyone()
@@ -337,7 +337,7 @@ def test_a_repair_beside_dispatch(relay, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_repair_looks_again(lost: Relay) -> None:
     """What was put right after it was found is not put right twice."""
-    (stale,) = insights.find_misplaced(lost.app.database)
+    (stale,) = consistency.find_misplaced(lost.app.database)
     assert repair(lost) == {"not_queued": 2}
     assert actions._repair(lost.app.database, stale, slice(10), None) == 0
     lost.app.claims.claim("dispatch", "default", "bulk")
@@ -385,7 +385,7 @@ class TestCounts:
             "update relevo.event_progress set deliveries = 7 where event_id = %s and status = 'sent'", [folded]
         )
         assert set(found(worker)) == {"counts_wrong"}
-        assert insights.examine(worker.app.database)[0].what.endswith(f": {broken}, {folded}.")
+        assert consistency.examine(worker.app.database)[0].what.endswith(f": {broken}, {folded}.")
         assert repair(worker) == {"counts_wrong": 2}
         assert found(worker) == {}
         worker.reap()

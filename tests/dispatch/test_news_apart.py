@@ -19,7 +19,7 @@ from phones import fan_out_to_the_end
 from processes import eventually
 from relevo import app
 from relevo.core import queries
-from relevo.operators import doctor, insights, sagas
+from relevo.operators import doctor, events, fleet, phones
 from relevo.operators.gauges import Gauges
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
@@ -92,7 +92,7 @@ def test_a_dead_consumer_is_its_own_warning(worker: Any, consumer: Consumer) -> 
     worker.conn.execute(
         "update relevo.due_chunks set created_at = now() - interval '1 hour', due_at = now() - interval '1 hour'"
     )
-    seen = insights.status(worker.app.database, worker.app.settings)
+    seen = fleet.status(worker.app.database, worker.app.settings)
     codes = {problem.code for problem in seen.health.problems}
     assert "news_not_taken" in codes
     assert codes.isdisjoint({"deliveries_late", "project_stopped", "requests_failing"})
@@ -113,11 +113,11 @@ def test_news_are_in_no_list_chart_or_gauge_of_pushes(worker: Any, consumer: Con
         " where event_type = 'relevo.news' limit 1"
     )
     database, settings = worker.app.database, worker.app.settings
-    assert [row["event_type"] for row in insights.events(database).rows] == ["notice"]
-    assert len(insights.events(database, event_type="relevo.news").rows) == 3
-    assert "relevo.news" not in sagas.event_types(database)
-    assert [row["project"] for row in insights.installations(database)] == ["default"]
-    overview = insights.overview(database, settings)
+    assert [row["event_type"] for row in events.latest(database).rows] == ["notice"]
+    assert len(events.latest(database, event_type="relevo.news").rows) == 3
+    assert "relevo.news" not in events.types(database)
+    assert [row["project"] for row in phones.installations(database)] == ["default"]
+    overview = fleet.overview(database, settings)
     assert sum(row["sent"] for row in overview.hour) == 1
     assert (sum(row["failed"] for row in overview.hour), overview.status.dead_letters) == (0, 0)
     told = {
@@ -137,9 +137,9 @@ def test_news_are_not_counted_among_pushes(worker: Any, consumer: Consumer) -> N
     worker.tell("ana")
     worker.drain()
     counted = {"sent": 1}
-    assert insights.queue(worker.app.database)["statuses"] == counted
+    assert fleet.queue(worker.app.database)["statuses"] == counted
     reap(worker.app)
-    assert insights.queue(worker.app.database)["statuses"] == counted
+    assert fleet.queue(worker.app.database)["statuses"] == counted
     differ = worker.conn.execute(queries.load("doctor")["look_at_totals"]).fetchone()
     assert differ == (False,), "doctor counts as they are counted"
     worker.conn.execute(
@@ -149,7 +149,7 @@ def test_news_are_not_counted_among_pushes(worker: Any, consumer: Consumer) -> N
         " insert into relevo.event_keys (event_type, event_key, event_id, content_hash, state, month)"
         " select 'relevo.news', event_key, id, '', 'fanned', date_trunc('month', now()) from events"
     )
-    assert insights.queue(worker.app.database)["statuses"] == counted
+    assert fleet.queue(worker.app.database)["statuses"] == counted
 
 
 def test_a_refused_address_is_told(relay: Callable[..., Any], command: Any, tmp_path: Path, monkeypatch: Any) -> None:
@@ -171,7 +171,7 @@ def test_a_refused_address_is_told(relay: Callable[..., Any], command: Any, tmp_
     assert [(allowed in each.what, mended in each.what) for each in found] == [(True, False), (False, True)]
     tell(worker, 1)
     worker.dispatch()
-    problems = insights.health(worker.app.database, settings).problems
+    problems = fleet.health(worker.app.database, settings).problems
     told, other = (str(problem) for problem in problems if problem.code == "news_refused")
     assert f"cannot be sent to the webhook billing: {allowed}" in told
     assert "relevo redrive --project relevo.news::billing" in told

@@ -17,7 +17,7 @@ from relevo.core.errors import DatabaseUnavailableError, UsageError
 from relevo.core.model import Reply, Step
 from relevo.cycles import dispatch
 from relevo.delivery.projects import ConnectionLease
-from relevo.operators import actions, insights
+from relevo.operators import actions, events, fleet
 from relevo.operators.actions import DeadLetters
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
@@ -33,7 +33,7 @@ def peak(worker: Relay) -> int:
 
 def problems(worker: Relay) -> str:
     """Return what is wrong with projects, as `relevo status` tells it."""
-    found = insights.health(worker.app.database, worker.app.settings).problems
+    found = fleet.health(worker.app.database, worker.app.settings).problems
     return "; ".join(problem for problem in found if problem.startswith("project"))
 
 
@@ -289,7 +289,7 @@ class TestBreaker:
         worker = relay(push_breaker_failures=3)
 
         def told() -> list[str]:
-            return [each.code for each in insights.health(worker.app.database, worker.app.settings).problems]
+            return [each.code for each in fleet.health(worker.app.database, worker.app.settings).problems]
 
         sandbox.add_fault("503", times=2)
         worker.tell("a")
@@ -435,12 +435,12 @@ class TestOperators:
         worker.reap()
         worker.tell("ana")
         worker.dispatch()
-        (row,) = insights.status(worker.app.database, worker.app.settings).projects
+        (row,) = fleet.status(worker.app.database, worker.app.settings).projects
         assert (row["project"], row["breaker"], row["sent"], row["answers"]) == ("default", "closed", 1, 1)
         assert command("status").code == 0
         worker.tell(*(f"p{n}!InvalidCredentials" for n in range(5)))
         worker.dispatch()
-        seen = insights.status(worker.app.database, worker.app.settings)
+        seen = fleet.status(worker.app.database, worker.app.settings)
         assert (seen.projects[0]["breaker"], seen.health.ok) == ("open", False)
         assert "InvalidCredentials" in problems(worker)
         said = command("status")
@@ -508,7 +508,7 @@ class TestOperators:
         worker.dispatch()
         actions.release_project(worker.app.database, "default")
         worker.drain()
-        reported = [moment["what"] for moment in insights.story(worker.app.database, event).moments]
+        reported = [moment["what"] for moment in events.story(worker.app.database, event).moments]
         assert reported.index("breaker opened") < reported.index("breaker closed")
         assert "first push sent" in reported
 

@@ -14,7 +14,7 @@ from relevo import app
 from relevo.client import verbs
 from relevo.client.verbs import Installation, InvalidInputError
 from relevo.core.errors import ConfigError
-from relevo.operators import insights
+from relevo.operators import fleet
 from relevo.providers import secret_file
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
@@ -62,7 +62,7 @@ def test_two_expo_accounts_and_a_webhook_side_by_side(relay, webhooks) -> None:
     assert worker.rows("select invalidated_at from relevo.device_installations where installation_id = %s", hook) == [
         {"invalidated_at": None}
     ]
-    named = {row["project"] for row in insights.projects(worker.app.database)}
+    named = {row["project"] for row in fleet.projects(worker.app.database)}
     assert {"@one/app", "@two/app", "webhook::@one/app"} <= named, "each has its own rate, breaker and connections"
 
 
@@ -74,7 +74,7 @@ def test_one_providers_trouble_is_its_own(relay, webhooks) -> None:
     worker.register("ana")
     worker.tell_everyone(title="broken")
     worker.dispatch()
-    breakers = {row["project"]: row["breaker"] for row in insights.projects(worker.app.database)}
+    breakers = {row["project"]: row["breaker"] for row in fleet.projects(worker.app.database)}
     assert breakers == {"default": "closed", "webhook::default": "open"}
     assert worker.delivery("ana")["status"] == "sent"
     assert len(receiver.asked) == 1

@@ -10,7 +10,7 @@ from relaying import Relay
 from deliveries import mark_failed
 from relevo.client import verbs
 from relevo.core.errors import UsageError
-from relevo.operators import actions, audit, insights, sagas
+from relevo.operators import actions, audit, deliveries, events
 from relevo.operators.actions import DeadLetters
 
 
@@ -51,7 +51,7 @@ def test_the_story_tells_of_it(dead: Relay) -> None:
     event = dead.delivery("fine")["notification_event_id"]
     assert redrive(dead, event_id=event) == 2
     dead.dispatch()
-    story = insights.story(dead.app.database, event)
+    story = events.story(dead.app.database, event)
     assert story is not None
     assert [m["detail"] for m in story.moments if m["what"] == "redriven"] == [
         "default: 2 dead letters were opened again"
@@ -65,13 +65,13 @@ def test_the_story_of_others_does_not(dead: Relay, command) -> None:
     dead.conn.execute("update relevo.notification_deliveries set last_attempt_at = now() + interval '1 hour'")
     with audit.acting_as("ana@host", "cli"):
         assert redrive(dead, ids=[opened["id"]]) == 1
-    told = [insights.story(dead.app.database, each) for each in (opened["notification_event_id"], waiting)]
+    told = [events.story(dead.app.database, each) for each in (opened["notification_event_id"], waiting)]
     assert [[m["detail"] for m in story.moments if m["what"] == "redriven"] for story in told if story] == [
         ["default: 1 dead letter was opened again"],
         [],
     ]
     for _ in ("before it is sent anew", "and after"):
-        seen = [sagas.push(dead.app.database, each["id"]) for each in (opened, other)]
+        seen = [deliveries.push(dead.app.database, each["id"]) for each in (opened, other)]
         assert [[row["by"] for row in each.redriven] for each in seen if each] == [["ana@host"], []]
         assert "by ana@host" in command("delivery", opened["id"]).out
         dead.dispatch()

@@ -13,7 +13,7 @@ from relaying import Relay, at_once
 from relevo.client.verbs import Matching
 from relevo.core.errors import DatabaseUnavailableError, UsageError
 from relevo.core.model import Report
-from relevo.operators import actions, insights
+from relevo.operators import actions, fleet
 
 MONDAY = datetime(2031, 3, 3, 9, 30, tzinfo=UTC)
 FEW = {"push_runaway_min_events": 10, "push_runaway_first_events": 50}
@@ -77,7 +77,7 @@ def events(worker: Relay, **where: str) -> dict[str, int]:
 
 def problems(worker: Relay) -> list[str]:
     """Return what `relevo status` says of runaways."""
-    found = insights.health(worker.app.database, worker.app.settings).problems
+    found = fleet.health(worker.app.database, worker.app.settings).problems
     return [problem for problem in found if "runaway" in problem]
 
 

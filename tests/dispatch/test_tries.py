@@ -8,13 +8,13 @@ import pytest
 from relaying import Relay
 
 from relevo.cli.delivery import lines, ordinal
-from relevo.operators import actions, audit, insights, sagas
+from relevo.operators import actions, audit, deliveries, events
 from relevo.operators.actions import DeadLetters
 
 
 def story(worker: Relay, name: str) -> list[tuple[str, str]]:
     """Return what is told of the delivery to a phone, in order: what, and what was said of it."""
-    seen = sagas.push(worker.app.database, worker.delivery(name)["id"])
+    seen = deliveries.push(worker.app.database, worker.delivery(name)["id"])
     assert seen is not None
     return [line[1:] for line in sorted(lines(seen), key=lambda line: line[0])]
 
@@ -105,7 +105,7 @@ def test_a_pause_that_is_over_is_told_where_pushes_waited(relay) -> None:
 
 def paused(worker: Relay, event_id: int) -> list[tuple[str, str]]:
     """Return what the story of an event tells of pauses."""
-    found = insights.story(worker.app.database, event_id)
+    found = events.story(worker.app.database, event_id)
     assert found is not None
     return [
         (row["what"], row["detail"]) for row in found.moments if "paused" in row["what"] or "resumed" in row["what"]

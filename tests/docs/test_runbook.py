@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from pages import DOCS, ROOT, anchor, headings
 
-from relevo.operators.health import MISPLACED
-from relevo.operators.health import RUNBOOK as PLACES
+from relevo.operators.consistency import MISPLACED
+from relevo.operators.health.problem import RUNBOOK as PLACES
 
 PACKAGE = ROOT / "server" / "relevo"
 RUNBOOK = re.sub(r"\s+", " ", (DOCS / "runbook.md").read_text(encoding="utf-8").replace("\n>", " "))
@@ -28,7 +28,8 @@ def findings() -> set[str]:
 
 def problems() -> Iterator[tuple[str, str]]:
     """Yield the code of each problem that health may tell, and the longest piece of its sentence that never changes."""
-    for node in ast.walk(ast.parse((PACKAGE / "operators" / "health.py").read_text(encoding="utf-8"))):
+    files = sorted((PACKAGE / "operators" / "health").glob("*.py"))
+    for node in (node for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem":
             code, said = node.args
             assert isinstance(code, ast.Constant), "a problem's code is written where it is made"

@@ -16,7 +16,7 @@ from relevo.client import verbs
 from relevo.client.verbs import Event, Matching
 from relevo.core import queries
 from relevo.database.pool import Connection
-from relevo.operators import insights
+from relevo.operators import events
 
 NEWS = Matching(
     text="aseo de oficinas", rubros=("76111500",), region="Región del Ñuble", tipo="LE", monto=100, moneda="CLP"
@@ -369,7 +369,7 @@ class TestOrder:
             3,
         )
         assert reported.raw["end_reason"] == "its deadline passed before its fan-out was finished"
-        story = insights.story(app.database, made.event_id)
+        story = events.story(app.database, made.event_id)
         assert story is not None
         (finished,) = [moment["detail"] for moment in story.moments if moment["what"] == "fan-out finished"]
         assert finished == "3 phones, 3 deliveries: its deadline passed before its fan-out was finished"

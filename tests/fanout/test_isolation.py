@@ -14,7 +14,7 @@ from relevo.app import App
 from relevo.client import verbs
 from relevo.client.verbs import Event
 from relevo.core.model import Report
-from relevo.operators import insights
+from relevo.operators import events, fleet
 
 POISON = """
 create function public.poison() returns trigger language plpgsql as $$
@@ -97,11 +97,11 @@ class TestPoison:
         made = verbs.enqueue(conn, Event("poison", "1", "t", audience="everyone"))
         app = build()
         run_fan_out(app)
-        problems = insights.status(app.database, app.settings).health.problems
+        problems = fleet.status(app.database, app.settings).health.problems
         (problem,) = [str(each) for each in problems if each.code == "fanout_fails"]
         assert f"event {made.event_id}" in problem
         assert "no room" in problem
-        story = insights.story(app.database, made.event_id)
+        story = events.story(app.database, made.event_id)
         assert story is not None
         assert [each["detail"] for each in story.moments if each["what"] == "fan-out failed"]
         told = command("event", made.event_id).out

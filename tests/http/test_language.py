@@ -18,7 +18,8 @@ from relevo.http import dashboard
 from relevo.http.dashboard.i18n import translated, use_language
 from relevo.http.dashboard.labels import ACTIONS, COUNTERS, DELIVERY_STATUSES, KINDS, WORDS
 from relevo.http.dashboard.spanish import SPANISH
-from relevo.operators import health
+from relevo.operators.health.problem import Problem, in_three
+from relevo.operators.wording import in_numbers, in_words
 from serving import Served
 
 PLACE = Path(dashboard.__file__).parent
@@ -118,12 +119,12 @@ def test_one_spanish_word_for_one_thing() -> None:
 def test_health_is_told_in_spanish() -> None:
     """A sentence about health is in Spanish with its parts, counts and times."""
     use_language("es")
-    waits = health.in_numbers(12_345, "event waits", "events wait")
-    paused = health.Problem(
+    waits = in_numbers(12_345, "event waits", "events wait")
+    paused = Problem(
         "cycle_paused",
         "{cycle} has been paused for {time} ({reason}), and {what}; `relevo resume {cycle}` switches it on",
         cycle="fanout",
-        time=health.in_words(3 * 86_400),
+        time=in_words(3 * 86_400),
         reason="maintenance",
         what=waits,
     )
@@ -133,7 +134,7 @@ def test_health_is_told_in_spanish() -> None:
         "`relevo resume fanout` lo reanuda"
     )
     late = "{cycle} has made no round for {time} (usual: within {usual}); {advice}"
-    lately = health.Problem("x", late, cycle="reaper", time="9.26 s", usual=health.in_words(0.26), advice="…")
+    lately = Problem("x", late, cycle="reaper", time="9.26 s", usual=in_words(0.26), advice="…")
     assert translated(lately) == "reaper no ha completado una ronda desde hace 9,26 s (lo habitual: en 0,26 s); …"
     use_language("en")
     assert translated(paused) == paused
@@ -141,25 +142,23 @@ def test_health_is_told_in_spanish() -> None:
 
 def problems() -> Iterator[str]:
     """Find the sentences of all problems."""
-    yield from texts([Path(health.__file__)], {"Problem": slice(1, 2)})
+    yield from texts(collect_texts.HEALTH, {"Problem": slice(1, 2)})
 
 
 def test_a_problem_is_told_in_three_parts_in_both_languages() -> None:
     """What is wrong, why, and what to do are apart, and the same of them are there in Spanish; nothing is lost between them."""
     spanish = dict(forms())
-    shapes = {each: [bool(part) for part in health.in_three(each)] for each in problems()}
-    assert {
-        each: shape for each, shape in shapes.items() if shape != [bool(p) for p in health.in_three(spanish[each])]
-    } == {}
+    shapes = {each: [bool(part) for part in in_three(each)] for each in problems()}
+    assert {each: shape for each, shape in shapes.items() if shape != [bool(p) for p in in_three(spanish[each])]} == {}
     told_apart = [each for each, shape in shapes.items() if shape[2]]
     assert [each for each in shapes if each not in told_apart and "{problem}" not in each] == []
-    assert health.in_three("a ({why}; b) is off: {why}; mend; then go") == (
+    assert in_three("a ({why}; b) is off: {why}; mend; then go") == (
         "a ({why}; b) is off",
         "{why}",
         "mend; then go",
     )
-    assert health.in_three("off ({reason}), and x; do") == ("off, and x", "{reason}", "do")
-    assert health.in_three("late; it waits; look") == ("late; it waits", "", "look")
+    assert in_three("off ({reason}), and x; do") == ("off, and x", "{reason}", "do")
+    assert in_three("late; it waits; look") == ("late; it waits", "", "look")
 
 
 def test_the_browsers_language_and_the_readers_choice(served: Served) -> None:

@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 from browsing import NASTY, Person
 from operating import fill, kill, register, run
 from relevo.client import verbs
-from relevo.operators import actions, history, insights
+from relevo.operators import actions, audit, runs
 from relevo.operators.actions import DeadLetters
 from relevo.sandbox import Sandbox
 from serving import EVENT, Served, fan_out, phone
@@ -31,7 +31,7 @@ LISTS = (
 
 def entries(served: Served, action: str) -> list[dict[str, Any]]:
     """Return what was recorded of one kind, newest first."""
-    return insights.audit(served.app.database, action=action, limit=100)
+    return audit.latest(served.app.database, action=action, limit=100)
 
 
 def inside(page: Any) -> Person:
@@ -69,9 +69,9 @@ def test_lists_by_page_and_by_filter(served: Served, conn: psycopg.Connection[An
         ("/dashboard/audit?action=redrive", 40),
     ):
         assert walk(person, path) == rows, path
-    found = history.runs(served.app.database, outcome="failed", limit=2)
+    found = runs.page(served.app.database, outcome="failed", limit=2)
     assert [row["outcome"] for row in found.rows] == ["failed"] * 2
-    assert len(history.runs(served.app.database, outcome="failed", before=found.next).rows) == 1
+    assert len(runs.page(served.app.database, outcome="failed", before=found.next).rows) == 1
     assert "two@host" not in person.get("/dashboard/runs?worker=one@host").text.split("<tbody>")[1]
     assert "No run fits" in person.get("/dashboard/runs?cycle=nothing").text
     assert "Nothing fits" in person.get("/dashboard/audit?actor=nobody").text

@@ -13,7 +13,7 @@ from browsing import enter, sticks_out
 from operating import kill, register, run
 from parts import find_part
 from relevo.access import api_tokens
-from relevo.operators import insights
+from relevo.operators import audit
 from relevo.sandbox import Sandbox
 from serving import EVENT, Served, fan_out, phone
 
@@ -132,6 +132,6 @@ def test_who_may_not(served: Served, conn: psycopg.Connection[Any], chromium: An
     page.wait_for_selector("text=You were logged out.")
     page.context.close()
 
-    entries = insights.audit(served.app.database, limit=100)
+    entries = audit.latest(served.app.database, limit=100)
     assert {"refused_role", "refused_form", "refused_session"} <= {entry["action"] for entry in entries}
     assert "pause" not in {entry["action"] for entry in entries}

@@ -16,7 +16,7 @@ from processes import eventually
 from relevo.app import App
 from relevo.core.model import Step
 from relevo.http.server import HttpServer
-from relevo.operators import actions, audit, insights
+from relevo.operators import actions, audit, fleet
 from relevo.operators.actions import DeadLetters
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
@@ -129,13 +129,13 @@ def test_counts_follow_claims_and_deletions(
     claim = served.app.claims.claim("dispatch", project="default", lane="bulk", limit=2)
     assert claim is not None
     kinds = ("pending", "processing", "stuck_processing", "total")
-    assert [insights.queue(served.app.database)[kind] for kind in kinds] == [1, 2, 0, 3]
+    assert [fleet.queue(served.app.database)[kind] for kind in kinds] == [1, 2, 0, 3]
     conn.execute("update relevo.claims set leased_until = now() - interval '1 second'")
-    assert [insights.queue(served.app.database)[kind] for kind in kinds] == [1, 0, 2, 3]
+    assert [fleet.queue(served.app.database)[kind] for kind in kinds] == [1, 0, 2, 3]
     operator.post("/v1/ops/cycles/reaper/run")
     check_shape(served.client("viewer").get("/v1/ops/stats").json())
     conn.execute("select relevo.delete_events(%s)", [[event_id]])
-    assert insights.queue(served.app.database)["total"] == 0
+    assert fleet.queue(served.app.database)["total"] == 0
 
 
 def test_a_cycle_is_paused_and_resumed(served: Served) -> None:
@@ -213,7 +213,7 @@ def test_what_was_released_is_named(served: Served, conn: psycopg.Connection[Any
     told = operator.post("/v1/ops/release", {"event_type": "order.shipped"}).json()
     named = {"events": 25, "first_ids": ids[:20], "origins": ["app"]}
     assert told == {"released": True, "event_type": "order.shipped", **named, "dropped": False}
-    [entry] = insights.audit(served.app.database, action="release_events")
+    [entry] = audit.latest(served.app.database, action="release_events")
     assert entry["result"] == named
 
 
@@ -251,11 +251,11 @@ def test_a_failure_is_recorded_too(served: Served) -> None:
     """What was tried in vain is in the record, with the reason, by a program's name as by a caller's."""
     with pytest.raises(Exception, match="no project"), audit.acting_as("ana@host", "cli"):
         actions.release_project(served.app.database, "nobody")
-    [entry] = insights.audit(served.app.database)
+    [entry] = audit.latest(served.app.database)
     assert (entry["actor"], entry["face"], entry["outcome"]) == ("ana@host", "cli", "failed")
     assert "no project" in entry["error_message"]
     actions.redrive(served.app.database, DeadLetters(error_code="x"))
-    assert insights.audit(served.app.database)[0]["actor"] == "a program"
+    assert audit.latest(served.app.database)[0]["actor"] == "a program"
 
 
 def test_the_record_is_kept_for_its_time(served: Served, conn: psycopg.Connection[Any]) -> None:
@@ -264,4 +264,4 @@ def test_the_record_is_kept_for_its_time(served: Served, conn: psycopg.Connectio
     actions.resume(served.app.database, "fanout")
     conn.execute("update relevo.audit_log set at = now() - interval '401 days' where target ->> 'cycle' = 'reaper'")
     served.app.runner.run(served.app.registry["cleanup"], "manual")
-    assert [each["target"]["cycle"] for each in insights.audit(served.app.database)] == ["fanout"]
+    assert [each["target"]["cycle"] for each in audit.latest(served.app.database)] == ["fanout"]

@@ -53,9 +53,8 @@ insert into relevo.push_tallies (project, at, sent, answers, unregistered, confi
 select 'default', now() - n * interval '1 minute', 1, 1, 0, 1, 0 from generate_series(1, {many}) n;
 analyze
 """
-HISTORY, ACTIONS, TOKENS, INSIGHTS, SAGAS = (
-    queries.load(name) for name in ("history", "actions", "tokens", "insights", "sagas")
-)
+OPERATORS = queries.load("events", "deliveries", "phones", "runs", "sources", "archive", "fleet", "audit", "tenders")
+ACTIONS, TOKENS = queries.load("actions"), queries.load("tokens")
 LONG_AGO = datetime.now(UTC) - timedelta(days=5)
 SPANS = {"cycles": ["dispatch"], "sources": [""], "sinces": [LONG_AGO - timedelta(days=1)]}
 RUNS = {
@@ -81,32 +80,32 @@ DEAD = {
 STATEMENTS = [
     (TOKENS, "read_session", {"secret_hash": HASH}, 10),
     (TOKENS, "add_session", {"secret_hash": b"\x01" * 32, "token_id": "00000000000a", "hours": 12}, 10),
-    (INSIGHTS, "list_durations", {"limit": 24}, 200),
-    (INSIGHTS, "count_phones", {"most": 500}, 2 * 500),
-    (INSIGHTS, "sum_event_types", {"look_at": 20, "limit": 12}, 6 * 20),
-    (SAGAS, "list_owners", {"first": "owner-7", "behind": True, "limit": 26, "most": 50}, 6 * 26),
-    (SAGAS, "list_owners_of", {"installations": [UUID(int=n) for n in range(20)]}, 50),
-    (HISTORY, "find_used", {}, 5),
-    (INSIGHTS, "list_cycles", {}, 50),
-    (INSIGHTS, "list_source_names", {}, 20),
-    (INSIGHTS, "list_sources", {"given_up_attempts": 5, "most": 500}, 550),
-    (INSIGHTS, "describe_sources", {"given_up_attempts": 5, "most": 500}, 550),
-    (HISTORY, "page_runs", RUNS | {"look": PAGE + 1}, 5 * PAGE),
-    (HISTORY, "page_runs", RUNS | {"look": 500, "outcome": "running"}, 5 * 500),
-    (HISTORY, "page_troubled_runs", RUNS | {"look": 500, "outcome": "failed"}, 10),
-    (HISTORY, "page_runs", RUNS | {"look": PAGE + 1, "cycle": "reaper"}, 4 * PAGE),
-    (HISTORY, "read_run", {"run_id": 7}, 10),
-    (HISTORY, "page_audit", AUDIT | {"look": PAGE + 1}, 2 * PAGE),
-    (HISTORY, "page_audit", AUDIT | {"look": 500, "action": "nothing"}, 2 * 500),
-    (HISTORY, "page_rejects", {"source": None, "before": None, "look": 500, "limit": PAGE + 1}, 2 * 500),
-    (HISTORY, "group_dead_letters", {"look": 500}, 3 * 500),
-    (HISTORY, "list_named_phones", {"event_id": 1, "limit": 20}, 50),
-    (HISTORY, "page_archive", {"before": None, "limit": 61}, 10),
-    (HISTORY, "find_event_spans", {"event_id": 7, "most": 200}, 250),
-    (HISTORY, "list_pauses", SPANS | {"untils": [datetime.now(UTC)], "look": 20}, 100),
-    (HISTORY, "list_pauses", SPANS | {"untils": [LONG_AGO], "look": 20}, 100),
-    (SAGAS, "list_failed_attempts", {"event_day": datetime.now(UTC).date(), "id": 77}, 5),
-    (INSIGHTS, "list_event_deliveries", {"event_id": 7, "after": None, "limit": PAGE}, 3 * PAGE),
+    (OPERATORS, "list_durations", {"limit": 24}, 200),
+    (OPERATORS, "count_phones", {"most": 500}, 2 * 500),
+    (OPERATORS, "sum_event_types", {"look_at": 20, "limit": 12}, 6 * 20),
+    (OPERATORS, "list_owners", {"first": "owner-7", "behind": True, "limit": 26, "most": 50}, 6 * 26),
+    (OPERATORS, "list_owners_of", {"installations": [UUID(int=n) for n in range(20)]}, 50),
+    (OPERATORS, "find_used", {}, 5),
+    (OPERATORS, "list_cycles", {}, 50),
+    (OPERATORS, "list_source_names", {}, 20),
+    (OPERATORS, "list_sources", {"given_up_attempts": 5, "most": 500}, 550),
+    (OPERATORS, "describe_sources", {"given_up_attempts": 5, "most": 500}, 550),
+    (OPERATORS, "page_runs", RUNS | {"look": PAGE + 1}, 5 * PAGE),
+    (OPERATORS, "page_runs", RUNS | {"look": 500, "outcome": "running"}, 5 * 500),
+    (OPERATORS, "page_troubled_runs", RUNS | {"look": 500, "outcome": "failed"}, 10),
+    (OPERATORS, "page_runs", RUNS | {"look": PAGE + 1, "cycle": "reaper"}, 4 * PAGE),
+    (OPERATORS, "read_run", {"run_id": 7}, 10),
+    (OPERATORS, "page_audit", AUDIT | {"look": PAGE + 1}, 2 * PAGE),
+    (OPERATORS, "page_audit", AUDIT | {"look": 500, "action": "nothing"}, 2 * 500),
+    (OPERATORS, "page_rejects", {"source": None, "before": None, "look": 500, "limit": PAGE + 1}, 2 * 500),
+    (OPERATORS, "group_dead_letters", {"look": 500}, 3 * 500),
+    (OPERATORS, "list_named_phones", {"event_id": 1, "limit": 20}, 50),
+    (OPERATORS, "page_archive", {"before": None, "limit": 61}, 10),
+    (OPERATORS, "find_event_spans", {"event_id": 7, "most": 200}, 250),
+    (OPERATORS, "list_pauses", SPANS | {"untils": [datetime.now(UTC)], "look": 20}, 100),
+    (OPERATORS, "list_pauses", SPANS | {"untils": [LONG_AGO], "look": 20}, 100),
+    (OPERATORS, "list_failed_attempts", {"event_day": datetime.now(UTC).date(), "id": 77}, 5),
+    (OPERATORS, "list_event_deliveries", {"event_id": 7, "after": None, "limit": PAGE}, 3 * PAGE),
     (ACTIONS, "try_redrive", DEAD, 3 * 1_000 + 4 * 500),
     (ACTIONS, "begin_audit", {"actor": "x", "face": "cli", "action": "x", "target": "{}"}, 5),
     (ACTIONS, "finish_audit", {"id": 7, "outcome": "failed", "result": "{}", "error_message": "x"}, 5),
@@ -130,5 +129,5 @@ def test_no_page_reads_a_whole_table(full: psycopg.Connection[Any]) -> None:
     assert {name: each for name, each in read.items() if each[0] > each[1]} == {}
     since = full.execute("select now() - interval '1 hour'").fetchone()
     assert since is not None
-    pushes = rows_read_by_table(full, INSIGHTS["list_pushes"], {"since": since[0], "every_s": 60})
+    pushes = rows_read_by_table(full, OPERATORS["list_pushes"], {"since": since[0], "every_s": 60})
     assert sum(pushes.values()) <= 2 * 60 + 10

@@ -15,9 +15,9 @@ from plans import rows_read_by_table, rows_read_so_far
 from relevo import config
 from relevo.core import queries
 from relevo.database.pool import Database
-from relevo.operators import insights
+from relevo.operators import events
 
-INSIGHTS = queries.load("insights")
+OPERATORS = queries.load("events", "deliveries", "phones", "runs", "sources", "archive", "fleet", "audit", "tenders")
 MANY = 20_000
 FILL = """
 insert into relevo.notification_events (id, event_type, event_key, title, audience, content_hash, state, event_day, fanout_started_at,
@@ -65,7 +65,6 @@ DEAD: dict[str, Any] = {"ids": None, "error_code": None, "event_id": None, "proj
 REDRIVE = {**DEAD, "after": 0, "limit": PAGE, "began": "infinity", "now": None}
 PHONE = {"installation_id": UUID(int=7), "token": "ExponentPushToken[7]"}
 PREVIEWED = json.dumps({"type": "t", "key": "k", "title": "Hello", "audience": "matching", "topics": ["team-7"]})
-SAGAS = queries.load("sagas")
 EVENTS = {"event_type": None, "state": None, "project": None, "before": 9_000, "limit": PAGE}
 PUSHES = {"event_id": 7, "event_day": TODAY, "after": None, "limit": PAGE}
 REQUESTS: dict[str, Any] = {
@@ -80,61 +79,61 @@ LEFT_OUT: dict[str, Any] = {"installations": [], "owners": [], "everyone": False
 A_DAY = MANY // 20
 """How many requests there are of a day."""
 STATEMENTS = [
-    (SAGAS, "list_recent_events", {**EVENTS, "look_at": PAGE}, 8 * PAGE),
-    (SAGAS, "list_recent_events", {**EVENTS, "state": "held", "look_at": 5_000}, 5_100),
-    (SAGAS, "list_event_types", {"limit": PAGE}, 10),
-    (SAGAS, "read_saga", {"event_id": 7, "most": 100}, 20),
-    (SAGAS, "sum_event_sample", {"event_id": 7, "event_day": TODAY, "most": 5_000}, 5_100),
-    (SAGAS, "list_errors_of_event", {"event_id": 8, "event_day": TODAY, "most": 5_000}, 7_200),
-    (SAGAS, "list_event_requests", {**REQUESTS, "event_id": 9, "by_key": False, "look_at": 500}, 3 * A_DAY),
-    (SAGAS, "list_event_requests", {**REQUESTS, "event_id": 8, "by_key": False, "look_at": 500}, 3 * A_DAY + 5_000),
-    (SAGAS, "list_event_requests", {**REQUESTS, "event_id": 7, "by_key": True, "look_at": 150}, 3 * A_DAY + 150),
-    (SAGAS, "find_delivery", {"id": 17_000}, 50),
-    (SAGAS, "read_delivery_wait", {"id": 7, "event_id": 7, "project": "p", "open": True, "sent_at": None}, 20),
-    (SAGAS, "read_delivery_wait", {"id": 7, "event_id": 7, "project": "p", "open": False, "sent_at": None}, 20),
+    (OPERATORS, "list_recent_events", {**EVENTS, "look_at": PAGE}, 8 * PAGE),
+    (OPERATORS, "list_recent_events", {**EVENTS, "state": "held", "look_at": 5_000}, 5_100),
+    (OPERATORS, "list_event_types", {"limit": PAGE}, 10),
+    (OPERATORS, "read_saga", {"event_id": 7, "most": 100}, 20),
+    (OPERATORS, "sum_event_sample", {"event_id": 7, "event_day": TODAY, "most": 5_000}, 5_100),
+    (OPERATORS, "list_errors_of_event", {"event_id": 8, "event_day": TODAY, "most": 5_000}, 7_200),
+    (OPERATORS, "list_event_requests", {**REQUESTS, "event_id": 9, "by_key": False, "look_at": 500}, 3 * A_DAY),
+    (OPERATORS, "list_event_requests", {**REQUESTS, "event_id": 8, "by_key": False, "look_at": 500}, 3 * A_DAY + 5_000),
+    (OPERATORS, "list_event_requests", {**REQUESTS, "event_id": 7, "by_key": True, "look_at": 150}, 3 * A_DAY + 150),
+    (OPERATORS, "find_delivery", {"id": 17_000}, 50),
+    (OPERATORS, "read_delivery_wait", {"id": 7, "event_id": 7, "project": "p", "open": True, "sent_at": None}, 20),
+    (OPERATORS, "read_delivery_wait", {"id": 7, "event_id": 7, "project": "p", "open": False, "sent_at": None}, 20),
     (
-        SAGAS,
+        OPERATORS,
         "list_delivery_requests",
         {"id": 7, "first_day": TODAY, "last_day": TODAY, "since": "-infinity", "until": "infinity"},
         4 * A_DAY,
     ),
-    (SAGAS, "list_late_tickets", {"event_day": TODAY, "id": 7}, 5),
-    (SAGAS, "list_event_deliveries_by_status", {**PUSHES, "status": None, "look_at": PAGE}, 3 * PAGE),
-    (SAGAS, "list_event_deliveries_by_status", {**PUSHES, "status": "ok", "look_at": 5_000}, 5_100),
-    (SAGAS, "find_end_of_look", {**PUSHES, "look_at": 5_000}, 5_100),
-    (SAGAS, "list_failed_of_event", {**PUSHES, "event_id": 8}, 6 * PAGE),
-    (SAGAS, "list_phones", {"installations": [UUID(int=7)]}, 5),
-    (SAGAS, "list_phones_of_owner", {"owner": "user-7", "limit": 20}, 5),
-    (SAGAS, "list_preferences_of_phones", {"installations": [UUID(int=7)], "limit": PAGE}, 5),
-    (SAGAS, "count_left_out", {**LEFT_OUT, "installations": [UUID(int=7)]}, 5),
-    (SAGAS, "count_left_out", {**LEFT_OUT, "owners": ["user-7"]}, 5),
-    (SAGAS, "count_left_out", {**LEFT_OUT, "everyone": True}, 5_100),
-    (SAGAS, "list_changes_since", {"event_id": 7, "installations": [UUID(int=7)]}, 10),
-    (SAGAS, "list_history", {"installations": [UUID(int=1), UUID(int=2)], "before": None, "limit": PAGE}, 20),
-    (INSIGHTS, "list_unknown_owners", {"owners": [f"user-{n}" for n in range(100)]}, 100),
-    (SAGAS, "find_event", {"event_id": 7}, 5),
-    (SAGAS, "find_events_by_key", {"key": "17", "limit": 20}, 20),
-    (SAGAS, "find_phone", PHONE, 5),
-    (SAGAS, "find_owner", {"owner": "user-7"}, 5),
-    (SAGAS, "find_tenders", {"code": "17-1-LE26", "limit": 20}, 20),
+    (OPERATORS, "list_late_tickets", {"event_day": TODAY, "id": 7}, 5),
+    (OPERATORS, "list_event_deliveries_by_status", {**PUSHES, "status": None, "look_at": PAGE}, 3 * PAGE),
+    (OPERATORS, "list_event_deliveries_by_status", {**PUSHES, "status": "ok", "look_at": 5_000}, 5_100),
+    (OPERATORS, "find_end_of_look", {**PUSHES, "look_at": 5_000}, 5_100),
+    (OPERATORS, "list_failed_of_event", {**PUSHES, "event_id": 8}, 6 * PAGE),
+    (OPERATORS, "list_phones", {"installations": [UUID(int=7)]}, 5),
+    (OPERATORS, "list_phones_of_owner", {"owner": "user-7", "limit": 20}, 5),
+    (OPERATORS, "list_preferences_of_phones", {"installations": [UUID(int=7)], "limit": PAGE}, 5),
+    (OPERATORS, "count_left_out", {**LEFT_OUT, "installations": [UUID(int=7)]}, 5),
+    (OPERATORS, "count_left_out", {**LEFT_OUT, "owners": ["user-7"]}, 5),
+    (OPERATORS, "count_left_out", {**LEFT_OUT, "everyone": True}, 5_100),
+    (OPERATORS, "list_changes_since", {"event_id": 7, "installations": [UUID(int=7)]}, 10),
+    (OPERATORS, "list_history", {"installations": [UUID(int=1), UUID(int=2)], "before": None, "limit": PAGE}, 20),
+    (OPERATORS, "list_unknown_owners", {"owners": [f"user-{n}" for n in range(100)]}, 100),
+    (OPERATORS, "find_event", {"event_id": 7}, 5),
+    (OPERATORS, "find_events_by_key", {"key": "17", "limit": 20}, 20),
+    (OPERATORS, "find_phone", PHONE, 5),
+    (OPERATORS, "find_owner", {"owner": "user-7"}, 5),
+    (OPERATORS, "find_tenders", {"code": "17-1-LE26", "limit": 20}, 20),
     (queries.load("tokens"), "read_token", {"id": "00000000000a"}, 5),
     (queries.load("tokens"), "note_use", {"id": "00000000000a"}, 10),
     (queries.load("remote"), "look_at_events", {"ids": [7, 8, 9]}, 60),
     (queries.load("remote"), "look_at_event", {"id": 7, "project": "x"}, 25),
     (queries.load("remote"), "own_events", {"ids": [7], "project": "x"}, 10),
     (queries.load("remote"), "find_foreign", {"ids": [7], "project": "x"}, 10),
-    (INSIGHTS, "list_event_deliveries", {"event_id": 7, "after": None, "limit": PAGE}, 3 * PAGE),
-    (INSIGHTS, "list_failures_of", {"days": [TODAY] * PAGE, "ids": [*range(MANY + 1, MANY + PAGE + 1)]}, 2 * PAGE),
-    (INSIGHTS, "list_audit", {"before": 9_000, "action": None, "limit": PAGE}, 3 * PAGE),
-    (INSIGHTS, "count_queue", {}, 200),
-    (INSIGHTS, "count_dead_letters", {"most": 1_000}, 1_100),
-    (INSIGHTS, "list_events", {"event_type": None, "state": None, "before": None, "limit": PAGE}, 3 * PAGE),
-    (INSIGHTS, "list_due", {"most": 1_000, "limit": 10}, 200),
-    (INSIGHTS, "sum_runs", {}, 50),
-    (INSIGHTS, "read_last_error", {}, 250),
-    (INSIGHTS, "find_scheduler", {}, 50),
-    (INSIGHTS, "list_runs", {"cycle": None, "outcome": "failed", "limit": PAGE}, 3 * PAGE),
-    (INSIGHTS, "list_event_errors", {"event_id": 7}, 10_100),
+    (OPERATORS, "list_event_deliveries", {"event_id": 7, "after": None, "limit": PAGE}, 3 * PAGE),
+    (OPERATORS, "list_failures_of", {"days": [TODAY] * PAGE, "ids": [*range(MANY + 1, MANY + PAGE + 1)]}, 2 * PAGE),
+    (OPERATORS, "list_audit", {"before": 9_000, "action": None, "limit": PAGE}, 3 * PAGE),
+    (OPERATORS, "count_queue", {}, 200),
+    (OPERATORS, "count_dead_letters", {"most": 1_000}, 1_100),
+    (OPERATORS, "list_events", {"event_type": None, "state": None, "before": None, "limit": PAGE}, 3 * PAGE),
+    (OPERATORS, "list_due", {"most": 1_000, "limit": 10}, 200),
+    (OPERATORS, "sum_runs", {}, 50),
+    (OPERATORS, "read_last_error", {}, 250),
+    (OPERATORS, "find_scheduler", {}, 50),
+    (OPERATORS, "list_runs", {"cycle": None, "outcome": "failed", "limit": PAGE}, 3 * PAGE),
+    (OPERATORS, "list_event_errors", {"event_id": 7}, 10_100),
     (ACTIONS, "count_dead", {**DEAD, "error_code": "MessageTooBig", "most": PAGE}, 6 * PAGE),
     (ACTIONS, "count_dead", {**DEAD, "event_id": 8, "most": PAGE}, 6 * PAGE),
     (ACTIONS, "redrive_dead", {**REDRIVE, "error_code": "MessageTooBig"}, 12 * PAGE),
@@ -181,7 +180,7 @@ def test_no_route_reads_a_whole_table(full: psycopg.Connection[Any]) -> None:
     assert [found for each in STATEMENTS if (found := beyond(full, *each))] == []
     full.prepare_threshold = 0
     full.execute("set plan_cache_mode = force_generic_plan")
-    assert [found for each in STATEMENTS if each[0] is SAGAS and (found := beyond(full, *each))] == []
+    assert [found for each in STATEMENTS if each[0] is OPERATORS and (found := beyond(full, *each))] == []
 
 
 def test_an_events_errors_are_read_in_part_whatever_was_expected(full: psycopg.Connection[Any], dsn: str) -> None:
@@ -192,7 +191,7 @@ def test_an_events_errors_are_read_in_part_whatever_was_expected(full: psycopg.C
     before = rows_read_so_far(full, "notification_deliveries%")
     database = Database(dsn, dsn, config.load({}, None))
     try:
-        story = insights.story(database, 8)
+        story = events.story(database, 8)
     finally:
         database.close()
     assert story is not None

@@ -10,13 +10,13 @@ import pytest
 from browsing import Person
 from relevo.access import api_tokens
 from relevo.http.dashboard.refusals import Refusals
-from relevo.operators import insights
+from relevo.operators import audit
 from serving import Served
 
 
 def recorded(served: Served, action: str) -> list[dict[str, Any]]:
     """Return the refusals of one kind, newest first."""
-    return insights.audit(served.app.database, action=action, limit=100)
+    return audit.latest(served.app.database, action=action, limit=100)
 
 
 def test_refused_logins(served: Served) -> None:

@@ -17,7 +17,7 @@ from relevo.http.dashboard.html import Markup, el, text
 from relevo.http.dashboard.login import make_token
 from relevo.http.dashboard.login_links import LoginCodes
 from relevo.http.rules import RULES
-from relevo.operators import insights
+from relevo.operators import audit
 from serving import Served
 
 
@@ -40,7 +40,7 @@ def test_a_session_lasts_until_the_logout(served: Served, conn: psycopg.Connecti
     person.cookies["relevo_session"] = kept
     gone = person.get("/dashboard")
     assert (gone.status_code, "You were logged out" in gone.text) == (401, True)
-    logins = [entry for entry in insights.audit(served.app.database) if entry["action"] == "login"]
+    logins = [entry for entry in audit.latest(served.app.database) if entry["action"] == "login"]
     assert len(logins) == 1
     assert logins[0]["actor"].startswith("a operator (")
 

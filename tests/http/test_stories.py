@@ -23,7 +23,7 @@ from relevo.client import verbs
 from relevo.config import Settings
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.html import el, outside
-from relevo.operators import actions, sagas
+from relevo.operators import actions, events
 from serving import Served
 
 Connection = psycopg.Connection[Any]
@@ -119,12 +119,12 @@ def test_the_saga_of_an_event(served: Served, conn: Connection, person: Person) 
     assert re.findall(r'href="/dashboard/deliveries/(\d+)"', listed) == [str(ids[one])]
 
 
-@pytest.mark.parametrize("known", [sagas._KNOWN, 10], ids=["known", "by-key"])
+@pytest.mark.parametrize("known", [events._KNOWN, 10], ids=["known", "by-key"])
 def test_an_event_is_told_request_by_request(
     served: Served, conn: Connection, person: Person, monkeypatch: pytest.MonkeyPatch, known: int
 ) -> None:
     """The first twenty requests with what became of them, then how many more and where; pushes of others in them are not counted."""
-    monkeypatch.setattr(sagas, "_KNOWN", known)
+    monkeypatch.setattr(events, "_KNOWN", known)
     phones = add_phones(conn, 46)
     number, other = event(conn, "many", "everyone"), event(conn, "other", phones[:4])
     fan_out(served.app)
@@ -152,12 +152,12 @@ def test_an_event_is_told_request_by_request(
     assert person.get(f"/dashboard/events/{number}?requests=x").status_code == 200
 
 
-@pytest.mark.parametrize("known", [sagas._KNOWN, 1], ids=["known", "by-key"])
+@pytest.mark.parametrize("known", [events._KNOWN, 1], ids=["known", "by-key"])
 def test_what_was_said_of_a_request_stays_true(
     served: Served, conn: Connection, person: Person, monkeypatch: pytest.MonkeyPatch, known: int
 ) -> None:
     """Once pushes of a request were sent anew, how many it took is not known any more, and nothing false is said of it."""
-    monkeypatch.setattr(sagas, "_KNOWN", known)
+    monkeypatch.setattr(events, "_KNOWN", known)
     number = event(conn, "anew", add_phones(conn, 4))
     fan_out(served.app)
     mine = list(deliveries_of(conn, number).values())
@@ -303,7 +303,7 @@ def test_requests_are_found_behind_those_of_others(
     served: Served, conn: Connection, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An event whose turn came late is found around its first push; where a look ends before the end, it can be gone on with."""
-    monkeypatch.setattr(sagas, "_REQUESTS_LOOKED_AT", {False: 3, True: 3})
+    monkeypatch.setattr(events, "_REQUESTS_LOOKED_AT", {False: 3, True: 3})
     number, other = event(conn, "late", add_phones(conn, 8)), event(conn, "first", add_phones(conn, 1))
     fan_out(served.app)
     mine, (theirs,) = list(deliveries_of(conn, number).values()), deliveries_of(conn, other).values()

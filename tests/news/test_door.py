@@ -18,7 +18,7 @@ from phones import add_phones
 from relevo import aio, cli
 from relevo.app import App
 from relevo.core.errors import InvalidInputError, RelevoError, UsageError
-from relevo.operators import insights
+from relevo.operators import fleet
 
 Command = Callable[..., Result]
 
@@ -129,6 +129,6 @@ def test_health(conn: psycopg.Connection[Any], build: Callable[..., App]) -> Non
     conn.execute("update relevo.device_installations set active = false where provider = 'relevo.news'")
     write(conn, 2)
     reap(app)
-    problems = "\n".join(insights.health(app.database, app.settings).problems)
+    problems = "\n".join(fleet.health(app.database, app.settings).problems)
     assert "2 news were dropped unread for subscription app" in problems
     assert "the webhook billing of subscription hook is registered so that it may get nothing" in problems

@@ -16,7 +16,7 @@ from relevo.core.model import Fetched, Item, Report, Step
 from relevo.core.ports import SourceContext
 from relevo.cycles import ingest
 from relevo.delivery.rendering import tender
-from relevo.operators import insights
+from relevo.operators import fleet
 from relevo.runtime.runs import Cycle, Ending, Run, RunContext
 from relevo.runtime.timing import Every
 
@@ -59,7 +59,7 @@ def is_told(app: App, what: str) -> None:
     words = f"worker {app.worker.worker_id}: {what} has hung since 20"
 
     def look() -> bool:
-        return any(words in problem for problem in insights.health(app.database, app.settings).problems)
+        return any(words in problem for problem in fleet.health(app.database, app.settings).problems)
 
     eventually(look, f"health tells that {what} hangs")
 

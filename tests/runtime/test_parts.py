@@ -56,7 +56,7 @@ def test_the_readmes_program_runs(tmp_path: Path, dsn: str, conn) -> None:
     assert (event_type, title, body, tags) == ("release.published", "New release", "Relay 2.0 is out", ["release"])
     assert (data["type"], data["id"], "codigo" in data) == ("release.published", "2.0", False)
     [event] = conn.execute("select id from relevo.notification_events").fetchone()
-    story = conn.execute(queries.load("insights")["read_story"], {"event_id": event}).fetchall()
+    story = conn.execute(queries.load("events")["read_story"], {"event_id": event}).fetchall()
     assert [what for _, what, _ in story] == ["event enqueued", "item first seen"]
     again = make(tmp_path, dsn, "ingest:releases")
     assert again.returncode == 0

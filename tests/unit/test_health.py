@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from relevo import config
-from relevo.operators.health import Seen, find_problems, stopped, tried_again, why_it_waits, why_off
+from relevo.operators.health import find_problems
+from relevo.operators.health.seen import Seen
+from relevo.operators.health.waiting import stopped, tried_again, why_it_waits
+from relevo.operators.health.workers import why_off
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 SETTINGS = config.load({"DATABASE_URL": "postgresql://nowhere/x"}, None)

@@ -27,7 +27,7 @@ from relevo.cli.common import (
 )
 from relevo.core.errors import UsageError
 from relevo.database import migrate
-from relevo.operators import insights
+from relevo.operators import audit
 
 cli = typer.Typer()
 token = typer.Typer(help="Tokens for HTTP: make, list, revoke.", no_args_is_help=True)
@@ -97,8 +97,8 @@ def revoke(
     say(f"Token {escape(token_id)} ({escape(name)}) is revoked.", told, as_json=as_json)
 
 
-@cli.command()
-def audit(
+@cli.command("audit")
+def show_audit(
     action: Annotated[str | None, typer.Option(help="Only this action, such as pause.")] = None,
     before: Annotated[int | None, typer.Option(min=1, max=MOST_IDS, help="Only entries before this one.")] = None,
     limit: Limit = 20,
@@ -107,7 +107,7 @@ def audit(
     """Show what operators did, by any face, newest first: who, when, what, with what result."""
     settings = load_settings(only_looks=True)
     with open_database(settings) as database:
-        rows = insights.audit(database, before=before, action=action, limit=limit)
+        rows = audit.latest(database, before=before, action=action, limit=limit)
     if as_json:
         print_json(rows)
         return

@@ -42,11 +42,11 @@ from relevo.config import Settings
 from relevo.core.errors import ArchiveError, MigrationError, UsageError
 from relevo.core.ports import ArchiveStore
 from relevo.database import migrate
-from relevo.operators import actions, insights
+from relevo.operators import actions, archive
 
 cli = typer.Typer()
-archive = typer.Typer(help="Months in the archive: list, verify, restore, fetch, query.", no_args_is_help=True)
-cli.add_typer(archive, name="archive")
+group = typer.Typer(help="Months in the archive: list, verify, restore, fetch, query.", no_args_is_help=True)
+cli.add_typer(group, name="archive")
 
 Entity = Annotated[str, typer.Option(help="licitaciones, events, deliveries or journal.")]
 Month = Annotated[str, typer.Option(help="The month, like 2026-08.")]
@@ -97,7 +97,7 @@ def _progress(record: Manifest) -> Iterator[restore.Progress]:
         yield tell
 
 
-@archive.command(name="list")
+@group.command(name="list")
 def list_months(as_json: AsJson = False) -> None:
     """Show the months that left the hot tables, how far each is, and what the store holds."""
     settings = load_settings()
@@ -105,7 +105,7 @@ def list_months(as_json: AsJson = False) -> None:
     rows: dict[tuple[str, Any], dict[str, Any]] = {}
     with open_database(settings) as database:
         try:
-            rows = {(row["entity"], row["month"]): row for row in insights.archive(database)}
+            rows = {(row["entity"], row["month"]): row for row in archive.months(database)}
         except MigrationError:
             if store is None:  # from a store alone a database that knows nothing can still be told
                 raise
@@ -168,7 +168,7 @@ def _size(size: int, files: int) -> str:
     return f"{amount}, {files} file{'' if files == 1 else 's'}" if files else "no rows"
 
 
-@archive.command()
+@group.command()
 def verify(entity: Entity, month: Month, as_json: AsJson = False) -> None:
     """Read a month back from the store and check it against its manifest."""
     settings = load_settings()
@@ -180,7 +180,7 @@ def verify(entity: Entity, month: Month, as_json: AsJson = False) -> None:
     say(words, {"relation": record.relation, "rows": record.rows, "files": len(record.parts)}, as_json=as_json)
 
 
-@archive.command(name="restore")
+@group.command(name="restore")
 def restore_month(
     entity: Entity,
     month: Month,
@@ -198,7 +198,7 @@ def restore_month(
     say(words, {"schema": done.schema, "relation": done.relation, "rows": done.rows}, as_json=as_json)
 
 
-@archive.command()
+@group.command()
 def fetch(
     entity: Entity,
     month: Month,
@@ -215,7 +215,7 @@ def fetch(
         say(escape(str(path)), {"file": path}, as_json=as_json)
 
 
-@archive.command()
+@group.command()
 def query(
     sql: Annotated[str, typer.Argument(help='For example "select count(*) from licitaciones where year = 2025".')],
     limit: Annotated[int, typer.Option(min=1, help="How many rows to show.")] = 1_000,

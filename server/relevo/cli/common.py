@@ -28,8 +28,8 @@ from relevo.core import logs
 from relevo.core.errors import RelevoError, UsageError
 from relevo.database import opening
 from relevo.database.pool import Database
-from relevo.operators import insights
-from relevo.operators.health import in_words
+from relevo.operators import reading
+from relevo.operators.wording import in_words
 
 if TYPE_CHECKING:  # what runs cycles, or reaches a store, is loaded by those commands alone
     from relevo.app import App
@@ -44,7 +44,7 @@ _FOLDED = 12
 _MINUTES, _ANY_MINUTES = 120, 600
 MOST_IDS = 2**63 - 1
 
-Limit = Annotated[int, typer.Option(min=1, max=insights.MAX_LIMIT, help="How many to show.")]
+Limit = Annotated[int, typer.Option(min=1, max=reading.MAX_LIMIT, help="How many to show.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
 
@@ -277,7 +277,7 @@ def say(words: str, told: Mapping[str, Any], *, as_json: bool) -> None:
     print_json([told]) if as_json else out.print(words, soft_wrap=True)
 
 
-def tell_more(page: insights.Page, what: str, *, as_json: bool = False) -> None:
+def tell_more(page: reading.Page, what: str, *, as_json: bool = False) -> None:
     """Say where the next page begins; of a page that ended early, why. Beside JSON only that, and not in its midst."""
     if page.looked_at:
         looked = f"It looked at {page.looked_at:,} {what}, where it stops; older ones may fit, too."

@@ -23,8 +23,8 @@ from relevo.cli.common import (
 )
 from relevo.core.errors import UsageError
 from relevo.http.dashboard import reasons
-from relevo.operators import insights, sagas
-from relevo.operators.sagas import Push, Try
+from relevo.operators import deliveries, events
+from relevo.operators.deliveries import Push, Try
 
 cli = typer.Typer()
 Line = tuple[datetime, str, str]
@@ -40,7 +40,7 @@ def delivery(
     """Tell the saga of one delivery: each try, what went wrong in it, and how it ended."""
     settings = load_settings(only_looks=True)
     with open_database(settings) as database:
-        seen = sagas.push(database, number)
+        seen = deliveries.push(database, number)
     if seen is None:
         raise UsageError(
             f"There is no delivery {number}, or it was archived.", hint="`relevo deliveries` lists those there are."
@@ -62,7 +62,7 @@ def lines(seen: Push) -> Iterator[Line]:
     """Tell what happened to a delivery: when, what, and what was said of it."""
     row = seen.delivery
     yield row["created_at"], "made by fan-out", ""
-    yield from ((each["at"], each["what"], each["detail"]) for each in insights.tell_pauses(seen.pauses))
+    yield from ((each["at"], each["what"], each["detail"]) for each in events.tell_pauses(seen.pauses))
     yield from (_try(n, each) for n, each in enumerate(seen.tries, 1))
     for each in seen.apart:
         what = "receipt says no" if each["found_by"] == "receipt" else "did not get through"

@@ -39,8 +39,9 @@ from relevo.core.errors import EventConflictError, RelevoError, UsageError
 from relevo.core.model import NEWS
 from relevo.database import migrate
 from relevo.database.pool import Database
-from relevo.operators import actions, audit, insights, sagas
-from relevo.operators.health import TOLD_APART
+from relevo.operators import actions, audit, events, phones, sources
+from relevo.operators.audience import unknown_owners
+from relevo.operators.events import TOLD_APART
 
 cli = typer.Typer()
 _COMPARED = {
@@ -205,7 +206,7 @@ def preview(  # noqa: PLR0917 typer options
                 print_json([told.raw]) if as_json else out.print(shown)
                 return
             found = verbs.preview(connection, event)
-        strangers = insights.unknown_owners(database, owner or ())
+        strangers = unknown_owners(database, owner or ())
     if as_json:
         print_json([found.raw])
         return
@@ -296,7 +297,7 @@ def cancel(
         migrate.prepare(database)
         event_id = _find(database, event, key)
         done = app_verbs.cancel_as_operator(database, event_id, reason, None)
-        left = insights.too_late_to_stop(database, event_id)
+        left = events.too_late_to_stop(database, event_id)
     if as_json:
         print_json([{"event_id": event_id, "cancelled": done.cancelled, "withdrawn": done.withdrawn, **left}])
         return
@@ -314,8 +315,8 @@ def cancel(
         out.print(f"{sending} being sent right now; what is not under way yet is not sent any more.")
 
 
-@cli.command()
-def events(
+@cli.command("events")
+def list_events(
     event_type: Annotated[str | None, typer.Option("--type", help="Only this type.")] = None,
     state: Annotated[
         str | None,
@@ -336,7 +337,7 @@ def events(
         raise UsageError(f"There is no state {state}.", hint=f"Known: {', '.join(states)}.")
     settings = load_settings(only_looks=True)
     with open_database(settings) as database:
-        page = insights.events(database, event_type=event_type, state=state, before=before, limit=limit)
+        page = events.latest(database, event_type=event_type, state=state, before=before, limit=limit)
     if as_json:
         print_json(page.rows)
         tell_more(page, "events", as_json=True)
@@ -369,7 +370,7 @@ def event(event: EventWord, key: KeyWord = None, as_json: AsJson = False) -> Non
     settings = load_settings(only_looks=True)
     with open_database(settings) as database:
         event_id = _find(database, event, key)
-        shown, seen = insights.story(database, event_id), sagas.saga(database, event_id)
+        shown, seen = events.story(database, event_id), events.saga(database, event_id)
     if shown is None or seen is None:
         raise UsageError(f"There is no event {event_id}.", hint="`relevo events` lists them.")
     if as_json:
@@ -397,7 +398,7 @@ def event(event: EventWord, key: KeyWord = None, as_json: AsJson = False) -> Non
         )
 
 
-def _for_whom(seen: sagas.Saga) -> str:
+def _for_whom(seen: events.Saga) -> str:
     """Say whom an event is for."""
     event = seen.event
     if event["owners"]:
@@ -410,7 +411,7 @@ def _for_whom(seen: sagas.Saga) -> str:
     return "everyone"
 
 
-def _none(seen: sagas.Saga) -> str:
+def _none(seen: events.Saga) -> str:
     """Say that there are no deliveries, and why if it went out."""
     if seen.nobody is None:
         return "none"
@@ -418,14 +419,14 @@ def _none(seen: sagas.Saga) -> str:
     return as_written(f"none: {_NOBODY[seen.nobody.why]}{f' ({reasons})' if reasons else ''}")
 
 
-def _in_order(shown: insights.Story, seen: sagas.Saga) -> list[dict[str, Any]]:
+def _in_order(shown: events.Story, seen: events.Saga) -> list[dict[str, Any]]:
     """Return the moments of an event with its requests and receipts; those of one instant as they happen."""
     moments = [*shown.moments, *_requests(seen), *_receipts(seen)]
     ranks = {what: place for place, what in enumerate(_ORDER)}
     return sorted(moments, key=lambda row: (row["at"], ranks.get(row["what"], len(ranks))))
 
 
-def _requests(seen: sagas.Saga) -> Iterator[dict[str, Any]]:
+def _requests(seen: events.Saga) -> Iterator[dict[str, Any]]:
     """Tell of each request with pushes of an event what became of it."""
     for row in seen.requests.rows:
         became = (row["outcome"] or "answered").replace("_", " ") if row["answered_at"] else "no answer was seen yet"
@@ -440,7 +441,7 @@ def _requests(seen: sagas.Saga) -> Iterator[dict[str, Any]]:
         yield {"at": last, "what": "more requests", "detail": "the dashboard's page of this event lists them all"}
 
 
-def _receipts(seen: sagas.Saga) -> Iterator[dict[str, Any]]:
+def _receipts(seen: events.Saga) -> Iterator[dict[str, Any]]:
     """Tell of an event whose deliveries were all looked at what receipts said, and when the last of it ended."""
     sample, counts = seen.sample, seen.counts
     if sample["looked_at"] < seen.event["deliveries_created"]:
@@ -470,7 +471,7 @@ def installations(  # noqa: PLR0917 typer options
     settings = load_settings(only_looks=True)
     wanted: dict[str, Any] = {"project": project, "token": token, "owner": owner, "installation_id": installation_id}
     with open_database(settings) as database:
-        rows = insights.installations(database, **wanted, limit=limit)
+        rows = phones.installations(database, **wanted, limit=limit)
     if as_json:
         print_json(rows)
         return
@@ -504,13 +505,13 @@ def rejects(
     """Show what sources offered and could not be used, or have it tried again."""
     settings = load_settings()
     with open_database(settings) as database:
-        if source is not None and source not in (known := insights.known_sources(database)):
+        if source is not None and source not in (known := sources.names(database)):
             raise UsageError(f"There is no source {source}.", hint=f"Known: {', '.join(known) or 'none yet'}.")
         if retry:
             count = actions.retry_rejects(database, source=source, reject_id=reject_id)
             out.print(f"{several(count, 'reject')} will be tried again with the next pass of their source.")
             return
-        rows = insights.rejects(database, source=source, limit=limit)
+        rows = sources.rejects(database, source=source, limit=limit)
     if as_json:
         print_json(rows)
         return

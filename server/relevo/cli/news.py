@@ -24,8 +24,8 @@ from relevo.client import news
 from relevo.config import Settings
 from relevo.core.errors import UsageError
 from relevo.database import migrate
-from relevo.operators import actions, insights
-from relevo.operators.health import in_numbers
+from relevo.operators import actions, fleet
+from relevo.operators.wording import in_numbers
 
 cli = typer.Typer()
 _group = typer.Typer(
@@ -78,7 +78,7 @@ def list_(as_json: AsJson = False) -> None:
     """List the subscriptions, with what waits for each and what was dropped unread."""
     with open_database(load_settings(only_looks=True)) as database:
         migrate.prepare(database)
-        found = insights.subscriptions(database)
+        found = fleet.subscriptions(database)
     if as_json:
         print_json(found)
         return
@@ -162,7 +162,7 @@ def remove(
     """End a subscription; what waits for it is forgotten."""
     with open_database(load_settings()) as database:
         migrate.prepare(database)
-        waiting = sum(row["waiting"] for row in insights.subscriptions(database) if row["name"] == name)
+        waiting = sum(row["waiting"] for row in fleet.subscriptions(database) if row["name"] == name)
         if waiting and not yes:
             raise UsageError(
                 f"{in_numbers(waiting, 'news waits', 'news wait')} unread for {name}.",

@@ -36,7 +36,7 @@ from relevo.core.addresses import is_loopback
 from relevo.core.errors import UsageError
 from relevo.core.model import Report, Shard
 from relevo.database import migrate
-from relevo.operators import actions, insights
+from relevo.operators import actions, fleet
 from relevo.sandbox import embedded as embedded_sandbox
 
 cli = typer.Typer()
@@ -69,7 +69,7 @@ def _runs_beside(built: app.App) -> bool:
     """Say where the embedded default runs already, if it does: who starts it a second time may not have meant to."""
     if built.settings.database_url is not None:
         return False
-    others = [row for row in insights.running_beside(built.database, socket.gethostname()) if _lives(row["pid"])]
+    others = [row for row in fleet.running_beside(built.database, socket.gethostname()) if _lives(row["pid"])]
     for row in others:
         address = (row["http"] or {}).get("address")
         where = f"its dashboard is {address}/dashboard" if address else "without a dashboard"

@@ -25,7 +25,7 @@ from relevo.core.errors import UsageError
 from relevo.database import migrate
 from relevo.operators import actions
 from relevo.operators.actions import DeadLetters
-from relevo.operators.health import MOST_COUNTED
+from relevo.operators.wording import MOST_COUNTED
 
 cli = typer.Typer()
 _MOST_IDS = 5

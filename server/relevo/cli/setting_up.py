@@ -29,8 +29,8 @@ from relevo.cli.common import (
 from relevo.core.errors import UsageError
 from relevo.database import migrate, opening
 from relevo.database.pool import psql_call
-from relevo.operators import actions, insights
-from relevo.operators.health import in_numbers
+from relevo.operators import actions, consistency, fleet
+from relevo.operators.wording import in_numbers
 
 cli = typer.Typer()
 
@@ -83,7 +83,7 @@ def doctor(
         )
         with progress("Looking at deliveries") as tell:
             repaired = actions.repair(database) if repair else {}
-            found = [*around, *insights.examine(database, tell=tell)]
+            found = [*around, *consistency.examine(database, tell=tell)]
     if as_json:
         print_json([{"kind": kind, "repaired": count} for kind, count in repaired.items()])
         print_json([asdict(each) for each in found])
@@ -92,7 +92,7 @@ def doctor(
     raise typer.Exit(OK if all(each.harmless or each.warning for each in found) else FAILED)
 
 
-def _print_findings(repaired: Mapping[str, int], found: Sequence[insights.Finding]) -> None:
+def _print_findings(repaired: Mapping[str, int], found: Sequence[consistency.Finding]) -> None:
     for kind, count in repaired.items():
         out.print(f"Repaired: {count:,} {kind.replace('_', ' ')}.")
     for each in found:
@@ -105,7 +105,7 @@ def _print_findings(repaired: Mapping[str, int], found: Sequence[insights.Findin
         out.print("[green]Everything stands where it must.[/]")
 
 
-def _label(found: insights.Finding) -> tuple[str, str]:
+def _label(found: consistency.Finding) -> tuple[str, str]:
     if found.harmless:
         return "Harmless:", "yellow"
     return ("Warning:", "bold yellow") if found.warning else ("Wrong:", "bold red")
@@ -124,8 +124,8 @@ def adopt(
     """
     settings = load_settings()
     with open_database(settings) as database:
-        shown = insights.standing(database, settings)
-        queued = insights.queued(database)
+        shown = fleet.standing(database, settings)
+        queued = fleet.queued(database)
         differs = shown.differences()
         if not as_json:
             _print_standing(differs, queued)

@@ -38,15 +38,16 @@ from relevo.cli.common import (
 from relevo.config import Settings
 from relevo.core.errors import DatabaseUnavailableError, RelevoError, UsageError
 from relevo.database.pool import Database
-from relevo.operators import insights
-from relevo.operators.health import in_numbers, in_words, worker_state
+from relevo.operators import deliveries, events, fleet, runs, sources
+from relevo.operators.health.workers import worker_state
+from relevo.operators.wording import in_numbers, in_words
 
 cli = typer.Typer()
 _WIDE = 120
 
 
-@cli.command(epilog="Example: `relevo runs --cycle dispatch --outcome failed`")
-def runs(
+@cli.command("runs", epilog="Example: `relevo runs --cycle dispatch --outcome failed`")
+def list_runs(
     cycle: Annotated[str | None, typer.Option(help="Only this cycle.")] = None,
     outcome: Annotated[
         str | None, typer.Option(help="Only this outcome: running, ok, partial, failed, skipped, abandoned.")
@@ -60,8 +61,8 @@ def runs(
         raise UsageError(f"There is no outcome {outcome}.", hint=f"Known: {', '.join(outcomes)}.")
     settings = load_settings(only_looks=True)
     with open_database(settings) as database:
-        rows = insights.runs(database, cycle=cycle, outcome=outcome, limit=limit)
-        if cycle is not None and not rows and cycle not in (known := insights.known_cycles(database)):
+        rows = runs.latest(database, cycle=cycle, outcome=outcome, limit=limit)
+        if cycle is not None and not rows and cycle not in (known := runs.known_cycles(database)):
             raise UsageError(f"There is no cycle {cycle}.", hint=f"Known: {', '.join(known)}.")
     if as_json:
         print_json(rows)
@@ -123,20 +124,18 @@ def glance(*, as_json: bool) -> int:
     """Show the fleet once, and return the exit code that tells how it is."""
     settings = load_settings(only_looks=True)
     with open_database(settings) as database:
-        seen = insights.status(database, settings)
+        seen = fleet.status(database, settings)
     _show(seen, as_json=as_json)
     return OK if seen.health.ok else FAILED
 
 
-def _watch(
-    database: Database, settings: Settings, every: float, times: int, *, as_json: bool
-) -> insights.Status | None:
+def _watch(database: Database, settings: Settings, every: float, times: int, *, as_json: bool) -> fleet.Status | None:
     """Show the fleet again and again: redrawn on a terminal, one after the other in a pipe; return the last."""
-    seen: insights.Status | None = None
+    seen: fleet.Status | None = None
     with _screen(as_json=as_json) as show, suppress(KeyboardInterrupt):
         for look in count(1):
             try:
-                seen = insights.status(database, settings)
+                seen = fleet.status(database, settings)
                 show(seen)
             except DatabaseUnavailableError as error:  # it is watched all the more while it is away
                 seen = None
@@ -148,8 +147,8 @@ def _watch(
 
 
 @contextmanager
-def _screen(*, as_json: bool) -> Iterator[Callable[[insights.Status | RelevoError], None]]:
-    def show_plainly(seen: insights.Status | RelevoError) -> None:
+def _screen(*, as_json: bool) -> Iterator[Callable[[fleet.Status | RelevoError], None]]:
+    def show_plainly(seen: fleet.Status | RelevoError) -> None:
         if isinstance(seen, RelevoError):
             complain_and_go_on(seen)
         else:
@@ -162,7 +161,7 @@ def _screen(*, as_json: bool) -> Iterator[Callable[[insights.Status | RelevoErro
 
     with out.screen() as screen:
 
-        def redraw(seen: insights.Status | RelevoError) -> None:
+        def redraw(seen: fleet.Status | RelevoError) -> None:
             with out.capture() as captured:
                 show_plainly(seen)
             screen.update(Text.from_ansi(captured.get()))
@@ -170,14 +169,14 @@ def _screen(*, as_json: bool) -> Iterator[Callable[[insights.Status | RelevoErro
         yield redraw
 
 
-def _show(seen: insights.Status, *, as_json: bool) -> None:
+def _show(seen: fleet.Status, *, as_json: bool) -> None:
     if as_json:
         print_json([_as_json(seen)])
     else:
         _print_status(seen)
 
 
-def _as_json(seen: insights.Status) -> dict[str, Any]:
+def _as_json(seen: fleet.Status) -> dict[str, Any]:
     return {
         "health": seen.health.problems,
         "health_codes": [problem.code for problem in seen.health.problems],
@@ -192,7 +191,7 @@ def _as_json(seen: insights.Status) -> dict[str, Any]:
     }
 
 
-def _print_status(seen: insights.Status) -> None:
+def _print_status(seen: fleet.Status) -> None:
     for problem in seen.health.problems:
         print_wrapped("Not healthy:", f"{problem.removesuffix('.')}.", "bold red")
     if seen.health.ok:
@@ -243,7 +242,7 @@ def _print_status(seen: insights.Status) -> None:
     _print_waiting(seen)
 
 
-def _print_waiting(seen: insights.Status) -> None:
+def _print_waiting(seen: fleet.Status) -> None:
     """Print what is due, what failed for good, and what is claimed."""
     for row in seen.due:
         what = in_numbers(row["due"], f"{row['lane']} delivery", f"{row['lane']} deliveries")
@@ -280,8 +279,10 @@ _ENDED = ("ok", "unconfirmed", "invalid", "failed", "expired", "skipped", "cance
 _STATES = (*_OPEN, *_ENDED)
 
 
-@cli.command(epilog="Example: `relevo deliveries --event 17 --state failed`, or `--installation ID` for one phone.")
-def deliveries(  # noqa: PLR0917 typer options
+@cli.command(
+    "deliveries", epilog="Example: `relevo deliveries --event 17 --state failed`, or `--installation ID` for one phone."
+)
+def list_deliveries(  # noqa: PLR0917 typer options
     event: Annotated[int | None, typer.Option(min=1, max=MOST_IDS, help="Only those of this event.")] = None,
     installation: Annotated[
         UUID | None, typer.Option(parser=read_installation, metavar="UUID", help="Only those to this installation.")
@@ -296,12 +297,12 @@ def deliveries(  # noqa: PLR0917 typer options
         raise UsageError(f"There is no state {state}.", hint=f"Known: {', '.join(_STATES)}.")
     settings = load_settings(only_looks=True)
     with open_database(settings) as database:
-        page = insights.deliveries(
+        page = deliveries.page(
             database, event=event, installation=installation, state=state, before=before, limit=limit
         )
-        if event is not None and not page.rows and not insights.is_event(database, event):
+        if event is not None and not page.rows and not events.is_event(database, event):
             raise UsageError(f"There is no event {event}.", hint="`relevo events` lists them.")
-        failures = insights.failed_attempts(database, page.rows) if as_json else {}
+        failures = deliveries.failed_attempts(database, page.rows) if as_json else {}
     if as_json:
         print_json([row | {"failed_attempts": failures.get(row["id"], [])} for row in page.rows])
         tell_more(page, "deliveries", as_json=True)
@@ -319,12 +320,15 @@ def deliveries(  # noqa: PLR0917 typer options
     tell_more(page, "deliveries")
 
 
-@cli.command(epilog="Example: `relevo sources --json`, or `relevo rejects --source folder` for what one could not use.")
-def sources(as_json: AsJson = False) -> None:
+@cli.command(
+    "sources",
+    epilog="Example: `relevo sources --json`, or `relevo rejects --source folder` for what one could not use.",
+)
+def list_sources(as_json: AsJson = False) -> None:
     """Show the sources: how far each was read, when it last answered and what, and what it could not use."""
     settings = load_settings(only_looks=True)
     with open_database(settings) as database:
-        rows = insights.source_details(database)
+        rows = sources.details(database)
     if as_json:
         print_json(rows)
         return
@@ -342,7 +346,7 @@ def sources(as_json: AsJson = False) -> None:
 
 def _about(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
     pairs = [
-        f"{insights.CURSORS.get(name, name.replace('_', ' '))} {_mark(at)}" for name, at in row["read_up_to"].items()
+        f"{sources.CURSORS.get(name, name.replace('_', ' '))} {_mark(at)}" for name, at in row["read_up_to"].items()
     ]
     yield "Read up to", "; ".join(pairs) or "the beginning"
     if row["last_detail"]:

@@ -25,7 +25,7 @@ from relevo.http.guard import Guarded, caller_of
 from relevo.http.kinds import NO_TEXT, Id
 from relevo.http.problems import Problem, ProblemBody, invalid
 from relevo.http.waiting import Waiters
-from relevo.operators import insights
+from relevo.operators.deliveries import of_event
 
 router = APIRouter(route_class=Guarded, tags=["events"])
 
@@ -374,7 +374,7 @@ async def deliveries(
     """Tell what became of each delivery of an event, by installation."""
     desk = _desk(request)
     await desk.ask_once(app_verbs.find, event_id, caller_of(request).project)
-    rows = await desk.ask(insights.event_deliveries, event_id, after=cursor, limit=limit)
+    rows = await desk.ask(of_event, event_id, after=cursor, limit=limit)
     return Json({"items": rows, "next": str(rows[-1]["installation_id"]) if len(rows) == limit else None})
 
 

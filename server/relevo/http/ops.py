@@ -23,8 +23,9 @@ from relevo.http.desk import Desk
 from relevo.http.guard import Guarded
 from relevo.http.kinds import Id, given_one_of
 from relevo.http.problems import Problem, ProblemBody, busy, invalid
-from relevo.operators import actions, insights
+from relevo.operators import actions, fleet
 from relevo.operators.actions import DeadLetters
+from relevo.operators.audit import latest as latest_audit
 
 router = APIRouter(route_class=Guarded, tags=["operators"])
 T = TypeVar("T")
@@ -254,7 +255,7 @@ async def stats(request: Request) -> Response:
 
 async def find_stats(desk: Desk, app: App | None) -> dict[str, Any]:
     """Find what all who ask within a second are told."""
-    return await desk.ask(insights.stats, _running(app).settings)
+    return await desk.ask(fleet.stats, _running(app).settings)
 
 
 @router.get("/v1/ops/audit", responses={200: {"model": AuditPage}})
@@ -265,7 +266,7 @@ async def audit(
     action: Annotated[Text | None, Query(max_length=100, description="Only this action.")] = None,
 ) -> Response:
     """Tell what operators did, by any face, newest first: who, when, what, with what result."""
-    rows = await _desk(request).ask(insights.audit, before=cursor, action=action, limit=limit)
+    rows = await _desk(request).ask(latest_audit, before=cursor, action=action, limit=limit)
     return Json({"items": rows, "next": str(rows[-1]["id"]) if len(rows) == limit else None})
 
 

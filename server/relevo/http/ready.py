@@ -15,7 +15,7 @@ from relevo.core.errors import RelevoError
 from relevo.core.logs import normalise_error
 from relevo.database import migrate
 from relevo.database.pool import Database
-from relevo.operators import insights
+from relevo.operators import fleet
 from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.wakeups import Listener
 
@@ -46,7 +46,7 @@ class Readiness:
         migrated = self._migrations(database)
         if migrated != OK:
             return {"database": OK, "migrations": migrated, **self._process()}
-        trouble = insights.standing(database, self.settings).trouble()
+        trouble = fleet.standing(database, self.settings).trouble()
         self._tell(trouble)
         at_home = _NOT_AT_HOME if trouble else OK
         own = self._process() if self.scheduled else {"scheduler": _fleet(database)}
@@ -92,4 +92,4 @@ def is_ready(found: Mapping[str, str]) -> bool:
 
 
 def _fleet(database: Database) -> str:
-    return OK if insights.has_scheduler(database) else "no worker is alive: start `relevo run`"
+    return OK if fleet.has_scheduler(database) else "no worker is alive: start `relevo run`"

@@ -18,7 +18,7 @@ from relevo.http.devices import MISSING, ask, proof_of
 from relevo.http.guard import Guarded
 from relevo.http.kinds import AskedAmount
 from relevo.http.problems import not_found
-from relevo.operators import insights
+from relevo.operators import sources
 
 router = APIRouter(route_class=Guarded, tags=["tenders"])
 
@@ -99,7 +99,7 @@ async def list_tenders(request: Request, asked: Annotated[Filters, Query()]) -> 
     desk: Desk = request.app.state.desk
     given = dict(asked)
     filters = {name: given[name] for name in given.keys() - {"cursor", "q"}} | {"text": asked.q}
-    items, last = await desk.ask(insights.tenders, before_at=before_at, before_id=before_id, **filters)
+    items, last = await desk.ask(sources.tenders, before_at=before_at, before_id=before_id, **filters)
     return Json({"items": items, "next": None if last is None else _written(*last)})
 
 
@@ -107,7 +107,7 @@ async def list_tenders(request: Request, asked: Annotated[Filters, Query()]) -> 
 async def get_tender(request: Request, licitacion_id: Annotated[int, Path(ge=1, lt=2**63)]) -> Response:
     """Tell one tender."""
     await _admit(request)
-    found = await request.app.state.desk.ask(insights.tender, licitacion_id)
+    found = await request.app.state.desk.ask(sources.tender, licitacion_id)
     if found is None:
         raise not_found(f"tender {licitacion_id}")
     return Json(found)

@@ -22,8 +22,8 @@ from relevo.core.model import Lane
 from relevo.database import instance
 from relevo.database.instance import Standing
 from relevo.database.pool import BUSY, Database
-from relevo.operators import audit, insights
-from relevo.operators.health import MOST_COUNTED
+from relevo.operators import audit, consistency
+from relevo.operators.wording import MOST_COUNTED
 
 _SQL = queries.load("actions", "doctor", "subscriptions")
 _WAKE = queries.load("wakeups")
@@ -243,7 +243,7 @@ def repair(database: Database, *, now: datetime | None = None) -> Counter[str]:
     In batches; what is locked is left for later.
     """
     done: Counter[str] = Counter()
-    for found in insights.find_misplaced(database, now=now):
+    for found in consistency.find_misplaced(database, now=now):
         for start in range(0, len(found.ids), _REPAIR_BATCH):
             with suppress(*BUSY):
                 done[found.kind] += _repair(database, found, slice(start, start + _REPAIR_BATCH), now)
@@ -256,7 +256,7 @@ def repair(database: Database, *, now: datetime | None = None) -> Counter[str]:
 def _recount(database: Database) -> Counter[str]:
     """Add to counts what they lack of what is there, one process at a time; what is under way keeps its own count."""
     done: Counter[str] = Counter()
-    for events in insights.find_miscounted(database):
+    for events in consistency.find_miscounted(database):
         with database.transaction() as connection:
             connection.execute(_SQL["lock_repairs"])
             row = connection.execute(_SQL["mend_counts"], {"ids": events}).fetchone()
@@ -267,7 +267,7 @@ def _recount(database: Database) -> Counter[str]:
     return done
 
 
-def _repair(database: Database, found: insights.Misplaced, batch: slice, now: datetime | None) -> int:
+def _repair(database: Database, found: consistency.Misplaced, batch: slice, now: datetime | None) -> int:
     lock, write = _REPAIRS[found.kind]
     places = sorted({place for each in found.places[batch] for place in each})
     with database.transaction() as connection:

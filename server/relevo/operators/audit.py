@@ -11,19 +11,28 @@ from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import psycopg
-from psycopg import errors as pg
 from psycopg.types.json import Jsonb
 
 from relevo.config import Settings
 from relevo.core import queries
-from relevo.core.errors import DatabaseUnavailableError, MigrationError
+from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.logs import get_logger, normalise_error, redact
 from relevo.database.pool import Database
+from relevo.operators.reading import (
+    MAX_LIMIT,
+    Page,
+    Row,
+    cut_page,
+    fetch,
+    how_many_to_look_at,
+    of_this_version,
+    read_place,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_SQL = queries.load("actions")
+_SQL = queries.load("audit")
 _log = get_logger("relevo.operators.audit")
 _MAX_ACTOR = 200
 
@@ -61,6 +70,28 @@ def acting_as(name: str, face: Face) -> Iterator[None]:
         yield
     finally:
         _actor.reset(before)
+
+
+def latest(database: Database, *, before: int | None = None, action: str | None = None, limit: int = 20) -> list[Row]:
+    """Return what operators did, newest first; before a given entry, or of one kind, if asked."""
+    return fetch(database, _SQL["list_audit"], before=before, action=action, limit=min(limit, MAX_LIMIT))
+
+
+def page(
+    database: Database,
+    *,
+    action: str | None = None,
+    outcome: str | None = None,
+    actor: str | None = None,
+    hours: int | None = None,
+    before: str = "",
+    limit: int = 50,
+) -> Page:
+    """Return what was done that fits, newest first; `actor` is a part of a name."""
+    look = how_many_to_look_at(limit, action, outcome, actor, hours)
+    asked = {"action": action, "outcome": outcome, "actor": actor, "hours": hours}
+    rows = fetch(database, _SQL["page_audit"], **asked, before=read_place(before)[1], look=look, limit=limit + 1)
+    return cut_page(rows, limit, look)
 
 
 @contextmanager
@@ -120,15 +151,11 @@ def _spoken(given: dict[str, Any]) -> dict[str, Any]:
 def _begin(database: Database, actor: Actor, action: str, target: dict[str, object]) -> int:
     given = {name: value for name, value in target.items() if value not in (None, "", (), [])}
     said = {"actor": actor.name, "face": actor.face, "action": action, "target": Jsonb(_plain(given))}
-    try:
-        with database.connection() as connection:
-            row = connection.execute(_SQL["begin_audit"], said).fetchone()
-    except (pg.UndefinedTable, pg.InvalidSchemaName) as error:
-        raise MigrationError(
-            "This database has no relevo schema of this version.", hint="Run `relevo migrate`."
-        ) from error
+    with of_this_version(), database.connection() as connection:
+        row = connection.execute(_SQL["begin_audit"], said).fetchone()
     assert row is not None
-    return int(row[0])
+    (entry,) = row
+    return int(entry)
 
 
 def _finish(database: Database, entry: int, outcome: str, result: dict[str, Any], error: str = "") -> None:

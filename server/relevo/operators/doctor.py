@@ -1,6 +1,6 @@
 """What `relevo doctor` looks at around the tables: settings, server, rights, clock, vacuum, the store and Expo.
 
-Each finding names what is wrong and the next step. What the tables themselves hold, `insights.examine` looks at.
+Each finding names what is wrong and the next step. What the tables themselves hold, `consistency.examine` looks at.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from relevo.core.logs import normalise_error
 from relevo.core.ports import ArchiveStore
 from relevo.database import migrate
 from relevo.database.pool import Database
-from relevo.operators import insights
-from relevo.operators.health import in_numbers, in_words
-from relevo.operators.insights import Finding
+from relevo.operators import fleet
+from relevo.operators.consistency import Finding
+from relevo.operators.wording import in_numbers, in_words
 
 _SQL = queries.load("checkup")
 _OLDEST_VERSION = 15
@@ -133,7 +133,7 @@ def _version(row: Row) -> Iterator[Finding]:
 
 
 def _instance(database: Database, settings: Settings) -> Iterator[Finding]:
-    standing = insights.standing(database, settings)
+    standing = fleet.standing(database, settings)
     if trouble := standing.trouble():
         yield Finding(
             "database_copied",
@@ -209,7 +209,7 @@ def _switched_off(database: Database) -> Iterator[Finding]:
 
 def _held_up(database: Database) -> Iterator[Finding]:
     """Tell of projects and events that are not sent until something is mended, or somebody decides."""
-    for row in insights.projects(database):
+    for row in fleet.projects(database):
         release = f"`relevo release {quote(row['project'])}`"
         if row["breaker"] != "closed":
             yield Finding(
@@ -225,14 +225,14 @@ def _held_up(database: Database) -> Iterator[Finding]:
                 f"Check its push credentials, then {release}.",
                 warning=True,
             )
-    for row in insights.failing_events(database)[:_NAMED]:
+    for row in fleet.failing_events(database)[:_NAMED]:
         yield Finding(
             "fanout_fails",
             f"The fan-out of event {row['id']} ({row['event_type']}) fails: {row['error']}",
             f"It is tried again by itself; once that is mended it goes out, and `relevo cancel {row['id']}` ends it.",
             warning=True,
         )
-    for row in insights.held(database):
+    for row in fleet.held(database):
         yield Finding(
             "runaway_held",
             f"{in_numbers(row['events'], 'event')} of {row['event_type']} held as a runaway: {row['reason']}.",

@@ -11,7 +11,7 @@ from relevo.client import verbs
 from relevo.client.verbs import Event, EventStatus, Explanation
 from relevo.core.errors import NotFoundError
 from relevo.database.pool import Connection, Database
-from relevo.operators import audit, history, insights
+from relevo.operators import audience, audit, deliveries, events
 
 TYPE = "test.push"
 MOST_PHONES = 20
@@ -68,14 +68,13 @@ class Trial:
 
 def follow(database: Database, event_id: int) -> Trial:
     """Look at how far a test push is."""
-    story = insights.story(database, event_id)
+    story = events.story(database, event_id)
     if story is None or story.event["type"] != TYPE:
         raise NotFoundError(f"There is no test push {event_id}.", hint="Only what was sent as a test is shown here.")
-    rows = insights.event_deliveries(database, event_id, limit=MOST_PHONES)
-    deliveries = {row["installation_id"]: row for row in rows}
-    named = history.named_phones(database, event_id, limit=MOST_PHONES)
+    made = {row["installation_id"]: row for row in deliveries.of_event(database, event_id, limit=MOST_PHONES)}
+    named = audience.named_phones(database, event_id, limit=MOST_PHONES)
     with database.connection() as connection:
         status = verbs.get(connection, event_id)
         whys = {each: verbs.explain(connection, event_id, each) for each in named}
     assert status is not None
-    return Trial(status, [Answer(each, whys[each], deliveries.get(each)) for each in named], story.waits)
+    return Trial(status, [Answer(each, whys[each], made.get(each)) for each in named], story.waits)

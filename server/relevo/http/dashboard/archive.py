@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from relevo.http.dashboard.i18n import N_
 from relevo.http.dashboard.page import Page, desk_of, render
-from relevo.operators import history
+from relevo.operators import archive
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _SHORT = {
@@ -22,16 +22,16 @@ _SHORT = {
 
 
 @router.get("/dashboard/archive")
-async def archive(request: Request, before: Annotated[date | None, Query()] = None) -> Response:
+async def show_archive(request: Request, before: Annotated[date | None, Query()] = None) -> Response:
     """Show the months in the archive, and those in the hot tables."""
     desk, settings = desk_of(request), request.app.state.relevo.settings
-    months, next_month = await desk.ask(history.archive, before=before)
+    months, next_month = await desk.ask(archive.page, before=before)
     return render(
         request,
         "archive.html",
         months=months,
         next_month=str(next_month or ""),
-        partitions=await desk.ask(history.partitions),
+        partitions=await desk.ask(archive.partitions),
         short_names=_SHORT,
         has_store=bool(settings.archive_bucket or settings.archive_folder),
         retention_days=settings.deliveries_retention_days,

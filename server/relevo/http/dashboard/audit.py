@@ -8,18 +8,18 @@ from starlette.responses import Response
 from relevo.http.dashboard.labels import ACTIONS
 from relevo.http.dashboard.lists import Hours, Place, Text
 from relevo.http.dashboard.page import Page, desk_of, render
-from relevo.operators import history
+from relevo.operators import audit
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 
 
 @router.get("/dashboard/audit")
-async def audit(
+async def show_audit(
     request: Request, *, actor: Text = "", action: Text = "", ended: Text = "", hours: Hours = "", before: Place = ""
 ) -> Response:
     """Show what was done that fits, newest first."""
     found = await desk_of(request).ask(
-        history.audit,
+        audit.page,
         actor=actor or None,
         action=action or None,
         outcome=ended or None,

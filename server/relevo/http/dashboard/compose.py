@@ -27,8 +27,9 @@ from relevo.http.dashboard.lists import address, area, box, choice, part
 from relevo.http.dashboard.page import Page, desk_of, is_operator, show, table
 from relevo.http.dashboard.parts import clipped, event_link, phone_link
 from relevo.http.problems import Problem
-from relevo.operators import insights, sagas, test_pushes
-from relevo.operators.sagas import LeftOut
+from relevo.operators import audience, test_pushes
+from relevo.operators.audience import LeftOut
+from relevo.operators.phones import installations, owners_of
 from relevo.operators.test_pushes import MOST_PHONES, Answer, Trial
 
 router = APIRouter(route_class=Page, include_in_schema=False)
@@ -77,9 +78,9 @@ async def _previewed(request: Request, event: dict[str, Any]) -> Markup:
     found = await desk_of(request).ask_door(verbs.preview_json, event, sample=_SAMPLE)
     whom = {name: event.get(name, ()) for name in ("installations", "owners")}
     everyone = event["audience"] in ("everyone", "matching")
-    left = await desk_of(request).ask(sagas.left_out, **whom, everyone=everyone, category=event.get("category"))
-    strangers = await desk_of(request).ask(insights.unknown_owners, list(whom["owners"]))
-    owners = await desk_of(request).ask(sagas.owners_of, found.sample)
+    left = await desk_of(request).ask(audience.left_out, **whom, everyone=everyone, category=event.get("category"))
+    strangers = await desk_of(request).ask(audience.unknown_owners, list(whom["owners"]))
+    owners = await desk_of(request).ask(owners_of, found.sample)
     return _preview(found, owners, text([_not_known(strangers), _left_out(left, found, event)]))
 
 
@@ -220,7 +221,7 @@ async def _chosen(request: Request, given: Given) -> list[UUID]:
     """Return the phones that are named, and those of the owner that is."""
     phones = given.uuids("phones", MOST_PHONES)
     if owner := given.text("owner", 200):
-        rows = await desk_of(request).ask(insights.installations, owner=owner, limit=MOST_PHONES + 1)
+        rows = await desk_of(request).ask(installations, owner=owner, limit=MOST_PHONES + 1)
         phones = list(dict.fromkeys([*phones, *(row["installation_id"] for row in rows)]))
     if not phones:
         raise Problem(404, t("No phone is named, and the owner has none."), hint=t("Name one by its id."))
@@ -249,7 +250,7 @@ async def _ask_test(request: Request, given: Given) -> Question:
     event = _made(given, phones, str(uuid4()))
     judged = await desk_of(request).ask_door(partial(test_pushes.judge, event=event, phones=phones))
     getting = sum(each.gets_it for _, each in judged)
-    owners = await desk_of(request).ask(sagas.owners_of, phones)
+    owners = await desk_of(request).ask(owners_of, phones)
     heads = [t("Phone"), t("Gets it"), t("Why")]
     rows: list[list[Child]] = [[_phone(phone, owners), _yes(each), _rule(each)] for phone, each in judged]
     kept = {
@@ -316,7 +317,7 @@ DEEDS = {"test": Deed(_ask_test, _test, _again)}
 async def trial(request: Request, event_id: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> Response:
     """Show how far a test push is, until it has ended."""
     seen = await desk_of(request).ask(test_pushes.follow, event_id)
-    owners = await desk_of(request).ask(sagas.owners_of, [each.phone for each in seen.answers])
+    owners = await desk_of(request).ask(owners_of, [each.phone for each in seen.answers])
     title, kind = _verdict(seen)
     told = seen.event.raw
     heads = [t("Phone"), t("State"), t("What that means")]

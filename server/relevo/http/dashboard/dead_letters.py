@@ -15,7 +15,7 @@ from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import facts, part
 from relevo.http.dashboard.page import Page, desk_of, show, table
 from relevo.http.dashboard.parts import delivery_link
-from relevo.operators import actions, history
+from relevo.operators import actions, deliveries
 from relevo.operators.actions import DeadLetters
 
 router = APIRouter(route_class=Page, include_in_schema=False)
@@ -25,10 +25,10 @@ _HERE = "/dashboard/dead-letters"
 @router.get("/dashboard/dead-letters")
 async def dead_letters(request: Request) -> Response:
     """Show what failed for good, by error, project and type."""
-    groups = await desk_of(request).ask(history.dead_letters)
+    groups = await desk_of(request).ask(deliveries.dead_letters)
     looked = groups[0]["looked"] if groups else 0
     told = t("Deliveries that failed for good. Mend the cause, then send them again.")
-    if looked >= history.MOST_DEAD:
+    if looked >= deliveries.MOST_DEAD:
         told = t(
             "The newest {n} deliveries that failed for good. Mend the cause, then send them again.", n=number(looked)
         )

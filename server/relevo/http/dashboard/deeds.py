@@ -18,7 +18,7 @@ from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, box
 from relevo.http.dashboard.page import SYSTEM, desk_of, table
 from relevo.http.problems import Problem
-from relevo.operators import actions, insights
+from relevo.operators import actions, events, fleet
 
 
 def _cycle(request: Request, given: Given) -> tuple[str, str, str]:
@@ -102,7 +102,7 @@ def _report(report: Report) -> list[Child]:
 
 async def _ask_release_project(request: Request, given: Given) -> Question:
     project = given.text("project", 250)
-    known = {row["project"]: row for row in await desk_of(request).ask(insights.projects)}
+    known = {row["project"]: row for row in await desk_of(request).ask(fleet.projects)}
     if project not in known:
         raise Problem(404, t("There is no project {project}.", project=project))
     why = known[project]["breaker_reason"] if known[project]["breaker"] != "closed" else None
@@ -140,7 +140,7 @@ def _stream(given: Given) -> tuple[str, str | None]:
 
 async def _held(request: Request, given: Given) -> tuple[str, str | None, list[dict[str, Any]]]:
     event_type, origin = _stream(given)
-    rows = await desk_of(request).ask(insights.held)
+    rows = await desk_of(request).ask(fleet.held)
     fitting = [row for row in rows if row["event_type"] == event_type and origin in (None, row["origin"])]
     return event_type, origin, fitting
 
@@ -198,7 +198,7 @@ def _event(given: Given) -> int:
 async def _ask_cancel(request: Request, given: Given) -> Question:
     event, desk = _event(given), desk_of(request)
     found = await desk.ask_door(app_verbs.find, event, None)
-    late = await desk.ask(insights.too_late_to_stop, event)
+    late = await desk.ask(events.too_late_to_stop, event)
     left = sum(found.counts.get(name, 0) for name in ("pending", "retryable"))
     return Question(
         t("Cancel event {event}?", event=event),
@@ -221,7 +221,7 @@ async def _ask_cancel(request: Request, given: Given) -> Question:
 async def _cancel(request: Request, given: Given) -> Told:
     event = _event(given)
     done = await desk_of(request).ask(app_verbs.cancel_as_operator, event, given.text("reason"), None)
-    late = await desk_of(request).ask(insights.too_late_to_stop, event)
+    late = await desk_of(request).ask(events.too_late_to_stop, event)
     told = [
         el("p", t("{n} of it sent before stay sent.", n=count(late["sent"], "push", "pushes")))
         if late["sent"]

@@ -32,9 +32,10 @@ from relevo.http.dashboard.parts import (
     timeline,
 )
 from relevo.http.problems import Problem
-from relevo.operators import sagas
-from relevo.operators.health import stopped
-from relevo.operators.sagas import Deliveries, Events, Saga
+from relevo.operators import deliveries, events
+from relevo.operators.events import Saga
+from relevo.operators.health.waiting import stopped
+from relevo.operators.reading import Page as Listed
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 HOME = "/dashboard/events"
@@ -55,13 +56,13 @@ async def latest(
     """Show the latest events, of one kind if asked."""
     chosen = {"type": event_type, "status": status if status in EVENT_STATES else "", "project": project}
     found = await desk_of(request).ask(
-        sagas.events,
+        events.page,
         event_type=event_type or None,
         state=chosen["status"] or None,
         project=project or None,
         before=before,
     )
-    kinds = await desk_of(request).ask(sagas.event_types)
+    kinds = await desk_of(request).ask(events.types)
     body = el("section", el("h1", t("Events")), _filters(chosen, kinds), _list(found, chosen), class_="card")
     return show(request, t("Events"), body, live=before is None)
 
@@ -78,7 +79,7 @@ def _filters(chosen: dict[str, str], types: list[str]) -> Markup:
     )
 
 
-def _list(found: Events, chosen: dict[str, str]) -> list[Markup]:
+def _list(found: Listed, chosen: dict[str, str]) -> list[Markup]:
     rows: list[list[Child]] = [
         [
             el(
@@ -124,12 +125,12 @@ async def saga(
 ) -> Response:
     """Show what happened to one event."""
     chosen = status if status in DELIVERY_STATUSES else ""
-    seen = await desk_of(request).ask(sagas.saga, event_id, requests_after=requests)
+    seen = await desk_of(request).ask(events.saga, event_id, requests_after=requests)
     if seen is None:
-        archived = next(iter(await desk_of(request).ask(sagas.find_events, str(event_id))), None)
+        archived = next(iter(await desk_of(request).ask(events.find, str(event_id))), None)
         said = t("Event {id} was archived.", id=event_id) if archived else t("There is no event {id}.", id=event_id)
         raise Problem(404, said, hint=t("`relevo archive restore` brings a month back.") if archived else "")
-    listed = await desk_of(request).ask(sagas.event_deliveries, seen, status=chosen or None, after=after)
+    listed = await desk_of(request).ask(deliveries.page_of_event, seen, status=chosen or None, after=after)
     sandbox = sandbox_address(request.app.state.relevo.settings)
     title = clipped(seen.event["title"], 160) or t("Event {id}", id=event_id)
     body = [
@@ -564,7 +565,7 @@ def _statuses(seen: Saga, chosen: str) -> Markup:
     return chips(told, label=t("By status"))
 
 
-def _deliveries(seen: Saga, listed: Deliveries, chosen: str) -> list[Markup | None]:
+def _deliveries(seen: Saga, listed: Listed, chosen: str) -> list[Markup | None]:
     now = seen.event["now"]
     rows: list[list[Child]] = [
         [

@@ -14,8 +14,8 @@ from fastapi import Request
 from markupsafe import Markup
 
 from relevo.core.phrases import Phrase, filled
-from relevo.operators import health
-from relevo.operators.health import Problem
+from relevo.operators.health import problem as problems
+from relevo.operators.health.problem import Problem
 
 COOKIE = "relevo_language"
 LANGUAGES = {"en": "English", "es": "Español"}
@@ -64,7 +64,7 @@ def translated(told: str) -> str:
 
 def in_three(problem: Problem) -> tuple[str, str, str]:
     """Return what is wrong, why, and what to do, in the language of the page, as far as a problem tells each."""
-    what, why, remedy = health.in_three(gettext(problem.template))
+    what, why, remedy = problems.in_three(gettext(problem.template))
     return _fill_phrase(what, problem), _fill_phrase(why, problem), _fill_phrase(remedy, problem)
 
 

@@ -11,7 +11,7 @@ from starlette.datastructures import State
 from relevo.config import Settings
 from relevo.core.errors import RelevoError
 from relevo.http.guard import COOKIE
-from relevo.operators import history
+from relevo.operators import fleet
 
 SOURCES, ARCHIVE = "/dashboard/sources", "/dashboard/archive"
 _KNOWN_FOR_S = 60.0
@@ -27,7 +27,7 @@ async def look(request: Request) -> None:
         return
     state.menu_known_until = time.monotonic() + _KNOWN_FOR_S
     try:
-        found = await state.desk.ask(history.used)
+        found = await state.desk.ask(fleet.used)
     except (psycopg.Error, RelevoError):
         return
     state.menu_found = {path for path, name in ((SOURCES, "sources"), (ARCHIVE, "archive")) if found[name]}

@@ -18,9 +18,10 @@ from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, facts, part
 from relevo.http.dashboard.page import Page, desk_of, show, table
 from relevo.http.dashboard.parts import clipped
-from relevo.operators import insights
-from relevo.operators.health import MOST_COUNTED, Problem
-from relevo.operators.insights import MOST_EVENTS, Overview
+from relevo.operators import fleet
+from relevo.operators.fleet import MOST_EVENTS, Overview
+from relevo.operators.health.problem import Problem
+from relevo.operators.wording import MOST_COUNTED
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _DEAD = "/dashboard/dead-letters"
@@ -30,7 +31,7 @@ _PLATFORMS = {"ios": "iOS", "android": "Android"}
 @router.get("/dashboard")
 async def overview(request: Request) -> Response:
     """Show what people ask first."""
-    seen = await desk_of(request).ask(insights.overview, request.app.state.relevo.settings)
+    seen = await desk_of(request).ask(fleet.overview, request.app.state.relevo.settings)
     return show(request, t("Overview"), sections(seen, request))
 
 

@@ -32,8 +32,11 @@ from relevo.http.dashboard.parts import (
     short,
 )
 from relevo.http.problems import Problem
-from relevo.operators import sagas
-from relevo.operators.sagas import MOST_PHONES, Phones, Reason, Recent, Row
+from relevo.operators import events
+from relevo.operators.phones import MOST_PHONES, Phones, Reason, Recent, explain, recent
+from relevo.operators.phones import owner as read_owner
+from relevo.operators.phones import phone as read_phone
+from relevo.operators.reading import Row
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _MOST_IDS = 2**63 - 1
@@ -56,7 +59,7 @@ class Answer:
 @router.get("/dashboard/installations/{installation_id}")
 async def phone(request: Request, installation_id: UUID, event: Asked = "", before: Before = None) -> Response:
     """Show one phone."""
-    seen = await desk_of(request).ask(sagas.phone, installation_id, before=before)
+    seen = await desk_of(request).ask(read_phone, installation_id, before=before)
     if seen is None:
         raise Problem(404, t("There is no phone {id}.", id=installation_id))
     answer = await _explained(request, event.strip(), [installation_id])
@@ -78,7 +81,7 @@ async def owner(
     request: Request, owner: Annotated[str, Path(max_length=200)], event: Asked = "", before: Before = None
 ) -> Response:
     """Show one person with all phones."""
-    seen = await desk_of(request).ask(sagas.owner, owner, before=before)
+    seen = await desk_of(request).ask(read_owner, owner, before=before)
     if seen is None:
         raise Problem(404, t("There is no owner {name}.", name=clipped(owner, 60)))
     answer = await _explained(request, event.strip(), [row["installation_id"] for row in seen.rows])
@@ -88,7 +91,7 @@ async def owner(
     if len(seen.rows) == MOST_PHONES:
         told = t("The newest {n} phones are shown.", n=number(MOST_PHONES))
     phones = [row["installation_id"] for row in seen.rows]
-    latest = await desk_of(request).ask(sagas.recent, phones) if before is None else []
+    latest = await desk_of(request).ask(recent, phones) if before is None else []
     names = {row["installation_id"]: t("Phone {id}", id=number(place)) for place, row in enumerate(seen.rows, 1)}
     body = [
         el("section", el("h1", t("Owner"), " ", owner), el("p", told, class_="faint"), try_it, class_="card"),
@@ -108,10 +111,10 @@ async def _explained(request: Request, asked: str, phones: Sequence[UUID]) -> An
     if not asked:
         return Answer()
     desk = desk_of(request)
-    found = await desk.ask(sagas.find_events, asked)
+    found = await desk.ask(events.find, asked)
     if len(found) != 1:
         return Answer(asked, choices=found)
-    told = await desk.ask(sagas.explain, found[0]["id"], phones)
+    told = await desk.ask(explain, found[0]["id"], phones)
     return Answer(asked, found[0], await desk.ask_door(verbs.get, found[0]["id"]), (), told)
 
 

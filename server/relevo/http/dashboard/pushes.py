@@ -22,8 +22,8 @@ from relevo.http.dashboard.lists import address, facts, part
 from relevo.http.dashboard.page import Page, desk_of, show
 from relevo.http.dashboard.parts import Moment, clipped, event_link, owner_link, phone_link, phone_path, timeline
 from relevo.http.problems import Problem
-from relevo.operators import sagas
-from relevo.operators.sagas import Push, Try
+from relevo.operators import deliveries
+from relevo.operators.deliveries import Push, Try
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _MOST_IDS = 2**63 - 1
@@ -33,7 +33,7 @@ _MANY_TRIES = 3
 @router.get("/dashboard/deliveries/{delivery_id}")
 async def delivery(request: Request, delivery_id: Annotated[int, Path(ge=0, le=_MOST_IDS)]) -> Response:
     """Show one delivery."""
-    seen = await desk_of(request).ask(sagas.push, delivery_id)
+    seen = await desk_of(request).ask(deliveries.push, delivery_id)
     if seen is None:
         raise Problem(404, t("There is no delivery {id}, or it was archived.", id=delivery_id))
     sandbox = sandbox_address(request.app.state.relevo.settings)

@@ -12,7 +12,7 @@ from relevo.http.dashboard.formats import instant
 from relevo.http.dashboard.html import Child
 from relevo.http.dashboard.language import noted, t
 from relevo.http.dashboard.parts import clipped
-from relevo.operators.sagas import Nobody
+from relevo.operators.audience import Nobody
 
 MEANINGS = {
     "pending": noted("It is to be sent."),

@@ -11,20 +11,20 @@ from relevo.http.dashboard.i18n import gettext as _
 from relevo.http.dashboard.lists import Hours, Place, Text
 from relevo.http.dashboard.page import Page, desk_of, render
 from relevo.http.problems import Problem
-from relevo.operators import history, insights
+from relevo.operators import runs
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 
 
 @router.get("/dashboard/runs")
-async def runs(
+async def show_runs(
     request: Request, *, cycle: Text = "", ended: Text = "", worker: Text = "", hours: Hours = "", before: Place = ""
 ) -> Response:
     """Show runs that fit, newest first."""
     name, _colon, source = cycle.partition(":")
     desk = desk_of(request)
     found = await desk.ask(
-        history.runs,
+        runs.page,
         cycle=name or None,
         source=source or None,
         outcome=ended or None,
@@ -32,7 +32,7 @@ async def runs(
         hours=int(hours) if hours else None,
         before=before,
     )
-    cycles = await desk.ask(insights.known_cycles)
+    cycles = await desk.ask(runs.known_cycles)
     chosen = {"cycle": cycle, "ended": ended, "worker": worker, "hours": hours}
     return render(request, "runs.html", live=not before, found=found, chosen=chosen, cycles=cycles)
 
@@ -40,7 +40,7 @@ async def runs(
 @router.get("/dashboard/runs/{run_id}")
 async def one_run(request: Request, run_id: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> Response:
     """Show one run: how it went, what it counted, what went wrong."""
-    row = await desk_of(request).ask(history.run, run_id)
+    row = await desk_of(request).ask(runs.run, run_id)
     if row is None:
         raise Problem(404, _("There is no run %(id)s.", id=run_id), hint=_("Runs are forgotten after a while."))
     return render(request, "run.html", live=row["finished_at"] is None, row=row)

@@ -15,8 +15,8 @@ from relevo.http.dashboard.lists import address, part
 from relevo.http.dashboard.page import SEARCH, Page, desk_of, fields_of, show
 from relevo.http.dashboard.parts import clipped, event_link, owner_link, owner_path, phone_link, phone_path
 from relevo.http.problems import Problem
-from relevo.operators import sagas
-from relevo.operators.sagas import Found
+from relevo.operators import search
+from relevo.operators.search import Found
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 nowhere = APIRouter(route_class=Page, include_in_schema=False)
@@ -31,7 +31,7 @@ async def shared(
 ) -> Response:
     """Show what fits, for an address that somebody kept; a push token in it leads away from it at once."""
     asked = q.strip()
-    found = await desk_of(request).ask(sagas.find, asked)
+    found = await desk_of(request).ask(search.find, asked)
     if only := _only(found):
         return only
     if _may_be_secret(asked):
@@ -40,10 +40,10 @@ async def shared(
 
 
 @router.post(SEARCH)
-async def search(request: Request) -> Response:
+async def show_found(request: Request) -> Response:
     """Find what was put into the box: sent as a form, so that a push token stands in no address."""
     asked = (await fields_of(request)).get("q", "").strip()[:_LONGEST]
-    found = await desk_of(request).ask(sagas.find, asked)
+    found = await desk_of(request).ask(search.find, asked)
     if only := _only(found):
         return only
     if _may_be_secret(asked) or found.by_token:

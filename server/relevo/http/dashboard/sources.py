@@ -15,7 +15,7 @@ from relevo.http.dashboard.labels import badge, in_words, state
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import Place, Text, address, choice, facts, filters, nothing, older, part
 from relevo.http.dashboard.page import Page, desk_of, show, table
-from relevo.operators import history, insights
+from relevo.operators import reading, sources
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _HERE = "/dashboard/sources"
@@ -23,13 +23,13 @@ _REJECTS = 20
 
 
 @router.get("/dashboard/sources")
-async def sources(request: Request, source: Text = "", before: Place = "") -> Response:
+async def show_sources(request: Request, source: Text = "", before: Place = "") -> Response:
     """Show the sources, and what they offered that could not be used."""
     desk, settings = desk_of(request), request.app.state.relevo.settings
-    described = await desk.ask(insights.source_details)
-    quotas = await desk.ask(history.quotas, settings.worker_timezone)
-    found = await desk.ask(history.rejects, source=source or None, before=before, limit=_REJECTS)
-    names = await desk.ask(insights.known_sources)
+    described = await desk.ask(sources.details)
+    quotas = await desk.ask(sources.quotas, settings.worker_timezone)
+    found = await desk.ask(sources.page_of_rejects, source=source or None, before=before, limit=_REJECTS)
+    names = await desk.ask(sources.names)
     return show(
         request,
         t("Sources"),
@@ -85,7 +85,7 @@ def _cursor(pairs: dict[str, Any]) -> Markup:
 def _mark(name: str, value: Any) -> Child:
     head = el(
         "span",
-        f"{t(insights.CURSORS[name]) if name in insights.CURSORS else in_words(name)}: ",
+        f"{t(sources.CURSORS[name]) if name in sources.CURSORS else in_words(name)}: ",
         class_="faint",
         title=name,
     )
@@ -129,7 +129,7 @@ def _narrowed(names: list[str], chosen: str) -> Markup:
     return filters(_HERE, choice("source", t("Source"), {"": t("all")} | {each: each for each in names}, chosen))
 
 
-def _rejects(request: Request, found: history.Page) -> Markup:
+def _rejects(request: Request, found: reading.Page) -> Markup:
     rows = [_reject(request, row) for row in found.rows]
     heads = [t("Source"), t("What"), t("Why not"), t("Tried"), t("Next try"), ""]
     empty = nothing(found.next, t("Everything that was offered could be used."))

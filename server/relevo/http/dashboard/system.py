@@ -18,9 +18,9 @@ from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, part
 from relevo.http.dashboard.overview import at_most, figure
 from relevo.http.dashboard.page import SYSTEM, Page, desk_of, show, table
-from relevo.operators import insights
-from relevo.operators.health import worker_state
-from relevo.operators.insights import System
+from relevo.operators import fleet
+from relevo.operators.fleet import System
+from relevo.operators.health.workers import worker_state
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _MOST_MONTHS = 6
@@ -29,7 +29,7 @@ _MOST_MONTHS = 6
 @router.get(SYSTEM)
 async def system(request: Request) -> Response:
     """Show the machinery behind the pushes."""
-    seen = await desk_of(request).ask(insights.system, request.app.state.relevo.settings)
+    seen = await desk_of(request).ask(fleet.system, request.app.state.relevo.settings)
     return show(
         request,
         t("System"),

@@ -1,0 +1,92 @@
+"""Whom an event is for, and who of them gets nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from psycopg import errors as pg
+
+from relevo.core import queries
+from relevo.database.pool import Database
+from relevo.operators.reading import Row, fetch
+from relevo.operators.wording import MOST_COUNTED
+
+_SQL = queries.load("phones")
+
+_OWNERS_AT_ONCE = 100
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """How many of the phones that are meant were looked at, and how many of them get nothing, by the reason."""
+
+    looked_at: int
+    reasons: dict[str, int]
+
+    @property
+    def is_all(self) -> bool:
+        """Return whether there were no more than were looked at."""
+        return self.looked_at < MOST_COUNTED
+
+
+def left_out(
+    database: Database,
+    *,
+    installations: Sequence[str] = (),
+    owners: Sequence[str] = (),
+    everyone: bool = False,
+    category: str | None = None,
+) -> LeftOut:
+    """Count who of an audience gets no push, and why; of everyone, the newest phones are looked at."""
+    asked = {"installations": list(installations), "owners": list(owners), "everyone": everyone, "category": category}
+    rows = fetch(database, _SQL["count_left_out"], **asked, most=MOST_COUNTED)
+    reasons = {row["reason"]: row["phones"] for row in rows if row["reason"] is not None}
+    return LeftOut(sum(row["phones"] for row in rows), reasons)
+
+
+@dataclass(frozen=True)
+class Nobody:
+    """Why an event went out to nobody, judged by the phones as they are today."""
+
+    why: str
+    """owners_, installations_ or everyone_ with unknown (there is no such phone) or silent (none may receive); matching
+    where no preference does; not_then where some phone may receive today."""
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    """Why phones that are meant get nothing, and how many."""
+
+
+def nobody(database: Database, event: Row) -> Nobody | None:
+    """Return why an event went out to nobody; None if it has not gone out, or somebody got it."""
+    if event["state"] != "fanned" or event["deliveries_created"] or event["end_reason"]:
+        return None
+    if event["audience"] == "matching":
+        return Nobody("matching")
+    found = left_out(
+        database,
+        installations=[str(each) for each in named_phones(database, event["id"], limit=MOST_COUNTED)],
+        owners=event["owners"],
+        everyone=event["audience"] == "everyone",
+        category=event["category"],
+    )
+    whom = "owners" if event["owners"] else event["audience"]
+    if not found.looked_at:
+        return Nobody(f"{whom}_unknown")
+    silent = sum(found.reasons.values()) == found.looked_at
+    return Nobody(f"{whom}_silent", found.reasons) if silent else Nobody("not_then")
+
+
+def named_phones(database: Database, event_id: int, *, limit: int) -> list[UUID]:
+    """Return installations that an event names."""
+    rows = fetch(database, _SQL["list_named_phones"], event_id=event_id, limit=limit)
+    return [row["installation_id"] for row in rows]
+
+
+def unknown_owners(database: Database, owners: Sequence[str]) -> list[str]:
+    """Return those of these owners, of the first hundred, that no installation has; nothing to who may not look."""
+    try:
+        rows = fetch(database, _SQL["list_unknown_owners"], owners=list(owners[:_OWNERS_AT_ONCE]))
+    except pg.InsufficientPrivilege:
+        return []
+    return [row["owner"] for row in rows]

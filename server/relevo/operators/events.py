@@ -1,0 +1,283 @@
+"""Events: the latest, what became of one, and what it waits for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from relevo.client import verbs
+from relevo.client.progress import progress_of
+from relevo.core import queries
+from relevo.database.pool import Database
+from relevo.operators import runs
+from relevo.operators.audience import Nobody, nobody
+from relevo.operators.health.waiting import stopped, tried_again, why_it_waits
+from relevo.operators.reading import (
+    MAX_LIMIT,
+    MOST_IDS,
+    Page,
+    Row,
+    as_uuid,
+    fetch,
+    fetch_by_key,
+    is_id,
+    of_this_version,
+    storable,
+)
+from relevo.operators.wording import MOST_COUNTED, in_words
+
+_SQL = queries.load("events", "fleet")
+
+_LOOKED_AT = 5_000
+_SAMPLE = 2_000
+_SPANS_SAMPLE = 1_000
+_REQUESTS = 20
+"""So many requests of an event are told of at once."""
+_KNOWN = 10_000
+"""The deliveries of an event with no more are all known while its requests are looked at."""
+_REQUESTS_LOOKED_AT = {False: 500, True: 150}
+_BEFORE_FIRST = timedelta(minutes=2)
+_REQUEST_PLACE = re.compile(r"(\d{1,17})-([0-9a-f-]{36})")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST_FOUND = 20
+_MOST_TYPES = 50
+TOLD_APART = ("sending", "sent", "finished")
+"""How far an event can be that was fanned out."""
+
+
+def latest(
+    database: Database,
+    *,
+    event_type: str | None = None,
+    state: str | None = None,
+    before: int | None = None,
+    limit: int = 20,
+) -> Page:
+    """Return events, newest first, each with how far it is in a word, which `state` may be as well.
+
+    For such a word a bounded number of events is looked at, so that a page may have fewer than there is room for.
+    """
+    told_apart = state in TOLD_APART
+    most = min(limit, MAX_LIMIT)
+    look = MAX_LIMIT if told_apart else most
+    stored = "fanned" if told_apart else state
+    rows = fetch(database, _SQL["list_events"], event_type=event_type, state=stored, before=before, limit=look)
+    told = [{**row, "progress": progress_of(row["state"], row["deliveries"])} for row in rows]
+    fit = [row for row in told if not told_apart or row["progress"] == state]
+    last = fit[most - 1] if len(fit) > most else rows[-1] if len(rows) == look else None
+    return Page(fit[:most], str(last["id"]) if last else "", look if last and len(fit) < most else 0)
+
+
+def page(
+    database: Database,
+    *,
+    event_type: str | None = None,
+    state: str | None = None,
+    project: str | None = None,
+    before: int | None = None,
+    limit: int = 25,
+) -> Page:
+    """Return events that fit, newest first; it looks at a bounded number, so a page may hold fewer than there are."""
+    filtered = event_type is not None or state is not None or project is not None
+    look_at = _LOOKED_AT if filtered else limit + 1
+    asked = {"event_type": event_type, "state": state, "project": project, "before": before}
+    found = fetch(database, _SQL["list_recent_events"], **asked, look_at=look_at, limit=limit + 1)
+    rows = [row for row in found if row["id"] is not None]
+    looked_at = found[0]["looked_at"]
+    if len(rows) > limit:
+        return Page(rows[:limit], str(rows[limit - 1]["id"]), looked_at)
+    return Page(rows, str(found[0]["last_looked"]) if filtered and looked_at == look_at else "", looked_at)
+
+
+def types(database: Database) -> list[str]:
+    """Return the types of events there are, so many of them as one may choose from."""
+    return [row["event_type"] for row in fetch(database, _SQL["list_event_types"], limit=_MOST_TYPES)]
+
+
+@dataclass(frozen=True)
+class Story:
+    """The saga of one event: what happened when, how far its deliveries are, what went wrong."""
+
+    event: Mapping[str, Any]
+    moments: list[Row]
+    errors: list[Row]
+    waits: list[str]
+    """Why what is open of it waits, and until when."""
+    again: list[str]
+    """When what went wrong is tried again, for each of `errors`, as the end of a sentence."""
+
+    @property
+    def progress(self) -> str:
+        """How far it is, in a word."""
+        return progress_of(self.event["state"], self.event["deliveries"])
+
+
+def story(database: Database, event_id: int) -> Story | None:
+    """Return the saga of one event, or None if there is none."""
+    moments = fetch(database, _SQL["read_story"], event_id=event_id)
+    with database.connection() as connection:
+        status = verbs.get(connection, event_id)
+    if status is None:
+        return None
+    incidents = fetch(database, _SQL["list_event_incidents"], event_id=event_id)
+    told = ({**row, "what": row["what"].replace("_", " ")} for row in incidents)
+    moments_and_incidents = [*moments, *told, *tell_pauses(event_pauses(database, event_id))]
+    moments_and_incidents.sort(key=lambda row: row["at"])
+    if not status.left_to_send and not status.deliveries.get("expired"):
+        moments_and_incidents = [row for row in moments_and_incidents if row["what"] != "deadline"]
+    errors = fetch_by_key(database, _SQL["list_event_errors"], event_id=event_id)
+    now = fetch(database, _SQL["read_health"], most=MOST_COUNTED)[0]["now"]
+    paused = runs.paused(database)
+    waits = fetch(database, _SQL["list_event_waits"], event_id=event_id)
+    again = [tried_again(row["next_attempt_at"], now, stopped(waits)) for row in errors]
+    failing = fetch(database, _SQL["list_failing_events"], event_id=event_id, limit=1)
+    whys = why_it_waits(status.raw, waits, paused, now, failing)
+    return Story(status.raw, moments_and_incidents, errors, whys, again)
+
+
+def tell_pauses(rows: Sequence[Row]) -> Iterator[Row]:
+    """Return pauses that are over as moments: that it began, and that it ended."""
+    for row in rows:
+        reason = f": {row['reason']}" if row["reason"] else ""
+        after = in_words((row["resumed_at"] - row["paused_at"]).total_seconds())
+        yield {"at": row["paused_at"], "what": f"{row['cycle']} paused", "detail": f"by {row['paused_by']}{reason}"}
+        yield {
+            "at": row["resumed_at"],
+            "what": f"{row['cycle']} resumed",
+            "detail": f"by {row['resumed_by']}, after {after}",
+        }
+
+
+def is_event(database: Database, event_id: int) -> bool:
+    """Return whether there is an event of this number."""
+    with of_this_version(), database.connection() as connection:
+        return verbs.get(connection, event_id) is not None
+
+
+def too_late_to_stop(database: Database, event_id: int) -> Row:
+    """Return how many pushes of an event were sent, and how many are being sent: what a cancellation cannot stop."""
+    with database.connection() as connection:
+        status = verbs.get(connection, event_id)
+    sent = sum(status.deliveries.get(name, 0) for name in ("sent", "ok", "unconfirmed")) if status else 0
+    claimed = fetch(database, _SQL["count_event_claimed"], event_id=event_id)[0]["claimed"]
+    return {"sent": sent, "claimed": claimed}
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Some of the requests in which an event was sent, and behind what the next page begins, if there is one."""
+
+    rows: list[Row]
+    more: int = 0
+    """How many more were found."""
+    next: str = ""
+    is_all: bool = True
+    """Whether the look came to the end of what there is."""
+
+
+@dataclass(frozen=True)
+class Saga:
+    """All that happened to one event."""
+
+    event: Row
+    counts: dict[str, int]
+    """Its deliveries by status, told without counting them."""
+    sample: Row
+    errors: list[Row]
+    waits: list[Row]
+    incidents: list[Row]
+    requests: Requests
+    paused: dict[str, str] = field(default_factory=dict)
+    """Why cycles that it waits for are paused."""
+    pauses: list[Row] = field(default_factory=list)
+    """The pauses on its way that are over."""
+    nobody: Nobody | None = None
+    """Why it went out to nobody, if it did."""
+
+
+def saga(database: Database, event_id: int, *, requests_after: str = "") -> Saga | None:
+    """Return all that happened to one event, or None if there is none, or it was archived.
+
+    `requests_after` is the `next` of the page before of its requests.
+    """
+    if not 0 < event_id < MOST_IDS:
+        return None
+    event = next(iter(fetch(database, _SQL["read_saga"], event_id=event_id, most=MOST_COUNTED)), None)
+    with database.connection() as connection:
+        status = verbs.get(connection, event_id)
+    if event is None or status is None:
+        return None
+    place = {"event_id": event_id, "event_day": event["event_day"]}
+    sample = fetch(database, _SQL["sum_event_sample"], **place, most=_SAMPLE)[0]
+    return Saga(
+        event,
+        dict(status.deliveries),
+        sample,
+        fetch(database, _SQL["list_errors_of_event"], **place, most=_SAMPLE),
+        fetch(database, _SQL["list_event_waits"], event_id=event_id),
+        fetch(database, _SQL["list_event_incidents"], event_id=event_id),
+        _requests_of_event(database, event, _last_request(event, sample, status.deliveries), requests_after),
+        runs.paused(database),
+        event_pauses(database, event_id),
+        nobody(database, event),
+    )
+
+
+def _last_request(event: Row, sample: Row, counts: Mapping[str, int]) -> datetime:
+    """Return until when an event may have been in requests."""
+    is_whole = sample["looked_at"] >= event["deliveries_created"] and sample["last_attempt_at"] is not None
+    is_open = any(counts.get(each, 0) > 0 for each in ("pending", "retryable"))
+    until: datetime = sample["last_attempt_at"] if is_whole and not is_open else event["now"]
+    return until
+
+
+def _requests_of_event(database: Database, event: Row, until: datetime, after: str) -> Requests:
+    """Look at the requests since an event began to go out; if they were all others', at those around its first push."""
+    if not event["deliveries_created"]:
+        return Requests([])
+    if place := _REQUEST_PLACE.fullmatch(after):
+        since, former = _EPOCH + timedelta(microseconds=int(place[1])), as_uuid(place[2])
+        return _look_for_requests(database, event, since, former or UUID(int=0), until)
+    found = _look_for_requests(database, event, event["fanout_started_at"], UUID(int=0), until)
+    if found.rows or found.is_all or event["first_sent_at"] is None:
+        return found
+    since = max(event["fanout_started_at"], event["first_sent_at"] - _BEFORE_FIRST)
+    return _look_for_requests(database, event, since, UUID(int=0), until)
+
+
+def _look_for_requests(database: Database, event: Row, since: datetime, after: UUID, until: datetime) -> Requests:
+    by_key = event["deliveries_created"] > _KNOWN
+    look_at = _REQUESTS_LOOKED_AT[by_key]
+    asked = {"event_id": event["id"], "event_day": event["event_day"], "since": since, "after": after, "until": until}
+    bounds = {"by_key": by_key, "most": _KNOWN, "look_at": look_at, "limit": _REQUESTS}
+    found = fetch(database, _SQL["list_event_requests"], **asked, **bounds)
+    rows = [row for row in found if row["id"] is not None]
+    ends, is_all = found[0], found[0]["looked_at"] < look_at
+    if ends["found"] > len(rows):
+        return Requests(
+            rows, ends["found"] - len(rows), _request_place(rows[-1]["journalled_at"], rows[-1]["id"]), is_all
+        )
+    return Requests(rows, 0, "" if is_all else _request_place(ends["last_at"], ends["last_id"]), is_all)
+
+
+def _request_place(at: datetime, request_id: UUID) -> str:
+    return f"{(at - _EPOCH) // timedelta(microseconds=1)}-{request_id}"
+
+
+def event_pauses(database: Database, event_id: int) -> list[Row]:
+    """Return the pauses that are over and lay in the way of an event, oldest first."""
+    spans = fetch_by_key(database, _SQL["find_event_spans"], event_id=event_id, most=_SPANS_SAMPLE)
+    return runs.pauses(database, [(row["cycle"], row["source"], row["since"], row["until"]) for row in spans])
+
+
+def find(database: Database, text: str) -> list[Row]:
+    """Return the events of a number, or of a key, whatever their types."""
+    found = fetch(database, _SQL["find_event"], event_id=int(text)) if is_id(text) else []
+    if not storable(text):
+        return found
+    more = fetch(database, _SQL["find_events_by_key"], key=text, limit=_MOST_FOUND)
+    return [*found, *(row for row in more if row["id"] not in {each["id"] for each in found})]

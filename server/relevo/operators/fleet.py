@@ -1,0 +1,290 @@
+"""The fleet: its workers, cycles, queue and projects, and whether all is well."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from relevo.config import Settings
+from relevo.core import queries
+from relevo.core.errors import MigrationError
+from relevo.database import instance
+from relevo.database.instance import Standing
+from relevo.database.pool import Database
+from relevo.operators import archive, sources
+from relevo.operators.health import find_problems
+from relevo.operators.health.problem import Problem
+from relevo.operators.health.seen import Seen
+from relevo.operators.health.workers import next_round, why_off
+from relevo.operators.reading import MAX_LIMIT, Row, fetch, of_this_version
+from relevo.operators.wording import MOST_COUNTED
+
+_SQL = queries.load("fleet", "runs", "subscriptions")
+
+MOST_DUE = 20_000
+"""Beyond this what is due in a lane is not counted for `queue`: more is more."""
+_DURATIONS = 24
+MOST_EVENTS = 200
+"""So many of the newest events are summed up by their types."""
+_MOST_TYPES = 12
+_TROUBLES = 20
+
+
+@dataclass(frozen=True)
+class Health:
+    """Whether the fleet is well, and if not, why."""
+
+    problems: tuple[Problem, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Return whether nothing is wrong."""
+        return not self.problems
+
+
+@dataclass(frozen=True)
+class Status:
+    """The fleet at a glance."""
+
+    workers: list[Row]
+    cycles: list[Row]
+    claims: Row
+    sources: list[Row]
+    projects: list[Row]
+    due: list[Row]
+    """What is due now per project and lane, and how long the oldest has been."""
+    held: list[Row]
+    """What the runaway brake holds, by type and origin."""
+    health: Health
+    dead_letters: int = 0
+    """How many deliveries failed for good, up to a bound, and lie there until somebody sends them again."""
+
+
+def has_scheduler(database: Database) -> bool:
+    """Return whether any worker that runs cycles is alive in the fleet."""
+    return bool(fetch(database, _SQL["find_scheduler"]))
+
+
+def running_beside(database: Database, hostname: str) -> list[Row]:
+    """Return the workers that run on this machine already; none in a database that has no tables yet."""
+    with suppress(MigrationError):
+        rows = fetch(database, _SQL["list_workers"], limit=50)
+        return [row for row in rows if (row["state"], row["role"], row["hostname"]) == ("alive", "run", hostname)]
+    return []
+
+
+def status(database: Database, settings: Settings) -> Status:
+    """Return the fleet at a glance."""
+    workers = fetch(database, _SQL["list_workers"], limit=50)
+    cycles = [row | {"off": why_off(row, settings)} for row in fetch(database, _SQL["list_cycles"])]
+    found, sending = sources.listed(database), projects(database)
+    due = fetch(database, _SQL["list_due"], most=MOST_COUNTED, limit=MAX_LIMIT)
+    waiting = fetch(database, _SQL["read_health"], most=MOST_COUNTED)[0]
+    stopped = held(database)
+    stands = standing(database, settings)
+    waiting |= {"copied": stands.trouble(), "misnamed": stands.misnamed()}
+    waiting["news"] = subscriptions(database)
+    waiting["failing"] = failing_events(database)
+    waiting["troubles"] = fetch(database, _SQL["list_troubles"], limit=_TROUBLES)
+    seen = Seen(waiting.pop("now"), workers, cycles, due, found, sending, archive.months(database), stopped, **waiting)
+    problems = Health(tuple(find_problems(seen, settings)))
+    claims = fetch(database, _SQL["sum_claims"])[0]
+    dead = fetch(database, _SQL["count_dead_letters"], most=MOST_COUNTED)[0]
+    return Status(workers, cycles, claims, found, sending, due, stopped, problems, dead["dead_letters"])
+
+
+def health(database: Database, settings: Settings) -> Health:
+    """Return what is wrong."""
+    return status(database, settings).health
+
+
+_STATUSES = {
+    "sent": ("sent", "ok", "unconfirmed"),
+    "failed": ("failed",),
+    "expired": ("expired",),
+    "invalid": ("invalid",),
+    "skipped": ("skipped",),
+    "cancelled": ("cancelled",),
+    "unknown": ("unknown",),
+}
+
+
+def queue(database: Database) -> Row:
+    """Return how many deliveries there are in all and of each kind, told without counting them; kinds add up to all.
+
+    `pending` waits, `processing` is held by a claim that lives, `stuck_processing` by one that has expired.
+    """
+    return _queue(database, fetch(database, _SQL["count_queue"])[0])
+
+
+def _queue(database: Database, row: Row) -> Row:
+    counts = {name: int(count) for name, count in row["statuses"].items()}
+    left = max(0, counts.get("pending", 0) + counts.get("retryable", 0))
+    processing = min(row["claimed"], left)
+    stuck = min(row["expired"], left - processing)
+    kinds = {"pending": left - processing - stuck, "processing": processing, "stuck_processing": stuck}
+    kinds |= {kind: sum(max(0, counts.get(name, 0)) for name in names) for kind, names in _STATUSES.items()}
+    due = fetch(database, _SQL["list_due"], most=MOST_DUE, limit=MAX_LIMIT)
+    return {
+        "total": sum(kinds.values()),
+        **kinds,
+        "due_now": sum(each["due"] for each in due),
+        "due_now_is_at_least": any(each["due"] >= MOST_DUE for each in due),
+        "oldest_pending_age_seconds": max((each["oldest_s"] for each in due), default=None),
+        "statuses": {name: count for name, count in counts.items() if count > 0},
+    }
+
+
+def stats(database: Database, settings: Settings) -> Row:
+    """Return what a monitor asks for: the queue and the runtime of the whole fleet, and this process's settings."""
+    row = fetch(database, _SQL["count_queue"])[0]
+    return {
+        "generated_at": row["now"],
+        "queue": _queue(database, row),
+        "runtime": runtime(database),
+        "config": {
+            "poll_ms": settings.dispatch_interval_minutes * 60_000,
+            "batch_size": settings.outbox_batch_size,
+            "max_attempts": settings.outbox_max_attempts,
+            "processing_timeout_ms": settings.outbox_lease_duration_ms,
+            "retry_base_ms": settings.outbox_retry_base_ms,
+            "retry_max_ms": settings.outbox_retry_max_ms,
+            "retry_jitter_ms": settings.outbox_retry_jitter_ms,
+            "concurrency": settings.outbox_concurrency,
+            "rate_per_second": settings.push_rate_per_second,
+        },
+    }
+
+
+def runtime(database: Database) -> Row:
+    """Return what all cycles of the fleet did since they first ran, and the last run that failed within a day."""
+    rows = fetch(database, _SQL["sum_runs"])
+    totals: dict[str, Counter[str]] = {row["cycle"]: Counter() for row in rows}
+    for row in rows:
+        for each in row["totals"]:
+            totals[row["cycle"]].update({name: int(count) for name, count in each.items()})
+    sending, reaper = (
+        sum((totals.get(name, Counter()) for name in ("dispatch", "receipt")), Counter()),
+        totals.get("reaper", Counter()),
+    )
+    error = next(iter(fetch(database, _SQL["read_last_error"])), None)
+    return {
+        "is_running": has_scheduler(database),
+        "ticks_total": sum(row["rounds"] for row in rows),
+        "processed_total": sum(
+            count for name, count in totals.get("dispatch", Counter()).items() if name.startswith("notifications_")
+        ),
+        "retried_total": sending["notifications_retryable"],
+        "dead_letter_total": sending["notifications_failed"] + reaper["deliveries_dead"],
+        "recovered_stuck_total": reaper["deliveries_recovered"],
+        "last_error": error
+        and {"cycle": error["cycle"], "at": error["finished_at"], "message": error["error_message"]},
+        "totals": {cycle: dict(counts) for cycle, counts in totals.items()},
+    }
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What people ask first: is all well, who can be reached, what arrives, of which kinds."""
+
+    now: datetime
+    status: Status
+    queue: Row
+    hour: list[Row]
+    """What was sent, confirmed and failed, by five minutes."""
+    day: list[Row]
+    """The same, by the hour."""
+    phones: list[Row]
+    """How many phones there are, and how many may get pushes, by platform, out of a bounded number of the newest."""
+    types: list[Row]
+    """The types of the newest events, with how far their deliveries are."""
+
+
+def overview(database: Database, settings: Settings) -> Overview:
+    """Return what the dashboard's first page shows."""
+    row = fetch(database, _SQL["count_queue"])[0]
+    return Overview(
+        row["now"],
+        status(database, settings),
+        _queue(database, row),
+        pushes(database, row["now"], bins=12, every_s=300),
+        pushes(database, row["now"], bins=24, every_s=3_600),
+        fetch(database, _SQL["count_phones"], most=MOST_COUNTED),
+        fetch(database, _SQL["sum_event_types"], look_at=MOST_EVENTS, limit=_MOST_TYPES),
+    )
+
+
+@dataclass(frozen=True)
+class System:
+    """What somebody at 3 a.m. looks at: the machinery behind the pushes."""
+
+    now: datetime
+    status: Status
+    queue: Row
+    durations: dict[tuple[str, str], list[Row]]
+    """How long the last runs of each cycle took, oldest first."""
+    next_rounds: dict[tuple[str, str], datetime | None]
+    archive: list[Row]
+
+
+def system(database: Database, settings: Settings) -> System:
+    """Return the fleet as the dashboard's page of the system shows it."""
+    row = fetch(database, _SQL["count_queue"])[0]
+    seen = status(database, settings)
+    durations: dict[tuple[str, str], list[Row]] = {}
+    for each in reversed(fetch(database, _SQL["list_durations"], limit=_DURATIONS)):
+        durations.setdefault((each["cycle"], each["source"]), []).append(each)
+    coming = {(each["cycle"], each["source"]): next_round(each, settings, row["now"]) for each in seen.cycles}
+    return System(row["now"], seen, _queue(database, row), durations, coming, archive.months(database))
+
+
+def pushes(database: Database, now: datetime, *, bins: int, every_s: int) -> list[Row]:
+    """Return what was sent, confirmed and failed in each of the last stretches of time, oldest first."""
+    last = int(now.timestamp()) // every_s * every_s
+    since = last - (bins - 1) * every_s
+    found = fetch(database, _SQL["list_pushes"], since=datetime.fromtimestamp(since, UTC), every_s=every_s)
+    by_start = {int(row["at"].timestamp()): row for row in found}
+    nothing = {"sent": 0, "confirmed": 0, "failed": 0}
+    return [
+        {**nothing, **by_start.get(start, {}), "at": datetime.fromtimestamp(start, UTC)}
+        for start in range(since, last + 1, every_s)
+    ]
+
+
+def standing(database: Database, settings: Settings) -> Standing:
+    """Return where this database belongs, and where it is."""
+    with of_this_version(), database.connection() as connection:
+        return instance.read(connection, settings)
+
+
+def queued(database: Database) -> dict[str, int]:
+    """Count, up to a bound, what would begin to move if this database were adopted."""
+    due = sum(row["due"] for row in fetch(database, _SQL["list_due"], most=MOST_COUNTED, limit=MAX_LIMIT))
+    return {"deliveries_due": min(due, MOST_COUNTED)} | instance.count_queued(database, MOST_COUNTED)
+
+
+def projects(database: Database) -> list[Row]:
+    """Return the projects with what holds them up."""
+    return fetch(database, _SQL["list_projects"], limit=MAX_LIMIT)
+
+
+def failing_events(database: Database) -> list[Row]:
+    """Return the events whose fan-out fails, those that failed most often first."""
+    return fetch(database, _SQL["list_failing_events"], event_id=None, limit=MOST_COUNTED)
+
+
+def held(database: Database) -> list[Row]:
+    """Return what the runaway brake holds, by type and origin."""
+    return fetch(database, _SQL["list_held"], limit=MOST_COUNTED)
+
+
+def subscriptions(database: Database) -> list[Row]:
+    """Return the subscriptions to news, with how much each has waiting and has lost."""
+    return fetch(database, _SQL["list_subscriptions"], most=MOST_COUNTED)
+
+
+def used(database: Database) -> Row:
+    """Return whether a source was ever asked, and whether anything was ever archived."""
+    return fetch(database, _SQL["find_used"])[0]

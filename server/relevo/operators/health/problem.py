@@ -1,0 +1,83 @@
+"""A problem: what is wrong and what to do about it, in a sentence with a code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Self
+
+from relevo.core.phrases import Phrase
+
+Row = Mapping[str, Any]
+RUNBOOK = {
+    "database_copied": "this-database-looks-like-a-copy",
+    "instance_differs": "relevo_instance-differs-from-that-of-the-workers",
+    "worker_rests": "a-worker-rests",
+    "worker_silent": "worker-has-not-been-seen",
+    "worker_lost": "worker-has-not-been-seen",
+    "call_hung": "something-has-hung",
+    "http_not_served": "http-cannot-be-served",
+    "no_worker": "no-worker-is-running",
+    "no_reaper": "no-reaper-has-ever-run",
+    "cycle_failed": "a-cycle-has-failed",
+    "cycle_missed_slot": "a-cycle-missed-its-slot",
+    "cycle_quiet": "a-cycle-has-made-no-round",
+    "news_dropped": "news-dropped-unread",
+    "webhook_unreachable": "a-webhook-may-get-nothing",
+    "news_refused": "news-cannot-be-sent-to-a-webhook",
+    "news_not_taken": "your-server-takes-no-news",
+    "cycle_paused": "paused-and-something-waits",
+    "claim_expired": "an-expired-claim-waits-for-a-reaper",
+    "left_alone": "one-thing-is-left-alone",
+    "deliveries_late": "deliveries-are-due-for-long",
+    "source_problem": "a-source-tells-what-is-wrong",
+    "rejects_given_up": "rejects-were-given-up",
+    "source_unread": "a-source-has-not-been-read",
+    "source_without_news": "a-source-has-nothing-new",
+    "requests_failing": "requests-fail-in-a-row",
+    "project_stopped": "a-project-sends-only-probes",
+    "tokens_unregistered": "too-many-unregistered-tokens",
+    "fanout_fails": "the-fan-out-of-an-event-fails",
+    "runaway_held": "held-as-a-runaway",
+    "month_not_archived": "a-month-is-not-archived",
+}
+"""Where the runbook explains each problem, by its code: a heading's anchor."""
+
+
+class Problem(Phrase):
+    """A sentence that says what is wrong and what to do, with a code that stays the same however it is said."""
+
+    __slots__ = ("code",)
+    code: str
+
+    def __new__(cls, code: str, template: str, /, **parts: object) -> Self:
+        """Make a problem of its code and its sentence."""
+        problem = super().__new__(cls, template, **parts)
+        problem.code = code
+        return problem
+
+    @property
+    def place(self) -> str:
+        """Return the anchor under which the runbook explains it."""
+        return RUNBOOK[self.code]
+
+
+_WHY = re.compile(r": (?=\{(?:why|error|reason)\})")
+_WHY_APART = re.compile(r" \((\{(?:why|reason)\}[^()]*)\)")
+_APART = re.compile(r"\([^()]*\)")
+
+
+def in_three(template: str) -> tuple[str, str, str]:
+    """Split a problem's sentence into what is wrong, why, and what to do, as far as each is there.
+
+    It reads `what: {why}; what to do`, or `what ({why}) and more; what to do`.
+    """
+    plain = _APART.sub(lambda found: "_" * len(found[0]), template)
+    why = _WHY.search(plain)
+    end = plain.find("; ", why.end()) if why else plain.rfind("; ")
+    end = len(template) if end < 0 else end
+    remedy = template[end + 2 :]
+    if why:
+        return template[: why.start()], template[why.end() : end], remedy
+    apart = _WHY_APART.search(template[:end])
+    return _WHY_APART.sub("", template[:end], count=1), apart[1] if apart else "", remedy

@@ -1,0 +1,241 @@
+"""What is wrong with sending: the queue, projects, fan-out, the runaway brake, news, and what is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from shlex import quote
+
+from relevo.config import Settings
+from relevo.core.phrases import Phrase
+from relevo.operators.health.problem import Problem, Row
+from relevo.operators.health.seen import SLACK_S, Seen
+from relevo.operators.health.waiting import remedy, times
+from relevo.operators.wording import in_numbers, in_words, timestamp
+
+_DUE_FOR_LONG_S = 600.0
+_DROPPED_LATELY = timedelta(days=1)
+_FAILED_IN_A_ROW = 2  # one that fails is tried again, and nobody need know
+_ASKED_LATELY = timedelta(minutes=15)
+
+
+def of_trouble(row: Row) -> Problem:
+    """Name a thing that is left alone after an error; the rest goes on."""
+    return Problem(
+        "left_alone",
+        "left alone after an error while the rest goes on: {what} ({why}; {n} times since {since}); "
+        "mend what it names, it is tried again at {at}",
+        what=_left_alone(row["kind"], row["name"]),
+        why=row["error"].removesuffix("."),
+        n=row["failures"],
+        since=timestamp(row["first_at"]),
+        at=timestamp(row["retry_at"]),
+    )
+
+
+def _left_alone(kind: str, name: str) -> str:
+    """Name a thing that is left alone: a lane before its project, a step of a cycle behind it."""
+    first, _, second = name.partition(" ")
+    match kind:
+        case "lane":
+            return Phrase("the {lane} lane of project {project}", lane=first, project=second)
+        case "part":
+            return Phrase("the step {step} of {cycle}", step=second, cycle=first)
+        case "claim":
+            return Phrase("expired claim {name}", name=name)
+        case "delivery":
+            return Phrase("the answer of delivery {name}", name=name)
+        case "receipts":
+            return Phrase("the receipts of project {name}", name=name)
+        case _:
+            return Phrase("news for subscription {name}", name=name)
+
+
+def of_queue(seen: Seen, settings: Settings) -> Iterator[Problem]:
+    """Name claims that wait for a reaper, and deliveries that have been due for long."""
+    limit_s = 3 * settings.reaper_interval_ms / 1000 + SLACK_S
+    left_alone = any(row["kind"] == "claim" for row in seen.troubles)  # then a reaper is at work, and that is told
+    if seen.oldest_expired_s is not None and seen.oldest_expired_s > limit_s and not left_alone:
+        yield Problem(
+            "claim_expired",
+            "an expired claim has been waiting for a reaper for {time}; `relevo run-cycle reaper` takes it back",
+            time=in_words(seen.oldest_expired_s),
+        )
+    held = {row["project"] for row in seen.projects if row["breaker"] != "closed"}
+    if any(row["cycle"] == "dispatch" and row["paused_reason"] for row in seen.cycles):
+        return
+    rests = {row["project"]: row["rest_until"] for row in seen.projects if row["rest_until"]}
+    for row in seen.due:
+        if row["oldest_s"] > _DUE_FOR_LONG_S and row["project"] not in held:
+            rest = rests.get(row["project"], seen.now)
+            advice = Phrase("`relevo runs --cycle dispatch` tells what dispatch does")
+            if rest > seen.now:
+                advice = Phrase("the push service asked for a rest until {at}, then they are sent", at=timestamp(rest))
+            yield Problem(
+                "deliveries_late",
+                "{deliveries} due, the oldest for {time}; {advice}",
+                deliveries=in_numbers(
+                    row["due"],
+                    "{lane} delivery of project {project} is",
+                    "{lane} deliveries of project {project} are",
+                    lane=row["lane"],
+                    project=row["project"],
+                ),
+                time=in_words(row["oldest_s"]),
+                advice=advice,
+            )
+
+
+def of_failures(project: Row, now: datetime, settings: Settings) -> Iterator[Problem]:
+    """Say that a push service fails before a breaker opens by it: with little to send that takes minutes."""
+    is_sending = now - project["asked_at"] < _ASKED_LATELY
+    if project["breaker"] == "closed" and project["failures"] >= _FAILED_IN_A_ROW and is_sending:
+        yield Problem(
+            "requests_failing",
+            "the last {n} requests of project {project} to its push service failed; they are tried again, and after "
+            "{most} in a row it sends nothing but probes; `relevo deliveries --state retryable` tells why",
+            n=project["failures"],
+            project=project["project"],
+            most=settings.push_breaker_failures,
+        )
+
+
+def of_project(project: Row, now: datetime) -> Iterator[Problem]:
+    """Name a project that sends nothing but probes, or disables no tokens any more."""
+    name, release = project["project"], f"`relevo release {quote(project['project'])}`"
+    if project["breaker"] != "closed":
+        yield Problem(
+            "project_stopped",
+            "project {project} has sent nothing but probes since {since}, {probe}: {why}; {mend}; "
+            "then {release} probes at once",
+            project=name,
+            since=timestamp(project["breaker_since"]),
+            probe=_probe(project, now),
+            why=project["breaker_reason"].removesuffix("."),
+            mend=_mending(name, project["breaker_reason"]),
+            release=release,
+        )
+    if project["pruning_stopped_at"] is not None:
+        yield Problem(
+            "tokens_unregistered",
+            "project {project} met so many unregistered tokens that none has been disabled since {since}; "
+            "check its push credentials, then {release}",
+            project=name,
+            since=timestamp(project["pruning_stopped_at"]),
+            release=release,
+        )
+
+
+_REFUSED = ("UNAUTHORIZED", "HTTP_401", "HTTP_403")
+_APP_KEYS = ("InvalidCredentials", "InvalidProviderToken", "MismatchSenderId")
+_NO_WAY = ("NoConnection", "ConnectTimeout", "ProxyRefused")
+
+
+def _mending(project: str, why: str) -> str:
+    """Say what to mend, and by which setting, for the reason that a breaker opened."""
+    code = why.partition(":")[0]
+    if project.startswith("webhook::"):
+        return Phrase("see that the receiver answers, and check its url and secret in WEBHOOKS_FILE")
+    if code in _REFUSED:
+        return Phrase(
+            "set EXPO_ACCESS_TOKEN, or this project's token in EXPO_ACCESS_TOKENS_FILE, to one that Expo takes"
+        )
+    if code in _APP_KEYS:
+        return Phrase("renew the app's FCM or APNs key in its Expo project")
+    if code in _NO_WAY:
+        return Phrase("check this machine's way out (DNS, firewall, HTTPS_PROXY) and EXPO_BASE_URL")
+    return Phrase("see Expo's status page: there is nothing to set here")
+
+
+def _probe(project: Row, now: datetime) -> str:
+    """Say that a probe is under way, if a request is, or else when the next one goes."""
+    if project["breaker"] == "probing" and project["connections"]:
+        return Phrase("one is on its way")
+    if project["probe_at"] is not None and project["probe_at"] <= now:
+        return Phrase("the next push that is due is one")
+    return Phrase("the next at {at}", at=timestamp(project["probe_at"]))
+
+
+def of_fanout(seen: Seen) -> Iterator[Problem]:
+    """Name events whose fan-out fails, and of the one that failed most often why."""
+    if not seen.failing:
+        return
+    row = seen.failing[0]
+    yield Problem(
+        "fanout_fails",
+        "the fan-out of {events} fails, of event {id} ({type}) {times}: {error}; it is tried again at {at}, and "
+        "`relevo cancel {id}` ends it",
+        events=in_numbers(len(seen.failing), "event", "events"),
+        id=row["id"],
+        type=row["event_type"],
+        times=times(row["failures"]),
+        error=row["error"],
+        at=timestamp(row["retry_at"]),
+    )
+
+
+def of_runaway(row: Row) -> Problem:
+    """Name what the runaway brake holds."""
+    return Problem(
+        "runaway_held",
+        "{events} held as a runaway: {reason}; `{remedy}` sends {them}, and with --drop ends {them}",
+        events=in_numbers(
+            row["events"],
+            "event of {type} from {origin} is",
+            "events of {type} from {origin} are",
+            type=row["event_type"],
+            origin=row["origin"],
+        ),
+        reason=row["reason"],
+        remedy=remedy(row["event_type"], row["origin"]),
+        them=Phrase("it") if row["events"] == 1 else Phrase("them"),
+    )
+
+
+def of_news(row: Row, now: datetime) -> Iterator[Problem]:
+    """Name a subscription that lost news of late, or whose webhook may get none."""
+    if row["dropped_at"] is not None and now - row["dropped_at"] < _DROPPED_LATELY:
+        yield Problem(
+            "news_dropped",
+            "{news} dropped unread for subscription {name}{paused}; see that they are read, "
+            "or raise NEWS_BACKLOG_LIMIT",
+            news=in_numbers(row["dropped"], "news was", "news were"),
+            name=row["name"],
+            paused=Phrase(", which is paused") if row["paused_at"] is not None else "",
+        )
+    if row["unreachable"] and row["waiting"]:
+        yield Problem(
+            "webhook_unreachable",
+            "the webhook {webhook} of subscription {name} is registered so that it may get nothing; "
+            "`relevo news subscribe {quoted}` with another --webhook, or register it anew",
+            webhook=row["webhook"],
+            name=row["name"],
+            quoted=quote(row["name"]),
+        )
+    if row["webhook"] is not None:
+        yield from _of_consumer(row)
+
+
+def _of_consumer(row: Row) -> Iterator[Problem]:
+    """Name a webhook that takes no news: its address is refused, or whoever listens there does not take them."""
+    if row["refused"] is not None:
+        yield Problem(
+            "news_refused",
+            "news for subscription {name} cannot be sent to the webhook {webhook}: {why}; "
+            "then `relevo redrive --project {project}` sends again what failed by it",
+            name=row["name"],
+            webhook=row["webhook"],
+            why=row["refused"].removesuffix("."),
+            project=quote(f"relevo.news::{row['webhook']}"),
+        )
+    if row["breaker_reason"] is not None or (row["oldest_s"] or 0.0) > _DUE_FOR_LONG_S:
+        yield Problem(
+            "news_not_taken",
+            "your server behind the webhook {webhook} takes no news of subscription {name}{why}; {news} on their way, "
+            "the oldest for {time}, and more wait behind them; no push is held up by it: look at your server",
+            webhook=row["webhook"],
+            name=row["name"],
+            why=f": {row['breaker_reason'].removesuffix('.')}" if row["breaker_reason"] else "",
+            news=in_numbers(row["on_their_way"], "news is", "news are"),
+            time=in_words(row["oldest_s"] or 0.0),
+        )

@@ -1,0 +1,241 @@
+"""What is wrong with workers and cycles: lost, silent or resting, late or paused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from relevo.config import Settings
+from relevo.core.phrases import Phrase
+from relevo.operators.health.problem import Problem, Row
+from relevo.operators.health.seen import SLACK_S, USUAL, Seen
+from relevo.operators.wording import in_numbers, in_words, timestamp
+from relevo.runtime.timing import Cron
+
+_RETIRED_S = 7 * 86_400.0  # what nobody ran for a week was taken out of service
+_LATE_CRON = timedelta(hours=2)
+_PAUSED_FOR_LONG_S = 86_400.0
+_LOST_LATELY_S = 900.0
+_TICKED_LATELY_S = 900.0
+_START = Phrase("start `relevo run`, or let cron call `relevo tick`")
+
+
+def worker_state(worker: Mapping[str, Any]) -> str:
+    """Return a worker's state in a word: of one that is alive also that it rests, or that its heartbeat is late."""
+    if worker["state"] != "alive":
+        return str(worker["state"])
+    return "rests" if worker.get("rests_because") else "late" if worker.get("is_late") else "alive"
+
+
+def of_instance(seen: Seen) -> Iterator[Problem]:
+    """Say that nothing may be sent from here: of a fleet at work only the name differs, or this is a copy."""
+    if seen.misnamed:
+        yield Problem(
+            "instance_differs",
+            "RELEVO_INSTANCE is {here} here, and {home} for worker {worker}, which is at work; "
+            "nothing is sent from here until it is set as there",
+            here=seen.misnamed["here"] or Phrase("unset"),
+            home=seen.misnamed["home"] or Phrase("unset"),
+            worker=seen.misnamed["worker"],
+        )
+    elif seen.copied:
+        yield Problem("database_copied", "{problem}", problem=seen.copied)
+
+
+def _of_resting(worker: Row, seen: Seen) -> Problem:
+    others = [each["worker_id"] for each in seen.workers if each["state"] == "alive" and not each.get("rests_because")]
+    advice = Phrase("set RELEVO_INSTANCE where it runs as it was, or run `relevo adopt` there if it belongs there")
+    if others:
+        advice = Phrase("set RELEVO_INSTANCE where it runs as worker {worker} has it", worker=others[0])
+    return Problem(
+        "worker_rests",
+        "worker {worker} rests and sends nothing, for this database looks like a copy to it: {why}; {advice}, "
+        "then restart it",
+        worker=worker["worker_id"],
+        why=worker["rests_because"],
+        advice=advice,
+    )
+
+
+def of_workers(seen: Seen) -> Iterator[Problem]:
+    """Name workers that rest, are silent or lost, hang, or cannot serve HTTP."""
+    for worker in seen.workers:
+        if worker["state"] == "alive" and worker.get("rests_because"):
+            yield _of_resting(worker, seen)
+        if worker["state"] == "silent":
+            yield Problem(
+                "worker_silent",
+                "worker {worker} has not been seen for {time}; "
+                "if it hangs, end its process: what it held is taken back",
+                worker=worker["worker_id"],
+                time=in_words(worker["silent_s"]),
+            )
+        elif _is_missing(worker, seen):
+            yield Problem(
+                "worker_lost",
+                "worker {worker} has not been seen for {time}, and what it held was taken back; "
+                "it was killed, or does not reach the database: look at its log",
+                worker=worker["worker_id"],
+                time=in_words(worker["silent_s"]),
+            )
+        for hung in worker["hung"] if worker["state"] in ("alive", "stopping") else ():
+            where = Phrase(" (project {project})", project=hung["project"]) if hung["project"] else ""
+            yield Problem(
+                "call_hung",
+                "worker {worker}: {what}{where} has hung since {since} (calls given up: {calls}); "
+                "look into its code, and restart the worker",
+                worker=worker["worker_id"],
+                what=hung["what"],
+                where=where,
+                since=timestamp(datetime.fromisoformat(hung["since"])),
+                calls=hung["calls"],
+            )
+        if worker["state"] == "alive" and (problem := (worker.get("http") or {}).get("problem")):
+            yield Problem("http_not_served", "worker {worker}: {problem}", worker=worker["worker_id"], problem=problem)
+
+
+def of_no_worker(seen: Seen) -> Iterator[Problem]:
+    """Say that nothing runs cycles."""
+    if _nobody_works(seen):
+        yield Problem("no_worker", "no worker is running; {advice}", advice=_START)
+
+
+def _nobody_works(seen: Seen) -> bool:
+    """Return whether every worker that ran cycles has ended, and no tick has come in its place, or came lately."""
+    ran = [each for each in seen.workers if each["role"] == "run" and each["cycles"]]
+    if not ran or any(each["state"] not in ("stopped", "lost") for each in ran):
+        return False
+    quiet_s = max(min(each["silent_s"] for each in ran), _TICKED_LATELY_S)
+    return not any(each["role"] == "tick" and each["silent_s"] <= quiet_s for each in seen.workers)
+
+
+def _is_missing(worker: Row, seen: Seen) -> bool:
+    """Return whether a worker was lost lately and no other was started on its host since then."""
+    if worker["state"] != "lost" or worker["role"] != "run" or worker["silent_s"] > _LOST_LATELY_S:
+        return False
+    started = [each["started_at"] for each in seen.workers if each["hostname"] == worker["hostname"]]
+    return bool(max(started) <= worker["last_seen_at"])
+
+
+def of_cycles(seen: Seen, settings: Settings) -> Iterator[Problem]:
+    """Name cycles that failed, or made no round for longer than the way they are run explains."""
+    running = {name: worker for worker in seen.workers if worker["state"] == "alive" for name in worker["cycles"]}
+    if not any(row["cycle"] == "reaper" and row["quiet_s"] is not None for row in seen.cycles):
+        yield Problem("no_reaper", "no reaper has ever run; {advice}", advice=_START)
+    for row in seen.cycles:
+        if row["paused_reason"] or row["quiet_s"] is None or row["quiet_s"] > _RETIRED_S:
+            continue
+        name = _name_of(row)
+        cron = _cron_of(row["cycle"], settings)
+        if row["failures"] and (row["failures"] > 1 or cron is not None):
+            yield Problem(
+                "cycle_failed",
+                "{cycle} has failed{times}: {why}; `relevo runs --cycle {name}` tells more",
+                cycle=name,
+                times=Phrase(" {n} times in a row", n=row["failures"]) if row["failures"] > 1 else "",
+                why=(row["error_message"] or Phrase("no reason was given")).removesuffix("."),
+                name=row["cycle"],
+            )
+        elif cron is not None:
+            yield from _missed(name, row, cron, seen.now)
+        elif row["quiet_s"] > (limit_s := _limit_s(row, settings)) and not _nobody_works(seen):
+            worker = running.get(name)
+            advice = _START
+            if worker:
+                advice = Phrase(
+                    "worker {worker} is alive and should run it: look at its log", worker=worker["worker_id"]
+                )
+            yield Problem(
+                "cycle_quiet",
+                "{cycle} has made no round for {time} (usual: within {usual}); {advice}",
+                cycle=name,
+                time=in_words(row["quiet_s"]),
+                usual=in_words(limit_s),
+                advice=advice,
+            )
+
+
+def _name_of(row: Row) -> str:
+    return f"{row['cycle']}:{row['source']}" if row["source"] else str(row["cycle"])
+
+
+def _missed(name: str, row: Row, cron: Cron, now: datetime) -> Iterator[Problem]:
+    slot = cron.next_slot(row["last_round_at"])
+    if slot + _LATE_CRON < now:
+        yield Problem(
+            "cycle_missed_slot",
+            "{cycle} missed its slot of {slot}; `relevo run-cycle {cycle}` runs it now",
+            cycle=name,
+            slot=f"{slot:%Y-%m-%d %H:%M}Z",
+        )
+
+
+def _cron_of(cycle: str, settings: Settings) -> Cron | None:
+    crons = {"cleanup": settings.cleanup_cron, "archive-export": settings.archive_export_cron}
+    return Cron(crons[cycle], settings.worker_timezone) if cycle in crons else None
+
+
+def _limit_s(row: Row, settings: Settings) -> float:
+    """Return how long a cycle may be quiet: by its interval, or by how often it really comes round."""
+    interval_s = _interval_s(row["cycle"], settings) or 3_600
+    return max(3 * interval_s + SLACK_S, USUAL * (row["round_gap_s"] or 0.0))
+
+
+def _interval_s(cycle: str, settings: Settings) -> float | None:
+    return {
+        "reaper": settings.reaper_interval_ms / 1000,
+        "ingest": settings.worker_interval_minutes * 60,
+        "fanout": settings.fanout_interval_minutes * 60,
+        "dispatch": settings.dispatch_interval_minutes * 60,
+        "receipt": settings.receipt_interval_minutes * 60,
+    }.get(cycle)
+
+
+def next_round(row: Row, settings: Settings, now: datetime) -> datetime | None:
+    """Say when a cycle comes round again at the latest, if nothing calls it before; None if nobody knows."""
+    if (cron := _cron_of(row["cycle"], settings)) is not None:
+        return cron.next_slot(now)
+    interval_s = _interval_s(row["cycle"], settings)
+    if interval_s is None or row["last_round_at"] is None:
+        return None
+    due: datetime = row["last_round_at"] + timedelta(seconds=interval_s)
+    return due
+
+
+def why_off(row: Row, settings: Settings) -> str:
+    """Say why a cycle does nothing by its schedule although nobody paused it; nothing if it is on.
+
+    A store of RELEVO_APP is not known here, so with one only what is configured is told.
+    """
+    set_up = settings.archive_bucket or settings.archive_folder or settings.relevo_app
+    return Phrase("no store is set") if row["cycle"] == "archive-export" and not set_up else ""
+
+
+def of_pauses(seen: Seen) -> Iterator[Problem]:
+    """Name the pause switches for which something waits: one for a whole cycle once, not for each source again."""
+    due, events = sum(row["due"] for row in seen.due), seen.events_waiting
+    waiting = {
+        "dispatch": in_numbers(due, "delivery is due", "deliveries are due") if due else "",
+        "fanout": in_numbers(events, "event waits", "events wait") if events else "",
+        "receipt": Phrase("receipts wait to be asked for") if seen.receipts_due else "",
+        "reaper": Phrase("nobody takes back what lost workers held"),
+    }
+    paused = {
+        (row["cycle"], row["paused_source"]): {**row, "source": row["paused_source"]}
+        for row in seen.cycles
+        if row["paused_reason"]
+    }
+    for row in paused.values():
+        name = _name_of(row)
+        paused_s = (seen.now - row["paused_at"]).total_seconds()
+        what = waiting.get(row["cycle"], Phrase("nothing of it is done") if paused_s > _PAUSED_FOR_LONG_S else "")
+        if what:
+            yield Problem(
+                "cycle_paused",
+                "{cycle} has been paused for {time} ({reason}), and {what}; `relevo resume {cycle}` switches it on",
+                cycle=name,
+                time=in_words(paused_s),
+                reason=row["paused_reason"].removesuffix("."),
+                what=what,
+            )

@@ -1,0 +1,112 @@
+"""How operators' modules read: statements as rows, lists page by page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from psycopg import errors as pg
+from psycopg.rows import dict_row
+
+from relevo.core.errors import MigrationError, UsageError
+from relevo.database.pool import Database
+
+MAX_LIMIT = 1_000
+MOST_IDS = 2**63
+LOOKED_AT = 2_000
+"""How many rows a page with filters looks at before it stops and says so."""
+_PLACE = re.compile(r"(?:(\d{1,18})\.)?(\d{1,18})")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Page:
+    """Some rows, and where the next page begins; nothing if there is none."""
+
+    rows: list[Row]
+    next: str = ""
+    looked_at: int = 0
+    """Of a page that ends early: among how many it looked for what fits."""
+
+
+def fetch(database: Database, statement: bytes, /, **parameters: object) -> list[Row]:
+    """Return the rows of a statement."""
+    with of_this_version(), database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(statement, parameters).fetchall()
+
+
+def fetch_by_key(database: Database, statement: bytes, /, **parameters: object) -> list[Row]:
+    """Return the rows of a statement along its indexes: where the planner expects few, it would read and sort all."""
+    with (
+        of_this_version(),
+        database.transaction("bound_by_key") as connection,
+        connection.cursor(row_factory=dict_row) as cursor,
+    ):
+        return cursor.execute(statement, parameters).fetchall()
+
+
+@contextmanager
+def of_this_version() -> Iterator[None]:
+    """Raise an error that names the next step where the schema is of another version."""
+    try:
+        yield
+    except (pg.UndefinedTable, pg.InvalidSchemaName, pg.UndefinedColumn, pg.UndefinedFunction) as error:
+        raise MigrationError(
+            "This database has no relevo schema of this version.", hint="Run `relevo migrate`."
+        ) from error
+
+
+def how_many_to_look_at(limit: int, *filters: object) -> int:
+    """Return how many rows a page looks at: with filters many, else one more than it shows."""
+    return LOOKED_AT if any(each is not None for each in filters) else limit + 1
+
+
+def cut_page(rows: list[Row], limit: int, look: int) -> Page:
+    """Cut a page out of what was found; the next begins after its last row, or where the look ended."""
+    fitting = [row for row in rows if row["id"] is not None]
+    if len(fitting) > limit:
+        last = fitting[limit - 1]
+        return Page(fitting[:limit], _write_place(last["id"], last.get("started_at")))
+    if rows[0]["looked"] == look:
+        return Page(fitting, _write_place(rows[0]["last_id"], rows[0].get("last_at")))
+    return Page(fitting)
+
+
+def _write_place(number: int, at: datetime | None) -> str:
+    return f"{(at - _EPOCH) // timedelta(microseconds=1)}.{number}" if at else str(number)
+
+
+def read_place(place: str) -> tuple[datetime | None, int | None]:
+    """Read a place as the page before wrote it."""
+    if not place:
+        return None, None
+    found = _PLACE.fullmatch(place)
+    try:
+        if found:
+            return _EPOCH + timedelta(microseconds=int(found[1])) if found[1] else None, int(found[2])
+    except OverflowError:
+        pass
+    raise UsageError(f"{place[:60]} is no place in this list.", hint="Begin with the first page.")
+
+
+def is_id(text: str) -> bool:
+    """Return whether a text is a number that a row could have."""
+    return text.isascii() and text.isdecimal() and 0 < int(text[:30]) < MOST_IDS
+
+
+def as_uuid(text: str) -> UUID | None:
+    """Return the UUID that a text is, or None."""
+    with suppress(ValueError):
+        return UUID(text)
+    return None
+
+
+def storable(text: str) -> bool:
+    """Return whether the database could hold a text at all."""
+    return bool(text) and "\x00" not in text and text.encode("utf-8", "replace").decode() == text
