@@ -107,8 +107,8 @@ STATEMENTS = [
     (OPERATORS, "list_failed_attempts", {"event_day": datetime.now(UTC).date(), "id": 77}, 5),
     (OPERATORS, "list_event_deliveries", {"event_id": 7, "after": None, "limit": PAGE}, 3 * PAGE),
     (ACTIONS, "try_redrive", DEAD, 3 * 1_000 + 4 * 500),
-    (ACTIONS, "begin_audit", {"actor": "x", "face": "cli", "action": "x", "target": "{}"}, 5),
-    (ACTIONS, "finish_audit", {"id": 7, "outcome": "failed", "result": "{}", "error_message": "x"}, 5),
+    (OPERATORS, "begin_audit", {"actor": "x", "face": "cli", "action": "x", "target": "{}"}, 5),
+    (OPERATORS, "finish_audit", {"id": 7, "outcome": "failed", "result": "{}", "error_message": "x"}, 5),
 ]
 
 
