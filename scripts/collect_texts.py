@@ -35,7 +35,7 @@ def found() -> Iterator[tuple[str, str | tuple[str, ...], list[str]]]:
     for path in [*sorted(PLACE.glob("*.py")), *HEALTH, *sorted(PLACE.glob("templates/*.html"))]:
         method = "jinja2.ext:babel_extract" if path.suffix == ".html" else "python"
         for _line, text, comments, _context in extract_from_file(method, path, KEYWORDS, ["Translators:"], options):
-            yield path.name, text, comments
+            yield path.name if path not in HEALTH else f"health/{path.name}", text, comments
     yield from (("labels.py", name, []) for name in sorted(NAMES))
 
 
