@@ -306,7 +306,7 @@ class TestComplaints:
             ("LOG_FORMAT", "xml", "one of console, json, got 'xml'"),
             ("CLEANUP_CRON", "daily", "a cron expression of five fields"),
             ("CLEANUP_CRON", "99 3 * * *", "a cron expression of five fields"),
-            ("CLEANUP_CRON", "0 0 31 2 *", "a cron expression that some day meets"),
+            ("CLEANUP_CRON", "0 0 31 2 *", "a cron expression of five fields that some day meets"),
             ("WORKER_TIMEZONE", "Chile/Nowhere", "the name of a time zone such as America/Santiago"),
             ("WORKER_TIMEZONE", "America", "the name of a time zone"),
             ("WORKER_TIMEZONE", "../UTC", "the name of a time zone"),

@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
+from cronsim import CronSim, CronSimError
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import AfterValidator, BeforeValidator
 
-from relevo.core import cron
-
 _MAX_PREFIX = 100
+_CRON_FIELDS = 5
+_ANY_DAY = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 def _address(text: str) -> str:
@@ -37,8 +39,13 @@ def _is_address(text: str) -> bool:
     return "@" not in host[1:] and all(port.isdecimal() for port in ports.split(",") if port)
 
 
-def _cron(text: str) -> str:
-    cron.parse(text)
+def check_cron(text: str) -> str:
+    """Return a cron expression as it is; raises ValueError if it is none, or one that no day meets."""
+    try:
+        next(CronSim(text if len(text.split()) == _CRON_FIELDS else "", _ANY_DAY))
+    except (CronSimError, StopIteration, ValueError):
+        wanted = "must be a cron expression of five fields that some day meets, such as 17 3 * * *"
+        raise ValueError(wanted) from None
     return text
 
 
@@ -146,7 +153,7 @@ Bucket = Annotated[
     str,
     text_like(r"[A-Za-z0-9][A-Za-z0-9._-]{1,62}", "the name of a bucket, 2 to 63 characters out of A-Z a-z 0-9 . _ -"),
 ]
-Cron = Annotated[str, AfterValidator(_cron)]
+Cron = Annotated[str, AfterValidator(check_cron)]
 ExistingFolder = Annotated[Path, AfterValidator(_existing_folder)]
 Folder = Annotated[Path, AfterValidator(_folder)]
 FunctionName = Annotated[str, text_like(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "module:function, as in mine:parts")]

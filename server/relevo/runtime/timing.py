@@ -7,12 +7,16 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from relevo.core import cron
+from cronsim import CronSim
+
+from relevo.config.kinds import check_cron
 
 if TYPE_CHECKING:
     from relevo.core.model import Outcome
 
 _DAY_MS = 86_400_000
+_REPEATED = timedelta(hours=2)
+"""More than what a clock that is set back repeats: times in it are found by their first pass alone."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Cron:
     timezone: str
 
     def __post_init__(self) -> None:
-        cron.parse(self.expression)
+        check_cron(self.expression)
         ZoneInfo(self.timezone)
 
     @property
@@ -59,11 +63,13 @@ class Cron:
 
     def slot_at(self, now: datetime) -> datetime:
         """Return the last time the expression named, `now` included."""
-        return cron.parse(self.expression).last(now, ZoneInfo(self.timezone))
+        later = (now + _REPEATED).astimezone(ZoneInfo(self.timezone))
+        return next(slot for slot in CronSim(self.expression, later, reverse=True) if slot <= now).astimezone(UTC)
 
     def next_slot(self, now: datetime) -> datetime:
         """Return the next time the expression names, after `now`."""
-        return cron.parse(self.expression).next(now, ZoneInfo(self.timezone))
+        local = now.astimezone(ZoneInfo(self.timezone))
+        return next(slot for slot in CronSim(self.expression, local) if slot > now).astimezone(UTC)
 
     def slot_ms(self, now: datetime) -> int:
         """Return how long the slot is that `now` lies in."""
