@@ -13,7 +13,7 @@ import typer
 from prometheus_client.metrics import MetricWrapperBase
 
 from relevo import config
-from relevo.cli import cli
+from relevo.cli import HEADINGS, cli, heading_of
 from relevo.client.checks import PUSH_FIELDS
 from relevo.core.metrics import Metrics
 from relevo.http import api
@@ -194,8 +194,14 @@ def _commands() -> Iterator[str]:
     root = cast("Any", typer.main.get_command(cli))
     yield _COMMANDS
     found = list(walk(root, "relevo"))
-    rows = [(f"[`{name}`](#{slug(name)})", _plain(_first(command))) for name, command in found]
-    yield from _table(("command", "what it does"), rows)
+    for heading in HEADINGS:
+        rows = [
+            (f"[`{name}`](#{slug(name)})", _plain(_first(command)))
+            for name, command in found
+            if heading_of(name.split()[1]) == heading
+        ]
+        yield from (f"**{heading}**", "")
+        yield from _table(("command", "what it does"), rows)
     for name, command in found:
         yield from _command(name, command)
 

@@ -279,6 +279,17 @@ def test_each_command_is_in_the_file_it_is_looked_for() -> None:
     assert files == cli.PARTS
 
 
+def test_help_lists_each_command_under_one_heading() -> None:
+    """Headings a person knows divide the list, and each command is under one of them."""
+    named = [name for names in cli.HEADINGS.values() for name in names]
+    assert sorted(named) == sorted(name for names in cli.PARTS.values() for name in names)
+    call = [sys.executable, "-m", "relevo", "--help"]
+    shown = subprocess.run(call, capture_output=True, text=True, env={**os.environ, "COLUMNS": "80"}, check=True).stdout
+    places = [shown.index(f"─ {heading} ─") for heading in cli.HEADINGS]
+    assert places == sorted(places)
+    assert max(map(len, shown.splitlines())) <= 80
+
+
 def test_a_glance_and_a_glance_with_options_are_the_same(dsn: str) -> None:
     """`status` alone takes a shorter way than with an option that changes nothing, to the same answer and exit code."""
     shown = [

@@ -42,6 +42,20 @@ PARTS = {
     "sandbox": ("sandbox",),
 }
 """The commands by the file they are in: a command loads its own file alone."""
+HEADINGS = {
+    "Run it": ("run", "serve", "tick", "run-cycle", "pause", "resume"),
+    "Send": ("enqueue", "preview", "cancel", "event-type"),
+    "Look": ("status", "events", "event", "deliveries", "delivery", "installations", "runs", "sources", "audit"),
+    "Mend": ("doctor", "redrive", "release", "rejects"),
+    "Set up": ("migrate", "config", "token", "grant", "news", "adopt", "psql", "sandbox", "version"),
+    "Archive": ("archive", "forget"),
+}
+"""The commands as --help lists them."""
+
+
+def heading_of(command: str) -> str:
+    """Return the heading under which --help lists a command."""
+    return next(heading for heading, names in HEADINGS.items() if command in names)
 
 
 @cache
@@ -49,6 +63,7 @@ def _part(name: str) -> TyperGroup:
     group = get_group(import_module(f"relevo.cli.{name}").cli)
     for command, each in group.commands.items():
         examples.show(each, command)
+        each.rich_help_panel = heading_of(command)  # type: ignore[attr-defined] # every command here is Typer's
     return group
 
 
@@ -62,8 +77,8 @@ class _Commands(TyperGroup):
         return parameters
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 what it overrides has it
-        """Name all commands, file by file."""
-        return [name for names in PARTS.values() for name in names]
+        """Name all commands, heading by heading."""
+        return [name for names in HEADINGS.values() for name in names]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Find a command in the file that has it."""
