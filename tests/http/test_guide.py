@@ -72,9 +72,9 @@ def test_markup_in_a_page_is_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     text = "# T\n\n<script>x</script> [a](javascript:x) [b](https://elsewhere.example) <b onclick=x>y</b>\n\n| <i>h</i> |\n|---|\n| c |\n"
     (tmp_path / "made.md").write_text(text, encoding="utf-8")
     monkeypatch.setattr(guide, "_files", lambda: {"made": tmp_path / "made.md"})
-    guide.render.cache_clear()
-    title, _, written = guide.render("made")
-    guide.render.cache_clear()
+    guide.render_page.cache_clear()
+    title, _, written = guide.render_page("made")
+    guide.render_page.cache_clear()
     assert title == "T"
     assert "<script" not in written
     assert "<b" not in written

@@ -15,9 +15,10 @@ import collect_texts
 import relevo
 from browsing import Person
 from relevo.http import dashboard
-from relevo.http.dashboard.i18n import translated, use_language
+from relevo.http.dashboard.i18n import LANGUAGES, translated, use_language
 from relevo.http.dashboard.labels import ACTIONS, COUNTERS, DELIVERY_STATUSES, KINDS, WORDS
 from relevo.http.dashboard.spanish import SPANISH
+from relevo.http.dashboard.templating import ENVIRONMENT
 from relevo.operators.health.problem import Problem, in_three
 from relevo.operators.wording import in_numbers, in_words
 from serving import Served
@@ -72,6 +73,20 @@ def test_every_text_is_there_in_spanish() -> None:
     said = {*texts()}
     assert sorted(said - known.keys()) == []
     assert [each for each in said if places(each) != places(known[each])] == []
+
+
+def test_a_template_is_compiled_for_every_language() -> None:
+    """Nothing that depends on the reader's language is computed when a template is compiled."""
+    template = ENVIRONMENT.from_string('{{ "paused" | state }} {{ 1234 | number }} {{ _("never") }}')
+    told = []
+    for language in LANGUAGES:
+        use_language(language)
+        told.append(template.render())
+    use_language("en")
+    assert told == [
+        '<span class="badge warn">paused</span> 1,234 never',
+        '<span class="badge warn">en pausa</span> 1.234 nunca',
+    ]
 
 
 def listed() -> set[str]:

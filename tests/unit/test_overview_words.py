@@ -10,9 +10,10 @@ import pytest
 
 from relevo.client.verbs import EventStatus, progress_of
 from relevo.core.phrases import Phrase
-from relevo.http.dashboard import events, system
+from relevo.http.dashboard import events
 from relevo.http.dashboard.formats import count, sentence
 from relevo.http.dashboard.i18n import translated, use_language
+from relevo.http.dashboard.templating import ENVIRONMENT
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
@@ -27,7 +28,13 @@ def _english() -> Iterator[None]:
 
 def queue(**more: Any) -> dict[str, Any]:
     """Make the counts of a queue."""
-    return {"pending": 0, "due_now": 0, "due_now_is_at_least": False, "sent": 141, "total": 200} | more
+    counts = {"pending": 0, "due_now": 0, "due_now_is_at_least": False, "sent": 141, "total": 200}
+    return counts | {"oldest_pending_age_seconds": None} | more
+
+
+def figures(macro: str, queue: dict[str, Any]) -> str:
+    """Return what the system page's figures say of a queue."""
+    return str(getattr(ENVIRONMENT.get_template("system_figures.html").module, macro)(queue)).strip()
 
 
 @pytest.mark.parametrize(
@@ -43,18 +50,18 @@ def queue(**more: Any) -> dict[str, Any]:
 )
 def test_what_is_due_and_what_waits_stand_together(counts: dict[str, Any], oldest: float | None, told: str) -> None:
     """That nothing is due does not say that nothing waits; what was not counted to its end is not subtracted."""
-    assert system._waiting(queue(**counts), oldest) == told
+    assert figures("waiting", queue(**counts, oldest_pending_age_seconds=oldest)) == told
 
 
 def test_it_is_said_in_spanish() -> None:
     """Both halves of it."""
     use_language("es")
-    assert system._waiting(queue(pending=18), None) == "no hay nada por enviar; 18 esperan su hora"
+    assert figures("waiting", queue(pending=18)) == "no hay nada por enviar; 18 esperan su hora"
 
 
 def test_the_figure_of_what_is_sent_is_told_from_the_charts() -> None:
     """It counts states, and says beside itself that the charts count acts."""
-    assert "The charts count each push" in str(system._of_all(queue()))
+    assert "The charts count each push" in figures("sent_of_all", queue())
 
 
 def test_the_next_attempt_waits_for_an_open_breaker() -> None:

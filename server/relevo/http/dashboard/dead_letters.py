@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from relevo.http.dashboard import reasons
-from relevo.http.dashboard.acting import Deed, Given, Question, Told, at_length, offer
-from relevo.http.dashboard.formats import ago, count, number
+from relevo.http.dashboard.acting import Deed, Given, Question, Told, at_length
+from relevo.http.dashboard.formats import count, number
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import t
-from relevo.http.dashboard.lists import facts, part
-from relevo.http.dashboard.page import Page, desk_of, show, table
-from relevo.http.dashboard.parts import delivery_link
+from relevo.http.dashboard.lists import facts
+from relevo.http.dashboard.page import Page, desk_of, render
 from relevo.operators import actions, deliveries
 from relevo.operators.actions import DeadLetters
 
@@ -26,38 +23,7 @@ _HERE = "/dashboard/dead-letters"
 async def dead_letters(request: Request) -> Response:
     """Show what failed for good, by error, project and type."""
     groups = await desk_of(request).ask(deliveries.dead_letters)
-    looked = groups[0]["looked"] if groups else 0
-    told = t("Deliveries that failed for good. Mend the cause, then send them again.")
-    if looked >= deliveries.MOST_DEAD:
-        told = t(
-            "The newest {n} deliveries that failed for good. Mend the cause, then send them again.", n=number(looked)
-        )
-    heads = [t("Error"), t("Project"), t("Type"), t("How many"), t("When"), t("Examples"), ""]
-    empty = t("Nothing has failed for good.")
-    return show(
-        request,
-        t("Dead letters"),
-        part(
-            t("Dead letters"),
-            el("p", told, class_="faint") if groups else None,
-            table(heads, [_group(request, row) for row in groups], empty=empty, label=t("Dead letters")),
-            level="h1",
-        ),
-    )
-
-
-def _group(request: Request, row: dict[str, Any]) -> list[Child]:
-    which = {"code": row["error_code"], "project": row["project"], "type": row["event_type"]}
-    late = t("{n} past their deadline", n=number(row["too_late"])) if row["too_late"] else None
-    return [
-        _error(row["error_code"], row["example"]),
-        row["project"],
-        row["event_type"] or "—",
-        [number(row["deliveries"]), el("span", late, class_="faint block") if late else None],
-        [ago(row["last_at"], row["now"]), _first(row)],
-        _examples(row),
-        offer(request, "redrive", t("Send again…"), **which),
-    ]
+    return render(request, "dead_letters.html", groups=groups, most=deliveries.MOST_DEAD, in_words=reasons.in_words)
 
 
 def _error(code: str, example: str | None) -> list[Child]:
@@ -68,16 +34,6 @@ def _error(code: str, example: str | None) -> list[Child]:
         el("strong", words),
         el("span", told, reasons.quoted(example) if example else None, class_="faint block"),
     ]
-
-
-def _first(row: dict[str, Any]) -> Markup | None:
-    if row["first_at"] == row["last_at"]:
-        return None
-    return el("span", t("the first "), ago(row["first_at"], row["now"]), class_="faint block")
-
-
-def _examples(row: dict[str, Any]) -> Markup:
-    return el("ul", [el("li", delivery_link(each)) for each in row["ids"]], class_="bare")
 
 
 def _which(given: Given) -> DeadLetters:

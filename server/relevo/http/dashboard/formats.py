@@ -141,3 +141,9 @@ def owner_path(owner: str) -> str:
 def cycle_name(row: Mapping[str, Any]) -> str:
     """Name a cycle, with its source if it has one."""
     return f"{row['cycle']}:{row['source']}" if row["source"] else str(row["cycle"])
+
+
+def round_up(most: float) -> int:
+    """Return the next round number, an even one, for the top of a chart's axis."""
+    step: int = 10 ** (len(str(int(most))) - 1)
+    return next(top for top in range(2 * step, 11 * step, 2 * step) if top >= most)

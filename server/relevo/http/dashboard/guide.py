@@ -15,12 +15,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi import Path as InPath
+from markupsafe import Markup
 from starlette.responses import Response
 
-from relevo.http.dashboard.html import Markup, el
-from relevo.http.dashboard.i18n import language
-from relevo.http.dashboard.language import t
-from relevo.http.dashboard.page import Page, show
+from relevo.http.dashboard.page import Page, render
 from relevo.http.problems import not_found
 
 router = APIRouter(route_class=Page, include_in_schema=False)
@@ -78,31 +76,25 @@ async def page(request: Request, name: Annotated[str, InPath(max_length=100)]) -
 
 
 def _shown(request: Request, name: str) -> Response:
-    title, headings, written = render(name)
-    crumbs = el("p", el("a", "← ", t("Guide"), href=HOME), class_="faint") if name != "index" else None
+    title, headings, written = render_page(name)
     head, end, rest = written.partition("</h1>")
-    in_english = el("p", t("The guide is in English."), class_="faint", lang=language()) if language() != "en" else None
-    article = el(
-        "article",
-        _box(),
-        crumbs,
-        in_english,
-        Markup(head + end),
-        _contents(headings),
-        Markup(rest),
-        _neighbours(name),
-        class_="card guide",
-        lang="en",
+    place = _in_order().index(name)
+    return render(
+        request,
+        "guide.html",
+        live=False,
+        title=title,
+        is_index=name == "index",
+        head=Markup(head + end),  # noqa: S704 HTML that was made here
+        rest=Markup(rest),  # noqa: S704
+        headings=headings if len(headings) >= _MANY else [],
+        before=_neighbour(_in_order()[place - 1]) if place else None,
+        after=_neighbour(_in_order()[place + 1]) if place + 1 < len(_in_order()) else None,
     )
-    return show(request, title, article, live=False)
 
 
-def _box(asked: str = "") -> Markup:
-    """Write the box by which the guide is searched."""
-    hint = t("Search the guide")
-    field = el("input", type="search", name="q", value=asked, placeholder=hint, aria_label=hint, maxlength=_LONGEST)
-    button = el("button", t("Search"), class_="plain")
-    return el("form", field, button, method="get", action=HOME, class_="search", role="search", lang=language())
+def _neighbour(name: str) -> tuple[str, str]:
+    return render_page(name)[0], address_of(f"{name}.md")
 
 
 @cache
@@ -112,26 +104,12 @@ def _in_order() -> list[str]:
     return list(dict.fromkeys(["index", *(name for name in linked if name in _files()), *_files()]))
 
 
-def _neighbours(name: str) -> Markup:
-    """Lead to the page before and the page after."""
-    place = _in_order().index(name)
-    before = _in_order()[place - 1] if place else None
-    after = next(iter(_in_order()[place + 1 :]), None)
-    return el(
-        "nav",
-        el("a", "← ", render(before)[0], href=address_of(f"{before}.md"), rel="prev") if before else el("span"),
-        el("a", render(after)[0], " →", href=address_of(f"{after}.md"), rel="next") if after else None,
-        class_="ends neighbours",
-        aria_label=t("Pages before and after"),
-    )
-
-
 @cache
 def _sections() -> list[tuple[str, str, str, str]]:
     """Return all sections of the guide: their page, its title, their heading and their text."""
     found = []
     for name in _in_order():
-        title, heading, lines = render(name)[0], "", list[str]()
+        title, heading, lines = render_page(name)[0], "", list[str]()
         for line in _COMMENT.sub("", _files()[name].read_text(encoding="utf-8")).splitlines():
             if line.startswith("#"):
                 found.append((name, title, heading, " ".join(lines)))
@@ -156,27 +134,15 @@ def search(asked: str) -> list[tuple[str, str, str, str]]:
 
 
 def _found(request: Request, asked: str) -> Response:
-    found = search(asked)
-    told = [
-        el(
-            "li",
-            el("a", _place(title, heading), href=_address(name, heading)),
-            el("p", _excerpt(text, asked), class_="faint"),
-        )
-        for name, title, heading, text in found
+    found = [
+        {
+            "name": title if heading == title else f"{title}: {heading}",
+            "address": f"{address_of(f'{name}.md')}#{anchor_of(heading)}",
+            "excerpt": _excerpt(text, asked),
+        }
+        for name, title, heading, text in search(asked)
     ]
-    none = el("p", t("The guide tells nothing of this; try fewer words, or others."), role="status")
-    title = t("Search: {asked}", asked=asked)
-    body = el("article", _box(asked), el("h1", title), el("ul", told) if told else none, class_="card guide")
-    return show(request, title, body, live=False)
-
-
-def _place(title: str, heading: str) -> str:
-    return title if heading == title else f"{title}: {heading}"
-
-
-def _address(name: str, heading: str) -> str:
-    return f"{address_of(f'{name}.md')}#{anchor_of(heading)}"
+    return render(request, "guide_search.html", live=False, asked=asked, found=found)
 
 
 def _excerpt(text: str, asked: str) -> str:
@@ -186,16 +152,8 @@ def _excerpt(text: str, asked: str) -> str:
     return f"{'…' if begins else ''}{text[begins : begins + _EXCERPT]}{'…' if begins + _EXCERPT < len(text) else ''}"
 
 
-def _contents(headings: Sequence[tuple[str, str]]) -> Markup | None:
-    """List the headings of a page that has many."""
-    if len(headings) < _MANY:
-        return None
-    listed = [el("li", el("a", text, href=f"#{place}")) for text, place in headings]
-    return el("details", el("summary", t("On this page")), el("ul", listed))
-
-
 @cache
-def render(name: str) -> tuple[str, list[tuple[str, str]], Markup]:
+def render_page(name: str) -> tuple[str, list[tuple[str, str]], Markup]:
     """Return a page's title, its headings with their anchors, and its HTML.
 
     Whatever is markup in it is escaped, and links lead to the guide's pages.
@@ -212,7 +170,7 @@ def render(name: str) -> tuple[str, list[tuple[str, str]], Markup]:
     title = next(text for tag, text, _ in headings if tag == "h1")
     below = [(text, place) for tag, text, place in headings if tag in _LEVELS]
     written = parser.renderer.render(tokens, parser.options, {})
-    return title, below, Markup(written.replace("<pre><code", '<pre tabindex="0"><code'))  # scrolled by keys, too
+    return title, below, Markup(written.replace("<pre><code", '<pre tabindex="0"><code'))  # noqa: S704 scrolled by keys, too
 
 
 def _open_cell(_self: Any, tokens: Sequence[Any], number: int, _options: Any, _env: Any) -> str:

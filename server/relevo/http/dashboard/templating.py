@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup
 
 from relevo import __version__
+from relevo.client.progress import progress_of
 from relevo.core.addresses import is_loopback
 from relevo.http.dashboard import formats, i18n, labels
 
@@ -55,6 +57,16 @@ def is_local_link(address: str) -> bool:
     return parts.scheme in ("http", "https") and (parts.hostname == "localhost" or is_loopback(parts.hostname or ""))
 
 
+def _in_context(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a filter that is called for each page: Jinja2 computes others once, in whatever language comes first."""
+
+    @pass_context
+    def called(_context: Context, *args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return called
+
+
 def _environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
@@ -72,10 +84,12 @@ def _environment() -> Environment:
         "languages": i18n.LANGUAGES,
         "owner_path": formats.owner_path,
         "percent": formats.percent,
+        "progress_of": progress_of,
+        "round_up": formats.round_up,
         "table": table,
         "version": __version__,
     }
-    made.filters |= {each.__name__: each for each in _FILTERS}
+    made.filters |= {each.__name__: _in_context(each) for each in _FILTERS}
     made.tests["local_link"] = is_local_link
     return made
 
