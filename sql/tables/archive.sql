@@ -13,12 +13,12 @@ $$;
 
 create table relevo.archive_exports (
   entity           text not null check (entity in ('licitaciones', 'notification_events', 'notification_deliveries', 'push_requests')),
-  month            date not null check (extract(day from month) = 1::numeric),
+  month            date not null check (extract(day from month) = 1),
   state            text not null check (state in ('moving', 'sealed', 'retired', 'exported', 'verified', 'dropped')),
-  relation         text not null,
+  relation         text not null, -- the table of the month
   relation_oid     oid,
-  export_id        uuid not null default gen_random_uuid(),
-  part_rows        integer not null check (part_rows > 0),
+  export_id        uuid not null default gen_random_uuid(), -- names the files
+  part_rows        integer not null check (part_rows > 0), -- rows in each file
   parts            integer,
   rows             bigint,
   bytes            bigint,
@@ -27,9 +27,9 @@ create table relevo.archive_exports (
   retired_at       timestamptz,
   exported_at      timestamptz,
   verified_at      timestamptz,
-  drop_eligible_at timestamptz,
+  drop_eligible_at timestamptz, -- when the grace after verifying is over
   dropped_at       timestamptz,
-  mismatches       integer not null default 0,
+  mismatches       integer not null default 0, -- how often a file read back differed
   last_error       text check (length(last_error) between 1 and 500),
   updated_at       timestamptz not null default now(),
   primary key (entity, month),
@@ -54,8 +54,8 @@ create table relevo.archive_parts (
   last_key       text[] not null,
   rows           bigint not null check (rows > 0),
   bytes          bigint not null check (bytes > 0),
-  file_sha256    text not null check (length(file_sha256) = 64),
-  content_sha256 text not null check (length(content_sha256) = 64),
+  file_sha256    text not null check (length(file_sha256) = 64), -- of the bytes
+  content_sha256 text not null check (length(content_sha256) = 64), -- of the rows, compared when it is read back
   uploaded_at    timestamptz not null default now(),
   verified_at    timestamptz,
   primary key (entity, month, part),
@@ -65,7 +65,7 @@ comment on table relevo.archive_parts is 'One Parquet file of a month: a fixed r
 
 create table relevo.archive_stores (
   name          text primary key check (length(name) between 1 and 2000),
-  archive_id    uuid not null,
+  archive_id    uuid not null, -- the store says the same: else it is another
   first_used_at timestamptz not null default now()
 );
 comment on table relevo.archive_stores is 'The stores that months were exported to, each with the id of the marker that lies in it.';

@@ -4,7 +4,7 @@
 create sequence relevo.delivery_ids;
 
 create table relevo.notification_deliveries (
-  event_day             date not null,
+  event_day             date not null, -- the partition: the day of the fan-out
   id                    bigint not null default nextval('relevo.delivery_ids'),
   notification_event_id bigint not null,
   installation_id       uuid not null,
@@ -15,26 +15,26 @@ create table relevo.notification_deliveries (
   at_most_once          boolean not null default false,
   status                text not null default 'pending' check (status in (
     'pending', 'retryable', 'sent', 'ok', 'unconfirmed', 'invalid', 'failed', 'expired', 'skipped', 'cancelled', 'unknown')),
-  attempt_count         smallint not null default 0 check (attempt_count between 0 and 100),
-  lapse_count           smallint not null default 0 check (lapse_count between 0 and 100),
+  attempt_count         smallint not null default 0 check (attempt_count between 0 and 100), -- pushes that were tried
+  lapse_count           smallint not null default 0 check (lapse_count between 0 and 100), -- claims that lapsed before an answer
   deadline_at           timestamptz,
   last_attempt_at       timestamptz,
-  completed_at          timestamptz,
+  completed_at          timestamptz, -- set exactly in a final status
   created_at            timestamptz not null default now(),
   updated_at            timestamptz not null default now(),
   last_error_code       text check (length(last_error_code) between 1 and 100),
   last_error_message    text check (length(last_error_message) between 1 and 500),
-  provider_ticket_id    text check (length(provider_ticket_id) between 1 and 200),
-  provider_receipt_id   text check (length(provider_receipt_id) between 1 and 200),
+  provider_ticket_id    text check (length(provider_ticket_id) between 1 and 200), -- the push service took it
+  provider_receipt_id   text check (length(provider_receipt_id) between 1 and 200), -- the push service says what became of it
   token_version         integer,
   primary key (event_day, id),
   constraint final_exactly_when_completed check (
     (status in ('ok', 'unconfirmed', 'invalid', 'failed', 'expired', 'skipped', 'cancelled', 'unknown')) = (completed_at is not null)),
   constraint retryable_was_attempted check (status <> 'retryable' or attempt_count > 0),
   constraint sent_has_a_ticket check ((status not in ('sent', 'ok', 'unconfirmed')) or provider_ticket_id is not null),
-  constraint times_fit_an_archive check (event_day >= '1900-01-01'::date and event_day <= '2300-01-01'::date
-    and least(deadline_at, last_attempt_at, completed_at, created_at, updated_at) >= '1900-01-01 00:00:00+00'::timestamptz
-    and greatest(deadline_at, last_attempt_at, completed_at, created_at, updated_at) <= '2300-01-01 00:00:00+00'::timestamptz),
+  constraint times_fit_an_archive check (event_day >= '1900-01-01' and event_day <= '2300-01-01'
+    and least(deadline_at, last_attempt_at, completed_at, created_at, updated_at) >= '1900-01-01Z'
+    and greatest(deadline_at, last_attempt_at, completed_at, created_at, updated_at) <= '2300-01-01Z'),
   constraint notification_deliveries_event_day_notification_event_id_ins_key unique (event_day, notification_event_id, installation_id)
 ) partition by range (event_day);
 comment on table relevo.notification_deliveries is
@@ -46,7 +46,7 @@ create index notification_deliveries_phone on relevo.notification_deliveries (in
 create table relevo.failed_attempts (
   event_day     date not null,
   delivery_id   bigint not null,
-  n             smallint not null check (n between 1 and 20),
+  n             smallint not null check (n between 1 and 20), -- 1 is the first
   at            timestamptz not null,
   attempt       smallint not null check (attempt between 0 and 100),
   found_by      text not null check (found_by in ('dispatch', 'receipt', 'reaper', 'redrive')),
@@ -78,8 +78,7 @@ create index dead_letters_event_order on relevo.dead_letters (event_id, delivery
 create index dead_letters_order on relevo.dead_letters (delivery_id);
 
 create trigger note_news after insert on relevo.dead_letters referencing new table as come
-  for each statement
-  execute function relevo.note_dead_letters();
+  for each statement execute function relevo.note_dead_letters();
 
 create view relevo.deliveries as
 select d.event_day, d.id, d.notification_event_id, d.installation_id, d.event_type, d.provider, d.project, d.lane, d.at_most_once, d.status,

@@ -17,13 +17,13 @@ comment on table relevo.news is 'The news of each subscription, numbered without
 create table relevo.news_subscriptions (
   name       text primary key check (name ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,49}$'),
   id         uuid not null default gen_random_uuid() unique,
-  kinds      text[] not null check (cardinality(kinds) > 0
+  kinds      text[] not null check (cardinality(kinds) > 0 -- what it is for
     and kinds <@ array['event.finished', 'delivery.failed', 'token.disabled', 'installation.unregistered']),
   project    text check (length(project) between 1 and 200),
   webhook    text check (length(webhook) between 1 and 200),
   paused_at  timestamptz,
-  head       bigint not null default 0 check (head >= 0),
-  tail       bigint not null default 0,
+  head       bigint not null default 0 check (head >= 0), -- the last position written
+  tail       bigint not null default 0, -- up to this position news were deleted
   dropped    bigint not null default 0 check (dropped >= 0),
   dropped_at timestamptz,
   created_at timestamptz not null default now(),
@@ -37,13 +37,13 @@ comment on column relevo.news_subscriptions.dropped is 'How many were dropped un
 -- Apart from the subscription: an app that moves it in a long transaction must not keep the reaper waiting.
 create table relevo.news_cursors (
   subscription text primary key references relevo.news_subscriptions(name) on delete cascade,
-  position     bigint not null default 0 check ("position" >= 0)
+  position     bigint not null default 0 check ("position" >= 0) -- acknowledged up to here
 );
 comment on table relevo.news_cursors is 'Up to which number a subscription''s news were read and acknowledged, or sent on their way.';
 
 create table relevo.news_events (
   id       bigint generated always as identity primary key,
-  event_id bigint not null
+  event_id bigint not null -- may have finished; the reaper looks
 );
 comment on table relevo.news_events is 'Events that changed and may have finished; the reaper looks, if somebody wants to know.';
 create index news_events_event on relevo.news_events (event_id);

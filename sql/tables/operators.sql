@@ -3,12 +3,12 @@
 create table relevo.audit_log (
   id            bigint generated always as identity primary key,
   at            timestamptz not null default now(),
-  actor         text not null check (length(actor) between 1 and 200),
-  face          text not null check (face in ('cli', 'http', 'python')),
+  actor         text not null check (length(actor) between 1 and 200), -- who
+  face          text not null check (face in ('cli', 'http', 'python')), -- through what
   action        text not null check (length(action) between 1 and 100),
-  target        jsonb not null default '{}' check (jsonb_typeof(target) = 'object'),
+  target        jsonb not null default '{}' check (jsonb_typeof(target) = 'object'), -- on what
   outcome       text not null default 'begun' check (outcome in ('begun', 'ok', 'failed')),
-  result        jsonb not null default '{}' check (jsonb_typeof(result) = 'object'),
+  result        jsonb not null default '{}' check (jsonb_typeof(result) = 'object'), -- what came of it
   error_message text check (length(error_message) between 1 and 500),
   finished_at   timestamptz,
   constraint audit_log_check check ((outcome = 'begun') = (finished_at is null))
@@ -22,7 +22,7 @@ create table relevo.api_tokens (
   name         text not null check (length(name) between 1 and 100),
   role         text not null check (role in ('app', 'viewer', 'operator')),
   project      text check (length(project) between 1 and 200),
-  secret_hash  bytea not null check (octet_length(secret_hash) = 32),
+  secret_hash  bytea not null check (octet_length(secret_hash) = 32), -- SHA-256 of the token
   created_at   timestamptz not null default now(),
   expires_at   timestamptz,
   revoked_at   timestamptz,
@@ -55,12 +55,12 @@ create index used_signatures_expires_at on relevo.used_signatures (expires_at);
 
 create table relevo.troubles (
   kind     text not null check (kind in ('lane', 'claim', 'delivery', 'receipts', 'subscription', 'part')),
-  name     text not null check (length(name) between 1 and 300),
+  name     text not null check (length(name) between 1 and 300), -- which lane, claim, delivery …
   error    text not null check (length(error) between 1 and 500),
   failures integer not null default 1 check (failures > 0),
   first_at timestamptz not null default now(),
   last_at  timestamptz not null default now(),
-  retry_at timestamptz not null,
+  retry_at timestamptz not null, -- until then it is left alone
   primary key (kind, name)
 );
 comment on table relevo.troubles is

@@ -4,17 +4,17 @@ create table relevo.notification_preferences (
   installation_id uuid not null references relevo.device_installations(installation_id) on delete cascade,
   name            text not null default 'default' check (length(name) between 1 and 100),
   enabled         boolean not null default true,
-  rubro_prefix    text check (rubro_prefix ~ '^[0-9A-Za-z-]{1,20}$'),
+  rubro_prefix    text check (rubro_prefix ~ '^[0-9A-Za-z-]{1,20}$'), -- the beginning of a code
   tipo            text check (length(tipo) between 1 and 100),
   region          text check (length(region) between 1 and 200),
-  monto_min       numeric(20,2) check (monto_min >= 0::numeric),
-  monto_max       numeric(20,2) check (monto_max >= 0::numeric),
+  monto_min       numeric(20,2) check (monto_min >= 0),
+  monto_max       numeric(20,2) check (monto_max >= 0),
   moneda          text check (moneda ~ '^[A-Z]{3}$'),
   keywords        text[] check (cardinality(keywords) >= 1 and cardinality(keywords) <= 20 and octet_length(array_to_string(keywords, '')) <= 8000),
   updated_at      timestamptz not null default now(),
-  region_key      text generated always as (relevo.region_key(region)) stored,
-  patterns        text[] generated always as (relevo.keyword_patterns(keywords)) stored,
-  topics          text[] check (cardinality(topics) between 1 and 100),
+  region_key      text generated always as (relevo.region_key(region)) stored, -- region in one form
+  patterns        text[] generated always as (relevo.keyword_patterns(keywords)) stored, -- keywords as they are searched for
+  topics          text[] check (cardinality(topics) between 1 and 100), -- null: events without topics
   primary key (installation_id, name),
   constraint notification_preferences_check check (monto_min <= monto_max),
   constraint notification_preferences_check1 check (monto_min is null and monto_max is null or moneda is not null)
@@ -23,21 +23,18 @@ comment on table relevo.notification_preferences is
   'What an installation asked for; null is a wildcard, several are joined by or, no row means no pushes.';
 
 create trigger index_deleted after delete on relevo.notification_preferences referencing old table as gone
-  for each statement
-  execute function relevo.index_preferences();
+  for each statement execute function relevo.index_preferences();
 create trigger index_inserted after insert on relevo.notification_preferences referencing new table as come
-  for each statement
-  execute function relevo.index_preferences();
+  for each statement execute function relevo.index_preferences();
 create trigger index_updated after update on relevo.notification_preferences referencing old table as gone new table as come
-  for each statement
-  execute function relevo.index_preferences();
+  for each statement execute function relevo.index_preferences();
 
 create table relevo.preference_index (
-  bucket          text not null,
-  seq             bigint not null,
+  bucket          text not null, -- the dimension and its value
+  seq             bigint not null, -- the phone's
   installation_id uuid not null,
   name            text not null,
-  sure            boolean not null,
+  sure            boolean not null, -- whether the bucket alone decides
   primary key (bucket, seq, name)
 );
 comment on table relevo.preference_index is

@@ -10,10 +10,10 @@ create table relevo.due_chunks (
   event_type    text not null,
   created_at    timestamptz not null,
   attempt_count smallint not null check (attempt_count between 0 and 100),
-  lapse_count   smallint not null check (lapse_count between 0 and 100),
+  lapse_count   smallint not null check (lapse_count between 0 and 100), -- claims of it that lapsed
   had_error     boolean not null,
-  ids           bigint[] not null check (cardinality(ids) between 1 and 100),
-  installations uuid[] not null,
+  ids           bigint[] not null check (cardinality(ids) between 1 and 100), -- its deliveries
+  installations uuid[] not null, -- their phones, in the same order
   constraint due_chunks_check check (cardinality(installations) = cardinality(ids))
 ) with (toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 comment on table relevo.due_chunks is
@@ -30,9 +30,9 @@ create table relevo.claims (
   worker_id    text not null,
   cycle        text not null,
   claimed_at   timestamptz not null,
-  lease_ms     integer not null check (lease_ms > 0),
-  leased_until timestamptz not null,
-  days         date[] not null,
+  lease_ms     integer not null check (lease_ms > 0), -- by how much a renewal extends it
+  leased_until timestamptz not null, -- after that the reaper hands its deliveries back
+  days         date[] not null, -- of ids, in the same order
   ids          bigint[] not null,
   events       bigint[] not null default '{}',
   due_at       timestamptz,

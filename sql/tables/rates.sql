@@ -7,19 +7,20 @@ comment on table relevo.providers is 'The push services by name that this fleet 
 
 create table relevo.projects (
   project            text primary key check (length(project) between 1 and 200),
-  urgent_tokens      float8 not null default 0 check (urgent_tokens >= 0::double precision),
-  bulk_tokens        float8 not null default 0 check (bulk_tokens >= 0::double precision),
-  filled_at          timestamptz not null,
-  rate_share         float8 not null default 1 check (rate_share > 0::double precision and rate_share <= 1::double precision),
-  rest_until         timestamptz,
+  urgent_tokens      float8 not null default 0 check (urgent_tokens >= 0), -- how much of the rate is left now
+  bulk_tokens        float8 not null default 0 check (bulk_tokens >= 0),
+  filled_at          timestamptz not null, -- when both buckets were filled last
+  -- of the full rate; halved when the push service says too many:
+  rate_share         float8 not null default 1 check (rate_share > 0 and rate_share <= 1),
+  rest_until         timestamptz, -- Retry-After
   breaker            text not null default 'closed' check (breaker in ('closed', 'open', 'probing')),
   breaker_reason     text check (length(breaker_reason) between 1 and 300),
   breaker_by         text check (breaker_by in ('request', 'receipt')),
   breaker_since      timestamptz,
-  probe_at           timestamptz,
-  trips              integer not null default 0 check (trips >= 0),
+  probe_at           timestamptz, -- when an open breaker tries again
+  trips              integer not null default 0 check (trips >= 0), -- how often in a row it opened
   failures           integer not null default 0 check (failures >= 0),
-  pruning_stopped_at timestamptz,
+  pruning_stopped_at timestamptz, -- tokens are not disabled since: too many were unregistered at once
   runaway_since      timestamptz,
   installations      bigint,
   counted_at         timestamptz,
@@ -65,9 +66,9 @@ create table relevo.push_tallies (
   project      text not null,
   at           timestamptz not null,
   sent         integer not null,
-  answers      integer not null,
+  answers      integer not null, -- tickets and errors of requests
   unregistered integer not null,
-  confirmed    integer not null default 0,
+  confirmed    integer not null default 0, -- by receipts
   failed       integer not null default 0
 );
 comment on table relevo.push_tallies is 'How the pushes of the last minutes fared, one row per settle: what the brakes look at.';

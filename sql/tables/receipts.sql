@@ -3,9 +3,9 @@
 create table relevo.awaited_receipts (
   id            bigint generated always as identity primary key,
   project       text not null,
-  look_at       timestamptz not null,
+  look_at       timestamptz not null, -- when its receipts are due
   sent_at       timestamptz not null,
-  claim_token   uuid,
+  claim_token   uuid, -- who asks for them now
   days          date[] not null,
   ids           bigint[] not null check (cardinality(ids) between 1 and 100),
   installations uuid[] not null,

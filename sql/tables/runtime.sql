@@ -8,15 +8,15 @@ create table relevo.workers (
   hostname      text not null,
   pid           integer not null,
   version       text not null,
-  role          text not null check (role in ('run', 'tick', 'run-cycle')),
-  cycles        text[] not null,
-  wakeups       text not null default 'off' check (wakeups in ('off', 'listening', 'polling')),
+  role          text not null check (role in ('run', 'tick', 'run-cycle')), -- which command it runs
+  cycles        text[] not null, -- the cycles it runs
+  wakeups       text not null default 'off' check (wakeups in ('off', 'listening', 'polling')), -- how it learns of wake-ups
   started_at    timestamptz not null,
   last_seen_at  timestamptz not null,
-  lease_ms      integer not null check (lease_ms > 0),
-  stopping_at   timestamptz,
+  lease_ms      integer not null check (lease_ms > 0), -- silent for longer than this it counts as lost
+  stopping_at   timestamptz, -- when it was told to stop
   stopped_at    timestamptz,
-  lost_at       timestamptz,
+  lost_at       timestamptz, -- when another worker found it silent
   composers     text[] not null default '{}',
   hung          jsonb not null default '[]' check (jsonb_typeof(hung) = 'array'),
   asleep        text[] not null default '{}',
@@ -36,28 +36,28 @@ create index workers_ended on relevo.workers (role, greatest(stopped_at, lost_at
 create table relevo.worker_runs (
   id                        bigint default nextval('relevo.run_ids') primary key,
   cycle                     text not null check (cycle ~ '^[a-z][a-z0-9-]{0,39}$'),
-  source                    text not null default '' check (length(source) <= 100),
-  slot_at                   timestamptz,
+  source                    text not null default '' check (length(source) <= 100), -- of an ingest run; '' of the others
+  slot_at                   timestamptz, -- the time of the schedule it ran for
   trigger                   text not null check (trigger in ('schedule', 'wake-up', 'tick', 'manual')),
   worker_id                 text not null,
   started_at                timestamptz not null,
   finished_at               timestamptz,
   outcome                   text not null check (outcome in ('running', 'ok', 'partial', 'failed', 'skipped', 'abandoned')),
-  reason                    text check (length(reason) between 1 and 300),
-  counts                    jsonb not null default '{}' check (jsonb_typeof(counts) = 'object'),
+  reason                    text check (length(reason) between 1 and 300), -- why it was skipped
+  counts                    jsonb not null default '{}' check (jsonb_typeof(counts) = 'object'), -- what it did, by name
   error_message             text check (length(error_message) between 1 and 500),
-  worker_name               text generated always as (cycle) stored,
-  licitaciones_found        bigint generated always as (coalesce((counts ->> 'licitaciones_found')::bigint, 0::bigint)) stored,
-  licitaciones_new          bigint generated always as (coalesce((counts ->> 'licitaciones_new')::bigint, 0::bigint)) stored,
-  targets_selected          bigint generated always as (coalesce((counts ->> 'targets_selected')::bigint, 0::bigint)) stored,
-  deliveries_created        bigint generated always as (coalesce((counts ->> 'deliveries_created')::bigint, 0::bigint)) stored,
-  notifications_sent        bigint generated always as (coalesce((counts ->> 'notifications_sent')::bigint, 0::bigint)) stored,
-  notifications_retryable   bigint generated always as (coalesce((counts ->> 'notifications_retryable')::bigint, 0::bigint)) stored,
-  notifications_failed      bigint generated always as (coalesce((counts ->> 'notifications_failed')::bigint, 0::bigint)) stored,
-  notifications_invalidated bigint generated always as (coalesce((counts ->> 'notifications_invalidated')::bigint, 0::bigint)) stored,
-  receipts_processed        bigint generated always as (coalesce((counts ->> 'receipts_processed')::bigint, 0::bigint)) stored,
-  archived_licitaciones     bigint generated always as (coalesce((counts ->> 'archived_licitaciones')::bigint, 0::bigint)) stored,
-  archived_deliveries       bigint generated always as (coalesce((counts ->> 'archived_deliveries')::bigint, 0::bigint)) stored,
+  worker_name               text generated always as (cycle) stored, -- from here on: names and counts as reports read them
+  licitaciones_found        bigint generated always as (coalesce((counts ->> 'licitaciones_found')::bigint, 0)) stored,
+  licitaciones_new          bigint generated always as (coalesce((counts ->> 'licitaciones_new')::bigint, 0)) stored,
+  targets_selected          bigint generated always as (coalesce((counts ->> 'targets_selected')::bigint, 0)) stored,
+  deliveries_created        bigint generated always as (coalesce((counts ->> 'deliveries_created')::bigint, 0)) stored,
+  notifications_sent        bigint generated always as (coalesce((counts ->> 'notifications_sent')::bigint, 0)) stored,
+  notifications_retryable   bigint generated always as (coalesce((counts ->> 'notifications_retryable')::bigint, 0)) stored,
+  notifications_failed      bigint generated always as (coalesce((counts ->> 'notifications_failed')::bigint, 0)) stored,
+  notifications_invalidated bigint generated always as (coalesce((counts ->> 'notifications_invalidated')::bigint, 0)) stored,
+  receipts_processed        bigint generated always as (coalesce((counts ->> 'receipts_processed')::bigint, 0)) stored,
+  archived_licitaciones     bigint generated always as (coalesce((counts ->> 'archived_licitaciones')::bigint, 0)) stored,
+  archived_deliveries       bigint generated always as (coalesce((counts ->> 'archived_deliveries')::bigint, 0)) stored,
   constraint worker_runs_check check ((outcome = 'running') = (finished_at is null)),
   constraint worker_runs_check1 check (outcome <> 'skipped' or reason is not null),
   constraint worker_runs_check2 check ((outcome not in ('failed', 'abandoned')) or error_message is not null)
@@ -74,11 +74,11 @@ create index worker_runs_troubled on relevo.worker_runs (started_at desc, id des
 create table relevo.cycle_leases (
   cycle        text not null,
   source       text not null default '',
-  holder       uuid not null,
+  holder       uuid not null, -- the one run that holds it
   worker_id    text not null,
-  term         bigint not null,
+  term         bigint not null, -- grows with each holder: the fence of what it writes
   lease_ms     integer not null check (lease_ms > 0),
-  leased_until timestamptz not null,
+  leased_until timestamptz not null, -- after that another worker may take it
   primary key (cycle, source)
 ) with (fillfactor = 50);
 comment on table relevo.cycle_leases is 'Liveness of a fleet-wide singleton: who runs it and until when, by the database clock.';
@@ -87,13 +87,13 @@ create table relevo.cycle_state (
   cycle           text not null,
   source          text not null default '',
   rounds          bigint not null default 0,
-  idle_rounds     bigint not null default 0,
+  idle_rounds     bigint not null default 0, -- rounds that found nothing to do
   last_round_at   timestamptz,
   wakeups_skipped bigint not null default 0,
-  asleep          boolean not null default false,
+  asleep          boolean not null default false, -- whether a worker sleeps until a wake-up comes
   paused_at       timestamptz,
   paused_reason   text check (length(paused_reason) between 1 and 300),
-  round_gap_s     float8 check (round_gap_s >= 0::double precision),
+  round_gap_s     float8 check (round_gap_s >= 0),
   last_ok_at      timestamptz,
   failures        integer not null default 0 check (failures >= 0),
   slots_skipped   bigint not null default 0,
@@ -112,15 +112,15 @@ comment on column relevo.cycle_state.totals is 'The sums of what its runs counte
 create table relevo.cycle_terms (
   cycle  text not null,
   source text not null default '',
-  term   bigint not null,
+  term   bigint not null, -- the last one given out; kept when a lease goes
   primary key (cycle, source)
 ) with (fillfactor = 50);
 comment on table relevo.cycle_terms is 'The fence of a singleton: every write transaction reads its term FOR SHARE first; takeover raises it.';
 
 create table relevo.instance (
-  one               boolean default true primary key check (one),
+  one               boolean default true primary key check (one), -- there is one row
   system_identifier text,
-  database_oid      bigint not null,
+  database_oid      bigint not null, -- differs in a copied database
   name              text check (length(name) between 1 and 100),
   recorded_at       timestamptz not null default now(),
   adopted_by        text check (length(adopted_by) between 1 and 200),

@@ -6,16 +6,16 @@ create table relevo.push_requests (
   claim_token   uuid not null,
   worker_id     text not null,
   journalled_at timestamptz not null,
-  answered_at   timestamptz,
+  answered_at   timestamptz, -- null: ambiguous while its claim lives
   days          date[] not null,
   ids           bigint[] not null,
   project       text check (length(project) between 1 and 200),
-  outcome       text check (length(outcome) between 1 and 40),
+  outcome       text check (length(outcome) between 1 and 40), -- answered, or how it failed
   primary key (request_day, id),
   constraint push_requests_check check (cardinality(days) = cardinality(ids) and cardinality(ids) between 1 and 1000),
-  constraint times_fit_an_archive check (request_day >= '1900-01-01'::date and request_day <= '2300-01-01'::date
-    and least(journalled_at, answered_at) >= '1900-01-01 00:00:00+00'::timestamptz
-    and greatest(journalled_at, answered_at) <= '2300-01-01 00:00:00+00'::timestamptz)
+  constraint times_fit_an_archive check (request_day >= '1900-01-01' and request_day <= '2300-01-01'
+    and least(journalled_at, answered_at) >= '1900-01-01Z'
+    and greatest(journalled_at, answered_at) <= '2300-01-01Z')
 ) partition by range (request_day);
 comment on table relevo.push_requests is
   'The journal: which deliveries went into which request, written before the POST; unanswered means ambiguous.';
@@ -25,7 +25,7 @@ create table relevo.late_tickets (
   event_day   date not null,
   delivery_id bigint not null,
   ticket_id   text not null check (length(ticket_id) between 1 and 200),
-  claim_token uuid not null,
+  claim_token uuid not null, -- of the claim that was lost before the answer came
   recorded_at timestamptz not null,
   primary key (event_day, delivery_id, ticket_id)
 );
