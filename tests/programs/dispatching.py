@@ -24,7 +24,8 @@ import psycopg
 from relevo import app, config
 from relevo.core import logs, queries
 from relevo.database import pool
-from relevo.providers import expo, expo_wire
+from relevo.providers import expo
+from relevo.providers.http_connection import HttpConnection
 
 STEPS = ("claims", "journal", "settle", "receipts", "dispatch", "projects")
 NAMES = {body: f"{step}.{name}" for step in STEPS for name, body in queries.load(step).items()}
@@ -62,7 +63,7 @@ class Watch:
         pool.Database.begin = self._around_commit(pool.Database.begin)  # type: ignore[method-assign]
         expo.Expo.send = self._around(expo.Expo.send, lambda *_: "POST send")  # type: ignore[method-assign]
         expo.Expo.fetch_receipts = self._around(expo.Expo.fetch_receipts, lambda *_: "POST receipts")  # type: ignore[method-assign]
-        expo_wire._Plain.request = self._around(expo_wire._Plain.request, lambda *_: "POST written")  # type: ignore[method-assign]
+        HttpConnection.send = self._around(HttpConnection.send, lambda *_: "POST written")  # type: ignore[method-assign]
 
     def _around(self, call: Callable[..., Any], name_of: Callable[..., str | None]) -> Callable[..., Any]:
         def watched(it: Any, *args: Any, **kwargs: Any) -> Any:

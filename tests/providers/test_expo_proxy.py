@@ -35,7 +35,7 @@ def through(fake: FakeExpo) -> Iterator[Through]:
 @pytest.fixture(autouse=True)
 def _trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trust the certificate of push.example."""
-    monkeypatch.setattr("requests.adapters.DEFAULT_CA_BUNDLE_PATH", str(CERTIFICATE))
+    monkeypatch.setattr("certifi.where", lambda: str(CERTIFICATE))
 
 
 def test_a_tunnel_is_asked_for_once_and_kept(fake: FakeExpo, make: Make, through: Through) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from fakes.expo import RECEIPTS, Answer, FakeExpo, as_json, refusal, ticket
 from providers.conftest import Make, message, messages
-from relevo.providers import expo_wire
+from relevo.providers import http_connection
 from relevo.providers.expo import Expo
 
 HTML = b"<html><body>Gateway trouble</body></html>"
@@ -242,8 +242,8 @@ def free_address() -> str:
 def test_a_connection_that_takes_too_long(make: Make, full: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No connection within connect_timeout_ms is definite: nothing was sent, and it is not tried again."""
     dialled: list[object] = []
-    dial = expo_wire._Plain._new_conn
-    monkeypatch.setattr(expo_wire._Plain, "_new_conn", lambda it: dialled.append(it) or dial(it))
+    dial = http_connection.dial
+    monkeypatch.setattr(http_connection, "dial", lambda *place: dialled.append(place) or dial(*place))
     started = time.monotonic()
     reply = make(base_url=full, connect_timeout_ms=400).send([message()])
     assert (reply.kind, reply.code) == ("not_sent", "ConnectTimeout")

@@ -15,7 +15,6 @@ from providers.test_expo_requests import SIGNALS
 from relevo.core.model import Reply
 from relevo.providers import expo as module
 from relevo.providers.expo import NO_TICKET, Expo
-from relevo.providers.expo_wire import exchange
 
 ODD = [
     None,
@@ -60,11 +59,11 @@ class SdkMessage:
 def by_the_sdk(expo: Expo, sent: list[Mapping[str, Any]]) -> Reply:
     """Send by the SDK alone, with an object for each message and each ticket."""
     client = expo._client()
-    exchange.begin(30, 30)
+    client.session.begin(30, 30)
     try:
         said = client.publish_multiple([SdkMessage(each) for each in sent])
     except module._TROUBLE as trouble:
-        return module._reply(trouble, sent)
+        return module._reply(trouble, sent, client.session.stage)
     pairs = zip(said, client.session.answer.raw, strict=True)
     return Reply("answered", tuple(module.classify(each, raw) for each, raw in pairs))
 

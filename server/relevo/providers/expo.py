@@ -13,22 +13,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from exponent_server_sdk import PushClient, PushServerError, PushTicket
-from urllib3.exceptions import HTTPError
 
 from relevo.core.logs import scrub
 from relevo.core.model import Accepted, Fate, Message, ReceiptReply, Reply, ReplyKind, Ticket, WrittenMessage
 from relevo.core.proxies import Proxies
 from relevo.core.retry_after import retry_after_ms
-from relevo.providers.expo_wire import (
-    ENCODE,
-    MAX_SCANNED,
-    Answer,
-    ProxyRefusedError,
-    Session,
-    encode,
-    exchange,
-    is_success,
-)
+from relevo.providers.expo_wire import ENCODE, MAX_SCANNED, Answer, Session, Stage, encode
+from relevo.providers.http_connection import ProxyRefusedError, is_success
 
 API = "/--/api/v2"
 MAX_PAYLOAD_BYTES = 4_096
@@ -68,7 +59,7 @@ _BY_CODE: Mapping[str, ReplyKind] = {
     "PUSH_TOO_MANY_EXPERIENCE_IDS": "mixed_projects",
 }
 
-_TROUBLE = (PushServerError, HTTPError, OSError, TypeError, ValueError, RecursionError)
+_TROUBLE = (PushServerError, OSError, TypeError, ValueError, RecursionError)
 _OK = Ticket("ok")
 _MALFORMED_TOKEN = Ticket("invalid", code="MalformedToken", message="this is none of Expo's three kinds of push token")
 _MALFORMED = Ticket("failed", code="MalformedMessage", message="the message cannot be written as JSON")
@@ -128,11 +119,11 @@ class Expo:
         if not messages:
             return Reply("answered")
         client = self._client(project)
-        exchange.begin(self._connect_s, self._total_s)
+        client.session.begin(self._connect_s, self._total_s)
         try:
             raw = publish(client, messages)
         except _TROUBLE as trouble:
-            return _reply(trouble, messages)
+            return _reply(trouble, messages, client.session.stage)
         return Reply("answered", _accepted_all(raw) or tuple([_ticket(entry) for entry in raw]))
 
     def fetch_receipts(self, ticket_ids: Sequence[str], project: str = "") -> ReceiptReply:
@@ -143,11 +134,11 @@ class Expo:
         if not asked:
             return ReceiptReply("answered")
         client = self._client(project)
-        exchange.begin(self._connect_s, self._total_s)
+        client.session.begin(self._connect_s, self._total_s)
         try:
             said = client.check_receipts_multiple(list(asked.values()))
         except _TROUBLE as trouble:
-            reply = _reply(trouble, ())
+            reply = _reply(trouble, (), client.session.stage)
             return ReceiptReply(reply.kind, code=reply.code, message=reply.message, retry_after_ms=reply.retry_after_ms)
         raw = client.session.answer.raw
         definite = (one for one in said if one.id in asked and one.status in ("ok", "error"))
@@ -274,14 +265,14 @@ def _code(details: Mapping[str, Any]) -> str | None:
     return next(known, outer if isinstance(outer, str) else None)
 
 
-def _reply(trouble: Exception, messages: Sequence[Message]) -> Reply:
+def _reply(trouble: Exception, messages: Sequence[Message], stage: Stage) -> Reply:
     """Say what a failed request means, by the answer's status and code; without an answer by how far it got."""
     answer = getattr(trouble, "response", None)
     if isinstance(answer, Answer):
         return _judge(answer, trouble, messages)
     cause = _root(trouble)
     late = isinstance(cause, TimeoutError)
-    match exchange.stage:
+    match stage:
         case "writing":
             return Reply("rejected", code=_MALFORMED.code, message=_MALFORMED.message)
         case "connecting":

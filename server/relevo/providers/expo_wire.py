@@ -1,12 +1,8 @@
-"""The wire to Expo: one kept connection per thread, each exchange bounded in time and size; it knows no meanings."""
+"""Posting to Expo: one kept connection per thread, bodies written and read; it knows no meanings."""
 
 from __future__ import annotations
 
-import http.client
-import io
 import json
-import socket
-import threading
 import time
 import zlib
 from collections.abc import Mapping
@@ -14,15 +10,9 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import orjson
-import requests
-from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import HTTPError
 
 from relevo import __version__
-from relevo.providers.expo_connection import Incoming, hear
-from relevo.providers.timed import TimedReader, left
+from relevo.providers.http_connection import HttpConnection, connect, is_success, proxy_headers
 
 USER_AGENT = f"relevo/{__version__}"
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
@@ -30,6 +20,7 @@ MAX_SCANNED = 4_000
 GZIP_ABOVE_BYTES = 1_024
 MAX_IDLE_S = 45.0
 ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+Stage = Literal["writing", "connecting", "sent"]
 _AS_JSON_DOES = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 
 
@@ -53,192 +44,12 @@ def decode(body: bytes) -> object:
         raise ValueError("nested too deeply") from None
 
 
-class Exchange(threading.local):
-    """The calling thread's request: until when it may last, and how far it got; `sent` if any byte may have left."""
+class StatusError(OSError):
+    """Expo answered with a status that is no success."""
 
-    connect_s = 0.0
-    end_by = 0.0
-    stage: Literal["writing", "connecting", "sent"] = "writing"
-
-    def begin(self, connect_s: float, total_s: float) -> None:
-        """Start the clock."""
-        self.connect_s = connect_s
-        self.end_by = time.monotonic() + total_s
-        self.stage = "writing"
-
-
-exchange = Exchange()
-
-
-class ProxyRefusedError(OSError):
-    """A proxy did not let us through to the push service."""
-
-
-class _TimedResponse(http.client.HTTPResponse):
-    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
-        super().__init__(sock, *args, **kwargs)
-        self.fp: Any = io.BufferedReader(TimedReader(sock, self.fp.detach(), lambda: exchange.end_by))
-
-
-class _Plain(HTTPConnection):
-    """Does all it does within the exchange's time, and notes when the request begins to leave."""
-
-    response_class = _TimedResponse
-    _connect_by = 0.0
-    _tunnelling = False
-
-    def _new_conn(self) -> socket.socket:
-        until = self._connect_by = min(exchange.end_by, time.monotonic() + exchange.connect_s)
-        found = socket.getaddrinfo(self.host.strip("[]"), self.port, type=socket.SOCK_STREAM)
-        trouble: OSError = TimeoutError("the time is over")
-        for tried, (family, kind, protocol, _, address) in enumerate(found):
-            dialled = socket.socket(family, kind, protocol)
-            try:
-                for option in self.socket_options or ():
-                    dialled.setsockopt(*option)
-                # A share for each address: one that swallows everything must not hide the next.
-                dialled.settimeout(left(until) / (len(found) - tried))
-                dialled.connect(address)
-                dialled.settimeout(left(until))  # what is left is for TLS
-            except OSError as error:
-                dialled.close()
-                trouble = error
-            else:
-                return dialled
-        raise trouble
-
-    def _tunnel(self) -> None:
-        """Ask a proxy for a way through, within the time for connecting."""
-        end_by, exchange.end_by = exchange.end_by, self._connect_by
-        self._tunnelling = True
-        try:
-            super()._tunnel()
-        except TimeoutError:
-            raise
-        except OSError as error:
-            raise ProxyRefusedError(f"the proxy said no ({str(error)[:100]})") from None
-        finally:
-            self._tunnelling = False
-            exchange.end_by = end_by
-
-    def request(self, *args: Any, **kwargs: Any) -> None:
-        """Write head and body at once: one packet, and one system call, where urllib3 makes two."""
-        self._pieces: list[bytes] = []
-        super().request(*args, **kwargs)
-        if self.sock is None:
-            self.connect()
-        self._write(b"".join(self._pieces), stage="sent")
-
-    def send(self, data: Any) -> None:
-        """Gather what is to be written; what a proxy is asked goes out at once."""
-        if self._tunnelling:
-            self._write(data, stage="connecting")
-        else:
-            self._pieces.append(data)
-
-    def write(self, data: bytes) -> None:
-        """Write a whole request."""
-        self._write(data, stage="sent")
-
-    def receive(self, most: int) -> bytes:
-        """Return what came, or comes in time; nothing if the other end closed the connection."""
-        self.sock.settimeout(left(exchange.end_by))
-        came: bytes = self.sock.recv(most)
-        return came
-
-    def _write(self, data: bytes, stage: Literal["connecting", "sent"]) -> None:
-        rest = memoryview(data)
-        while rest:
-            # Not sendall: over TLS its time would begin anew with every piece.
-            self.sock.settimeout(left(exchange.end_by))
-            exchange.stage = stage
-            rest = rest[self.sock.send(rest) :]
-
-
-class _Secure(_Plain, HTTPSConnection):
-    pass
-
-
-class _Keeping(HTTPConnectionPool):
-    """A pool of one connection, which may also be used without urllib3's own way of using it."""
-
-    def kept(self) -> _Plain | None:
-        """Return its connection if that is open and quiet; the pool is without it until it is given back."""
-        connection: Any = self._get_conn()
-        if connection.sock is not None:
-            return connection  # type: ignore[no-any-return]
-        self._put_conn(connection)
-        return None
-
-    def give_back(self, connection: _Plain) -> None:
-        """Have the connection back, open or closed."""
-        self._put_conn(connection)
-
-
-class _PlainPool(_Keeping):
-    ConnectionCls = _Plain
-
-
-class _SecurePool(_Keeping, HTTPSConnectionPool):
-    ConnectionCls = _Secure
-
-
-class _Adapter(HTTPAdapter):
-    def __init__(self) -> None:
-        super().__init__(pool_connections=1, pool_maxsize=1, max_retries=0)
-        self._pool: Any = None
-
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = {"http": _PlainPool, "https": _SecurePool}
-
-    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the manager of connections through a proxy, which are timed like all others."""
-        manager = super().proxy_manager_for(*args, **kwargs)
-        manager.pool_classes_by_scheme = {"http": _PlainPool, "https": _SecurePool}
-        return manager
-
-    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the one pool there is; finding out which costs as much as using it."""
-        pool = self._pool
-        if pool is None:
-            pool = self._pool = super().get_connection_with_tls_context(*args, **kwargs)
-        return pool
-
-    def kept(self) -> tuple[Any, Any]:
-        """Return the pool and its connection, None if that is to be made anew."""
-        pool = self._pool
-        return pool, None if pool is None else pool.kept()
-
-    def close(self) -> None:
-        """Close the connection; the next request makes a new one."""
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.close()
-        super().close()
-
-    def build_response(self, req: requests.PreparedRequest, resp: Any) -> Any:  # noqa: ARG002 requests' signature
-        """Return the light answer that the SDK needs, its body read whole."""
-        return Answer(resp.status, resp.headers, _read(resp))
-
-
-def _read(response: Any) -> bytes:
-    try:
-        body: bytes = response.read(MAX_ANSWER_BYTES + 1, decode_content=True)
-    except (HTTPError, OSError):
-        response.close()
-        if is_success(response.status):
-            raise
-        return b""  # the status says enough
-    if len(body) > MAX_ANSWER_BYTES:
-        response.close()
-        return b""
-    return body
-
-
-def is_success(status: int) -> bool:
-    """Tell whether an HTTP status means yes."""
-    return http.client.OK <= status < http.client.MULTIPLE_CHOICES
+    def __init__(self, response: Answer) -> None:
+        super().__init__(f"HTTP {response.status_code}")
+        self.response = response
 
 
 class Answer:
@@ -246,11 +57,11 @@ class Answer:
 
     __slots__ = ("body", "expected", "headers", "raw", "status_code")
 
-    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes, expected: type) -> None:
         self.status_code = status
         self.headers = headers
         self.body = body
-        self.expected: type = list
+        self.expected = expected
         self.raw: Any = None
 
     def json(self) -> dict[str, Any]:
@@ -271,7 +82,7 @@ class Answer:
     def raise_for_status(self) -> None:
         """Raise for everything but success, redirects included."""
         if not is_success(self.status_code):
-            raise requests.HTTPError(f"HTTP {self.status_code}", response=self)  # type: ignore[arg-type]
+            raise StatusError(self)
 
     def excerpt(self) -> str:
         """Return how the body begins."""
@@ -289,81 +100,89 @@ def _walkable(data: Any) -> Any:
     return [each if isinstance(each, dict) else {} for each in data]
 
 
-class Session(requests.Session):
-    """Posts JSON and nothing else: no redirects, cookies or netrc; one connection, kept, maybe through a proxy."""
+class Session:
+    """What the SDK takes for a session: it posts JSON and nothing else, without redirects, cookies or netrc."""
 
     def __init__(self, secret: str | None, proxy: str | None = None) -> None:
-        super().__init__()
-        self._through = {"http": proxy, "https": proxy} if proxy else {}
-        self.trust_env = False
-        self.answer: Answer | None = None
+        self._proxy = proxy
         self._secret = secret.encode() if secret else b""
-        self._used_at = time.monotonic()
-        self._adapter = _Adapter()
-        for scheme in ("http://", "https://"):
-            self.mount(scheme, self._adapter)
-        self._plain = {
+        self._kept: HttpConnection | None = None
+        self._used_at = 0.0
+        self._closed = False
+        self._connect_s = self._end_by = 0.0
+        self.answer: Answer | None = None
+        self.stage: Stage = "writing"
+        """How far the request got; `sent` if any byte may have left."""
+        self._headers = {
             "User-Agent": USER_AGENT,
             "Accept": "application/json",
-            "Accept-Encoding": "gzip, deflate",
+            "Accept-Encoding": "gzip",
             "Content-Type": "application/json",
         } | ({"Authorization": f"Bearer {secret}"} if secret else {})
-        self._packed = self._plain | {"Content-Encoding": "gzip"}
-        self._heads: dict[tuple[str, bool], bytes] = {}
 
-    def post(self, url: Any, data: Any = None, json: Any = None, **kwargs: Any) -> Any:
+    def begin(self, connect_s: float, total_s: float) -> None:
+        """Start the clock of a request."""
+        self._connect_s, self._end_by = connect_s, time.monotonic() + total_s
+        self.stage = "writing"
+
+    def close(self) -> None:
+        """Close the connection that is kept; one in use is closed after its request."""
+        self._closed = True
+        self._give_up()
+
+    def _give_up(self) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.close()
+
+    def post(self, url: str, data: Any = None, json: Any = None, **_: Any) -> Answer:
         """Post what is written already (messages), or what the SDK wants written (the ids of receipts)."""
         body = encode(json) if json is not None else data.encode() if isinstance(data, str) else data
-        headers = self._plain
-        if len(body) > GZIP_ABOVE_BYTES:
-            body, headers = zlib.compress(body, level=1, wbits=31), self._packed
         self.answer = None
-        answer = self._trade(url, body, headers, kwargs["timeout"])
-        answer.expected = list if json is None else dict
-        self.answer = answer
+        self.answer = answer = self._exchange(url, body, list if json is None else dict)
         return answer
 
-    def _trade(self, url: str, body: bytes, headers: Mapping[str, str], timeout: tuple[float, float]) -> Answer:
-        if time.monotonic() - self._used_at > MAX_IDLE_S:
-            self._adapter.close()  # servers tire of idle connections, and closing one may cross our request
-        exchange.stage = "connecting"
-        answer = None if self._through else self._trade_again(url, body, headers)
-        if answer is None:
-            answer = self._trade_anew(url, body, headers, timeout)
-        self._used_at = time.monotonic()
-        if self._secret and self._secret in answer.body:
-            answer.body = answer.body.replace(self._secret, b"***")
-        return answer
-
-    def _trade_again(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer | None:
-        """Use the connection that is kept; None if there is none."""
-        pool, connection = self._adapter.kept()
-        if connection is None:
-            return None
+    def _exchange(self, url: str, body: bytes, expected: type) -> Answer:
+        target, headers = self._addressed(url)
+        if len(body) > GZIP_ABOVE_BYTES:
+            body = zlib.compress(body, level=1, wbits=31)
+            headers["Content-Encoding"] = "gzip"
+        headers["Content-Length"] = str(len(body))
+        self.stage = "connecting"
+        connection = self._take() or connect(url, self._proxy, min(self._end_by, time.monotonic() + self._connect_s))
         try:
-            connection.write(self._head(url, headers, len(body)) + body)
-            heard = hear(Incoming(connection.receive), MAX_ANSWER_BYTES)
+            connection.send(target, headers, body, end_by=self._end_by)
+            status, received, content = connection.read(self._end_by, MAX_ANSWER_BYTES)
         except BaseException:
             connection.close()
             raise
         finally:
-            pool.give_back(connection)
-        if not heard.reusable:
-            connection.close()
-        return Answer(heard.status, heard.headers, heard.body or b"")
+            self.stage = "sent" if connection.is_sent else "connecting"
+        self._keep(connection)
+        content = content or b""
+        if self._secret and self._secret in content:
+            content = content.replace(self._secret, b"***")
+        return Answer(status, received, content, expected)
 
-    def _head(self, url: str, headers: Mapping[str, str], length: int) -> bytes:
-        """Return a request's head; most of it was written for the request before."""
-        known = self._heads.get((url, "Content-Encoding" in headers))
-        if known is None:
-            parts = urlsplit(url)
-            lines = [f"POST {parts.path} HTTP/1.1", f"Host: {parts.netloc}", *(f"{k}: {v}" for k, v in headers.items())]
-            known = self._heads[url, "Content-Encoding" in headers] = "\r\n".join([*lines, "Content-Length: "]).encode()
-        return known + str(length).encode() + b"\r\n\r\n"
+    def _addressed(self, url: str) -> tuple[str, dict[str, str]]:
+        """Return what is asked for, and the headers: a proxy that speaks http for us takes the whole address."""
+        parts = urlsplit(url)
+        headers = {"Host": parts.netloc, **self._headers}
+        if self._proxy is None or parts.scheme == "https":
+            return parts.path, headers
+        return url, headers | proxy_headers(urlsplit(self._proxy))
 
-    def _trade_anew(self, url: str, body: bytes, headers: Mapping[str, str], timeout: tuple[float, float]) -> Answer:
-        request = requests.PreparedRequest()
-        request.method, request.url, request.body = "POST", url, body
-        request.headers = {**headers, "Content-Length": str(len(body))}  # type: ignore[assignment]
-        answer: Answer = self._adapter.send(request, stream=True, timeout=timeout, proxies=self._through)  # type: ignore[assignment]
-        return answer
+    def _take(self) -> HttpConnection | None:
+        """Return the kept connection if it can be used again."""
+        if time.monotonic() - self._used_at > MAX_IDLE_S:
+            self._give_up()  # servers tire of idle connections, and closing one may cross our request
+        kept, self._kept = self._kept, None
+        if kept is None or kept.is_quiet():
+            return kept
+        kept.close()
+        return None
+
+    def _keep(self, connection: HttpConnection) -> None:
+        self._kept, self._used_at = connection, time.monotonic()
+        if self._closed or not connection.is_reusable:
+            self._give_up()

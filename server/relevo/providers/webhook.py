@@ -10,16 +10,12 @@ status is not read.
 from __future__ import annotations
 
 import hashlib
-import http.client
-import io
 import json
 import re
-import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import urlsplit
 
 from relevo import __version__
@@ -28,8 +24,8 @@ from relevo.core.addresses import is_private
 from relevo.core.logs import normalise_error
 from relevo.core.model import Message, ReceiptReply, Reply, Ticket
 from relevo.core.retry_after import retry_after_ms
+from relevo.providers.http_connection import HttpConnection, dial, left
 from relevo.providers.lookups import Lookups
-from relevo.providers.timed import TimedReader, left
 
 USER_AGENT = f"relevo/{__version__}"
 MAX_BODY_BYTES = 64 * 1024
@@ -125,10 +121,10 @@ class Webhook:
         try:
             parts = urlsplit(address.url)
             path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-            connection.request("POST", path, body, self._headers(name, body, address.secrets, parts.netloc))
-            answer = connection.getresponse()  # its status is all we need
-            return _judge(answer.status, {key.lower(): value for key, value in answer.headers.items()}, name)
-        except (OSError, http.client.HTTPException) as error:
+            headers = self._headers(name, body, address.secrets, parts.netloc)
+            connection.send(path, headers, body, end_by=end_by)
+            return _judge(*connection.read_head(end_by), name)
+        except OSError as error:
             late = isinstance(error, TimeoutError)
             return Reply("unclear", code="ReadTimeout" if late else "ConnectionBroken", message=type(error).__name__)
         finally:
@@ -139,13 +135,14 @@ class Webhook:
         return {
             "Host": host,
             "Content-Type": "application/json",
+            "Content-Length": str(len(body)),
             "User-Agent": USER_AGENT,
             "webhook-id": name,
             "webhook-timestamp": at,
             "webhook-signature": " ".join(sign_webhook(secret, name, at, body) for secret in secrets),
         }
 
-    def _connect(self, url: str, end_by: float) -> http.client.HTTPConnection:
+    def _connect(self, url: str, end_by: float) -> HttpConnection:
         """Look the host up, check where it leads, and connect to just that."""
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -153,16 +150,12 @@ class Webhook:
         found = self._lookups.addresses(host, port, min(self._connect_s, left(end_by)))
         if refused := _refusal(found, parts.scheme, allow_private=self._allow_private):
             raise _Refused(refused)
-        pinned = found[0]
-        dialled = socket.create_connection((pinned, port), timeout=min(self._connect_s, left(end_by)))
-        connection = _Connection(host, port, end_by)
+        connection = HttpConnection(dial(found[0], port, min(end_by, time.monotonic() + self._connect_s)))
         try:
-            dialled.settimeout(left(end_by))
-            connection.sock = (
-                self._tls.wrap_socket(dialled, server_hostname=host) if parts.scheme == "https" else dialled
-            )
+            if parts.scheme == "https":
+                connection.start_tls(self._tls, host, end_by)
         except BaseException:
-            dialled.close()
+            connection.close()
             raise
         return connection
 
@@ -185,20 +178,6 @@ class Webhook:
 
     def close(self) -> None:
         """Do nothing: no connection is kept."""
-
-
-class _Connection(http.client.HTTPConnection):
-    """A connection whose answer comes within the request's time, or not at all."""
-
-    def __init__(self, host: str, port: int, end_by: float) -> None:
-        super().__init__(host, port)
-        self._end_by = end_by
-
-    def response_class(self, sock: socket.socket, *args: Any, **kwargs: Any) -> http.client.HTTPResponse:  # type: ignore[override]
-        """Make the answer that is read in time."""
-        response = http.client.HTTPResponse(sock, *args, **kwargs)
-        response.fp = io.BufferedReader(TimedReader(sock, response.fp.detach(), lambda: self._end_by))
-        return response
 
 
 class _Refused(Exception):  # noqa: N818 a state of affairs
