@@ -19,7 +19,8 @@ from relevo.app import App
 from relevo.client.verbs import Matching
 from relevo.core.model import Lane, PushRequest, SentRequest, Settlement, Shard
 from relevo.cycles import dispatch
-from relevo.database.pool import Database, array, array_of_few, ascii_array
+from relevo.database.arrays import array, array_of_few, ascii_array
+from relevo.database.pool import Database
 from relevo.delivery.claim import Claim, Verdicts
 from relevo.delivery.claims import Claims
 from relevo.delivery.columns import contents_of, deliveries_of

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from relevo.core import queries
-from relevo.database.pool import ascii_array, text_array, uuid_array
+from relevo.database.arrays import ascii_array, text_array, uuid_array
 
 FILES = sorted(path.stem for path in (queries.sql_root() / "queries").glob("*.sql"))
 UNPREPARABLE = ("listen ", "create ", "begin ", "commit;", "set ")  # none can be prepared: they are executed

@@ -14,7 +14,7 @@ from psycopg.rows import class_row
 from relevo.core import queries
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
-from relevo.database.pool import BUSY
+from relevo.database.outages import BUSY
 from relevo.runtime.runs import Run
 
 _SQL = queries.load("retire")

@@ -28,7 +28,7 @@ from relevo.cli.common import (
 )
 from relevo.core.errors import UsageError
 from relevo.database import migrate, opening
-from relevo.database.pool import psql_call
+from relevo.database.conninfo import psql_call
 from relevo.operators import actions, consistency, fleet
 from relevo.operators.wording import in_numbers
 

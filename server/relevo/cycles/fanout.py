@@ -15,7 +15,9 @@ from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.logs import normalise_error
 from relevo.core.model import Lane, Step
-from relevo.database.pool import Connection, array, is_unavailable
+from relevo.database.arrays import array
+from relevo.database.outages import is_unavailable
+from relevo.database.pool import Connection
 from relevo.delivery import runaway
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every

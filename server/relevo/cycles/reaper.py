@@ -17,7 +17,8 @@ from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import RelevoError
 from relevo.core.model import Step
-from relevo.database.pool import Connection, is_unavailable
+from relevo.database.outages import is_unavailable
+from relevo.database.pool import Connection
 from relevo.delivery import news, runaway
 from relevo.delivery.claims import end_claim
 from relevo.runtime import clock

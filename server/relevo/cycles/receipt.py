@@ -17,7 +17,7 @@ import structlog
 from relevo.core.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.core.logs import normalise_error
 from relevo.core.model import Awaiting, ReceiptAnswer, ReceiptReply, Settlement, Step, Ticket
-from relevo.database.pool import is_passing
+from relevo.database.outages import is_passing
 from relevo.delivery.answers import alerts, reason
 from relevo.delivery.claim import Claim
 from relevo.delivery.plugs import checked_receipts

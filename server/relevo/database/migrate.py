@@ -24,7 +24,8 @@ from relevo import __version__
 from relevo.core import queries
 from relevo.core.errors import MigrationBusyError, MigrationError
 from relevo.core.logs import get_logger, normalise_error
-from relevo.database.pool import Connection, Database, is_unavailable
+from relevo.database.outages import is_unavailable
+from relevo.database.pool import Connection, Database
 
 _SQL = queries.load("migrate")
 _log = get_logger("relevo.database.migrate")

@@ -16,30 +16,27 @@ from __future__ import annotations
 import relevo.core.needs_server  # isort: skip # noqa: F401 ahead of all it needs
 
 import math
-import re
-import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from typing import Any, Literal, TypeVar
-from uuid import UUID
 from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import errors as pg
-from psycopg import pq, sql
+from psycopg import sql
 from psycopg.abc import PQGen
-from psycopg.adapt import Dumper
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.waiting import Ready
-from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+from psycopg_pool import ConnectionPool, PoolTimeout
 
 from relevo.config import Settings
 from relevo.core import queries
-from relevo.core.errors import DatabaseRefusedError, DatabaseUnavailableError, StoppedError
+from relevo.core.errors import DatabaseUnavailableError, StoppedError
 from relevo.core.logs import get_logger, normalise_error
+from relevo.database.conninfo import conninfo
+from relevo.database.outages import GONE, explain_unavailable, is_unavailable
 
 T = TypeVar("T")
 Manner = Literal["bound_transaction", "bound_unflushed", "bound_by_key", "bound_relaxed"]
@@ -55,23 +52,6 @@ _MANNERS: dict[Bounds, tuple[str, ...]] = {
 }
 _log = get_logger("relevo.database.pool")
 
-# The server is gone, going, or no longer the primary.
-_UNAVAILABLE = (
-    DatabaseUnavailableError,
-    PoolTimeout,
-    PoolClosed,
-    pg.AdminShutdown,
-    pg.CrashShutdown,
-    pg.CannotConnectNow,
-    pg.ReadOnlySqlTransaction,
-    pg.TooManyConnections,
-    pg.IdleInTransactionSessionTimeout,
-)
-# These say that the server cannot be used for now; any other is the loss of one connection.
-_GONE = (PoolTimeout, pg.CannotConnectNow, pg.ReadOnlySqlTransaction, pg.TooManyConnections)
-BUSY = (pg.LockNotAvailable, pg.QueryCanceled, pg.DeadlockDetected)
-"""Somebody else is in the way, and trying again a little later is right: a lock, a timeout, a deadlock."""
-_PASSING = ("40", "53", "57", "58")  # classes: rolled back, out of resources, stopped by somebody, the system around it
 _PREPARE_AFTER = 1
 _FRESH_S = 1.0
 _LEAST_CHECK_S = 1.0  # a busy server may take this long to say that it is there
@@ -79,52 +59,7 @@ _RECONNECT_S = 1.0  # then whoever comes next has it tried again, at once
 _CANCEL_S = 2.0
 _REMIND_S = 60.0
 _TELL_EVERY_S = 5.0  # a statement that costs its connection each time must not keep everybody on the run
-_LAST_OF_ASCII = 127
 _RESERVED = 2  # the heartbeat's and the listener's own connections
-
-
-def is_unavailable(error: BaseException) -> bool:
-    """Tell whether an error means that the server did not answer, as opposed to refusing what was asked."""
-    if isinstance(error, _UNAVAILABLE):
-        return True
-    if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return False
-    # Class 08 is the connection itself: it is how PgBouncer says that the server behind it is gone.
-    return error.sqlstate is None or error.sqlstate.startswith("08")
-
-
-def is_passing(error: BaseException) -> bool:
-    """Tell whether an error passes without anybody's doing: the server is away, busy, or without room for a moment."""
-    if is_unavailable(error) or isinstance(error, BUSY):
-        return True
-    return isinstance(error, psycopg.OperationalError) and (error.sqlstate or "")[:2] in _PASSING
-
-
-_REFUSALS = (
-    (r"password authentication failed|no password supplied", "the password is wrong", "the password in DATABASE_URL"),
-    (
-        r'database "[^"]*" does not exist',
-        "there is no such database",
-        "the database's name in DATABASE_URL, or create it",
-    ),
-    (
-        r'role "[^"]*" (does not exist|is not permitted to log in)|pg_hba\.conf|permission denied for database',
-        "the role may not connect",
-        "the user in DATABASE_URL, its CONNECT privilege, and pg_hba.conf",
-    ),
-)
-
-
-def explain_unavailable(error: BaseException) -> DatabaseUnavailableError:
-    """Tell a server that is not there from one that does not let us in, and say which of three reasons it has."""
-    reason = normalise_error(error, 200)
-    for pattern, why, mend in _REFUSALS:
-        if re.search(pattern, str(error)):
-            said = f"PostgreSQL does not let us in: {why} ({reason})."
-            return DatabaseRefusedError(said, hint=f"Check {mend}.")
-    return DatabaseUnavailableError(
-        f"PostgreSQL did not answer ({reason}).", hint="Is it running, and does DATABASE_URL lead to it?"
-    )
 
 
 @cache
@@ -148,114 +83,6 @@ _COMMIT = _bare(_SQL["commit_transaction"]).encode()
 def _spelled(statement: bytes, given: tuple[tuple[str, Any], ...]) -> bytes:
     """Return a statement with values in the places of its parameters: a message of several takes none."""
     return statement % {name.encode(): sql.Literal(value).as_bytes() for name, value in given}
-
-
-def conninfo(dsn: str, settings: Settings, application_name: str) -> str:
-    """Complete a DSN with the limits every connection of ours has, leaving alone what it already says."""
-    limits: dict[str, Any] = {
-        "application_name": application_name[:60],
-        "connect_timeout": max(2, settings.database_connect_timeout_ms // 1000),
-        "keepalives_idle": 5,
-        "keepalives_interval": 2,
-        "keepalives_count": 3,
-        "tcp_user_timeout": 10_000,
-    }
-    given = conninfo_to_dict(dsn)
-    return make_conninfo(dsn, **{key: value for key, value in limits.items() if key not in given})
-
-
-def psql_call(dsn: str, words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Return psql's arguments and what its environment needs more; the password is in no argument list."""
-    given = conninfo_to_dict(dsn)
-    more = {"PGOPTIONS": "-c search_path=relevo,public", "PGAPPNAME": "relevo psql"}
-    if password := given.pop("password", None):
-        more["PGPASSWORD"] = str(password)
-    return ["-d", make_conninfo("", **given), *words], more
-
-
-def array(values: Iterable[object]) -> str:
-    """Write numbers or days as an array literal: five times as fast as adapting a list element by element."""
-    return "{" + ",".join(map(str, values)) + "}"
-
-
-def array_of_few(values: Sequence[object]) -> str:
-    """Write values of which many are the same as an array literal, each different one once; None is NULL."""
-    written = {value: "NULL" if value is None else str(value) for value in set(values)}
-    if len(written) == 1:
-        return "{" + ",".join([*written.values()] * len(values)) + "}"
-    return "{" + ",".join([written[value] for value in values]) + "}"
-
-
-class UuidArray(bytes):
-    """An array of UUIDs as PostgreSQL's own protocol has it: it need not read what nobody has to write."""
-
-
-class AsciiArray(bytes):
-    """Likewise an array of texts."""
-
-
-class _UuidArrayDumper(Dumper):
-    format = pq.Format.BINARY
-    oid = 2951
-
-    def dump(self, obj: UuidArray) -> bytes:
-        """Send it as it is."""
-        return obj
-
-
-class _AsciiArrayDumper(_UuidArrayDumper):
-    oid = 1009
-
-
-psycopg.adapters.register_dumper(UuidArray, _UuidArrayDumper)
-psycopg.adapters.register_dumper(AsciiArray, _AsciiArrayDumper)
-
-
-def _binary_array(of_oid: int, size: int, values: list[bytes]) -> bytes:
-    """Write values of one size: a head, and each behind its size."""
-    if not values:
-        return struct.pack("!iiI", 0, 0, of_oid)
-    each = struct.pack("!i", size)
-    return _head(of_oid, len(values)) + each + each.join(values)
-
-
-def _head(of_oid: int, count: int) -> bytes:
-    return struct.pack("!iiIii", 1, 0, of_oid, count, 1)
-
-
-def uuid_array(values: Iterable[UUID]) -> UuidArray:
-    """Write UUIDs as an array; as text each would cost PostgreSQL nearly what looking it up costs."""
-    return UuidArray(_binary_array(2950, 16, [value.int.to_bytes(16, "big") for value in values]))
-
-
-def ascii_array(values: Sequence[str]) -> AsciiArray | str:
-    """Write texts as an array: quickly if all are of plain ASCII and of one length, which is a character as well."""
-    sizes = set(map(len, values))
-    if len(sizes) != 1 or max(sizes) > _LAST_OF_ASCII:
-        return text_array(values)
-    each = struct.pack("!i", sizes.pop()).decode("ascii")
-    try:
-        return AsciiArray(_head(25, len(values)) + (each + each.join(values)).encode("ascii"))
-    except UnicodeEncodeError:  # a push service names its tickets as it likes
-        return text_array(values)
-
-
-def text_array(values: Iterable[str | None]) -> str:
-    """Write texts as an array literal, each quoted; None is NULL."""
-    return "{" + ",".join(["NULL" if value is None else _quoted(value) for value in values]) + "}"
-
-
-def _quoted(value: str) -> str:
-    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def storable(text: str | None, limit: int) -> str | None:
-    """Make what others said fit to be stored: no NUL, no half of a character, no more than there is room for."""
-    if not text:
-        return None
-    if not text.isascii() or not text.isprintable():
-        text = text.replace("\0", " ").encode("utf-8", "replace").decode()
-    return text[:limit]
 
 
 class NoAnswerError(psycopg.OperationalError):
@@ -324,19 +151,6 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
             raise NoAnswerError(f"no answer for {now - heard_at:.1f} s")
 
 
-class _Pool(ConnectionPool[Connection]):
-    """A pool that lends the connection first that was given back last.
-
-    Its server process has made its plans and has its tables at hand, while one whose turn would come after all the
-    others has made few of them; and those that nobody needs are not used, and closed.
-    """
-
-    def _get_ready_connection(self, timeout: float | None) -> Connection | None:
-        """Take the last of those that are free; the oldest stay in front, where the pool closes what is too many."""
-        self._pool.rotate(1)
-        return super()._get_ready_connection(timeout)
-
-
 class Database:
     """All connections of one process: a pool for work, and single ones for the heartbeat and the listener."""
 
@@ -375,7 +189,7 @@ class Database:
         self._on_reachable: list[Callable[[], None]] = []
         self._stop: threading.Event | None = None
         self._used: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
-        self._pool = _Pool(
+        self._pool = ConnectionPool(
             self._dsn,
             connection_class=Connection,
             min_size=0,
@@ -569,7 +383,7 @@ class Database:
         except Exception as error:
             if not is_unavailable(error):
                 raise
-            if connecting or isinstance(error, _GONE):
+            if connecting or isinstance(error, GONE):
                 raise self._unreachable(error, began) from error
             if self._reachable.is_set():
                 _log.warning("connection_lost", detail=normalise_error(error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from relevo.core.model import Answer, Delivery, Obstacle, Reply, Status, Ticket, Verdict
-from relevo.database.pool import storable
+from relevo.database.arrays import storable
 from relevo.delivery import runaway
 
 LEAST_PAUSE_MS = 1_000

@@ -19,7 +19,7 @@ from relevo.core.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.core.logs import normalise_error
 from relevo.core.model import Accepted, Answer, Delivery, Lane, PushRequest, Reply, SentRequest, Settlement, Ticket
 from relevo.core.ports import PushProvider
-from relevo.database.pool import BUSY, is_passing, is_unavailable
+from relevo.database.outages import BUSY, is_passing, is_unavailable
 from relevo.delivery.answers import judged, ticketed
 from relevo.delivery.claim import Claim
 from relevo.delivery.composing import Composing

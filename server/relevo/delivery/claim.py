@@ -16,7 +16,7 @@ import structlog
 
 from relevo.core.errors import OwnershipLostError
 from relevo.core.model import Awaiting, Content, Delivery, LossReason, PushRequest, Verdict
-from relevo.database.pool import UuidArray, array, array_of_few, uuid_array
+from relevo.database.arrays import UuidArray, array, array_of_few, uuid_array
 
 _log = structlog.get_logger("relevo.claims")
 

@@ -31,16 +31,9 @@ from relevo.core.model import (
     Shard,
     Verdict,
 )
-from relevo.database.pool import (
-    Connection,
-    Database,
-    Manner,
-    array,
-    array_of_few,
-    is_unavailable,
-    text_array,
-    uuid_array,
-)
+from relevo.database.arrays import array, array_of_few, text_array, uuid_array
+from relevo.database.outages import is_unavailable
+from relevo.database.pool import Connection, Database, Manner
 from relevo.delivery import columns
 from relevo.delivery.claim import Claim, Verdicts, Wave
 from relevo.runtime.heartbeat import Heartbeat, Loss, Renewed

@@ -12,7 +12,7 @@ from typing import Any
 
 from relevo.core.logs import scrub
 from relevo.core.model import Answer, Awaiting, Content, Delivery, Lane, PushRequest, ReceiptAnswer, SentRequest
-from relevo.database.pool import array, array_of_few, ascii_array, storable, text_array, uuid_array
+from relevo.database.arrays import array, array_of_few, ascii_array, storable, text_array, uuid_array
 from relevo.delivery.claim import Claim, Seen
 
 _MADE_TOGETHER = attrgetter("event_day", "notification_event_id", "created_at")

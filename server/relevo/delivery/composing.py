@@ -13,7 +13,7 @@ from relevo.core.errors import Reschedule
 from relevo.core.logs import normalise_error
 from relevo.core.model import NEWS, Answer, Content, Delivery, Lane, Message, Reply
 from relevo.core.ports import ChecksTokens, Composer, PushProvider
-from relevo.database.pool import array
+from relevo.database.arrays import array
 from relevo.delivery import columns, rendering, telling
 from relevo.delivery.answers import (
     LEAST_PAUSE_MS,

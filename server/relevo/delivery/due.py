@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from relevo.core import queries
 from relevo.core.model import Lane
-from relevo.database.pool import Database, text_array
+from relevo.database.arrays import text_array
+from relevo.database.pool import Database
 
 _SQL = queries.load("projects")
 _NEVER = float("inf")

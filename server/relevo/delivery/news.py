@@ -8,7 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from relevo.core import queries
-from relevo.database.pool import array
+from relevo.database.arrays import array
 from relevo.runtime.runs import Run
 from relevo.runtime.troubles import Thing
 

@@ -18,7 +18,8 @@ import structlog
 from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.model import Lane, LossReason
-from relevo.database.pool import Connection, Database, storable, text_array
+from relevo.database.arrays import storable, text_array
+from relevo.database.pool import Connection, Database
 from relevo.delivery import limits
 from relevo.delivery.due import DueLane, DueLanes
 from relevo.delivery.limits import AnswerSource, Grant, Heard, Judgement, Project, Refusal, Rules

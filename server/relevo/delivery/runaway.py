@@ -20,7 +20,8 @@ from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.logs import get_logger
 from relevo.core.model import Answer, Delivery
-from relevo.database.pool import Connection, array, text_array, uuid_array
+from relevo.database.arrays import array, text_array, uuid_array
+from relevo.database.pool import Connection
 
 _SQL = queries.load("runaway")
 _log = get_logger("relevo.runaway")

@@ -26,7 +26,7 @@ from relevo.core.errors import (
     UsageError,
 )
 from relevo.core.logs import scrub
-from relevo.database.pool import BUSY
+from relevo.database.outages import BUSY
 
 _PLACE = re.compile(r"^(?P<place>events\.\d+): ")
 _FIELD = re.compile(

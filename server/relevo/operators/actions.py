@@ -21,7 +21,8 @@ from relevo.core.errors import NotFoundError, UsageError
 from relevo.core.model import Lane
 from relevo.database import instance
 from relevo.database.instance import Standing
-from relevo.database.pool import BUSY, Database
+from relevo.database.outages import BUSY
+from relevo.database.pool import Database
 from relevo.operators import audit, consistency
 from relevo.operators.wording import MOST_COUNTED
 

@@ -13,7 +13,8 @@ import structlog
 from relevo.core.errors import DatabaseUnavailableError, RelevoError
 from relevo.core.logs import normalise_error
 from relevo.core.model import LossReason
-from relevo.database.pool import BUSY, Connection, Database
+from relevo.database.outages import BUSY
+from relevo.database.pool import Connection, Database
 
 _log = structlog.get_logger("relevo.heartbeat")
 

@@ -24,7 +24,8 @@ from relevo.core.logs import normalise_error, scrub
 from relevo.core.metrics import Metrics
 from relevo.core.model import Budget, Outcome, Report, Shard, Trigger
 from relevo.database.instance import Guard
-from relevo.database.pool import BUSY, Connection, Database
+from relevo.database.outages import BUSY
+from relevo.database.pool import Connection, Database
 from relevo.runtime import threads
 from relevo.runtime.hung import HungCalls
 from relevo.runtime.runs import Cycle, Ending, Middleware, Run, RunContext, run_row

@@ -17,7 +17,8 @@ from relevo.core.errors import CopiedDatabaseError, DatabaseUnavailableError, Lo
 from relevo.core.logs import normalise_error
 from relevo.core.metrics import Metrics
 from relevo.core.model import Budget, Outcome, Shard, Step, Trigger
-from relevo.database.pool import BUSY, Connection, Database, Manner
+from relevo.database.outages import BUSY
+from relevo.database.pool import Connection, Database, Manner
 from relevo.runtime.singleton import Held
 from relevo.runtime.staying import Stay
 from relevo.runtime.timing import Timing

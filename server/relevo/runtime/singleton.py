@@ -14,7 +14,8 @@ from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import LostLeaseError
 from relevo.core.model import LossReason
-from relevo.database.pool import BUSY, Connection, Database
+from relevo.database.outages import BUSY
+from relevo.database.pool import Connection, Database
 from relevo.runtime.heartbeat import Heartbeat, Loss, Renewed
 
 _SQL = queries.load("singleton")

@@ -23,7 +23,8 @@ from relevo.core.errors import (
     StoppedError,
 )
 from relevo.core.logs import normalise_error
-from relevo.database.pool import BUSY, Database, is_unavailable
+from relevo.database.outages import BUSY, is_unavailable
+from relevo.database.pool import Database
 from relevo.runtime.timing import doubled
 
 _SQL = queries.load("troubles")
