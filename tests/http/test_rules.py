@@ -16,7 +16,7 @@ from relevo.access import api_tokens
 from relevo.config import Settings
 from relevo.http import api
 from relevo.http.guard import Guarded
-from relevo.http.ready import Readiness
+from relevo.http.readiness import Readiness
 from relevo.http.rules import RULES, rule_of
 from serving import Client, Served
 

@@ -1,4 +1,4 @@
-"""Which errors of PostgreSQL mean that it does not answer, which pass by themselves, and which are refusals to connect."""
+"""Which errors of PostgreSQL mean that it does not answer, which pass by themselves, and which refuse a connection."""
 
 from __future__ import annotations
 

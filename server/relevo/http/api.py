@@ -13,15 +13,15 @@ from relevo import __version__
 from relevo.access.phones import Rules
 from relevo.app import App
 from relevo.core.model import NEWS
-from relevo.http import dashboard, devices, events, health, metrics, news, ops, owners, pages, problems, tenders
+from relevo.http import dashboard, events, health, installations, metrics, news, ops, owners, pages, problems, tenders
+from relevo.http.cached import Cached
 from relevo.http.dashboard.login_links import LoginCodes
 from relevo.http.dashboard.refusals import Refusals
 from relevo.http.desk import Desk
 from relevo.http.guard import Callers, Guarded
-from relevo.http.limits import RateLimiter
 from relevo.http.metrics import Exposition
-from relevo.http.ready import Readiness
-from relevo.http.shared import Shared
+from relevo.http.rate_limiter import RateLimiter
+from relevo.http.readiness import Readiness
 from relevo.http.waiting import MOST_WAITERS, Waiters
 
 ROUTERS: tuple[APIRouter, ...] = (
@@ -29,7 +29,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     events.router,
     owners.router,
     news.router,
-    devices.router,
+    installations.router,
     tenders.router,
     ops.router,
     metrics.router,
@@ -72,8 +72,8 @@ def make(
     app.state.relevo = relevo
     app.state.long_work = ops.LongWork()
     # A connection of its own: while requests have all the others this process is busy, and no less ready than the rest.
-    app.state.checks = Shared(lambda: (probes or desk).ask(readiness.look))
-    app.state.stats = Shared(lambda: ops.find_stats(desk, relevo))
+    app.state.checks = Cached(lambda: (probes or desk).ask(readiness.look))
+    app.state.stats = Cached(lambda: ops.find_stats(desk, relevo))
     app.state.device_rules = rules or Rules()
     app.state.exposition = exposition
     app.state.refusals = Refusals()

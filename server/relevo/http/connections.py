@@ -2,6 +2,9 @@
 
 While a connection waits for its caller (who has sent nothing yet, or half a request) it may be closed to make room, the
 oldest first; one whose request is being answered may not. Who finds no room is told 503.
+
+uvicorn's own options bound neither the time that a head or a body takes nor the connections of one address; so its
+protocol is extended, in the calls that asyncio and httptools make.
 """
 
 from __future__ import annotations

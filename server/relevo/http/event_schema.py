@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue
 
-from relevo.http.bodies import Text
+from relevo.http.fields import Text
 
 SOMETHING: dict[str, JsonValue] = {"pattern": r"\S"}
 _SAYS_SOMETHING: list[JsonValue] = [

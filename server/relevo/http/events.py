@@ -18,11 +18,10 @@ from relevo.client.progress import progress_of
 from relevo.client.verbs import Enqueued
 from relevo.database.pool import Connection
 from relevo.http import event_schema
-from relevo.http.answers import Json
-from relevo.http.bodies import Body, Text
 from relevo.http.desk import Desk
+from relevo.http.fields import NO_TEXT, Body, Id, Text
 from relevo.http.guard import Guarded, caller_of
-from relevo.http.kinds import NO_TEXT, Id
+from relevo.http.json_response import Json
 from relevo.http.problems import Problem, ProblemBody, invalid
 from relevo.http.waiting import Waiters
 from relevo.operators.deliveries import of_event

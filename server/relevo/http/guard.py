@@ -22,11 +22,11 @@ from starlette.types import Scope
 
 from relevo.access import api_tokens, phones, sessions
 from relevo.access.api_tokens import Token
+from relevo.http.cached import FRESH_S
 from relevo.http.desk import Desk
-from relevo.http.limits import RateLimiter
 from relevo.http.problems import Problem, ProblemBody
+from relevo.http.rate_limiter import RateLimiter
 from relevo.http.rules import OPERATE, PHONE_BODY, RULES, Rule, rule_of
-from relevo.http.shared import FRESH_S
 from relevo.operators import audit
 
 T = TypeVar("T")

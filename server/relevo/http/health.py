@@ -6,10 +6,10 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from relevo.http.answers import Json
 from relevo.http.guard import Guarded
+from relevo.http.json_response import Json
 from relevo.http.problems import Problem
-from relevo.http.ready import is_ready
+from relevo.http.readiness import is_ready
 
 router = APIRouter(route_class=Guarded, tags=["health"])
 

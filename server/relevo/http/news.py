@@ -12,11 +12,10 @@ from starlette.responses import Response
 from relevo.access import app_verbs
 from relevo.access.app_verbs import KeyTakenError
 from relevo.client.news import MOST_AT_ONCE, Kind
-from relevo.http.answers import Json
-from relevo.http.bodies import Body, Text
 from relevo.http.desk import Desk
+from relevo.http.fields import NO_TEXT, Body, Text
 from relevo.http.guard import Guarded, caller_of
-from relevo.http.kinds import NO_TEXT
+from relevo.http.json_response import Json
 from relevo.http.problems import Problem, ProblemBody
 
 router = APIRouter(route_class=Guarded, tags=["news"])

@@ -17,11 +17,10 @@ from starlette.responses import Response
 from relevo import service
 from relevo.app import App
 from relevo.core.model import Report
-from relevo.http.answers import Json
-from relevo.http.bodies import Text
 from relevo.http.desk import Desk
+from relevo.http.fields import Id, Text, given_one_of
 from relevo.http.guard import Guarded
-from relevo.http.kinds import Id, given_one_of
+from relevo.http.json_response import Json
 from relevo.http.problems import Problem, ProblemBody, busy, invalid
 from relevo.operators import actions, fleet
 from relevo.operators.actions import DeadLetters

@@ -12,10 +12,10 @@ from starlette.responses import Response
 
 from relevo.access import app_verbs
 from relevo.database.pool import Connection
-from relevo.http.answers import Json
-from relevo.http.bodies import Body, Text
 from relevo.http.desk import Desk
+from relevo.http.fields import Body, Text
 from relevo.http.guard import Guarded, caller_of
+from relevo.http.json_response import Json
 
 router = APIRouter(route_class=Guarded, tags=["owners"])
 

@@ -11,8 +11,8 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from relevo.http.answers import Json
 from relevo.http.guard import Guarded
+from relevo.http.json_response import Json
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
 _CODE = re.compile(r"`([^`]+)`")

@@ -11,17 +11,18 @@ from typing import Any
 import structlog
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from relevo.access.phones import Rules
 from relevo.app import App
+from relevo.core.serving import BACKLOG, listen, url_of, uvicorn_config
 from relevo.http import api
 from relevo.http.connections import ACCEPTED_AT_ONCE, Bounds, Connections, protocol_for, watch
 from relevo.http.dashboard.login_links import LoginCodes
 from relevo.http.desk import Desk
-from relevo.http.envelope import App as Asgi
-from relevo.http.envelope import Envelope
 from relevo.http.metrics import Exposition, own_port
-from relevo.http.ready import Readiness
+from relevo.http.middleware import RequestMiddleware
+from relevo.http.readiness import Readiness
 from relevo.http.waiting import MOST_WAITERS
 from relevo.runtime.scheduler import Scheduler
 from relevo.runtime.wakeups import Listener
@@ -29,9 +30,7 @@ from relevo.runtime.wakeups import Listener
 _log = structlog.get_logger("relevo.http")
 _AGAIN_S = 5.0
 _STOP_S = 10.0
-_DRAIN_S = 5
 _MOST_PORTS = 50
-_BACKLOG = 1024
 _PROBE_WAIT_S = 1.0
 
 
@@ -94,8 +93,7 @@ class HttpServer:
         listening = self._until_bound(self._bind)
         if listening is None:
             return
-        host, port = listening.getsockname()[:2]
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        self.url = url_of(listening)
         self._app.worker.http = {"address": self.url}
         _log.info("http_serving", url=self.url, docs=f"{self.url}/docs")
         asyncio.run(self._serve(listening))
@@ -126,13 +124,13 @@ class HttpServer:
         """Take the port; for the embedded demo, where nobody chose one, the next that is free."""
         host, port = self._settings.http_host, self._settings.http_port
         if self._settings.database_url is not None or "http_port" in self._settings.origins:
-            return _listen(host, port)
+            return listen(host, port)
         for each in range(port, min(port + _MOST_PORTS, 65_536)):
             try:
-                return _listen(host, each)
+                return listen(host, each)
             except OSError:
                 continue
-        return _listen(host, port)
+        return listen(host, port)
 
     async def _serve(self, listening: socket.socket) -> None:
         settings = self._settings
@@ -153,11 +151,13 @@ class HttpServer:
             most_waiters=min(MOST_WAITERS, max(2, self.connections.bounds.most // 2)),
         )
         self.api = made
-        envelope = Envelope(made, settings.http_max_body_bytes, self._app.metrics.count_answer)
-        self._servers = [_server(envelope, self.connections)]
+        wrapped = RequestMiddleware(made, settings.http_max_body_bytes, self._app.metrics.count_answer)
+        self._servers = [_server(wrapped, self.connections)]
         serving = [self._servers[0].serve([listening])]
         if (metrics := self._metrics_socket()) is not None:
-            self._servers.append(_server(Envelope(own_port(made), settings.http_max_body_bytes), self.connections))
+            self._servers.append(
+                _server(RequestMiddleware(own_port(made), settings.http_max_body_bytes), self.connections)
+            )
             serving.append(self._servers[1].serve([metrics]))
         if self._stop.is_set():
             self._leave()
@@ -183,7 +183,7 @@ class HttpServer:
         if port is None:
             return None
         try:
-            return _listen(self._settings.http_host, port)
+            return listen(self._settings.http_host, port)
         except OSError as error:
             problem = f"/metrics cannot be served on port {port}: {error.strerror or error}; set METRICS_PORT"
             self._app.worker.http = {"address": self.url, "problem": problem}
@@ -198,39 +198,8 @@ class _Server(uvicorn.Server):
         """Listen."""
         await super().startup(sockets)
         for each in sockets or ():
-            each.listen(_BACKLOG)
+            each.listen(BACKLOG)
 
 
-def _server(app: Asgi, connections: Connections) -> uvicorn.Server:
-    config = uvicorn.Config(
-        app,
-        http=protocol_for(connections),
-        backlog=ACCEPTED_AT_ONCE,
-        ws="none",
-        loop="asyncio",
-        lifespan="off",
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=_DRAIN_S,
-    )
-    server = _Server(config)
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-    return server
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    # Only on a socket that says it is TCP does asyncio switch off Nagle, which costs 40 ms an answer.
-    listening = socket.socket(family, kind, socket.IPPROTO_TCP)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(_BACKLOG)
-    except OSError:
-        listening.close()
-        raise
-    return listening
+def _server(app: ASGIApp, connections: Connections) -> uvicorn.Server:
+    return _Server(uvicorn_config(app, protocol_for(connections), ACCEPTED_AT_ONCE))

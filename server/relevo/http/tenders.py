@@ -11,12 +11,11 @@ from starlette.responses import Response
 
 from relevo.access import phones
 from relevo.core.chile import REGIONS, RUBROS
-from relevo.http.answers import Json
-from relevo.http.bodies import Text
 from relevo.http.desk import Desk
-from relevo.http.devices import MISSING, ask, proof_of
+from relevo.http.fields import AskedAmount, Text
 from relevo.http.guard import Guarded
-from relevo.http.kinds import AskedAmount
+from relevo.http.installations import MISSING, ask, proof_of
+from relevo.http.json_response import Json
 from relevo.http.problems import not_found
 from relevo.operators import sources
 

@@ -14,6 +14,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from relevo.core.errors import RelevoError
+from relevo.core.serving import listen, url_of, uvicorn_config
 from relevo.sandbox import faults
 from relevo.sandbox.app import SandboxApp, Tell
 from relevo.sandbox.messages import Message
@@ -22,7 +23,6 @@ from relevo.sandbox.world import World
 
 T = TypeVar("T")
 _STOP_S = 10.0
-_DRAIN_S = 5
 
 
 class _Protocol(HttpToolsProtocol):
@@ -59,9 +59,11 @@ class Sandbox:
 
     def start(self) -> Self:
         """Listen and serve; raises RelevoError when the address cannot be had."""
-        listening = _listen(*self._address)
-        host, port = listening.getsockname()[:2]
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        try:
+            listening = listen(*self._address)
+        except (OSError, OverflowError) as error:
+            raise _unavailable(*self._address, error) from None
+        self.url = url_of(listening)
         ready = threading.Event()
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._serve(listening, ready)), name="relevo-sandbox", daemon=True
@@ -119,21 +121,7 @@ class Sandbox:
     async def _serve(self, listening: socket.socket, ready: threading.Event) -> None:
         self._app = SandboxApp(self._world, self._tell)
         self._loop = asyncio.get_running_loop()
-        config = uvicorn.Config(
-            self._app,
-            http=_Protocol,
-            ws="none",
-            loop="asyncio",
-            lifespan="off",
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            timeout_keep_alive=75,
-            timeout_graceful_shutdown=_DRAIN_S,
-        )
-        self._server = uvicorn.Server(config)
+        self._server = uvicorn.Server(uvicorn_config(self._app, _Protocol))
         ready.set()
         await self._server.serve(sockets=[listening])
         for connection in list(self._server.server_state.connections):  # those that outlasted the drain
@@ -186,23 +174,6 @@ def serve(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # Only on a socket that says it is TCP does asyncio switch off Nagle, which costs 40 ms an answer.
-        listening = socket.socket(family, kind, socket.IPPROTO_TCP)
-    except (OSError, OverflowError) as error:
-        raise _unavailable(host, port, error) from None
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(1024)
-    except OSError as error:
-        listening.close()
-        raise _unavailable(host, port, error) from None
-    return listening
 
 
 def _unavailable(host: str, port: int, error: Exception) -> RelevoError:

@@ -6,19 +6,15 @@ import logging
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from typing import Any
 
 import structlog
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from relevo.http.problems import of_error
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Measure = Callable[[str, str, str, float], None]
 """Takes down an answer: its method, route and status, and how many seconds it took."""
 
@@ -35,10 +31,10 @@ _METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 _QUIET = ("/health/", "/metrics")
 
 
-class Envelope:
+class RequestMiddleware:
     """Wraps the whole app, so that nothing gets past it."""
 
-    def __init__(self, app: App, max_body: int, measure: Measure = lambda *_: None) -> None:
+    def __init__(self, app: ASGIApp, max_body: int, measure: Measure = lambda *_: None) -> None:
         self._app = app
         self._max_body = max_body
         self._measure = measure

@@ -12,7 +12,7 @@ FRESH_S = 1.0
 """How old an answer may be that somebody is given."""
 
 
-class Shared(Generic[T]):
+class Cached(Generic[T]):
     """One answer, kept for a second; whoever asks while it is being found waits for it, too. A failure is not kept."""
 
     def __init__(self, find: Callable[[], Awaitable[T]], clock: Callable[[], float] = time.monotonic) -> None:

@@ -15,10 +15,9 @@ from relevo.access import phones
 from relevo.access.phones import NoProofError, NotAllowedError, Proof
 from relevo.client.verbs import Installation, Preference
 from relevo.database.pool import Connection
-from relevo.http.answers import Json
-from relevo.http.bodies import Body, Text
+from relevo.http.fields import Amount, Body, Text
 from relevo.http.guard import Guarded
-from relevo.http.kinds import Amount
+from relevo.http.json_response import Json
 from relevo.http.problems import Problem, ProblemBody
 
 P = ParamSpec("P")

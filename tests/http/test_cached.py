@@ -15,12 +15,12 @@ from psycopg import sql
 from relevo.access import api_tokens, sessions
 from relevo.app import App
 from relevo.database.pool import Database
+from relevo.http.cached import FRESH_S, Cached
 from relevo.http.desk import Desk
 from relevo.http.guard import COOKIE, Callers
-from relevo.http.limits import RateLimiter
 from relevo.http.problems import Problem
+from relevo.http.rate_limiter import RateLimiter
 from relevo.http.rules import READ, VIEW_PAGE
-from relevo.http.shared import FRESH_S, Shared
 from serving import EVENT, Served, phone
 
 
@@ -53,14 +53,14 @@ def test_an_answer_is_shared_for_a_second() -> None:
 
     async def story() -> None:
         now, finder = [100.0], Finder()
-        shared = Shared(finder.find, clock=lambda: now[0])
-        assert [await shared.get() for _ in range(3)] == [1, 1, 1]
+        cached = Cached(finder.find, clock=lambda: now[0])
+        assert [await cached.get() for _ in range(3)] == [1, 1, 1]
         now[0] += FRESH_S
-        assert await shared.get() == 1
+        assert await cached.get() == 1
         now[0] += 0.001
-        assert await shared.get() == 2
-        shared.forget()
-        assert await shared.get() == 3
+        assert await cached.get() == 2
+        cached.forget()
+        assert await cached.get() == 3
 
     run(story())
 
@@ -71,8 +71,8 @@ def test_those_who_come_together_are_answered_together() -> None:
     async def story() -> None:
         finder = Finder()
         finder.may_go.clear()
-        shared = Shared(finder.find)
-        asking = [asyncio.create_task(shared.get()) for _ in range(5)]
+        cached = Cached(finder.find)
+        asking = [asyncio.create_task(cached.get()) for _ in range(5)]
         await asyncio.sleep(0)
         asking[0].cancel()
         await asyncio.sleep(0)
@@ -87,12 +87,12 @@ def test_a_failure_is_not_kept() -> None:
 
     async def story() -> None:
         finder = Finder()
-        shared = Shared(finder.find)
+        cached = Cached(finder.find)
         finder.fails = True
-        told = await asyncio.gather(shared.get(), shared.get(), return_exceptions=True)
+        told = await asyncio.gather(cached.get(), cached.get(), return_exceptions=True)
         assert [type(each) for each in told] == [LookupError, LookupError]
         finder.fails = False
-        assert await shared.get() == 2
+        assert await cached.get() == 2
 
     run(story())
 
