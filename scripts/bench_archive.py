@@ -19,7 +19,7 @@ from benching import fresh_database, publish, rss_mb, say, timed
 from relevo import app
 from relevo.archive import restore
 from relevo.archive.retire import retire
-from relevo.client import verbs
+from relevo.client import values, verbs
 from relevo.core import queries
 from relevo.runtime.runs import BUDGET, Run, RunContext
 
@@ -137,7 +137,7 @@ def write_until(dsn: str, name: str, stop: Any, answers: Any) -> None:
     with psycopg.connect(dsn) as conn:
         while not stop.is_set():
             started = time.perf_counter()
-            verbs.enqueue(conn, verbs.Event("bench", f"{name} {len(took)}", "title", "body", audience="everyone"))
+            verbs.enqueue(conn, values.Event("bench", f"{name} {len(took)}", "title", "body", audience="everyone"))
             conn.commit()
             took.append((time.monotonic(), time.perf_counter() - started))
             time.sleep(_PAUSE_S)

@@ -20,7 +20,7 @@ import requests
 from relevo import service
 from relevo.cli.common import build, load_settings
 from relevo.client import verbs
-from relevo.client.verbs import Event, Installation, Preference
+from relevo.client.values import Event, Installation, Preference
 from relevo.config import Settings
 from relevo.core.errors import RelevoError
 from relevo.database.pool import Database

@@ -13,7 +13,7 @@ from browsing import NASTY
 from deliveries import mark_failed, mark_sent
 from phones import add_phones, fan_out
 from relevo.app import App
-from relevo.client import verbs
+from relevo.client import values, verbs
 from relevo.operators import actions, test_pushes
 
 
@@ -43,11 +43,11 @@ def fill(conn: psycopg.Connection[Any], app: App) -> World:
     world = World(token=f"ExponentPushToken[{uuid4().hex}]")
     given = {"token": world.token, "owner": world.owner, "project": nasty(200), "opt_outs": [nasty(100)]}
     world.installation = _one(conn, "select relevo.register_installation(%s)", Jsonb(given))
-    asked = verbs.Preference(keywords=["<script>", "x" * 100], region=nasty(200), topics=[nasty(100)])
+    asked = values.Preference(keywords=["<script>", "x" * 100], region=nasty(200), topics=[nasty(100)])
     verbs.set_preference(conn, world.installation, nasty(100), asked)
     phones = add_phones(conn, 5)
     _tender(conn, world)
-    event = verbs.Event(
+    event = values.Event(
         nasty(100), nasty(300), nasty(500), nasty(2000), audience=[world.installation, *phones], category="x"
     )
     world.event = verbs.enqueue(conn, event).event_id

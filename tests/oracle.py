@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
-from relevo.client.verbs import Matching, Preference
+from relevo.client.values import Matching, Preference
 
 
 def fold(text: str) -> str:

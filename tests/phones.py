@@ -11,7 +11,7 @@ from uuid import UUID
 import psycopg
 
 from relevo.app import App
-from relevo.client import verbs
+from relevo.client import values, verbs
 from relevo.core.model import Budget, Report, Step
 from relevo.runtime.runs import Run, RunContext
 
@@ -37,7 +37,7 @@ def add_phones(conn: psycopg.Connection[Any], count: int, **columns: object) -> 
 def prefer(conn: psycopg.Connection[Any], phones: Sequence[UUID], name: str = "default", **asked: Any) -> None:
     """Give each phone one named preference; nothing asked is a wildcard."""
     for phone in phones:
-        verbs.set_preference(conn, phone, name, verbs.Preference(**asked))
+        verbs.set_preference(conn, phone, name, values.Preference(**asked))
 
 
 def fan_out(app: App) -> Report:

@@ -16,7 +16,7 @@ from bench.measuring import Cost, Goal, Row, middle, rate
 from bench.stand import Stand, statements
 from benching import say
 from relevo.app import App
-from relevo.client.verbs import Matching
+from relevo.client.values import Matching
 from relevo.core.model import Lane, PushRequest, SentRequest, Settlement, Shard
 from relevo.cycles import dispatch
 from relevo.database.arrays import array, array_of_few, ascii_array

@@ -9,21 +9,21 @@ import psycopg
 
 from bench.measuring import Goal, Row, rate
 from bench.stand import Stand
-from relevo.client import verbs
+from relevo.client import values, verbs
 
 _TOGETHER = 1_000
 _T = TypeVar("_T")
 
 
-def personal(stand: Stand, of_type: str, count: int) -> list[verbs.Event]:
+def personal(stand: Stand, of_type: str, count: int) -> list[values.Event]:
     """Make events for one phone each."""
     return [
-        verbs.Event(of_type, str(n), "A title", "and a body", audience=[phone])
+        values.Event(of_type, str(n), "A title", "and a body", audience=[phone])
         for n, phone in enumerate(stand.phones(count))
     ]
 
 
-def many(conn: psycopg.Connection[Any], events: Sequence[verbs.Event]) -> list[int]:
+def many(conn: psycopg.Connection[Any], events: Sequence[values.Event]) -> list[int]:
     """Enqueue events by the thousand, each thousand committed; return their ids."""
     ids: list[int] = []
     for some in _by(_TOGETHER, events):

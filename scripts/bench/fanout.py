@@ -17,12 +17,12 @@ from bench.sizes import Sizes
 from bench.stand import statements
 from benching import fresh_database, say, timed
 from relevo import app
-from relevo.client import verbs
+from relevo.client import values, verbs
 from relevo.runtime.runs import BUDGET, Run, RunContext
 
 _SQL = statements(__file__)
-_NARROW = verbs.Matching(rubros=["10007919"], region="Comuna 17", text="palabra31 y nada más")
-_BROAD = verbs.Matching(tipo="LE", text="puente")
+_NARROW = values.Matching(rubros=["10007919"], region="Comuna 17", text="palabra31 y nada más")
+_BROAD = values.Matching(tipo="LE", text="puente")
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class _Fans:
     meter: Meter
     sizes: Sizes
 
-    def fan_out(self, event_type: str, key: str, audience: verbs.Matching) -> Cost:
+    def fan_out(self, event_type: str, key: str, audience: values.Matching) -> Cost:
         """Enqueue an event and measure the cycle's steps until it is through, per delivery."""
-        event_id = verbs.enqueue(self.conn, verbs.Event(event_type, key, "x", audience=audience)).event_id
+        event_id = verbs.enqueue(self.conn, values.Event(event_type, key, "x", audience=audience)).event_id
         context = RunContext(0, "fanout", "", "manual", "bench", None, datetime.now(UTC))
         run = Run(context, self.built.settings, self.built.database, BUDGET, None, None, threading.Event())
         cost = self.meter.measure(lambda: self._step_through(run))

@@ -21,7 +21,7 @@ from bench.measuring import Goal, Row, latency
 from bench.stand import Stand, relevo_run, statements
 from benching import say
 from relevo.access import api_tokens
-from relevo.client import verbs
+from relevo.client import values, verbs
 from relevo.database.pool import Database
 
 _SQL = statements(__file__)
@@ -196,7 +196,7 @@ def _until(done: threading.Event, calling: Future[None]) -> None:
 def later_event(stand: Stand) -> int:
     """Enqueue an event that nobody gets before tomorrow, if it is not there; return its id."""
     tomorrow = datetime.now(UTC) + timedelta(days=1)
-    later = verbs.Event("bench.later", "1", "Later", audience="everyone", scheduled_at=tomorrow)
+    later = values.Event("bench.later", "1", "Later", audience="everyone", scheduled_at=tomorrow)
     return verbs.enqueue(stand.conn, later).event_id
 
 

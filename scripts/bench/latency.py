@@ -10,7 +10,7 @@ import psycopg
 
 from bench.measuring import Goal, Row, latency
 from bench.stand import Stand, relevo_run, statements
-from relevo.client import verbs
+from relevo.client import values, verbs
 from relevo.sandbox import Sandbox
 
 _SQL = statements(__file__)
@@ -50,7 +50,7 @@ def _wake_once(stand: Stand, phone: UUID, after_s: float, arrived: list[float]) 
     """Enqueue one event for one phone, a while after the last; return the milliseconds until its POST arrived."""
     time.sleep(after_s)
     arrived.clear()
-    verbs.enqueue(stand.conn, verbs.Event("bench.wake", str(uuid4()), "Wake up", audience=[phone]))
+    verbs.enqueue(stand.conn, values.Event("bench.wake", str(uuid4()), "Wake up", audience=[phone]))
     committed = time.perf_counter()
     while not arrived:
         assert time.perf_counter() < committed + _PATIENCE_S, "nobody woke up"
@@ -116,7 +116,7 @@ def _waits(stand: Stand) -> list[float]:
 
 def _overtake(stand: Stand, phone: UUID) -> None:
     for n in range(stand.sizes.urgent):
-        verbs.enqueue(stand.conn, verbs.Event("bench.urgent", str(n), "Now", audience=[phone], lane="urgent"))
+        verbs.enqueue(stand.conn, values.Event("bench.urgent", str(n), "Now", audience=[phone], lane="urgent"))
         time.sleep(_BETWEEN_URGENT_S)
 
 

@@ -18,7 +18,7 @@ from bench.measuring import Cost, Meter
 from bench.sizes import Sizes
 from benching import fresh_database, say
 from relevo import app, config, service
-from relevo.client import verbs
+from relevo.client import values, verbs
 from relevo.config import Settings
 from relevo.core import queries
 from relevo.runtime.runs import Cycle
@@ -100,7 +100,7 @@ class Stand:
     def queue(self, built: app.App, audience: Any = "everyone") -> int:
         """Enqueue one event and fan it out; return how many deliveries that made."""
         self._events += 1
-        verbs.enqueue(self.conn, verbs.Event("bench", str(self._events), "A title", "and a body", audience=audience))
+        verbs.enqueue(self.conn, values.Event("bench", str(self._events), "A title", "and a body", audience=audience))
         return self.run(built, built.registry["fanout"], "deliveries_created")
 
     def run(self, built: app.App, cycle: Cycle, counted: str) -> int:

@@ -13,7 +13,7 @@ from bench import processes
 from bench.measuring import Row
 from bench.stand import Stand, relevo_run
 from relevo import app
-from relevo.client import verbs
+from relevo.client import values, verbs
 from relevo.sandbox import Sandbox
 
 _AT_REST_S = 3.0
@@ -31,7 +31,7 @@ def rows(stand: Stand) -> Iterator[Row]:
 
 def _start(stand: Stand, phone: UUID, n: int) -> tuple[float, float]:
     arrived: list[float] = []
-    verbs.enqueue(stand.conn, verbs.Event("bench.start", str(n), "Hello", audience=[phone]))
+    verbs.enqueue(stand.conn, values.Event("bench.start", str(n), "Hello", audience=[phone]))
     with Sandbox(rate_per_s=0, tell=lambda _line: arrived.append(time.perf_counter())) as sandbox:
         begun = time.perf_counter()
         with relevo_run(stand.dsn, sandbox.url, sources="none") as process:

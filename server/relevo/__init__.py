@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from relevo.app import Parts
     from relevo.client.news import Outcome, acknowledge_news, read_news, subscribe_news
     from relevo.client.signatures import sign_installation, verify_webhook
-    from relevo.client.verbs import (
+    from relevo.client.values import (
         Enqueued,
         Event,
         EventStatus,
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
         Owners,
         Preference,
         Preview,
+    )
+    from relevo.client.verbs import (
         cancel,
         change,
         complete,
@@ -116,6 +118,11 @@ __all__ = [
 _MODULES = {
     "PushContext": "relevo.delivery.sending",
     "Parts": "relevo.app",
+    **dict.fromkeys(
+        ("Enqueued", "Event", "EventStatus", "Explanation", "Installation", "InstallationStatus"),
+        "relevo.client.values",
+    ),
+    **dict.fromkeys(("Matching", "Owners", "Preference", "Preview"), "relevo.client.values"),
     **dict.fromkeys(("sign_installation", "verify_webhook"), "relevo.client.signatures"),
     **dict.fromkeys(
         ("EventConflictError", "InvalidInputError", "InvalidSignatureError", "MissingPartError", "Reschedule"),

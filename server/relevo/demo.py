@@ -17,7 +17,7 @@ import structlog
 
 from relevo.app import App
 from relevo.client import verbs
-from relevo.client.verbs import Event, Installation, Matching, Owners, Preference
+from relevo.client.values import Event, Installation, Matching, Owners, Preference
 from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import RelevoError

@@ -15,7 +15,7 @@ from commanding import Said, make_command
 from processes import Processes
 from relevo import config
 from relevo.client import verbs
-from relevo.client.verbs import Installation
+from relevo.client.values import Installation
 
 OLD, OLDER = month_ago(5), month_ago(14)
 MONTH = f"{OLD:%Y-%m}"

@@ -19,7 +19,7 @@ from months import (
 )
 
 from relevo.client import verbs
-from relevo.client.verbs import Enqueued, Event, Installation, Owners, Preference
+from relevo.client.values import Enqueued, Event, Installation, Owners, Preference
 from relevo.core.model import Answer, PushRequest
 from relevo.operators import actions
 

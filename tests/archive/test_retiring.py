@@ -26,7 +26,7 @@ from deliveries import states
 from phones import add_phones, fan_out, reached
 from processes import PATIENCE_S, eventually
 from relevo.client import verbs
-from relevo.client.verbs import Event
+from relevo.client.values import Event
 from relevo.core.model import Answer, Fetched, Item, PushRequest
 from relevo.cycles import ingest
 from relevo.delivery.rendering import tender

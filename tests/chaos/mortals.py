@@ -20,7 +20,7 @@ from phones import fan_out
 from processes import eventually
 from relevo.app import App
 from relevo.client import verbs
-from relevo.client.verbs import Event
+from relevo.client.values import Event
 from relevo.sandbox.server import Sandbox
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "dispatching.py"

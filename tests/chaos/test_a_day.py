@@ -14,7 +14,7 @@ from mortals import FINAL, install, run
 from phones import add_phones
 from relevo.app import App
 from relevo.client import verbs
-from relevo.client.verbs import Event
+from relevo.client.values import Event
 from relevo.operators import events
 from relevo.sandbox.server import Sandbox
 

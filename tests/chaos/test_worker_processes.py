@@ -11,7 +11,7 @@ from mortals import needless_resends
 from phones import add_phones
 from processes import Process, Processes, eventually
 from relevo.client import verbs
-from relevo.client.verbs import Event
+from relevo.client.values import Event
 from relevo.sandbox.server import Sandbox
 
 PHONES = 2_000

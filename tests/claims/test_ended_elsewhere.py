@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from relevo.client import verbs
-from relevo.client.verbs import Event, Installation
+from relevo.client.values import Event, Installation
 from relevo.core.errors import OwnershipLostError
 from relevo.core.model import Answer, PushRequest
 

@@ -21,7 +21,7 @@ from deliveries import add_event, mark_sent
 from phones import add_phones, fan_out
 from processes import RELEVO
 from relevo.cli import common
-from relevo.client.verbs import Event, Installation, Matching, Owners, Preference
+from relevo.client.values import Event, Installation, Matching, Owners, Preference
 from relevo.core.model import Answer, PushRequest
 
 MARKUP = "[bold red]x[/] [/] [link=https://a.b]y[/link] \\[z]"

@@ -18,7 +18,7 @@ from psycopg.rows import dict_row
 from processes import PATIENCE_S
 from relevo.app import App
 from relevo.client import verbs
-from relevo.client.verbs import Event, Installation
+from relevo.client.values import Event, Installation
 from relevo.core.model import Budget, Report
 from relevo.sandbox import Sandbox
 

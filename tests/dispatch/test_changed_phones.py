@@ -15,7 +15,7 @@ from relaying import Relay, at_once, beside, token
 
 from processes import eventually
 from relevo.client import verbs
-from relevo.client.verbs import Installation
+from relevo.client.values import Installation
 from relevo.core.model import Reply
 
 Change = Callable[[psycopg.Connection[Any], UUID, str], object]

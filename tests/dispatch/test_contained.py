@@ -17,7 +17,7 @@ import relevo
 from fakes.server import Answer, FakeServer
 from processes import PATIENCE_S, eventually
 from relevo.client import verbs
-from relevo.client.verbs import Installation
+from relevo.client.values import Installation
 from relevo.core.model import ReceiptReply, Report, Ticket
 from relevo.operators import fleet
 from relevo.providers.expo import Expo

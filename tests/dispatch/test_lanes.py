@@ -14,8 +14,8 @@ from relaying import Relay, beside, seconds_from, token
 
 from phones import event_row
 from processes import PATIENCE_S, eventually
-from relevo.client import verbs
-from relevo.client.verbs import Matching, Preference
+from relevo.client import values, verbs
+from relevo.client.values import Matching, Preference
 from relevo.core.model import Reply
 
 
@@ -273,7 +273,7 @@ class TestTokens:
         worker = relay()
         shapes = ["ExponentPushToken[a]", "ExpoPushToken[b]", "5E0C1B0A-8f0d-4a41-9d9b-000000000001"]
         for shape in shapes:
-            verbs.register(conn, verbs.Installation(shape))
+            verbs.register(conn, values.Installation(shape))
         worker.tell_everyone()
         worker.dispatch()
         assert {shape: len(worker.sandbox.received(shape)) for shape in shapes} == dict.fromkeys(shapes, 1)

@@ -13,7 +13,7 @@ import pytest
 from relaying import Relay, beside, token
 
 from processes import eventually
-from relevo.client.verbs import Owners
+from relevo.client.values import Owners
 from relevo.core.model import Answer, Fetched, Item, PushRequest, Report
 from relevo.core.ports import SourceContext
 from relevo.cycles.ingest import cycle

@@ -12,7 +12,8 @@ from fakes.expo import FakeExpo
 from fakes.server import Answer, FakeServer
 from relevo import app
 from relevo.client import verbs
-from relevo.client.verbs import Installation, InvalidInputError
+from relevo.client.values import Installation
+from relevo.client.verbs import InvalidInputError
 from relevo.core.errors import ConfigError
 from relevo.operators import fleet
 from relevo.providers import secret_file

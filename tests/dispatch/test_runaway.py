@@ -10,7 +10,7 @@ import pytest
 from psycopg.types.json import Jsonb
 from relaying import Relay, at_once
 
-from relevo.client.verbs import Matching
+from relevo.client.values import Matching
 from relevo.core.errors import DatabaseUnavailableError, UsageError
 from relevo.core.model import Report
 from relevo.operators import actions, fleet

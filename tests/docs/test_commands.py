@@ -17,7 +17,7 @@ from pages import PAGES, ROOT, blocks
 
 from commanding import Command, make_command
 from phones import add_phones, fan_out
-from relevo.client import verbs
+from relevo.client import values, verbs
 from serving import Served
 
 README = ROOT / "README.md"
@@ -125,7 +125,7 @@ def reader(monkeypatch, capsys, dsn: str, conn: psycopg.Connection[Any], build, 
     [phone] = add_phones(conn, 1)
     conn.execute("update relevo.device_installations set owner = 'user-7' where installation_id = %s", [phone])
     for n in range(3):
-        verbs.enqueue(conn, verbs.Event("order.shipped", f"order {n}", "On its way", audience=verbs.Owners("user-7")))
+        verbs.enqueue(conn, values.Event("order.shipped", f"order {n}", "On its way", audience=values.Owners("user-7")))
     fan_out(built)
     callers = [served.client(role).token or "" for role in ("app", "viewer")]
     yield Reader(

@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 
 import relevo
 from relevo import Event, Matching, Owners
-from relevo.client.verbs import Enqueued
+from relevo.client.values import Enqueued
 from relevo.core.errors import EventConflictError, InvalidInputError
 
 OURS = "23R01"

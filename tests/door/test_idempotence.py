@@ -11,7 +11,7 @@ import pytest
 import relevo
 from processes import PATIENCE_S
 from relevo import Event
-from relevo.client.verbs import Enqueued
+from relevo.client.values import Enqueued
 
 THREADS = 8
 

@@ -16,7 +16,7 @@ import relevo
 from processes import PATIENCE_S, eventually
 from relevo import Event, Installation
 from relevo.client import checks
-from relevo.client.verbs import Enqueued
+from relevo.client.values import Enqueued
 from relevo.core.errors import InvalidInputError
 
 PLAIN = {"type": "chat", "key": "k", "title": "Ana", "audience": "installations", "installations": [str(uuid4())]}

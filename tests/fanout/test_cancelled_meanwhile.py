@@ -17,7 +17,7 @@ from phones import add_phones
 from processes import eventually
 from relevo import app, config, embedded
 from relevo.app import App
-from relevo.client import verbs
+from relevo.client import values, verbs
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.database import migrate
 
@@ -30,8 +30,8 @@ STATES = "select id, state from relevo.notification_events where id = any (%s)"
 def enqueue(conn: psycopg.Connection[Any]) -> list[int]:
     """Enqueue events for one phone each, which fan out together, and some for all, which take several slices."""
     phones = add_phones(conn, PHONES)
-    small = [verbs.Event("small", str(n), "T", audience=[phones[n % PHONES]]) for n in range(SMALL)]
-    large = [verbs.Event("large", str(n), "T", audience="everyone") for n in range(LARGE)]
+    small = [values.Event("small", str(n), "T", audience=[phones[n % PHONES]]) for n in range(SMALL)]
+    large = [values.Event("large", str(n), "T", audience="everyone") for n in range(LARGE)]
     mixed = small + large
     random.Random(7).shuffle(mixed)
     return [verbs.enqueue(conn, event).event_id for event in mixed]

@@ -12,8 +12,8 @@ import pytest
 
 from phones import add_phones, fan_out_to_the_end, one_step, prefer, reached
 from processes import eventually
-from relevo.client import verbs
-from relevo.client.verbs import Event, Matching
+from relevo.client import values, verbs
+from relevo.client.values import Event, Matching
 
 GONE = """
 update relevo.device_installations set invalidated_at = now(), invalid_reason = 'DeviceNotRegistered'
@@ -28,16 +28,16 @@ def indexed(conn: psycopg.Connection[Any]) -> set[UUID]:
 
 def test_who_dies_leaves_the_index_and_comes_back_by_registering(build, conn) -> None:
     """A disabled, a logged out and a forbidden phone stand in the index no more; each is found again once it is back."""
-    phones = [verbs.register(conn, verbs.Installation(f"ExponentPushToken[{n}]")) for n in range(4)]
+    phones = [verbs.register(conn, values.Installation(f"ExponentPushToken[{n}]")) for n in range(4)]
     assert indexed(conn) == set(phones)
     conn.execute(GONE, [phones[:1]])
     verbs.unregister(conn, phones[1])
-    verbs.register(conn, verbs.Installation("ExponentPushToken[2]", phones[2], permission="denied"))
+    verbs.register(conn, values.Installation("ExponentPushToken[2]", phones[2], permission="denied"))
     assert indexed(conn) == {phones[3]}
-    verbs.set_preference(conn, phones[0], "more", verbs.Preference(keywords=["aseo"]))
+    verbs.set_preference(conn, phones[0], "more", values.Preference(keywords=["aseo"]))
     assert indexed(conn) == {phones[3]}, "what a dead phone asks for is kept, but not looked at"
     for n in range(3):
-        verbs.register(conn, verbs.Installation(f"ExponentPushToken[{n}new]", phones[n]))
+        verbs.register(conn, values.Installation(f"ExponentPushToken[{n}new]", phones[n]))
     assert indexed(conn) == set(phones)
     made = verbs.enqueue(conn, Event("tender", "1", "t", audience=Matching(text="aseo")))
     fan_out_to_the_end(build())
@@ -92,12 +92,12 @@ def test_the_dead_are_deleted_after_their_retention(build, conn) -> None:
 
 def test_one_that_comes_back_is_dead_no_more(conn) -> None:
     """Whatever brings a phone back, the time since when it was dead is forgotten; dying again begins anew."""
-    phone = verbs.register(conn, verbs.Installation("ExponentPushToken[a]"))
+    phone = verbs.register(conn, values.Installation("ExponentPushToken[a]"))
     since = "select dead_since from relevo.device_installations"
     assert conn.execute(since).fetchone() == (None,)
     verbs.unregister(conn, phone)
     assert conn.execute(since).fetchone()[0] is not None
-    verbs.register(conn, verbs.Installation("ExponentPushToken[a]", phone))
+    verbs.register(conn, values.Installation("ExponentPushToken[a]", phone))
     assert conn.execute(since).fetchone() == (None,)
     long_ago = datetime.now(UTC) - timedelta(days=50)
     conn.execute("update relevo.device_installations set invalidated_at = %s, invalid_reason = 'x'", [long_ago])
@@ -109,7 +109,7 @@ def test_a_phone_that_leaves_its_owner_during_a_fan_out_is_left_out(build, conn)
     phones = add_phones(conn, 6)
     conn.execute("update relevo.device_installations set owner = 'ana' || seq")
     owners = [row[0] for row in conn.execute("select owner from relevo.device_installations").fetchall()]
-    made = verbs.enqueue(conn, Event("notice", "1", "t", audience=verbs.Owners(*owners)))
+    made = verbs.enqueue(conn, Event("notice", "1", "t", audience=values.Owners(*owners)))
     app = build(fanout_slice_size=2)
     one_step(app)
     conn.execute("update relevo.device_installations set owner = 'bea' where installation_id = %s", [phones[3]])

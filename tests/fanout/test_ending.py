@@ -14,7 +14,7 @@ from deliveries import states
 from phones import add_phones, event_row, fan_out, fan_out_to_the_end, one_step, reached
 from processes import PATIENCE_S, eventually
 from relevo.client import verbs
-from relevo.client.verbs import Event
+from relevo.client.values import Event
 from relevo.core import queries
 from relevo.core.model import Answer, PushRequest
 

@@ -12,8 +12,8 @@ import pytest
 
 from phones import add_phones, event_row, fan_out, fan_out_to_the_end, one_step, prefer, reached, try_again
 from plans import BY_KEY, rows_read_by_table
-from relevo.client import verbs
-from relevo.client.verbs import Event, Matching
+from relevo.client import values, verbs
+from relevo.client.values import Event, Matching
 from relevo.core import queries
 from relevo.database.pool import Connection
 from relevo.operators import events
@@ -223,7 +223,7 @@ class TestSlices:
         made = verbs.enqueue(conn, Event("notice", "1", "Hello", audience="everyone"))
         app = build(fanout_slice_size=3)
         one_step(app)
-        late = verbs.register(conn, verbs.Installation("ExponentPushToken[late]"))
+        late = verbs.register(conn, values.Installation("ExponentPushToken[late]"))
         fan_out_to_the_end(app)
         assert reached(conn, made.event_id) == phones
         again = verbs.enqueue(conn, Event("notice", "2", "Hello", audience="everyone"))
@@ -239,7 +239,7 @@ class TestSlices:
         one_step(app)
         prefer(conn, [phones[0], phones[5]], keywords=["puentes"])
         prefer(conn, [phones[4]], enabled=False)
-        verbs.register(conn, verbs.Installation(None, phones[2], permission="denied"))
+        verbs.register(conn, values.Installation(None, phones[2], permission="denied"))
         fan_out_to_the_end(app)
         assert reached(conn, made.event_id) == phones[:4]
 

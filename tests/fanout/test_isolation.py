@@ -12,7 +12,7 @@ from commanding import Command, make_command
 from phones import add_phones, event_row, fan_out, fan_out_to_the_end, one_step, reached
 from relevo.app import App
 from relevo.client import verbs
-from relevo.client.verbs import Event
+from relevo.client.values import Event
 from relevo.core.model import Report
 from relevo.operators import events, fleet
 

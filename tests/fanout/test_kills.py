@@ -15,7 +15,7 @@ from kills import Mortals, Phones, kill_points
 from phones import fan_out, reached
 from relevo.app import App
 from relevo.client import verbs
-from relevo.client.verbs import Event, Matching
+from relevo.client.values import Event, Matching
 
 # Statements that the scenario below does not execute, each with its reason.
 NOT_COVERED: dict[str, str] = {

@@ -12,8 +12,8 @@ import pytest
 from phones import add_phones, event_row, fan_out_to_the_end, reached
 from plans import BY_KEY, NOT_YET_HANDED_IN, explain, rows_read, rows_read_by_table
 from relevo.app import App
-from relevo.client import verbs
-from relevo.client.verbs import Event, Installation, Matching
+from relevo.client import values, verbs
+from relevo.client.values import Event, Installation, Matching
 from relevo.core import queries
 
 FANOUT = queries.load("fanout")
@@ -157,7 +157,7 @@ def test_a_personal_event_by_itself_reads_its_phones(conn, build) -> None:
     conn.execute("update relevo.device_installations set owner = 'ana' where installation_id = any (%s)", [phones[-2:]])
     conn.execute("vacuum relevo.device_installations")
     for kind in ("without statistics", "with statistics"):
-        for audience in (phones[-2:], verbs.Owners("ana")):
+        for audience in (phones[-2:], values.Owners("ana")):
             made = verbs.enqueue(conn, Event("chat", f"{kind} {audience}"[:300], "t", audience=audience))
             assert sum(slice_reads(conn, made.event_id).values()) <= 30, kind
             fan_out_to_the_end(build())

@@ -13,7 +13,7 @@ import pytest
 from phones import add_phones, event_row, fan_out, fan_out_to_the_end, one_step, reached, try_again
 from plans import BY_KEY, rows_read_by_table, rows_read_so_far
 from relevo.client import verbs
-from relevo.client.verbs import Event
+from relevo.client.values import Event
 from relevo.core import queries
 from relevo.core.model import Budget
 from relevo.cycles import fanout

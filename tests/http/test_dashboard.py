@@ -14,7 +14,7 @@ from playwright.sync_api import sync_playwright
 from browsing import COLOURS, WIDTHS, Person, enter, fits
 from parts import find_part
 from phones import add_phones, fan_out
-from relevo.client import verbs
+from relevo.client import values, verbs
 from relevo.operators import actions
 from serving import Served
 
@@ -112,7 +112,7 @@ def test_what_people_ask_first(serve: Callable[..., Served], conn: psycopg.Conne
     conn.execute(
         "update relevo.device_installations set active = false where seq = (select max(seq) from relevo.device_installations)"
     )
-    verbs.enqueue(conn, verbs.Event("order.shipped", "1", "On its way", audience="everyone"))
+    verbs.enqueue(conn, values.Event("order.shipped", "1", "On its way", audience="everyone"))
     fan_out(served.app)
     person = Person(served, "viewer")
     person.log_in()
@@ -174,7 +174,7 @@ def test_from_the_box_to_the_reason(served: Served, conn: psycopg.Connection[Any
     """A key in the box leads to the event's timeline, from there to one push, to its phone, and to why another got nothing."""
     one, other = add_phones(conn, 2)
     conn.execute("update relevo.device_installations set permission = 'denied' where installation_id = %s", [other])
-    event = verbs.Event("order.shipped", "order-17", "On its way", audience=[one, other])
+    event = values.Event("order.shipped", "order-17", "On its way", audience=[one, other])
     number = verbs.enqueue(conn, event).event_id
     fan_out(served.app)
     page = enter(browser, served, served.client("viewer"))

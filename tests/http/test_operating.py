@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 
 from browsing import NASTY, Person
 from operating import fill, kill, register, run
-from relevo.client import verbs
+from relevo.client import values, verbs
 from relevo.operators import actions, audit, runs
 from relevo.operators.actions import DeadLetters
 from relevo.sandbox import Sandbox
@@ -308,7 +308,7 @@ def test_an_audience_is_previewed(served: Served, conn: psycopg.Connection[Any])
     assert str(first) in everyone
     assert "1 phone<" in viewer.get(f"/dashboard/compose?audience=installations&whom={first}%0A{UUID(int=1)}").text
     assert "2 phones" in viewer.get("/dashboard/compose?audience=matching&region=RM&monto=7.5").text
-    verbs.set_preference(conn, first, "default", verbs.Preference(topics=("y",)))
+    verbs.set_preference(conn, first, "default", values.Preference(topics=("y",)))
     assert "1 phone<" in viewer.get("/dashboard/compose?audience=matching&topics=x,y&region=RM&monto=7.5").text
     for wrong in (
         "audience=nobody",

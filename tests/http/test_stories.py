@@ -19,7 +19,7 @@ from browsing import NASTY, Person
 from deliveries import mark_failed, mark_sent
 from phones import add_phones, fan_out
 from relevo.app import sandbox_address
-from relevo.client import verbs
+from relevo.client import values, verbs
 from relevo.config import Settings
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.html import el, outside
@@ -54,7 +54,7 @@ def phone(conn: Connection, **given: object) -> UUID:
 
 def event(conn: Connection, key: str, audience: Any, **more: Any) -> int:
     """Enqueue an event."""
-    return verbs.enqueue(conn, verbs.Event("order.shipped", key, "On its way", audience=audience, **more)).event_id
+    return verbs.enqueue(conn, values.Event("order.shipped", key, "On its way", audience=audience, **more)).event_id
 
 
 def deliveries_of(conn: Connection, event_id: int) -> dict[UUID, int]:
@@ -92,7 +92,7 @@ def counted(conn: Connection, event_id: int, **became: int) -> None:
 def test_the_saga_of_an_event(served: Served, conn: Connection, person: Person) -> None:
     """From its enqueueing over the requests to what failed and what it waits for, in words; each delivery one click away."""
     one, two = phone(conn, owner="ana"), phone(conn, owner="ana")
-    number = event(conn, "order-17", verbs.Owners("ana"))
+    number = event(conn, "order-17", values.Owners("ana"))
     fan_out(served.app)
     ids = deliveries_of(conn, number)
     journal(conn, [ids[one]], "answered")
@@ -234,7 +234,11 @@ def test_an_event_behind_an_open_breaker(served: Served, conn: Connection, perso
 def test_an_event_for_nobody_says_why(served: Served, conn: Connection, person: Person) -> None:
     """That an owner is unknown, has no phone that may receive, or that nobody matches, is told, also in Spanish."""
     phone(conn, owner="ana", permission="denied")
-    asked: dict[str, Any] = {"bo": verbs.Owners("bo"), "ana": verbs.Owners("ana"), "m": verbs.Matching(region="Maule")}
+    asked: dict[str, Any] = {
+        "bo": values.Owners("bo"),
+        "ana": values.Owners("ana"),
+        "m": values.Matching(region="Maule"),
+    }
     asked |= {"named": [uuid4()], "all": "everyone"}
     made = {key: event(conn, key, audience) for key, audience in asked.items()}
     fan_out(served.app)
@@ -266,7 +270,7 @@ def settled(conn: Connection, push: int, event_id: int, was: str, **became: obje
 def test_an_event_of_one_push_in_good_grammar(served: Served, conn: Connection, person: Person) -> None:
     """One is one, what is told of the first request is not told twice, a failed receipt is told, and nothing is "so far" at the end."""
     phone(conn, owner="ana")
-    number = event(conn, "one", verbs.Owners("ana"))
+    number = event(conn, "one", values.Owners("ana"))
     fan_out(served.app)
     (push,) = deliveries_of(conn, number).values()
     page, own = f"/dashboard/events/{number}", f"/dashboard/deliveries/{push}"
@@ -540,8 +544,8 @@ def test_why_not(
     """The rule that decided is told for one phone and for its owner, by the event's id or its key."""
     one = phone(conn, owner="ana/b c", **phone_is)
     verbs.set_preference(conn, one, "default", None)
-    verbs.set_preference(conn, one, "mine", verbs.Preference(region="Valparaíso"))
-    audience = {"others": add_phones(conn, 1), "matching": verbs.Matching(region="Maule")}.get(
+    verbs.set_preference(conn, one, "mine", values.Preference(region="Valparaíso"))
+    audience = {"others": add_phones(conn, 1), "matching": values.Matching(region="Maule")}.get(
         event_is.get("audience", ""), "everyone"
     )
     number = event(conn, "k-1", audience, category=event_is.get("category"))
@@ -559,20 +563,20 @@ def why(person: Person, one: UUID, number: int) -> str:
 def test_what_changed_since_is_told(served: Served, conn: Connection, person: Person) -> None:
     """A past event is judged by today's phone: what was registered, disabled, changed since is said with its time, nothing else."""
     quiet, disabled, other, wish, gone = (phone(conn, owner="ana") for _ in range(5))
-    region = verbs.Matching(region="Maule")
+    region = values.Matching(region="Maule")
     everyone, matching, named = event(conn, "1", "everyone"), event(conn, "2", region), event(conn, "3", [quiet])
-    owned = event(conn, "4", verbs.Owners("ana"))
+    owned = event(conn, "4", values.Owners("ana"))
     for each in (quiet, wish, gone):
-        verbs.set_preference(conn, each, "default", verbs.Preference(region="Ñuble"))
+        verbs.set_preference(conn, each, "default", values.Preference(region="Ñuble"))
     fan_out(served.app)
     late = phone(conn, owner="ana")
     conn.execute(
         "update relevo.device_installations set invalidated_at = now(), invalid_reason = 'DeviceNotRegistered' where installation_id = %s",
         [disabled],
     )
-    verbs.register(conn, verbs.Installation(None, installation_id=other, permission="denied"))
-    verbs.register(conn, verbs.Installation(None, installation_id=gone, owner="bea"))
-    verbs.set_preference(conn, wish, "default", verbs.Preference(region="Maule"))
+    verbs.register(conn, values.Installation(None, installation_id=other, permission="denied"))
+    verbs.register(conn, values.Installation(None, installation_id=gone, owner="bea"))
+    verbs.set_preference(conn, wish, "default", values.Preference(region="Maule"))
     for number in (everyone, matching, owned):
         assert "No. It was registered only afterwards: 20" in why(person, late, number)
     assert "No. The event is for others" in why(person, late, named)
@@ -594,7 +598,7 @@ def test_a_phone_and_its_owner(served: Served, conn: Connection, person: Person)
     """What a phone asks for in words, its history page by page, its token shortened; its owner has them all."""
     token = f"ExponentPushToken[{uuid4().hex[:22]}]"
     one = phone(conn, owner="ana", token=token)
-    wish = verbs.Preference(keywords=["agua"], region="Maule", monto_min=1000000, moneda="CLP")
+    wish = values.Preference(keywords=["agua"], region="Maule", monto_min=1000000, moneda="CLP")
     verbs.set_preference(conn, one, "mine", wish)
     for n in range(27):
         event(conn, f"e-{n}", "everyone")
@@ -616,7 +620,7 @@ def test_a_phone_and_its_owner(served: Served, conn: Connection, person: Person)
 def test_the_latest_events(served: Served, conn: Connection, person: Person) -> None:
     """Newest first, page by page, and by type, state and project, in an address that can be shared."""
     numbers = [event(conn, f"e-{n}", []) for n in range(27)]
-    other = verbs.enqueue(conn, verbs.Event("notice", "n", "A notice", audience="everyone")).event_id
+    other = verbs.enqueue(conn, values.Event("notice", "n", "A notice", audience="everyone")).event_id
     conn.execute("update relevo.notification_events set project = 'shop' where id = %s", [other])
     verbs.cancel(conn, numbers[3])
     first = person.get("/dashboard/events").text

@@ -23,7 +23,7 @@ from relevo.access.api_tokens import Token
 from relevo.access.phones import NoProofError, NotAllowedError, Proof, Rules
 from relevo.client import verbs
 from relevo.client.signatures import SigningKey, sign_installation
-from relevo.client.verbs import Installation
+from relevo.client.values import Installation
 from relevo.core.errors import NotFoundError
 
 KEY = "a" * 43 + "="

@@ -14,8 +14,8 @@ from hearing import acknowledge, positions, read, reap, subscribe, waiting, writ
 from phones import add_phones, fan_out
 from plans import rows_read_by_table
 from relevo.app import App
-from relevo.client import verbs
-from relevo.client.verbs import Event
+from relevo.client import values, verbs
+from relevo.client.values import Event
 from relevo.core import queries
 
 
@@ -64,12 +64,12 @@ def test_phones(conn: psycopg.Connection[Any], build: Callable[..., App]) -> Non
     subscribe(conn)
     token = "ExponentPushToken[a]"
     gone, moved, left, forgotten = (
-        verbs.register(conn, verbs.Installation(token if name == "moved" else None, owner=name))
+        verbs.register(conn, values.Installation(token if name == "moved" else None, owner=name))
         for name in ("gone", "moved", "left", "forgotten")
     )
     disable(conn, gone)
     disable(conn, gone, "again")
-    verbs.register(conn, verbs.Installation(token))
+    verbs.register(conn, values.Installation(token))
     conn.execute("update relevo.device_installations set active = false where installation_id = %s", [left])
     conn.execute("select relevo.forget_installation(%s)", [forgotten])
     reap(app)

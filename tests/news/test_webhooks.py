@@ -20,7 +20,7 @@ from phones import fan_out_to_the_end
 from processes import eventually
 from relevo.app import App
 from relevo.client import verbs
-from relevo.client.verbs import Installation
+from relevo.client.values import Installation
 from relevo.core.errors import InvalidInputError, UsageError
 from relevo.operators import actions
 

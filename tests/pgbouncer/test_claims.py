@@ -12,7 +12,7 @@ from deliveries import add_deliveries, states
 from lives import live_through
 from phones import add_phones, fan_out_to_the_end, reached
 from relevo.client import verbs
-from relevo.client.verbs import Event
+from relevo.client.values import Event
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.model import Answer, PushRequest, Step
 from relevo.runtime.runs import Cycle, Run

@@ -16,7 +16,7 @@ from processes import Process, Processes, eventually, never
 from programs import relay as program
 from proxy import Proxy
 from relevo import embedded
-from relevo.client import verbs
+from relevo.client import values, verbs
 from relevo.database import pool
 from relevo.sandbox.server import Sandbox
 
@@ -276,7 +276,7 @@ def read_only(dsn: str, proxy: Proxy) -> tuple[Callable[[], None], Callable[[], 
 def test_cycles_look_at_once_when_the_database_is_back(processes, dsn: str, conn, rows, sandbox, outage) -> None:
     """Away for a while, or read-only as after a failover: once it can be written to again every cycle looks within a
     moment, long before the rest it would have after an error, and wake-ups are heard; each change is told once."""
-    phone = verbs.register(conn, verbs.Installation("ExponentPushToken[back]"))
+    phone = verbs.register(conn, values.Installation("ExponentPushToken[back]"))
     with Proxy(dsn) as proxy:
         go, come_back = outage(dsn, proxy)
         worker = processes.relevo(
@@ -290,7 +290,7 @@ def test_cycles_look_at_once_when_the_database_is_back(processes, dsn: str, conn
         worker.hears("database_unreachable")
         time.sleep(4)  # refused at once, each of them has tried in vain by now
         come_back()
-        verbs.enqueue(conn, verbs.Event("back", "1", "Hello", audience=[phone]))
+        verbs.enqueue(conn, values.Event("back", "1", "Hello", audience=[phone]))
         eventually(lambda: sandbox.totals()["sendRequests"] == 1, "the push is sent")
         eventually(lambda: len(worker.lines("wakeups_listening")) == 2, "it listens again")
         assert states(worker) == ["database_unreachable", "database_reachable"]

@@ -10,7 +10,7 @@ import pytest
 
 from processes import PATIENCE_S, eventually
 from relevo.app import App
-from relevo.client import verbs
+from relevo.client import values, verbs
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.model import Step
 from relevo.cycles import fanout
@@ -254,13 +254,13 @@ def test_a_stay_has_an_end_however_many_call() -> None:
 
 def test_a_pause_holds_for_a_run_that_stays(schedule: Schedule, settings, conn) -> None:
     """What is enqueued after fan-out was paused waits, though a run stays that is called for it."""
-    phone = verbs.register(conn, verbs.Installation("ExponentPushToken[stays]"))
+    phone = verbs.register(conn, values.Installation("ExponentPushToken[stays]"))
     built, scheduler = schedule(fanout.cycle(settings), worker_stay_ms=60_000)
     eventually(lambda: (True,) in conn.execute(ASLEEP, ["fanout"]).fetchall(), "it sleeps")
     state = "select e.state from relevo.notification_events e where e.event_key = %s"
 
     def enqueue(key: str) -> None:
-        verbs.enqueue(conn, verbs.Event("chat", key, "Hello", audience=[phone]))
+        verbs.enqueue(conn, values.Event("chat", key, "Hello", audience=[phone]))
         scheduler.wake("fanout")
 
     enqueue("before")
@@ -277,10 +277,10 @@ def test_a_pause_holds_for_a_run_that_stays(schedule: Schedule, settings, conn) 
 def test_a_run_that_stays_ends_what_is_cancelled_meanwhile(schedule: Schedule, settings, conn, monkeypatch) -> None:
     """An event that is cancelled while fan-out stays is swept by that run, not only by the next."""
     monkeypatch.setattr("relevo.runtime.staying._LONGEST_S", PATIENCE_S)
-    phone = verbs.register(conn, verbs.Installation("ExponentPushToken[stays]"))
+    phone = verbs.register(conn, values.Installation("ExponentPushToken[stays]"))
     _, scheduler = schedule(fanout.cycle(settings), worker_stay_ms=60_000)
     eventually(lambda: (True,) in conn.execute(ASLEEP, ["fanout"]).fetchall(), "it sleeps")
-    event = verbs.enqueue(conn, verbs.Event("chat", "one", "Hello", audience=[phone]))
+    event = verbs.enqueue(conn, values.Event("chat", "one", "Hello", audience=[phone]))
     scheduler.wake("fanout")
     fanned = "select from relevo.notification_events where state = 'fanned'"
     eventually(lambda: conn.execute(fanned).fetchall(), "it is fanned out")
@@ -293,8 +293,8 @@ def test_a_run_that_stays_ends_what_is_cancelled_meanwhile(schedule: Schedule, s
 
 def test_nothing_is_due_for_a_dispatch_that_is_paused(build, settings, conn) -> None:
     """A dispatch under way finds nothing more to claim once it is paused, and all of it once it is resumed."""
-    phone = verbs.register(conn, verbs.Installation("ExponentPushToken[stays]"))
-    verbs.enqueue(conn, verbs.Event("chat", "one", "Hello", audience=[phone]))
+    phone = verbs.register(conn, values.Installation("ExponentPushToken[stays]"))
+    verbs.enqueue(conn, values.Event("chat", "one", "Hello", audience=[phone]))
     built = build()
     built.runner.run(fanout.cycle(settings), "manual")
     due = built.services.projects.due_lanes

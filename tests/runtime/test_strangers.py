@@ -6,8 +6,8 @@ import psycopg
 
 from deliveries import add_deliveries
 from phones import add_phones, fan_out_to_the_end
-from relevo.client import verbs
-from relevo.client.verbs import Event
+from relevo.client import values, verbs
+from relevo.client.values import Event
 from relevo.runtime.workers import make_worker_id
 
 
@@ -28,7 +28,7 @@ def test_a_locked_claim_does_not_stop_the_reaper(build, conn, dsn) -> None:
 
 def test_a_poisoned_event_does_not_stop_fan_out(build, conn) -> None:
     """An event that cannot be fanned out is named in its run and passed by; those behind it get their deliveries."""
-    verbs.register(conn, verbs.Installation("ExponentPushToken[a]"))
+    verbs.register(conn, values.Installation("ExponentPushToken[a]"))
     bad, good = (
         verbs.enqueue(conn, Event("notice", key, "Hello", audience="everyone")).event_id for key in ("bad", "good")
     )

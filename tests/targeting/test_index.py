@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import oracle
 from oracle import Change
 from phones import add_phones, prefer
-from relevo.client import verbs
-from relevo.client.verbs import Event, Matching
+from relevo.client import values, verbs
+from relevo.client.values import Event, Matching
 
 PHONES = 12
 EVERYTHING = 10**15
@@ -77,7 +77,7 @@ class Model:
     def __init__(self, conn: psycopg.Connection[Any], phones: list[UUID]) -> None:
         self.conn = conn
         self.phones = phones
-        self.asked: dict[tuple[UUID, str], verbs.Preference] = {}
+        self.asked: dict[tuple[UUID, str], values.Preference] = {}
         self.forgotten: set[UUID] = set()
         self.dead: set[UUID] = set()
 
@@ -111,7 +111,7 @@ class Model:
         statement = "update relevo.notification_preferences set enabled = %s where installation_id = %s and name = %s"
         self.conn.execute(statement, [on, *key])
         if key in self.asked:
-            self.asked[key] = verbs.Preference(**vars(self.asked[key]) | {"enabled": on})
+            self.asked[key] = values.Preference(**vars(self.asked[key]) | {"enabled": on})
 
     def _rename(self, key: tuple[UUID, str]) -> None:
         if key not in self.asked:

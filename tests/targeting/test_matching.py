@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 import oracle
 from phones import add_phones
 from relevo.client import verbs
-from relevo.client.verbs import Event, Matching, Preference
+from relevo.client.values import Event, Matching, Preference
 
 SET = """
 insert into relevo.notification_preferences

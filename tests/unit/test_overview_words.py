@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from relevo.client.verbs import EventStatus, progress_of
+from relevo.client.progress import progress_of
+from relevo.client.values import EventStatus
 from relevo.core.phrases import Phrase
 from relevo.http.dashboard import events
 from relevo.http.dashboard.formats import count, sentence

@@ -11,7 +11,7 @@ from relevo.client import news, verbs
 from relevo.client.checks import check_storable
 from relevo.client.connections import verb
 from relevo.client.connections.steps import Call, as_json, one
-from relevo.client.verbs import Enqueued, Preview
+from relevo.client.values import Enqueued, Preview
 from relevo.core import queries
 from relevo.core.errors import NotFoundError, RelevoError
 from relevo.database.pool import Connection, Database

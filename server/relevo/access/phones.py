@@ -20,7 +20,7 @@ from psycopg.rows import dict_row
 from relevo.access.api_tokens import Token
 from relevo.client import verbs
 from relevo.client.signatures import FORM, Claim, Signed, SigningKey, check_signature, is_of_old_form, read_keys
-from relevo.client.verbs import Installation, Preference
+from relevo.client.values import Installation, Preference
 from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import ConfigError, InvalidInputError, NotFoundError, RelevoError

@@ -34,7 +34,7 @@ from relevo.cli.common import (
     shortened,
     tell_more,
 )
-from relevo.client import verbs
+from relevo.client import values, verbs
 from relevo.core.errors import EventConflictError, RelevoError, UsageError
 from relevo.core.model import NEWS
 from relevo.database import migrate
@@ -119,7 +119,7 @@ def enqueue(  # noqa: PLR0917 typer options
     relevo enqueue notice 2026-11 --title "New terms" --everyone
     """
     settings = load_settings()
-    event = verbs.Event(
+    event = values.Event(
         event_type,
         key,
         title,
@@ -147,7 +147,7 @@ def enqueue(  # noqa: PLR0917 typer options
     say(made if done.created else told, asdict(done), as_json=as_json)
 
 
-def _enqueue(database: Database, event: verbs.Event, on_conflict: verbs.OnConflict) -> verbs.Enqueued:
+def _enqueue(database: Database, event: values.Event, on_conflict: values.OnConflict) -> values.Enqueued:
     """Enqueue an event and have that recorded; a role of the door, which may not write there, only enqueues."""
     named = {"event_type": event.type, "key": event.key, **_named(event)}
     try:
@@ -160,12 +160,12 @@ def _enqueue(database: Database, event: verbs.Event, on_conflict: verbs.OnConfli
     return done
 
 
-def _named(event: verbs.Event) -> dict[str, Any]:
+def _named(event: values.Event) -> dict[str, Any]:
     """Say for whom an event is, by how many and not by name: who is forgotten later stands nowhere."""
     match event.audience:
-        case verbs.Matching():
+        case values.Matching():
             return {"audience": "topics", "topics": list(event.topics)}
-        case verbs.Owners():
+        case values.Owners():
             return {"audience": "owners", "owners": len(event.audience.names)}
         case "everyone":
             return {"audience": "everyone"}
@@ -197,7 +197,7 @@ def preview(  # noqa: PLR0917 typer options
     """
     settings = load_settings(only_looks=True)
     audience = _audience(to or (), owner or (), topic or (), everyone=everyone)
-    event = verbs.Event("preview", "preview", "preview", audience=audience, topics=topic or (), category=category)
+    event = values.Event("preview", "preview", "preview", audience=audience, topics=topic or (), category=category)
     with open_database(settings) as database:
         with database.connection() as connection:
             if why is not None:
@@ -223,13 +223,13 @@ def preview(  # noqa: PLR0917 typer options
         out.print(f"  {as_written(each)} is not known: no installation has this owner")
 
 
-def _estimate(found: verbs.Preview) -> str:
+def _estimate(found: values.Preview) -> str:
     """Write how many a preview found; of an estimate also its bounds."""
     told = several(found.count, "installation")
     return told if found.exact else f"about {told}, between {found.at_least:,} and {found.at_most:,}"
 
 
-def _audience(to: Sequence[UUID], owners: Sequence[str], topics: Sequence[str], *, everyone: bool) -> verbs.Audience:
+def _audience(to: Sequence[UUID], owners: Sequence[str], topics: Sequence[str], *, everyone: bool) -> values.Audience:
     """Return the one audience that was given; none is not everyone."""
     given = [bool(to), bool(owners), bool(topics), everyone]
     if sum(given) != 1:
@@ -239,7 +239,7 @@ def _audience(to: Sequence[UUID], owners: Sequence[str], topics: Sequence[str], 
         )
     if everyone:
         return "everyone"
-    return tuple(to) if to else verbs.Owners(*owners) if owners else verbs.Matching()
+    return tuple(to) if to else values.Owners(*owners) if owners else values.Matching()
 
 
 def _json_object(text: str) -> dict[str, Any]:

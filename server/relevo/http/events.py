@@ -15,7 +15,7 @@ from relevo.access import app_verbs
 from relevo.access.app_verbs import EventLook, KeyTakenError, StartedError
 from relevo.client import verbs
 from relevo.client.progress import progress_of
-from relevo.client.verbs import Enqueued
+from relevo.client.values import Enqueued
 from relevo.database.pool import Connection
 from relevo.http import event_schema
 from relevo.http.desk import Desk

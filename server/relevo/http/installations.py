@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from relevo.access import phones
 from relevo.access.phones import NoProofError, NotAllowedError, Proof
-from relevo.client.verbs import Installation, Preference
+from relevo.client.values import Installation, Preference
 from relevo.database.pool import Connection
 from relevo.http.fields import Amount, Body, Text
 from relevo.http.guard import Guarded

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from relevo.client import verbs
-from relevo.client.verbs import Explanation
+from relevo.client.values import Explanation
 from relevo.core import queries
 from relevo.core.errors import UsageError
 from relevo.database.pool import Database

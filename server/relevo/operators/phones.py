@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from relevo.client import verbs
-from relevo.client.verbs import Explanation
+from relevo.client.values import Explanation
 from relevo.core import queries
 from relevo.database.pool import Database
 from relevo.operators import events

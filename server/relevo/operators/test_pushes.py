@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from relevo.client import verbs
-from relevo.client.verbs import Event, EventStatus, Explanation
+from relevo.client.values import Event, EventStatus, Explanation
 from relevo.core.errors import NotFoundError
 from relevo.database.pool import Connection, Database
 from relevo.operators import audience, audit, deliveries, events

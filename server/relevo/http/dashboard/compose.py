@@ -14,7 +14,7 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from relevo.client import verbs
-from relevo.client.verbs import Event, Explanation, Preview
+from relevo.client.values import Event, Explanation, Preview
 from relevo.core.errors import InvalidInputError
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import PLACE, Deed, Given, Question, Told

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from relevo.client import verbs
-from relevo.client.verbs import Explanation
+from relevo.client.values import Explanation
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.compose import HERE as COMPOSE
 from relevo.http.dashboard.formats import ago, count, instant, number

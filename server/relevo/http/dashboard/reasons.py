@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from relevo.client.verbs import Explanation
+from relevo.client.values import Explanation
 from relevo.core.model import NEWS
 from relevo.http.dashboard.formats import instant
 from relevo.http.dashboard.html import Child

@@ -1,0 +1,180 @@
+"""What the app's verbs take and return."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal
+from uuid import UUID
+
+from relevo.client.progress import progress_of
+
+
+@dataclass(frozen=True)
+class Matching:
+    """What an event is about, for an audience of installations whose preferences match."""
+
+    rubros: Sequence[str] = ()
+    region: str | None = None
+    tipo: str | None = None
+    monto: Decimal | int | float | None = None
+    moneda: str | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, init=False)
+class Owners:
+    """An audience of people: all phones that are theirs when the event fans out."""
+
+    names: tuple[str, ...]
+
+    def __init__(self, *names: str) -> None:
+        """Take the owners one by one: `Owners("user-7", "user-8")`, or `Owners(*names)`."""
+        object.__setattr__(self, "names", names)
+
+
+EventRef = int | tuple[str, str]
+"""An event by its id, or by its type and key."""
+Audience = Literal["everyone"] | Sequence[UUID] | Owners | Matching
+OnConflict = Literal["refuse", "keep"]
+"""What is done with an event whose type and key are known, and which says something else."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing worth telling. The same type and key again is the same event, and must say the same.
+
+    Without title and body it is for the app alone: a silent push that carries `data`.
+    """
+
+    type: str
+    key: str
+    title: str = ""
+    body: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    push: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the push message: sound, badge, channelId, …; `relevo.client.checks.PUSH_FIELDS` lists them."""
+    audience: Audience = field(kw_only=True)
+    """Whom it is for. There is no default: nobody tells everyone by forgetting a word. An empty list is nobody."""
+    topics: Sequence[str] = field(default=(), kw_only=True)
+    """What it is about, for an audience of Matching: it goes only to phones that asked for one of these topics."""
+    category: str | None = None
+    """Installations that opted out of it are left out."""
+    lane: Literal["urgent", "bulk"] | None = None
+    at_most_once: bool | None = None
+    scheduled_at: datetime | None = None
+    deadline_at: datetime | None = None
+    ttl_s: int | None = None
+
+
+@dataclass(frozen=True)
+class Enqueued:
+    """The event's id, whether it is new, and, if not, whether the one that is there says the same.
+
+    What a personal event said is not known any more once it was archived or forgotten: then that is None.
+    """
+
+    event_id: int
+    created: bool
+    same_content: bool | None = True
+    unknown_installations: tuple[UUID, ...] = ()
+    """Those of the installations it names that nobody registered: they get nothing."""
+
+
+@dataclass(frozen=True)
+class EventStatus:
+    """An event and how far it is, told without counting deliveries."""
+
+    id: int
+    type: str
+    key: str
+    state: Literal["waiting", "held", "fanning", "fanned", "cancelled", "completed"]
+    deliveries: Mapping[str, int]
+    raw: Mapping[str, Any]
+
+    @property
+    def progress(self) -> str:
+        """How far it is, in a word: its state, and once its deliveries are made: sending, sent or finished."""
+        return progress_of(self.state, self.deliveries)
+
+    @property
+    def left_to_send(self) -> bool:
+        """Whether anything may still be sent."""
+        open_ones = self.deliveries.get("pending", 0) + self.deliveries.get("retryable", 0)
+        return self.state in ("waiting", "held", "fanning") or open_ones > 0
+
+    @property
+    def left_to_confirm(self) -> bool:
+        """Whether anything may still be sent or confirmed."""
+        return self.left_to_send or self.deliveries.get("sent", 0) > 0
+
+
+@dataclass(frozen=True)
+class Preview:
+    """Whom an event would reach: how many installations (beyond some 10,000 an estimate), and some of them."""
+
+    count: int
+    exact: bool
+    sample: tuple[UUID, ...]
+    unknown_installations: tuple[UUID, ...]
+    raw: Mapping[str, Any]
+    at_least: int
+    at_most: int
+    """Of an estimate the bounds that hold nineteen times of twenty: few who registered together are easily missed."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why an installation gets an event, or not: the rule that decides, by name and in a sentence."""
+
+    gets_it: bool
+    rule: str
+    reason: str
+    raw: Mapping[str, Any]
+    """With the preference that matches, or what each differs in, and the delivery, if there is one."""
+
+
+@dataclass(frozen=True)
+class Installation:
+    """An app on a phone; None leaves what is stored as it is."""
+
+    token: str | None
+    installation_id: UUID | None = None
+    project: str | None = None
+    provider: str | None = None
+    """The push service it is reached by: expo unless something else is said; webhook, or one of your own."""
+    platform: Literal["ios", "android", "unknown"] | None = None
+    locale: str | None = None
+    owner: str | None = None
+    push_capable: bool = True
+    permission: Literal["granted", "denied", "undetermined"] = "granted"
+    opt_outs: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class InstallationStatus:
+    """An installation as it is registered, and whether pushes may go to it."""
+
+    installation_id: UUID
+    owner: str | None
+    receives: bool
+    why_not: str | None
+    raw: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Preference:
+    """What an installation asks for; None is a wildcard."""
+
+    enabled: bool = True
+    rubro_prefix: str | None = None
+    tipo: str | None = None
+    region: str | None = None
+    monto_min: Decimal | int | None = None
+    monto_max: Decimal | int | None = None
+    moneda: str | None = None
+    keywords: Sequence[str] | None = None
+    topics: Sequence[str] | None = None
+    """Any one of them is enough; without topics it asks only for events that name none."""
