@@ -64,41 +64,11 @@ with recursive kind as (
 )
 select k.event_type from kind k where k.event_type <> 'relevo.news';
 
--- name: read_story
--- Tells the saga of one event as moments in time: its item, its enqueueing, its fan-out, its end.
-select s.at, s.what, s.detail
-  from relevo.notification_events e
-  left join relevo.licitaciones l on l.id = e.licitacion_id
-  left join relevo.licitacion_registry r on r.namespace = l.namespace and r.external_id = l.external_id
-  left join relevo.held_events h on h.event_id = e.id
-  left join relevo.event_repeats t on t.event_id = e.id
-  cross join lateral (select case when e.event_type = 'new_licitacion' then 'tender' else 'item' end) as i(word)
-  cross join lateral (values
-    (l.publicada_at, concat(i.word, ' published'), concat_ws(', ', l.external_id, l.organismo)),
-    (r.claimed_at, concat(i.word, ' first seen'), concat('by ', r.source)),
-    (e.created_at, 'event enqueued', concat_ws(' ', e.event_type, e.event_key)),
-    (case when e.scheduled_at > e.created_at then e.scheduled_at end, 'scheduled', null),
-    (e.fanout_started_at, 'fan-out began', concat('for installations registered until then, as of ', e.event_day)),
-    (e.fanout_finished_at, 'fan-out finished', concat_ws(': ', concat(e.targets_selected, case e.targets_selected when 1 then ' phone, ' else ' phones, ' end,
-                                                                              e.deliveries_created, case e.deliveries_created when 1 then ' delivery' else ' deliveries' end),
-                                                           case when e.ended_at is null then e.end_reason end)),
-    (case when e.fanout_failures is not null then e.updated_at end, 'fan-out failed',
-     concat(case e.fanout_failures when 1 then 'once' else concat(e.fanout_failures, ' times') end, ': ', e.fanout_error)),
-    (h.held_at, 'held by the runaway brake', h.reason),
-    (nullif(h.released_at, e.ended_at), 'released', null),
-    (t.held_at, 'pushes held by the runaway brake', t.reason),
-    (e.first_sent_at, case e.event_type when 'relevo.news' then 'your server took it' else 'first push sent' end, null),
-    (e.ended_at, e.state, e.end_reason),
-    (e.swept_at, 'open deliveries ended', null),
-    (e.deadline_at, 'deadline', null)) as s(at, what, detail)
- where e.id = %(event_id)s and s.at is not null
- order by s.at, s.what;
-
--- name: read_saga
+-- name: read_event
 -- Reads all that is known of one event beside its deliveries: what it is about, where it came from, who is meant, what held it.
 select now() as now, e.id, e.event_type, e.event_key, e.state, e.title, e.body, e.audience, e.project, e.category, e.lane, e.at_most_once,
        e.created_at, e.scheduled_at, e.deadline_at, e.event_day, e.fanout_started_at, e.fanout_finished_at, e.targets_selected, e.deliveries_created,
-       e.first_sent_at, e.ended_at, e.end_reason, e.swept_at, e.match_topics,
+       e.first_sent_at, e.ended_at, e.end_reason, e.swept_at, e.match_topics, e.updated_at, e.fanout_failures, e.fanout_error, e.fanout_retry_at,
        l.external_id, left(l.nombre, 300) as nombre, l.organismo, l.publicada_at, r.source, r.claimed_at as first_seen_at,
        h.held_at, h.reason as held_reason, h.released_at, t.held_at as repeats_held_at, t.reason as repeats_reason,
        (select f.former_event_id from relevo.event_followers f where f.event_id = e.id order by f.former_event_id limit 1) as former_event_id,
@@ -131,7 +101,7 @@ select count(*)::int as looked_at, max(x.last_attempt_at) as last_attempt_at, ma
 select i.at, case when i.what = 'breaker_opened' and (select b.what from relevo.project_incidents b
                                                       where b.project = i.project and b.at < i.at and b.what in ('breaker_opened', 'breaker_closed')
                                                       order by b.at desc limit 1) = 'breaker_opened'
-                  then 'probe_failed' else i.what end as what, concat_ws(': ', i.project, i.detail) as detail
+                  then 'probe_failed' else i.what end as what, i.project, i.detail
   from relevo.notification_events e
   join relevo.project_incidents i on i.at >= e.fanout_started_at
  where e.id = %(event_id)s
@@ -145,28 +115,6 @@ select i.at, case when i.what = 'breaker_opened' and (select b.what from relevo.
  limit 50;
 
 -- name: list_event_errors
--- Lists what went wrong in an event's deliveries, most frequent first, and when the next is tried again, out of a bounded sample.
-select x.status, x.last_error_code, count(*)::int as deliveries, min(x.last_error_message) as example,
-       case when x.status in ('pending', 'retryable')
-            then (select min(q.due_at) from relevo.due_chunks q where q.event_id = %(event_id)s and q.had_error) end as next_attempt_at
-  from (select d.id, d.status, d.last_error_code, d.last_error_message -- the first by installation, which is as good as by chance
-          from (select d.id, d.status, d.last_error_code, d.last_error_message
-                  from relevo.notification_deliveries d
-                 where d.event_day = (select e.event_day from relevo.notification_events e where e.id = %(event_id)s)
-                   and d.notification_event_id = %(event_id)s
-                 order by d.installation_id
-                 limit 10000) d
-         where d.last_error_code is not null
-        union -- and some dead letters, should there be none among those
-        select d.id, d.status, d.last_error_code, d.last_error_message
-          from (select l.event_day, l.delivery_id from relevo.dead_letters l where l.event_id = %(event_id)s order by l.delivery_id limit 1000) l
-          join relevo.notification_deliveries d on d.event_day = l.event_day and d.id = l.delivery_id
-         where d.last_error_code is not null) x
- group by x.status, x.last_error_code
- order by count(*) desc
- limit 10;
-
--- name: list_errors_of_event
 -- Lists what went wrong in an event's deliveries, most frequent first: in a bounded number of its dead letters, of what is tried again, and
 -- of all the others.
 with seen as (

@@ -62,11 +62,10 @@ select l.project, l.lane, x.due, extract(epoch from now() - x.oldest_at)::float8
  limit %(limit)s;
 
 -- name: list_failing_events
--- Lists events whose fan-out fails, up to so many, those that failed most often first; of one event, if it is given.
+-- Lists events whose fan-out fails, up to so many, those that failed most often first.
 select e.id, e.event_type, e.fanout_failures as failures, e.fanout_error as error, e.fanout_retry_at as retry_at
   from relevo.notification_events e
  where e.fanout_failures is not null and e.state in ('waiting', 'fanning')
-   and (%(event_id)s::bigint is null or e.id = %(event_id)s)
  order by e.fanout_failures desc, e.id
  limit %(limit)s;
 

@@ -99,7 +99,7 @@ class Day:
         """List what an hour's story tells of its project."""
         story = events.story(self.worker.database, self.events[hour])
         assert story is not None
-        return [moment["what"] for moment in story.moments]
+        return [moment.what for moment in story.moments]
 
     def counted(self) -> Counter[str]:
         """Sum up what the runs of the day told."""

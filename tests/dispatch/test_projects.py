@@ -508,7 +508,7 @@ class TestOperators:
         worker.dispatch()
         actions.release_project(worker.app.database, "default")
         worker.drain()
-        reported = [moment["what"] for moment in events.story(worker.app.database, event).moments]
+        reported = [moment.what for moment in events.story(worker.app.database, event).moments]
         assert reported.index("breaker opened") < reported.index("breaker closed")
         assert "first push sent" in reported
 

@@ -53,9 +53,7 @@ def test_the_story_tells_of_it(dead: Relay) -> None:
     dead.dispatch()
     story = events.story(dead.app.database, event)
     assert story is not None
-    assert [m["detail"] for m in story.moments if m["what"] == "redriven"] == [
-        "default: 2 dead letters were opened again"
-    ]
+    assert [m.detail for m in story.moments if m.what == "redriven"] == ["default: 2 dead letters were opened again"]
 
 
 def test_the_story_of_others_does_not(dead: Relay, command) -> None:
@@ -66,7 +64,7 @@ def test_the_story_of_others_does_not(dead: Relay, command) -> None:
     with audit.acting_as("ana@host", "cli"):
         assert redrive(dead, ids=[opened["id"]]) == 1
     told = [events.story(dead.app.database, each) for each in (opened["notification_event_id"], waiting)]
-    assert [[m["detail"] for m in story.moments if m["what"] == "redriven"] for story in told if story] == [
+    assert [[m.detail for m in story.moments if m.what == "redriven"] for story in told if story] == [
         ["default: 1 dead letter was opened again"],
         [],
     ]

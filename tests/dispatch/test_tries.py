@@ -107,9 +107,7 @@ def paused(worker: Relay, event_id: int) -> list[tuple[str, str]]:
     """Return what the story of an event tells of pauses."""
     found = events.story(worker.app.database, event_id)
     assert found is not None
-    return [
-        (row["what"], row["detail"]) for row in found.moments if "paused" in row["what"] or "resumed" in row["what"]
-    ]
+    return [(each.what, each.detail) for each in found.moments if each.code in ("paused", "resumed")]
 
 
 def test_a_pause_of_fanout_and_one_that_failed(relay) -> None:

@@ -371,7 +371,7 @@ class TestOrder:
         assert reported.raw["end_reason"] == "its deadline passed before its fan-out was finished"
         story = events.story(app.database, made.event_id)
         assert story is not None
-        (finished,) = [moment["detail"] for moment in story.moments if moment["what"] == "fan-out finished"]
+        (finished,) = [moment.detail for moment in story.moments if moment.what == "fan-out finished"]
         assert finished == "3 phones, 3 deliveries: its deadline passed before its fan-out was finished"
 
     def test_finding_the_next_event_reads_one_of_many(self, conn) -> None:

@@ -103,7 +103,7 @@ class TestPoison:
         assert "no room" in problem
         story = events.story(app.database, made.event_id)
         assert story is not None
-        assert [each["detail"] for each in story.moments if each["what"] == "fan-out failed"]
+        assert [each.detail for each in story.moments if each.what == "fan-out failed"]
         told = command("event", made.event_id).out
         assert "fan-out failed once" in told
         assert "no room" in told

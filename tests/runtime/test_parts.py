@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from relevo import app
-from relevo.core import queries
+from relevo import app, config
 from relevo.core.errors import ConfigError
 from relevo.core.model import Step
+from relevo.database.pool import Database
+from relevo.operators import events
 from relevo.runtime.runs import Cycle
 from relevo.runtime.timing import Every
 
@@ -56,8 +57,13 @@ def test_the_readmes_program_runs(tmp_path: Path, dsn: str, conn) -> None:
     assert (event_type, title, body, tags) == ("release.published", "New release", "Relay 2.0 is out", ["release"])
     assert (data["type"], data["id"], "codigo" in data) == ("release.published", "2.0", False)
     [event] = conn.execute("select id from relevo.notification_events").fetchone()
-    story = conn.execute(queries.load("events")["read_story"], {"event_id": event}).fetchall()
-    assert [what for _, what, _ in story] == ["event enqueued", "item first seen"]
+    database = Database(dsn, dsn, config.load({}, None))
+    try:
+        story = events.story(database, event)
+    finally:
+        database.close()
+    assert story is not None
+    assert {each.what for each in story.moments} == {"event enqueued", "item first seen"}
     again = make(tmp_path, dsn, "ingest:releases")
     assert again.returncode == 0
     assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (1,)

@@ -14,6 +14,7 @@ from relevo.operators.health.waiting import stopped, tried_again, why_it_waits
 from relevo.operators.health.workers import why_off
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+EVENT = {"event_type": "digest", "now": NOW, "scheduled_at": NOW, "fanout_failures": None}
 SETTINGS = config.load({"DATABASE_URL": "postgresql://nowhere/x"}, None)
 
 
@@ -338,7 +339,7 @@ LATER = NOW + timedelta(minutes=5)
 @pytest.mark.parametrize(
     ("event", "waits", "paused", "words"),
     [
-        ({"state": "waiting", "scheduled_at": LATER.isoformat()}, [], {}, "scheduled for 2026-11-15 12:05:00Z"),
+        ({"state": "waiting", "scheduled_at": LATER}, [], {}, "scheduled for 2026-11-15 12:05:00Z"),
         ({"state": "waiting"}, [], {"fanout": "ill"}, "fanout is paused (ill)"),
         ({"state": "waiting"}, [], {}, "it waits for fan-out"),
         ({"state": "fanned"}, [wait()], {"dispatch": "ill"}, "3 bulk of app: dispatch is paused (ill)"),
@@ -371,13 +372,13 @@ def test_an_event_says_why_it_waits(
     event: dict[str, Any], waits: list[Any], paused: dict[str, str], words: str
 ) -> None:
     """Scheduled, paused, held by a breaker, resting, waiting for its next try: each with its time."""
-    [said] = why_it_waits({"type": "digest"} | event, waits, paused, NOW)
+    [said] = why_it_waits(EVENT | event, waits, paused)
     assert words in said
 
 
 def test_an_event_with_nothing_open_waits_for_nothing() -> None:
     """What is finished says nothing."""
-    assert why_it_waits({"state": "fanned"}, [], {}, NOW) == []
+    assert why_it_waits(EVENT | {"state": "fanned"}, [], {}) == []
 
 
 @pytest.mark.parametrize(

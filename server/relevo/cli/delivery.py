@@ -23,7 +23,7 @@ from relevo.cli.common import (
 )
 from relevo.core.errors import UsageError
 from relevo.http.dashboard import reasons
-from relevo.operators import deliveries, events
+from relevo.operators import deliveries, timeline
 from relevo.operators.deliveries import Push, Try
 
 cli = typer.Typer()
@@ -62,7 +62,7 @@ def lines(seen: Push) -> Iterator[Line]:
     """Tell what happened to a delivery: when, what, and what was said of it."""
     row = seen.delivery
     yield row["created_at"], "made by fan-out", ""
-    yield from ((each["at"], each["what"], each["detail"]) for each in events.tell_pauses(seen.pauses))
+    yield from ((each.at, each.what, each.detail or "") for each in timeline.of_pauses(seen.pauses))
     yield from (_try(n, each) for n, each in enumerate(seen.tries, 1))
     for each in seen.apart:
         what = "receipt says no" if each["found_by"] == "receipt" else "did not get through"

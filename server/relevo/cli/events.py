@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -36,7 +36,6 @@ from relevo.cli.common import (
 )
 from relevo.client import values, verbs
 from relevo.core.errors import EventConflictError, RelevoError, UsageError
-from relevo.core.model import NEWS
 from relevo.database import migrate
 from relevo.database.pool import Database
 from relevo.operators import actions, audit, events, phones, sources
@@ -61,27 +60,6 @@ _NOBODY = {
     "matching": "no phone's preferences match",
     "not_then": "no phone that was meant could receive it then",
 }
-_ORDER = (
-    *("tender published", "item published", "tender first seen", "item first seen", "event enqueued", "scheduled"),
-    *(
-        "held by the runaway brake",
-        "released",
-        "fan-out began",
-        "fan-out failed",
-        "fan-out finished",
-        "request sent",
-        "more requests",
-    ),
-    *(
-        "first push sent",
-        "your server took it",
-        "receipt refused",
-        "cancelled",
-        "completed",
-        "open deliveries ended",
-        "last delivery ended",
-    ),
-)
 
 
 @cli.command()
@@ -359,8 +337,8 @@ def list_events(
     tell_more(page, "events")
 
 
-@cli.command()
-def event(event: EventWord, key: KeyWord = None, as_json: AsJson = False) -> None:
+@cli.command("event")
+def show_event(event: EventWord, key: KeyWord = None, as_json: AsJson = False) -> None:
     """Tell the saga of one event as a timeline.
 
     \b
@@ -370,27 +348,29 @@ def event(event: EventWord, key: KeyWord = None, as_json: AsJson = False) -> Non
     settings = load_settings(only_looks=True)
     with open_database(settings) as database:
         event_id = _find(database, event, key)
-        shown, seen = events.story(database, event_id), events.saga(database, event_id)
-    if shown is None or seen is None:
+        seen = events.story(database, event_id)
+    if seen is None:
         raise UsageError(f"There is no event {event_id}.", hint="`relevo events` lists them.")
+    told = seen.status.raw
     if as_json:
-        told = {"moments": _in_order(shown, seen), "errors": shown.errors, "waits": shown.waits}
+        moments = [{"at": each.at, "what": each.what, "detail": each.detail} for each in seen.moments]
+        more = {"moments": moments, "errors": seen.errors, "waits": seen.why_it_waits}
         nobody = asdict(seen.nobody) if seen.nobody else None
-        print_json([{"event": shown.event, "progress": shown.progress, **told, "nobody": nobody}])
+        print_json([{"event": told, "progress": seen.status.progress, **more, "nobody": nobody}])
         return
-    out.print(f"[bold]{as_written(shown.event['title'])}[/]  {as_written(shown.event['body'])}")
-    out.print(f"State: {coloured(shown.progress)}")
+    out.print(f"[bold]{as_written(told['title'])}[/]  {as_written(told['body'])}")
+    out.print(f"State: {coloured(seen.status.progress)}")
     out.print(f"For: {as_written(_for_whom(seen))}")
-    moments = make_table("when (UTC)", "what", "", wide=("",))
-    for row in _in_order(shown, seen):
-        moments.add_row(f"{row['at'].astimezone(UTC):%Y-%m-%d %H:%M:%S}", row["what"], as_written(row["detail"] or ""))
-    out.print(moments)
-    out.print(f"Deliveries: {by_status(shown.event['deliveries']) or _none(seen)}")
-    if any(shown.event["deliveries"].values()):
-        print_wrapped("Phones:", f"`relevo deliveries --event {shown.event['id']}` lists each, with what became of it.")
-    for wait in shown.waits:
+    table = make_table("when (UTC)", "what", "", wide=("",))
+    for each in seen.moments:
+        table.add_row(f"{each.at.astimezone(UTC):%Y-%m-%d %H:%M:%S}", each.what, as_written(each.detail or ""))
+    out.print(table)
+    out.print(f"Deliveries: {by_status(told['deliveries']) or _none(seen)}")
+    if any(told["deliveries"].values()):
+        print_wrapped("Phones:", f"`relevo deliveries --event {event_id}` lists each, with what became of it.")
+    for wait in seen.why_it_waits:
         out.print(f"  waiting: {as_written(wait)}")
-    for row, again in zip(shown.errors, shown.again, strict=True):
+    for row, again in zip(seen.errors, seen.tried_again, strict=True):
         example = as_written(shortened(row["example"] or ""))
         said = f": {example}" if example else ""
         out.print(
@@ -398,7 +378,7 @@ def event(event: EventWord, key: KeyWord = None, as_json: AsJson = False) -> Non
         )
 
 
-def _for_whom(seen: events.Saga) -> str:
+def _for_whom(seen: events.Story) -> str:
     """Say whom an event is for."""
     event = seen.event
     if event["owners"]:
@@ -411,49 +391,12 @@ def _for_whom(seen: events.Saga) -> str:
     return "everyone"
 
 
-def _none(seen: events.Saga) -> str:
+def _none(seen: events.Story) -> str:
     """Say that there are no deliveries, and why if it went out."""
     if seen.nobody is None:
         return "none"
     reasons = ", ".join(f"{n} {why.replace('_', ' ')}" for why, n in seen.nobody.reasons.items())
     return as_written(f"none: {_NOBODY[seen.nobody.why]}{f' ({reasons})' if reasons else ''}")
-
-
-def _in_order(shown: events.Story, seen: events.Saga) -> list[dict[str, Any]]:
-    """Return the moments of an event with its requests and receipts; those of one instant as they happen."""
-    moments = [*shown.moments, *_requests(seen), *_receipts(seen)]
-    ranks = {what: place for place, what in enumerate(_ORDER)}
-    return sorted(moments, key=lambda row: (row["at"], ranks.get(row["what"], len(ranks))))
-
-
-def _requests(seen: events.Saga) -> Iterator[dict[str, Any]]:
-    """Tell of each request with pushes of an event what became of it."""
-    for row in seen.requests.rows:
-        became = (row["outcome"] or "answered").replace("_", " ") if row["answered_at"] else "no answer was seen yet"
-        taken, refused = row["taken"], row["refused"]
-        if row["outcome"] == "answered" and taken + refused >= row["of_event"]:
-            became += f", {taken} taken, {refused} not" if refused else ", all taken"
-        said = f" ({row['said_code']})" if row["said_code"] else ""
-        pushes = several(row["of_event"], "push", "pushes")
-        yield {"at": row["journalled_at"], "what": "request sent", "detail": f"{pushes}: {became}{said}"}
-    if seen.requests.next and seen.requests.rows:
-        last = seen.requests.rows[-1]["journalled_at"]
-        yield {"at": last, "what": "more requests", "detail": "the dashboard's page of this event lists them all"}
-
-
-def _receipts(seen: events.Saga) -> Iterator[dict[str, Any]]:
-    """Tell of an event whose deliveries were all looked at what receipts said, and when the last of it ended."""
-    sample, counts = seen.sample, seen.counts
-    if sample["looked_at"] < seen.event["deliveries_created"]:
-        return
-    if failed := sample["receipts_failed"]:
-        told = several(failed, "push did not arrive", "pushes did not arrive; this was the last of them")
-        yield {"at": sample["receipt_failed_at"], "what": "receipt refused", "detail": told}
-    is_news = seen.event["event_type"] == NEWS
-    still = any(counts.get(each) for each in ("pending", "retryable", "sent"))
-    if sample["last_completed_at"] and not still:
-        told = f"{counts.get('ok', 0)} {'taken by your server' if is_news else 'confirmed by receipts'}"
-        yield {"at": sample["last_completed_at"], "what": "last delivery ended", "detail": told}
 
 
 @cli.command()

@@ -16,7 +16,7 @@ from relevo.core import queries
 from relevo.core.errors import UsageError
 from relevo.database.pool import Database
 from relevo.operators import runs
-from relevo.operators.events import Saga
+from relevo.operators.events import Story
 from relevo.operators.phones import changes_since
 from relevo.operators.reading import MAX_LIMIT, MOST_IDS, Page, Row, as_uuid, fetch, is_id
 
@@ -82,9 +82,9 @@ def of_event(database: Database, event_id: int, *, after: UUID | None = None, li
 
 
 def page_of_event(
-    database: Database, seen: Saga, *, status: str | None = None, after: str | None = None, limit: int = 25
+    database: Database, seen: Story, *, status: str | None = None, after: str | None = None, limit: int = 25
 ) -> Page:
-    """Return deliveries of a saga's event, by installation; those of one status out of a bounded number.
+    """Return deliveries of a story's event, by installation; those of one status out of a bounded number.
 
     Failed ones are all found, by number. `after` is the `next` of the page before.
     """

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from relevo.client import verbs
 from relevo.client.progress import progress_of
+from relevo.client.verbs import EventStatus
 from relevo.core import queries
 from relevo.database.pool import Database
-from relevo.operators import runs
+from relevo.operators import runs, timeline
 from relevo.operators.audience import Nobody, nobody
 from relevo.operators.health.waiting import stopped, tried_again, why_it_waits
 from relevo.operators.reading import (
@@ -28,12 +28,14 @@ from relevo.operators.reading import (
     of_this_version,
     storable,
 )
-from relevo.operators.wording import MOST_COUNTED, in_words
+from relevo.operators.timeline import Moment, Requests
+from relevo.operators.wording import MOST_COUNTED
 
-_SQL = queries.load("events", "fleet")
+_SQL = queries.load("events")
 
 _LOOKED_AT = 5_000
 _SAMPLE = 2_000
+_ERRORS_SAMPLE = 10_000
 _SPANS_SAMPLE = 1_000
 _REQUESTS = 20
 """So many requests of an event are told of at once."""
@@ -98,60 +100,6 @@ def types(database: Database) -> list[str]:
     return [row["event_type"] for row in fetch(database, _SQL["list_event_types"], limit=_MOST_TYPES)]
 
 
-@dataclass(frozen=True)
-class Story:
-    """The saga of one event: what happened when, how far its deliveries are, what went wrong."""
-
-    event: Mapping[str, Any]
-    moments: list[Row]
-    errors: list[Row]
-    waits: list[str]
-    """Why what is open of it waits, and until when."""
-    again: list[str]
-    """When what went wrong is tried again, for each of `errors`, as the end of a sentence."""
-
-    @property
-    def progress(self) -> str:
-        """How far it is, in a word."""
-        return progress_of(self.event["state"], self.event["deliveries"])
-
-
-def story(database: Database, event_id: int) -> Story | None:
-    """Return the saga of one event, or None if there is none."""
-    moments = fetch(database, _SQL["read_story"], event_id=event_id)
-    with database.connection() as connection:
-        status = verbs.get(connection, event_id)
-    if status is None:
-        return None
-    incidents = fetch(database, _SQL["list_event_incidents"], event_id=event_id)
-    told = ({**row, "what": row["what"].replace("_", " ")} for row in incidents)
-    moments_and_incidents = [*moments, *told, *tell_pauses(event_pauses(database, event_id))]
-    moments_and_incidents.sort(key=lambda row: row["at"])
-    if not status.left_to_send and not status.deliveries.get("expired"):
-        moments_and_incidents = [row for row in moments_and_incidents if row["what"] != "deadline"]
-    errors = fetch_by_key(database, _SQL["list_event_errors"], event_id=event_id)
-    now = fetch(database, _SQL["read_health"], most=MOST_COUNTED)[0]["now"]
-    paused = runs.paused(database)
-    waits = fetch(database, _SQL["list_event_waits"], event_id=event_id)
-    again = [tried_again(row["next_attempt_at"], now, stopped(waits)) for row in errors]
-    failing = fetch(database, _SQL["list_failing_events"], event_id=event_id, limit=1)
-    whys = why_it_waits(status.raw, waits, paused, now, failing)
-    return Story(status.raw, moments_and_incidents, errors, whys, again)
-
-
-def tell_pauses(rows: Sequence[Row]) -> Iterator[Row]:
-    """Return pauses that are over as moments: that it began, and that it ended."""
-    for row in rows:
-        reason = f": {row['reason']}" if row["reason"] else ""
-        after = in_words((row["resumed_at"] - row["paused_at"]).total_seconds())
-        yield {"at": row["paused_at"], "what": f"{row['cycle']} paused", "detail": f"by {row['paused_by']}{reason}"}
-        yield {
-            "at": row["resumed_at"],
-            "what": f"{row['cycle']} resumed",
-            "detail": f"by {row['resumed_by']}, after {after}",
-        }
-
-
 def is_event(database: Database, event_id: int) -> bool:
     """Return whether there is an event of this number."""
     with of_this_version(), database.connection() as connection:
@@ -168,61 +116,67 @@ def too_late_to_stop(database: Database, event_id: int) -> Row:
 
 
 @dataclass(frozen=True)
-class Requests:
-    """Some of the requests in which an event was sent, and behind what the next page begins, if there is one."""
-
-    rows: list[Row]
-    more: int = 0
-    """How many more were found."""
-    next: str = ""
-    is_all: bool = True
-    """Whether the look came to the end of what there is."""
-
-
-@dataclass(frozen=True)
-class Saga:
-    """All that happened to one event."""
+class Story:
+    """What became of one event: what happened when, how far its deliveries are, what went wrong, what it waits for."""
 
     event: Row
-    counts: dict[str, int]
-    """Its deliveries by status, told without counting them."""
+    status: EventStatus
+    """As the app's verbs return it."""
+    moments: list[Moment]
+    """What happened, and its deadline if that still counts, in the order of time."""
     sample: Row
     errors: list[Row]
     waits: list[Row]
-    incidents: list[Row]
     requests: Requests
     paused: dict[str, str] = field(default_factory=dict)
     """Why cycles that it waits for are paused."""
-    pauses: list[Row] = field(default_factory=list)
-    """The pauses on its way that are over."""
     nobody: Nobody | None = None
     """Why it went out to nobody, if it did."""
 
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Its deliveries by status, without counting them."""
+        return self.status.deliveries
 
-def saga(database: Database, event_id: int, *, requests_after: str = "") -> Saga | None:
-    """Return all that happened to one event, or None if there is none, or it was archived.
+    @property
+    def why_it_waits(self) -> list[str]:
+        """Why what is open of it waits, and until when."""
+        return why_it_waits(self.event, self.waits, self.paused)
+
+    @property
+    def tried_again(self) -> list[str]:
+        """When what went wrong is tried again, for each of `errors`, as the end of a sentence."""
+        held = stopped(self.waits)
+        return [tried_again(row["next_attempt_at"], self.event["now"], held) for row in self.errors]
+
+
+def story(database: Database, event_id: int, *, requests_after: str = "") -> Story | None:
+    """Return what became of one event, or None if there is none, or it was archived.
 
     `requests_after` is the `next` of the page before of its requests.
     """
     if not 0 < event_id < MOST_IDS:
         return None
-    event = next(iter(fetch(database, _SQL["read_saga"], event_id=event_id, most=MOST_COUNTED)), None)
+    event = next(iter(fetch(database, _SQL["read_event"], event_id=event_id, most=MOST_COUNTED)), None)
     with database.connection() as connection:
         status = verbs.get(connection, event_id)
     if event is None or status is None:
         return None
     place = {"event_id": event_id, "event_day": event["event_day"]}
+    counts = status.deliveries
     sample = fetch(database, _SQL["sum_event_sample"], **place, most=_SAMPLE)[0]
-    return Saga(
+    requests = _requests_of_event(database, event, _last_request(event, sample, counts), requests_after)
+    incidents = fetch(database, _SQL["list_event_incidents"], event_id=event_id)
+    happened = timeline.of_event(event, counts, sample, requests, incidents)
+    return Story(
         event,
-        dict(status.deliveries),
+        status,
+        sorted([*happened, *timeline.of_pauses(_pauses(database, event_id))], key=lambda moment: moment.at),
         sample,
-        fetch(database, _SQL["list_errors_of_event"], **place, most=_SAMPLE),
+        fetch_by_key(database, _SQL["list_event_errors"], **place, most=_ERRORS_SAMPLE),
         fetch(database, _SQL["list_event_waits"], event_id=event_id),
-        fetch(database, _SQL["list_event_incidents"], event_id=event_id),
-        _requests_of_event(database, event, _last_request(event, sample, status.deliveries), requests_after),
+        requests,
         runs.paused(database),
-        event_pauses(database, event_id),
         nobody(database, event),
     )
 
@@ -268,7 +222,7 @@ def _request_place(at: datetime, request_id: UUID) -> str:
     return f"{(at - _EPOCH) // timedelta(microseconds=1)}-{request_id}"
 
 
-def event_pauses(database: Database, event_id: int) -> list[Row]:
+def _pauses(database: Database, event_id: int) -> list[Row]:
     """Return the pauses that are over and lay in the way of an event, oldest first."""
     spans = fetch_by_key(database, _SQL["find_event_spans"], event_id=event_id, most=_SPANS_SAMPLE)
     return runs.pauses(database, [(row["cycle"], row["source"], row["since"], row["until"]) for row in spans])

@@ -272,7 +272,7 @@ def projects(database: Database) -> list[Row]:
 
 def failing_events(database: Database) -> list[Row]:
     """Return the events whose fan-out fails, those that failed most often first."""
-    return fetch(database, _SQL["list_failing_events"], event_id=None, limit=MOST_COUNTED)
+    return fetch(database, _SQL["list_failing_events"], limit=MOST_COUNTED)
 
 
 def held(database: Database) -> list[Row]:

@@ -69,12 +69,10 @@ class Trial:
 def follow(database: Database, event_id: int) -> Trial:
     """Look at how far a test push is."""
     story = events.story(database, event_id)
-    if story is None or story.event["type"] != TYPE:
+    if story is None or story.event["event_type"] != TYPE:
         raise NotFoundError(f"There is no test push {event_id}.", hint="Only what was sent as a test is shown here.")
     made = {row["installation_id"]: row for row in deliveries.of_event(database, event_id, limit=MOST_PHONES)}
     named = audience.named_phones(database, event_id, limit=MOST_PHONES)
     with database.connection() as connection:
-        status = verbs.get(connection, event_id)
         whys = {each: verbs.explain(connection, event_id, each) for each in named}
-    assert status is not None
-    return Trial(status, [Answer(each, whys[each], made.get(each)) for each in named], story.waits)
+    return Trial(story.status, [Answer(each, whys[each], made.get(each)) for each in named], story.why_it_waits)

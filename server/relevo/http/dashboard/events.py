@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -33,16 +33,17 @@ from relevo.http.dashboard.parts import (
 )
 from relevo.http.problems import Problem
 from relevo.operators import deliveries, events
-from relevo.operators.events import Saga
+from relevo.operators.events import Story
 from relevo.operators.health.waiting import stopped
 from relevo.operators.reading import Page as Listed
+from relevo.operators.timeline import Moment as Happened
+from relevo.operators.timeline import is_taken
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 HOME = "/dashboard/events"
 _MOST_IDS = 2**63 - 1
 _CHOSEN = {"fanned": noted("sending, sent or finished")}
 """States that pages show as several."""
-_OVER = ("ok", "unconfirmed", "invalid", "failed", "expired", "skipped", "cancelled", "unknown")
 
 
 @router.get(HOME)
@@ -116,7 +117,7 @@ def _progress(deliveries: dict[str, Any]) -> Child:
 
 
 @router.get("/dashboard/events/{event_id}")
-async def saga(
+async def story(
     request: Request,
     event_id: Annotated[int, Path(ge=0, le=_MOST_IDS)],
     status: Annotated[str, Query(max_length=20)] = "",
@@ -125,7 +126,7 @@ async def saga(
 ) -> Response:
     """Show what happened to one event."""
     chosen = status if status in DELIVERY_STATUSES else ""
-    seen = await desk_of(request).ask(events.saga, event_id, requests_after=requests)
+    seen = await desk_of(request).ask(events.story, event_id, requests_after=requests)
     if seen is None:
         archived = next(iter(await desk_of(request).ask(events.find, str(event_id))), None)
         said = t("Event {id} was archived.", id=event_id) if archived else t("There is no event {id}.", id=event_id)
@@ -153,7 +154,7 @@ def _phones(sandbox: str | None, event_id: int) -> Markup | None:
     return el("p", outside(f"{sandbox}/events/{event_id}", t("See what the phones got, in the sandbox")))
 
 
-def _head(seen: Saga, title: str, switches: Markup) -> Markup:
+def _head(seen: Story, title: str, switches: Markup) -> Markup:
     event = seen.event
     told = facts(
         (t("Says"), clipped(event["body"], 600)),
@@ -167,12 +168,12 @@ def _head(seen: Saga, title: str, switches: Markup) -> Markup:
         (t("At most once"), t("yes: rather not at all than twice") if event["at_most_once"] else None),
         (t("Announces again"), event_link(event["former_event_id"]) if event["former_event_id"] else None),
     )
-    stands = state("waiting", "warn") if _held_up(seen) else state(progress_of(event["state"], seen.counts))
+    stands = state("waiting", "warn") if _held_up(seen) else state(seen.status.progress)
     head = el("h1", title, " ", stands), el("p", summary(seen))
     return el("section", head, told, switches, class_="card")
 
 
-def _switches(request: Request, seen: Saga) -> Markup:
+def _switches(request: Request, seen: Story) -> Markup:
     """Offer what an operator can do with an event: end it, or send again what failed of it."""
     event, failed = seen.event["id"], seen.counts.get("failed", 0)
     waits = seen.event["state"] in ("waiting", "held", "fanning") or any(map(seen.counts.get, ("pending", "retryable")))
@@ -185,7 +186,7 @@ def _switches(request: Request, seen: Saga) -> Markup:
     )
 
 
-def summary(seen: Saga) -> str:
+def summary(seen: Story) -> str:
     """Say in a sentence how an event stands."""
     counts = seen.counts
     arrived, sent = counts.get("ok", 0), counts.get("sent", 0)
@@ -198,7 +199,7 @@ def summary(seen: Saga) -> str:
     return _sent_so_far(seen)
 
 
-def _sent_so_far(seen: Saga) -> str:
+def _sent_so_far(seen: Story) -> str:
     counts = seen.counts
     still = counts.get("pending", 0) + counts.get("retryable", 0)
     total = sum(counts.values())
@@ -219,13 +220,13 @@ def _sent_so_far(seen: Saga) -> str:
     return _out_of(counts["ok"], total, one, noted("It is done: {n} of {total} were confirmed."))
 
 
-def _to_nobody(seen: Saga) -> str:
+def _to_nobody(seen: Story) -> str:
     if seen.nobody is None:
         return t("It went out to nobody: no phone was meant, or none may receive pushes.")
     return t("It went out to nobody: {why}.", why=reasons.nobody(seen.nobody, seen.event["owners"]))
 
 
-def _held_up(seen: Saga) -> str:
+def _held_up(seen: Story) -> str:
     """Say why nothing of an event goes out though its deliveries are made; nothing if some of it does."""
     if seen.event["state"] != "fanned":
         return ""
@@ -253,7 +254,7 @@ def _out_of(some: int, total: int, one: str, many: str, **more: str) -> str:
     return t(many, n=number(some), total=number(total), **more)
 
 
-def _audience(seen: Saga) -> Child:
+def _audience(seen: Story) -> Child:
     event = seen.event
     if event["owners"]:
         return [[owner_link(each), " "] for each in event["owners"]]
@@ -265,45 +266,63 @@ def _audience(seen: Saga) -> Child:
     return t("everyone")
 
 
-def moments(seen: Saga) -> Iterator[Moment]:
-    """Tell what happened to an event, and what is to come."""
-    yield from _beginning(seen)
-    yield from pause_moments(seen.pauses)
-    yield from _sending(seen)
-    yield from _end(seen)
+def moments(seen: Story) -> Iterator[Moment]:
+    """Say what happened to an event, and what is to come."""
+    for each in seen.moments:
+        if (said := _SAID[each.code](seen, each)) is not None:
+            yield said
     yield from (Moment(None, each, kind="now") for each in waits(seen))
 
 
-def _beginning(seen: Saga) -> Iterator[Moment]:
-    event, now = seen.event, seen.event["now"]
-    if event["external_id"]:
-        by = {"code": clipped(event["external_id"]), "whom": clipped(event["organismo"]) or "—"}
-        yield Moment(event["publicada_at"], t("The tender {code} was published by {whom}.", **by))
-        yield Moment(event["first_seen_at"], t("The source {source} found it.", source=clipped(event["source"])))
-    by_source = t("Enqueued: the source {source} had something new.", source=clipped(event["source"]))
-    yield Moment(event["created_at"], by_source if event["source"] else t("Enqueued by the app, or by hand."))
-    if event["scheduled_at"] > event["created_at"]:
-        late = event["scheduled_at"] > now
-        told = t("Scheduled for this time; before it nothing happens.") if late else t("Its scheduled time came.")
-        yield Moment(event["scheduled_at"], told, kind="later" if late else "")
-    yield from _held(event)
-    if event["fanout_started_at"]:
-        yield Moment(event["fanout_started_at"], t("Relevo began to look who gets it (fan-out)."))
-    if event["fanout_finished_at"]:
-        yield Moment(event["fanout_finished_at"], _fanned(seen), _ended_by_fanout(event))
+def _published(_seen: Story, each: Happened) -> Moment:
+    event = each.row
+    by = {"code": clipped(event["external_id"]), "whom": clipped(event["organismo"]) or "—"}
+    return Moment(each.at, t("The tender {code} was published by {whom}.", **by))
 
 
-def _held(event: dict[str, Any]) -> Iterator[Moment]:
-    if event["held_at"]:
-        yield Moment(event["held_at"], t("The runaway brake held it."), event["held_reason"], "warn")
-    if event["released_at"] and event["released_at"] != event["ended_at"]:
-        yield Moment(event["released_at"], t("The runaway brake let it go."))
-    if event["repeats_held_at"]:
-        told = t("The runaway brake held its pushes: they were repeated too often.")
-        yield Moment(event["repeats_held_at"], told, event["repeats_reason"], "warn")
+def _first_seen(_seen: Story, each: Happened) -> Moment:
+    return Moment(each.at, t("The source {source} found it.", source=clipped(each.row["source"])))
 
 
-def _fanned(seen: Saga) -> str:
+def _enqueued(_seen: Story, each: Happened) -> Moment:
+    source = each.row["source"]
+    by_source = t("Enqueued: the source {source} had something new.", source=clipped(source))
+    return Moment(each.at, by_source if source else t("Enqueued by the app, or by hand."))
+
+
+def _scheduled(_seen: Story, each: Happened) -> Moment:
+    late = each.at > each.row["now"]
+    said = t("Scheduled for this time; before it nothing happens.") if late else t("Its scheduled time came.")
+    return Moment(each.at, said, kind="later" if late else "")
+
+
+def _held(_seen: Story, each: Happened) -> Moment:
+    return Moment(each.at, t("The runaway brake held it."), each.row["held_reason"], "warn")
+
+
+def _released(_seen: Story, each: Happened) -> Moment:
+    return Moment(each.at, t("The runaway brake let it go."))
+
+
+def _pushes_held(_seen: Story, each: Happened) -> Moment:
+    said = t("The runaway brake held its pushes: they were repeated too often.")
+    return Moment(each.at, said, each.row["repeats_reason"], "warn")
+
+
+def _fanout_began(_seen: Story, each: Happened) -> Moment:
+    return Moment(each.at, t("Relevo began to look who gets it (fan-out)."))
+
+
+def _fanout_failed(_seen: Story, each: Happened) -> Moment:
+    return Moment(each.at, t("Its fan-out failed."), clipped(each.row["fanout_error"], 300), "warn")
+
+
+def _fanout_finished(seen: Story, each: Happened) -> Moment:
+    event = each.row
+    return Moment(each.at, _fanned(seen), event["end_reason"] if event["ended_at"] is None else None)
+
+
+def _fanned(seen: Story) -> str:
     event = seen.event
     phones, made = event["targets_selected"], count(event["deliveries_created"], "delivery", "deliveries")
     if seen.nobody is not None:
@@ -317,54 +336,37 @@ def _fanned(seen: Saga) -> str:
     return t("{n} phones get it, {because}: {made}.", n=number(phones), because=because, made=made)
 
 
-def _ended_by_fanout(event: dict[str, Any]) -> str | None:
-    return event["end_reason"] if event["ended_at"] is None else None
+def _first_sent(seen: Story, each: Happened) -> Moment | None:
+    """Say that the first push was sent, unless the request whose answer it was is shown."""
+    if any(is_taken(row) and row["taken"] and row["journalled_at"] <= each.at for row in seen.requests.rows):
+        return None
+    first = t("The first push was handed to the push service.")
+    return Moment(each.at, reasons.taken_by_server(each.row["event_type"]) or first)
 
 
-def _sending(seen: Saga) -> Iterator[Moment]:
-    event = seen.event
-    if event["first_sent_at"] and not _shows_first(seen):
-        first = t("The first push was handed to the push service.")
-        yield Moment(event["first_sent_at"], reasons.taken_by_server(event["event_type"]) or first)
-    for row in seen.requests.rows:
-        which, said = t("with {n} of its pushes", n=number(row["of_event"])), reasons.in_words(row["said_code"])
-        yield request_moment(row, which, _taken(row), said)
-    if seen.requests.next:
-        last = seen.requests.rows[-1]["journalled_at"] if seen.requests.rows else event["fanout_started_at"]
-        yield Moment(last, _more_requests(seen), kind="faint")
-    for row in seen.incidents:
-        project, _, detail = (row["detail"] or "").partition(": ")
-        what: str = row["what"]
-        told = t(reasons.INCIDENTS.get(what, what), project=clipped(project))
-        yield Moment(row["at"], told, _detail(what, detail), "warn")
-    if seen.sample["looked_at"] >= event["deliveries_created"]:
-        yield from _latest(seen)
+def _request(_seen: Story, each: Happened) -> Moment:
+    row = each.row
+    which, said = t("with {n} of its pushes", n=number(row["of_event"])), reasons.in_words(row["said_code"])
+    return request_moment(row, which, _taken(row), said)
 
 
-def _shows_first(seen: Saga) -> bool:
-    """Tell whether the request whose answer was the first push is told of, so that it need not be said twice."""
-    return any(
-        row["outcome"] == "answered"
-        and _taken(row)
-        and row["taken"]
-        and row["journalled_at"] <= seen.event["first_sent_at"]
-        for row in seen.requests.rows
-    )
+def _more_requests(seen: Story, each: Happened) -> Moment:
+    """Lead to the requests behind those that are shown."""
+    more = seen.requests.more
+    if more and seen.requests.is_all:
+        said = t("and {requests}", requests=count(more, "more request"))
+    elif more:
+        said = t("and {requests}, or more", requests=count(more, "more request"))
+    else:
+        said = t("look at later requests")
+    place = address(f"{HOME}/{seen.event['id']}", requests=seen.requests.next) + "#happened"
+    return Moment(each.at, el("a", said, href=place, rel="next"), kind="faint")
 
 
-def _latest(seen: Saga) -> Iterator[Moment]:
-    """Tell of an event whose deliveries were all looked at what receipts said, and how far it came."""
-    sample, tries = seen.sample, seen.sample["most_attempts"]
-    if failed := sample["receipts_failed"]:
-        many = t("Receipts say that {n} of its pushes did not arrive; this was the last of them.", n=number(failed))
-        one = t("A receipt says that one of its pushes did not arrive.")
-        yield Moment(sample["receipt_failed_at"], one if failed == 1 else many, kind="warn")
-    times = t("One of its pushes was tried {n} times.", n=number(tries)) if tries > 1 else None
-    if not _open(seen):
-        if sample["last_completed_at"]:
-            yield Moment(sample["last_completed_at"], t("The last of its deliveries ended."), times, "good")
-    elif times and sample["last_attempt_at"]:
-        yield Moment(sample["last_attempt_at"], t("The last attempt so far."), times)
+def _incident(_seen: Story, each: Happened) -> Moment:
+    what: str = each.row["what"]
+    said = t(reasons.INCIDENTS.get(what, what), project=clipped(each.row["project"]))
+    return Moment(each.at, said, _detail(what, each.row["detail"] or ""), "warn")
 
 
 def _detail(what: str, detail: str) -> str:
@@ -387,11 +389,73 @@ def _opened_again(detail: str) -> str:
     return t("{n} dead letters were opened again.", n=number(int(many)))
 
 
+def _receipts_failed(_seen: Story, each: Happened) -> Moment:
+    failed = each.row["receipts_failed"]
+    many = t("Receipts say that {n} of its pushes did not arrive; this was the last of them.", n=number(failed))
+    one = t("A receipt says that one of its pushes did not arrive.")
+    return Moment(each.at, one if failed == 1 else many, kind="warn")
+
+
+def _last_ended(_seen: Story, each: Happened) -> Moment:
+    return Moment(each.at, t("The last of its deliveries ended."), _times(each.row["most_attempts"]), "good")
+
+
+def _last_attempt(_seen: Story, each: Happened) -> Moment:
+    return Moment(each.at, t("The last attempt so far."), _times(each.row["most_attempts"]))
+
+
+def _times(tries: int) -> str | None:
+    return t("One of its pushes was tried {n} times.", n=number(tries)) if tries > 1 else None
+
+
+def _ended(_seen: Story, each: Happened) -> Moment:
+    cancelled = each.row["state"] == "cancelled"
+    said = t("It was cancelled.") if cancelled else t("It was handled elsewhere.")
+    return Moment(each.at, said, each.row["end_reason"], "bad" if cancelled else "")
+
+
+def _swept(_seen: Story, each: Happened) -> Moment:
+    return Moment(each.at, t("What was still open of it was ended unsent."))
+
+
+def _deadline(_seen: Story, each: Happened) -> Moment:
+    late = each.at > each.row["now"]
+    said = t("Its deadline: what is not sent by then is not sent.") if late else t("Its deadline passed.")
+    return Moment(each.at, said, kind="later" if late else "")
+
+
+_SAID: dict[str, Callable[[Story, Happened], Moment | None]] = {
+    "published": _published,
+    "first_seen": _first_seen,
+    "enqueued": _enqueued,
+    "scheduled": _scheduled,
+    "held": _held,
+    "released": _released,
+    "pushes_held": _pushes_held,
+    "fanout_began": _fanout_began,
+    "fanout_failed": _fanout_failed,
+    "fanout_finished": _fanout_finished,
+    "first_sent": _first_sent,
+    "request": _request,
+    "more_requests": _more_requests,
+    "incident": _incident,
+    "receipts_failed": _receipts_failed,
+    "last_ended": _last_ended,
+    "last_attempt": _last_attempt,
+    "ended": _ended,
+    "swept": _swept,
+    "deadline": _deadline,
+    "paused": lambda _seen, each: pause_moment(each),
+    "resumed": lambda _seen, each: pause_moment(each),
+}
+"""How a page says each moment of an event's timeline."""
+
+
 def _taken(row: dict[str, Any]) -> str:
     """Say how many of an event's pushes in a request were taken; nothing where that is not known of all of them."""
-    refused = row["refused"]
-    if row["outcome"] != "answered" or row["taken"] + refused < row["of_event"]:
+    if not is_taken(row):
         return ""
+    refused = row["refused"]
     if row["of_event"] == 1:
         return t("not taken") if refused else t("taken")
     if not refused:
@@ -399,27 +463,14 @@ def _taken(row: dict[str, Any]) -> str:
     return t("{taken} taken, {refused} not", taken=number(row["taken"]), refused=number(refused))
 
 
-def _more_requests(seen: Saga) -> Markup:
-    """Lead to the requests behind those that are shown."""
-    more = seen.requests.more
-    if more and seen.requests.is_all:
-        told = t("and {requests}", requests=count(more, "more request"))
-    elif more:
-        told = t("and {requests}, or more", requests=count(more, "more request"))
-    else:
-        told = t("look at later requests")
-    return el(
-        "a", told, href=address(f"{HOME}/{seen.event['id']}", requests=seen.requests.next) + "#happened", rel="next"
-    )
-
-
-def pause_moments(rows: Sequence[dict[str, Any]]) -> Iterator[Moment]:
-    """Tell of pauses that are over: that they began, and that they ended."""
-    for row in rows:
-        who, after = clipped(row["paused_by"]), duration((row["resumed_at"] - row["paused_at"]).total_seconds())
-        yield Moment(row["paused_at"], t(reasons.PAUSED[row["cycle"]], who=who), clipped(row["reason"], 300), "warn")
-        resumed = t(reasons.RESUMED[row["cycle"]], who=clipped(row["resumed_by"]), time=after)
-        yield Moment(row["resumed_at"], resumed)
+def pause_moment(each: Happened) -> Moment:
+    """Say that a pause that is over began, or ended."""
+    row = each.row
+    if each.code == "paused":
+        paused = t(reasons.PAUSED[row["cycle"]], who=clipped(row["paused_by"]))
+        return Moment(each.at, paused, clipped(row["reason"], 300), "warn")
+    after = duration((row["resumed_at"] - row["paused_at"]).total_seconds())
+    return Moment(each.at, t(reasons.RESUMED[row["cycle"]], who=clipped(row["resumed_by"]), time=after))
 
 
 def request_moment(row: dict[str, Any], which: str, taken: str = "", said: str = "") -> Moment:
@@ -437,33 +488,7 @@ def request_moment(row: dict[str, Any], which: str, taken: str = "", said: str =
     return Moment(row["journalled_at"], told, " ".join(filter(None, (detail, said))), kind)
 
 
-def _open(seen: Saga) -> bool:
-    return any(value > 0 for name, value in seen.counts.items() if name not in _OVER)
-
-
-def _end(seen: Saga) -> Iterator[Moment]:
-    event, now = seen.event, seen.event["now"]
-    if event["ended_at"]:
-        told = t("It was cancelled.") if event["state"] == "cancelled" else t("It was handled elsewhere.")
-        yield Moment(event["ended_at"], told, event["end_reason"], "bad" if event["state"] == "cancelled" else "")
-    if event["swept_at"]:
-        yield Moment(event["swept_at"], t("What was still open of it was ended unsent."))
-    if event["deadline_at"] and _by_deadline(seen):
-        late = event["deadline_at"] > now
-        told = t("Its deadline: what is not sent by then is not sent.") if late else t("Its deadline passed.")
-        yield Moment(event["deadline_at"], told, kind="later" if late else "")
-
-
-def _by_deadline(seen: Saga) -> bool:
-    """Tell whether an event's deadline still decides something, or has: not once all was sent or ended before it."""
-    counts = seen.counts
-    if seen.event["state"] in ("cancelled", "completed"):
-        return False
-    still = any(counts.get(each) for each in ("pending", "retryable", "expired"))
-    return still or seen.event["state"] != "fanned" or (seen.event["deadline_at"] <= seen.event["now"] and not counts)
-
-
-def waits(seen: Saga) -> Iterator[Child]:
+def waits(seen: Story) -> Iterator[Child]:
     """Say what an event waits for now."""
     event = seen.event
     if event["state"] in ("waiting", "fanning"):
@@ -485,7 +510,7 @@ def waits(seen: Saga) -> Iterator[Child]:
         )
 
 
-def _before_fanout(seen: Saga) -> Child:
+def _before_fanout(seen: Story) -> Child:
     event = seen.event
     if event["scheduled_at"] > event["now"]:
         return [t("It waits for its time,"), " ", ago(event["scheduled_at"], event["now"]), "."]
@@ -519,7 +544,7 @@ def _probe(row: dict[str, Any], now: datetime) -> Child:
     return [told, " ", ago(row["probe_at"], now), "."]
 
 
-def _errors(seen: Saga) -> Markup | None:
+def _errors(seen: Story) -> Markup | None:
     if not seen.errors:
         return None
     rows: list[list[Child]] = [
@@ -552,7 +577,7 @@ def _next(due: datetime | None, now: datetime, held: Sequence[str]) -> Child:
     return t("now") if due <= now else ago(due, now)
 
 
-def _statuses(seen: Saga, chosen: str) -> Markup:
+def _statuses(seen: Story, chosen: str) -> Markup:
     path = f"{HOME}/{seen.event['id']}"
     told: list[tuple[Child, str, bool]] = [
         (t("all {n}", n=number(sum(seen.counts.values()))), f"{path}#deliveries", not chosen)
@@ -565,7 +590,7 @@ def _statuses(seen: Saga, chosen: str) -> Markup:
     return chips(told, label=t("By status"))
 
 
-def _deliveries(seen: Saga, listed: Listed, chosen: str) -> list[Markup | None]:
+def _deliveries(seen: Story, listed: Listed, chosen: str) -> list[Markup | None]:
     now = seen.event["now"]
     rows: list[list[Child]] = [
         [

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from relevo.app import sandbox_address
 from relevo.http.dashboard import reasons
 from relevo.http.dashboard.acting import offer
-from relevo.http.dashboard.events import pause_moments, request_moment, waits_for
+from relevo.http.dashboard.events import pause_moment, request_moment, waits_for
 from relevo.http.dashboard.formats import ago, count, instant, number
 from relevo.http.dashboard.html import Child, Markup, el, outside
 from relevo.http.dashboard.labels import KINDS, state
@@ -24,6 +24,7 @@ from relevo.http.dashboard.parts import Moment, clipped, event_link, owner_link,
 from relevo.http.problems import Problem
 from relevo.operators import deliveries
 from relevo.operators.deliveries import Push, Try
+from relevo.operators.timeline import of_pauses
 
 router = APIRouter(route_class=Page, include_in_schema=False)
 _MOST_IDS = 2**63 - 1
@@ -93,7 +94,7 @@ def _sent_anew(by: str | None) -> str:
 def moments(seen: Push) -> Iterator[Moment]:
     """Tell what happened to a delivery, and what is to come."""
     yield Moment(seen.delivery["created_at"], t("Made by fan-out: this phone is to get the event."))
-    yield from pause_moments(seen.pauses)
+    yield from map(pause_moment, of_pauses(seen.pauses))
     yield from _tries(seen.tries)
     yield from map(_went_wrong, _apart(seen))
     yield from (Moment(row["at"], _died(row), kind="bad") for row in seen.deaths)

@@ -602,6 +602,7 @@ SPANISH: dict[str, str] = {
         "Puede enviarse como máximo una vez y no se vio respuesta: nadie sabe si llegó."
     ),
     "It waits for its time,": "Espera su hora,",
+    "Its fan-out failed.": "Su reparto falló.",
     "It waits for its turn in fan-out.": "Espera su turno en el reparto.",
     "It waits until an operator releases the runaway brake.": "Espera a que un operador libere el freno de emergencia.",
     "It waits: fan-out is paused ({reason}).": "Espera: el reparto está en pausa ({reason}).",

@@ -10,33 +10,30 @@ from relevo.operators.health.problem import Row
 from relevo.operators.wording import timestamp
 
 
-def why_it_waits(
-    event: Row, waits: Sequence[Row], paused: Mapping[str, str], now: datetime, failing: Sequence[Row] = ()
-) -> list[str]:
-    """Say why what is open of an event waits, and until when; `failing` tells of its fan-out if that fails."""
+def why_it_waits(event: Row, waits: Sequence[Row], paused: Mapping[str, str]) -> list[str]:
+    """Say why what is open of an event waits, and until when."""
     if event["state"] == "held":
         return [_runaway(event)]
     if event["state"] in ("waiting", "fanning"):
-        return [_why_not_fanned_out(event, paused, now, failing)]
-    whys = [_runaway(event) if row["repeats_held"] else _why(row, paused, now) for row in waits]
+        return [_why_not_fanned_out(event, paused)]
+    whys = [_runaway(event) if row["repeats_held"] else _why(row, paused, event["now"]) for row in waits]
     return [
         Phrase("{n} {lane} of {project}: {why}", n=row["deliveries"], lane=row["lane"], project=row["project"], why=why)
         for row, why in zip(waits, whys, strict=True)
     ]
 
 
-def _why_not_fanned_out(event: Row, paused: Mapping[str, str], now: datetime, failing: Sequence[Row]) -> str:
-    scheduled = datetime.fromisoformat(event["scheduled_at"]) if event.get("scheduled_at") else None
-    if scheduled is not None and scheduled > now:
-        return Phrase("scheduled for {at}", at=timestamp(scheduled))
+def _why_not_fanned_out(event: Row, paused: Mapping[str, str]) -> str:
+    if event["scheduled_at"] > event["now"]:
+        return Phrase("scheduled for {at}", at=timestamp(event["scheduled_at"]))
     if "fanout" in paused:
         return Phrase("fanout is paused ({reason}); `relevo resume fanout` switches it on", reason=paused["fanout"])
-    for row in failing:
+    if event["fanout_failures"]:
         return Phrase(
             "its fan-out failed {times}: {error}; it is tried again at {at}",
-            times=times(row["failures"]),
-            error=row["error"],
-            at=timestamp(row["retry_at"]),
+            times=times(event["fanout_failures"]),
+            error=event["fanout_error"],
+            at=timestamp(event["fanout_retry_at"]),
         )
     return Phrase("it waits for fan-out")
 
@@ -63,7 +60,7 @@ def _why(row: Row, paused: Mapping[str, str], now: datetime) -> str:
 
 def _runaway(event: Row) -> str:
     return Phrase(
-        "held by the runaway brake; `{remedy}` sends what it holds of this type", remedy=remedy(event["type"])
+        "held by the runaway brake; `{remedy}` sends what it holds of this type", remedy=remedy(event["event_type"])
     )
 
 

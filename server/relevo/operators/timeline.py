@@ -1,0 +1,213 @@
+"""What happened to an event, moment by moment: each a code with the row it comes from, and its words in plain English.
+
+The command prints these words; pages have their own, by the code, in each language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from relevo.core.model import NEWS
+from relevo.operators.health.waiting import times
+from relevo.operators.reading import Row
+from relevo.operators.wording import in_words
+
+_STILL = ("pending", "retryable", "sent")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Something that happened at a time, or is going to."""
+
+    at: datetime
+    code: str
+    row: Row
+    """What it is about: the event, a request, an incident of a project, a pause, or the sample of deliveries."""
+
+    @property
+    def what(self) -> str:
+        """What happened, in a few words."""
+        what = _WORDS[self.code][0]
+        return what(self.row) if callable(what) else what
+
+    @property
+    def detail(self) -> str | None:
+        """What else is to be said of it."""
+        detail = _WORDS[self.code][1]
+        return detail(self.row) if detail is not None else None
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Some of the requests in which an event was sent, and behind what the next page begins, if there is one."""
+
+    rows: list[Row]
+    more: int = 0
+    """How many more were found."""
+    next: str = ""
+    is_all: bool = True
+    """Whether the look came to the end of what there is."""
+
+
+def of_event(
+    event: Row, counts: Mapping[str, int], sample: Row, requests: Requests, incidents: Sequence[Row]
+) -> Iterator[Moment]:
+    """Return what happened to an event, in the order in which what falls on one instant happens."""
+    yield from _made(event)
+    yield from _fanned_out(event)
+    yield from (Moment(row["journalled_at"], "request", row) for row in requests.rows)
+    if requests.next:
+        last = requests.rows[-1]["journalled_at"] if requests.rows else event["fanout_started_at"]
+        yield Moment(last, "more_requests", {})
+    if event["first_sent_at"]:
+        yield Moment(event["first_sent_at"], "first_sent", event)
+    is_whole = sample["looked_at"] >= event["deliveries_created"]
+    if is_whole and sample["receipts_failed"]:
+        yield Moment(sample["receipt_failed_at"], "receipts_failed", sample)
+    if event["ended_at"]:
+        yield Moment(event["ended_at"], "ended", event)
+    if event["swept_at"]:
+        yield Moment(event["swept_at"], "swept", event)
+    if is_whole:
+        yield from _latest(event, counts, sample)
+    if event["deadline_at"] and _decides(event, counts):
+        yield Moment(event["deadline_at"], "deadline", event)
+    if event["repeats_held_at"]:
+        yield Moment(event["repeats_held_at"], "pushes_held", event)
+    yield from (Moment(row["at"], "incident", row) for row in incidents)
+
+
+def _made(event: Row) -> Iterator[Moment]:
+    if event["publicada_at"]:
+        yield Moment(event["publicada_at"], "published", event)
+    if event["first_seen_at"]:
+        yield Moment(event["first_seen_at"], "first_seen", event)
+    yield Moment(event["created_at"], "enqueued", event)
+    if event["scheduled_at"] > event["created_at"]:
+        yield Moment(event["scheduled_at"], "scheduled", event)
+
+
+def _fanned_out(event: Row) -> Iterator[Moment]:
+    if event["held_at"]:
+        yield Moment(event["held_at"], "held", event)
+    if event["released_at"] and event["released_at"] != event["ended_at"]:
+        yield Moment(event["released_at"], "released", event)
+    if event["fanout_started_at"]:
+        yield Moment(event["fanout_started_at"], "fanout_began", event)
+    if event["fanout_failures"]:
+        yield Moment(event["updated_at"], "fanout_failed", event)
+    if event["fanout_finished_at"]:
+        yield Moment(event["fanout_finished_at"], "fanout_finished", event)
+
+
+def _latest(event: Row, counts: Mapping[str, int], sample: Row) -> Iterator[Moment]:
+    """Return how far an event came whose deliveries were all looked at."""
+    row = {**sample, "confirmed": counts.get("ok", 0), "event_type": event["event_type"]}
+    if not any(counts.get(each, 0) > 0 for each in _STILL):
+        if sample["last_completed_at"]:
+            yield Moment(sample["last_completed_at"], "last_ended", row)
+    elif sample["most_attempts"] > 1 and sample["last_attempt_at"]:
+        yield Moment(sample["last_attempt_at"], "last_attempt", row)
+
+
+def _decides(event: Row, counts: Mapping[str, int]) -> bool:
+    """Return whether an event's deadline still decides something, or has: not once all was sent or ended before it."""
+    if event["state"] in ("cancelled", "completed"):
+        return False
+    still = any(counts.get(each) for each in ("pending", "retryable", "expired"))
+    return still or event["state"] != "fanned" or (event["deadline_at"] <= event["now"] and not counts)
+
+
+def of_pauses(rows: Sequence[Row]) -> Iterator[Moment]:
+    """Return of pauses that are over that each began, and that it ended."""
+    for row in rows:
+        yield Moment(row["paused_at"], "paused", row)
+        yield Moment(row["resumed_at"], "resumed", row)
+
+
+def is_taken(row: Row) -> bool:
+    """Return whether it is known of all pushes of an event in a request whether they were taken."""
+    return bool(row["outcome"] == "answered" and row["taken"] + row["refused"] >= row["of_event"])
+
+
+def _several(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
+def _item(event: Row) -> str:
+    return "tender" if event["event_type"] == "new_licitacion" else "item"
+
+
+def _finished(event: Row) -> str:
+    phones = _several(event["targets_selected"], "phone", "phones")
+    said = f"{phones}, {_several(event['deliveries_created'], 'delivery', 'deliveries')}"
+    return said if event["ended_at"] or not event["end_reason"] else f"{said}: {event['end_reason']}"
+
+
+def _request(row: Row) -> str:
+    became = (row["outcome"] or "answered").replace("_", " ") if row["answered_at"] else "no answer was seen yet"
+    if is_taken(row):
+        became += f", {row['taken']} taken, {row['refused']} not" if row["refused"] else ", all taken"
+    said = f" ({row['said_code']})" if row["said_code"] else ""
+    return f"{_several(row['of_event'], 'push', 'pushes')}: {became}{said}"
+
+
+def _resumed(row: Row) -> str:
+    after = in_words((row["resumed_at"] - row["paused_at"]).total_seconds())
+    return f"by {row['resumed_by']}, after {after}"
+
+
+Word = Callable[[Row], Any]
+_WORDS: dict[str, tuple[str | Word, Word | None]] = {
+    "published": (
+        lambda event: f"{_item(event)} published",
+        lambda event: ", ".join(filter(None, (event["external_id"], event["organismo"]))),
+    ),
+    "first_seen": (lambda event: f"{_item(event)} first seen", lambda event: f"by {event['source']}"),
+    "enqueued": ("event enqueued", lambda event: f"{event['event_type']} {event['event_key']}"),
+    "scheduled": ("scheduled", None),
+    "held": ("held by the runaway brake", lambda event: event["held_reason"]),
+    "released": ("released", None),
+    "fanout_began": (
+        "fan-out began",
+        lambda event: f"for installations registered until then, as of {event['event_day']}",
+    ),
+    "fanout_failed": (
+        "fan-out failed",
+        lambda event: f"{times(event['fanout_failures'])}: {event['fanout_error']}",
+    ),
+    "fanout_finished": ("fan-out finished", _finished),
+    "request": ("request sent", _request),
+    "more_requests": ("more requests", lambda _: "the dashboard's page of this event lists them all"),
+    "first_sent": (lambda event: "your server took it" if event["event_type"] == NEWS else "first push sent", None),
+    "receipts_failed": (
+        "receipt refused",
+        lambda sample: _several(
+            sample["receipts_failed"], "push did not arrive", "pushes did not arrive; this was the last of them"
+        ),
+    ),
+    "ended": (lambda event: event["state"], lambda event: event["end_reason"]),
+    "swept": ("open deliveries ended", None),
+    "last_ended": (
+        "last delivery ended",
+        lambda row: (
+            f"{row['confirmed']} {'taken by your server' if row['event_type'] == NEWS else 'confirmed by receipts'}"
+        ),
+    ),
+    "last_attempt": ("last attempt so far", lambda row: f"one of its pushes was tried {row['most_attempts']} times"),
+    "deadline": ("deadline", None),
+    "pushes_held": ("pushes held by the runaway brake", lambda event: event["repeats_reason"]),
+    "incident": (
+        lambda row: row["what"].replace("_", " "),
+        lambda row: ": ".join(filter(None, (row["project"], row["detail"]))),
+    ),
+    "paused": (
+        lambda row: f"{row['cycle']} paused",
+        lambda row: f"by {row['paused_by']}{': ' if row['reason'] else ''}{row['reason']}",
+    ),
+    "resumed": (lambda row: f"{row['cycle']} resumed", _resumed),
+}
+"""What each code is in words, and what else is said of it."""
