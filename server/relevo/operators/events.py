@@ -10,7 +10,7 @@ from uuid import UUID
 
 from relevo.client import verbs
 from relevo.client.progress import progress_of
-from relevo.client.verbs import EventStatus
+from relevo.client.values import EventStatus
 from relevo.core import queries
 from relevo.database.pool import Database
 from relevo.operators import runs, timeline
