@@ -10,6 +10,8 @@ def t(english: str, /, **parts: object) -> str:
     """Say a text in the language of the page; unknown ones stay English."""
     told = SPANISH.get(english) if language() == "es" else english
     told = gettext(english) if told is None else told
+    if "%(" in told:
+        return told % parts
     return told.format(**parts) if parts else told
 
 
