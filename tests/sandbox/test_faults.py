@@ -148,7 +148,7 @@ def asking(sandbox: Sandbox, body: bytes, length: int | None = None) -> socket.s
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sandbox that would wait for a minute for who hangs, so that not to wait is much quicker on any machine."""
-    monkeypatch.setattr("relevo.sandbox.server._DRAIN_S", 60)
+    monkeypatch.setattr("relevo.core.serving._DRAIN_S", 60)
     monkeypatch.setattr("relevo.sandbox.server._STOP_S", 90.0)
 
 

@@ -16,14 +16,8 @@ from fakes import chilecompra as fake
 from fakes.chilecompra import TICKET, FakeChileCompra
 from fakes.server import Answer
 from relevo.sources import text
-from relevo.sources.chilecompra import (
-    DETAILS_PER_FETCH,
-    MAX_PACE_MS,
-    ChileCompra,
-    judge,
-    read_detail,
-    read_summary,
-)
+from relevo.sources.chilecompra import DETAILS_PER_FETCH, MAX_PACE_MS, ChileCompra, judge
+from relevo.sources.chilecompra_rows import read_detail, read_summary
 from relevo.sources.http import Response
 from sources.source_context import FIXTURES, MemorySourceContext, settings_for
 

@@ -1,4 +1,7 @@
-"""Where an address leads: whether it is one of the public internet."""
+"""Where an address leads: whether it is one of the public internet.
+
+`is_global` of the standard library takes addresses for public that wrap a private one (NAT64, ISATAP, Teredo, 6to4).
+"""
 
 from __future__ import annotations
 

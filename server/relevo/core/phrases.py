@@ -1,4 +1,7 @@
-"""Texts that remember what they were put together from, so that they can be said in another language as well."""
+"""Texts that remember what they were put together from, so that they can be said in another language as well.
+
+gettext translates a whole text at once; Babel's LazyProxy could do this, and would bring Babel to every installation.
+"""
 
 from __future__ import annotations
 

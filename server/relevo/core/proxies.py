@@ -1,4 +1,7 @@
-"""Which proxy leads to an address, if any."""
+"""Which proxy leads to an address, if any.
+
+requests' `should_bypass_proxies` sets a variable of the whole process while it looks; urllib's knows no networks.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How long a server asks to wait: the Retry-After header, read once for push services and sources alike."""
+"""How long a server asks to wait: the Retry-After header, read once for push services and sources alike.
+
+urllib3's `Retry.parse_retry_after` reads neither fractions of a second nor dates by the server's own clock.
+"""
 
 from __future__ import annotations
 
