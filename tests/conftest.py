@@ -35,19 +35,29 @@ MEMORY, ROOM_BYTES = Path("/dev/shm"), 6 << 30
 NOWHERE = "http://127.0.0.1:9"
 """A push service that is not there: no test reaches a real one."""
 LONG = (
+    "chaos/test_killed_dispatch",
+    "chaos/test_stopped_dispatch",
     "archive/test_faults",
     "archive/test_bad_services",
     "archive/test_restore",
     "archive/test_kills",
-    "chaos/test_killed_dispatch",
-    "chaos/test_stopped_dispatch",
-    "chaos/test_a_day",
-    "chaos/test_worker_processes",
-    "fanout/test_kills",
+    "runtime/test_outages",
+    "runtime/test_stopping",
+    "runtime/test_singletons",
+    "runtime/test_commands",
+    "runtime/test_wakeups",
+    "dispatch/test_hung_requests",
+    "dispatch/test_hung",
     "dispatch/test_whose_fault",
     "dispatch/test_runaway",
+    "bench/test_bench",
+    "http/test_schema",
+    "chaos/test_a_day",
+    "chaos/test_worker_processes",
+    "chaos/test_lost_connections",
+    "fanout/test_kills",
+    "cli/test_demo",
     "claims/test_model",
-    "runtime/test_wakeups",
 )
 """The files that take longest, the longest first."""
 MANY = 500

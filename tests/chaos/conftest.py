@@ -26,11 +26,17 @@ def sandbox() -> Iterator[Sandbox]:
         yield started
 
 
-@pytest.fixture
-def mortals(dsn: str, sandbox: Sandbox) -> Iterator[Mortals]:
-    """A program that sends on the test's database and survives its own processes."""
-    with Mortals.start({"DATABASE_URL": dsn, "EXPO_BASE_URL": sandbox.url}) as started:
+@pytest.fixture(scope="module")
+def program() -> Iterator[Mortals]:
+    """The program that sends for the tests of a file, and survives its own processes."""
+    with Mortals.start() as started:
         yield started
+
+
+@pytest.fixture
+def mortals(program: Mortals, dsn: str, sandbox: Sandbox) -> Mortals:
+    """The program on the test's database."""
+    return program.on(DATABASE_URL=dsn, EXPO_BASE_URL=sandbox.url)
 
 
 @pytest.fixture

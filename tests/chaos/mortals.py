@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 from uuid import UUID, uuid4
@@ -32,18 +32,25 @@ class Mortals:
     """The program whose processes are struck: one line asks, two lines answer."""
 
     process: subprocess.Popen[str]
-    environ: Mapping[str, str]
+    environ: Mapping[str, str] = field(default_factory=dict)
+    pending: list[int] = field(default_factory=list)
+    """The processes whose end was not waited for yet."""
 
     @classmethod
     @contextmanager
-    def start(cls, environ: Mapping[str, str]) -> Iterator[Self]:
-        """Start the program, warmed up for its first task."""
+    def start(cls) -> Iterator[Self]:
+        """Start the program; it has loaded all it needs before its first task."""
         command = [sys.executable, str(PROGRAM)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             try:
-                yield cls(process, environ)
+                yield cls(process)
             finally:
                 process.kill()
+
+    def on(self, **environ: str) -> Self:
+        """Return the same program with settings for one test."""
+        assert not self.pending, "a test before this one left a process behind"
+        return replace(self, environ=environ)
 
     def begin(
         self, cycle: str, *strikes: Mapping[str, Any] | None, heartbeat: bool = False, **settings: object
@@ -59,7 +66,8 @@ class Mortals:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(task) + "\n")
         self.process.stdin.flush()
-        return Mortal(self.listen()["pid"], self)
+        self.pending.append(self.listen()["pid"])
+        return Mortal(self.pending[-1], self)
 
     def run(self, cycle: str, strike: Mapping[str, Any] | None = None, **how: Any) -> dict[str, Any]:
         """Run a cycle to its end, or to the process's."""
@@ -91,6 +99,7 @@ class Mortal:
     def ends(self) -> dict[str, Any]:
         """Wait for its end; a run that nobody struck must not have failed."""
         reported = self.program.listen()
+        self.program.pending.remove(self.pid)
         assert reported["signal"] or "counts" in reported, "the run raised; its process said why"
         return reported
 

@@ -20,8 +20,8 @@ from relevo.sandbox.server import Sandbox
 
 PHONES, WITHOUT_RECEIPT, REFUSED_LATER = 240, 5, 3
 CYCLES = ("fanout", "dispatch", "receipt", "reaper")
-STEP = timedelta(minutes=5)
-PER_HOUR = 12
+STEP = timedelta(minutes=10)
+PER_HOUR = 6
 LONGER_STEP = timedelta(minutes=30)
 OUTAGE, CREDENTIALS, UNREGISTERED, LATE_RECEIPTS, NO_RECEIPTS = 4, 10, 14, 16, 20
 TOO_LATE, AT_MOST_ONCE, DELIVERED_ANYWAY = 5, 4, 2

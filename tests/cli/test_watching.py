@@ -18,12 +18,11 @@ from typer.main import get_command, get_group
 from typer.testing import CliRunner
 
 from deliveries import TODAY, add_event
-from plans import rows_read_by_table
 from relevo import cli
 from relevo.cli import watching
 from relevo.cli.common import span
 from relevo.cli.examples import EXAMPLES
-from relevo.core import logs, queries
+from relevo.core import logs
 from relevo.operators import deliveries
 
 PHONE = UUID("7".rjust(32, "0"))
@@ -132,35 +131,6 @@ def test_what_is_not_there_is_told(ask, events, words, told) -> None:
     """An event that nobody enqueued, or an id that is none, is wrong usage; one without deliveries that fit is not."""
     assert str(ask("deliveries", *words).exception).startswith(told)
     assert "No delivery fits." in ask("deliveries", "--event", events[0], "--state", "unknown").stdout
-
-
-@pytest.mark.parametrize(
-    ("name", "asked"),
-    [
-        ("list_deliveries", {}),
-        ("list_deliveries", {"day": TODAY, "number": 50_000}),
-        ("list_deliveries_of_event", {"event_id": 1}),
-        ("list_deliveries_of_phone", {"installation_id": PHONE}),
-    ],
-)
-def test_a_page_costs_a_page(conn, name, asked) -> None:
-    """Of 100,000 deliveries a page of 20 reads about 20, however they are asked for."""
-    made = [add_event(conn, event=number, day=TODAY) for number in (1, 2)]
-    conn.execute(LOAD, {"day": TODAY, "events": made, "count": 100_000})
-    conn.execute("analyze relevo.notification_deliveries")
-    usual = {
-        "day": None,
-        "number": None,
-        "event_id": None,
-        "installation_id": None,
-        "limit": 20,
-        "look_at": 20,
-        "state": None,
-    }
-    if asked.get("event_id"):
-        asked = {"event_id": made[0]}
-    read = rows_read_by_table(conn, queries.load("deliveries")[name], usual | asked)
-    assert sum(read.values()) <= 60, read
 
 
 def test_sources_in_words(ask, conn) -> None:

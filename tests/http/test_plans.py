@@ -109,6 +109,8 @@ REDRIVE = {**DEAD, "after": 0, "limit": PAGE, "began": "infinity", "now": None}
 PHONE = {"installation_id": UUID(int=7), "token": "ExponentPushToken[7]"}
 PREVIEWED = json.dumps({"type": "t", "key": "k", "title": "Hello", "audience": "matching", "topics": ["team-7"]})
 EVENTS = {"event_type": None, "state": None, "project": None, "before": 9_000, "limit": PAGE}
+DELIVERIES: dict[str, Any] = dict.fromkeys(("day", "number", "event_id", "installation_id", "state"))
+DELIVERIES |= {"limit": 20, "look_at": 20}
 PUSHES = {"event_id": 7, "event_day": TODAY, "after": None, "limit": PAGE}
 REQUESTS: dict[str, Any] = {
     "event_day": TODAY,
@@ -166,6 +168,10 @@ STATEMENTS = [
     (queries.load("remote"), "own_events", {"ids": [7], "project": "x"}, 10),
     (queries.load("remote"), "find_foreign", {"ids": [7], "project": "x"}, 10),
     (OPERATORS, "list_event_deliveries", {"event_id": 7, "after": None, "limit": PAGE}, 3 * PAGE),
+    (OPERATORS, "list_deliveries", DELIVERIES, 60),
+    (OPERATORS, "list_deliveries", {**DELIVERIES, "day": TODAY, "number": 30_000}, 60),
+    (OPERATORS, "list_deliveries_of_event", {**DELIVERIES, "event_id": 7}, 60),
+    (OPERATORS, "list_deliveries_of_phone", {**DELIVERIES, "installation_id": UUID(int=7)}, 60),
     (OPERATORS, "list_failures_of", {"days": [TODAY] * PAGE, "ids": [*range(MANY + 1, MANY + PAGE + 1)]}, 2 * PAGE),
     (OPERATORS, "list_audit", {"before": 9_000, "action": None, "limit": PAGE}, 3 * PAGE),
     (OPERATORS, "count_queue", {}, 200),

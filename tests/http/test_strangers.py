@@ -13,7 +13,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
@@ -187,6 +187,12 @@ def machine(conn: psycopg.Connection[Any]) -> Iterator[type[Callers]]:
 def test_no_order_of_calls_takes_anything_over(machine: type[Callers]) -> None:
     """Whatever is called by whom in whatever order, everybody keeps what is theirs."""
     bounded = settings(
-        max_examples=25, stateful_step_count=15, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+        max_examples=25,
+        stateful_step_count=15,
+        deadline=None,
+        database=None,
+        print_blob=True,
+        phases=[Phase.generate],  # no shrinking, which takes minutes: the printed blob brings the case back
+        suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(machine, settings=bounded)
