@@ -16,7 +16,7 @@ with relations as (
 select 'relation' as kind, r.name,
        concat_ws(' ', r.relkind, r.relpersistence, r.reloptions, r.relacl, pg_get_partkeydef(r.oid),
                  case when r.relkind = 'v' then pg_get_viewdef(r.oid) end, obj_description(r.oid, 'pg_class')) as text
-  from relations r where r.relkind in ('r', 'p', 'v', 'S')
+  from relations r where r.relkind in ('r', 'p', 'v', 'c', 'S')
 union all
 select 'column', r.name || '.' || a.attname,
        concat_ws(' ', row_number() over (partition by r.oid order by a.attnum), format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity,
@@ -24,7 +24,7 @@ select 'column', r.name || '.' || a.attname,
   from relations r
   join pg_attribute a on a.attrelid = r.oid and a.attnum > 0 and not a.attisdropped
   left join pg_attrdef d on d.adrelid = r.oid and d.adnum = a.attnum
- where r.relkind in ('r', 'p', 'v')
+ where r.relkind in ('r', 'p', 'v', 'c')
 union all
 -- Constraints that were added to a table with rows in it may be not valid there.
 select 'constraint', r.name || '.' || k.conname, replace(pg_get_constraintdef(k.oid), ' NOT VALID', '')

@@ -1,5 +1,32 @@
 -- needs relevo 0.3.0
--- Brings 0.3.0 to 0.4.0: function names without version numbers, with thin calls under the names that 0.3.0 uses; one function for the time that counts.
+-- Brings 0.3.0 to 0.4.0: function names without version numbers, with thin calls under the names that 0.3.0 uses; one function for the time that counts;
+-- settling, receipts and the end of a claim as functions.
+
+create type relevo.written_delivery as (
+  event_day       date,
+  id              bigint,
+  event_id        bigint,
+  project         text,
+  installation_id uuid,
+  ticket_id       text,
+  token_version   int,
+  attempt         smallint,
+  former_status   text,
+  status          text,
+  due_at          timestamptz,
+  is_answer       boolean,
+  has_failed      boolean,
+  error_code      text,
+  said_code       text,
+  said_message    text,
+  request_id      uuid
+);
+comment on type relevo.written_delivery is
+  'A delivery that a claim''s holder, or whoever ends the claim, has just written: what relevo.record_outcomes has to know of it.';
+comment on column relevo.written_delivery.due_at is 'When an open one is to be tried again.';
+comment on column relevo.written_delivery.is_answer is 'Whether the push service said this, so that it counts in the project''s tallies.';
+comment on column relevo.written_delivery.has_failed is 'Whether this goes among the failed attempts.';
+comment on column relevo.written_delivery.error_code is 'The delivery''s own, which may be from before; said_code is what was said now.';
 
 -- Written by `make migration` from sql/functions; what stands above this line is yours.
 
@@ -1316,6 +1343,124 @@ $$;
 
 revoke all on function relevo.settle_confirmed from public;
 
+-- Writes what receipts say of deliveries that the claim holds, ends the claim, and returns how many became what; `sent` are those whose receipt
+-- is missing and asked for again. Answers come in sorts, as in a settle; `waiting` is what is said of a receipt that is not there yet.
+create or replace function relevo.settle_receipts(
+  claim uuid, of_days date[], of_ids bigint[], kinds int[],
+  sort_statuses text[], sort_spent int[], sort_paced boolean[], sort_codes text[], sort_messages text[], sort_floors_ms bigint[],
+  most_attempts int, base_ms bigint, max_ms bigint, jitter_ms bigint, receipt_ms bigint, give_up_ms bigint, given_at timestamptz)
+  returns table (status text, deliveries int)
+  language plpgsql volatile
+  set enable_sort = on
+as $$
+declare
+  at timestamptz := relevo.now(given_at);
+  pause_ms bigint := (select max(s.floor_ms) from unnest(sort_statuses, sort_floors_ms) as s(said, floor_ms) where s.said = 'waiting');
+  held_ids bigint[];
+  over_days date[];
+  over_ids bigint[];
+  missing int;
+  written relevo.written_delivery[];
+begin
+  -- A reaper at work on the claim is waited for; it may have ended it.
+  perform from relevo.claims c where c.token = claim for no key update;
+  if not found then
+    return;
+  end if;
+
+  -- What is missing is asked for later: each look comes twice as long after the push as the one before, the last one shortly before receipts
+  -- are cleared. Then it is over. What was not asked for at all keeps its time.
+  with taken as (
+    delete from relevo.awaited_receipts r where r.claim_token = claim returning r.*
+  ), member as materialized (
+    select u.*, t.project, t.look_at, t.sent_at, (u.id in (select a.id from unnest(of_ids) as a(id))) is true as was_asked_for,
+           (u.id in (select a.id from unnest(of_ids, kinds) as a(id, kind) where sort_statuses[a.kind] <> 'waiting')) is true as is_answered
+      from taken t
+      cross join unnest(t.days, t.ids, t.installations, t.tickets, t.versions, t.attempts)
+        as u(event_day, id, installation_id, ticket_id, token_version, attempt_count)
+  ), later as materialized (
+    select m.*, m.was_asked_for and at >= m.sent_at + give_up_ms * interval '1 millisecond' as is_over,
+           case when not m.was_asked_for then m.look_at
+                when pause_ms > 0 then at + pause_ms * interval '1 millisecond'
+                when at >= m.sent_at + give_up_ms * interval '0.958 millisecond' then m.sent_at + give_up_ms * interval '1 millisecond'
+                else least(m.sent_at + 2 * greatest(at - m.sent_at, receipt_ms * interval '1 millisecond'),
+                           m.sent_at + give_up_ms * interval '0.958 millisecond') end as next_look_at
+      from member m where not m.is_answered
+  ), put_back as (
+    insert into relevo.awaited_receipts (project, look_at, sent_at, days, ids, installations, tickets, versions, attempts)
+    select l.project, l.next_look_at, l.sent_at, array_agg(l.event_day), array_agg(l.id), array_agg(l.installation_id), array_agg(l.ticket_id),
+           array_agg(l.token_version), array_agg(l.attempt_count)
+      from (select l.*, (row_number() over (partition by l.project, l.next_look_at, l.sent_at) - 1) / 100 as piece from later l where not l.is_over) l
+     group by l.project, l.next_look_at, l.sent_at, l.piece
+  )
+  select (select array_agg(m.id) from member m), array_agg(l.event_day) filter (where l.is_over), array_agg(l.id) filter (where l.is_over),
+         count(*) filter (where not l.is_over)
+    into held_ids, over_days, over_ids, missing
+    from later l;
+
+  -- A retry gets its time here, and its status: it may be the last, or come too late.
+  with sort as materialized ( -- one chance for each sort: what failed together is tried again together
+    select o.*, random() as chance
+      from unnest(sort_statuses, sort_spent, sort_paced, sort_codes, sort_messages, sort_floors_ms)
+        with ordinality as o(said, spent, paced, code, message, floor_ms, kind)
+     union all
+    select 'unconfirmed', 0, false, null, null, 0, 0, 0
+  ), answer as materialized (
+    select a.event_day, a.id, s.*
+      from (select * from unnest(of_days, of_ids, kinds) as u(event_day, id, kind)
+             where (u.id in (select h.id from unnest(held_ids) as h(id))) is true
+             union all
+            select o.event_day, o.id, 0 from unnest(over_days, over_ids) as o(event_day, id)) a
+      join sort s on s.kind = a.kind
+     where s.said <> 'waiting'
+     order by a.event_day, a.id -- every writer locks deliveries in this order: no deadlock
+  ), verdict as materialized (
+    select a.*, g.former_attempts, g.retry_at,
+           case a.said when 'retryable' then relevo.retry_status(a.paced, greatest(g.former_attempts + a.spent, 0), g.of_attempts, g.retry_at, g.deadline_at)
+                       else a.said end as final_status
+      from answer a
+      left join lateral (select d.attempt_count as former_attempts, coalesce(t.max_attempts, most_attempts) as of_attempts,
+                                at + case when a.paced
+                                  then relevo.retry_delay(d.attempt_count, coalesce(t.retry_base_ms, base_ms),
+                                                          coalesce(t.retry_max_ms, greatest(max_ms, t.retry_base_ms)),
+                                                          coalesce(t.retry_jitter_ms, jitter_ms), a.floor_ms, a.chance)
+                                  else a.floor_ms * interval '1 millisecond' end as retry_at,
+                                (select e.deadline_at from relevo.notification_events e where e.id = d.notification_event_id) as deadline_at
+                           from relevo.notification_deliveries d
+                           left join relevo.event_types t on t.event_type = d.event_type
+                          where a.said = 'retryable' and d.event_day = a.event_day and d.id = a.id
+                         offset 0) g on true
+  ), done as (
+    update relevo.notification_deliveries d
+       set status = v.final_status,
+           attempt_count = greatest(d.attempt_count + v.spent, 0),
+           lapse_count = case v.said when 'retryable' then 0 else d.lapse_count end,
+           completed_at = case when v.final_status not in ('pending', 'retryable') then at end,
+           updated_at = at,
+           last_error_code = coalesce(v.code, d.last_error_code),
+           last_error_message = case when v.code is not null then v.message else coalesce(v.message, d.last_error_message) end,
+           provider_receipt_id = case v.said when 'unconfirmed' then d.provider_receipt_id else d.provider_ticket_id end
+      from verdict v
+     where d.event_day = any (array[v.event_day]) and d.id = v.id and d.status = 'sent'
+    returning d.*, v.said, v.former_attempts, v.retry_at, v.code, v.message
+  )
+  select array_agg(row(w.event_day, w.id, w.notification_event_id, w.project, w.installation_id, w.provider_ticket_id, w.token_version,
+                       case w.said when 'retryable' then w.former_attempts else w.attempt_count end, 'sent', w.status,
+                       case when w.status in ('pending', 'retryable') then w.retry_at end, w.said <> 'unconfirmed',
+                       w.said in ('retryable', 'invalid', 'failed'), w.last_error_code, w.code, w.message, null)::relevo.written_delivery)
+    into written from done w;
+
+  perform relevo.record_outcomes(written, 'receipt', null, at);
+  delete from relevo.claims c where c.token = claim;
+  return query
+    select w.status, count(*)::int from unnest(written) w group by w.status
+     union all
+    select 'sent', missing where missing > 0;
+end
+$$;
+
+revoke all on function relevo.settle_receipts from public;
+
 -- Returns the time to go by: what a test gives, else the start of the transaction. It is inlined, so a plan sees the coalesce itself.
 create or replace function relevo.now(at timestamptz default null) returns timestamptz
   language sql stable parallel safe
@@ -1403,17 +1548,162 @@ $$;
 
 revoke all on function relevo.phones_unmoved from public;
 
--- Notes that events were sent for the first time, and their tenders. Skips an event that somebody holds: whoever deletes it waits for the
--- deliveries that are locked here already.
-create or replace function relevo.note_first_sent(event_ids bigint[], at timestamptz) returns void
+-- Ends a claim, or, of the deliveries that it holds, some: what was never journalled is due again, what was journalled and not answered is
+-- ambiguous. Returns how many became what, and how many of them are `ambiguous`. A claim of receipts only lets go of them.
+create or replace function relevo.end_claim(claim uuid, only_ids bigint[], lapsed boolean, poison_lapses int, most_attempts int, timeout_ms bigint,
+                                            receipt_ms bigint, given_at timestamptz)
+  returns table (status text, deliveries int)
   language plpgsql volatile
+  set enable_sort = on
 as $$
+declare
+  at timestamptz := relevo.now(given_at);
+  held relevo.claims;
+  ambiguous int;
+  written relevo.written_delivery[];
 begin
-  perform relevo.note_sent(event_ids, relevo.now(at));
+  -- Whoever settles some of it is waited for; the statements below see the claim as it is then.
+  select * into held from relevo.claims c where c.token = claim for update;
+  if only_ids is null or held.ids <@ only_ids then
+    delete from relevo.claims c where c.token = claim;
+  else
+    update relevo.claims c set days = r.days, ids = r.ids
+      from (select coalesce(array_agg(u.event_day), '{}') as days, coalesce(array_agg(u.id), '{}') as ids
+              from unnest(held.days, held.ids) as u(event_day, id) where u.id <> all (only_ids)) r
+     where c.token = claim;
+  end if;
+  if held.token is null or held.cycle = 'receipt' then
+    update relevo.awaited_receipts r set claim_token = null where r.claim_token = claim;
+    return;
+  end if;
+
+  with key as materialized ( -- each with its unanswered request, if it was in one
+    select k.event_day, k.id, max(k.journalled_at) as journalled_at, (array_agg(k.request_id) filter (where not k.is_held))[1] as request_id
+      from (select u.event_day, u.id, null::timestamptz as journalled_at, null::uuid as request_id, true as is_held
+              from unnest(held.days, held.ids) as u(event_day, id) where only_ids is null or u.id = any (only_ids)
+            union all
+            select u.event_day, u.id, r.journalled_at, r.id, false
+              from relevo.push_requests r cross join unnest(r.days, r.ids) as u(event_day, id)
+             where r.claim_token = claim and r.answered_at is null) k
+     group by k.event_day, k.id
+    having bool_or(k.is_held)
+     order by k.event_day, k.id -- every writer locks deliveries in this order: no deadlock
+  ), verdict as materialized ( -- sent by a late ticket; as before, or poison after too many lapses; or its answer was not seen
+    select k.*, d.status as former_status, d.late_ticket, d.lapse_count + (lapsed and k.journalled_at is null)::int as lapses,
+           case when d.late_ticket is not null then 'sent'
+                when k.journalled_at is null and lapsed and d.lapse_count + 1 >= poison_lapses then 'failed'
+                when k.journalled_at is null then d.status
+                when d.is_once then 'unknown'
+                when d.attempt_count + 1 >= coalesce(
+                  (select t.max_attempts from relevo.event_types t where t.event_type = d.event_type), most_attempts) then 'failed'
+                else 'retryable' end as final_status
+      from key k
+      cross join lateral (select d.*, coalesce((select e.at_most_once from relevo.notification_events e where e.id = d.notification_event_id),
+                                               d.at_most_once) as is_once,
+                                 (select l.ticket_id from relevo.late_tickets l where l.event_day = d.event_day and l.delivery_id = d.id
+                                     and l.ticket_id is distinct from d.provider_ticket_id order by l.recorded_at desc limit 1) as late_ticket
+                            from relevo.notification_deliveries d
+                           where d.event_day = k.event_day and d.id = k.id and d.status in ('pending', 'retryable')
+                          offset 0) d
+  ), done as (
+    update relevo.notification_deliveries d
+       set status = v.final_status,
+           attempt_count = d.attempt_count + (v.journalled_at is not null)::int,
+           lapse_count = v.lapses,
+           last_attempt_at = coalesce(v.journalled_at, d.last_attempt_at),
+           completed_at = case when v.final_status in ('failed', 'unknown') then at end,
+           updated_at = at,
+           provider_ticket_id = coalesce(v.late_ticket, d.provider_ticket_id),
+           last_error_code = case when v.late_ticket is not null then null
+                                  when v.journalled_at is not null then 'answer_not_seen'
+                                  when v.final_status = 'failed' then 'poison'
+                                  else d.last_error_code end,
+           last_error_message = case when v.late_ticket is not null then null
+                                     when v.journalled_at is not null then 'A request was started and its answer was not seen.'
+                                     when v.final_status = 'failed' then format('Its claim lapsed %s times before a request was started.', v.lapses)
+                                     else d.last_error_message end
+      from verdict v
+     where d.event_day = any (array[v.event_day]) and d.id = v.id
+    returning d.*, v.former_status, v.journalled_at is not null as is_ambiguous, v.request_id, v.late_ticket is not null as was_sent
+  )
+  select array_agg(row(w.event_day, w.id, w.notification_event_id, w.project, w.installation_id, w.provider_ticket_id, w.token_version, w.attempt_count,
+                       w.former_status, w.status,
+                       case when w.status not in ('pending', 'retryable') then null when w.is_ambiguous then at + timeout_ms * interval '1 millisecond'
+                            else coalesce(held.due_at, at) end,
+                       w.was_sent, w.status <> 'sent' and (w.is_ambiguous or w.status = 'failed'),
+                       w.last_error_code, w.last_error_code, w.last_error_message, w.request_id)::relevo.written_delivery),
+         count(*) filter (where w.is_ambiguous)
+    into written, ambiguous from done w;
+
+  perform relevo.record_outcomes(written, case when lapsed then 'reaper' else 'dispatch' end, receipt_ms, at);
+  return query
+    select w.status, count(*)::int from unnest(written) w group by w.status
+     union all
+    select 'ambiguous', ambiguous where written is not null;
 end
 $$;
 
-revoke all on function relevo.note_first_sent from public;
+revoke all on function relevo.end_claim from public;
+
+-- Keeps tickets that arrived after their claim was lost, for whoever owns the delivery's chunk or claim. Only what was given up because the
+-- answer was not seen, as unknown or, after its last attempt, as failed, is closed with its ticket at once: nobody owns it, or, as a redrive
+-- does, who locks its dead letter. Returns how many were closed, and how many tickets kept.
+create or replace function relevo.keep_late_tickets(claim uuid, of_days date[], of_ids bigint[], tickets text[], versions int[], receipt_ms bigint,
+                                                    given_at timestamptz, out closed int, out kept int)
+  language plpgsql volatile
+  set enable_sort = on
+as $$
+declare
+  at timestamptz := relevo.now(given_at);
+  open_days date[];
+  written relevo.written_delivery[];
+begin
+  -- A reaper at work on the claim is waited for. A month on its way to the archive is not written to any more.
+  perform from relevo.claims c where c.token = claim for no key update;
+  open_days := relevo.hold_open(array(select distinct u.day from unnest(of_days) as u(day)));
+
+  with told as materialized (
+    select u.event_day, u.id, u.ticket_id, u.token_version
+      from unnest(of_days, of_ids, tickets, versions) as u(event_day, id, ticket_id, token_version)
+     where u.ticket_id is not null and u.event_day = any (open_days)
+     order by u.event_day, u.id -- every writer locks deliveries in this order, dead letters before them: no deadlock
+  ), dead as materialized (
+    select l.delivery_id
+      from told t
+      cross join lateral (select l.delivery_id from relevo.dead_letters l where l.event_day = t.event_day and l.delivery_id = t.id for update) l
+  ), late as materialized (
+    select t.*, d.former_status, d.former_status = 'unknown' or (d.former_status = 'failed' and d.last_error_code = 'answer_not_seen') as is_closable
+      from told t
+      left join lateral (select d.status as former_status, d.last_error_code, d.provider_ticket_id
+                           from relevo.notification_deliveries d
+                          where d.event_day = t.event_day and d.id = t.id
+                            for no key update) d on true
+     where d.provider_ticket_id is distinct from t.ticket_id and (select count(*) from dead) >= 0
+  ), buried as (
+    delete from relevo.dead_letters l using late t where t.is_closable and l.event_day = any (array[t.event_day]) and l.delivery_id = t.id
+  ), done as (
+    update relevo.notification_deliveries d
+       set status = 'sent', provider_ticket_id = t.ticket_id, token_version = t.token_version, completed_at = null,
+           last_attempt_at = at, updated_at = at, last_error_code = null, last_error_message = null
+      from late t
+     where d.event_day = any (array[t.event_day]) and d.id = t.id and t.is_closable
+    returning d.*, t.former_status
+  ), evidence as (
+    insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at)
+    select t.event_day, t.id, t.ticket_id, claim, at from late t where t.is_closable is not true
+    on conflict do nothing
+    returning delivery_id
+  )
+  select array_agg(row(w.event_day, w.id, w.notification_event_id, w.project, w.installation_id, w.provider_ticket_id, w.token_version, w.attempt_count,
+                       w.former_status, w.status, null, true, false, null, null, null, null)::relevo.written_delivery),
+         count(*), (select count(*) from evidence)
+    into written, closed, kept from done w;
+
+  perform relevo.record_outcomes(written, 'dispatch', receipt_ms, at);
+end
+$$;
+
+revoke all on function relevo.keep_late_tickets from public;
 
 -- Notes the first push of events, and of their tenders. Tenders are locked before their events, by key, as ingest does: no deadlock. Fan-out
 -- may hold an event; then the next settle notes it.
@@ -1444,6 +1734,123 @@ end
 $$;
 
 revoke all on function relevo.note_sent from public;
+
+-- Returns what becomes of a delivery that is to be tried again: its attempts may be used up, or its deadline may pass before.
+create or replace function relevo.retry_status(paced boolean, attempts int, max_attempts int, retry_at timestamptz, deadline_at timestamptz)
+  returns text language sql immutable
+  return case when paced and attempts >= max_attempts then 'failed'
+              when retry_at >= deadline_at then 'expired'
+              when attempts = 0 then 'pending'
+              else 'retryable' end;
+
+revoke all on function relevo.retry_status from public;
+
+-- Writes what was answered of deliveries, as far as the claim still holds them, takes them out of it, and returns how many became what.
+-- Answers come in sorts: what was said, in which request, of which type. `kinds` says of each answer which sort it is of.
+create or replace function relevo.settle_deliveries(
+  claim uuid, of_days date[], of_ids bigint[], kinds int[], tickets text[], versions int[],
+  sort_statuses text[], sort_spent int[], sort_paced boolean[], sort_codes text[], sort_messages text[], sort_floors_ms bigint[],
+  sort_projects text[], sort_not_befores timestamptz[], sort_types text[], sort_formers text[], sort_requests uuid[],
+  request_ids uuid[], request_outcomes text[], most_attempts int, base_ms bigint, max_ms bigint, jitter_ms bigint, receipt_ms bigint,
+  finish boolean, given_at timestamptz) returns table (status text, deliveries int)
+  language plpgsql volatile
+  set enable_sort = on
+as $$
+declare
+  at timestamptz := relevo.now(given_at);
+  held_days date[];
+  held_ids bigint[];
+  late_tickets text[];
+  written relevo.written_delivery[];
+begin
+  -- A reaper at work on the claim is waited for; the statements below see the claim as it is then.
+  select c.days, c.ids into held_days, held_ids from relevo.claims c where c.token = claim for no key update;
+
+  -- What ends unsent was sent after all if a ticket came late.
+  if exists (select from relevo.late_tickets) then
+    select array_agg(l.ticket_id order by a.place) into late_tickets
+      from unnest(of_days, of_ids, kinds) with ordinality as a(event_day, id, kind, place)
+      left join lateral (select l.ticket_id
+                           from relevo.late_tickets l join relevo.notification_deliveries d on d.event_day = l.event_day and d.id = l.delivery_id
+                          where sort_spent[a.kind] = 0 and sort_statuses[a.kind] not in ('sent', 'retryable')
+                            and l.event_day = a.event_day and l.delivery_id = a.id and l.ticket_id is distinct from d.provider_ticket_id
+                          order by l.recorded_at desc limit 1) l on true;
+  end if;
+
+  -- A retry gets its time here, and its status: it may be the last, or come too late.
+  with sort as materialized ( -- one chance for each sort: what failed together is tried again together
+    select o.*, random() as chance, coalesce(t.max_attempts, most_attempts) as of_attempts,
+           coalesce(t.retry_base_ms, base_ms) as of_base_ms, coalesce(t.retry_max_ms, greatest(max_ms, t.retry_base_ms)) as of_max_ms,
+           coalesce(t.retry_jitter_ms, jitter_ms) as of_jitter_ms
+      from unnest(sort_statuses, sort_spent, sort_paced, sort_codes, sort_messages, sort_floors_ms, sort_projects, sort_not_befores, sort_types,
+                  sort_formers, sort_requests)
+        with ordinality as o(said, spent, paced, code, message, floor_ms, project, not_before, event_type, former_status, request_id, kind)
+      left join relevo.event_types t on t.event_type = o.event_type
+  ), answer as materialized (
+    select a.event_day, a.id, coalesce(a.ticket_id, a.late_ticket) as ticket_id, a.token_version, s.*,
+           case when a.late_ticket is not null then 'sent' else s.said end as outcome
+      from unnest(of_days, of_ids, kinds, tickets, versions, late_tickets) as a(event_day, id, kind, ticket_id, token_version, late_ticket)
+      join sort s on s.kind = a.kind
+     where (a.id in (select h.id from unnest(held_ids) as h(id))) is true
+     order by a.event_day, a.id -- every writer locks deliveries in this order: no deadlock
+  ), verdict as materialized (
+    select a.*, g.retry_at, case a.outcome when 'retryable' then relevo.retry_status(a.paced, g.attempts, a.of_attempts, g.retry_at, g.deadline_at)
+                                           else a.outcome end as final_status
+      from answer a
+      -- here and elsewhere offset 0 keeps this a lookup by key: flattened, it can become batch x batch comparisons
+      left join lateral (select d.attempt_count + a.spent as attempts,
+                                greatest(a.not_before, at + case when a.paced
+                                  then relevo.retry_delay(d.attempt_count + a.spent, a.of_base_ms, a.of_max_ms, a.of_jitter_ms, a.floor_ms, a.chance)
+                                  else a.floor_ms * interval '1 millisecond' end) as retry_at, -- what spent nothing waits no longer than it was told to
+                                (select e.deadline_at from relevo.notification_events e where e.id = d.notification_event_id) as deadline_at
+                           from relevo.notification_deliveries d
+                          where a.outcome = 'retryable' and d.event_day = a.event_day and d.id = a.id
+                         offset 0) g on true
+  ), done as (
+    update relevo.notification_deliveries d
+       set status = v.final_status,
+           project = case when v.outcome = 'retryable' and v.project is not null then v.project else d.project end,
+           attempt_count = d.attempt_count + v.spent,
+           lapse_count = 0,
+           last_attempt_at = case when v.spent > 0 then at else d.last_attempt_at end,
+           completed_at = case when v.final_status not in ('pending', 'retryable', 'sent') then at end,
+           updated_at = at,
+           last_error_code = case when v.final_status <> 'sent' then coalesce(v.code, d.last_error_code) end,
+           last_error_message = case when v.final_status = 'sent' then null when v.code is not null then v.message
+                                     else coalesce(v.message, d.last_error_message) end,
+           provider_ticket_id = case when v.outcome = 'retryable' then d.provider_ticket_id else coalesce(v.ticket_id, d.provider_ticket_id) end,
+           token_version = coalesce(v.token_version, d.token_version)
+      from verdict v
+     where d.event_day = any (array[v.event_day]) and d.id = v.id
+    returning d.*, v.former_status, v.retry_at, v.spent, v.code, v.message, v.request_id
+  ), repeated as (
+    insert into relevo.event_repeat_deltas (event_id, repeats)
+    select w.notification_event_id, count(*)::int from done w where w.spent > 0 and w.former_status = 'retryable' group by w.notification_event_id
+  )
+  select array_agg(row(w.event_day, w.id, w.notification_event_id, w.project, w.installation_id, w.provider_ticket_id, w.token_version, w.attempt_count,
+                       w.former_status, w.status, case when w.status in ('pending', 'retryable') then w.retry_at end, w.spent > 0 or w.status = 'sent',
+                       w.status = 'failed' or w.spent > 0 and w.status in ('retryable', 'pending', 'invalid', 'expired', 'unknown'),
+                       w.last_error_code, w.code, w.message, w.request_id)::relevo.written_delivery)
+    into written from done w;
+
+  perform relevo.record_outcomes(written, 'dispatch', receipt_ms, at);
+  update relevo.push_requests r set answered_at = at, outcome = q.outcome
+    from unnest(request_ids, request_outcomes) as q(id, outcome)
+   where r.claim_token = claim and r.answered_at is null and r.id = q.id;
+
+  -- The claim keeps the rest, with a longer lease, or goes.
+  select coalesce(array_agg(h.event_day), '{}'), coalesce(array_agg(h.id), '{}') into held_days, held_ids
+    from unnest(held_days, held_ids) as h(event_day, id) where (h.id in (select a.id from unnest(of_ids) as a(id))) is not true;
+  if finish and held_ids = '{}' then
+    delete from relevo.claims c where c.token = claim;
+  else
+    update relevo.claims c set days = held_days, ids = held_ids, leased_until = relevo.longer_lease(c, at) where c.token = claim;
+  end if;
+  return query select w.status, count(*)::int from unnest(written) w group by w.status;
+end
+$$;
+
+revoke all on function relevo.settle_deliveries from public;
 
 -- Settles requests of which every delivery was sent, and which are what the claim holds next, as the general statement would; returns null,
 -- with nothing written, if the claim does not hold them.
@@ -1516,9 +1923,7 @@ begin
     delete from relevo.claims c where c.token = claim;
   else
     update relevo.claims c
-       set days = kept_days || c.days[reach + 1:], ids = kept_ids || c.ids[reach + 1:],
-           leased_until = case when at < c.claimed_at + 3 * c.lease_ms * interval '1 millisecond'
-                               then greatest(c.leased_until, at + c.lease_ms * interval '1 millisecond') else c.leased_until end
+       set days = kept_days || c.days[reach + 1:], ids = kept_ids || c.ids[reach + 1:], leased_until = relevo.longer_lease(c, at)
      where c.token = claim;
   end if;
   return written;
@@ -1707,6 +2112,13 @@ as $$ select relevo.matching_window($1, $2, $3, $4) $$;
 
 revoke all on function relevo.matching_window_1 from public;
 
+-- note_sent as 0.3.0's statements call it, with the time that a test may give.
+create or replace function relevo.note_first_sent(event_ids bigint[], at timestamptz) returns void
+  language sql volatile
+as $$ select relevo.note_sent($1, relevo.now($2)) $$;
+
+revoke all on function relevo.note_first_sent from public;
+
 -- note_sent as 0.3.0 calls it.
 create or replace function relevo.note_sent_1(events bigint[], at timestamptz) returns void
   language sql volatile
@@ -1767,6 +2179,62 @@ create or replace function relevo.wrong_counts_1(events bigint[]) returns table 
 as $$ select * from relevo.wrong_counts($1) $$;
 
 revoke all on function relevo.wrong_counts_1 from public;
+
+-- Records what follows from deliveries that were just written, by a settle, by receipts, by a late ticket or by the end of their claim. Events
+-- and tenders are locked last, in the order that is said in queries/settle.sql.
+create or replace function relevo.record_outcomes(written relevo.written_delivery[], found_by text, receipt_ms bigint, at timestamptz) returns void
+  language plpgsql volatile
+  set enable_sort = on
+as $$
+begin
+  -- Receipts of what was sent are asked for later, a hundred at a time.
+  insert into relevo.awaited_receipts (project, look_at, sent_at, days, ids, installations, tickets, versions, attempts)
+  select w.project, at + receipt_ms * interval '1 millisecond', at, array_agg(w.event_day), array_agg(w.id), array_agg(w.installation_id),
+         array_agg(w.ticket_id), array_agg(w.token_version), array_agg(w.attempt)
+    from (select w.*, (row_number() over () - 1) / 100 as piece from unnest(written) w where w.status = 'sent') w
+   group by w.project, w.piece;
+
+  -- What failed for good can be redriven. A dead letter that stands there already is a stray one.
+  insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
+  select w.event_day, w.id, w.event_id, w.project, w.error_code, at from unnest(written) w where w.status = 'failed'
+  on conflict (event_day, delivery_id) do update
+     set event_id = excluded.event_id, project = excluded.project, error_code = excluded.error_code, died_at = excluded.died_at;
+
+  -- Operators read what went wrong with each attempt; only the first twenty of a delivery are kept.
+  insert into relevo.failed_attempts (event_day, delivery_id, n, at, attempt, found_by, became, error_code, error_message, request_id)
+  select w.event_day, w.id, f.n, at, w.attempt, found_by, w.status, w.said_code, w.said_message, w.request_id
+    from unnest(written) w
+    cross join lateral (select coalesce(max(f.n), 0) + 1 as n from relevo.failed_attempts f where f.event_day = w.event_day and f.delivery_id = w.id) f
+   where w.has_failed and f.n <= 20
+  on conflict do nothing;
+
+  -- The counts of the events, which a reaper folds.
+  perform relevo.move_counts(array_agg(c.event_id), array_agg(c.former_status), array_agg(c.status), array_agg(c.n))
+     from (select w.event_id, w.former_status, w.status, count(*)::int as n from unnest(written) w group by w.event_id, w.former_status, w.status) c;
+
+  -- The project's brake and breaker go by these. What was sent before is now confirmed.
+  insert into relevo.push_tallies (project, at, sent, answers, unregistered, confirmed, failed)
+  select w.project, at, count(*) filter (where w.status in ('sent', 'ok') and w.former_status <> 'sent'), count(*),
+         count(*) filter (where w.status = 'invalid'), count(*) filter (where w.status = 'ok' and w.former_status = 'sent'),
+         count(*) filter (where w.status = 'failed')
+    from unnest(written) w where w.is_answer group by w.project;
+
+  -- A late ticket that a delivery now has is no evidence any more.
+  if exists (select from relevo.late_tickets) then
+    delete from relevo.late_tickets l using unnest(written) w
+     where l.event_day = w.event_day and l.delivery_id = w.id and l.ticket_id = w.ticket_id;
+  end if;
+
+  -- What is open again goes into the queue.
+  perform relevo.queue_deliveries(array_agg(w.event_day), array_agg(w.id), array_agg(w.due_at))
+     from unnest(written) w where w.due_at is not null having count(*) > 0;
+
+  perform relevo.note_sent(array_agg(distinct w.event_id), at)
+     from unnest(written) w where w.status in ('sent', 'ok') and w.former_status <> 'sent' having count(*) > 0;
+end
+$$;
+
+revoke all on function relevo.record_outcomes from public;
 
 -- Returns where the deliveries of some chunks go and what keeps each from being sent now, chunk by chunk in their order. Also the lease, and
 -- for phones_unmoved: in which file the phones lie, from which transaction on one may have written what is not seen here, and where in that
@@ -1886,6 +2354,13 @@ create or replace function relevo.write_claim_1(claim uuid, worker text, of_cycl
 as $$ select relevo.write_claim($1, $2, $3, $4, $5, $6) $$;
 
 revoke all on function relevo.write_claim_1 from public;
+
+-- Returns until when a claim may be held once something of it was settled: for its lease from then on, but not after three leases in all.
+create or replace function relevo.longer_lease(c relevo.claims, at timestamptz) returns timestamptz language sql stable
+  return case when at < c.claimed_at + 3 * c.lease_ms * interval '1 millisecond'
+              then greatest(c.leased_until, at + c.lease_ms * interval '1 millisecond') else c.leased_until end;
+
+revoke all on function relevo.longer_lease from public;
 
 -- Cuts the phones of a named audience that are still to come into slices, keeps all but the first, and returns the first.
 create or replace function relevo.cut_slices(e relevo.notification_events, named uuid[], most int) returns bigint[]

@@ -43,6 +43,32 @@ comment on column relevo.notification_deliveries.token_version is
   'The version of the token it was sent to: a token is disabled only if it is still this one.';
 create index notification_deliveries_phone on relevo.notification_deliveries (installation_id, id);
 
+create type relevo.written_delivery as (
+  event_day       date,
+  id              bigint,
+  event_id        bigint,
+  project         text,
+  installation_id uuid,
+  ticket_id       text,
+  token_version   int,
+  attempt         smallint,
+  former_status   text,
+  status          text,
+  due_at          timestamptz,
+  is_answer       boolean,
+  has_failed      boolean,
+  error_code      text,
+  said_code       text,
+  said_message    text,
+  request_id      uuid
+);
+comment on type relevo.written_delivery is
+  'A delivery that a claim''s holder, or whoever ends the claim, has just written: what relevo.record_outcomes has to know of it.';
+comment on column relevo.written_delivery.due_at is 'When an open one is to be tried again.';
+comment on column relevo.written_delivery.is_answer is 'Whether the push service said this, so that it counts in the project''s tallies.';
+comment on column relevo.written_delivery.has_failed is 'Whether this goes among the failed attempts.';
+comment on column relevo.written_delivery.error_code is 'The delivery''s own, which may be from before; said_code is what was said now.';
+
 create table relevo.failed_attempts (
   event_day     date not null,
   delivery_id   bigint not null,

@@ -349,7 +349,6 @@ def test_a_hand_back_that_waited_looks_again(build, conn, other, meanwhile) -> N
     worker = build()
     claim = take(worker)
     answer = worker.claims.outcomes(claim, answers(claim, "skipped", attempted=False)[:1], {}, NOW, finish=False)
-    other.execute(SQL["lock_claim"], answer)
     other.execute(SQL["settle_deliveries"], answer)
     releasing = meanwhile(lambda: worker.claims.release(claim, NOW))
     other.commit()

@@ -33,7 +33,7 @@ _FILE = re.compile(r"^(?P<version>\d{4})_(?P<name>[a-z0-9_]+)\.sql$")
 _NEEDS = re.compile(rb"\A-- needs relevo (?P<version>\d+\.\d+\.\d+)\n")
 _LOCK_WAIT_MS = 30_000
 _QUOTED = re.compile(r"--[^\n]*|\$(\w*)\$.*?\$\1\$|'(?:[^']|'')*'", re.DOTALL)
-_MADE = re.compile(r"^create (?:or replace )?(?:table|view|sequence|function) relevo\.(\w+)", re.MULTILINE)
+_MADE = re.compile(r"^create (?:or replace )?(?:table|type|view|sequence|function) relevo\.(\w+)", re.MULTILINE)
 _NAMED = re.compile(r"\brelevo\.(\w+)")
 
 

@@ -399,9 +399,8 @@ class Claims:
         since = time.monotonic()  # before the transaction, whose beginning the lease is counted from
         with self._transaction() as connection:
             written: dict[str, int] = {}
-            connection.execute(_SQL["lock_claim"], {"token": claim.token})  # a reaper at work on it is waited for
             if claim.loss is None:  # a claim known to be lost is a reaper's to end, even while its row still stands
-                written = _written(connection, "settle_deliveries", parameters)
+                written = dict(connection.execute(_SQL["settle_deliveries"], parameters).fetchall())
             if sum(written.values()) < len(answers):
                 late = connection.execute(_SQL["keep_late_tickets"], parameters).fetchone() or (0, 0)
             disabled = self._disable(connection, claim, answers, may_prune, now, written=written)
@@ -449,7 +448,6 @@ class Claims:
             "request_outcomes": list(requests.values()),
             "receipt_ms": self._settings.receipt_first_poll_ms,
             "finish": finish,
-            "mixed": len({answer.status == "retryable" for answer in answers}) > 1,
             "now": now,
         }
 
@@ -499,8 +497,7 @@ class Claims:
             if a.status == "invalid"
         ]
         with self._transaction() as connection:
-            connection.execute(_SQL["lock_claim"], {"token": claim.token})
-            written = _written(connection, "settle_receipts", parameters)
+            written = dict(connection.execute(_SQL["settle_receipts"], parameters).fetchall())
             disabled = self._disable(connection, claim, gone, may_prune, now, written=written)
         self._heartbeat.drop(claim.token)
         return Settlement(written, tokens_disabled=disabled)
@@ -598,6 +595,7 @@ def end_claim(
         _SQL["end_claim"],
         {
             "token": token,
+            "only_ids": None,
             "lapsed": lapsed,
             "poison_lapses": settings.outbox_poison_lapses,
             "max_attempts": settings.outbox_max_attempts,
@@ -606,13 +604,7 @@ def end_claim(
             "now": now,
         },
     ).fetchall()
-    counts: Counter[str] = Counter()
-    for status, ambiguous, deliveries, _, days, ids, due_at in rows:
-        counts[status] += deliveries
-        counts["ambiguous"] += deliveries if ambiguous else 0
-        if status in ("pending", "retryable"):
-            _queue(connection, days, ids, [due_at] * deliveries)
-    return counts
+    return Counter(dict(rows))
 
 
 def _claimed(token: UUID, cycle: str, project: str, lane: Lane, rows: Sequence[tuple[Any, ...]]) -> Claim | None:
@@ -623,17 +615,6 @@ def _claimed(token: UUID, cycle: str, project: str, lane: Lane, rows: Sequence[t
     deliveries = columns.deliveries_of(project, lane, rows)
     contents, seen = columns.contents_of(rows), columns.seen_of(rows)
     return Claim(token, cycle, project, lease_ms, deliveries, contents=contents, seen=seen)
-
-
-def _written(connection: Connection, statement: str, parameters: dict[str, Any]) -> dict[str, int]:
-    """Write outcomes, put into the queue what is tried again, and return how many deliveries became what."""
-    written: dict[str, int] = {}
-    for status, deliveries, days, ids, due in connection.execute(_SQL[statement], parameters).fetchall():
-        if status is None:
-            _queue(connection, days, ids, due)
-        else:
-            written[status] = written.get(status, 0) + deliveries
-    return written
 
 
 def _keep_as_dead(

@@ -69,9 +69,7 @@ begin
     delete from relevo.claims c where c.token = claim;
   else
     update relevo.claims c
-       set days = kept_days || c.days[reach + 1:], ids = kept_ids || c.ids[reach + 1:],
-           leased_until = case when at < c.claimed_at + 3 * c.lease_ms * interval '1 millisecond'
-                               then greatest(c.leased_until, at + c.lease_ms * interval '1 millisecond') else c.leased_until end
+       set days = kept_days || c.days[reach + 1:], ids = kept_ids || c.ids[reach + 1:], leased_until = relevo.longer_lease(c, at)
      where c.token = claim;
   end if;
   return written;
