@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,8 @@ from months import (
     open_store,
 )
 
-from relevo import config
+from relevo import app, config
+from relevo.app import App
 from relevo.archive import restore
 from relevo.core.errors import ArchiveError, UsageError
 from relevo.database.pool import Database
@@ -61,9 +64,9 @@ def sql_hash(conn: psycopg.Connection[Any], relation: str, columns: str = "*") -
     ).fetchone()
 
 
-@pytest.fixture
-def past(conn) -> None:
-    """One old month of everything, with the largest and the smallest of all that the schema admits."""
+def archive_all(worker: App, conn: psycopg.Connection[Any]) -> dict[str, Any]:
+    """Make one old month of everything, with the largest and the smallest of all that the schema admits; retire, export
+    and drop it. Return the hashes of the rows as they were when they were retired."""
     add_old_deliveries(conn, OLD, 700)
     conn.execute(DELIVERIES, {"month": OLD})
     add_old_requests(conn, OLD, 30)
@@ -73,31 +76,48 @@ def past(conn) -> None:
     add_old_event(conn, OLD, "k2", match_monto="999999999999999999.99", deadline_at="2299-12-31Z", category="\\")
     add_old_items(conn, OLDER, 40)
     conn.execute(EXTREMES, {"month": OLDER})
-
-
-@pytest.fixture
-def archived(build, conn, past, store_settings) -> dict[str, Any]:
-    """All of it in either store, and dropped; the hashes of the rows as they were when they were retired."""
-    return archive_all(build, conn, store_settings)
-
-
-@pytest.fixture
-def archived_here(build, conn, past, folder_settings) -> dict[str, Any]:
-    """The same in a folder."""
-    return archive_all(build, conn, folder_settings)
-
-
-def archive_all(build: Any, conn: psycopg.Connection[Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """Retire, export and drop everything; return the hashes of the rows as they were when they were retired."""
-    app = build(archive_part_rows=300, **settings)
-    assert clean_up(app).outcome == "ok"
+    assert clean_up(worker).outcome == "ok"
     hashes = {
         entity: sql_hash(conn, f"relevo_archive.{entity}_{month:%Y_%m}", columns_of(conn, entity, month))
         for entity, month in ENTITIES.items()
     }
-    assert export(app).outcome == "ok"
-    export_later(app, 8)
+    assert export(worker).outcome == "ok"
+    export_later(worker, 8)
     assert set(exports(conn).values()) == {"dropped"}
+    return hashes
+
+
+@pytest.fixture(scope="module")
+def made_once(module_settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """A folder with all of it, and the hashes; tests take copies."""
+    folder = tmp_path_factory.mktemp("cold")
+    settings = module_settings(archive_part_rows=300, archive_folder=folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("relevo.archive.copying._MANY_ROWS", 50)  # so that a part has several groups
+        with app.build(settings) as built, psycopg.connect(settings.database_url, autocommit=True) as conn:
+            built.worker.record_start("run", [cycle.key for cycle in built.cycles()])
+            yield folder, archive_all(built, conn)
+
+
+@pytest.fixture
+def archived_here(made_once: tuple[Path, dict[str, Any]], folder_settings: dict[str, Any]) -> dict[str, Any]:
+    """All of it in a folder; the hashes of the rows as they were when they were retired."""
+    folder, hashes = made_once
+    shutil.copytree(folder, folder_settings["archive_folder"], dirs_exist_ok=True)
+    return hashes
+
+
+@pytest.fixture
+def archived_on_s3(build, conn, s3_settings: dict[str, Any]) -> dict[str, Any]:
+    """The same in a bucket."""
+    return archive_all(build(archive_part_rows=300, **s3_settings), conn)
+
+
+@pytest.fixture
+def archived(request: pytest.FixtureRequest, store_settings: dict[str, Any]) -> dict[str, Any]:
+    """The same in either store."""
+    where = "archived_here" if "archive_folder" in store_settings else "archived_on_s3"
+    hashes: dict[str, Any] = request.getfixturevalue(where)
     return hashes
 
 
@@ -294,14 +314,9 @@ def leave_out_the_last_part(reported: dict[str, Any]) -> str:
     ],
 )
 def test_an_edited_manifest_is_found_by_verify_and_by_restore(
-    build, conn, folder_settings, dsn, tmp_path, monkeypatch, edit
+    archived_here, conn, folder_settings, dsn, tmp_path, edit
 ) -> None:
     """What a manifest says is believed by neither: each compares it with the files, their rows, and what lies there."""
-    monkeypatch.setattr("relevo.archive.copying._MANY_ROWS", 50)  # so that a part has several groups
-    add_old_deliveries(conn, OLD, 320)
-    app = build(archive_part_rows=150, **folder_settings)
-    assert clean_up(app).outcome == "ok"
-    assert export(app).outcome == "ok"
     store = open_store(**folder_settings)
     restore.verify(store, restore.read_manifest(store, "notification_deliveries", OLD))
     [path] = (tmp_path / "cold").rglob("notification_deliveries/*/*/_manifest.json")
