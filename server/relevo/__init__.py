@@ -1,6 +1,6 @@
 """Relevo: a relay that carries events to phones and never drops the baton.
 
-The public door for apps: everything here works in the caller's transaction, and nothing commits.
+What apps use: everything here works in the caller's transaction, and nothing commits.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load the door when it is first used: a guardian or a command needs none of it."""
+    """Load what is used when it is first used: a guardian or a command needs none of it."""
     if name == "aio":
         return import_module("relevo.aio")
     if name in __all__:

@@ -1,4 +1,4 @@
-"""The door for asynchronous connections: every verb of `relevo`, to be awaited, in the caller's transaction."""
+"""The verbs for asynchronous connections: every one of `relevo`, to be awaited, in the caller's transaction."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def quoted(value: object) -> str:
 
 
 def is_blank(said: str) -> bool:
-    """Tell whether a text shows nothing: it is empty, or white space and characters without width."""
+    """Return whether a text shows nothing: it is empty, or white space and characters without width."""
     return not _SHOWN.search(said)
 
 
@@ -279,7 +279,7 @@ def _installation_complaints(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _may_be_a_token(token: str | None, provider: str | None) -> bool:
-    """Tell whether a token may be right; where no provider is said it is that of before, which the database knows.
+    """Return whether a token may be right; where no provider is said it is that of before, which the database knows.
 
     A token that begins as Expo's do is no other provider's, though.
     """

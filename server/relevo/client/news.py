@@ -43,7 +43,7 @@ class Outcome:
 def subscribe_news(
     name: str, *, kinds: Sequence[Kind] = KINDS, project: str | None = None, webhook: str | None = None
 ) -> Call[bool]:
-    """Subscribe to news from now on, or change what a subscription asks for; tell whether it is new.
+    """Subscribe to news from now on, or change what a subscription asks for; return whether it is new.
 
     They are read by read_news, or sent to the webhook of that name in WEBHOOKS_FILE. With a project, those of its
     phones: not event.finished, for an event may reach phones of several.

@@ -98,7 +98,7 @@ def sign_installation(
 
 
 def is_of_old_form(signature: str) -> bool:
-    """Tell whether this is of the first form, which covered neither provider nor token."""
+    """Return whether this is of the first form, which covered neither provider nor token."""
     return signature.startswith("v1.")
 
 
@@ -151,7 +151,7 @@ def _secret_bytes(secret: str) -> bytes:
 
 
 def _is_plain(claim: Claim) -> bool:
-    """Tell whether no line of what is signed can hold another."""
+    """Return whether no line of what is signed can hold another."""
     return not any(_CONTROL.search(each or "") for each in (claim.project, claim.owner, claim.provider, claim.token))
 
 

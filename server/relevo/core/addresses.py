@@ -19,7 +19,7 @@ _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
 
 
 def is_private(address: str) -> bool:
-    """Say whether an address is not one of the public internet, also if it is wrapped into another kind."""
+    """Return whether an address is not one of the public internet, also if it is wrapped into another kind."""
     try:
         met = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -42,7 +42,7 @@ def _wrapped(met: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
 
 
 def is_address(text: str) -> bool:
-    """Say whether this is an address rather than a name."""
+    """Return whether this is an address rather than a name."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -51,7 +51,7 @@ def is_address(text: str) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Say whether an address is this very machine."""
+    """Return whether an address is this very machine."""
     try:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:

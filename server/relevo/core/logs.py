@@ -122,7 +122,7 @@ def configure_later(level: str, fmt: Format) -> None:
 
 
 def is_configured() -> bool:
-    """Tell whether somebody has configured structlog already: us, or the program we are part of."""
+    """Return whether somebody has configured structlog already: us, or the program we are part of."""
     import structlog  # noqa: PLC0415
 
     return structlog.is_configured()

@@ -133,7 +133,7 @@ class ChecksTokens(Protocol):
     """A push service that tells of many tokens at once, without waiting for anything, whether all are well-formed."""
 
     def refuses_any(self, tokens: Sequence[object]) -> bool:
-        """Tell whether `refuse_token` refuses one of these."""
+        """Return whether `refuse_token` refuses one of these."""
         ...
 
 

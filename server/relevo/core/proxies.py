@@ -45,7 +45,7 @@ def _address(text: str) -> _Address | None:
 
 
 def _names(entry: str, host: str, address: _Address | None, port: int) -> bool:
-    """Tell whether an entry of NO_PROXY names a host."""
+    """Return whether an entry of NO_PROXY names a host."""
     name, wanted = _without_port(entry.lower())
     if name == "*":
         return True

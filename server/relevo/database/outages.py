@@ -31,7 +31,7 @@ _PASSING = ("40", "53", "57", "58")  # classes: rolled back, out of resources, s
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Tell whether an error means that the server did not answer, as opposed to refusing what was asked."""
+    """Return whether an error means that the server did not answer, as opposed to refusing what was asked."""
     if isinstance(error, _UNAVAILABLE):
         return True
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
@@ -41,7 +41,7 @@ def is_unavailable(error: BaseException) -> bool:
 
 
 def is_passing(error: BaseException) -> bool:
-    """Tell whether an error passes without anybody's doing: the server is away, busy, or without room for a moment."""
+    """Return whether an error passes by itself: the server is away, busy, or without room for a moment."""
     if is_unavailable(error) or isinstance(error, BUSY):
         return True
     return isinstance(error, psycopg.OperationalError) and (error.sqlstate or "")[:2] in _PASSING

@@ -1,4 +1,4 @@
-"""The door to PostgreSQL: a bounded pool, bounded transactions and waits, and one sentence per change of its state.
+"""The connections to PostgreSQL: a bounded pool, bounded transactions and waits, one log line per change of its state.
 
 How long somebody may wait for PostgreSQL, by this process's own clock, whatever the server or the network does:
 
@@ -240,7 +240,7 @@ class Database:
             raise
 
     def beside(self, application_name: str, pool_size: int) -> Database:
-        """Return another door to the same server with a pool of its own, for those who must not starve the others.
+        """Return a Database of the same server with a pool of its own, for those who must not starve the others.
 
         There a single statement is bounded as a transaction is: whoever asks over HTTP waits for a lock only so long.
         """
@@ -310,7 +310,7 @@ class Database:
     def transaction(self, manner: Manner = "bound_transaction") -> Iterator[Connection]:
         """Lend a pooled connection inside a transaction whose statements, locks and pauses are bounded.
 
-        `bound_by_key` also makes its plans go by keys and by the due index, whatever the statistics say;
+        `bound_by_key` also has its plans use index lookups by key and the due index, whatever the statistics say;
         `bound_unflushed` commits without waiting for the disk; `bound_relaxed` does both.
         """
         with self._lend() as connection, self.begin(connection, manner):

@@ -13,7 +13,7 @@ from typing import Self
 
 from relevo.core.errors import EmbeddedError
 from relevo.embedded import binaries as programs
-from relevo.embedded import cluster, state, trouble
+from relevo.embedded import cluster, failures, state
 from relevo.embedded.layout import Layout
 from relevo.embedded.locks import Lock
 
@@ -64,7 +64,7 @@ def acquire(
     cluster.check_settings(settings or {})
     layout = Layout(folder.expanduser().absolute())
     arrival = _Arrival(layout, binaries, settings or {}, linger_s)
-    with trouble.in_words(layout.folder):
+    with failures.in_words(layout.folder):
         _make_folder(layout)
         users = Lock(layout.users_lock)
         try:
@@ -107,7 +107,7 @@ class _Arrival:
                 if ready and (met := self._greet(ready, users)):
                     return met
             time.sleep(BEAT_S)
-        said = trouble.quote(trouble.tail(self.layout.postgres_log), self.layout)
+        said = failures.quote(failures.tail(self.layout.postgres_log), self.layout)
         raise EmbeddedError(
             f"The embedded PostgreSQL in {self.layout.folder} was not ready after {wait_s:g} s.{said}",
             hint=f"See {self.layout.guardian_log} and {self.layout.postgres_log}, or wait longer.",
@@ -185,9 +185,9 @@ class _Arrival:
 
     def _speechless(self) -> EmbeddedError:
         """The guardian left without a word; a full disk takes even that from it."""
-        if trouble.nearly_full(self.layout.folder):
-            return trouble.disk_full(self.layout.folder)
-        said = trouble.quote(trouble.tail(self.layout.guardian_log), self.layout)
+        if failures.nearly_full(self.layout.folder):
+            return failures.disk_full(self.layout.folder)
+        said = failures.quote(failures.tail(self.layout.guardian_log), self.layout)
         return EmbeddedError(
             f"The guardian of the embedded PostgreSQL in {self.layout.folder} ended without a word.{said}",
             hint=f"See {self.layout.guardian_log}.",

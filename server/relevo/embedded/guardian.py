@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from relevo.core.errors import EmbeddedError
-from relevo.embedded import binaries, cluster, identity, trouble
+from relevo.embedded import binaries, cluster, failures, identity
 from relevo.embedded.layout import Layout
 from relevo.embedded.locks import Lock
 from relevo.embedded.state import State
@@ -66,7 +66,7 @@ class Guardian:
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
         try:
-            with trouble.in_words(self.layout.folder):
+            with failures.in_words(self.layout.folder):
                 self._serve()
         except _Leave:
             self._say(replace(self.state, status="stopping"))
@@ -120,8 +120,8 @@ class Guardian:
             maker.kill()
             maker.wait()
         if maker.returncode:
-            output = trouble.tail(self.layout.postgres_log, start)
-            error = trouble.explain("Making the data folder", output, self.layout)
+            output = failures.tail(self.layout.postgres_log, start)
+            error = failures.explain("Making the data folder", output, self.layout)
             cluster.remove_half_made(self.layout)
             raise error
         cluster.settle(self.layout)
@@ -131,7 +131,7 @@ class Guardian:
         for attempt in range(1, PORT_ATTEMPTS + 1):
             try:
                 self._launch(cluster.choose_port(self.layout))
-            except trouble.PortTakenError:
+            except failures.PortTakenError:
                 if attempt == PORT_ATTEMPTS:
                     raise
             else:
@@ -173,8 +173,8 @@ class Guardian:
             self._pause()
             if self.server.poll() is not None:
                 self._end_leash()
-                output = trouble.tail(self.layout.postgres_log, start)
-                raise trouble.explain("Starting PostgreSQL", output, self.layout)
+                output = failures.tail(self.layout.postgres_log, start)
+                raise failures.explain("Starting PostgreSQL", output, self.layout)
         self.layout.port.write_text(str(port))
         self.ready_at = time.monotonic()
         log.info("PostgreSQL %s is ready on port %s, process %s", self.state.version, port, self.server.pid)

@@ -22,7 +22,7 @@ class RateLimiter:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def is_spent(self, caller: str) -> bool:
-        """Tell whether the caller's bucket is empty."""
+        """Return whether the caller's bucket is empty."""
         left, at = self._buckets.get(caller, (math.inf, 0.0))
         return bool(self._rate) and left + (self._clock() - at) * self._rate < 1
 

@@ -87,7 +87,7 @@ class Readiness:
 
 
 def is_ready(found: Mapping[str, str]) -> bool:
-    """Tell whether nothing is wrong; what is degraded still works."""
+    """Return whether nothing is wrong; what is degraded still works."""
     return all(said == OK or said.startswith("degraded") for said in found.values())
 
 

@@ -68,7 +68,7 @@ class HttpServer:
         self.readiness.scheduler, self.readiness.listener = scheduler, listener
 
     def wait_until_serving(self, timeout_s: float) -> bool:
-        """Wait until a port was found; tell whether it was."""
+        """Wait until a port was found; return whether it was."""
         return self._serving.wait(timeout_s)
 
     def login_link(self) -> str:

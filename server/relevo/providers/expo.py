@@ -99,7 +99,7 @@ class Expo:
         return None if isinstance(token, str) and _TOKEN.fullmatch(token) else _MALFORMED_TOKEN
 
     def refuses_any(self, tokens: Sequence[Any]) -> bool:
-        """Tell whether one of these tokens is malformed."""
+        """Return whether one of these tokens is malformed."""
         try:
             return not all(map(_TOKEN.fullmatch, tokens))
         except TypeError:

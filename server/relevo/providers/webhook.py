@@ -232,7 +232,7 @@ def _secret(name: str, secret: object) -> bytes:
 
 
 def _is_address(url: str) -> bool:
-    """Tell whether this can be posted to as it stands: in ASCII, without blanks, without a user."""
+    """Return whether this can be posted to as it stands: in ASCII, without blanks, without a user."""
     try:
         parts = urlsplit(url)
         port = parts.port

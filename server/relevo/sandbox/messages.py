@@ -109,7 +109,7 @@ def _check(index: int, message: Any) -> None:
 
 
 def _is_whole(value: Any) -> bool:
-    """Tell whether a number is whole however it is written: 3.0 is, as JSON has but one kind of number."""
+    """Return whether a number is whole however it is written: 3.0 is, as JSON has but one kind of number."""
     return type(value) is float and value.is_integer()
 
 
@@ -133,7 +133,7 @@ def all_fit(body: bytes, count: int) -> bool:
 
 
 def is_too_big(message: Message) -> bool:
-    """Tell whether a message, without its recipients, is more than the 4096 bytes phones are sent."""
+    """Return whether a message, without its recipients, is more than the 4096 bytes phones are sent."""
     # In ASCII a text is never shorter than in UTF-8: what fits so needs no second, slower look.
     if len(_encode_ascii(message)) <= MAX_PAYLOAD:
         return False

@@ -29,7 +29,7 @@ class Summary:
     mark: str
 
     def is_open(self, now: datetime) -> bool:
-        """Say whether offers can be made."""
+        """Return whether offers can be made."""
         return self.estado == chile.OPEN and (self.cierra_at is None or self.cierra_at > now)
 
     def item(self, now: datetime) -> Item:

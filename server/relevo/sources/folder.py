@@ -75,7 +75,7 @@ class Folder:
 
 
 def _is_handled(entry: Mapping[str, Any], dropped: DroppedFile) -> bool:
-    """Tell whether a file is as it was when it was read to its end."""
+    """Return whether a file is as it was when it was read to its end."""
     if entry.get("stamp") != list(dropped.stamp) or entry.get("unreadable"):
         return False
     return "offset" not in entry or (entry["offset"] == dropped.stamp[1] and not entry.get("unfinished"))
@@ -247,12 +247,12 @@ class _Unusable:
 
 
 def _was_written(before: list[int], stamp: list[int]) -> bool:
-    """Tell whether a file was written again at the same size, or only touched: its lines tell which."""
+    """Return whether a file was written again at the same size, or only touched: its lines tell which."""
     return before != stamp and before[1] == stamp[1]
 
 
 def _is_edited(file: BinaryIO, entry: Mapping[str, Any]) -> bool:
-    """Tell whether the lines that were read are other lines now."""
+    """Return whether the lines that were read are other lines now."""
     if "digest" not in entry:
         return False
     file.seek(0)
@@ -304,7 +304,7 @@ def read_line(
 
 
 def _is_told(monto: object) -> bool:
-    """Tell whether an amount is given: none at all is told as nothing, or as zero."""
+    """Return whether an amount is given: none at all is told as nothing, or as zero."""
     return monto is not None and text.clean(monto, 50) not in ("0", "0.0", "0.00", "0,00")
 
 

@@ -104,7 +104,7 @@ class _Batch:
 
 
 def _is_news(stored: str | None, new: str) -> bool:
-    """Say whether a telling is not known yet; an older one than the stored is no news."""
+    """Return whether a telling is not known yet; an older one than the stored is no news."""
     return stored is None or (stored != new and (_minute(stored) <= _minute(new) or _minute(new) == _UNDATED))
 
 
@@ -291,7 +291,7 @@ class _Web:
 
 
 def _goes_round(state: dict[str, Any], following: str | None) -> bool:
-    """Tell whether the next page was read in this pass: it is compared with one page, the last whose number doubled."""
+    """Return whether the next page was read in this pass, by comparing it with one: the last whose number doubled."""
     pages = int(state.get("pages", 1))
     if following is not None and following == state.get("milestone"):
         return True

@@ -43,7 +43,7 @@ def links(document: object) -> list[tuple[str, str]]:
 
 
 def direction(document: object) -> int:
-    """Say whether a page's releases grow older (-1) or newer (1) towards its end."""
+    """Return whether a page's releases grow older (-1) or newer (1) towards its end."""
     dates = [when for release in _releases(document) if (when := _when(release))]
     return 0 if not dates or dates[0] == dates[-1] else (1 if dates[0] < dates[-1] else -1)
 

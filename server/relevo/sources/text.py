@@ -105,7 +105,7 @@ def moment(
 
 
 def is_bare_day(value: object) -> bool:
-    """Tell whether a moment is told as a day alone."""
+    """Return whether a moment is told as a day alone."""
     fields, _ = _fields(clean(value, 50) or "")
     return fields is not None and fields[3] is None
 
@@ -186,7 +186,7 @@ def file_name(name: str) -> str:
 
 
 def in_range(moment_: datetime) -> bool:
-    """Tell whether a moment is one that a tender may have; beyond these lie only placeholders."""
+    """Return whether a moment is one that a tender may have; beyond these lie only placeholders."""
     return _EARLIEST < moment_.year < _LATEST
 
 

@@ -16,7 +16,7 @@ class Executor(Protocol):
         ...
 
     def inside(self) -> bool:
-        """Tell whether a transaction is open."""
+        """Return whether a transaction is open."""
         ...
 
     def leave(self) -> None:
@@ -32,7 +32,7 @@ class AsyncExecutor(Protocol):
         ...
 
     async def inside(self) -> bool:
-        """Tell whether a transaction is open."""
+        """Return whether a transaction is open."""
         ...
 
     async def leave(self) -> None:

@@ -18,7 +18,7 @@ class DjangoConnection(Protocol):
     in_atomic_block: bool
 
     def get_autocommit(self) -> bool:
-        """Tell whether each statement is a transaction of its own."""
+        """Return whether each statement is a transaction of its own."""
         ...
 
 
@@ -26,7 +26,7 @@ class AsyncpgConnection(Protocol):
     """What tells asyncpg's connections, one's own and those lent by a pool, from others."""
 
     def is_in_transaction(self) -> bool:
-        """Tell whether a transaction is open."""
+        """Return whether a transaction is open."""
         ...
 
     def fetchval(self, query: str, *args: Any) -> Any:

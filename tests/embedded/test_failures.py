@@ -17,7 +17,7 @@ import pytest
 
 from processes import PATIENCE_S
 from relevo.core.errors import EmbeddedError
-from relevo.embedded import binaries, cluster, identity, trouble
+from relevo.embedded import binaries, cluster, failures, identity
 from relevo.embedded.layout import Layout
 
 
@@ -90,8 +90,8 @@ def test_postgres_cannot_bind(scene: Any, folder: Path) -> None:
         command = cluster.postgres_command(scene.bin, layout, stranger.getsockname()[1], {})
         command = [*identity.choose().wrap, *command]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    error = trouble.explain("Starting PostgreSQL", ended.stderr, layout)
-    assert isinstance(error, trouble.PortTakenError)
+    error = failures.explain("Starting PostgreSQL", ended.stderr, layout)
+    assert isinstance(error, failures.PortTakenError)
     assert "cannot be bound" in error.message
     assert str(layout.port) in error.hint
 
