@@ -61,7 +61,7 @@ def filled(module_settings: Callable[..., Settings]) -> Iterator[tuple[Served, W
 def read_so_far(served: Served, conn: psycopg.Connection[Any]) -> dict[str, int]:
     """Return how many rows of each table were read; the pages' own connection, and ours, hand in what they counted."""
     assert served.server.api is not None
-    with served.server.api.state.desk.database.connection() as pooled:
+    with served.server.api.state.threads.database.connection() as pooled:
         for each in (pooled, conn):
             each.execute("select pg_stat_force_next_flush()")
     return {name: int(read) for name, read in conn.execute(READ).fetchall()}

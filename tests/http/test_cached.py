@@ -16,7 +16,7 @@ from relevo.access import api_tokens, sessions
 from relevo.app import App
 from relevo.database.pool import Database
 from relevo.http.cached import FRESH_S, Cached
-from relevo.http.desk import Desk
+from relevo.http.database_threads import DatabaseThreads
 from relevo.http.guard import COOKIE, Callers
 from relevo.http.problems import Problem
 from relevo.http.rate_limiter import RateLimiter
@@ -107,23 +107,23 @@ def test_a_turn_ends_with_its_work() -> None:
             begun.set()
             return "done" if let.wait(60) else "never let"
 
-        desk = Desk(None, 1, 0.01)  # type: ignore[arg-type]  # no question here is one for the database
-        leaving = asyncio.create_task(desk.ask(work))
+        threads = DatabaseThreads(None, 1, 0.01)  # type: ignore[arg-type]  # no question here is one for the database
+        leaving = asyncio.create_task(threads.run(work))
         while not begun.is_set():
             await asyncio.sleep(0.001)
         leaving.cancel()
         with pytest.raises(Problem, match="in use"):
-            await desk.ask(work)
+            await threads.run(work)
         let.set()
         while True:
             try:
-                assert await desk.ask(work) == "done"
+                assert await threads.run(work) == "done"
                 break
             except Problem:  # its thread is about to end
                 await asyncio.sleep(0.001)
         with pytest.raises(ZeroDivisionError):
-            await desk.ask(lambda _: 1 // 0)
-        desk.close()
+            await threads.run(lambda _: 1 // 0)
+        threads.close()
 
     run(story())
 
@@ -144,8 +144,8 @@ def test_a_token_that_ended_is_refused_within_a_second(
     written, token = api_tokens.make(database, "caller", "viewer", days=1)
 
     async def story() -> None:
-        now, desk = [100.0], Desk(database, 1, 60)
-        callers = Callers(desk, RateLimiter(0), clock=lambda: now[0])
+        now, threads = [100.0], DatabaseThreads(database, 1, 60)
+        callers = Callers(threads, RateLimiter(0), clock=lambda: now[0])
         ask = request_with("authorization", f"Bearer {written}")
         assert await callers.admit(ask, READ) == token
         if callable(end):
@@ -158,7 +158,7 @@ def test_a_token_that_ended_is_refused_within_a_second(
         for _ in range(2):
             with pytest.raises(Problem, match="revoked"):
                 await callers.admit(ask, READ)
-        desk.close()
+        threads.close()
 
     run(story())
 
@@ -171,8 +171,8 @@ def test_a_session_is_remembered_by_nobody(build: Callable[..., App]) -> None:
     assert written != session
 
     async def story() -> None:
-        desk = Desk(database, 1, 60)
-        callers = Callers(desk, RateLimiter(0))
+        threads = DatabaseThreads(database, 1, 60)
+        callers = Callers(threads, RateLimiter(0))
         looking = request_with("cookie", f"{COOKIE}={session}")
         assert await callers.admit(looking, VIEW_PAGE) == token
         with pytest.raises(Problem, match="unknown"):
@@ -180,7 +180,7 @@ def test_a_session_is_remembered_by_nobody(build: Callable[..., App]) -> None:
         sessions.end(database, session)
         with pytest.raises(Problem, match="logged out"):
             await callers.admit(looking, VIEW_PAGE)
-        desk.close()
+        threads.close()
 
     run(story())
 

@@ -17,7 +17,7 @@ from relevo.http import dashboard, events, health, installations, metrics, news,
 from relevo.http.cached import Cached
 from relevo.http.dashboard.login_links import LoginCodes
 from relevo.http.dashboard.refusals import Refusals
-from relevo.http.desk import Desk
+from relevo.http.database_threads import DatabaseThreads
 from relevo.http.guard import Callers, Guarded
 from relevo.http.metrics import Exposition
 from relevo.http.rate_limiter import RateLimiter
@@ -44,12 +44,12 @@ _DESCRIPTION = (
 
 
 def make(
-    desk: Desk,
+    threads: DatabaseThreads,
     relevo: App | None = None,
     *,
     rate_per_s: int,
     readiness: Readiness,
-    probes: Desk | None = None,
+    probes: DatabaseThreads | None = None,
     rules: Rules | None = None,
     cors_origins: Sequence[str] = (),
     exposition: Exposition = metrics.nothing_yet,
@@ -67,19 +67,19 @@ def make(
         telemetry={"tracing": False, "metrics": False, "logs": False},  # else each request looks for somebody to tell
     )
     app.router.route_class = Guarded
-    app.state.desk = desk
+    app.state.threads = threads
     app.state.has_tenders = relevo is None or any(cycle.name == "ingest" for cycle in relevo.registry.values())
     app.state.relevo = relevo
     app.state.long_work = ops.LongWork()
     # A connection of its own: while requests have all the others this process is busy, and no less ready than the rest.
-    app.state.checks = Cached(lambda: (probes or desk).ask(readiness.look))
-    app.state.stats = Cached(lambda: ops.find_stats(desk, relevo))
+    app.state.checks = Cached(lambda: (probes or threads).run(readiness.look))
+    app.state.stats = Cached(lambda: ops.find_stats(threads, relevo))
     app.state.device_rules = rules or Rules()
     app.state.exposition = exposition
     app.state.refusals = Refusals()
     app.state.codes = codes or LoginCodes()
-    app.state.waiters = Waiters(desk, most_waiters)
-    app.state.callers = Callers(desk, RateLimiter(rate_per_s))
+    app.state.waiters = Waiters(threads, most_waiters)
+    app.state.callers = Callers(threads, RateLimiter(rate_per_s))
     problems.install(app)
     for router in ROUTERS:
         app.router.routes.extend(router.routes)  # as they are: each brings its rule, and nothing is put around it

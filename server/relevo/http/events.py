@@ -18,7 +18,7 @@ from relevo.client.progress import progress_of
 from relevo.client.values import Enqueued
 from relevo.database.pool import Connection
 from relevo.http import event_schema
-from relevo.http.desk import Desk
+from relevo.http.database_threads import DatabaseThreads, threads_of
 from relevo.http.fields import NO_TEXT, Body, Id, Text
 from relevo.http.guard import Guarded, caller_of
 from relevo.http.json_response import Json
@@ -254,13 +254,13 @@ async def enqueue(
     ] = None,
 ) -> Response:
     """Enqueue an event, once: the same type and key again is the same event. With `wait_ms`, wait for it, too."""
-    caller, desk = caller_of(request), _desk(request)
-    [done] = await _enqueue(desk, [_given(request, event, idempotency_key)], caller.project)
+    caller, threads = caller_of(request), threads_of(request)
+    [done] = await _enqueue(threads, [_given(request, event, idempotency_key)], caller.project)
     headers = {"Location": f"/v1/events/{done.event_id}"}
     wait_ms = former if wait_ms is None else wait_ms
     if wait_ms is None:
         return Json(vars(done), 201 if done.created else 200, headers)
-    first = await desk.ask_once(app_verbs.find, done.event_id, caller.project)
+    first = await threads.run_statement(app_verbs.find, done.event_id, caller.project)
     return await _waited(request, first, until, wait_ms, more={"enqueued": vars(done)}, headers=headers)
 
 
@@ -268,7 +268,7 @@ async def enqueue(
 async def enqueue_many(request: Request, batch: Batch) -> Response:
     """Enqueue many events in one transaction, all or none; each needs its key."""
     events = [_given(request, event, None, f"events.{number}.") for number, event in enumerate(batch.events)]
-    done = await _enqueue(_desk(request), events, caller_of(request).project)
+    done = await _enqueue(threads_of(request), events, caller_of(request).project)
     return Json({"items": [vars(each) for each in done]})
 
 
@@ -284,7 +284,9 @@ async def preview(
     """
     given = {"key": "preview"} | event.model_dump(exclude_none=True, exclude_unset=True)
     _refuse_tender(request, given)
-    found = await _desk(request).ask_door(app_verbs.preview, given, caller_of(request).project, sample=sample)
+    found = await threads_of(request).run_in_transaction(
+        app_verbs.preview, given, caller_of(request).project, sample=sample
+    )
     told = {name: getattr(found, name) for name in PreviewOut.model_fields}
     return Json(told)
 
@@ -297,7 +299,7 @@ async def wait(
 
     It waits for 15 s unless `wait_ms` says otherwise.
     """
-    first = await _desk(request).ask_once(app_verbs.find, event_id, caller_of(request).project)
+    first = await threads_of(request).run_statement(app_verbs.find, event_id, caller_of(request).project)
     wait_ms = former if wait_ms is None else wait_ms
     return await _waited(request, first, until, DEFAULT_WAIT_MS if wait_ms is None else wait_ms)
 
@@ -311,7 +313,7 @@ async def find(
     until: Until = "sent",
 ) -> Response:
     """Tell how far the event of a type and key is; with `wait_ms`, wait for it as by its number."""
-    first = await _desk(request).ask_once(app_verbs.find_by_key, event_type, key, caller_of(request).project)
+    first = await threads_of(request).run_statement(app_verbs.find_by_key, event_type, key, caller_of(request).project)
     return await _waited(request, first, until, wait_ms or 0)
 
 
@@ -337,11 +339,11 @@ async def cancel(request: Request, event_id: EventId, why: CancelIn | None = Non
 
     One with nothing left to send, to confirm or to redrive stays as it is.
     """
-    reason, caller, desk = (why or CancelIn()).reason, caller_of(request), _desk(request)
+    reason, caller, threads = (why or CancelIn()).reason, caller_of(request), threads_of(request)
     if caller.role == "operator":
-        done = await desk.ask(app_verbs.cancel_as_operator, event_id, reason, caller.project)
+        done = await threads.run(app_verbs.cancel_as_operator, event_id, reason, caller.project)
     else:
-        done = await desk.ask_door(app_verbs.cancel, event_id, reason, caller.project)
+        done = await threads.run_in_transaction(app_verbs.cancel, event_id, reason, caller.project)
     told = {"cancelled": done.cancelled, "withdrawn": done.withdrawn, "event_id": event_id}
     return Json(told | {"counts": done.found.counts})
 
@@ -371,22 +373,17 @@ async def deliveries(
     cursor: Annotated[UUID | None, Query(description="`next` of the page before.")] = None,
 ) -> Response:
     """Tell what became of each delivery of an event, by installation."""
-    desk = _desk(request)
-    await desk.ask_once(app_verbs.find, event_id, caller_of(request).project)
-    rows = await desk.ask(of_event, event_id, after=cursor, limit=limit)
+    threads = threads_of(request)
+    await threads.run_statement(app_verbs.find, event_id, caller_of(request).project)
+    rows = await threads.run(of_event, event_id, after=cursor, limit=limit)
     return Json({"items": rows, "next": str(rows[-1]["installation_id"]) if len(rows) == limit else None})
 
 
 async def _do(request: Request, action: str, event: object, verb: Callable[[Connection], T]) -> T:
     """Do it in one transaction; what an operator does is recorded."""
     if caller_of(request).role != "operator":
-        return await _desk(request).ask_door(verb)
-    return await _desk(request).ask(app_verbs.as_operator, action, {"event": str(event)}, verb)
-
-
-def _desk(request: Request) -> Desk:
-    desk: Desk = request.app.state.desk
-    return desk
+        return await threads_of(request).run_in_transaction(verb)
+    return await threads_of(request).run(app_verbs.as_operator, action, {"event": str(event)}, verb)
 
 
 def _given(request: Request, event: EventIn, idempotency_key: str | None, place: str = "") -> dict[str, Any]:
@@ -414,11 +411,11 @@ def _event(request: Request, event: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: value for name, value in event.items() if name != "licitacion_id"}
 
 
-async def _enqueue(desk: Desk, events: list[dict[str, Any]], project: str | None) -> list[Enqueued]:
+async def _enqueue(threads: DatabaseThreads, events: list[dict[str, Any]], project: str | None) -> list[Enqueued]:
     if project is None:
-        return await desk.ask_once(verbs.enqueue_json, events)  # a single statement is a transaction by itself
+        return await threads.run_statement(verbs.enqueue_json, events)  # a single statement is a transaction by itself
     try:
-        return await desk.ask_door(app_verbs.enqueue, events, project)
+        return await threads.run_in_transaction(app_verbs.enqueue, events, project)
     except KeyTakenError as error:
         raise Problem(409, error.message, kind="key-taken") from None
 

@@ -23,7 +23,7 @@ from starlette.types import Scope
 from relevo.access import api_tokens, phones, sessions
 from relevo.access.api_tokens import Token
 from relevo.http.cached import FRESH_S
-from relevo.http.desk import Desk
+from relevo.http.database_threads import DatabaseThreads
 from relevo.http.problems import Problem, ProblemBody
 from relevo.http.rate_limiter import RateLimiter
 from relevo.http.rules import OPERATE, PHONE_BODY, RULES, Rule, rule_of
@@ -51,8 +51,10 @@ _TELLS = {
 class Callers:
     """Tells callers by their tokens, and keeps each of them within the rate."""
 
-    def __init__(self, desk: Desk, limiter: RateLimiter, clock: Callable[[], float] = time.monotonic) -> None:
-        self._desk = desk
+    def __init__(
+        self, threads: DatabaseThreads, limiter: RateLimiter, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._threads = threads
         self._limiter = limiter
         self._clock = clock
         self._known: OrderedDict[bytes, Token] = OrderedDict()
@@ -78,7 +80,7 @@ class Callers:
         self._limiter.spend(self._counted(request, digest))
         if not written:
             return None
-        token = await (self._of_bearer(digest, written) if bearer else self._desk.ask(sessions.verify, written))
+        token = await (self._of_bearer(digest, written) if bearer else self._threads.run(sessions.verify, written))
         if token is None:
             self._known.pop(digest, None)
             if rule.is_open:
@@ -95,12 +97,12 @@ class Callers:
             if digest in self._known or digest in self._phones:
                 return
             if is_session:
-                token = await self._desk.ask(sessions.verify, written)
+                token = await self._threads.run(sessions.verify, written)
             else:
                 token = await self._of_bearer(digest, written)
             if token is not None:
                 _remember(self._known, digest, token)
-            elif not is_session and await self._desk.ask_door(phones.is_good_secret, written):
+            elif not is_session and await self._threads.run_in_transaction(phones.is_good_secret, written):
                 _remember(self._phones, digest, None, _MOST_PHONES)
 
     def _counted(self, request: Request, digest: bytes) -> str:
@@ -124,7 +126,7 @@ class Callers:
         if token is not None and self._clock() - asked_at <= FRESH_S:
             return token
         asked_at = self._clock()
-        token = await self._desk.ask(api_tokens.verify, written)
+        token = await self._threads.run(api_tokens.verify, written)
         if token is not None:
             _remember(self._good, digest, (token, asked_at))
         return token

@@ -302,7 +302,7 @@ def _uuid(text: str) -> UUID | None:
 async def ask(request: Request, verb: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Do what a phone asks for in one transaction; say 401 or 403 if it may not."""
     try:
-        answer: T = await request.app.state.desk.ask_door(verb, *args, **kwargs)
+        answer: T = await request.app.state.threads.run_in_transaction(verb, *args, **kwargs)
     except NoProofError as error:
         request.app.state.callers.note_phone(request, good=False)
         headers = {"WWW-Authenticate": 'Bearer realm="relevo"'}

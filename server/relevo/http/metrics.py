@@ -8,7 +8,7 @@ from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import Response
 
 from relevo.database.pool import Database
-from relevo.http.desk import Desk
+from relevo.http.database_threads import DatabaseThreads
 from relevo.http.guard import Guarded
 
 router = APIRouter(route_class=Guarded, tags=["operators"])
@@ -24,8 +24,8 @@ def nothing_yet(_database: Database) -> bytes:
 
 
 async def _answer(app: FastAPI) -> Response:
-    desk: Desk = app.state.desk
-    return Response(await desk.ask(app.state.exposition), media_type=CONTENT_TYPE)
+    threads: DatabaseThreads = app.state.threads
+    return Response(await threads.run(app.state.exposition), media_type=CONTENT_TYPE)
 
 
 @router.get("/metrics", responses={200: {"content": {"text/plain": {}}, "description": "Prometheus' text format."}})

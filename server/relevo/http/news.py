@@ -12,7 +12,7 @@ from starlette.responses import Response
 from relevo.access import app_verbs
 from relevo.access.app_verbs import KeyTakenError
 from relevo.client.news import MOST_AT_ONCE, Kind
-from relevo.http.desk import Desk
+from relevo.http.database_threads import threads_of
 from relevo.http.fields import NO_TEXT, Body, Text
 from relevo.http.guard import Guarded, caller_of
 from relevo.http.json_response import Json
@@ -98,7 +98,7 @@ async def subscribe(request: Request, subscription: Name, asked: SubscriptionIn)
     project = caller_of(request).project
     given = app_verbs.Subscription(subscription, asked.kinds, asked.project, asked.webhook)
     try:
-        created = await _desk(request).ask_door(app_verbs.subscribe, given, project)
+        created = await threads_of(request).run_in_transaction(app_verbs.subscribe, given, project)
     except KeyTakenError as error:
         raise Problem(409, error.message, kind="key-taken") from None
     return Json({"subscription": subscription, "created": created}, 201 if created else 200)
@@ -115,7 +115,9 @@ async def read(
     limit: Annotated[int, Query(ge=1, le=MOST_AT_ONCE, description="How many at most.")] = 100,
 ) -> Response:
     """Read the next news of a subscription, oldest first; each comes until it is acknowledged."""
-    found = await _desk(request).ask_door(app_verbs.read_news, subscription, after, limit, caller_of(request).project)
+    found = await threads_of(request).run_in_transaction(
+        app_verbs.read_news, subscription, after, limit, caller_of(request).project
+    )
     items = [vars(each) for each in found]
     return Json({"items": items, "next": items[-1]["position"] if len(items) == limit else None})
 
@@ -124,10 +126,5 @@ async def read(
 async def acknowledge(request: Request, subscription: Name, upto: AcknowledgeIn) -> Response:
     """Say that news were dealt with up to a position: they do not come again."""
     project = caller_of(request).project
-    done = await _desk(request).ask_door(app_verbs.acknowledge, subscription, upto.position, project)
+    done = await threads_of(request).run_in_transaction(app_verbs.acknowledge, subscription, upto.position, project)
     return Json({"acknowledged": done})
-
-
-def _desk(request: Request) -> Desk:
-    desk: Desk = request.app.state.desk
-    return desk

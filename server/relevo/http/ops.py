@@ -17,7 +17,7 @@ from starlette.responses import Response
 from relevo import service
 from relevo.app import App
 from relevo.core.model import Report
-from relevo.http.desk import Desk
+from relevo.http.database_threads import DatabaseThreads, threads_of
 from relevo.http.fields import Id, Text, given_one_of
 from relevo.http.guard import Guarded
 from relevo.http.json_response import Json
@@ -252,9 +252,9 @@ async def stats(request: Request) -> Response:
     return Json(await request.app.state.stats.get())
 
 
-async def find_stats(desk: Desk, app: App | None) -> dict[str, Any]:
+async def find_stats(threads: DatabaseThreads, app: App | None) -> dict[str, Any]:
     """Find what all who ask within a second are told."""
-    return await desk.ask(fleet.stats, _running(app).settings)
+    return await threads.run(fleet.stats, _running(app).settings)
 
 
 @router.get("/v1/ops/audit", responses={200: {"model": AuditPage}})
@@ -265,7 +265,7 @@ async def audit(
     action: Annotated[Text | None, Query(max_length=100, description="Only this action.")] = None,
 ) -> Response:
     """Tell what operators did, by any face, newest first: who, when, what, with what result."""
-    rows = await _desk(request).ask(latest_audit, before=cursor, action=action, limit=limit)
+    rows = await threads_of(request).run(latest_audit, before=cursor, action=action, limit=limit)
     return Json({"items": rows, "next": str(rows[-1]["id"]) if len(rows) == limit else None})
 
 
@@ -281,7 +281,7 @@ async def run_cycle(request: Request, name: Name) -> Response:
 async def pause(request: Request, name: Name, why: PauseIn) -> Response:
     """Switch a cycle off in the whole fleet; runs in progress come to their end. One that is off keeps its reason."""
     cycle, source = _app(request).switch_of(name)
-    before = await _desk(request).ask(actions.pause, cycle, why.reason, source=source)
+    before = await threads_of(request).run(actions.pause, cycle, why.reason, source=source)
     return Json({"cycle": name, "paused": True, "changed": not before, **before})
 
 
@@ -289,7 +289,7 @@ async def pause(request: Request, name: Name, why: PauseIn) -> Response:
 async def resume(request: Request, name: Name) -> Response:
     """Switch a paused cycle on again."""
     cycle, source = _app(request).switch_of(name)
-    changed = await _desk(request).ask(actions.resume, cycle, source=source)
+    changed = await threads_of(request).run(actions.resume, cycle, source=source)
     return Json({"cycle": name, "paused": False, "changed": changed})
 
 
@@ -297,8 +297,8 @@ async def resume(request: Request, name: Name) -> Response:
 async def redrive(request: Request, which: RedriveIn) -> Response:
     """Send dead letters again, or with `dry_run` only tell which; what is past its deadline stays."""
     meant = DeadLetters(tuple(which.ids), which.error_code, which.event_id, which.project, which.event_type)
-    desk = _desk(request)
-    found = await desk.ask(actions.dead_letters, meant, everything=which.dry_run)
+    threads = threads_of(request)
+    found = await threads.run(actions.dead_letters, meant, everything=which.dry_run)
     redriven = 0
     if found and not which.dry_run:
         redriven = await _long(request, partial(actions.redrive, _app(request).database, meant))
@@ -313,17 +313,12 @@ async def release(request: Request, what: ReleaseIn) -> Response:
     if what.project is not None:
         if what.drop or what.origin is not None:
             raise invalid("drop" if what.drop else "origin", "goes with event_type")
-        held = await _desk(request).ask(actions.release_project, what.project)
+        held = await threads_of(request).run(actions.release_project, what.project)
         return Json({"released": bool(held), "events": 0, "project": what.project, "what": held})
     assert what.event_type is not None
     do = partial(actions.release_events, _app(request).database, what.event_type, what.origin, drop=what.drop)
     done = await _long(request, do)
     return Json({"released": done["events"] > 0, "event_type": what.event_type, **done, "dropped": what.drop})
-
-
-def _desk(request: Request) -> Desk:
-    desk: Desk = request.app.state.desk
-    return desk
 
 
 def _app(request: Request) -> App:

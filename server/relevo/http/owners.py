@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from relevo.access import app_verbs
 from relevo.database.pool import Connection
-from relevo.http.desk import Desk
+from relevo.http.database_threads import threads_of
 from relevo.http.fields import Body, Text
 from relevo.http.guard import Guarded, caller_of
 from relevo.http.json_response import Json
@@ -84,7 +84,7 @@ async def list_installations(
     limit: Annotated[int, Query(ge=1, le=1_000, description="How many at most.")] = 100,
 ) -> Response:
     """Tell which phones an owner has, newest first; for a token of one project, those that are there."""
-    found = await _desk(request).ask_door(app_verbs.list_owned, owner, caller_of(request).project, limit)
+    found = await threads_of(request).run_in_transaction(app_verbs.list_owned, owner, caller_of(request).project, limit)
     return Json({"items": found, "next": None})
 
 
@@ -121,11 +121,6 @@ async def forget(request: Request, whose: OwnerIn) -> Response:
 async def do(request: Request, action: str, owner: str, verb: Callable[[Connection], T]) -> T:
     """Do it in one transaction; what an operator does is recorded, without the name, which may be to be forgotten."""
     if caller_of(request).role != "operator":
-        return await _desk(request).ask_door(verb)
+        return await threads_of(request).run_in_transaction(verb)
     target: dict[str, Any] = {"owner_sha256": hashlib.sha256(owner.encode()).hexdigest()}
-    return await _desk(request).ask(app_verbs.as_operator, action, target, verb)
-
-
-def _desk(request: Request) -> Desk:
-    desk: Desk = request.app.state.desk
-    return desk
+    return await threads_of(request).run(app_verbs.as_operator, action, target, verb)

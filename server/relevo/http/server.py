@@ -19,7 +19,7 @@ from relevo.core.serving import BACKLOG, listen, url_of, uvicorn_config
 from relevo.http import api
 from relevo.http.connections import ACCEPTED_AT_ONCE, Bounds, Connections, protocol_for, watch
 from relevo.http.dashboard.login_links import LoginCodes
-from relevo.http.desk import Desk
+from relevo.http.database_threads import DatabaseThreads
 from relevo.http.metrics import Exposition, own_port
 from relevo.http.middleware import RequestMiddleware
 from relevo.http.readiness import Readiness
@@ -136,10 +136,12 @@ class HttpServer:
         settings = self._settings
         self._loop = asyncio.get_running_loop()
         database = self._app.database.beside(f"relevo http {self._app.worker.worker_id}", settings.http_pool_size)
-        desk = Desk(database, settings.http_pool_size, settings.http_pool_wait_ms / 1000)
-        probes = Desk(self._app.database.beside(f"relevo ready {self._app.worker.worker_id}", 1), 1, _PROBE_WAIT_S)
+        threads = DatabaseThreads(database, settings.http_pool_size, settings.http_pool_wait_ms / 1000)
+        probes = DatabaseThreads(
+            self._app.database.beside(f"relevo ready {self._app.worker.worker_id}", 1), 1, _PROBE_WAIT_S
+        )
         made = api.make(
-            desk,
+            threads,
             self._app,
             probes=probes,
             rate_per_s=settings.http_rate_per_second,
@@ -170,7 +172,7 @@ class HttpServer:
             for connection in self._list_connections():
                 connection.transport.abort()  # those that outlasted the drain
             made.state.long_work.close()
-            for each in (desk, probes):
+            for each in (threads, probes):
                 each.close()
                 each.database.close()
             await asyncio.sleep(0.05)  # what was aborted is closed in the loop's next rounds

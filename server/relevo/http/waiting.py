@@ -12,7 +12,7 @@ from fastapi import Request
 
 from relevo.access import app_verbs
 from relevo.access.app_verbs import EventLook
-from relevo.http.desk import Desk
+from relevo.http.database_threads import DatabaseThreads
 from relevo.http.problems import Problem, busy
 
 _log = structlog.get_logger("relevo.http")
@@ -39,8 +39,8 @@ class Waiters:
     has waited there the longest is told what was last seen, and may ask again.
     """
 
-    def __init__(self, desk: Desk, most: int = MOST_WAITERS) -> None:
-        self._desk = desk
+    def __init__(self, threads: DatabaseThreads, most: int = MOST_WAITERS) -> None:
+        self._threads = threads
         self._most = most
         self._of_token: dict[str, dict[asyncio.Future[EventLook], int]] = {}
         """Who waits for which event, by token, the longest waiting first."""
@@ -135,7 +135,7 @@ class Waiters:
 
     async def _look(self, ids: list[int]) -> None:
         try:
-            found = await self._desk.ask_once(app_verbs.look, ids)
+            found = await self._threads.run_statement(app_verbs.look, ids)
         except Problem:
             found = {}  # no turn was to be had: the next look comes
         except Exception as error:  # noqa: BLE001 whoever waits is told what was last seen, and may ask again

@@ -15,7 +15,8 @@ from relevo.app import App
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address
-from relevo.http.dashboard.page import desk_of, is_operator
+from relevo.http.dashboard.page import is_operator
+from relevo.http.database_threads import threads_of
 from relevo.http.problems import Problem
 
 T = TypeVar("T")
@@ -125,5 +126,5 @@ def app_of(request: Request) -> App:
 
 async def at_length(request: Request, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """Do what may take long, with the database, beside everything else."""
-    done: T = await request.app.state.long_work.do(partial(work, desk_of(request).database, *args, **kwargs))
+    done: T = await request.app.state.long_work.do(partial(work, threads_of(request).database, *args, **kwargs))
     return done

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from relevo.http.dashboard.i18n import N_
-from relevo.http.dashboard.page import Page, desk_of, render
+from relevo.http.dashboard.page import Page, render
+from relevo.http.database_threads import threads_of
 from relevo.operators import archive
 
 router = APIRouter(route_class=Page, include_in_schema=False)
@@ -24,14 +25,14 @@ _SHORT = {
 @router.get("/dashboard/archive")
 async def show_archive(request: Request, before: Annotated[date | None, Query()] = None) -> Response:
     """Show the months in the archive, and those in the hot tables."""
-    desk, settings = desk_of(request), request.app.state.relevo.settings
-    months, next_month = await desk.ask(archive.page, before=before)
+    threads, settings = threads_of(request), request.app.state.relevo.settings
+    months, next_month = await threads.run(archive.page, before=before)
     return render(
         request,
         "archive.html",
         months=months,
         next_month=str(next_month or ""),
-        partitions=await desk.ask(archive.partitions),
+        partitions=await threads.run(archive.partitions),
         short_names=_SHORT,
         has_store=bool(settings.archive_bucket or settings.archive_folder),
         retention_days=settings.deliveries_retention_days,

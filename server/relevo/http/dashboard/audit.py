@@ -7,7 +7,8 @@ from starlette.responses import Response
 
 from relevo.http.dashboard.labels import ACTIONS
 from relevo.http.dashboard.lists import Hours, Place, Text
-from relevo.http.dashboard.page import Page, desk_of, render
+from relevo.http.dashboard.page import Page, render
+from relevo.http.database_threads import threads_of
 from relevo.operators import audit
 
 router = APIRouter(route_class=Page, include_in_schema=False)
@@ -18,7 +19,7 @@ async def show_audit(
     request: Request, *, actor: Text = "", action: Text = "", ended: Text = "", hours: Hours = "", before: Place = ""
 ) -> Response:
     """Show what was done that fits, newest first."""
-    found = await desk_of(request).ask(
+    found = await threads_of(request).run(
         audit.page,
         actor=actor or None,
         action=action or None,

@@ -24,8 +24,9 @@ from relevo.http.dashboard.i18n import translated as said
 from relevo.http.dashboard.labels import badge, state
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, area, box, choice, part
-from relevo.http.dashboard.page import Page, desk_of, is_operator, show, table
+from relevo.http.dashboard.page import Page, is_operator, show, table
 from relevo.http.dashboard.parts import clipped, event_link, phone_link
+from relevo.http.database_threads import threads_of
 from relevo.http.problems import Problem
 from relevo.operators import audience, test_pushes
 from relevo.operators.audience import LeftOut
@@ -75,12 +76,12 @@ def _again(request: Request, given: Given, problem: Problem) -> Response:
 
 
 async def _previewed(request: Request, event: dict[str, Any]) -> Markup:
-    found = await desk_of(request).ask_door(verbs.preview_json, event, sample=_SAMPLE)
+    found = await threads_of(request).run_in_transaction(verbs.preview_json, event, sample=_SAMPLE)
     whom = {name: event.get(name, ()) for name in ("installations", "owners")}
     everyone = event["audience"] in ("everyone", "matching")
-    left = await desk_of(request).ask(audience.left_out, **whom, everyone=everyone, category=event.get("category"))
-    strangers = await desk_of(request).ask(audience.unknown_owners, list(whom["owners"]))
-    owners = await desk_of(request).ask(owners_of, found.sample)
+    left = await threads_of(request).run(audience.left_out, **whom, everyone=everyone, category=event.get("category"))
+    strangers = await threads_of(request).run(audience.unknown_owners, list(whom["owners"]))
+    owners = await threads_of(request).run(owners_of, found.sample)
     return _preview(found, owners, text([_not_known(strangers), _left_out(left, found, event)]))
 
 
@@ -221,7 +222,7 @@ async def _chosen(request: Request, given: Given) -> list[UUID]:
     """Return the phones that are named, and those of the owner that is."""
     phones = given.uuids("phones", MOST_PHONES)
     if owner := given.text("owner", 200):
-        rows = await desk_of(request).ask(installations, owner=owner, limit=MOST_PHONES + 1)
+        rows = await threads_of(request).run(installations, owner=owner, limit=MOST_PHONES + 1)
         phones = list(dict.fromkeys([*phones, *(row["installation_id"] for row in rows)]))
     if not phones:
         raise Problem(404, t("No phone is named, and the owner has none."), hint=t("Name one by its id."))
@@ -248,9 +249,9 @@ def _made(given: Given, phones: list[UUID], key: str) -> Event:
 async def _ask_test(request: Request, given: Given) -> Question:
     phones = await _chosen(request, given)
     event = _made(given, phones, str(uuid4()))
-    judged = await desk_of(request).ask_door(partial(test_pushes.judge, event=event, phones=phones))
+    judged = await threads_of(request).run_in_transaction(partial(test_pushes.judge, event=event, phones=phones))
     getting = sum(each.gets_it for _, each in judged)
-    owners = await desk_of(request).ask(owners_of, phones)
+    owners = await threads_of(request).run(owners_of, phones)
     heads = [t("Phone"), t("Gets it"), t("Why")]
     rows: list[list[Child]] = [[_phone(phone, owners), _yes(each), _rule(each)] for phone, each in judged]
     kept = {
@@ -306,7 +307,7 @@ async def _test(request: Request, given: Given) -> Told:
     keys = given.uuids("key", 1)
     if not keys or not phones:
         raise Problem(400, t("No phone is named, and the owner has none."), hint=t("Name one by its id."))
-    event_id = await desk_of(request).ask(test_pushes.send, _made(given, phones, str(keys[0])), phones)
+    event_id = await threads_of(request).run(test_pushes.send, _made(given, phones, str(keys[0])), phones)
     return Told("", to=f"{HERE}/{event_id}")
 
 
@@ -316,8 +317,8 @@ DEEDS = {"test": Deed(_ask_test, _test, _again)}
 @router.get("/dashboard/compose/{event_id}")
 async def trial(request: Request, event_id: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> Response:
     """Show how far a test push is, until it has ended."""
-    seen = await desk_of(request).ask(test_pushes.follow, event_id)
-    owners = await desk_of(request).ask(owners_of, [each.phone for each in seen.answers])
+    seen = await threads_of(request).run(test_pushes.follow, event_id)
+    owners = await threads_of(request).run(owners_of, [each.phone for each in seen.answers])
     title, kind = _verdict(seen)
     told = seen.event.raw
     heads = [t("Phone"), t("State"), t("What that means")]

@@ -11,7 +11,8 @@ from relevo.http.dashboard.formats import count, number
 from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import facts
-from relevo.http.dashboard.page import Page, desk_of, render
+from relevo.http.dashboard.page import Page, render
+from relevo.http.database_threads import threads_of
 from relevo.operators import actions, deliveries
 from relevo.operators.actions import DeadLetters
 
@@ -22,7 +23,7 @@ _HERE = "/dashboard/dead-letters"
 @router.get("/dashboard/dead-letters")
 async def dead_letters(request: Request) -> Response:
     """Show what failed for good, by error, project and type."""
-    groups = await desk_of(request).ask(deliveries.dead_letters)
+    groups = await threads_of(request).run(deliveries.dead_letters)
     return render(request, "dead_letters.html", groups=groups, most=deliveries.MOST_DEAD, in_words=reasons.in_words)
 
 
@@ -50,7 +51,7 @@ def _which(given: Given) -> DeadLetters:
 async def _ask_redrive(request: Request, given: Given) -> Question:
     """Say what a redrive would do, without doing it."""
     which = _which(given)
-    tried = await desk_of(request).ask(actions.try_redrive, which)
+    tried = await threads_of(request).run(actions.try_redrive, which)
     again = tried["found"] - tried["too_late"] - tried["archived"]
     more = tried["found"] >= actions.MOST_TRIED
     return Question(

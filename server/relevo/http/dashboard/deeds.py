@@ -16,7 +16,8 @@ from relevo.http.dashboard.html import Child, el
 from relevo.http.dashboard.labels import in_words, state
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, box
-from relevo.http.dashboard.page import SYSTEM, desk_of, table
+from relevo.http.dashboard.page import SYSTEM, table
+from relevo.http.database_threads import threads_of
 from relevo.http.problems import Problem
 from relevo.operators import actions, events, fleet
 
@@ -46,7 +47,7 @@ async def _ask_pause(request: Request, given: Given) -> Question:
 
 async def _pause(request: Request, given: Given) -> Told:
     cycle, name, source = _cycle(request, given)
-    before = await desk_of(request).ask(actions.pause, name, given.text("reason"), source=source)
+    before = await threads_of(request).run(actions.pause, name, given.text("reason"), source=source)
     if before:
         since, why = before["paused_since"], before["paused_because"]
         return Told(
@@ -68,7 +69,7 @@ async def _ask_resume(request: Request, given: Given) -> Question:
 
 async def _resume(request: Request, given: Given) -> Told:
     cycle, name, source = _cycle(request, given)
-    if await desk_of(request).ask(actions.resume, name, source=source):
+    if await threads_of(request).run(actions.resume, name, source=source):
         return Told(t("{cycle} is switched on again.", cycle=cycle), back=SYSTEM)
     return Told(t("{cycle} was not paused; nothing was changed.", cycle=cycle), back=SYSTEM)
 
@@ -102,7 +103,7 @@ def _report(report: Report) -> list[Child]:
 
 async def _ask_release_project(request: Request, given: Given) -> Question:
     project = given.text("project", 250)
-    known = {row["project"]: row for row in await desk_of(request).ask(fleet.projects)}
+    known = {row["project"]: row for row in await threads_of(request).run(fleet.projects)}
     if project not in known:
         raise Problem(404, t("There is no project {project}.", project=project))
     why = known[project]["breaker_reason"] if known[project]["breaker"] != "closed" else None
@@ -120,7 +121,7 @@ async def _ask_release_project(request: Request, given: Given) -> Question:
 
 async def _release_project(request: Request, given: Given) -> Told:
     project = given.text("project", 250)
-    held = await desk_of(request).ask(actions.release_project, project)
+    held = await threads_of(request).run(actions.release_project, project)
     if "breaker" in held:
         return Told(t("A probe of {project} goes out now; once it is taken, the rest follows.", project=project))
     if "brake" in held:
@@ -140,7 +141,7 @@ def _stream(given: Given) -> tuple[str, str | None]:
 
 async def _held(request: Request, given: Given) -> tuple[str, str | None, list[dict[str, Any]]]:
     event_type, origin = _stream(given)
-    rows = await desk_of(request).ask(fleet.held)
+    rows = await threads_of(request).run(fleet.held)
     fitting = [row for row in rows if row["event_type"] == event_type and origin in (None, row["origin"])]
     return event_type, origin, fitting
 
@@ -196,9 +197,9 @@ def _event(given: Given) -> int:
 
 
 async def _ask_cancel(request: Request, given: Given) -> Question:
-    event, desk = _event(given), desk_of(request)
-    found = await desk.ask_door(app_verbs.find, event, None)
-    late = await desk.ask(events.too_late_to_stop, event)
+    event, threads = _event(given), threads_of(request)
+    found = await threads.run_in_transaction(app_verbs.find, event, None)
+    late = await threads.run(events.too_late_to_stop, event)
     left = sum(found.counts.get(name, 0) for name in ("pending", "retryable"))
     return Question(
         t("Cancel event {event}?", event=event),
@@ -220,8 +221,8 @@ async def _ask_cancel(request: Request, given: Given) -> Question:
 
 async def _cancel(request: Request, given: Given) -> Told:
     event = _event(given)
-    done = await desk_of(request).ask(app_verbs.cancel_as_operator, event, given.text("reason"), None)
-    late = await desk_of(request).ask(events.too_late_to_stop, event)
+    done = await threads_of(request).run(app_verbs.cancel_as_operator, event, given.text("reason"), None)
+    late = await threads_of(request).run(events.too_late_to_stop, event)
     told = [
         el("p", t("{n} of it sent before stay sent.", n=count(late["sent"], "push", "pushes")))
         if late["sent"]
@@ -261,7 +262,7 @@ async def _retry(request: Request, given: Given) -> Told:
     reject, source = given.id("reject"), given.text("source", 100)
     if reject is None and not source:
         raise Problem(400, t("Which rejects?"))
-    tried = await desk_of(request).ask(actions.retry_rejects, source=source or None, reject_id=reject)
+    tried = await threads_of(request).run(actions.retry_rejects, source=source or None, reject_id=reject)
     title = t("{rejects} will be tried again by the next pass.", rejects=count(tried, "reject"))
     return Told(title, back="/dashboard/sources")
 

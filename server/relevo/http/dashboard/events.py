@@ -18,7 +18,7 @@ from relevo.http.dashboard.html import Child, Markup, el, outside, text
 from relevo.http.dashboard.labels import DELIVERY_STATUSES, EVENT_STATES, state
 from relevo.http.dashboard.language import noted, t
 from relevo.http.dashboard.lists import address, box, choice, facts, filters, part
-from relevo.http.dashboard.page import Page, desk_of, show, table
+from relevo.http.dashboard.page import Page, show, table
 from relevo.http.dashboard.parts import (
     Moment,
     chips,
@@ -31,6 +31,7 @@ from relevo.http.dashboard.parts import (
     short,
     timeline,
 )
+from relevo.http.database_threads import threads_of
 from relevo.http.problems import Problem
 from relevo.operators import deliveries, events
 from relevo.operators.events import Story
@@ -56,14 +57,14 @@ async def latest(
 ) -> Response:
     """Show the latest events, of one kind if asked."""
     chosen = {"type": event_type, "status": status if status in EVENT_STATES else "", "project": project}
-    found = await desk_of(request).ask(
+    found = await threads_of(request).run(
         events.page,
         event_type=event_type or None,
         state=chosen["status"] or None,
         project=project or None,
         before=before,
     )
-    kinds = await desk_of(request).ask(events.types)
+    kinds = await threads_of(request).run(events.types)
     body = el("section", el("h1", t("Events")), _filters(chosen, kinds), _list(found, chosen), class_="card")
     return show(request, t("Events"), body, live=before is None)
 
@@ -126,12 +127,12 @@ async def story(
 ) -> Response:
     """Show what happened to one event."""
     chosen = status if status in DELIVERY_STATUSES else ""
-    seen = await desk_of(request).ask(events.story, event_id, requests_after=requests)
+    seen = await threads_of(request).run(events.story, event_id, requests_after=requests)
     if seen is None:
-        archived = next(iter(await desk_of(request).ask(events.find, str(event_id))), None)
+        archived = next(iter(await threads_of(request).run(events.find, str(event_id))), None)
         said = t("Event {id} was archived.", id=event_id) if archived else t("There is no event {id}.", id=event_id)
         raise Problem(404, said, hint=t("`relevo archive restore` brings a month back.") if archived else "")
-    listed = await desk_of(request).ask(deliveries.page_of_event, seen, status=chosen or None, after=after)
+    listed = await threads_of(request).run(deliveries.page_of_event, seen, status=chosen or None, after=after)
     sandbox = sandbox_address(request.app.state.relevo.settings)
     title = clipped(seen.event["title"], 160) or t("Event {id}", id=event_id)
     body = [

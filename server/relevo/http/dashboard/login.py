@@ -22,7 +22,8 @@ from relevo.http.dashboard.i18n import COOKIE as LANGUAGE_COOKIE
 from relevo.http.dashboard.i18n import LANGUAGES
 from relevo.http.dashboard.i18n import gettext as _
 from relevo.http.dashboard.login_links import LoginCodes
-from relevo.http.dashboard.page import FORM_COOKIE, ICON, STATIC, Page, desk_of, fields_of, keep, login_page, read_form
+from relevo.http.dashboard.page import FORM_COOKIE, ICON, STATIC, Page, fields_of, keep, login_page, read_form
+from relevo.http.database_threads import threads_of
 from relevo.http.guard import COOKIE
 from relevo.http.problems import not_found
 from relevo.http.rules import VIEW_PAGE
@@ -80,7 +81,7 @@ async def show_login(request: Request, code: Annotated[str | None, Query(max_len
         wrong = _("This link was used, is too old, or is not for this machine.")
         return login_page(request, wrong, 401, command=f"relevo {_MAKE}")
     try:
-        session = await desk_of(request).ask(_begin_by_link)
+        session = await threads_of(request).run(_begin_by_link)
     except BaseException:
         codes.give_back(code, until)
         raise
@@ -90,7 +91,7 @@ async def show_login(request: Request, code: Annotated[str | None, Query(max_len
 async def _is_logged_in(request: Request) -> bool:
     """Tell whether this browser has a session that is good, as after a link that is opened a second time."""
     session = request.cookies.get(COOKIE, "")
-    return bool(session) and await desk_of(request).ask(sessions.verify, session) is not None
+    return bool(session) and await threads_of(request).run(sessions.verify, session) is not None
 
 
 def _make_token(request: Request) -> str:
@@ -122,14 +123,14 @@ async def log_in(request: Request) -> Response:
     if not nonce or not hmac.compare_digest(given.get("form", "").encode(), nonce.encode()):
         await refusals.note(request, "refused_form")
         return login_page(request, _("This form is too old, or the browser keeps no cookies. Try again."), 403)
-    token = await desk_of(request).ask(api_tokens.verify, given.get("token", "").strip())
+    token = await threads_of(request).run(api_tokens.verify, given.get("token", "").strip())
     if token is None or (why := _why_not(token)):
         said = why if token else _("This token is unknown, revoked or expired.")
         _log.warning("login_refused", why=said, caller=token.id if token else None, address=_address(request))
         await refusals.note(request, "refused_login", _NOT_ENOUGH if token else "a token that is not good", token)
         return login_page(request, said, 403 if token else 401, after=after)
     with audit.acting_as(f"{token.name} ({token.id})", "http"):
-        session = await desk_of(request).ask(sessions.begin, token)
+        session = await threads_of(request).run(sessions.begin, token)
     return _welcome(request, session, after)
 
 
@@ -138,7 +139,7 @@ async def log_out(request: Request) -> Response:
     """End the session."""
     await fields_of(request)
     if session := getattr(request.state, "session", ""):
-        await desk_of(request).ask(sessions.end, session)
+        await threads_of(request).run(sessions.end, session)
     answer = RedirectResponse("/login", 303)
     answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
     return answer

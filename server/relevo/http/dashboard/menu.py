@@ -27,7 +27,7 @@ async def look(request: Request) -> None:
         return
     state.menu_known_until = time.monotonic() + _KNOWN_FOR_S
     try:
-        found = await state.desk.ask(fleet.used)
+        found = await state.threads.run(fleet.used)
     except (psycopg.Error, RelevoError):
         return
     state.menu_found = {path for path, name in ((SOURCES, "sources"), (ARCHIVE, "archive")) if found[name]}

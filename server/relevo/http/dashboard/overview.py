@@ -12,7 +12,8 @@ from relevo.http.dashboard import reasons
 from relevo.http.dashboard.formats import sentence
 from relevo.http.dashboard.guide import RUNBOOK
 from relevo.http.dashboard.i18n import in_three
-from relevo.http.dashboard.page import Page, desk_of, render
+from relevo.http.dashboard.page import Page, render
+from relevo.http.database_threads import threads_of
 from relevo.operators import fleet
 from relevo.operators.fleet import MOST_EVENTS
 from relevo.operators.health.problem import Problem
@@ -24,7 +25,7 @@ router = APIRouter(route_class=Page, include_in_schema=False)
 @router.get("/dashboard")
 async def overview(request: Request) -> Response:
     """Show what people ask first."""
-    seen = await desk_of(request).ask(fleet.overview, request.app.state.relevo.settings)
+    seen = await threads_of(request).run(fleet.overview, request.app.state.relevo.settings)
     return render(
         request,
         "overview.html",

@@ -24,7 +24,6 @@ from relevo.http.dashboard import menu, refusals
 from relevo.http.dashboard.html import Child, Markup, el, text
 from relevo.http.dashboard.i18n import N_, gettext, language, language_of, use_language
 from relevo.http.dashboard.templating import ENVIRONMENT
-from relevo.http.desk import Desk
 from relevo.http.guard import COOKIE, Guarded
 from relevo.http.problems import Problem, of_error, request_id_of
 from relevo.http.rules import OPERATE_PAGE
@@ -215,12 +214,6 @@ def refuse(request: Request, why: str) -> NoReturn:
     _log.warning("form_refused", why=why, caller=caller.id if caller else None, path=request.url.path)
     told, hint = gettext("This form is not of your session."), gettext("Open the page again, and send it from there.")
     raise Problem(403, told, kind=refusals.FORM, hint=hint)
-
-
-def desk_of(request: Request) -> Desk:
-    """Return where the database is asked."""
-    desk: Desk = request.app.state.desk
-    return desk
 
 
 def table(heads: list[str], rows: list[list[Child]], *, empty: Child, label: str) -> Markup:

@@ -12,8 +12,9 @@ from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.labels import state
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import box, filters, part
-from relevo.http.dashboard.page import PEOPLE, Page, desk_of, show, table
+from relevo.http.dashboard.page import PEOPLE, Page, show, table
 from relevo.http.dashboard.parts import following, owner_link
+from relevo.http.database_threads import threads_of
 from relevo.operators import phones
 from relevo.operators.phones import MOST_PHONES
 
@@ -25,7 +26,7 @@ Name = Annotated[str, Query(max_length=200)]
 async def people(request: Request, name: Name = "", after: Name = "") -> Response:
     """Show owners by their names, from one on if asked."""
     first = name.strip()
-    rows, following_name = await desk_of(request).ask(phones.owners, after or first, behind=bool(after))
+    rows, following_name = await threads_of(request).run(phones.owners, after or first, behind=bool(after))
     ask = filters(PEOPLE, box("name", t("Name, or how it begins"), first, maxlength=200))
     why = t("Choose somebody to see their phones, the latest events, and why each came or not.")
     body = part(

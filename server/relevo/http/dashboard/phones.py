@@ -19,7 +19,7 @@ from relevo.http.dashboard.html import Child, Markup, el
 from relevo.http.dashboard.labels import state
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, facts, part
-from relevo.http.dashboard.page import Page, desk_of, is_operator, show, table
+from relevo.http.dashboard.page import Page, is_operator, show, table
 from relevo.http.dashboard.parts import (
     clipped,
     delivery_link,
@@ -31,6 +31,7 @@ from relevo.http.dashboard.parts import (
     phone_path,
     short,
 )
+from relevo.http.database_threads import threads_of
 from relevo.http.problems import Problem
 from relevo.operators import events
 from relevo.operators.phones import MOST_PHONES, Phones, Reason, Recent, explain, recent
@@ -59,7 +60,7 @@ class Answer:
 @router.get("/dashboard/installations/{installation_id}")
 async def phone(request: Request, installation_id: UUID, event: Asked = "", before: Before = None) -> Response:
     """Show one phone."""
-    seen = await desk_of(request).ask(read_phone, installation_id, before=before)
+    seen = await threads_of(request).run(read_phone, installation_id, before=before)
     if seen is None:
         raise Problem(404, t("There is no phone {id}.", id=installation_id))
     answer = await _explained(request, event.strip(), [installation_id])
@@ -81,7 +82,7 @@ async def owner(
     request: Request, owner: Annotated[str, Path(max_length=200)], event: Asked = "", before: Before = None
 ) -> Response:
     """Show one person with all phones."""
-    seen = await desk_of(request).ask(read_owner, owner, before=before)
+    seen = await threads_of(request).run(read_owner, owner, before=before)
     if seen is None:
         raise Problem(404, t("There is no owner {name}.", name=clipped(owner, 60)))
     answer = await _explained(request, event.strip(), [row["installation_id"] for row in seen.rows])
@@ -91,7 +92,7 @@ async def owner(
     if len(seen.rows) == MOST_PHONES:
         told = t("The newest {n} phones are shown.", n=number(MOST_PHONES))
     phones = [row["installation_id"] for row in seen.rows]
-    latest = await desk_of(request).ask(recent, phones) if before is None else []
+    latest = await threads_of(request).run(recent, phones) if before is None else []
     names = {row["installation_id"]: t("Phone {id}", id=number(place)) for place, row in enumerate(seen.rows, 1)}
     body = [
         el("section", el("h1", t("Owner"), " ", owner), el("p", told, class_="faint"), try_it, class_="card"),
@@ -110,12 +111,12 @@ async def _explained(request: Request, asked: str, phones: Sequence[UUID]) -> An
     """Find the event that was asked for, and ask for each phone why it gets it, or not."""
     if not asked:
         return Answer()
-    desk = desk_of(request)
-    found = await desk.ask(events.find, asked)
+    threads = threads_of(request)
+    found = await threads.run(events.find, asked)
     if len(found) != 1:
         return Answer(asked, choices=found)
-    told = await desk.ask(explain, found[0]["id"], phones)
-    return Answer(asked, found[0], await desk.ask_door(verbs.get, found[0]["id"]), (), told)
+    told = await threads.run(explain, found[0]["id"], phones)
+    return Answer(asked, found[0], await threads.run_in_transaction(verbs.get, found[0]["id"]), (), told)
 
 
 def _try_it(request: Request, **whom: object) -> Markup | None:

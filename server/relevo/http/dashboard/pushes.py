@@ -19,8 +19,9 @@ from relevo.http.dashboard.html import Child, Markup, el, outside
 from relevo.http.dashboard.labels import KINDS, state
 from relevo.http.dashboard.language import t
 from relevo.http.dashboard.lists import address, facts, part
-from relevo.http.dashboard.page import Page, desk_of, show
+from relevo.http.dashboard.page import Page, show
 from relevo.http.dashboard.parts import Moment, clipped, event_link, owner_link, phone_link, phone_path, timeline
+from relevo.http.database_threads import threads_of
 from relevo.http.problems import Problem
 from relevo.operators import deliveries
 from relevo.operators.deliveries import Push, Try
@@ -34,7 +35,7 @@ _MANY_TRIES = 3
 @router.get("/dashboard/deliveries/{delivery_id}")
 async def delivery(request: Request, delivery_id: Annotated[int, Path(ge=0, le=_MOST_IDS)]) -> Response:
     """Show one delivery."""
-    seen = await desk_of(request).ask(deliveries.push, delivery_id)
+    seen = await threads_of(request).run(deliveries.push, delivery_id)
     if seen is None:
         raise Problem(404, t("There is no delivery {id}, or it was archived.", id=delivery_id))
     sandbox = sandbox_address(request.app.state.relevo.settings)

@@ -60,7 +60,9 @@ async def note(request: Request, action: str, why: str = "", caller: Token | Non
         try:
             with audit.acting_as(who, "http"):
                 told = {"path": request.url.path[:200], "method": request.method}
-                await request.app.state.desk.ask(audit.note_refusal, action, why or _WHY[action], times=times, **told)
+                await request.app.state.threads.run(
+                    audit.note_refusal, action, why or _WHY[action], times=times, **told
+                )
         except (Problem, RelevoError, psycopg.Error):
             _log.warning("refusal_not_recorded", action=action, who=who)
 

@@ -9,7 +9,8 @@ from starlette.responses import RedirectResponse, Response
 
 from relevo.http.dashboard.formats import address, clipped, owner_path
 from relevo.http.dashboard.i18n import gettext as _
-from relevo.http.dashboard.page import SEARCH, Page, desk_of, fields_of, render
+from relevo.http.dashboard.page import SEARCH, Page, fields_of, render
+from relevo.http.database_threads import threads_of
 from relevo.http.problems import Problem
 from relevo.operators import search
 from relevo.operators.search import Found
@@ -27,7 +28,7 @@ async def shared(
 ) -> Response:
     """Show what fits, for an address that somebody kept; a push token in it leads away from it at once."""
     asked = q.strip()
-    found = await desk_of(request).ask(search.find, asked)
+    found = await threads_of(request).run(search.find, asked)
     if only := _only(found):
         return only
     if _may_be_secret(asked):
@@ -39,7 +40,7 @@ async def shared(
 async def show_found(request: Request) -> Response:
     """Find what was put into the box: sent as a form, so that a push token stands in no address."""
     asked = (await fields_of(request)).get("q", "").strip()[:_LONGEST]
-    found = await desk_of(request).ask(search.find, asked)
+    found = await threads_of(request).run(search.find, asked)
     if only := _only(found):
         return only
     if _may_be_secret(asked) or found.by_token:

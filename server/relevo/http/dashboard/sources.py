@@ -7,7 +7,8 @@ from starlette.responses import Response
 
 from relevo.config import REJECT_ATTEMPTS
 from relevo.http.dashboard.lists import Place, Text
-from relevo.http.dashboard.page import Page, desk_of, render
+from relevo.http.dashboard.page import Page, render
+from relevo.http.database_threads import threads_of
 from relevo.operators import sources
 
 router = APIRouter(route_class=Page, include_in_schema=False)
@@ -17,17 +18,17 @@ _REJECTS = 20
 @router.get("/dashboard/sources")
 async def show_sources(request: Request, source: Text = "", before: Place = "") -> Response:
     """Show the sources, and what they offered that could not be used."""
-    desk, settings = desk_of(request), request.app.state.relevo.settings
+    threads, settings = threads_of(request), request.app.state.relevo.settings
     return render(
         request,
         "sources.html",
         live=not before,
-        sources=await desk.ask(sources.details),
+        sources=await threads.run(sources.details),
         cursor_names=sources.CURSORS,
-        quotas=await desk.ask(sources.quotas, settings.worker_timezone),
+        quotas=await threads.run(sources.quotas, settings.worker_timezone),
         daily_limit=settings.chilecompra_daily_limit,
-        rejects=await desk.ask(sources.page_of_rejects, source=source or None, before=before, limit=_REJECTS),
+        rejects=await threads.run(sources.page_of_rejects, source=source or None, before=before, limit=_REJECTS),
         most_attempts=REJECT_ATTEMPTS,
-        names=await desk.ask(sources.names),
+        names=await threads.run(sources.names),
         chosen=source,
     )

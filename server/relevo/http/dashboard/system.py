@@ -6,7 +6,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from relevo.http.dashboard import reasons
-from relevo.http.dashboard.page import SYSTEM, Page, desk_of, render
+from relevo.http.dashboard.page import SYSTEM, Page, render
+from relevo.http.database_threads import threads_of
 from relevo.operators import fleet
 from relevo.operators.health.workers import worker_state
 from relevo.operators.wording import MOST_COUNTED
@@ -18,7 +19,7 @@ _MOST_MONTHS = 6
 @router.get(SYSTEM)
 async def system(request: Request) -> Response:
     """Show the machinery behind the pushes."""
-    seen = await desk_of(request).ask(fleet.system, request.app.state.relevo.settings)
+    seen = await threads_of(request).run(fleet.system, request.app.state.relevo.settings)
     return render(
         request,
         "system.html",

@@ -1,4 +1,8 @@
-"""Where requests get at the database: so many at once, the others wait a moment for their turn."""
+"""Threads on which requests call the database: so many at once, the others wait a moment for their turn.
+
+psycopg's AsyncConnectionPool would take less of the worker's CPU (GET event 925 ms per 1,000 beside 985 to 1,045, POST
+event no less), and a second way of noticing, bearing and reporting outages; from 15 % on it would be worth that.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from fastapi import Request
+
 from relevo.database.pool import Connection, Database
 from relevo.http.problems import busy
 
@@ -16,7 +22,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Desk:
+class DatabaseThreads:
     """A few threads, as many as the HTTP server's own pool has connections: none of them waits for one in vain."""
 
     def __init__(self, database: Database, size: int, wait_s: float) -> None:
@@ -25,29 +31,29 @@ class Desk:
         self._turns = asyncio.Semaphore(size)
         self._threads = ThreadPoolExecutor(size, "relevo-http")
 
-    async def ask(self, question: Callable[Concatenate[Database, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run(self, function: Callable[Concatenate[Database, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function with the database, and what else it takes, on a thread; 503 if no turn comes in time."""
-        return await self._run(partial(question, self.database, *args, **kwargs))
+        return await self._run(partial(function, self.database, *args, **kwargs))
 
-    async def ask_door(
-        self, question: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
+    async def run_in_transaction(
+        self, function: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Call a function of the door with a connection inside a transaction that is committed when it returns."""
-        return await self._run(partial(self._in_transaction, question, *args, **kwargs))
+        """Call a function with a connection inside a transaction that is committed when it returns."""
+        return await self._run(partial(self._in_transaction, function, *args, **kwargs))
 
-    async def ask_once(
-        self, question: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
+    async def run_statement(
+        self, function: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Call a function of a single statement with a connection, without the ceremony of a transaction."""
-        return await self._run(partial(self._outside, question, *args, **kwargs))
+        return await self._run(partial(self._outside, function, *args, **kwargs))
 
-    def _outside(self, question: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    def _outside(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         with self.database.connection() as connection:
-            return question(connection, *args, **kwargs)
+            return function(connection, *args, **kwargs)
 
-    def _in_transaction(self, question: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    def _in_transaction(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         with self.database.transaction() as connection:
-            return question(connection, *args, **kwargs)
+            return function(connection, *args, **kwargs)
 
     async def _run(self, call: Callable[[], T]) -> T:
         """Have a thread do it; whoever leaves before it is done keeps its turn until then."""
@@ -73,5 +79,11 @@ class Desk:
             work.exception()  # whoever asked may have left: an error that nobody hears is no surprise
 
     def close(self) -> None:
-        """Take no more questions."""
+        """Take no more functions."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def threads_of(request: Request) -> DatabaseThreads:
+    """Return the threads of the server that a request came to."""
+    threads: DatabaseThreads = request.app.state.threads
+    return threads

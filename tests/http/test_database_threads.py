@@ -12,25 +12,25 @@ import pytest
 from relevo.app import App
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.database.pool import Connection
-from relevo.http.desk import Desk
+from relevo.http.database_threads import DatabaseThreads
 
-Story = Callable[[Desk], Coroutine[Any, Any, None]]
+Story = Callable[[DatabaseThreads], Coroutine[Any, Any, None]]
 
 
 @pytest.fixture
 def tell(build: Callable[..., App]) -> Callable[[Story], None]:
-    """Tell a story with a desk of one connection, which all have to share."""
+    """Tell a story with a threads of one connection, which all have to share."""
 
     def told(story: Story) -> None:
         database = build().database.beside("relevo test", 1)
 
         async def whole() -> None:
-            desk = Desk(database, 1, 60)
+            threads = DatabaseThreads(database, 1, 60)
             try:
                 async with asyncio.timeout(60):
-                    await story(desk)
+                    await story(threads)
             finally:
-                desk.close()
+                threads.close()
 
         try:
             asyncio.run(whole())
@@ -61,15 +61,15 @@ async def until_waiting(conn: psycopg.Connection[Any], pid: int, what: str) -> N
 def test_a_refusal_ends_nothing(tell: Callable[[Story], None]) -> None:
     """What PostgreSQL refuses, inside a transaction or outside, is told to whoever asked; the next one is answered."""
 
-    async def story(desk: Desk) -> None:
-        before = await desk.ask_once(backend)
-        for ask in (desk.ask_once, desk.ask_door) * 3:
+    async def story(threads: DatabaseThreads) -> None:
+        before = await threads.run_statement(backend)
+        for ask in (threads.run_statement, threads.run_in_transaction) * 3:
             assert await ask(value, "select 7") == 7
             with pytest.raises(psycopg.errors.DivisionByZero):
                 await ask(value, "select 1 / 0")
             with pytest.raises(psycopg.errors.UndefinedColumn):
                 await ask(value, "select nothing")
-        assert await desk.ask_once(backend) == before
+        assert await threads.run_statement(backend) == before
 
     tell(story)
 
@@ -78,16 +78,16 @@ def test_who_leaves_harms_nobody(tell: Callable[[Story], None], conn: psycopg.Co
     """A caller who leaves while its statement runs, and fails, leaves the connection as it should be."""
     fails = "do $$ begin perform pg_advisory_xact_lock(7); raise exception 'nobody hears this'; end $$"
 
-    async def story(desk: Desk) -> None:
-        before = await desk.ask_once(backend)
+    async def story(threads: DatabaseThreads) -> None:
+        before = await threads.run_statement(backend)
         conn.execute("select pg_advisory_lock(7)")
-        leaving = asyncio.create_task(desk.ask_door(value, fails))
+        leaving = asyncio.create_task(threads.run_in_transaction(value, fails))
         await until_waiting(conn, before, "Lock")
         leaving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await leaving
         conn.execute("select pg_advisory_unlock(7)")
-        assert await desk.ask_once(backend) == before
+        assert await threads.run_statement(backend) == before
 
     tell(story)
 
@@ -95,14 +95,14 @@ def test_who_leaves_harms_nobody(tell: Callable[[Story], None], conn: psycopg.Co
 def test_a_lost_connection_is_told_and_replaced(tell: Callable[[Story], None], conn: psycopg.Connection[Any]) -> None:
     """Whoever asks while the connection is lost is told so; the next question finds another."""
 
-    async def story(desk: Desk) -> None:
-        before = await desk.ask_once(backend)
-        asking = asyncio.create_task(desk.ask_once(value, "select pg_sleep(60)"))
+    async def story(threads: DatabaseThreads) -> None:
+        before = await threads.run_statement(backend)
+        asking = asyncio.create_task(threads.run_statement(value, "select pg_sleep(60)"))
         await until_waiting(conn, before, "Timeout")
         conn.execute("select pg_terminate_backend(%s)", [before])
         with pytest.raises(DatabaseUnavailableError, match="was lost"):
             await asking
-        assert await desk.ask_once(backend) != before
+        assert await threads.run_statement(backend) != before
 
     tell(story)
 
@@ -114,9 +114,9 @@ def test_a_silent_server_is_not_waited_for(tell: Callable[[Story], None]) -> Non
         connection.patience_s = 0.1
         value(connection, "select pg_sleep(4)")
 
-    async def story(desk: Desk) -> None:
+    async def story(threads: DatabaseThreads) -> None:
         with pytest.raises(DatabaseUnavailableError, match="no answer"):
-            await desk.ask_once(impatiently)
-        assert await desk.ask_once(value, "select 7") == 7
+            await threads.run_statement(impatiently)
+        assert await threads.run_statement(value, "select 7") == 7
 
     tell(story)
